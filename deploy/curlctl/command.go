@@ -32,9 +32,9 @@ func command(program string, now func() time.Time) *cobra.Command {
 		Short: "Show the pipeline of curl-me-that, and replay failures",
 		Long: "Curlctl shows the pipeline of curl-me-that and its failures, and replays them. It connects\n" +
 			"to NATS. Commands that read Kubernetes say so.\n\n" +
-			"Exit codes: 0 done; 1 failed; 2 wrong usage; 3 no connection; 4 not permitted; 5 not found;\n" +
-			"6 a replay failed again or did not end in time; 7 doctor, check or setup --dry-run found a\n" +
-			"problem; 8 not confirmed, nothing was done.",
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no connection, 4 not permitted, 5 not found,\n" +
+			"6 a replay failed again or did not end in time, 7 doctor, check or setup --dry-run found a\n" +
+			"problem, 8 not confirmed, so nothing was done.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -13,7 +13,8 @@ import (
 
 var _ = Describe("The program", func() {
 	It("names itself as a plugin when kubectl runs it", func(ctx SpecContext) {
-		Expect(runAs(ctx, "/usr/bin/kubectl-curl_me_that", time.Now, "--help").out).To(ContainSubstring("kubectl curl-me-that [command]"))
+		Expect(runAs(ctx, "/usr/bin/kubectl-curl_me_that", time.Now, "--help").out).
+			To(ContainSubstring("kubectl curl-me-that [command]"))
 		Expect(runAs(ctx, "/usr/bin/curlctl", time.Now, "--help").out).To(ContainSubstring("curlctl [command]"))
 	})
 
@@ -36,7 +37,8 @@ var _ = Describe("The program", func() {
 			{[]string{"wants", "-n", ""}, "default\n"},
 			{[]string{"wants", "-o", ""}, "yaml\n"},
 		} {
-			Expect(runAs(ctx, "curlctl", time.Now, append([]string{"__complete"}, c.args...)...).out).To(ContainSubstring(c.says), "%v", c.args)
+			Expect(runAs(ctx, "curlctl", time.Now, append([]string{"__complete"}, c.args...)...).out).
+				To(ContainSubstring(c.says), "%v", c.args)
 		}
 		for _, shell := range []string{"bash", "zsh", "fish"} {
 			Expect(runAs(ctx, "curlctl", time.Now, "completion", shell).out).To(ContainSubstring("curlctl"))

@@ -11,9 +11,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 )
 
-// BenchmarkConsole reads pages with 20,000 failures of as many keys, one of ten
-// of them of a slow host. Its goals are 25 ms for the first page and 60 ms for
-// one of a rare filter.
+// BenchmarkConsole reads pages with 20,000 failures of as many keys, a tenth of them of one slow host.
+// The goals are 25 ms for the first page and 60 ms for a rare filter.
 func BenchmarkConsole(b *testing.B) {
 	cmd := curlctl.CommandAt("curlctl", time.Now)
 	cmd.SetArgs([]string{"console", "--auth=none", "--nats-url", longHistory(b)})
@@ -25,7 +24,8 @@ func BenchmarkConsole(b *testing.B) {
 		b.Fatal(err)
 	}
 	base := regexp.MustCompile(`http://[0-9.:]+`).FindString(line)
-	for _, path := range []string{"/", "/failures", "/failures?host=slow.example.com", "/failures?name=cm-00042", "/hosts", "/wants"} {
+	for _, path := range []string{"/", "/failures", "/failures?host=slow.example.com", "/failures?name=cm-00042",
+		"/hosts", "/wants"} {
 		b.Run(path, func(b *testing.B) {
 			size := 0
 			for b.Loop() {

@@ -24,7 +24,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// What a page of markup has that differs from run to run.
+// differing parts of a page change from run to run.
 var differing = []struct {
 	what *regexp.Regexp
 	with string
@@ -38,7 +38,7 @@ var differing = []struct {
 	{regexp.MustCompile(`name="job" value="[A-Z0-9]+"`), `name="job" value="JOB"`},
 }
 
-// goldenPage compares a page with a file, which UPDATE_GOLDEN=1 writes.
+// goldenPage compares a page with a file. UPDATE_GOLDEN=1 writes it.
 func goldenPage(name, markup string) {
 	GinkgoHelper()
 	for _, d := range differing {
@@ -66,13 +66,17 @@ var _ = Describe("A page of the console", func() {
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Reported: class, Attempts: 6,
 			}, time.Now().Add(later+time.Duration(i*10+15)*time.Minute))).To(Succeed())
 		}
-		Expect(w.client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: "replayer", OnBehalfOf: "jane", Filter: "--host=a.example.com", Selected: 2})).To(Succeed())
+		Expect(w.client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: "replayer", OnBehalfOf: "jane",
+			Filter: "--host=a.example.com", Selected: 2})).To(Succeed())
 		b := w.openAt(func() time.Time { return time.Now().Add(later) }).enter()
-		Eventually(func() string { return b.page("/queue") }).WithPolling(polling).Should(MatchRegexp(`data-n="requests.backlog">3<`))
+		Eventually(func() string { return b.page("/queue") }).WithPolling(polling).
+			Should(MatchRegexp(`data-n="requests.backlog">3<`))
 		goldenPage("overview", b.page("/"))
 		for name, path := range map[string]string{
-			"failures": "/failures", "failure": "/failures/1", "hosts": "/hosts", "schedule": "/schedule", "wants": "/wants", "queue": "/queue",
-			"object": "/objects/default/cm-000", "audit": "/audit", "replay": "/failures/replay?host=a.example.com", "problem": "/failures?since=yesterday",
+			"failures": "/failures", "failure": "/failures/1", "hosts": "/hosts", "schedule": "/schedule", "wants": "/wants",
+			"queue":  "/queue",
+			"object": "/objects/default/cm-000", "audit": "/audit", "replay": "/failures/replay?host=a.example.com",
+			"problem": "/failures?since=yesterday",
 		} {
 			_, page := b.at(path)
 			goldenPage(name, mainOf(page))
@@ -99,11 +103,13 @@ var _ = Describe("The console under load and faults", func() {
 		_, again := b.send(http.MethodPost, "/failures/replay", form, nil)
 		path := regexp.MustCompile(`/jobs/[A-Z0-9]+`)
 		Expect(path.FindString(again)).To(Equal(path.FindString(job)))
-		Eventually(func() string { return b.page("/jobs/" + form.Get("job")) }).WithTimeout(2 * time.Minute).WithPolling(polling).
+		Eventually(func() string { return b.page("/jobs/" + form.Get("job")) }).
+			WithTimeout(2 * time.Minute).WithPolling(polling).
 			Should(And(ContainSubstring("replay is done"), ContainSubstring("<b>20,000</b> of 20,000")))
 		audit := w.ok(ctx, "audit", "-o", "json")
 		Expect(strings.Count(audit, `"action": "replay"`)).To(Equal(1))
-		Expect(audit).To(And(ContainSubstring(`"selected": 20000`), ContainSubstring(`"done": 20000`), ContainSubstring(`"via": "console"`)))
+		Expect(audit).To(And(ContainSubstring(`"selected": 20000`), ContainSubstring(`"done": 20000`),
+			ContainSubstring(`"via": "console"`)))
 		_, err := w.client.LastDue(ctx, pipeline.KeyOf(late))
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 	})
@@ -133,26 +139,32 @@ var _ = Describe("The console under load and faults", func() {
 		form.Set("rate", "3/s")
 		_, _ = b.send(http.MethodPost, "/refetch", form, nil)
 		job := "/jobs/" + form.Get("job")
-		Eventually(func() string { return b.page(job) }).WithPolling(polling).Should(MatchRegexp(`<b>[1-9]\d?</b> of 30 requested`))
+		Eventually(func() string { return b.page(job) }).WithPolling(polling).
+			Should(MatchRegexp(`<b>[1-9]\d?</b> of 30 requested`))
 		w.server.Stop()
-		Eventually(func() string { return b.page("/") }).WithPolling(polling).Should(And(MatchRegexp(`id="lost">.*The numbers are from \d\d:\d\d:\d\d`), ContainSubstring(`data-n="wants">30<`)))
+		Eventually(func() string { return b.page("/") }).WithPolling(polling).
+			Should(And(MatchRegexp(`id="lost">.*The numbers are from \d\d:\d\d:\d\d`), ContainSubstring(`data-n="wants">30<`)))
 		Expect(b.page(job)).To(ContainSubstring("is running"))
 		Expect(w.server.Start()).To(Succeed())
-		Eventually(func() string { return b.page(job) }).WithPolling(polling).Should(And(ContainSubstring("refetch is done"), ContainSubstring("<b>30</b> of 30")))
+		Eventually(func() string { return b.page(job) }).WithPolling(polling).
+			Should(And(ContainSubstring("refetch is done"), ContainSubstring("<b>30</b> of 30")))
 		Eventually(func() string { return b.page("/") }).WithPolling(polling).Should(ContainSubstring(`id="lost" hidden`))
 	})
 
 	It("names denied subjects, and serves the other pages", func(ctx SpecContext) {
 		w := configured(ctx, `authorization { users: [
 			{ user: app, password: p }
-			{ user: half, password: p, permissions: { publish: { deny: ["$JS.API.STREAM.INFO.CURL_FAILURES", "$JS.API.DIRECT.GET.CURL_FAILURES", "$JS.API.DIRECT.GET.CURL_FAILURES.>"] } } }
+			{ user: half, password: p, permissions: { publish: { deny: [
+				"$JS.API.STREAM.INFO.CURL_FAILURES", "$JS.API.DIRECT.GET.CURL_FAILURES", "$JS.API.DIRECT.GET.CURL_FAILURES.>"
+			] } } }
 		] }`)
 		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 		b := w.as("half").open().enter()
 		code, text := b.at("/failures")
 		Expect(code).To(Equal(http.StatusForbidden), text)
-		Expect(text).To(And(MatchRegexp(`This NATS user may not publish to \$JS\.API\.[A-Z.]+\.CURL_FAILURES`), ContainSubstring(`href="/doctor"`)))
+		Expect(text).To(And(MatchRegexp(`This NATS user may not publish to \$JS\.API\.[A-Z.]+\.CURL_FAILURES`),
+			ContainSubstring(`href="/doctor"`)))
 		for _, path := range []string{"/wants", "/hosts", "/queue", "/schedule"} {
 			Eventually(func() int { code, _ := b.at(path); return code }).WithPolling(polling).Should(Equal(http.StatusOK), path)
 		}
@@ -170,7 +182,8 @@ var _ = Describe("The console under load and faults", func() {
 		for _, path := range []string{"/wants", "/hosts", "/schedule"} {
 			code, text := b.at(path)
 			Expect(code).To(Equal(http.StatusServiceUnavailable), path)
-			Expect(text).To(And(ContainSubstring(pipeline.Requests), ContainSubstring("curlctl setup"), ContainSubstring(`href="/doctor"`)), path)
+			Expect(text).To(And(ContainSubstring(pipeline.Requests), ContainSubstring("curlctl setup"),
+				ContainSubstring(`href="/doctor"`)), path)
 		}
 		Expect(b.page("/failures")).To(ContainSubstring("default/cm-001"))
 		Expect(b.page("/")).To(And(ContainSubstring("The wants are unavailable"), ContainSubstring(pipeline.Requests)))
@@ -182,12 +195,15 @@ var _ = Describe("The console under load and faults", func() {
 		w := newWorld(ctx)
 		want, sequence := w.want(ctx, cm(1), "https://a.example.com/")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
-		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK}, time.Now().Add(time.Hour))).To(Succeed())
-		for off, text := range map[time.Duration]string{-630 * time.Second: "10m behind that of NATS", 630 * time.Second: "10m ahead of that of NATS"} {
+		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK},
+			time.Now().Add(time.Hour))).To(Succeed())
+		for off, text := range map[time.Duration]string{-630 * time.Second: "10m behind that of NATS",
+			630 * time.Second: "10m ahead of that of NATS"} {
 			b := w.openAt(func() time.Time { return time.Now().Add(off) }).enter()
 			Eventually(func() string { return b.page("/") }).WithPolling(polling).
 				Should(And(ContainSubstring("The clock of this machine is "+text), ContainSubstring(`href="/doctor"`)))
-			for _, path := range []string{"/", "/failures", "/failures/1", "/hosts", "/schedule", "/wants", "/queue", "/objects/default/cm-001", "/audit", "/doctor"} {
+			for _, path := range []string{"/", "/failures", "/failures/1", "/hosts", "/schedule", "/wants", "/queue",
+				"/objects/default/cm-001", "/audit", "/doctor"} {
 				b.page(path)
 			}
 			b.stop()
@@ -214,7 +230,8 @@ var _ = Describe("The console under load and faults", func() {
 			Expect(from(site, "navigate", "document", "/failures")).To(Equal(http.StatusOK))
 		}
 		Expect(from("same-origin", "cors", "empty", "/failures.json")).To(Equal(http.StatusOK))
-		Expect(from("none", "navigate", "document", "/failures/replay")).To(Equal(http.StatusForbidden), "without sign-in there is no replay")
+		Expect(from("none", "navigate", "document", "/failures/replay")).To(Equal(http.StatusForbidden),
+			"without sign-in there is no replay")
 	})
 
 	It("agrees with a fresh console after many changes", func(ctx SpecContext) {
@@ -223,13 +240,15 @@ var _ = Describe("The console under load and faults", func() {
 		wanted := map[pipeline.Key]*v1.Due{}
 		change := func() {
 			GinkgoHelper()
-			key := pipeline.Key{Namespace: fmt.Sprintf("team-%d", random.IntN(3)), Name: fmt.Sprintf("cm-%d", random.IntN(12)), Key: "k"}
+			key := pipeline.Key{Namespace: fmt.Sprintf("team-%d", random.IntN(3)), Name: fmt.Sprintf("cm-%d",
+				random.IntN(12)), Key: "k"}
 			due := wanted[key]
 			switch what := random.IntN(6); {
 			case due == nil || what < 2:
-				want, sequence := w.want(ctx, key, fmt.Sprintf("https://host-%d.example.com/%d", random.IntN(4), random.Int()), func(want *v1.Want) {
-					want.Refresh = durationpb.New(time.Duration(random.IntN(2)) * time.Hour)
-				})
+				want, sequence := w.want(ctx, key, fmt.Sprintf("https://host-%d.example.com/%d", random.IntN(4), random.Int()),
+					func(want *v1.Want) {
+						want.Refresh = durationpb.New(time.Duration(random.IntN(2)) * time.Hour)
+					})
 				wanted[key] = &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RETRY}
 			case what == 2:
 				w.forget(ctx, key)
@@ -239,8 +258,10 @@ var _ = Describe("The console under load and faults", func() {
 				Expect(err).NotTo(HaveOccurred())
 			default:
 				due.Attempts = uint32(random.IntN(9))
-				due.Reported = []v1.FailureClass{v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_DNS_FAILED}[random.IntN(3)]
-				Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Hour+time.Duration(random.IntN(100))*time.Minute))).To(Succeed())
+				due.Reported = []v1.FailureClass{v1.FailureClass_FAILURE_CLASS_UNSPECIFIED,
+					v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_DNS_FAILED}[random.IntN(3)]
+				Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Hour+time.Duration(random.IntN(100))*time.Minute))).
+					To(Succeed())
 			}
 		}
 		b := w.open("--auth=none")
@@ -265,11 +286,14 @@ var _ = Describe("The console under load and faults", func() {
 		for key := range wanted {
 			objects = append(objects, "/objects/"+key.Namespace+"/"+key.Name)
 		}
-		times := regexp.MustCompile(`<time[^>]*>[^<]*</time>|<rect [^>]*><title>[^<]*</title></rect>|<details>.*</details>|data-live="[^"]*"`)
-		for _, path := range []string{"/hosts", "/wants", "/schedule", "/hosts?namespace=team-1", "/wants?namespace=team-1", "/wants?host=host-1.example.com", "/wants?name=cm-3", slices.Min(objects), "/failures"} {
+		times := regexp.MustCompile(`<time[^>]*>[^<]*</time>|<rect [^>]*><title>[^<]*</title></rect>|` +
+			`<details>.*</details>|data-live="[^"]*"`)
+		for _, path := range []string{"/hosts", "/wants", "/schedule", "/hosts?namespace=team-1",
+			"/wants?namespace=team-1", "/wants?host=host-1.example.com", "/wants?name=cm-3", slices.Min(objects), "/failures"} {
 			other := w.open("--auth=none")
 			Eventually(func(g Gomega) {
-				g.Expect(times.ReplaceAllString(mainOf(b.page(path)), "")).To(Equal(times.ReplaceAllString(mainOf(other.page(path)), "")))
+				g.Expect(times.ReplaceAllString(mainOf(b.page(path)), "")).
+					To(Equal(times.ReplaceAllString(mainOf(other.page(path)), "")))
 			}).WithTimeout(2*time.Minute).WithPolling(polling).Should(Succeed(), path)
 			other.stop()
 		}
@@ -281,7 +305,8 @@ var _ = Describe("The console under load and faults", func() {
 		const many = 120
 		for i := range many {
 			want, sequence := w.want(ctx, cm(i), "https://a.example.com/")
-			Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH}, at.Add(time.Duration(i/70)*time.Minute))).To(Succeed())
+			Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH},
+				at.Add(time.Duration(i/70)*time.Minute))).To(Succeed())
 		}
 		b := w.open().enter()
 		seen := map[string]bool{}
@@ -337,13 +362,21 @@ var _ = Describe("The console under load and faults", func() {
 	It("lists the containers that use a ConfigMap, and whether they can have its newest content", func(ctx SpecContext) {
 		client, _, namespace := inCluster(ctx)
 		w := newWorld(ctx)
-		_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+		_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "rules"}, Data: map[string]string{"page": "page"}}, metav1.CreateOptions{})
+		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "rules"}, Data: map[string]string{"page": "page"}},
+			metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		podsOf{client, namespace}.create(ctx, `{metadata: {name: env-0}, spec: {containers: [{name: app, env: [{name: A, valueFrom: {configMapKeyRef: {name: rules, key: page}}}]}]}}`, time.Now().Add(-40*time.Hour))
+		podsOf{client, namespace}.create(ctx,
+			`{metadata: {name: env-0}, spec: {containers: [
+				{name: app, env: [{name: A, valueFrom: {configMapKeyRef: {name: rules, key: page}}}]}
+			]}}`, time.Now().Add(-40*time.Hour))
 		b := w.open("--kubeconfig=" + os.Getenv("KUBECONFIG")).enter()
-		Expect(b.page("/objects/" + namespace + "/rules")).To(And(ContainSubstring("env-0"), ContainSubstring("no, not before a restart"), MatchRegexp(`data-label="Keys"><bdi>page</bdi>`)))
+		Expect(b.page("/objects/" + namespace + "/rules")).
+			To(And(ContainSubstring("env-0"), ContainSubstring("no, not before a restart"),
+				MatchRegexp(`data-label="Keys"><bdi>page</bdi>`)))
 	})
 
 	It("lists the Watchers of a cluster", func(ctx SpecContext) {
@@ -352,12 +385,14 @@ var _ = Describe("The console under load and faults", func() {
 		watchers := servingWatchers(ctx, config, namespace)
 		for i, status := range []string{"True", "False"} {
 			created, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": fmt.Sprintf("rules-%d", i)},
-				"spec": map[string]any{"configData": map[string]any{"LEVEL": "warn"}},
+				"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher",
+				"metadata": map[string]any{"name": fmt.Sprintf("rules-%d", i)},
+				"spec":     map[string]any{"configData": map[string]any{"LEVEL": "warn"}},
 			}}, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			created.Object["status"] = map[string]any{"fetched": "2/3", "conditions": []any{map[string]any{
-				"type": "Ready", "status": status, "reason": "TargetExists", "message": "<b>exists</b>", "lastTransitionTime": "2026-11-22T20:00:00Z",
+				"type": "Ready", "status": status, "reason": "TargetExists", "message": "<b>exists</b>",
+				"lastTransitionTime": "2026-11-22T20:00:00Z",
 			}}}
 			_, err = watchers.UpdateStatus(ctx, created, metav1.UpdateOptions{})
 			Expect(err).NotTo(HaveOccurred())
@@ -365,8 +400,11 @@ var _ = Describe("The console under load and faults", func() {
 		b := w.open("--kubeconfig=" + os.Getenv("KUBECONFIG")).enter()
 		Eventually(func() string { return b.page("/help") }).WithPolling(polling).Should(ContainSubstring(`href="/watchers"`))
 		page := b.page("/watchers?namespace=" + namespace)
-		Expect(page).To(And(ContainSubstring(namespace+"/rules-0"), ContainSubstring(`class="state well"`), ContainSubstring("2/3"), ContainSubstring("&lt;b&gt;exists")))
-		Expect(b.page("/objects/" + namespace + "/rules-1")).To(And(ContainSubstring("Watcher rules-1"), ContainSubstring("TargetExists"), ContainSubstring(namespace+"/rules-1-config")))
+		Expect(page).To(And(ContainSubstring(namespace+"/rules-0"), ContainSubstring(`class="state well"`),
+			ContainSubstring("2/3"), ContainSubstring("&lt;b&gt;exists")))
+		Expect(b.page("/objects/" + namespace + "/rules-1")).
+			To(And(ContainSubstring("Watcher rules-1"), ContainSubstring("TargetExists"),
+				ContainSubstring(namespace+"/rules-1-config")))
 		code, _ := b.at("/watchers?after=nonsense")
 		Expect(code).To(Equal(http.StatusBadRequest))
 		without := w.open("--auth=none", "--kubeconfig="+filepath.Join(GinkgoT().TempDir(), "none"))
@@ -374,10 +412,10 @@ var _ = Describe("The console under load and faults", func() {
 	})
 })
 
-// text is what passes, line by line.
+// text has the messages, line by line.
 func (h heard) text() string { return fmt.Sprintln(h.Passing) }
 
-// mainOf returns what a page has of its own.
+// mainOf returns the main element of a page.
 func mainOf(page string) string {
 	GinkgoHelper()
 	_, main, found := strings.Cut(page, "<main")
@@ -386,7 +424,7 @@ func mainOf(page string) string {
 	return "<main" + main + "</main>\n"
 }
 
-// formOf reads the fields of a dialog.
+// formOf returns the fields of a dialog.
 func formOf(page string) url.Values {
 	GinkgoHelper()
 	_, dialog, found := strings.Cut(page, `<div class="dialog`)

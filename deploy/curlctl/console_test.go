@@ -31,19 +31,18 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// browser is a person at a console, without JavaScript.
+// browser is a browser without JavaScript.
 type browser struct {
 	base, entry string
 	client      *http.Client
-	// stop ends the console.
+	// stop stops the console.
 	stop func()
 }
 
-// polling of pages, of which a person may read 20 a second.
+// polling is the interval of page reads. The limit is 20 per second.
 const polling = 100 * time.Millisecond
 
-// open runs `curlctl console` until the spec ends, and enters by the address
-// that it prints.
+// open runs `curlctl console` until the spec ends.
 func (w *world) open(args ...string) *browser {
 	GinkgoHelper()
 	return w.openAt(time.Now, args...)
@@ -67,7 +66,8 @@ func (w *world) openAt(now func() time.Time, args ...string) *browser {
 	jar, err := cookiejar.New(nil)
 	Expect(err).NotTo(HaveOccurred())
 	transport := &http.Transport{}
-	b := &browser{entry: regexp.MustCompile(`https?://\S+`).FindString(line), client: &http.Client{Jar: jar, Transport: transport}}
+	b := &browser{entry: regexp.MustCompile(`https?://\S+`).FindString(line), client: &http.Client{Jar: jar,
+		Transport: transport}}
 	stopped := false
 	b.stop = func() {
 		if !stopped {
@@ -84,8 +84,7 @@ func (w *world) openAt(now func() time.Time, args ...string) *browser {
 	return b
 }
 
-// enter opens the address that was printed. While NATS is too busy to answer, the
-// page of that refreshes itself, and so does this.
+// enter opens the printed address. It repeats that while NATS is too busy, as the page does.
 func (b *browser) enter() *browser {
 	GinkgoHelper()
 	code, text := b.at(b.entry)
@@ -98,7 +97,7 @@ func (b *browser) enter() *browser {
 	return b
 }
 
-// at reads an address, and returns its status and page.
+// at returns status and page of an address.
 func (b *browser) at(address string) (int, string) {
 	GinkgoHelper()
 	if strings.HasPrefix(address, "/") {
@@ -117,7 +116,7 @@ func read(r *http.Response) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// page reads an address that must be well.
+// page returns a page with status 200.
 func (b *browser) page(address string) string {
 	GinkgoHelper()
 	code, text := b.at(address)
@@ -125,7 +124,7 @@ func (b *browser) page(address string) string {
 	return text
 }
 
-// send sends a request as it is given.
+// send sends a request.
 func (b *browser) send(method, path string, form url.Values, change func(*http.Request)) (int, string) {
 	GinkgoHelper()
 	r, err := http.NewRequest(method, b.base+path, strings.NewReader(form.Encode()))
@@ -141,27 +140,30 @@ func (b *browser) send(method, path string, form url.Values, change func(*http.R
 
 var fieldsOfForm = regexp.MustCompile(`<input[^>]* name="([^"]+)" value="([^"]*)"`)
 
-// form reads the fields of a dialog.
+// form returns the fields of a dialog.
 func (b *browser) form(address string) url.Values {
 	GinkgoHelper()
 	return formOf(b.page(address))
 }
 
-// ended waits for the end of the job whose page is given, and returns its page.
+// ended waits for the end of a job, and returns its page.
 func (b *browser) ended(page string) string {
 	GinkgoHelper()
 	path := regexp.MustCompile(`/jobs/[A-Z0-9]+`).FindString(page)
 	if path == "" { // it has ended already
 		return page
 	}
-	Eventually(func() string { page = b.page(path); return page }).WithPolling(polling).Should(MatchRegexp(`is done|was stopped|failed</h1>`))
+	Eventually(func() string { page = b.page(path); return page }).WithPolling(polling).
+		Should(MatchRegexp(`is done|was stopped|failed</h1>`))
 	return page
 }
 
-// hardening is what every response has beside its own headers.
+// hardening has the security headers of every response.
 func hardening() map[string]string {
 	return map[string]string{
-		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+			"connect-src 'self'; " +
+			"form-action 'self'; " +
 			"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types console",
 		"X-Content-Type-Options":       "nosniff",
 		"X-Frame-Options":              "DENY",
@@ -253,7 +255,8 @@ var _ = Describe("The console", func() {
 
 		It("lets browsers cache assets forever, by their hash", func() {
 			b := w.open().enter()
-			for _, path := range regexp.MustCompile(`/static/[a-z]+\.[0-9a-f]{12}\.(css|js|svg)`).FindAllString(b.page("/"), -1) {
+			for _, path := range regexp.MustCompile(`/static/[a-z]+\.[0-9a-f]{12}\.(css|js|svg)`).FindAllString(b.page("/"),
+				-1) {
 				r, err := b.client.Get(b.base + path)
 				Expect(err).NotTo(HaveOccurred())
 				code, text := read(r)
@@ -266,8 +269,11 @@ var _ = Describe("The console", func() {
 		It("explains empty pages", func() {
 			b := w.open().enter()
 			for path, text := range map[string]string{
-				"/": "No keys are failing.", "/failures": "No failures in the last 14 days", "/hosts": "No keys are wanted yet", "/schedule": "Nothing is scheduled",
-				"/wants": "Annotate a ConfigMap", "/queue": "No requests are waiting.", "/audit": "No actions in the last 90 days.", "/doctor": "streams and consumers are up to date", "/help": "next and previous row",
+				"/": "No keys are failing.", "/failures": "No failures in the last 14 days", "/hosts": "No keys are wanted yet",
+				"/schedule": "Nothing is scheduled",
+				"/wants":    "Annotate a ConfigMap", "/queue": "No requests are waiting.",
+				"/audit": "No actions in the last 90 days.", "/doctor": "streams and consumers are up to date",
+				"/help": "next and previous row",
 			} {
 				Expect(b.page(path)).To(ContainSubstring(text), path)
 			}
@@ -279,23 +285,27 @@ var _ = Describe("The console", func() {
 			_, sequence, err := w.client.LastWant(ctx, cm(1))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(w.client.PublishTimer(ctx, &v1.Due{
-				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS,
+				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK,
+				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS,
 			}, time.Now().Add(30*time.Minute))).To(Succeed())
 			b := w.open().enter()
 			overview := b.page("/")
 			Expect(overview).To(MatchRegexp(`data-n="lastHour">2<`))
 			Expect(overview).To(ContainSubstring("a.example.com"))
 			list := b.page("/failures")
-			Expect(list).To(And(ContainSubstring("<b>2</b> match"), ContainSubstring("BadStatus 503"), ContainSubstring(`class="state failing"`)))
+			Expect(list).To(And(ContainSubstring("<b>2</b> match"), ContainSubstring("BadStatus 503"),
+				ContainSubstring(`class="state failing"`)))
 			Expect(b.page("/failures?host=b.example.com")).NotTo(ContainSubstring("cm-001"))
 			one := b.page("/failures/1")
-			Expect(one).To(And(ContainSubstring("still wanted"), ContainSubstring("https://a.example.com/page?…"), ContainSubstring(`down for\u001b[31m maintenance`), ContainSubstring("&lt;h1&gt;")))
+			Expect(one).To(And(ContainSubstring("still wanted"), ContainSubstring("https://a.example.com/page?…"),
+				ContainSubstring(`down for\u001b[31m maintenance`), ContainSubstring("&lt;h1&gt;")))
 			Expect(b.page("/hosts")).To(ContainSubstring("BadStatus 1"))
 			Expect(b.page("/schedule")).To(ContainSubstring("recheck"))
 			Expect(b.page("/wants?host=a.example.com")).To(And(ContainSubstring("<b>1</b> key"), ContainSubstring("BadStatus")))
 			Expect(b.page("/queue")).To(ContainSubstring("default/cm-002"))
 			Expect(b.page("/objects/default/cm-001")).To(And(ContainSubstring("gave up"), ContainSubstring("failing")))
-			for _, path := range []string{"/", "/failures", "/failures/1", "/wants", "/queue", "/schedule", "/objects/default/cm-001"} {
+			for _, path := range []string{"/", "/failures", "/failures/1", "/wants", "/queue", "/schedule",
+				"/objects/default/cm-001"} {
 				Expect(b.page(path)).NotTo(ContainSubstring("secret"), path)
 			}
 		})
@@ -363,12 +373,15 @@ var _ = Describe("The console", func() {
 			hostile := "<script>alert(1)</script>\"><img src=x onerror=alert(1)>\u202egnp.exe"
 			key := pipeline.Key{Namespace: "default", Name: "cm-" + hostile, Key: "k" + hostile}
 			want, _ := w.want(ctx, key, "https://a.example.com/"+hostile)
-			letter := &v1.DeadLetter{Want: want, Snippet: []byte(hostile + strings.Repeat("\x00", 1024)), Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile}}
+			letter := &v1.DeadLetter{Want: want, Snippet: []byte(hostile + strings.Repeat("\x00", 1024)),
+				Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile}}
 			Expect(w.client.PublishDeadLetter(ctx, key, letter, "1")).To(Succeed())
-			Expect(w.client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: hostile, Filter: "javascript:" + hostile, OnBehalfOf: hostile})).To(Succeed())
+			Expect(w.client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: hostile, Filter: "javascript:" + hostile,
+				OnBehalfOf: hostile})).To(Succeed())
 			b := w.open().enter()
 			for _, path := range []string{
-				"/", "/failures", "/failures/1", "/wants", "/queue", "/audit", "/hosts", "/failures/replay?id=1", "/failures?name=" + url.QueryEscape(hostile),
+				"/", "/failures", "/failures/1", "/wants", "/queue", "/audit", "/hosts", "/failures/replay?id=1",
+				"/failures?name=" + url.QueryEscape(hostile),
 				"/objects/default/" + url.PathEscape(key.Name), "/nothing" + url.PathEscape(hostile),
 			} {
 				_, text := b.at(path)
@@ -384,7 +397,8 @@ var _ = Describe("The console", func() {
 			fail(ctx, 1, "a.example.com")
 			b := w.open().enter()
 			for q, title := range map[string]string{
-				"1": "Failure 1", "default/cm-001": "default/cm-001", "a.example.com": "Failures", "cm-001": "Wanted", "": "Failures",
+				"1": "Failure 1", "default/cm-001": "default/cm-001", "a.example.com": "Failures", "cm-001": "Wanted",
+				"": "Failures",
 			} {
 				Expect(b.page("/search?q="+url.QueryEscape(q))).To(ContainSubstring("<title>"+title+" ·"), q)
 			}
@@ -412,7 +426,8 @@ var _ = Describe("The console", func() {
 			w.forget(ctx, cm(0))
 			b := w.open().enter()
 			dialog := b.page("/failures/replay?host=localhost")
-			Expect(dialog).To(And(ContainSubstring("Would replay 4 of 5 failures."), ContainSubstring("1 skipped: no longer wanted."), ContainSubstring("curlctl replay --host=localhost --rate=50/s")))
+			Expect(dialog).To(And(ContainSubstring("Would replay 4 of 5 failures."),
+				ContainSubstring("1 skipped: no longer wanted."), ContainSubstring("curlctl replay --host=localhost --rate=50/s")))
 			form := b.form("/failures/replay?host=localhost")
 			failing(9)
 			site.up.Store(true)
@@ -423,7 +438,8 @@ var _ = Describe("The console", func() {
 			Expect(b.ended(page)).To(ContainSubstring("4 fetched."))
 			audit := w.ok(ctx, "audit", "-o", "json")
 			Expect(strings.Count(audit, `"action": "replay"`)).To(Equal(1))
-			Expect(audit).To(And(ContainSubstring(`"via": "console"`), ContainSubstring(`"done": 4`), ContainSubstring(`"filter": "--host=localhost"`)))
+			Expect(audit).To(And(ContainSubstring(`"via": "console"`), ContainSubstring(`"done": 4`),
+				ContainSubstring(`"filter": "--host=localhost"`)))
 			Expect(b.page("/audit")).To(ContainSubstring("--host=localhost"))
 			_, err := w.client.LastDue(ctx, cm(9))
 			Expect(err).To(MatchError(pipeline.ErrNoMessage))
@@ -457,7 +473,8 @@ var _ = Describe("The console", func() {
 			Expect(code).To(Equal(http.StatusConflict))
 			Expect(text).To(ContainSubstring("Another job is running"))
 			path := regexp.MustCompile(`/jobs/[A-Z0-9]+`).FindString(page)
-			Eventually(func() string { return b.page(path) }).WithPolling(polling).Should(ContainSubstring("requested"), "before, there is no record")
+			Eventually(func() string { return b.page(path) }).WithPolling(polling).Should(ContainSubstring("requested"),
+				"before, there is no record")
 			_, page = b.send(http.MethodPost, path+"/stop", nil, nil)
 			Expect(b.ended(page)).To(ContainSubstring("was stopped"))
 			Expect(w.ok(ctx, "audit")).NotTo(ContainSubstring("interrupted"))
@@ -517,7 +534,8 @@ var _ = Describe("The console", func() {
 			Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 			code, text := b.at("/failures")
 			Expect(code).To(Equal(http.StatusServiceUnavailable))
-			Expect(text).To(And(ContainSubstring(pipeline.Failures), ContainSubstring("curlctl setup"), ContainSubstring(`href="/doctor"`)))
+			Expect(text).To(And(ContainSubstring(pipeline.Failures), ContainSubstring("curlctl setup"),
+				ContainSubstring(`href="/doctor"`)))
 			b.page("/wants")
 			Expect(b.page("/doctor")).To(ContainSubstring("bad"))
 		})
@@ -527,10 +545,12 @@ var _ = Describe("The console", func() {
 			b := w.open().enter()
 			b.page("/")
 			w.server.Stop()
-			Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).Should(Equal(http.StatusServiceUnavailable))
+			Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).
+				Should(Equal(http.StatusServiceUnavailable))
 			Expect(b.page("/")).To(MatchRegexp(`id="lost">`), "the numbers of before are shown")
 			Expect(w.server.Start()).To(Succeed())
-			Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).Should(Equal(http.StatusOK))
+			Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).
+				Should(Equal(http.StatusOK))
 		})
 
 		It("sends a small tick per second, with the number of new failures", func(ctx SpecContext) {
@@ -547,7 +567,8 @@ var _ = Describe("The console", func() {
 			By("many failures with long names")
 			const many = 30
 			for i := range many {
-				want, _ := w.want(ctx, pipeline.Key{Namespace: strings.Repeat("n", 63), Name: fmt.Sprint(strings.Repeat("قائمة-", 30), i), Key: strings.Repeat("k", 200)}, "https://a.example.com/")
+				want, _ := w.want(ctx, pipeline.Key{Namespace: strings.Repeat("n", 63),
+					Name: fmt.Sprint(strings.Repeat("قائمة-", 30), i), Key: strings.Repeat("k", 200)}, "https://a.example.com/")
 				w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 			}
 			var last heard
@@ -634,7 +655,8 @@ var _ = Describe("The console", func() {
 			b.page("/")
 			Eventually(asked.Load).Should(BeNumerically(">", 4))
 			later.Store(int64(2 * time.Minute))
-			Eventually(func() time.Duration { return time.Since(time.Unix(0, last.Load())) }).WithTimeout(time.Minute).WithPolling(polling).
+			Eventually(func() time.Duration { return time.Since(time.Unix(0, last.Load())) }).
+				WithTimeout(time.Minute).WithPolling(polling).
 				Should(BeNumerically(">", 6*time.Second), "of polls each 5 s there is none")
 			before := asked.Load()
 			for minute := 3; minute <= 12; minute++ {
@@ -653,7 +675,8 @@ var _ = Describe("The console", func() {
 		It("shows a viewer no buttons, and refuses forged forms", func() {
 			wire := make(chan *nats.Msg, 64)
 			for _, subject := range []string{
-				"curl.due.>", "curl.timer.>", "curl.record.>", "$JS.API.CONSUMER.PAUSE.>", "$JS.API.STREAM.PURGE.>", "$JS.API.STREAM.MSG.DELETE.>",
+				"curl.due.>", "curl.timer.>", "curl.record.>", "$JS.API.CONSUMER.PAUSE.>", "$JS.API.STREAM.PURGE.>",
+				"$JS.API.STREAM.MSG.DELETE.>",
 			} {
 				sub, err := w.js.Conn().ChanSubscribe(subject, wire)
 				Expect(err).NotTo(HaveOccurred())
@@ -662,12 +685,14 @@ var _ = Describe("The console", func() {
 			b := w.as("viewer").open().enter()
 			for _, path := range []string{"/", "/failures", "/failures/1", "/hosts", "/wants", "/objects/default/cm-001"} {
 				page := b.page(path)
-				for _, button := range []string{"Replay", "Remove", "Pause…", "Resume…", "Fetch now", ">Fetch ", `type="checkbox" name`} {
+				for _, button := range []string{"Replay", "Remove", "Pause…", "Resume…", "Fetch now", ">Fetch ",
+					`type="checkbox" name`} {
 					Expect(page).NotTo(ContainSubstring(button), path)
 				}
 			}
 			for _, path := range []string{"/failures/replay", "/failures/purge", "/refetch", "/pause", "/resume"} {
-				code, text := b.send(http.MethodPost, path, url.Values{"id": {"1"}, "top": {"99"}, "count": {"1"}, "job": {strings.Repeat("A", 26)}}, nil)
+				code, text := b.send(http.MethodPost, path, url.Values{"id": {"1"}, "top": {"99"}, "count": {"1"},
+					"job": {strings.Repeat("A", 26)}}, nil)
 				Expect(code).To(Equal(http.StatusForbidden), path)
 				Expect(text).To(ContainSubstring("viewer may not"), path)
 			}
@@ -685,7 +710,8 @@ var _ = Describe("The console", func() {
 				}
 				return heard
 			}).Should(And(
-				HaveKey(HavePrefix("curl.record.pause.")), HaveKey(HavePrefix("$JS.API.CONSUMER.PAUSE.")), HaveKey(HavePrefix("$JS.API.STREAM.MSG.DELETE.")),
+				HaveKey(HavePrefix("curl.record.pause.")), HaveKey(HavePrefix("$JS.API.CONSUMER.PAUSE.")),
+				HaveKey(HavePrefix("$JS.API.STREAM.MSG.DELETE.")),
 			))
 		})
 
@@ -729,21 +755,26 @@ var _ = Describe("The console", func() {
 		want, _ := w.want(ctx, mine, "https://a.example.com/")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 		fail(ctx, 1, "other.example.com")
-		all, one, none := user(ctx, client, namespace, "all"), user(ctx, client, namespace, "one"), user(ctx, client, namespace, "none")
+		all, one, none := user(ctx, client, namespace, "all"), user(ctx, client, namespace, "one"), user(ctx, client,
+			namespace, "none")
 		sees := user(ctx, client, namespace, "sees")
-		rule := rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"failures", "replays", "pipelines", "audits"}, Verbs: []string{"*"}}
+		rule := rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"failures", "replays",
+			"pipelines", "audits"}, Verbs: []string{"*"}}
 		grant(ctx, client, namespace, namespace, "all", rule)
 		ref := rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: namespace}
 		_, err := client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "one"}, RoleRef: ref, Subjects: []rbacv1.Subject{
-				{Kind: "ServiceAccount", Namespace: namespace, Name: "one"}, {Kind: "ServiceAccount", Namespace: namespace, Name: "sees"},
+				{Kind: "ServiceAccount", Namespace: namespace, Name: "one"}, {Kind: "ServiceAccount", Namespace: namespace,
+					Name: "sees"},
 			},
 		}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		grant(ctx, client, namespace+"-sees", namespace, "sees", rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{"failures"}, Verbs: []string{"get"}})
+		grant(ctx, client, namespace+"-sees", namespace, "sees", rbacv1.PolicyRule{APIGroups: rule.APIGroups,
+			Resources: []string{"failures"}, Verbs: []string{"get"}})
 
 		var later atomic.Int64
-		b := w.openAt(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }, "--auth=kubernetes", "--listen=127.0.0.1:0")
+		b := w.openAt(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }, "--auth=kubernetes",
+			"--listen=127.0.0.1:0")
 		Expect(b.page("/failures")).To(ContainSubstring("Sign in"))
 		code, _ := b.send(http.MethodPost, "/resume", nil, nil)
 		Expect(code).To(Equal(http.StatusUnauthorized))
@@ -755,12 +786,15 @@ var _ = Describe("The console", func() {
 		code, _ = b.send(http.MethodPost, "/signin", url.Values{"token": {all}}, nil)
 		Expect(code).To(Equal(http.StatusOK))
 		Expect(b.page("/failures")).To(And(ContainSubstring("<b>2</b> match"), ContainSubstring("other.example.com")))
-		_, page := b.send(http.MethodPost, "/failures/replay", b.form("/failures/replay?id=1"), func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.7") })
+		_, page := b.send(http.MethodPost, "/failures/replay", b.form("/failures/replay?id=1"),
+			func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.7") })
 		Expect(page).To(ContainSubstring("Job replay"))
-		Eventually(func() string { return w.ok(ctx, "audit", "-o", "json") }).Should(ContainSubstring(`"onBehalfOf": "system:serviceaccount:` + namespace + `:all"`))
+		Eventually(func() string { return w.ok(ctx, "audit", "-o", "json") }).
+			Should(ContainSubstring(`"onBehalfOf": "system:serviceaccount:` + namespace + `:all"`))
 		u, err := url.Parse(b.base)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(w.ok(ctx, "audit", "-o", "json")).NotTo(Or(ContainSubstring("127.0.0.1"), ContainSubstring("192.0.2.7")), "addresses are not on record")
+		Expect(w.ok(ctx, "audit", "-o", "json")).NotTo(Or(ContainSubstring("127.0.0.1"), ContainSubstring("192.0.2.7")),
+			"addresses are not on record")
 		for _, cookie := range b.client.Jar.Cookies(u) {
 			Expect(cookie.Value).NotTo(ContainSubstring(all[:20]), "the token is not kept")
 		}
@@ -771,20 +805,25 @@ var _ = Describe("The console", func() {
 		Expect(code).To(Equal(http.StatusForbidden))
 		Expect(text).To(ContainSubstring("Which namespace?"))
 		in := "?namespace=" + namespace
-		Expect(b.page("/failures" + in)).To(And(ContainSubstring("mine"), Not(ContainSubstring("other.example.com")), Not(ContainSubstring("<b>2</b>"))))
+		Expect(b.page("/failures" + in)).To(And(ContainSubstring("mine"), Not(ContainSubstring("other.example.com")),
+			Not(ContainSubstring("<b>2</b>"))))
 		for _, path := range []string{"/", "/hosts", "/wants", "/schedule"} {
 			Expect(b.page(path+in)).NotTo(Or(ContainSubstring("other.example.com"), ContainSubstring(`"default"`)), path)
 		}
-		for _, path := range []string{"/failures/2" + in, "/failures/77" + in, "/failures?namespace=default", "/objects/default/cm-001", "/failures/replay" + in + "&id=2"} {
+		for _, path := range []string{"/failures/2" + in, "/failures/77" + in, "/failures?namespace=default",
+			"/objects/default/cm-001", "/failures/replay" + in + "&id=2"} {
 			code, text = b.at(path)
 			Expect(code).To(Equal(http.StatusNotFound), path)
 			Expect(text).NotTo(ContainSubstring("other.example.com"))
 		}
 		for path, expected := range map[string]int{
-			"/failures.json" + in: http.StatusOK, "/failures.json": http.StatusForbidden, "/failures.json?namespace=default": http.StatusNotFound,
-			"/queue" + in: http.StatusForbidden, "/audit" + in: http.StatusForbidden, "/doctor" + in: http.StatusForbidden,
-			"/search" + in + "&q=2": http.StatusNotFound, "/search" + in + "&q=default/cm-001": http.StatusNotFound, "/search" + in + "&q=cm-001": http.StatusOK,
-			"/live?namespace=default": http.StatusNotFound,
+			"/failures.json" + in: http.StatusOK, "/failures.json": http.StatusForbidden,
+			"/failures.json?namespace=default": http.StatusNotFound,
+			"/queue" + in:                      http.StatusForbidden, "/audit" + in: http.StatusForbidden, "/doctor" +
+				in: http.StatusForbidden,
+			"/search" + in + "&q=2": http.StatusNotFound, "/search" + in + "&q=default/cm-001": http.StatusNotFound,
+			"/search" + in + "&q=cm-001": http.StatusOK,
+			"/live?namespace=default":    http.StatusNotFound,
 		} {
 			code, text = b.at(path)
 			Expect(code).To(Equal(expected), path)
@@ -810,7 +849,8 @@ var _ = Describe("The console", func() {
 			return last.New
 		}).Should(Equal(1))
 		Expect(last.Numbers).To(And(HaveKeyWithValue("wants", "1"), HaveKeyWithValue("lastHour", "2")))
-		Expect(ticked).To(And(ContainSubstring("mine"), Not(ContainSubstring("other.example.com")), Not(ContainSubstring("default/"))))
+		Expect(ticked).To(And(ContainSubstring("mine"), Not(ContainSubstring("other.example.com")),
+			Not(ContainSubstring("default/"))))
 		later.Store(int64(59 * time.Minute))
 		Expect(b.page("/failures" + in)).To(ContainSubstring("mine"))
 		later.Store(int64(61 * time.Minute))
@@ -826,7 +866,8 @@ var _ = Describe("The console", func() {
 				code, _ = b.at(path + namespaces + "&id=2")
 				Expect(code).To(BeElementOf(http.StatusForbidden, http.StatusNotFound), path)
 			}
-			code, text = b.send(http.MethodPost, path+in, url.Values{"id": {"2"}, "top": {"2"}, "count": {"1"}, "job": {strings.Repeat("A", 26)}}, nil)
+			code, text = b.send(http.MethodPost, path+in, url.Values{"id": {"2"}, "top": {"2"}, "count": {"1"},
+				"job": {strings.Repeat("A", 26)}}, nil)
 			Expect(code).To(Equal(http.StatusNotFound), text)
 		}
 		Expect(w.failed(ctx)).To(Equal(4))
@@ -855,7 +896,8 @@ var _ = Describe("The console", func() {
 		asking.Wait()
 		Expect(refused).NotTo(BeEmpty())
 		Expect(b.page("/failures")).To(ContainSubstring("<b>4</b> match"))
-		elsewhere := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext, DisableKeepAlives: true}}
+		from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+		elsewhere := &http.Client{Transport: &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}}
 		var r *http.Response
 		r, err = elsewhere.PostForm(b.base+"/signin", nil)
 		Expect(err).NotTo(HaveOccurred())
@@ -870,7 +912,8 @@ func grant(ctx context.Context, client kubernetes.Interface, role, namespace, ac
 	GinkgoHelper()
 	rbac := client.RbacV1()
 	meta := metav1.ObjectMeta{Name: role}
-	_, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	_, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}},
+		metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
@@ -883,10 +926,11 @@ func grant(ctx context.Context, client kubernetes.Interface, role, namespace, ac
 	})
 }
 
-// user makes a service account, and returns a token of it for the console.
+// user makes a service account, and returns a token for the console.
 func user(ctx context.Context, client kubernetes.Interface, namespace, name string) string {
 	GinkgoHelper()
-	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	request, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"curl-me-that-console"}},
@@ -895,7 +939,7 @@ func user(ctx context.Context, client kubernetes.Interface, namespace, name stri
 	return request.Status.Token
 }
 
-// heard is one tick of a page that is open.
+// heard is one tick of a live stream.
 type heard struct {
 	ID      string `json:"-"`
 	Data    string `json:"-"`
@@ -904,7 +948,7 @@ type heard struct {
 	Passing [][3]string
 }
 
-// liveOf returns the address of the ticks of a page.
+// liveOf returns the address of the live stream of a page.
 func liveOf(page string) string {
 	GinkgoHelper()
 	match := regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(page)
@@ -912,8 +956,7 @@ func liveOf(page string) string {
 	return html.UnescapeString(match[1])
 }
 
-// ticks reads the ticks of an address until end is called or the console ends them.
-// None may be larger than 2 KiB.
+// ticks reads a live stream until end is called. A tick has at most 2 KiB.
 func (b *browser) ticks(ctx context.Context, address string, change ...func(*http.Request)) (<-chan heard, func()) {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(ctx)

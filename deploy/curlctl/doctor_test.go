@@ -17,8 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// configured runs a broker with a configuration, in which the user app of
-// account APP has the streams.
+// configured runs a broker with a configuration. The user app of account APP has the streams.
 func configured(ctx context.Context, text string) *world {
 	GinkgoHelper()
 	config := filepath.Join(GinkgoT().TempDir(), "nats.conf")
@@ -29,8 +28,7 @@ func configured(ctx context.Context, text string) *world {
 	return w.as("app")
 }
 
-// contexts makes contexts of the nats command, by name, which are used until
-// the end of the spec.
+// contexts makes contexts of the nats command, until the spec ends.
 func contexts(texts map[string]string) {
 	GinkgoHelper()
 	home := GinkgoT().TempDir()
@@ -47,7 +45,8 @@ var _ = Describe("doctor", func() {
 		Expect(w.run(ctx, "doctor").out).To(ContainSubstring("the audit has room"))
 		w.ok(ctx, "setup", "--max-audit-bytes", "20000")
 		Eventually(ctx, func() string { return w.run(ctx, "pause").err }).
-			Should(And(ContainSubstring("nothing was done, the audit is full"), ContainSubstring("curlctl setup --max-audit-bytes")))
+			Should(And(ContainSubstring("nothing was done, the audit is full"),
+				ContainSubstring("curlctl setup --max-audit-bytes")))
 		r := w.run(ctx, "doctor")
 		Expect(r.code).To(Equal(7))
 		Expect(r.out).To(ContainSubstring("the audit is full"))
@@ -70,17 +69,20 @@ var _ = Describe("doctor", func() {
 
 	It("finds a replica that is behind or offline", func(ctx SpecContext) {
 		c := clustered(ctx)
-		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).Should(MatchRegexp("replicas +ok +CURL_REQUESTS has 3 replicas"))
+		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).
+			Should(MatchRegexp("replicas +ok +CURL_REQUESTS has 3 replicas"))
 		c.servers[2].Stop()
 		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).
-			Should(MatchRegexp("replicas +bad +the replica of CURL_REQUESTS on natstest-2 is behind or offline To fix it: check that server"))
+			Should(MatchRegexp("replicas +bad +the replica of CURL_REQUESTS on natstest-2 is behind or offline " +
+				"To fix it: check that server"))
 		Expect(c.run(ctx, "doctor").code).To(Equal(7))
 	})
 
 	It("finds a paused or missing consumer", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.ok(ctx, "pause")
-		Expect(flat(w.run(ctx, "doctor").out)).To(MatchRegexp("consumer fetcher +warning +paused, 0 messages waiting To fix it: run `curlctl resume`"))
+		Expect(flat(w.run(ctx, "doctor").out)).
+			To(MatchRegexp("consumer fetcher +warning +paused, 0 messages waiting To fix it: run `curlctl resume`"))
 		Expect(w.js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())
 		Expect(flat(w.run(ctx, "doctor").out)).To(MatchRegexp("streams +bad +.*fetcher.* To fix it: run `curlctl setup`"))
 	})
@@ -102,7 +104,8 @@ var _ = Describe("A JetStream domain", func() {
 		})
 		run := func(args ...string) result { return runAs(ctx, "curlctl", time.Now, args...) }
 		for _, name := range []string{"domain", "prefix"} {
-			for _, args := range [][]string{{"failures"}, {"failures", "show", "1"}, {"wants"}, {"status"}, {"replay", "1"}, {"pause"}, {"resume"}, {"setup", "--dry-run"}} {
+			for _, args := range [][]string{{"failures"}, {"failures", "show", "1"}, {"wants"}, {"status"}, {"replay", "1"},
+				{"pause"}, {"resume"}, {"setup", "--dry-run"}} {
 				r := run(append(args, "--context="+name)...)
 				Expect(r.code).To(BeZero(), "%v by %s: %s", args, name, r.err)
 			}

@@ -5,20 +5,21 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 )
 
-// Commands in the pages: behind a prompt, and as code within a sentence.
+// Commands in pages: after a prompt, and as code within a sentence.
 var (
 	behindPrompt = regexp.MustCompile(`(?m)^\s*(?:\$ )?((?:kubectl curl-me-that|(?:bin/)?curlctl) [^\n]*)$`)
 	inSentence   = regexp.MustCompile("`((?:kubectl curl-me-that|(?:bin/)?curlctl) [^`\n]+)`")
 )
 
-// TestEveryDocumentedCommandIsUnderstood parses each command of curlctl that a
-// page, a runbook or an alert names, with its flags and arguments.
+// TestEveryDocumentedCommandIsUnderstood parses each command of curlctl in pages, runbooks and alerts,
+// with its flags and arguments.
 func TestEveryDocumentedCommandIsUnderstood(t *testing.T) {
 	root := filepath.Join("..", "..")
 	n := 0
@@ -26,7 +27,7 @@ func TestEveryDocumentedCommandIsUnderstood(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if name := entry.Name(); entry.IsDir() && (name == ".git" || name == ".cache" || name == "testdata" || name == "bin") {
+		if entry.IsDir() && slices.Contains([]string{".git", ".cache", "testdata", "bin"}, entry.Name()) {
 			return filepath.SkipDir
 		}
 		switch filepath.Ext(path) {
@@ -54,7 +55,7 @@ func TestEveryDocumentedCommandIsUnderstood(t *testing.T) {
 	}
 }
 
-// documented returns the commands of a text, and whether each is a whole line.
+// documented returns the commands of a text; true: it is a whole line.
 func documented(text string) map[string]bool {
 	lines := map[string]bool{}
 	for _, match := range inSentence.FindAllStringSubmatch(text, -1) {
@@ -66,8 +67,8 @@ func documented(text string) map[string]bool {
 	return lines
 }
 
-// understood returns what is wrong with a command line; nothing: it is
-// understood. One within a sentence may leave out what it is about.
+// understood returns the error of a command line, or an empty string. A command within a sentence may
+// lack its argument.
 func understood(line string, whole bool) string {
 	line, _, _ = strings.Cut(line, " #")
 	for _, end := range []string{" | ", " & ", "; ", " > ", " && ", " …", ")"} {
@@ -98,7 +99,7 @@ func understood(line string, whole bool) string {
 	return ""
 }
 
-// placeholder returns a value of the form that a capital word stands for.
+// placeholder replaces a placeholder by a valid value.
 func placeholder(arg string) string {
 	name, value, found := strings.Cut(arg, "=")
 	if !found {

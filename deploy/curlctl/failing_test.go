@@ -26,7 +26,7 @@ var _ = Describe("failing", func() {
 	at := func(d time.Duration) time.Time { return time.Now().Add(20*time.Minute + 30*time.Second + d) }
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	// keys has one key in each condition.
+	// keys adds one key in each condition.
 	keys := func(ctx SpecContext) {
 		GinkgoHelper()
 		refresh := func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) }
@@ -39,20 +39,24 @@ var _ = Describe("failing", func() {
 			return want
 		}
 		since := timestamppb.New(at(-30*time.Minute - 10*time.Second))
-		missing := timer("missing", "https://a.example.com/prices?token=secret", 47*time.Minute+10*time.Second, func(d *v1.Due) {
-			d.Cause, d.Reported, d.FirstFailedAt = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, since
-			d.StatusCode = 503
-		})
+		missing := timer("missing", "https://a.example.com/prices?token=secret", 47*time.Minute+10*time.Second,
+			func(d *v1.Due) {
+				d.Cause, d.Reported, d.FirstFailedAt = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, since
+				d.StatusCode = 503
+			})
 		w.fail(ctx, missing, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, "a.example.com")
 		timer("slow", "http://192.0.2.7/", 10*time.Minute+10*time.Second, func(d *v1.Due) {
-			d.Cause, d.Reported, d.Attempts, d.FirstFailedAt = v1.Cause_CAUSE_RETRY, v1.FailureClass_FAILURE_CLASS_TIMEOUT, 2, timestamppb.New(at(-10*time.Minute-10*time.Second))
+			d.Cause, d.Reported, d.Attempts, d.FirstFailedAt = v1.Cause_CAUSE_RETRY, v1.FailureClass_FAILURE_CLASS_TIMEOUT,
+				2, timestamppb.New(at(-10*time.Minute-10*time.Second))
 		})
 		timer("paused-host", "https://b.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) {
 			d.Cause, d.WaitsFor = v1.Cause_CAUSE_PARKED, v1.WaitsFor_WAITS_FOR_PAUSE
 		})
-		timer("old", "https://c.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(-25 * time.Minute)) })
+		timer("old", "https://c.example.com/", 10*time.Minute+10*time.Second,
+			func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(-25 * time.Minute)) })
 		timer("late", "https://d.example.com/", -10*time.Minute, func(*v1.Due) {})
-		timer("well", "https://e.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(5 * time.Minute)) })
+		timer("well", "https://e.example.com/", 10*time.Minute+10*time.Second,
+			func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(5 * time.Minute)) })
 		w.want(ctx, named("new"), "https://f.example.com/")
 	}
 
@@ -65,7 +69,8 @@ var _ = Describe("failing", func() {
 		text := w.ok(ctx, "failing", "-o", "json")
 		Expect(json.Unmarshal([]byte(text), &list)).To(Succeed())
 		Expect(list.Items).To(HaveLen(6))
-		Expect(list.Items[0]).To(And(HaveKeyWithValue("reason", "BadStatus"), HaveKeyWithValue("status", BeEquivalentTo(503)), HaveKeyWithValue("host", "a.example.com")))
+		Expect(list.Items[0]).To(And(HaveKeyWithValue("reason", "BadStatus"), HaveKeyWithValue("status",
+			BeEquivalentTo(503)), HaveKeyWithValue("host", "a.example.com")))
 		Expect(text).NotTo(ContainSubstring("secret"))
 		Expect(w.ok(ctx, "failing", "--summary")).To(MatchRegexp(`failing +BadStatus 503 +a.example.com +1\n`))
 		Expect(w.ok(ctx, "failing", "--summary", "-o", "json")).To(ContainSubstring(`"reason": "Parked",`))
@@ -89,9 +94,11 @@ var _ = Describe("failing", func() {
 		keys(ctx)
 		for _, width := range []string{"80", "120"} {
 			GinkgoT().Setenv("COLUMNS", width)
-			for _, args := range [][]string{{"failing"}, {"failures"}, {"wants"}, {"timers"}, {"status"}, {"audit"}, {"doctor"}, {"failures", "--summary"}} {
+			for _, args := range [][]string{{"failing"}, {"failures"}, {"wants"}, {"timers"}, {"status"}, {"audit"},
+				{"doctor"}, {"failures", "--summary"}} {
 				for line := range strings.Lines(w.run(ctx, args...).out) {
-					Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).To(BeNumerically("<=", map[string]int{"80": 80, "120": 120}[width]), "%v: %s", args, line)
+					Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).
+						To(BeNumerically("<=", map[string]int{"80": 80, "120": 120}[width]), "%v: %s", args, line)
 				}
 			}
 		}
@@ -104,7 +111,8 @@ var _ = Describe("failing", func() {
 		site.busy.Store(true)
 		w.fetch()
 		w.want(ctx, cm(1), site.URL+"/page")
-		Eventually(func() string { return w.ok(ctx, "failing", "-o", "wide") }).Should(MatchRegexp(`failing +BadStatus 429 .* pause of localhost +1 `))
+		Eventually(func() string { return w.ok(ctx, "failing", "-o", "wide") }).
+			Should(MatchRegexp(`failing +BadStatus 429 .* pause of localhost +1 `))
 		Expect(w.ok(ctx, "failures", "-o", "name")).To(BeEmpty(), "nothing was given up")
 		Expect(w.ok(ctx, "status")).To(MatchRegexp(`PAUSED HOST +REASON +KEYS +NEXT TRY\nlocalhost +BadStatus 429 +1 +39m\n`))
 		Expect(w.ok(ctx, "status", "-o", "json")).To(ContainSubstring(`"status": 429`))
@@ -112,7 +120,8 @@ var _ = Describe("failing", func() {
 
 		w.ok(ctx, "refetch", "default/cm-001")
 		Eventually(site.gets.Load).Should(BeEquivalentTo(2), "an hour before the end of the pause")
-		Eventually(func() string { return w.ok(ctx, "failing", "-o", "wide") }).Should(MatchRegexp(`failing +BadStatus 429 .* pause of localhost +1 `))
+		Eventually(func() string { return w.ok(ctx, "failing", "-o", "wide") }).
+			Should(MatchRegexp(`failing +BadStatus 429 .* pause of localhost +1 `))
 		site.busy.Store(false)
 		site.up.Store(true)
 		w.ok(ctx, "refetch", "default/cm-001")
@@ -126,7 +135,8 @@ var _ = Describe("failing", func() {
 		_, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
-		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: localhost, schemes: [http], ports: [%s], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
+		Expect(os.WriteFile(headers, fmt.Appendf(nil,
+			`- {host: localhost, schemes: [http], ports: [%s], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
 			site.URL[strings.LastIndex(site.URL, ":")+1:]), 0o600)).To(Succeed())
 		w.fetch(func(c *fetcher.Config) { c.TrustedKeys, c.Get.HeaderFile = keys, headers })
 		_, sequence := w.want(ctx, cm(1), site.URL)
@@ -155,8 +165,10 @@ var _ = Describe("failing", func() {
 		w.ok(ctx, "refetch", "default/cm-001")
 		w.forget(ctx, cm(2))
 		w.want(ctx, cm(3), site.URL+"/another")
-		for name, now := range map[string]string{"cm-000": "wanted", "cm-001": "recovered", "cm-002": "gone", "cm-003": "changed"} {
-			Eventually(func() string { return w.ok(ctx, "failures", "--no-headers", "--name", name) }).Should(ContainSubstring(" "+now+" "), name)
+		for name, now := range map[string]string{"cm-000": "wanted", "cm-001": "recovered", "cm-002": "gone",
+			"cm-003": "changed"} {
+			Eventually(func() string { return w.ok(ctx, "failures", "--no-headers", "--name", name) }).
+				Should(ContainSubstring(" "+now+" "), name)
 		}
 		Eventually(func() string { return w.ok(ctx, "failing", "-o", "name") }).Should(Equal("key/default/cm-000/my.data\n"))
 		Expect(w.ok(ctx, "failures", "-o", "json", "--name", "cm-001")).To(ContainSubstring(`"now": "recovered"`))

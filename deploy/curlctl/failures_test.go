@@ -75,7 +75,8 @@ var _ = Describe("failures", func() {
 		Expect(names(ctx, "--host=(address)")).To(HaveLen(1))
 		Expect(w.ok(ctx, "failures", "--name=cm-010")).To(MatchRegexp(`BadStatus.* \(address\) `))
 		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
-		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "failures", "--host", "").out).NotTo(ContainSubstring("(address)"), "a shell would not take it as one word")
+		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "failures", "--host", "").out).
+			NotTo(ContainSubstring("(address)"), "a shell would not take it as one word")
 		Expect(w.ok(ctx, "failures", "purge", "--host=127.0.0.1", "--yes")).To(Equal("Removed 1 failure.\n"))
 	})
 

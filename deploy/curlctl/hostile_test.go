@@ -25,12 +25,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// steering sets the title of a terminal, colours it, clears it, and deletes; its last
-// byte alone is a control character of 8 bits.
+// steering sets the title of a terminal, its colour, and clears it. The last byte is an 8-bit control
+// character.
 const steering = "x\x1b]0;PWNED\a\x1b[31m\x1b[2J\r\x00\x7f\u009b31m$(touch x)\x9b"
 
-// control returns the first control character of a text but line breaks and tabs, and
-// what is not UTF-8.
+// control returns the text from its first control character on, except line breaks and tabs, or the
+// whole text if it is not UTF-8.
 func control(text string) string {
 	if at := strings.IndexFunc(text, func(r rune) bool {
 		return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f
@@ -48,7 +48,8 @@ func hostileWorld(ctx context.Context) *world {
 	GinkgoHelper()
 	w := newWorld(ctx)
 	text := strings.ToValidUTF8(steering, "")
-	for _, key := range []pipeline.Key{{Namespace: "ns" + steering, Name: "cm" + steering, Key: "k" + steering}, {Namespace: "ns", Name: "cm", Key: "k" + steering}} {
+	for _, key := range []pipeline.Key{{Namespace: "ns" + steering, Name: "cm" + steering, Key: "k" + steering},
+		{Namespace: "ns", Name: "cm", Key: "k" + steering}} {
 		want, sequence := w.want(ctx, key, "https://"+text+".example.com/"+text, func(w *v1.Want) {
 			w.Namespace, w.Name, w.Key, w.Uid, w.Sha256 = text, text, text, text, text
 		})
@@ -60,7 +61,8 @@ func hostileWorld(ctx context.Context) *world {
 		Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
 	}
 	for _, subject := range []string{
-		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.Want(), pipeline.AuditSubject("replay"+steering, "user"+steering, "2"),
+		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.Want(),
+		pipeline.AuditSubject("replay"+steering, "user"+steering, "2"),
 	} {
 		_, err := w.js.Publish(ctx, subject, []byte(steering))
 		Expect(err).NotTo(HaveOccurred())
@@ -86,15 +88,15 @@ func (w *world) hostileFailure(ctx context.Context, key pipeline.Key, want *v1.W
 	}
 }
 
-// examples are the runs of every command in the hostile world. It has a directory for
-// files.
+// examples are the runs of every command in the hostile world, with a directory for files.
 func examples(dir string) map[string][][]string {
 	GinkgoHelper()
 	manifest := filepath.Join(dir, "manifest.json")
 	text, err := json.Marshal(&corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: steering, Name: steering, Annotations: map[string]string{"x-kv8s.io/curl-me-that": steering, "x-kv8s.io/curl-" + steering: steering},
+			Namespace: steering, Name: steering, Annotations: map[string]string{"x-kv8s.io/curl-me-that": steering,
+				"x-kv8s.io/curl-" + steering: steering},
 		},
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -127,7 +129,7 @@ func examples(dir string) map[string][][]string {
 }
 
 var _ = Describe("Tenants and servers", func() {
-	// Every run of curlctl in this suite is checked; see runAs.
+	// runAs checks every run of curlctl in this suite.
 	It("cannot steer the terminal with any command", func(ctx SpecContext) {
 		GinkgoT().Setenv("KUBECONFIG", "")
 		GinkgoT().Setenv("COLUMNS", "200")
@@ -149,7 +151,8 @@ var _ = Describe("Tenants and servers", func() {
 		}
 		Expect(known).To(BeEmpty(), "examples of what is no command")
 		Expect(slices.Sorted(maps.Keys(shown))).To(Equal([]string{
-			"curlctl audit", "curlctl check", "curlctl failing", "curlctl failures", "curlctl failures list", "curlctl failures show",
+			"curlctl audit", "curlctl check", "curlctl failing", "curlctl failures", "curlctl failures list",
+			"curlctl failures show",
 			"curlctl refetch", "curlctl replay", "curlctl status", "curlctl timers", "curlctl wants", "curlctl watch",
 		}), "commands that have shown hostile text")
 	})
@@ -175,11 +178,12 @@ var _ = Describe("Tenants and servers", func() {
 				}
 			}
 		}
-		Expect(slices.Collect(maps.Keys(offered))).To(ContainElements("a.example.com", "cm-001", "default", "default/cm-001", "1"))
+		Expect(slices.Collect(maps.Keys(offered))).
+			To(ContainElements("a.example.com", "cm-001", "default", "default/cm-001", "1"))
 	})
 })
 
-// commands returns a command and all below it that our code defines.
+// commands returns a command and its subcommands.
 func commands(cmd *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{cmd}
 	for _, sub := range cmd.Commands() {
@@ -188,7 +192,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// runBriefly runs curlctl, while messages pass, and ends what does not end by itself.
+// runBriefly runs curlctl. It publishes messages for an endless command, and stops it.
 func (w *world) runBriefly(ctx context.Context, args ...string) result {
 	GinkgoHelper()
 	endless := slices.Contains(args, "console") || slices.Contains(args, "watch") || slices.Contains(args, "--watch")
@@ -204,7 +208,7 @@ func (w *world) runBriefly(ctx context.Context, args ...string) result {
 	return w.run(brief, args...)
 }
 
-// passing publishes hostile messages until it is stopped.
+// passing publishes hostile messages until stop is called.
 func (w *world) passing() (stop func()) {
 	text := strings.ToValidUTF8(steering, "")
 	key := pipeline.Key{Namespace: "ns" + steering, Name: "cm", Key: "k" + steering}

@@ -33,7 +33,8 @@ var _ = Describe("Identities in Secrets", func() {
 
 	run := func(ctx context.Context, args ...string) result {
 		return runAs(ctx, "curlctl", time.Now, append([]string{
-			"identities", "--kubeconfig", kubeconfig, "--secrets", namespace, "--prefix", "demo", "--tls-host", "demo-nats," + namespace,
+			"identities", "--kubeconfig", kubeconfig, "--secrets", namespace, "--prefix", "demo", "--tls-host", "demo-nats," +
+				namespace,
 		}, args...)...)
 	}
 	secrets := func(ctx context.Context) map[string]map[string][]byte {
@@ -53,14 +54,17 @@ var _ = Describe("Identities in Secrets", func() {
 		Expect(before).To(HaveLen(len(secretsOf()) + 2))
 		for _, name := range secretsOf() {
 			keys := 2
-			if signs := map[string]string{"watcher": "signing.nk", "writer": "signing.pub", "fetcher": "signing.pub"}[name]; signs != "" {
+			if signs := map[string]string{"watcher": "signing.nk", "writer": "signing.pub",
+				"fetcher": "signing.pub"}[name]; signs != "" {
 				keys = 3
 				Expect(before["demo-nats-"+name]).To(HaveKey(signs), "and the key of the other not")
 			}
-			Expect(before["demo-nats-"+name]).To(And(HaveLen(keys), HaveKey("nkey"), HaveKeyWithValue("ca.crt", before["demo-nats-ca"]["ca.crt"])))
+			Expect(before["demo-nats-"+name]).
+				To(And(HaveLen(keys), HaveKey("nkey"), HaveKeyWithValue("ca.crt", before["demo-nats-ca"]["ca.crt"])))
 		}
-		Expect(before["demo-nats-server"]).To(And(HaveLen(4), HaveKey("identities.conf"), HaveKey("tls.crt"), HaveKey("tls.key"), HaveKey("ca.crt")),
-			"and not the key of the authority")
+		Expect(before["demo-nats-server"]).
+			To(And(HaveLen(4), HaveKey("identities.conf"), HaveKey("tls.crt"), HaveKey("tls.key"), HaveKey("ca.crt")),
+				"and not the key of the authority")
 		again := run(ctx, "--no-headers")
 		Expect(strings.Count(again.out, " kept ")).To(Equal(len(seeds()) + 2))
 		Expect(again.out).To(ContainSubstring("secret/" + namespace + "/demo-nats-watcher"))
@@ -73,7 +77,8 @@ var _ = Describe("Identities in Secrets", func() {
 		for _, name := range []string{"demo-nats-viewer", "demo-nats-ca"} {
 			Expect(client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 		}
-		Expect(run(ctx).out).To(And(MatchRegexp(`viewer +made`), MatchRegexp(`writer +kept`), MatchRegexp(`ca +made`), MatchRegexp(`tls +renewed`)))
+		Expect(run(ctx).out).To(And(MatchRegexp(`viewer +made`), MatchRegexp(`writer +kept`), MatchRegexp(`ca +made`),
+			MatchRegexp(`tls +renewed`)))
 		after := secrets(ctx)
 		Expect(after["demo-nats-viewer"]["nkey"]).NotTo(Equal(before["demo-nats-viewer"]["nkey"]))
 		Expect(after["demo-nats-writer"]["nkey"]).To(Equal(before["demo-nats-writer"]["nkey"]))
@@ -84,7 +89,6 @@ var _ = Describe("Identities in Secrets", func() {
 	})
 
 	It("makes the same Secrets in concurrent calls", func(ctx SpecContext) {
-		// What a first run would wait for.
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		for name := range secrets(ctx) {
 			Expect(client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
@@ -110,18 +114,17 @@ var _ = Describe("Identities in Secrets", func() {
 	})
 })
 
-// secretsOf returns the identities that have a Secret: the signing key is in those
-// of watcher and writer.
+// secretsOf returns the identities with a Secret. The signing key has none of its own.
 func secretsOf() []string {
 	return slices.DeleteFunc(seeds(), func(name string) bool { return name == "signing" })
 }
 
-// account creates a service account with the least rights, and returns a
-// kubeconfig with its token.
+// account creates a service account with minimal rights, and returns its kubeconfig.
 func account(ctx context.Context, client kubernetes.Interface, config *rest.Config, namespace string) string {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: "identities", Namespace: namespace}
-	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta},
+		metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	names := []string{"demo-nats-ca", "demo-nats-server"}
 	for _, name := range secretsOf() {
@@ -137,11 +140,13 @@ func account(ctx context.Context, client kubernetes.Interface, config *rest.Conf
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: meta.Name, Namespace: namespace}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, meta.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, meta.Name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 
 	file := clientcmdapi.NewConfig()
-	file.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}
+	file.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData,
+		CertificateAuthority: config.CAFile}
 	file.AuthInfos["a"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "a"}
 	file.CurrentContext = "x"

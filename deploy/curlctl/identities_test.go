@@ -21,7 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// seeds that are made.
+// seeds of all identities.
 func seeds() []string {
 	return []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin", "sys", "signing"}
 }
@@ -31,7 +31,8 @@ var _ = Describe("Identities in files", func() {
 	BeforeEach(func() { dir = filepath.Join(GinkgoT().TempDir(), "identities") })
 
 	at := func(ctx context.Context, now time.Time, args ...string) result {
-		return runAs(ctx, "curlctl", func() time.Time { return now }, append([]string{"identities", "--out", dir}, args...)...)
+		return runAs(ctx, "curlctl", func() time.Time { return now }, append([]string{"identities", "--out", dir},
+			args...)...)
 	}
 	makes := func(ctx context.Context, args ...string) string {
 		GinkgoHelper()
@@ -65,7 +66,8 @@ var _ = Describe("Identities in files", func() {
 	}
 
 	It("makes private files, and keeps them on the next call", func(ctx SpecContext) {
-		Expect(makes(ctx, "--tls-host", "nats,localhost,127.0.0.1")).To(MatchRegexp(`watcher +made +U[A-Z2-7]{55} +.*watcher\.nk`))
+		Expect(makes(ctx, "--tls-host", "nats,localhost,127.0.0.1")).
+			To(MatchRegexp(`watcher +made +U[A-Z2-7]{55} +.*watcher\.nk`))
 		before := contents()
 		for _, name := range seeds() {
 			Expect(before).To(HaveKey(name + ".nk"))
@@ -136,7 +138,8 @@ var _ = Describe("Identities in files", func() {
 		Expect(strings.Fields(before["signing.pub"])).To(HaveLen(2))
 		Expect(makes(ctx, "--revoke-signing-key")).To(And(MatchRegexp(`signing +made`), MatchRegexp(`watcher +kept`)))
 		after := contents()
-		Expect(strings.Fields(after["signing.pub"])).To(HaveExactElements(Not(BeElementOf(strings.Fields(before["signing.pub"])))))
+		Expect(strings.Fields(after["signing.pub"])).
+			To(HaveExactElements(Not(BeElementOf(strings.Fields(before["signing.pub"])))))
 		Expect(after["signing.nk"]).NotTo(Equal(before["signing.nk"]))
 		Expect(after["watcher.nk"]).To(Equal(before["watcher.nk"]))
 	})
@@ -160,7 +163,8 @@ var _ = Describe("Identities in files", func() {
 			return files
 		}
 		to := func(name string) string { return name + "=" + filepath.Join(shares, name) }
-		makes(ctx, "--tls-host", "nats", "--for", to("watcher")+","+to("fetcher"), "--for", to("writer"), "--for", to("server"))
+		makes(ctx, "--tls-host", "nats", "--for", to("watcher")+","+to("fetcher"), "--for", to("writer"), "--for",
+			to("server"))
 		Expect(share("watcher")).To(ConsistOf("watcher.nk", "ca.crt", "signing.nk"))
 		Expect(share("fetcher")).To(ConsistOf("fetcher.nk", "ca.crt", "signing.pub"))
 		Expect(share("writer")).To(ConsistOf("writer.nk", "ca.crt", "signing.pub"))
@@ -178,14 +182,16 @@ var _ = Describe("Identities in files", func() {
 		makes(ctx, "--tls-host", "nats", "--for", to("fetcher"))
 		renewed, err := os.ReadFile(filepath.Join(shares, "fetcher", "fetcher.nk"))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(string(renewed)).To(And(Equal(contents()["fetcher.nk"]), Not(Equal(all["fetcher.nk"]))), "a new one is handed out, too")
+		Expect(string(renewed)).To(And(Equal(contents()["fetcher.nk"]), Not(Equal(all["fetcher.nk"]))),
+			"a new one is handed out, too")
 	})
 
 	It("refuses a directory with files of another identity", func(ctx SpecContext) {
 		one := filepath.Join(GinkgoT().TempDir(), "one")
 		r := at(ctx, time.Now(), "--for", "fetcher="+dir)
 		Expect(r.code).NotTo(BeZero())
-		Expect(r.err).To(MatchRegexp(`hand out to fetcher: \S+ does not belong to fetcher; remove it, or choose another directory`))
+		Expect(r.err).To(MatchRegexp(`hand out to fetcher: \S+ does not belong to fetcher; ` +
+			`remove it, or choose another directory`))
 		r = at(ctx, time.Now(), "--for", "fetcher="+one, "--for", "writer="+one)
 		Expect(r.code).NotTo(BeZero())
 		Expect(r.err).To(ContainSubstring("does not belong to writer"))
@@ -249,7 +255,8 @@ var _ = Describe("Identities in files", func() {
 	},
 		Entry("without a destination", "either --out DIR or --secrets NAMESPACE"),
 		Entry("with two destinations", "either --out DIR or --secrets NAMESPACE", "--out", "x", "--secrets", "y"),
-		Entry("with an unknown identity", `--for: "reader" is not one of server, watcher`, "--out", "/nonexistent/x", "--for", "reader=/nonexistent/y"),
+		Entry("with an unknown identity", `--for: "reader" is not one of server, watcher`, "--out", "/nonexistent/x",
+			"--for", "reader=/nonexistent/y"),
 		Entry("with --for and Secrets", "--for needs --out", "--secrets", "x", "--for", "watcher=/nonexistent/y"),
 		Entry("with an invalid mode", `--mode: "rw" is not a mode`, "--out", "x", "--mode", "rw"),
 		Entry("with an executable mode", `--mode: "0755" is not a mode`, "--out", "x", "--mode", "0755"),
@@ -258,7 +265,7 @@ var _ = Describe("Identities in files", func() {
 	)
 })
 
-// The doctor, deploy/nats and README.md tell the same.
+// The doctor, deploy/nats and README.md agree.
 var _ = Describe("The shipped permissions", func() {
 	It("match those that the doctor checks", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()

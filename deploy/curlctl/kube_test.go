@@ -29,8 +29,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// inCluster makes a namespace, and tells how to reach the API server. Without
-// one the spec is skipped.
+// inCluster makes a namespace. It skips the spec without an API server.
 func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.Config, namespace string) {
 	GinkgoHelper()
 	if os.Getenv("KUBECONFIG") == "" {
@@ -45,8 +44,7 @@ func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.C
 	return client, config, kubetest.Namespace(ctx, GinkgoTB(), client, "curlctl-", nil)
 }
 
-// servingWatchers lets the API server serve Watchers, and returns those of a
-// namespace.
+// servingWatchers installs the resource Watcher, and returns a client for a namespace.
 func servingWatchers(ctx context.Context, config *rest.Config, namespace string) dynamic.ResourceInterface {
 	GinkgoHelper()
 	web, err := rest.HTTPClientFor(config)
@@ -56,8 +54,10 @@ func servingWatchers(ctx context.Context, config *rest.Config, namespace string)
 	Expect(err).NotTo(HaveOccurred())
 	body, err := yaml.YAMLToJSON(crd.Watchers)
 	Expect(err).NotTo(HaveOccurred())
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	_, err = client.Resource(definitions).Patch(ctx, watchv1.Resource().GroupResource().String(), types.ApplyPatchType, body,
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	_, err = client.Resource(definitions).Patch(ctx, watchv1.Resource().GroupResource().String(), types.ApplyPatchType,
+		body,
 		metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})
 	Expect(err).NotTo(HaveOccurred())
 	watchers := client.Resource(watchv1.Resource()).Namespace(namespace)
@@ -100,9 +100,11 @@ var _ = Describe("A ConfigMap", func() {
 		key := pipeline.Key{Namespace: namespace, Name: "cool", Key: "my.data"}
 		want, seq := w.want(ctx, key, "https://a.example.com/x?token=secret")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
-		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK}, time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
+		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK},
+			time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
 		out := w.ok(ctx, "status", namespace+"/cool")
-		for _, said := range []string{"Fetches:", "created", "written", "12 bytes, sha256 abababababab…", "wanted", "gave up", "failure 1: Timeout after 6 attempts", "scheduled", "recheck"} {
+		for _, said := range []string{"Fetches:", "created", "written", "12 bytes, sha256 abababababab…", "wanted",
+			"gave up", "failure 1: Timeout after 6 attempts", "scheduled", "recheck"} {
 			Expect(out).To(ContainSubstring(said))
 		}
 		Expect(strings.Index(out, "written")).To(BeNumerically("<", strings.Index(out, "gave up")))
@@ -122,9 +124,11 @@ var _ = Describe("A ConfigMap", func() {
 
 	It("cannot steer the terminal with its annotations", func(ctx SpecContext) {
 		text := strings.ToValidUTF8(steering, "")
-		status, err := json.Marshal(map[string]any{"k": map[string]any{"error": text, "message": text, "since": "2026-01-02T03:04:05Z"}})
+		status, err := json.Marshal(map[string]any{"k": map[string]any{"error": text, "message": text,
+			"since": "2026-01-02T03:04:05Z"}})
 		Expect(err).NotTo(HaveOccurred())
-		create(ctx, "hostile", map[string]string{"x-kv8s.io/curl-me-that": "k=https://example.com/ " + text, "x-kv8s.io/curl-status": string(status)})
+		create(ctx, "hostile", map[string]string{"x-kv8s.io/curl-me-that": "k=https://example.com/ " + text,
+			"x-kv8s.io/curl-status": string(status)})
 		for _, format := range []string{"table", "wide", "json", "yaml"} {
 			Expect(w.ok(ctx, "status", namespace+"/hostile", "-o", format)).To(ContainSubstring("PWNED")) // see runAs
 		}
@@ -135,20 +139,26 @@ var _ = Describe("A ConfigMap", func() {
 		create(ctx, "cool", map[string]string{
 			"x-kv8s.io/curl-me-that": "my.data=ftp://a.example.com/ other=https://a.example.com/missing",
 			"x-kv8s.io/curl-refrsh":  "10m",
-			"x-kv8s.io/curl-status": `{"*":{"error":"InvalidAnnotation","message":"m","since":"2026-01-02T03:04:05Z"},"other":{"error":"BadStatus","httpStatus":404,` +
+			"x-kv8s.io/curl-status": `{"*":{"error":"InvalidAnnotation","message":"m","since":"2026-01-02T03:04:05Z"},` +
+				`"other":{"error":"BadStatus","httpStatus":404,` +
 				`"message":"a.example.com responded with 404","since":"2026-01-02T03:04:05Z","attempts":1,"gaveUp":true}}`,
 		})
-		for width, line := range map[string]string{"80": "BadStatus: a.example.com responded with 404; 1", "120": "BadStatus: a.example.com responded with 404; 1 attempt when it was reported"} {
+		for width, line := range map[string]string{"80": "BadStatus: a.example.com responded with 404; 1",
+			"120": "BadStatus: a.example.com responded with 404; 1 attempt when it was reported"} {
 			GinkgoT().Setenv("COLUMNS", width)
 			out := w.ok(ctx, "status", namespace+"/cool")
 			for text := range strings.Lines(out) {
-				Expect(utf8.RuneCountInString(strings.TrimRight(text, "\n"))).To(BeNumerically("<=", map[string]int{"80": 80, "120": 120}[width]), text)
+				Expect(utf8.RuneCountInString(strings.TrimRight(text, "\n"))).
+					To(BeNumerically("<=", map[string]int{"80": 80, "120": 120}[width]), text)
 			}
 			Expect(out).To(MatchRegexp(`not followed since +(?:- +)?InvalidAnnotation\n`))
 			Expect(out).To(ContainSubstring(line))
-			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("404; 1 attempt when it was reported"), "below itself where the terminal is narrow")
-			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): the scheme is neither http nor https; use http:// or https://; " +
-				"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"))
+			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("404; 1 attempt when it was reported"),
+				"below itself where the terminal is narrow")
+			Expect(strings.Join(strings.Fields(out), " ")).
+				To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): " +
+					"the scheme is neither http nor https; use http:// or https://; " +
+					"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"))
 		}
 	})
 
@@ -161,7 +171,8 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.ok(ctx, "status", namespace+"/rules")).To(ContainSubstring("rules-config (does not exist)"))
 		created.Object["status"] = map[string]any{"fetched": "0/0", "conditions": []any{map[string]any{
-			"type": "Ready", "status": "False", "reason": "TargetExists", "message": "ConfigMap rules-config exists and is left alone",
+			"type": "Ready", "status": "False", "reason": "TargetExists",
+			"message":            "ConfigMap rules-config exists and is left alone",
 			"lastTransitionTime": "2026-11-22T20:00:00Z",
 		}}}
 		_, err = watchers.UpdateStatus(ctx, created, metav1.UpdateOptions{})
@@ -172,7 +183,8 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(err).NotTo(HaveOccurred())
 		for _, name := range []string{"rules", "rules-config"} {
 			Expect(scrub(w.ok(ctx, "status", namespace+"/"+name))).To(MatchRegexp(
-				`(?s)Watcher: +team-a/rules\nReady: +False, TargetExists: ConfigMap rules-config exists.*\nConfigMap: +team-a/rules-config\n.*created`))
+				`(?s)Watcher: +team-a/rules\nReady: +False, TargetExists: ConfigMap rules-config exists.*\n` +
+					`ConfigMap: +team-a/rules-config\n.*created`))
 		}
 		Expect(w.ok(ctx, "status", namespace+"/rules", "-o", "json")).To(ContainSubstring(`"reason": "TargetExists"`))
 		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -210,7 +222,9 @@ var _ = Describe("A manifest", func() {
 		Expect(os.WriteFile(file, []byte(`
 apiVersion: v1
 kind: ConfigMap
-metadata: { name: one, annotations: { x-kv8s.io/curl-me-that: "a=`+site.URL+`/a mine=`+site.URL+`/b", x-kv8s.io/curl-refresh: 10m } }
+metadata:
+  name: one
+  annotations: { x-kv8s.io/curl-me-that: "a=`+site.URL+`/a mine=`+site.URL+`/b", x-kv8s.io/curl-refresh: 10m }
 data: { mine: kept }
 ---
 apiVersion: v1
@@ -218,7 +232,8 @@ kind: Secret
 metadata: { name: other }
 `), 0o600)).To(Succeed())
 		check := func(args ...string) result {
-			return runAs(ctx, "curlctl", time.Now, append([]string{"check", "-f", file, "--allow-cidr=127.0.0.0/8,::1/128"}, args...)...)
+			return runAs(ctx, "curlctl", time.Now, append([]string{"check", "-f", file, "--allow-cidr=127.0.0.0/8,::1/128"},
+				args...)...)
 		}
 		r := check()
 		Expect(r.code).To(Equal(7))

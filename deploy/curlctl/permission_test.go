@@ -19,8 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// guarded runs a broker whose users have exactly the permissions of the
-// identities that they are named after, and one named root who may do all.
+// guarded runs a broker with a user per identity, with exactly its permissions, and a user root.
 func guarded(ctx context.Context) *world {
 	GinkgoHelper()
 	list := func(subjects []string, user string) string {
@@ -32,10 +31,12 @@ func guarded(ctx context.Context) *world {
 	}
 	var users strings.Builder
 	for _, i := range doctor.Identities() {
-		fmt.Fprintf(&users, "{ user: %s, password: p, permissions: { publish: %s, subscribe: %s } }\n", i.Name, list(i.Publish, i.Name), list(i.Subscribe, i.Name))
+		fmt.Fprintf(&users, "{ user: %s, password: p, permissions: { publish: %s, subscribe: %s } }\n", i.Name,
+			list(i.Publish, i.Name), list(i.Subscribe, i.Name))
 	}
 	config := filepath.Join(GinkgoT().TempDir(), "nats.conf")
-	Expect(os.WriteFile(config, []byte("authorization { users: [\n{ user: root, password: p }\n"+users.String()+"] }\n"), 0o600)).To(Succeed())
+	text := "authorization { users: [\n{ user: root, password: p }\n" + users.String() + "] }\n"
+	Expect(os.WriteFile(config, []byte(text), 0o600)).To(Succeed())
 	s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true, ConfigFile: config})
 	w := &world{server: s}
 	w.use(ctx, pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("root", "p")))
@@ -55,11 +56,12 @@ var _ = Describe("An identity", func() {
 		for i := range 3 {
 			want, seq := w.want(ctx, cm(i), "https://a.example.com/")
 			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
-			Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK}, time.Now().Add(time.Hour))).To(Succeed())
+			Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK},
+				time.Now().Add(time.Hour))).To(Succeed())
 		}
 	})
 
-	// reading is what every identity may do.
+	// reading has the commands of every identity.
 	reading := [][]string{
 		{"failures"},
 		{"failures", "--summary"},
@@ -77,8 +79,12 @@ var _ = Describe("An identity", func() {
 		{"failing", "-o", "json"},
 		{"__complete", "wants", "--namespace", ""},
 	}
-	replaying := [][]string{{"replay", "1"}, {"replay", "--all", "--rate=100"}, {"refetch", "default/cm-001"}, {"refetch", "--all"}}
-	administering := [][]string{{"pause"}, {"resume"}, {"failures", "purge", "--since=1h", "--yes"}, {"failures", "purge", "--all", "--yes"}}
+	replaying := [][]string{
+		{"replay", "1"}, {"replay", "--all", "--rate=100"}, {"refetch", "default/cm-001"}, {"refetch", "--all"},
+	}
+	administering := [][]string{
+		{"pause"}, {"resume"}, {"failures", "purge", "--since=1h", "--yes"}, {"failures", "purge", "--all", "--yes"},
+	}
 
 	can := func(ctx context.Context, user string, all ...[]string) {
 		GinkgoHelper()
@@ -133,13 +139,17 @@ var _ = Describe("An identity", func() {
 	})
 
 	It("is recognized by the doctor", func(ctx SpecContext) {
-		Expect(flat(w.as(doctor.Viewer).run(ctx, "doctor").out)).To(ContainSubstring("user viewer has the permissions of viewer streams "))
-		Expect(flat(w.as(doctor.Replayer).run(ctx, "doctor").out)).To(ContainSubstring("user replayer has the permissions of viewer, replayer streams "))
-		Expect(flat(w.as(doctor.Admin).run(ctx, "doctor").out)).To(ContainSubstring("user admin has the permissions of viewer, replayer, admin streams "))
+		Expect(flat(w.as(doctor.Viewer).run(ctx, "doctor").out)).
+			To(ContainSubstring("user viewer has the permissions of viewer streams "))
+		Expect(flat(w.as(doctor.Replayer).run(ctx, "doctor").out)).
+			To(ContainSubstring("user replayer has the permissions of viewer, replayer streams "))
+		Expect(flat(w.as(doctor.Admin).run(ctx, "doctor").out)).
+			To(ContainSubstring("user admin has the permissions of viewer, replayer, admin streams "))
 	})
 
 	It("with a wrong password cannot connect, and the password is not printed", func(ctx SpecContext) {
-		r := runAs(ctx, "curlctl", time.Now, "failures", "--nats-url", strings.Replace(w.server.URL(), "://", "://viewer:wrong@", 1))
+		r := runAs(ctx, "curlctl", time.Now, "failures", "--nats-url", strings.Replace(w.server.URL(), "://",
+			"://viewer:wrong@", 1))
 		Expect(r.code).To(Equal(3))
 		Expect(r.err).NotTo(ContainSubstring("wrong"))
 	})

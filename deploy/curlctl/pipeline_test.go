@@ -21,14 +21,17 @@ var _ = Describe("The pipeline", func() {
 	var w *world
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	// filled has three wants, two timers and a failure.
+	// filled adds three wants, two timers and a failure.
 	filled := func(ctx context.Context) {
 		GinkgoHelper()
-		a, first := w.want(ctx, cm(1), "https://a.example.com/page?token=secret", func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
+		a, first := w.want(ctx, cm(1), "https://a.example.com/page?token=secret",
+			func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
 		b, second := w.want(ctx, cm(2), "https://b.example.com/")
 		w.want(ctx, pipeline.Key{Namespace: "shop", Name: "prices", Key: "k"}, "https://c.example.com/")
-		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: a, WantSequence: first, Cause: v1.Cause_CAUSE_REFRESH}, time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
-		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: b, WantSequence: second, Cause: v1.Cause_CAUSE_RETRY, Attempts: 3}, time.Now().Add(40*time.Minute+40*time.Second))).To(Succeed())
+		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: a, WantSequence: first, Cause: v1.Cause_CAUSE_REFRESH},
+			time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
+		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: b, WantSequence: second, Cause: v1.Cause_CAUSE_RETRY,
+			Attempts: 3}, time.Now().Add(40*time.Minute+40*time.Second))).To(Succeed())
 		w.fail(ctx, b, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "b.example.com")
 		Eventually(func() (uint64, error) { // a message waits for the fetchers a moment after it was published
 			consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
@@ -58,8 +61,9 @@ var _ = Describe("The pipeline", func() {
 		}
 		r := w.run(ctx, "wants", "-o", "name")
 		Expect(r.code).To(BeZero())
-		Expect(strings.Fields(r.out)).To(ConsistOf("want/default/cm-001/my.data", "want/default/cm-002/my.data", "want/shop/prices/k"))
-		Expect(r.err).To(MatchRegexp("^Skipped 2 unreadable messages; the first: .*malformed.*\n$"))
+		Expect(strings.Fields(r.out)).To(ConsistOf("want/default/cm-001/my.data", "want/default/cm-002/my.data",
+			"want/shop/prices/k"))
+		Expect(r.err).To(MatchRegexp("^Skipped 2 unreadable messages, the first: .*malformed.*\n$"))
 		Expect(w.run(ctx, "refetch", "--all").out).To(Equal("Requested 3 fetches.\n"))
 		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
 		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "wants", "--name", "").out).To(ContainSubstring("prices\n"))
@@ -97,11 +101,12 @@ var _ = Describe("The pipeline", func() {
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RETRY, Attempts: 1,
 				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 			}
-			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(30+10*i)*time.Minute+40*time.Second))).To(Succeed())
+			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(30+10*i)*time.Minute+40*time.Second))).
+				To(Succeed())
 		}
 		Expect(w.ok(ctx, "status")).To(MatchRegexp(`(?m)^PAUSED HOST +REASON +KEYS +NEXT TRY\n` +
 			`h1.example.com +BadStatus 429 +2 +10m\nh2.example.com +BadStatus 429 +1 +30m\nh3(.*\n)h4(.*\n)h5(.*\n)` +
-			"2 more; `curlctl timers` lists all waiting keys\\n"))
+			"2 more, `curlctl timers` lists all waiting keys\\n"))
 		var view struct{ PausedHosts []struct{ Host string } }
 		Expect(json.Unmarshal([]byte(w.ok(ctx, "status", "-o", "json")), &view)).To(Succeed())
 		Expect(view.PausedHosts).To(HaveLen(7))
@@ -141,7 +146,8 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.run(ctx, "refetch", "default/none").code).To(Equal(5))
 		Expect(w.ok(ctx, "refetch", "--all", "--rate", "20/s", "-n", "default")).To(Equal("Requested 3 fetches.\n"))
 		Expect(w.ok(ctx, "refetch", "--all", "--rate=6000/m")).To(Equal("Requested 3 fetches.\n"))
-		Expect(w.run(ctx, "refetch", "--all", "--rate=20/d").err).To(ContainSubstring(`"20/d" is not a rate such as 20/s or 600/m`))
+		Expect(w.run(ctx, "refetch", "--all", "--rate=20/d").err).
+			To(ContainSubstring(`"20/d" is not a rate such as 20/s or 600/m`))
 		Expect(w.run(ctx, "refetch").code).To(Equal(2))
 		Expect(w.run(ctx, "refetch", "none").code).To(Equal(2))
 	})
@@ -183,7 +189,8 @@ var _ = Describe("The pipeline", func() {
 	It("refuses to watch unknown kinds", func(ctx SpecContext) {
 		r := w.run(ctx, "watch", "--only", "wanted,fetchd")
 		Expect(r.code).To(Equal(2))
-		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, retracted, scheduled, due, fetched, recovered, failing, failed, reconcile`))
+		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, retracted, scheduled, due, fetched, ` +
+			`recovered, failing, failed, reconcile`))
 	})
 
 	It("is set up, compared and examined", func(ctx SpecContext) {
@@ -194,7 +201,8 @@ var _ = Describe("The pipeline", func() {
 		Expect(r.out).To(ContainSubstring("stream CURL_FAILURES does not exist"))
 		r = w.run(ctx, "doctor")
 		Expect(r.code).To(Equal(7))
-		Expect(flat(r.out)).To(MatchRegexp("streams +bad +stream CURL_FAILURES does not exist To fix it: run `curlctl setup`"))
+		Expect(flat(r.out)).To(MatchRegexp("streams +bad +stream CURL_FAILURES does not exist " +
+			"To fix it: run `curlctl setup`"))
 		Expect(r.out).To(MatchRegexp("consumer fetcher +bad +no fetcher reads from it"))
 		Expect(w.ok(ctx, "setup")).To(ContainSubstring("Updated streams and consumers."))
 		golden("doctor", w.run(ctx, "doctor").out)
@@ -221,7 +229,7 @@ var _ = Describe("The pipeline", func() {
 	)
 })
 
-// watching runs `curlctl watch`, and returns when it watches.
+// watching runs `curlctl watch`, and returns when it has subscribed.
 func (w *world) watching(ctx context.Context, args ...string) (out, said *gbytes.Buffer, stop func()) {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(ctx)

@@ -27,7 +27,7 @@ var _ = Describe("replay", func() {
 		site = newOrigin()
 	})
 
-	// broken lets n fetches fail for good, by a real fetcher.
+	// broken lets n fetches of a real fetcher fail for good.
 	broken := func(ctx context.Context, n int) {
 		GinkgoHelper()
 		for i := range n {
@@ -48,7 +48,7 @@ var _ = Describe("replay", func() {
 		}
 		return names
 	}
-	// apply stands for the writer: it takes all results.
+	// apply takes all results, like the writer.
 	apply := func() *sync.Map {
 		applied := new(sync.Map)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -97,14 +97,13 @@ var _ = Describe("replay", func() {
 		r := w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
 		Expect(r.code).To(Equal(6), "%s %s", r.out, r.err)
 		Expect(r.out).To(ContainSubstring("2 failed again"))
-		Expect(r.out).To(ContainSubstring("Failed again: default/cm-001/my.data (BadStatus 503); was failure 2, is failure "))
+		Expect(r.out).To(ContainSubstring("Failed again: default/cm-001/my.data (BadStatus 503), was failure 2, is failure "))
 		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2))
 
 		By("counting and listing the same, though older failures of the keys are selected")
 		r = w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
 		Expect(r.out).To(And(ContainSubstring("Skipped 2 older failures"), ContainSubstring("2 failed again")))
 		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2), r.out)
-		// Waiting ends with the dead letter as it passes, a moment before it is stored.
 		Eventually(func(g Gomega) {
 			var links []uint64
 			for f, err := range w.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
@@ -198,7 +197,8 @@ var _ = Describe("replay", func() {
 	})
 
 	It("refuses invalid arguments", func(ctx SpecContext) {
-		for _, args := range [][]string{{"replay"}, {"replay", "1", "--all"}, {"replay", "x"}, {"replay", "--all", "--rate=-1"}, {"replay", "--all", "--timeout=0s"}} {
+		for _, args := range [][]string{{"replay"}, {"replay", "1", "--all"}, {"replay", "x"}, {"replay", "--all",
+			"--rate=-1"}, {"replay", "--all", "--timeout=0s"}} {
 			r := w.run(ctx, args...)
 			Expect(r.code).To(Equal(2), "%v", args)
 		}
@@ -207,7 +207,7 @@ var _ = Describe("replay", func() {
 	})
 })
 
-// lastSequences reports whether anything was published.
+// lastSequences returns the last sequences of the streams.
 func (w *world) lastSequences(ctx context.Context) (all []uint64) {
 	GinkgoHelper()
 	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
@@ -218,7 +218,7 @@ func (w *world) lastSequences(ctx context.Context) (all []uint64) {
 	return all
 }
 
-// ids replaces the ids of failures, which depend on who was first.
+// ids replaces the IDs of failures, which depend on timing.
 func ids(text string) string {
 	for i := range 30 {
 		text = strings.ReplaceAll(text, fmt.Sprintf("Skipped %d (", i), "Skipped N (")
@@ -226,7 +226,7 @@ func ids(text string) string {
 	return text
 }
 
-// sortedLines is for what depends on who was first.
+// sortedLines sorts lines whose order depends on timing.
 func sortedLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i := range lines {

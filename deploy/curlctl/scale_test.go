@@ -27,16 +27,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// The history of failures that curlctl must cope with, and how.
+// A long history of failures, and limits.
 const (
 	manyFailures  = 20_000
-	firstPageTime = 200 * time.Millisecond // of the processor, whoever else uses the machine
-	// memoryLimit is of all that is resident, of which half is the program itself: 65 MiB
-	// were seen on a busy machine, whose garbage is collected late.
+	firstPageTime = 200 * time.Millisecond // of processor time
+	// memoryLimit is for resident memory. Half of it is the program; 65 MiB were seen on a busy
+	// machine.
 	memoryLimit = 80 << 20
 )
 
-// fill keeps many failures of as many wants, one of ten of them of slow.example.
+// fill adds many wants with a failure each, a tenth of them of slow.example.com.
 func fill(js jetstream.JetStream, epoch int64) error {
 	snippet := bytes.Repeat([]byte("x"), 1024)
 	publish := func(subject string, m proto.Message) error {
@@ -53,10 +53,12 @@ func fill(js jetstream.JetStream, epoch int64) error {
 		if i%10 == 0 {
 			host = "slow.example.com"
 		}
-		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://" + host + "/" + key.Name, Epoch: epoch}
+		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://" + host + "/" +
+			key.Name, Epoch: epoch}
 		letter := &v1.DeadLetter{
 			Want: want, Snippet: snippet, LastFailedAt: timestamppb.Now(),
-			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: host, Attempts: 6, FirstFailedAt: timestamppb.Now()},
+			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: host, Attempts: 6,
+				FirstFailedAt: timestamppb.Now()},
 		}
 		if err := publish(key.Want(), want); err != nil {
 			return err
@@ -80,7 +82,7 @@ func program() string {
 	return path
 }
 
-// processorTime is what this process has used of the processors.
+// processorTime returns the processor time of this process.
 func processorTime() time.Duration {
 	GinkgoHelper()
 	var usage syscall.Rusage
@@ -90,8 +92,8 @@ func processorTime() time.Duration {
 
 var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// resident runs the program and returns what it printed, and its largest
-// resident memory in bytes. That of its rusage would be at least ours.
+// resident runs the program, and returns its output and peak resident memory in bytes. Its rusage would
+// be at least ours.
 func resident(path string, args ...string) (string, int) {
 	GinkgoHelper()
 	var out, said bytes.Buffer

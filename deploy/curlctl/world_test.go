@@ -40,7 +40,7 @@ type world struct {
 	js     jetstream.JetStream
 	client *operate.Client
 	epoch  int64
-	// connect is what tells curlctl where the broker is.
+	// connect has the flags for the broker.
 	connect []string
 }
 
@@ -60,20 +60,19 @@ func (w *world) use(ctx context.Context, js jetstream.JetStream) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// result is what a run of curlctl came to.
+// result of a run of curlctl.
 type result struct {
 	out, err string
 	code     int
 }
 
-// run runs curlctl 20 minutes from now, so that what happened just now has an
-// age that does not change while the spec runs.
+// run runs curlctl 20 minutes from now, so that ages do not change during the spec.
 func (w *world) run(ctx context.Context, args ...string) result {
 	later := func() time.Time { return time.Now().Add(20*time.Minute + 30*time.Second) }
 	return runAs(ctx, "curlctl", later, append(args, w.connect...)...)
 }
 
-// runAs also checks that nothing printed can steer a terminal.
+// runAs also checks that the output cannot steer a terminal.
 func runAs(ctx context.Context, program string, now func() time.Time, args ...string) result {
 	GinkgoHelper()
 	var out, said bytes.Buffer
@@ -102,7 +101,7 @@ func runAs(ctx context.Context, program string, now func() time.Time, args ...st
 	return r
 }
 
-// ok runs curlctl, which must exit 0, and returns what it printed.
+// ok runs curlctl, which must succeed, and returns its output.
 func (w *world) ok(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	r := w.run(ctx, args...)
@@ -138,10 +137,10 @@ func (w *world) forget(ctx context.Context, key pipeline.Key) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// failedIn is the trace context of the attempts that fail keeps.
+// failedIn is the trace context of failed attempts.
 const failedIn = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// fail keeps a failure of a want, as a fetcher does.
+// fail publishes a failure of a want, like a fetcher.
 func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass, host string) {
 	GinkgoHelper()
 	now := timestamppb.Now()
@@ -156,7 +155,7 @@ func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass, 
 	Expect(w.client.PublishDeadLetter(ctx, pipeline.KeyOf(want), letter, id)).To(Succeed())
 }
 
-// failed returns how many failures are kept.
+// failed returns the number of failures.
 func (w *world) failed(ctx context.Context) int {
 	GinkgoHelper()
 	n := 0
@@ -167,7 +166,7 @@ func (w *world) failed(ctx context.Context) int {
 	return n
 }
 
-// fetch runs a real fetcher until the spec ends, or it is stopped.
+// fetch runs a real fetcher until the spec ends, or stop is called.
 func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	GinkgoHelper()
 	cfg := fetcher.DefaultConfig()
@@ -194,8 +193,8 @@ func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	return stop
 }
 
-// origin is a web server that is down until it is up. While busy, it asks for a
-// pause of an hour.
+// origin is a web server. It responds 503 until it is up, and 429 with a pause of an hour while it is
+// busy.
 type origin struct {
 	*httptest.Server
 	up   atomic.Bool
@@ -242,7 +241,7 @@ var (
 // flat returns a text without its line breaks.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// golden compares what was printed with a file, which UPDATE_GOLDEN=1 writes.
+// golden compares output with a file. UPDATE_GOLDEN=1 writes it.
 func golden(name, printed string) {
 	GinkgoHelper()
 	printed = times.ReplaceAllString(printed, "2026-01-31 12:00:00 UTC")

@@ -1,5 +1,5 @@
-// Package operate reads and changes what the services leave to operators: failures and
-// their replay, pending timers and wants, the pause, and the audit.
+// Package operate is the client of operators: failures, pending timers and wants, the pause, and the
+// audit.
 package operate
 
 import (

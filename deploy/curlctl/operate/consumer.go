@@ -29,7 +29,7 @@ func Consumer(ctx context.Context, stream jetstream.Stream, name string) (*jetst
 }
 
 // Fetchers returns the consumer that the fetchers share. They have handled all requests
-// up to its AckFloor.Stream. Errors are those of Consumer.
+// up to its AckFloor.Stream. It has the errors of Consumer.
 func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	stream, err := c.JetStream().Stream(ctx, pipeline.Requests)
 	if err != nil {

@@ -58,7 +58,7 @@ type DeadLetter struct {
 	ID uint64
 	// At is the time of the entry.
 	At time.Time
-	// Reason and Host are those of the subject.
+	// Reason and Host come from the subject.
 	Reason, Host string
 	Key          pipeline.Key
 	// Message is never nil.

@@ -71,7 +71,8 @@ var _ = Describe("Dead letters", func() {
 	It("are selected by time", func(ctx SpecContext) {
 		middle, err := client.DeadLetter(ctx, 700)
 		Expect(err).NotTo(HaveOccurred())
-		newer, older := ids(ctx, operate.DeadLetterFilter{Since: middle.At}), ids(ctx, operate.DeadLetterFilter{Until: middle.At})
+		newer, older := ids(ctx, operate.DeadLetterFilter{Since: middle.At}), ids(ctx,
+			operate.DeadLetterFilter{Until: middle.At})
 		Expect(newer).To(ContainElement(BeEquivalentTo(700)))
 		Expect(older).NotTo(ContainElement(BeEquivalentTo(700)))
 		Expect(len(newer) + len(older)).To(Equal(many))

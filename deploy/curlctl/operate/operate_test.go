@@ -113,7 +113,8 @@ var _ = Describe("The client of operators", func() {
 		forged, err := proto.Marshal(&v1.Audit{Action: "refetch", User: "alice", Selected: 7})
 		Expect(err).NotTo(HaveOccurred())
 		for subject, data := range map[string][]byte{
-			"curl.record.replay.mallory.1": forged, "curl.record.replay.mallory.2": []byte("garbage"), "curl.record.replay.mallory.3.4": forged,
+			"curl.record.replay.mallory.1": forged, "curl.record.replay.mallory.2": []byte("garbage"),
+			"curl.record.replay.mallory.3.4": forged,
 		} {
 			_, err := client.JetStream().Publish(ctx, subject, data)
 			Expect(err).NotTo(HaveOccurred())
@@ -146,7 +147,8 @@ var _ = Describe("The client of operators", func() {
 			Expect(client.PublishAudit(ctx, a)).To(Succeed())
 			Expect(client.PublishAudit(ctx, a)).To(Succeed(), "once more, as when the answer was lost")
 		}
-		ended := &v1.Audit{Action: "replay", User: "ann", Filter: strconv.Itoa(many - 2), BeganAt: at(many - 2), EndedAt: at(many), Done: 1}
+		ended := &v1.Audit{Action: "replay", User: "ann", Filter: strconv.Itoa(many - 2), BeganAt: at(many - 2),
+			EndedAt: at(many), Done: 1}
 		Expect(client.PublishAudit(ctx, ended)).To(Succeed())
 		read := func(limit int) (filters []string) {
 			GinkgoHelper()
@@ -182,7 +184,8 @@ var _ = Describe("The client of operators", func() {
 		}
 		var err error
 		for i := 0; err == nil && i < 100; i++ {
-			err = client.PublishAudit(ctx, &v1.Audit{Action: "pause", User: "ann", Filter: strings.Repeat("x", 100), BeganAt: timestamppb.Now()})
+			err = client.PublishAudit(ctx, &v1.Audit{Action: "pause", User: "ann", Filter: strings.Repeat("x", 100),
+				BeganAt: timestamppb.Now()})
 		}
 		Expect(err).To(MatchError(pipeline.ErrFull))
 	})
@@ -198,7 +201,8 @@ var _ = Describe("The client of operators", func() {
 		_, err = js.PublishMsg(ctx, rollup)
 		Expect(err).To(HaveOccurred())
 		Expect(audit.Info(ctx)).To(HaveField("State.Msgs", BeEquivalentTo(1)))
-		Expect(audit.CachedInfo().Config).To(And(HaveField("MaxAge", 90*24*time.Hour), HaveField("Discard", jetstream.DiscardNew)))
+		Expect(audit.CachedInfo().Config).To(And(HaveField("MaxAge", 90*24*time.Hour), HaveField("Discard",
+			jetstream.DiscardNew)))
 	})
 
 	It("records an action with its end", func(ctx SpecContext) {

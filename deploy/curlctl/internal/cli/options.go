@@ -121,13 +121,13 @@ func (s *Session) HintLoss() {
 // HintPaused reports a pause.
 func (s *Session) HintPaused(ctx context.Context) {
 	if fetchers, err := s.Client.Fetchers(ctx); err == nil && fetchers.Paused {
-		s.Hint("Fetching is paused; requests wait until it resumes.")
+		s.Hint("Fetching is paused. Requests wait until it resumes.")
 	}
 }
 
 func (s *Session) hintUnread() {
 	if n, first := s.Unread.Count(); n > 0 {
-		s.Hint("Skipped %s; the first: %s.", printer.Plural(n, "unreadable message"), first)
+		s.Hint("Skipped %s, the first: %s.", printer.Plural(n, "unreadable message"), first)
 	}
 }
 

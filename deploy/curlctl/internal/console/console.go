@@ -96,7 +96,7 @@ const (
 	stopTimeout   = 5 * time.Second
 )
 
-// New returns a server; ctx ends its jobs and streams. Errors are those of broken templates.
+// New returns a server; ctx ends its jobs and streams. It fails if a template is broken.
 func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 	p, err := newPages()
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Server) handler() http.Handler {
 }
 
 // crossSite refuses a request of another site.
-const crossSite = "This request comes from another site; nothing was done."
+const crossSite = "This request comes from another site. Nothing was done."
 
 // isolated refuses requests that pages of other sites embed. They could not read the response, but
 // would use up live pages and requests. Links are allowed.

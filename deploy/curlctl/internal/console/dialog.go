@@ -50,7 +50,7 @@ func (s *Server) confirm(
 	case !submitted || d.Nothing:
 		return d.page(0), nil
 	case changed(v.confirmed(), record.Selected):
-		return d.refuse(http.StatusConflict, "The number has changed meanwhile; check it again."), nil
+		return d.refuse(http.StatusConflict, "The number has changed meanwhile. Check it again."), nil
 	}
 	task := jobs.Task{
 		ID: v.FormValue("job"), Action: record.Name, Filter: record.Filter, Command: d.Command,
@@ -60,7 +60,7 @@ func (s *Server) confirm(
 		return nil, badRequest(errors.New("job: the form is incomplete; open the dialog again"))
 	}
 	if !s.jobs.Start(task, do) {
-		return d.refuse(http.StatusConflict, "Another job is running. Stop it or wait for it; the page Audit lists it."), nil
+		return d.refuse(http.StatusConflict, "Another job is running. Stop it or wait for it. The page Audit lists it."), nil
 	}
 	return &page{redirect: v.withNamespace("/jobs/" + task.ID)}, nil
 }

@@ -286,7 +286,7 @@ func (v *visit) failure(text string) (operate.DeadLetter, error) {
 func failureIn(ctx context.Context, client *operate.Client, id uint64, namespace string) (operate.DeadLetter, error) {
 	d, err := client.DeadLetter(ctx, id)
 	if deadLetterGone(err) || err == nil && namespace != "" && d.Key.Namespace != namespace {
-		return operate.DeadLetter{}, notFound("Failure %d does not exist; it may have been removed.", id)
+		return operate.DeadLetter{}, notFound("Failure %d does not exist. It may have been removed.", id)
 	}
 	return d, err
 }

@@ -112,7 +112,7 @@ func (s *Server) served(err error) {
 type watcherRow struct {
 	watchv1.Watcher
 
-	// State sums up the conditions; Reason and Message are those of the decisive one.
+	// State sums up the conditions. Reason and Message belong to the decisive one.
 	State, Reason, Message string
 	// ConfigMap is the name of its ConfigMap.
 	ConfigMap string

@@ -247,7 +247,7 @@ func failuresSpark(n model.Numbers) string {
 	return spark(values)
 }
 
-// visible replaces invisible characters, and those that change the direction of text, by their
+// visible replaces invisible characters, and characters that change the direction of text, by their
 // numbers: tenants and servers must not hide text.
 func visible(page []byte) []byte {
 	if !bytes.ContainsFunc(page, func(r rune) bool { return !seen(r) }) {

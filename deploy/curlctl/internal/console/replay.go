@@ -69,8 +69,8 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	})
 }
 
-// describeReplay describes a replay, and returns the number of its failures: those that are still wanted
-// if found has all selected ones, else all.
+// describeReplay describes a replay, and returns the number of its failures. If found has all selected
+// ones, only still wanted ones count.
 func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []operate.DeadLetter) (int, error) {
 	if sel.count > len(found) {
 		d.Lines = []string{

@@ -32,7 +32,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	// There is no name yet, so the limit is per address.
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	if !s.addresses.allow(from.Addr().String()) {
-		http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
+		http.Error(w, "Too many requests. Wait a second.", http.StatusTooManyRequests)
 		return
 	}
 	cookie, wrong := s.tokens.SignIn(r)

@@ -87,7 +87,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		}
 		v := &visit{Request: r, server: s, w: w, person: person}
 		if !s.people.allow(person.Name) {
-			http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
+			http.Error(w, "Too many requests. Wait a second.", http.StatusTooManyRequests)
 			return
 		}
 		if r.URL.Path != "/live" {
@@ -207,15 +207,15 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, operate.ErrNoConsumer):
 		return &problem{
 			http.StatusServiceUnavailable, "A stream or consumer is missing", err.Error(),
-			"`curlctl setup` creates it; see Doctor.",
+			"`curlctl setup` creates it, see Doctor.",
 		}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err,
 		jetstream.ErrNoStreamResponse):
 		return &problem{
-			http.StatusServiceUnavailable, "NATS does not respond", err.Error(), "Try again; Doctor checks the connection.",
+			http.StatusServiceUnavailable, "NATS does not respond", err.Error(), "Try again. Doctor checks the connection.",
 		}
 	}
-	return &problem{http.StatusBadGateway, "Reading failed", err.Error(), "Try again; Doctor checks NATS."}
+	return &problem{http.StatusBadGateway, "Reading failed", err.Error(), "Try again. Doctor checks NATS."}
 }
 
 func natsForbids(e *natsconn.PermissionError) *problem {
@@ -310,7 +310,7 @@ func (v *visit) frame(p *page) frame {
 	return f
 }
 
-// themes returns the themes besides that of the system.
+// themes returns the themes. Without one, the system decides.
 func themes() []string { return []string{"light", "dark"} }
 
 func (v *visit) chosenTheme() string {

@@ -92,7 +92,7 @@ func (d *diagnosis) server(ctx context.Context) {
 	}
 	off := stream.CachedInfo().TimeStamp.Sub(before.Add(time.Since(before) / 2))
 	if off.Abs() > WrongClock {
-		d.add("clock", Warning, "synchronize the clocks (NTP); timers follow the server's clock",
+		d.add("clock", Warning, "synchronize the clocks (NTP), because timers follow the server's clock",
 			"the server's clock differs by %s from this one", off.Round(time.Millisecond))
 		return
 	}
@@ -158,7 +158,7 @@ func (d *diagnosis) audit(ctx context.Context) {
 		return // reported by streams
 	}
 	info := stream.CachedInfo()
-	const fix = "find out with `curlctl audit` who fills it; `curlctl setup --max-audit-bytes` makes room"
+	const fix = "find out with `curlctl audit` who fills it, and make room with `curlctl setup --max-audit-bytes`"
 	switch used := float64(info.State.Bytes) / float64(max(info.Config.MaxBytes, 1)); {
 	case info.Config.MaxBytes <= 0 || used < auditNearFull:
 		d.add("audit", OK, "", "the audit has room")
@@ -166,7 +166,7 @@ func (d *diagnosis) audit(ctx context.Context) {
 		d.add("audit", Bad, fix, "the audit is full: operators cannot replay, refetch, pause or purge")
 	default:
 		d.add("audit", Warning, fix,
-			"the audit is %.0f %% full; when it is full, operators cannot replay, refetch, pause or purge", 100*used)
+			"the audit is %.0f %% full: at 100 %% operators cannot replay, refetch, pause or purge", 100*used)
 	}
 }
 
@@ -241,7 +241,7 @@ func count[T any](d *diagnosis, check, fix string, all iter.Seq2[T, error], visi
 		visit(one)
 	}
 	if n, _ := left.Count(); n > 0 {
-		d.add(check, Bad, "find out which other client publishes to CURL_REQUESTS; "+fix, "%s unreadable", printer.Plural(n,
+		d.add(check, Bad, "find out which other client publishes to CURL_REQUESTS, then "+fix, "%s unreadable", printer.Plural(n,
 			"message"))
 		return false
 	}
@@ -249,7 +249,7 @@ func count[T any](d *diagnosis, check, fix string, all iter.Seq2[T, error], visi
 }
 
 func (d *diagnosis) timers(ctx context.Context) {
-	const replace = "`curlctl refetch --all` replaces the timers"
+	const replace = "replace the timers with `curlctl refetch --all`"
 	pending, late := 0, 0
 	ok := count(d, "timers", replace, d.Client.Timers(ctx, "", ""), func(t operate.Timer) {
 		pending++
@@ -260,7 +260,7 @@ func (d *diagnosis) timers(ctx context.Context) {
 	switch {
 	case !ok:
 	case late > 0:
-		d.add("timers", Bad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`); "+replace,
+		d.add("timers", Bad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`), then "+replace,
 			"%s of %d overdue", printer.Plural(late, "timer"), pending)
 	default:
 		d.add("timers", OK, "", "%s, none overdue", printer.Plural(pending, "timer"))
@@ -270,7 +270,7 @@ func (d *diagnosis) timers(ctx context.Context) {
 // wants looks for unreadable wants, which the services ignore.
 func (d *diagnosis) wants(ctx context.Context) {
 	wanted := 0
-	restart := "restart the watcher, which replaces them"
+	restart := "restart the watcher, which replaces the wants"
 	if count(d, "wants", restart, d.Client.Wants(ctx, "", ""), func(operate.Want) { wanted++ }) {
 		d.add("wants", OK, "", "%s", printer.Plural(wanted, "key"))
 	}

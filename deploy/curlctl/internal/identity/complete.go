@@ -26,8 +26,8 @@ type Files map[string][]byte
 
 // Store keeps files.
 type Store interface {
-	// Update replaces the files by those that change returns, which may be called again
-	// when another process was faster.
+	// Update replaces the files by the result of change, which may be called again when another
+	// process was faster.
 	Update(ctx context.Context, change func(Files) (Files, error)) error
 	// Where is the location of a file, for people.
 	Where(file string) string
@@ -61,7 +61,7 @@ type Wanted struct {
 	RevokeSigning bool
 }
 
-// Ensure makes what is missing. Errors wrap ErrUnusable if an existing file is invalid.
+// Ensure makes missing identities. Errors wrap ErrUnusable if an existing file is invalid.
 func Ensure(ctx context.Context, store Store, w Wanted) (items []Item, err error) {
 	err = store.Update(ctx, func(have Files) (after Files, err error) {
 		after, items, err = complete(have, w, store.Where)
@@ -122,8 +122,8 @@ func ValidateHosts(hosts []string) error {
 	return nil
 }
 
-// complete adds missing files. It replaces no existing key, except that of a certificate that
-// is renewed, and a revoked one.
+// complete adds missing files. It replaces existing keys only to renew a certificate or after a
+// revocation.
 func complete(have Files, w Wanted, where func(string) string) (Files, []Item, error) {
 	files, keys := maps.Clone(have), map[string]string{}
 	if w.RevokeSigning {

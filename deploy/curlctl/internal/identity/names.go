@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// Names of the identities of services; package doctor has those of operators.
+// Names of the identities of services. Package doctor names the operators.
 const (
 	watcher = "watcher"
 	fetcher = "fetcher"

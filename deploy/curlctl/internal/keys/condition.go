@@ -27,7 +27,7 @@ const (
 	Well State = "well"
 )
 
-// Reasons of the states. Failing has those of Events.
+// Reasons of the states. Failing has the reasons of Events.
 const (
 	// Backlog: no fetcher has taken the request yet.
 	Backlog = "Backlog"
@@ -61,7 +61,7 @@ type Condition struct {
 	Checked time.Time
 	// Stale: no good fetch for condition.StaleIntervals, whatever the state.
 	Stale bool
-	// WaitsFor names what the next attempt waits for; empty: only its time.
+	// WaitsFor is the obstacle of the next attempt; empty: only its time.
 	WaitsFor string
 }
 

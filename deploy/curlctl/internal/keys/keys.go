@@ -56,7 +56,7 @@ type Reader struct {
 	Now    time.Time
 }
 
-// Timers are pending timers, and what the condition of their keys depends on.
+// Timers are pending timers, also by key.
 type Timers struct {
 	All   []Timer
 	byKey map[pipeline.Key]operate.Timer

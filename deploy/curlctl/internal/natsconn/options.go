@@ -20,7 +20,7 @@ import (
 
 // Options select servers and credentials.
 type Options struct {
-	// URL has server addresses, separated by commas; empty: those of the context.
+	// URL has server addresses, separated by commas; empty: the context has them.
 	URL string
 	// Context is a context of the nats command; empty: the selected one, if there is no
 	// URL.

@@ -41,8 +41,7 @@ type PausedHost struct {
 	Host string `json:"host"`
 	// Keys is the number of waiting keys.
 	Keys int `json:"keys"`
-	// Reason and Status are those of the attempt that was asked to wait, if a timer holds
-	// them.
+	// Reason and Status belong to the attempt that was asked to wait, if a timer has them.
 	Reason string `json:"reason,omitempty"`
 	Status int32  `json:"status,omitempty"`
 	// NextTry is the next attempt for any of the keys. A good response ends the pause.
@@ -145,7 +144,7 @@ func (t *Timers) Add(at, now time.Time) {
 }
 
 // ReadConsumers reads the consumers of the fetchers and the writer, with two requests each.
-// Errors are those of Read.
+// It has the errors of Read.
 func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection) error {
 	o.Consumers = nil
 	for _, c := range []struct{ stream, name string }{

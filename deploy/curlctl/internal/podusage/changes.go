@@ -37,9 +37,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// ChangesOf reads the changes of fetched keys from the status annotation, and those of other
-// keys from managedFields, which have the last write of their manager. The status of the
-// Watcher, if there is one, limits the keeper's entry.
+// ChangesOf reads the changes of fetched keys from the status annotation, and of other keys from
+// managedFields, which have the last write of a manager. The status of the Watcher, if there is
+// one, limits the keeper's entry.
 func ChangesOf(m *metav1.PartialObjectMetadata, w *watchv1.Watcher) Changes {
 	c := Changes{keys: map[string]time.Time{}}
 	bounded := func(at time.Time) bool {

@@ -18,7 +18,7 @@ func TestConsumer(t *testing.T) { suitetest.Run(t, "Usage") }
 
 var (
 	now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	// changed is when key a did; b did ten hours before now.
+	// changed is the last change of key a. That of b is ten hours before now.
 	changed = now.Add(-time.Hour)
 	cm      = func() podusage.ConfigMap {
 		return podusage.ConfigMap{Name: "rules", Changes: podusage.ChangesOf(written(
@@ -27,12 +27,12 @@ var (
 	}
 )
 
-// written is a ConfigMap with a record of who wrote it.
+// written is a ConfigMap with managedFields.
 func written(entries ...metav1.ManagedFieldsEntry) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "01234567-89ab", ManagedFields: entries}}
 }
 
-// entry is one of a manager that wrote a key; without one, an annotation.
+// entry is an entry of managedFields for a key, or for an annotation.
 func entry(manager, key string, at time.Time) metav1.ManagedFieldsEntry {
 	fields := `{"f:data":{".":{},"f:` + key + `":{}}}`
 	if key == "" {
@@ -47,7 +47,9 @@ func running(since time.Time, change ...func(*corev1.Pod, *corev1.Container)) *c
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}}},
+			{Name: "app", State: corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)},
+			}},
 		}},
 	}
 	for _, c := range change {
@@ -59,13 +61,15 @@ func running(since time.Time, change ...func(*corev1.Pod, *corev1.Container)) *c
 func env(key string) func(*corev1.Pod, *corev1.Container) {
 	return func(_ *corev1.Pod, c *corev1.Container) {
 		c.Env = append(c.Env, corev1.EnvVar{Name: "A", ValueFrom: &corev1.EnvVarSource{
-			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"}, Key: key},
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"},
+				Key: key},
 		}})
 	}
 }
 
 func envFrom(_ *corev1.Pod, c *corev1.Container) {
-	c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"}}}}
+	rules := corev1.LocalObjectReference{Name: "rules"}
+	c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: rules}}}
 }
 
 func mounted(source corev1.VolumeSource, subPath string) func(*corev1.Pod, *corev1.Container) {
@@ -110,18 +114,26 @@ var _ = DescribeTable("A container uses a ConfigMap", func(pod *corev1.Pod, at t
 },
 	Entry("by a variable that it read before the change", running(before, env("a")), now, podusage.No, podusage.Env),
 	Entry("by one that it read after it", running(after, env("a")), now, podusage.Yes, podusage.Env),
-	Entry("by one that it read when the kubelet may have been behind", running(during, env("a")), now, podusage.Unknown, podusage.Env),
+	Entry("by one that it read when the kubelet may have been behind", running(during, env("a")), now,
+		podusage.Unknown, podusage.Env),
 	Entry("by a variable of a key that has not changed since", running(before, env("b")), now, podusage.Yes, podusage.Env),
 	Entry("by all keys as variables", running(before, envFrom), now, podusage.No, podusage.EnvFrom),
 	Entry("by a volume", running(before, mounted(volume(), "")), now, podusage.Yes, podusage.Volume),
-	Entry("by a volume that the kubelet may not have updated yet", running(before, mounted(volume(), "")), during, podusage.Soon, podusage.Volume),
-	Entry("by a volume without the key that has changed", running(before, mounted(volume("b"), "")), during, podusage.Yes, podusage.Volume),
+	Entry("by a volume that the kubelet may not have updated yet", running(before, mounted(volume(), "")), during,
+		podusage.Soon, podusage.Volume),
+	Entry("by a volume without the key that has changed", running(before, mounted(volume("b"), "")), during,
+		podusage.Yes, podusage.Volume),
 	Entry("by a projected volume", running(before, mounted(projected(), "")), now, podusage.Yes, podusage.Projected),
-	Entry("by one file of a volume, which is never updated", running(before, mounted(volume(), "a")), now, podusage.No, podusage.SubPath),
-	Entry("by one file that it got after the change", running(after, mounted(projected(), "a")), now, podusage.Yes, podusage.SubPath),
-	Entry("by several ways, of which the worst counts", running(before, mounted(volume(), ""), env("a")), now, podusage.No, podusage.Env, podusage.Volume),
-	Entry("when it starts", running(before, env("a"), state(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})), now, podusage.AtStart, podusage.Env),
-	Entry("and has ended", running(before, env("a"), state(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})), now, podusage.Ended, podusage.Env),
+	Entry("by one file of a volume, which is never updated", running(before, mounted(volume(), "a")), now, podusage.No,
+		podusage.SubPath),
+	Entry("by one file that it got after the change", running(after, mounted(projected(), "a")), now, podusage.Yes,
+		podusage.SubPath),
+	Entry("by several ways, of which the worst counts", running(before, mounted(volume(), ""), env("a")), now,
+		podusage.No, podusage.Env, podusage.Volume),
+	Entry("when it starts", running(before, env("a"),
+		state(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})), now, podusage.AtStart, podusage.Env),
+	Entry("and has ended", running(before, env("a"),
+		state(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})), now, podusage.Ended, podusage.Env),
 )
 
 var _ = Describe("Of a pod", func() {
@@ -137,16 +149,19 @@ var _ = Describe("Of a pod", func() {
 		pod := running(before, func(p *corev1.Pod, _ *corev1.Container) {
 			p.Annotations = map[string]string{watchv1.InjectedAnnotation: "other=1,errors=3"}
 			p.Spec.InitContainers = []corev1.Container{{Name: "watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
-			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "watch", State: p.Status.ContainerStatuses[0].State}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "watch",
+				State: p.Status.ContainerStatuses[0].State}}
 		})
 		of := cm()
 		Expect(podusage.In(pod, of, now)).To(BeEmpty())
-		of.Watcher = &watchv1.Watcher{ObjectMeta: metav1.ObjectMeta{Name: "errors"}, Spec: watchv1.WatcherSpec{Container: &corev1.Container{Name: "watch"}}}
+		of.Watcher = &watchv1.Watcher{ObjectMeta: metav1.ObjectMeta{Name: "errors"},
+			Spec: watchv1.WatcherSpec{Container: &corev1.Container{Name: "watch"}}}
 		Expect(podusage.In(pod, of, now)).To(ConsistOf(And(
 			HaveField("Ways", []podusage.Way{podusage.Sidecar}), HaveField("Newest", podusage.Unknown))))
 		env("a")(pod, &pod.Spec.InitContainers[0])
 		Expect(podusage.In(pod, of, now)).To(ConsistOf(And(
-			HaveField("Ways", []podusage.Way{podusage.Sidecar, podusage.Env}), HaveField("Keys", []string{"a"}), HaveField("Newest", podusage.No))))
+			HaveField("Ways", []podusage.Way{podusage.Sidecar, podusage.Env}), HaveField("Keys", []string{"a"}),
+			HaveField("Newest", podusage.No))))
 		of.Watcher.Name = "another"
 		Expect(podusage.In(pod, of, now)).To(ConsistOf(HaveField("Ways", []podusage.Way{podusage.Env})))
 	})
@@ -155,7 +170,8 @@ var _ = Describe("Of a pod", func() {
 var _ = Describe("When a key changed", func() {
 	It("takes the time of a fetched key from the status annotation, unless somebody else wrote it since", func() {
 		m := written(entry("curl-me-that", "a", now), entry("curl-me-that", "b", now))
-		m.Annotations = map[string]string{"x-kv8s.io/curl-status": `{"a":{"sha256":"` + digest + `","fetchedAt":"2026-11-22T01:00:00Z","object":"01234567"},` +
+		m.Annotations = map[string]string{"x-kv8s.io/curl-status": `{"a":{"sha256":"` + digest +
+			`","fetchedAt":"2026-11-22T01:00:00Z","object":"01234567"},` +
 			`"b":{"sha256":"` + digest + `","fetchedAt":"2026-11-22T01:00:00Z","object":"another0"}}`}
 		c := podusage.ChangesOf(m, nil)
 		Expect(c.Of([]string{"a"})).To(BeTemporally("==", time.Date(2026, 11, 22, 1, 0, 0, 0, time.UTC)))

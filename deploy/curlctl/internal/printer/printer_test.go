@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 )
 
-// steering are characters that steer a terminal or change what is seen.
+// steering has characters that steer a terminal or hide text.
 const steering = "a\u009b31m\u202eb\u200f\ufeff\U000E0041\u0085\u001b\u007fc"
 
 func list(format, name string, object any) string {
@@ -23,7 +23,8 @@ func list(format, name string, object any) string {
 	rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) {
 		yield(printer.Row{Name: name, Object: object, Cells: printer.Cells(name)}, nil)
 	})
-	if _, err := printer.New(&out, printer.Options{Format: format}).List(printer.Table{Columns: "NAME"}, rows); err != nil {
+	if _, err := printer.New(&out, printer.Options{Format: format}).List(printer.Table{Columns: "NAME"},
+		rows); err != nil {
 		panic(err)
 	}
 	return out.String()
@@ -56,13 +57,17 @@ func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
 	row := printer.Cells(1, strings.Repeat("h", 30), "key", 6)
 	headers := func() string {
 		var out bytes.Buffer
-		rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) { yield(printer.Row{Cells: row}, nil) })
+		rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) {
+			yield(printer.Row{Cells: row},
+				nil)
+		})
 		if _, err := printer.New(&out, printer.Options{Format: "table"}).List(table, rows); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Join(strings.Fields(strings.SplitN(out.String(), "\n", 2)[0]), " ")
 	}
-	for width, want := range map[string]string{"": "ID HOST KEY ATTEMPTS", "80": "ID HOST KEY ATTEMPTS", "45": "ID HOST KEY", "30": "ID KEY", "3": "ID KEY"} {
+	for width, want := range map[string]string{"": "ID HOST KEY ATTEMPTS", "80": "ID HOST KEY ATTEMPTS",
+		"45": "ID HOST KEY", "30": "ID KEY", "3": "ID KEY"} {
 		t.Setenv("COLUMNS", width)
 		if got := headers(); got != want {
 			t.Errorf("%s columns: %q, want %q", width, got, want)
@@ -70,7 +75,7 @@ func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
 	}
 }
 
-// Names may be as long as Kubernetes lets them be.
+// Names have the maximum length of Kubernetes.
 func TestNoTableIsWiderThanTheTerminal(t *testing.T) {
 	sentence := strings.TrimSpace(strings.Repeat("what went wrong and what to do ", 9))
 	table := printer.Table{Columns: "NAMESPACE|CONFIGMAP|KEY|DETAIL", Wide: "URL", Wrap: "DETAIL"}
@@ -105,7 +110,8 @@ func TestNoTableIsWiderThanTheTerminal(t *testing.T) {
 			t.Errorf("%d columns: the sentence has become %q", width, got)
 		}
 	}
-	if text := output("wide"); strings.Count(text, "\n") != 2 || !strings.Contains(text, sentence) || strings.Contains(text, "…") {
+	if text := output("wide"); strings.Count(text, "\n") != 2 || !strings.Contains(text, sentence) ||
+		strings.Contains(text, "…") {
 		t.Errorf("-o wide: %s", text)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // Table names the columns of a list, separated by "|".
 type Table struct {
-	// Columns of every table, and Wide those that only -o wide adds.
+	// Columns of every table. Only -o wide adds Wide.
 	Columns, Wide string
 	// Drop lists the columns that a narrow terminal hides, the first one first.
 	Drop string

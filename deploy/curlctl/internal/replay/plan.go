@@ -48,7 +48,7 @@ type Item struct {
 	request request
 }
 
-// request identifies what was fetched.
+// request identifies the fetched resource.
 type request struct{ uid, url, sha256 string }
 
 func requestOf(w *v1.Want) request {

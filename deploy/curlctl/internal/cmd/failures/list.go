@@ -41,8 +41,8 @@ func listCommand(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List failed fetches, newest first",
-		Long: "Lists failed fetches, newest first. The column NOW shows the present state of the key;\n" +
-			"--limit=0 omits it.",
+		Long: "Lists failed fetches, newest first. The column NOW shows the present state of the key,\n" +
+			"unless --limit=0 is given.",
 		Args: cli.NoArgs,
 	}
 	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
@@ -56,7 +56,7 @@ func listCommand(o *cli.Options) *cobra.Command {
 		return list(ctx, s, f, limit)
 	})
 	selected.bindFlags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of failures; 0: all")
+	cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of failures (0: all)")
 	cmd.Flags().BoolVar(&summary, "summary", false, "count failures by reason and host")
 	return cmd
 }
@@ -91,7 +91,7 @@ func list(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, limit
 	}
 	err := s.List(deadletter.Table(), rows, none)
 	if err == nil && more && !s.Out.ForPrograms() {
-		s.Hint("These are the newest %d; --limit=0 lists all.", limit)
+		s.Hint("These are the newest %d, --limit=0 lists all.", limit)
 	}
 	return err
 }

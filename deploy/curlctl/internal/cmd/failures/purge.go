@@ -15,7 +15,7 @@ func purgeCommand(o *cli.Options) *cobra.Command {
 	var all, yes bool
 	cmd := &cobra.Command{
 		Use:   "purge",
-		Short: "Remove failures from the record; the keys stay wanted",
+		Short: "Remove failures from the record, without effect on the keys",
 		Args:  cli.NoArgs,
 	}
 	cmd.RunE = func(c *cobra.Command, args []string) error {

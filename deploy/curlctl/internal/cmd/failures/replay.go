@@ -115,8 +115,7 @@ func (r *replaying) failures(
 	}
 }
 
-// request requests the fetches and reports. The audit records what was done even if it is
-// interrupted.
+// request requests the fetches and reports. The audit also records an interrupted replay.
 func (r *replaying) request(ctx context.Context, s *cli.Session, out *report) (err error) {
 	s.HintLoss()
 	var follower *replay.Follower
@@ -139,7 +138,7 @@ func (r *replaying) request(ctx context.Context, s *cli.Session, out *report) (e
 	}
 	if failed != nil {
 		if done > 0 {
-			s.Hint("Stopped after %d of %s; it is safe to run it again.", done, printer.Plural(n, "replay"))
+			s.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
 		}
 		if errors.Is(failed, context.Canceled) {
 			return cli.Errorf(cli.FailedAgain, "interrupted")

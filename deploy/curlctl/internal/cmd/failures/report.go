@@ -79,7 +79,7 @@ func (p *report) skipped() {
 		}
 	}
 	if n > maxNamed {
-		p.s.Out.Linef("Skipped %s more; -o json lists all.", printer.Grouped(n-maxNamed))
+		p.s.Out.Linef("Skipped %s more, -o json lists all.", printer.Grouped(n-maxNamed))
 	}
 	if older := replay.Count(p.items)[replay.Older]; older > 0 {
 		p.s.Out.Linef("Skipped %s: there is a newer one of the same key.", printer.Plural(older, "older failure"))
@@ -109,7 +109,7 @@ func (p *report) outcomes(follower *replay.Follower, written bool) {
 	if counts[replay.Fetched] > 0 && written {
 		out.Linef("The writer has handled all of them.")
 	} else if counts[replay.Fetched] > 0 {
-		out.Linef("The writer has not handled all of them yet; `curlctl status` shows its backlog.")
+		out.Linef("The writer has not handled all of them yet, `curlctl status` shows its backlog.")
 	}
 	n := 0
 	for _, item := range p.items {
@@ -118,11 +118,11 @@ func (p *report) outcomes(follower *replay.Follower, written bool) {
 			continue
 		}
 		if n++; n > maxNamed {
-			out.Linef("More failed again; `curlctl failures` lists them.")
+			out.Linef("More failed again, `curlctl failures` lists them.")
 			return
 		}
 		reason := deadletter.Reason(end.Failure.Reason, end.Failure.Message.GetFailure().GetStatusCode())
-		out.Linef("Failed again: %s (%s); was failure %d, is failure %d.",
+		out.Linef("Failed again: %s (%s), was failure %d, is failure %d.",
 			item.Key, printer.In(printer.Red, reason), item.ID, end.Failure.ID)
 	}
 }

@@ -51,14 +51,14 @@ func Command(o *cli.Options) *cobra.Command {
 	fs := cmd.Flags()
 	c.cluster.BindUserFlags(fs)
 	fs.StringVar(&c.dir, "out", "", "directory for <identity>.nk, identities.conf, ca.crt, ca.key, tls.crt and tls.key")
-	fs.StringVar(&c.mode, "mode", "0600", "octal mode of secret files; 0640 lets the group read them")
+	fs.StringVar(&c.mode, "mode", "0600", "octal mode of secret files, such as 0640 for the group")
 	fs.StringVar(&c.namespace, "secrets", "",
 		"namespace for the Secrets <prefix>-nats-<identity>, <prefix>-nats-server and <prefix>-nats-ca")
 	fs.StringVar(&c.prefix, "prefix", "curl-me-that", "prefix of the names of Secrets")
 	fs.StringSliceVar(&c.hosts, "tls-host", nil, "host names and IP addresses of the server certificate")
 	fs.BoolVar(&c.revoke, "revoke-signing-key", false, "replace a compromised signing key, and trust no earlier one")
 	fs.StringToStringVar(&c.shares, "for", nil,
-		"directories for the files of single identities, such as watcher=DIR,server=DIR; needs --out")
+		"directories for the files of single identities, such as watcher=DIR,server=DIR (with --out)")
 	_ = cmd.MarkFlagDirname("out")
 	return cmd
 }

@@ -32,7 +32,7 @@ func RefetchCommand(o *cli.Options) *cobra.Command {
 		Use:   "refetch NAMESPACE/NAME | --all",
 		Short: "Fetch wanted keys now, whether or not they failed",
 		Long: "Fetches all keys of a ConfigMap, or of all ConfigMaps with --all. Unchanged bodies are\n" +
-			"not written. A host that asked for a pause gets one fetch at a time per namespace; a\n" +
+			"not written. A host that asked for a pause gets one fetch at a time per namespace. A\n" +
 			"good response ends the pause, and the other fetches follow.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,

@@ -60,7 +60,7 @@ func CheckCommand(o *cli.Options) *cobra.Command {
 	fs := cmd.Flags()
 	c.cluster.BindUserFlags(fs)
 	c.fetcher.BindPolicyFlags(fs)
-	fs.StringVarP(&c.file, "filename", "f", "", "file with ConfigMaps and Watchers; -: standard input")
+	fs.StringVarP(&c.file, "filename", "f", "", "file with ConfigMaps and Watchers (-: standard input)")
 	fs.BoolVar(&c.fetch, "fetch", false, "fetch each allowed URL once, from this machine")
 	fs.StringSliceVar(&c.protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
 	return cmd

@@ -33,7 +33,7 @@ func PodsCommand(o *cli.Options) *cobra.Command {
 			"projected, subPath, env or envFrom, and the sidecars of a Watcher. Environment variables\n" +
 			"and subPath mounts are read only when a container starts. The kubelet updates files of a\n" +
 			"volume within " + duration.Format(podusage.KubeletDelay) +
-			" by default. Times have a precision of seconds; the time of a\n" +
+			" by default. Times have a precision of seconds. The time of a\n" +
 			"key that was not fetched is that of the last write of its manager. It needs the rights to\n" +
 			"get the ConfigMap and to list pods, and no NATS.",
 		Args:              cli.ExactlyOne("NAMESPACE/NAME"),

@@ -19,7 +19,7 @@ func PauseCommand(o *cli.Options) *cobra.Command {
 	limit := duration.Flag(0)
 	cmd := &cobra.Command{
 		Use:   "pause",
-		Short: "Pause fetching; nothing is lost",
+		Short: "Pause fetching without a loss",
 		Long: "Pauses the delivery of requests to all fetchers. Fetches in flight finish, new requests\n" +
 			"and timers wait in the stream. `curlctl resume` ends the pause.",
 		Args: cli.NoArgs,
@@ -33,7 +33,7 @@ func PauseCommand(o *cli.Options) *cobra.Command {
 			return pause(ctx, s, time.Duration(limit), line)
 		})(c, args)
 	}
-	cmd.Flags().Var(&limit, "for", "resume after this time; 0: only with `curlctl resume`")
+	cmd.Flags().Var(&limit, "for", "resume after this time (0: only with `curlctl resume`)")
 	return cmd
 }
 
@@ -73,7 +73,7 @@ func ResumeCommand(o *cli.Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s.Out.Linef("Fetching %s; %s waiting.",
+			s.Out.Linef("Fetching %s, %s waiting.",
 				printer.In(printer.Green, "resumed"), printer.Plural(int(fetchers.NumPending), "request"))
 			return end(ctx, 1, 0)
 		}),

@@ -36,7 +36,7 @@ func SetupCommand(o *cli.Options) *cobra.Command {
 		}),
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&dryRun, "dry-run", false, "only compare; exit with 7 if something differs")
+	fs.BoolVar(&dryRun, "dry-run", false, "only compare, and exit with 7 if something differs")
 	fs.BoolVar(&watch, "watch", false, "keep running, and create missing streams and consumers")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "watch")
 	topology.BindFlags(fs, "replicas")
@@ -78,7 +78,7 @@ func createMissing(ctx context.Context, s *cli.Session, topology pipeline.Topolo
 	topology.KeepExisting = true
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
-	s.Hint("Creating missing streams and consumers at %s; press Ctrl-C to stop.", s.Where)
+	s.Hint("Creating missing streams and consumers at %s, press Ctrl-C to stop.", s.Where)
 	for failing := false; ; {
 		limited, cancel := context.WithTimeout(ctx, checkTimeout)
 		_, err := pipeline.Ensure(limited, s.JetStream, topology)

@@ -60,7 +60,7 @@ func watch(ctx context.Context, s *cli.Session, selected func(traffic.Message) b
 	if err := s.Conn.FlushTimeout(flushTimeout); err != nil {
 		return err
 	}
-	s.Hint("Watching %s; press Ctrl-C to stop.", s.Where)
+	s.Hint("Watching %s, press Ctrl-C to stop.", s.Where)
 	for {
 		select {
 		case <-ctx.Done():

@@ -62,7 +62,7 @@ func pipeline(ctx context.Context, s *cli.Session) error {
 	}
 	overdue := printer.Cell{}
 	if view.Timers.Overdue > 0 {
-		overdue = printer.In(printer.Red, printer.Plural(view.Timers.Overdue, "timer")+"; see `curlctl doctor`")
+		overdue = printer.In(printer.Red, printer.Plural(view.Timers.Overdue, "timer")+", see `curlctl doctor`")
 	}
 	s.Out.Fields([]printer.Field{
 		{Name: "NATS", Value: view.Server},
@@ -110,7 +110,7 @@ func pausedHosts(s *cli.Session, hosts []overview.PausedHost) error {
 			return printer.Row{Cells: printer.Cells(h.Host, reason, h.Keys, printer.Until(s.Now(), h.NextTry))}
 		}))
 	if more := len(hosts) - maxPausedHosts; more > 0 {
-		s.Out.Linef("%s more; `curlctl timers` lists all waiting keys", printer.Grouped(more))
+		s.Out.Linef("%s more, `curlctl timers` lists all waiting keys", printer.Grouped(more))
 	}
 	return err
 }

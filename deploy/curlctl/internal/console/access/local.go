@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
 
-// Local accepts a token once, on this machine. Rights are those of the NATS user.
+// Local accepts a token once, on this machine. The NATS user has the rights.
 type Local struct {
 	// base is the address of the console, port its port, and cookie the name of the cookie.
 	base, port, cookie string
@@ -83,7 +83,7 @@ func (l *Local) Person(w http.ResponseWriter, r *http.Request) *Person {
 	}
 	cookie, err := r.Cookie(l.cookie)
 	if err != nil || !same(cookie.Value, l.session) {
-		http.Error(w, "Open the address that `curlctl console` printed; it signs in once.", http.StatusUnauthorized)
+		http.Error(w, "Open the address that `curlctl console` printed. It signs in once.", http.StatusUnauthorized)
 		return nil
 	}
 	return &l.user
@@ -98,7 +98,7 @@ func (l *Local) enter(w http.ResponseWriter, r *http.Request, token string) {
 	}
 	l.mu.Unlock()
 	if !valid {
-		http.Error(w, "This address was used already; restart `curlctl console` for another one.", http.StatusUnauthorized)
+		http.Error(w, "This address was used already. Restart `curlctl console` for another one.", http.StatusUnauthorized)
 		return
 	}
 	//nolint:gosec // G124: plain HTTP does not leave this machine

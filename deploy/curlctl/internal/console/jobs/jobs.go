@@ -19,7 +19,7 @@ const (
 type Task struct {
 	// ID is made by the dialog.
 	ID string
-	// Action and Filter are those of the audit, and Command does the same on the command line.
+	// Action and Filter go into the audit. Command does the same on the command line.
 	Action, Filter, Command string
 	// Person who started it, and the only namespace they may see; empty: all.
 	Person, Namespace string

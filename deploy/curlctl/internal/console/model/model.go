@@ -1,6 +1,5 @@
-// Package model holds what the pages of the console show: wanted keys, timers, failures and
-// consumers. While a page is open it reads the streams again and again, and spends at most a
-// tenth of the time on that.
+// Package model holds the data of the console: wanted keys, timers, failures and consumers. While a
+// page is open it reads the streams again and again, for at most a tenth of the time.
 package model
 
 import (
@@ -66,7 +65,7 @@ type reading struct {
 	// keys are sorted by namespace, name and key, timers by time.
 	keys   []keys.Key
 	timers []keys.Timer
-	// recent failures are those of the last hour, newest first; failures counts all.
+	// recent has the failures of the last hour, newest first. failures counts all.
 	recent   []Failure
 	failures map[operate.ReasonHost]uint64
 	unread   int

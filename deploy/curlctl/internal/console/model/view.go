@@ -34,8 +34,8 @@ type Numbers struct {
 	Samples []Sample
 }
 
-// Numbers returns the pipeline at a glance; an empty namespace means all. Failures counts those of
-// all namespaces only.
+// Numbers returns the pipeline at a glance; an empty namespace means all. Failures is 0 for a single
+// namespace.
 func (m *Model) Numbers(namespace string) Numbers {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +87,7 @@ func (m *Model) after(key pipeline.Key) []keys.Key {
 	return m.keys[at:]
 }
 
-// pending iterates the timers of a namespace, without those that have fired since the reading.
+// pending iterates the timers of a namespace that have not fired since the reading.
 func (m *Model) pending(namespace string) func(yield func(keys.Timer) bool) {
 	now := m.now()
 	return func(yield func(keys.Timer) bool) {
@@ -105,7 +105,7 @@ type Brief struct {
 	// Paused: fetching is paused, until Resumes if that is set.
 	Paused  bool
 	Resumes *time.Time
-	// AsOf and Err are those of Numbers.
+	// AsOf and Err are as in Numbers.
 	AsOf time.Time
 	Err  error
 	// Ahead is how far the clock of this machine is ahead of the server's; 0: not noticeably.
@@ -227,7 +227,7 @@ func (m *Model) Schedule(
 
 // Host has the counts of one host.
 type Host struct {
-	// Name is that of pipeline.HostOf.
+	// Name as pipeline.HostOf returns it.
 	Name string
 	// Wanted, Failing, Waiting and Stale count keys by state.
 	Wanted, Failing, Waiting, Stale int
