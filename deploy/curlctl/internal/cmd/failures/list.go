@@ -125,6 +125,9 @@ func now(ctx context.Context, s *cli.Session, f operate.DeadLetter, handled uint
 		}
 		return recovered, nil
 	}
+	if errors.Is(err, pipeline.ErrMalformed) { // it is firing
+		return wanted, nil
+	}
 	if err != nil {
 		return "", err
 	}
