@@ -11,7 +11,9 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // apartLimit is how long an ordinary key of another tenant may wait, on a
@@ -48,6 +50,38 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 		expectOrdinary(ctx, w.Tenants[0], w.Tenants[0].Origin.Page("/ordinary"))
 		rights.Grant(ctx)
 		w.Unfinished()
+	})
+
+	It("and emptied beside a hundred statuses that a user has written", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{Tenants: 1})
+		tenant := w.Tenants[0]
+		slowest := func(round string) (slowest time.Duration) {
+			for i, page := range tenant.Origin.Pages(5) {
+				began := time.Now()
+				cm := tenant.Create(ctx, fmt.Sprintf("%s-%d", round, i), world.Asking("mydata="+page.Says("ordinary").URL()))
+				cm.EventuallyHasDataWithin(ctx, apartLimit, "mydata", "ordinary")
+				slowest = max(slowest, time.Since(began))
+				cm.Annotate(ctx, annotation.DefaultKey, "other="+page.URL())
+				cm.EventuallyLacks(ctx, "mydata")
+			}
+			return slowest
+		}
+		alone := slowest("alone")
+		forged := func(entries int) world.Trait {
+			text := make([]byte, 0, status.MaxBytes)
+			for i := range entries {
+				text = fmt.Appendf(text, `,"%04x":{}`, i)
+			}
+			return world.Annotated(annotation.StatusKey, "{"+string(text[1:])+"}")
+		}
+		for i := range 50 {
+			w.Create(ctx, fmt.Sprintf("many-%d", i), forged(2*annotation.MaxPairs))
+			w.Create(ctx, fmt.Sprintf("too-many-%d", i), forged(21_000))
+		}
+		beside := slowest("beside")
+		GinkgoWriter.Printf("slowest key: %v alone, %v beside a hundred forged statuses\n", alone, beside)
+		Expect(beside).To(BeNumerically("<", 2*alone+2*time.Second))
+		Expect(w.Watcher().Metric(ctx, "curlmethat_watcher_held_back_removals")).To(BeZero())
 	})
 
 	It("from a host that hangs for many keys of a namespace", func(ctx SpecContext) {
