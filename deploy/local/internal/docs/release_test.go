@@ -45,6 +45,17 @@ var _ = Describe("The release workflow", func() {
 		Expect(setups).To(Equal(3))
 	})
 
+	It("uses the Go version of the images", func() {
+		dockerfile := string(text(filepath.Join(root, "deploy/docker/Dockerfile")))
+		version := regexp.MustCompile(`golang:([\d.]+)-`).FindStringSubmatch(dockerfile)
+		Expect(version).To(HaveLen(2))
+		found := regexp.MustCompile(`go-version: ([\d.]+)`).FindAllStringSubmatch(content, -1)
+		Expect(found).To(HaveLen(2))
+		for _, f := range found {
+			Expect(f[1]).To(Equal(version[1]))
+		}
+	})
+
 	It("has a page that verifies each of its signatures", func() {
 		page := string(text(filepath.Join(root, "deploy/docs/verify.md")))
 		for made, verified := range map[string]string{
