@@ -155,14 +155,17 @@ func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, la
 	return ack.Sequence, nil
 }
 
-// cancelledTTL is how long the message stays that takes the place of a timer.
-const cancelledTTL = time.Second
+// cancelTTL is how long the message stays that cancels a timer.
+const cancelTTL = time.Second
 
-// CancelTimer takes the timer of a key away, by a message without a schedule in its
-// place. The error wraps ErrSuperseded when the want of the key has another sequence.
+// CancelTimer cancels the timer of a key whose handling has ended, by a message where
+// begun handlings are recorded: one in place of the timer would keep the server from
+// taking the next want. The error wraps ErrSuperseded when the want of the key has
+// another sequence.
 func (c *Client) CancelTimer(ctx context.Context, key Key, want uint64) error {
-	m := nats.NewMsg(key.Timer())
-	if _, err := c.publishFor(ctx, m, key, want, jetstream.WithMsgTTL(cancelledTTL)); err != nil {
+	m := nats.NewMsg(begunSubject(key.Want()))
+	cancelTimer(m, key)
+	if _, err := c.publishFor(ctx, m, key, want, jetstream.WithMsgTTL(cancelTTL)); err != nil {
 		return fmt.Errorf("cancel timer of %s: %w", key, err)
 	}
 	return nil

@@ -32,9 +32,6 @@ func (w *world) timerOf(k pipeline.Key) *timer {
 		return nil
 	}
 	Expect(err).NotTo(HaveOccurred())
-	if m.Header.Get("Nats-Schedule") == "" { // one was cancelled
-		return nil
-	}
 	due, err := pipeline.DecodeDue(k, m.Data)
 	Expect(err).NotTo(HaveOccurred())
 	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get("Nats-Schedule"), "@at "))
