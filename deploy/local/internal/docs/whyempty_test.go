@@ -22,7 +22,7 @@ var (
 	eventRow = regexp.MustCompile(`(?m)^(?:Warning|Normal)  (\w+)  \S+  x-kv8s\.io/curl-me-that  (.+)$`)
 	// variable parts of a sentence: those of the page, and verbs of fmt.
 	variable = regexp.MustCompile(`example\.com|\bpage\b|\b4\d\d\b|\b2\b|'not correct'|\bcurl-me-that\b|x-kv8s\.io/curl-refrsh|curl-refresh\?|; |\): |: |%[a-z]|` +
-		`\d+ attempts?|hourly|\d\d:\d\d UTC|\b(?:2s|20m|1h)\b|\d+ bytes|\[why-empty \d+\]`)
+		`\d+ attempts?|hourly|\d\d:\d\d UTC|\b\d+[smh]\b|\d+ bytes|\[why-empty \d+\]`)
 )
 
 var _ = Describe("The page about empty keys", func() {
