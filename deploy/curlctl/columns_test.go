@@ -18,8 +18,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// deed matches an audit record of some seconds ago.
-var deed = regexp.MustCompile(`(?m)^\d+s +purge`)
+// seconds matches the age of an audit record.
+var seconds = regexp.MustCompile(`(?m)^\d+s +(purge|replay)`)
 
 var _ = Describe("A terminal", func() {
 	// tables are the commands with a table, except commands that read Kubernetes.
@@ -86,7 +86,7 @@ var _ = Describe("A terminal", func() {
 			for line := range strings.Lines(page.String()) {
 				Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).To(BeNumerically("<=", width), line)
 			}
-			golden("columns-"+strconv.Itoa(width), deed.ReplaceAllString(page.String(), "5s    purge"))
+			golden("columns-"+strconv.Itoa(width), seconds.ReplaceAllString(page.String(), "5s    $1"))
 		},
 		Entry("80 columns", 80), Entry("120 columns", 120),
 	)

@@ -157,7 +157,7 @@ var _ = Describe("A ConfigMap", func() {
 				"below itself where the terminal is narrow")
 			Expect(strings.Join(strings.Fields(out), " ")).
 				To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): " +
-					"the scheme is neither http nor https; use http:// or https://; " +
+					"the scheme must be http or https; use http:// or https://; " +
 					"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"))
 		}
 	})
@@ -209,7 +209,7 @@ var _ = Describe("A ConfigMap", func() {
 		r = w.run(ctx, "check", namespace+"/half", "--allow-cidr=127.0.0.0/8")
 		Expect(r.code).To(Equal(7))
 		Expect(scrub(r.out)).To(And(ContainSubstring("would be fetched"), ContainSubstring(
-			"annotation curl-me-that, pair 2 (key b): the scheme is neither http nor https; use http:// or https://")))
+			"annotation curl-me-that, pair 2 (key b): the scheme must be http or https; use http:// or https://")))
 		Expect(w.ok(ctx, "check", namespace+"/idle")).To(ContainSubstring("ignored"))
 		Expect(w.ok(ctx, "check", namespace+"/inner", "--allow-cidr=127.0.0.0/8")).To(ContainSubstring("would be fetched"))
 	})
