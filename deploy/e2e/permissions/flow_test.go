@@ -2,7 +2,9 @@ package permissions_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -63,6 +65,15 @@ var _ = Describe("With the shipped configuration", func() {
 			cm.EventuallyLacks(ctx, "other")
 			cm.Put(ctx, "text", "by hand")
 			cm.EventuallyHasData(ctx, "text", "second")
+
+			By("letting keys wait for a slot of their host")
+			var pairs []string
+			for i, page := range w.Origin.Pages(20) {
+				pairs = append(pairs, fmt.Sprintf("key%d=%s", i, page.Takes(300*time.Millisecond).URL()))
+			}
+			many := w.Create(ctx, "many", world.Asking(strings.Join(pairs, " ")))
+			Eventually(ctx, func() int { return len(many.Get(ctx).Data) }).Should(Equal(len(pairs)))
+			Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_claims_total", `result="won"`)).To(BeNumerically(">", 0))
 
 			By("failing, and storing the failure")
 			broken := w.Origin.Page("/broken").Fails(503)

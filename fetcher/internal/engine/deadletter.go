@@ -66,4 +66,3 @@ func refusedByBroker(why error) failure {
 		cause: why,
 	}
 }
-
