@@ -101,17 +101,25 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 
 	// leaving has sidecars that Pod Security rejects at the baseline level.
 	leaving := map[string]string{
-		"a privileged container":        `container: {name: x, image: x, securityContext: {privileged: true}}`,
-		"a capability":                  `container: {name: x, image: x, securityContext: {capabilities: {add: [CHOWN, SYS_ADMIN]}}}`,
-		"all of /proc":                  `container: {name: x, image: x, securityContext: {procMount: Unmasked}}`,
-		"no seccomp":                    `container: {name: x, image: x, securityContext: {seccompProfile: {type: Unconfined}}}`,
-		"no AppArmor":                   `container: {name: x, image: x, securityContext: {appArmorProfile: {type: Unconfined}}}`,
-		"another SELinux type":          `container: {name: x, image: x, securityContext: {seLinuxOptions: {type: spc_t}}}`,
-		"a process of the host":         `container: {name: x, image: x, securityContext: {windowsOptions: {hostProcess: true}}}`,
-		"a port of the host":            `container: {name: x, image: x, ports: [{containerPort: 80}, {containerPort: 81, hostPort: 81}]}`,
-		"a probe of another host":       `container: {name: x, image: x, livenessProbe: {tcpSocket: {host: 10.0.0.1, port: 1}}}`,
-		"a handler that asks elsewhere": `container: {name: x, image: x, lifecycle: {preStop: {httpGet: {host: 169.254.169.254, port: 80}}}}`,
-		"a folder of the host":          `container: {name: x, image: x}, volume: {name: x, hostPath: {path: /}}`,
+		"a privileged container": `container: {name: x, image: x, securityContext: {privileged: true}}`,
+		"a capability": `container: {name: x, image: x, ` +
+			`securityContext: {capabilities: {add: [CHOWN, SYS_ADMIN]}}}`,
+		"all of /proc": `container: {name: x, image: x, securityContext: {procMount: Unmasked}}`,
+		"no seccomp": `container: {name: x, image: x, ` +
+			`securityContext: {seccompProfile: {type: Unconfined}}}`,
+		"no AppArmor": `container: {name: x, image: x, ` +
+			`securityContext: {appArmorProfile: {type: Unconfined}}}`,
+		"another SELinux type": `container: {name: x, image: x, ` +
+			`securityContext: {seLinuxOptions: {type: spc_t}}}`,
+		"a process of the host": `container: {name: x, image: x, ` +
+			`securityContext: {windowsOptions: {hostProcess: true}}}`,
+		"a port of the host": `container: {name: x, image: x, ` +
+			`ports: [{containerPort: 80}, {containerPort: 81, hostPort: 81}]}`,
+		"a probe of another host": `container: {name: x, image: x, ` +
+			`livenessProbe: {tcpSocket: {host: 10.0.0.1, port: 1}}}`,
+		"a handler that asks elsewhere": `container: {name: x, image: x, ` +
+			`lifecycle: {preStop: {httpGet: {host: 169.254.169.254, port: 80}}}}`,
+		"a folder of the host": `container: {name: x, image: x}, volume: {name: x, hostPath: {path: /}}`,
 	}
 
 	It("needs more rights for a sidecar beyond the baseline standard", func(ctx SpecContext) {
