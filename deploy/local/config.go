@@ -39,7 +39,7 @@ type Config struct {
 	Addresses service.Addresses
 	// Log configures the log.
 	Log service.LogOptions
-	// The services. Common options are those of the watcher.
+	// The options of the services. Common options are those of the watcher.
 	Watcher watcher.Config
 	Fetcher fetcher.Config
 	Writer  writer.Config
@@ -55,18 +55,25 @@ func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig()} }
 // passedOn returns the flags of the services that are ours, too. The others have their
 // defaults.
 func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
-	return []string{"kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector", "annotation-keys", "default-scheme", "min-refresh"},
-		[]string{"allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy", "ca-bundle", "netrc", "header-file"},
+	return []string{"kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector", "annotation-keys",
+			"default-scheme", "min-refresh"},
+		[]string{"allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy", "ca-bundle", "netrc",
+			"header-file"},
 		[]string{"prune"}
 }
 
 // BindFlags adds the flags of the assembled system.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(), "folder for the streams and the local control plane; empty: a temporary one")
-	fs.BoolVar(&c.BuildControlPlane, "build", false, "build etcd and kube-apiserver from source, without KUBEBUILDER_ASSETS and archives of envtest")
-	fs.BoolVar(&c.Watchers, "watchers", false, "install the custom resource Watcher in the given cluster, and run keeper; always on with a local control plane")
-	fs.BoolVar(&c.Sidecars, "sidecars", false, "also install the policies that add the sidecars of Watchers to pods; needs Kubernetes 1.36 and implies --watchers")
-	fs.StringVar(&c.NATSListen, "nats-listen", "", "address of the embedded NATS for other programs, such as 127.0.0.1:4222; empty: none")
+	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(),
+		"folder for the streams and the local control plane; empty: a temporary one")
+	fs.BoolVar(&c.BuildControlPlane, "build", false,
+		"build etcd and kube-apiserver from source, without KUBEBUILDER_ASSETS and archives of envtest")
+	fs.BoolVar(&c.Watchers, "watchers", false,
+		"install the custom resource Watcher in the given cluster, and run keeper; always on with a local control plane")
+	fs.BoolVar(&c.Sidecars, "sidecars", false,
+		"also install the policies that add the sidecars of Watchers to pods; needs Kubernetes 1.36 and implies --watchers")
+	fs.StringVar(&c.NATSListen, "nats-listen", "",
+		"address of the embedded NATS for other programs, such as 127.0.0.1:4222; empty: none")
 	c.Addresses.BindFlags(fs, "")
 	c.Log.BindFlags(fs)
 	ofWatcher, ofFetcher, ofWriter := passedOn()

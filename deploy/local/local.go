@@ -103,7 +103,8 @@ func (c *Config) ClusterKubeconfig() string {
 }
 
 // controlPlane starts a local one if no cluster was given.
-func (c *Config) controlPlane(ctx context.Context, system *System, dir string, progress io.Writer) (*controlplane.ControlPlane, error) {
+func (c *Config) controlPlane(ctx context.Context, system *System, dir string,
+	progress io.Writer) (*controlplane.ControlPlane, error) {
 	if system.Kubeconfig != "" {
 		return nil, nil //nolint:nilnil // a cluster was given
 	}
@@ -195,7 +196,8 @@ func (a *assembly) run(ctx context.Context, name string, serve func(context.Cont
 	host := service.Host{
 		Tracer: tracer,
 		Log:    a.log.With().Str("service", name).Logger(), Health: a.health.Group(name),
-		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, a.registry), // two of them watch Kubernetes
+		// two of them watch Kubernetes
+		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, a.registry),
 		NATS:    service.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()}, WithoutNATS: name == keeperName,
 	}
 	if err := host.Run(ctx, name, serve); err != nil {

@@ -58,16 +58,20 @@ func status(ctx context.Context, address, path string) int {
 	return response.StatusCode
 }
 
-var _ = Describe("the system in one process", func() {
-	It("fills a ConfigMap of the given cluster, keeps its streams, and ends when asked to", func(ctx SpecContext) {
+var _ = Describe("The system in one process", func() {
+	It("fills a ConfigMap of the given cluster, keeps its streams, and stops on request", func(ctx SpecContext) {
 		rest := kubetest.Config(GinkgoTB())
 		cluster := kubernetes.NewForConfigOrDie(rest)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-", nil)
-		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello there")) }))
+		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_,
+				_ = w.Write([]byte("hello there"))
+		}))
 		DeferCleanup(origin.Close)
 
 		health, metrics := freeAddress(), freeAddress()
-		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--allow-cidr", "127.0.0.0/8,::1/128",
+		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--allow-cidr",
+			"127.0.0.0/8,::1/128",
 			"--listen", health, "--metrics-listen", metrics)
 		Expect(err).NotTo(HaveOccurred())
 		running, stop := context.WithCancel(ctx)
@@ -102,14 +106,15 @@ var _ = Describe("the system in one process", func() {
 		Eventually(ended).Should(Receive(BeNil()))
 	})
 
-	It("ends with the error of what was to be done when all is ready", func(ctx SpecContext) {
+	It("returns the error of the function that runs when all services are ready", func(ctx SpecContext) {
 		config, err := parse("--data-dir", "", "--namespaces", "local-none")
 		Expect(err).NotTo(HaveOccurred())
 		errShown := errors.New("nobody looks")
-		Expect(local.Run(ctx, config, GinkgoWriter, func(context.Context, local.System) error { return errShown })).To(MatchError(errShown))
+		Expect(local.Run(ctx, config, GinkgoWriter, func(context.Context, local.System) error { return errShown })).
+			To(MatchError(errShown))
 	})
 
-	DescribeTable("refuses bad flags in one sentence", func(flag, value, sentence string) {
+	DescribeTable("rejects invalid flags with one sentence", func(flag, value, sentence string) {
 		_, err := parse(flag, value)
 		Expect(err).To(MatchError(ContainSubstring(sentence)))
 	},
@@ -118,7 +123,7 @@ var _ = Describe("the system in one process", func() {
 		Entry("an address range", "--allow-cidr", "10.0.0.0/99", "10.0.0.0/99"),
 	)
 
-	It("names the kubeconfig that it cannot read", func(ctx SpecContext) {
+	It("names an unreadable kubeconfig", func(ctx SpecContext) {
 		config, err := parse("--data-dir", "", "--kubeconfig", "/nowhere/config")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(local.Run(ctx, config, GinkgoWriter, nil)).To(MatchError(ContainSubstring("read kubeconfig /nowhere/config")))
@@ -126,10 +131,11 @@ var _ = Describe("the system in one process", func() {
 })
 
 var _ = Describe("Watchers in one process", func() {
-	It("serves Watchers, makes their ConfigMaps and adds sidecars to pods where that is asked for", func(ctx SpecContext) {
+	It("are served with their ConfigMaps and, if enabled, sidecars", func(ctx SpecContext) {
 		rest := kubetest.Config(GinkgoTB())
 		cluster := kubernetes.NewForConfigOrDie(rest)
-		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-", map[string]string{watchv1.InjectLabel: watchv1.InjectValue})
+		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-",
+			map[string]string{watchv1.InjectLabel: watchv1.InjectValue})
 		_, err := cluster.CoreV1().ServiceAccounts(namespace).Create(ctx,
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -141,7 +147,8 @@ var _ = Describe("Watchers in one process", func() {
 		applied, ended := make(chan error, 1), make(chan error, 1)
 		go func() {
 			ended <- local.Run(running, config, GinkgoWriter, func(ctx context.Context, _ local.System) error {
-				body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
+				body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},` +
+					`"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
 				_, err := dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace).
 					Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"})
 				applied <- err
@@ -173,7 +180,7 @@ var _ = Describe("Watchers in one process", func() {
 	})
 })
 
-// removePolicies removes what --sidecars has installed.
+// removePolicies removes the policies that --sidecars installed.
 func removePolicies(ctx context.Context, cluster *kubernetes.Clientset) {
 	GinkgoHelper()
 	api := cluster.AdmissionregistrationV1()

@@ -42,8 +42,8 @@ func traced(log *gbytes.Buffer, id string) (lines []string) {
 // secrets are in URLs, answers and addresses, and nowhere else.
 var secrets = []string{"s3cret", "passw0rd", "what the server says", "127.0.0.1"}
 
-var _ = Describe("a request that fails once", func() {
-	It("makes one trace over the three services, and leaves no secret in spans and log", func(ctx SpecContext) {
+var _ = Describe("A request that fails once", func() {
+	It("has one trace through the three services, without secrets in spans and log", func(ctx SpecContext) {
 		cluster := kubernetes.NewForConfigOrDie(kubetest.Config(GinkgoTB()))
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "traced-", nil)
 		var gets atomic.Int32
@@ -56,7 +56,8 @@ var _ = Describe("a request that fails once", func() {
 		}))
 		DeferCleanup(origin.Close)
 
-		config, err := parse("--data-dir", "", "--namespaces", namespace, "--allow-cidr", "127.0.0.0/8,::1/128", "--log-level", "debug", "--log-format", "json")
+		config, err := parse("--data-dir", "", "--namespaces", namespace, "--allow-cidr", "127.0.0.0/8,::1/128",
+			"--log-level", "debug", "--log-format", "json")
 		Expect(err).NotTo(HaveOccurred())
 		config.Fetcher.Engine.Retry.Base, config.Fetcher.Engine.Sharing.Window = 300*time.Millisecond, 0
 		spans, log := tracetest.NewInMemoryExporter(), gbytes.NewBuffer()
@@ -65,7 +66,8 @@ var _ = Describe("a request that fails once", func() {
 		ended := make(chan error, 1)
 		ready := make(chan struct{})
 		go func() {
-			ended <- local.Run(running, config, GinkgoWriter, func(context.Context, local.System) error { close(ready); return nil })
+			ended <- local.Run(running, config, GinkgoWriter,
+				func(context.Context, local.System) error { close(ready); return nil })
 		}()
 		DeferCleanup(func() { stop(); Eventually(ended).Should(Receive(BeNil())) })
 		Eventually(ready).Should(BeClosed())
@@ -87,29 +89,32 @@ var _ = Describe("a request that fails once", func() {
 		apply := applied()[0]
 		id := apply.SpanContext.TraceID()
 		// A result is applied before the fetch ends, which has the acknowledgement in it.
-		Eventually(func() []tracetest.SpanStub { return named(ofTrace(spans.GetSpans(), id), "mine", "fetch curl.due") }).Should(HaveLen(1))
+		Eventually(func() []tracetest.SpanStub { return named(ofTrace(spans.GetSpans(), id), "mine", "fetch curl.due") }).
+			Should(HaveLen(1))
 		all := ofTrace(spans.GetSpans(), id)
-		publish, first, second := named(all, "mine", "publish curl.want"), named(all, "mine", "fetch curl.want"), named(all, "mine", "fetch curl.due")
+		publish, first, second := named(all, "mine", "publish curl.want"), named(all, "mine", "fetch curl.want"),
+			named(all, "mine", "fetch curl.due")
 		Expect(publish).To(HaveLen(1))
 		Expect(first).To(HaveLen(1))
 		Expect(second).To(HaveLen(1))
-		By("the three hops, each in the one before")
+		By("checking three hops, each a child of the previous one")
 		Expect(publish[0].Parent.IsValid()).To(BeFalse())
 		Expect(publish[0].SpanKind).To(Equal(trace.SpanKindProducer))
 		Expect(first[0].Parent.SpanID()).To(Equal(publish[0].SpanContext.SpanID()))
 		Expect(second[0].Parent.SpanID()).To(Equal(publish[0].SpanContext.SpanID()), "through the schedule of the server")
 		Expect(apply.Parent.SpanID()).To(Equal(second[0].SpanContext.SpanID()))
 		Expect(apply.SpanKind).To(Equal(trace.SpanKindConsumer))
-		By("the retry, which names the attempt before")
+		By("checking the retry, which links to the previous attempt")
 		Expect(second[0].Links).To(HaveLen(1))
 		Expect(second[0].Links[0].SpanContext.SpanID()).To(Equal(first[0].SpanContext.SpanID()))
 		Expect(first[0].Attributes).To(ContainElement(tracing.Outcome.String("retry")))
 		Expect(named(all, "mine", "apply curl.result.failure")).To(HaveLen(1))
-		By("the log lines of all three")
+		By("checking the log lines of all three")
 		Eventually(func() []string { return traced(log, id.String()) }).Should(ContainElements(
 			"watcher: published", "fetcher: message handled", "fetcher: message handled", "writer: result handled"))
 
-		Eventually(func() []tracetest.SpanStub { return named(spans.GetSpans(), "nowhere", "fetch curl.want") }).ShouldNot(BeEmpty())
+		Eventually(func() []tracetest.SpanStub { return named(spans.GetSpans(), "nowhere", "fetch curl.want") }).
+			ShouldNot(BeEmpty())
 		for _, secret := range secrets {
 			Expect(fmt.Sprintf("%+v", spans.GetSpans())).NotTo(ContainSubstring(secret))
 		}

@@ -16,13 +16,13 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 )
 
-// keeperName is the name of the service that is there with Watchers only.
+// keeperName is the name of the service for Watchers.
 const keeperName = "keeper"
 
 // definitionTimeout is how long the API server may take to serve Watchers.
 const definitionTimeout = 30 * time.Second
 
-// serveWatchers lets the API server serve Watchers.
+// serveWatchers installs the CRD of Watchers and waits until the API server serves it.
 func serveWatchers(ctx context.Context, cluster *rest.Config) error {
 	if err := apply(ctx, cluster, crd.Watchers); err != nil {
 		return fmt.Errorf("--watchers: install the definition: %w", err)
@@ -31,17 +31,18 @@ func serveWatchers(ctx context.Context, cluster *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, definitionTimeout, true, func(ctx context.Context) (bool, error) {
-		_, err := client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
-		return err == nil, nil
-	})
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, definitionTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
+			return err == nil, nil
+		})
 	if err != nil {
 		return fmt.Errorf("--watchers: the API server does not serve them after %s", definitionTimeout)
 	}
 	return nil
 }
 
-// runKeeper runs keeper by the flags of the watcher, which both have.
+// runKeeper runs keeper with the watcher's flags, which both have.
 func (c *Config) runKeeper(ctx context.Context, rt *service.Runtime, cluster *rest.Config) error {
 	if err := serveWatchers(ctx, cluster); err != nil {
 		return err

@@ -38,7 +38,8 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 		w = env.World(ctx, world.Options{
 			Tenants: 1, Env: []string{goMemoryLimit},
 			Flags: map[string][]string{
-				world.Watcher: {"--audit-interval=8s", "--min-refresh=" + hostile.Refresh}, world.Fetcher: {"--min-refresh=" + hostile.Refresh},
+				world.Watcher: {"--audit-interval=8s", "--min-refresh=" + hostile.Refresh},
+				world.Fetcher: {"--min-refresh=" + hostile.Refresh},
 			},
 		})
 		w.Unfinished()

@@ -144,7 +144,7 @@ var _ = Describe("A compromised fetcher", func() {
 			})).To(Succeed())
 			return cm
 		}
-		w.Breaks("key password was written and is not asked for")
+		w.Breaks("key password was written without a request")
 		before := forge("before")
 		before.EventuallyHasData(ctx, "password", "forged")
 

@@ -23,7 +23,7 @@ const maxPayload = 2 << 20
 
 // Options configure the server.
 type Options struct {
-	// Dir holds the streams, which survive a restart. It is created if needed.
+	// Dir has the streams, which survive a restart. It is created if needed.
 	Dir string
 	// Listen is a TCP address for other programs such as the nats command, or empty for
 	// none.

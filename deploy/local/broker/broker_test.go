@@ -37,12 +37,13 @@ func connect(url string, options ...nats.Option) jetstream.JetStream {
 	return js
 }
 
-var _ = Describe("the embedded broker", func() {
-	It("keeps streams over a restart, and listens at no port unless asked to", func(ctx SpecContext) {
+var _ = Describe("The embedded broker", func() {
+	It("keeps streams over a restart, and listens on no port by default", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		first := start(broker.Options{Dir: dir})
 		Expect(first.URL()).To(BeEmpty())
-		_, err := connect("", first.Dial()).CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}})
+		_, err := connect("", first.Dial()).
+			CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.Stop(ctx)).To(Succeed())
 
@@ -51,7 +52,7 @@ var _ = Describe("the embedded broker", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("shares its folder with no other", func(ctx SpecContext) {
+	It("does not share its folder", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		first := start(broker.Options{Dir: dir})
 		_, err := broker.Start(broker.Options{Dir: dir, Log: zerolog.New(GinkgoWriter)})
@@ -60,7 +61,7 @@ var _ = Describe("the embedded broker", func() {
 		start(broker.Options{Dir: dir})
 	})
 
-	It("takes messages with a body of 1,000,000 bytes from other programs", func(ctx SpecContext) {
+	It("accepts messages with a body of 1,000,000 bytes from other programs", func(ctx SpecContext) {
 		b := start(broker.Options{Dir: GinkgoT().TempDir(), Listen: "127.0.0.1:0"})
 		js := connect(b.URL())
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}})
@@ -69,7 +70,7 @@ var _ = Describe("the embedded broker", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("reports in one sentence what is wrong with its address", func(ctx SpecContext) {
+	It("reports an invalid address with one sentence", func(ctx SpecContext) {
 		taken, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(taken.Close)
@@ -81,7 +82,7 @@ var _ = Describe("the embedded broker", func() {
 		}
 	})
 
-	It("reports where it cannot store its data", func() {
+	It("reports a folder that it cannot use", func() {
 		_, err := broker.Start(broker.Options{Dir: "/dev/null/nats", Log: zerolog.New(GinkgoWriter)})
 		Expect(err).To(MatchError(ContainSubstring("/dev/null/nats")))
 	})

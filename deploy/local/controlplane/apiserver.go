@@ -75,7 +75,7 @@ func (c *ControlPlane) apiServerFlags() []string {
 		"--tls-cert-file=" + c.data.path(pkiDir, servingCert),
 		"--tls-private-key-file=" + c.data.path(pkiDir, servingKey),
 		"--client-ca-file=" + c.data.path(pkiDir, authorityCert),
-		// Without it, an open watch holds up the end for a minute.
+		// Without it, an open watch delays the shutdown by a minute.
 		"--shutdown-watch-termination-grace-period=1s",
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",

@@ -47,13 +47,13 @@ var _ = Describe("A control plane", Ordered, func() {
 		Expect(version.GitVersion).To(MatchRegexp(`^v1\.\d+\.\d+$`))
 	})
 
-	It("keeps the kubeconfig from other users of the machine", func() {
+	It("hides the kubeconfig from other users of the machine", func() {
 		info, err := os.Stat(plane.Kubeconfig())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
 	})
 
-	It("refuses a patch of a version that is no longer the latest", func(ctx SpecContext) {
+	It("rejects a patch with an outdated resource version", func(ctx SpecContext) {
 		maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
 		created, err := maps.Create(ctx, configMap("concurrency"), meta.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -79,7 +79,7 @@ var _ = Describe("A control plane", Ordered, func() {
 		Expect(review.Status.User.Username).To(Equal("system:serviceaccount:default:robot"))
 	})
 
-	It("comes back on the same port with its data after the API server was killed", func(ctx SpecContext) {
+	It("restarts on the same port with its data after the API server was killed", func(ctx SpecContext) {
 		maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
 		_, err := maps.Create(ctx, configMap("killed"), meta.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -93,7 +93,7 @@ var _ = Describe("A control plane", Ordered, func() {
 		Expect(plane.Err()).NotTo(HaveOccurred())
 	})
 
-	It("runs one API server only", func(ctx SpecContext) {
+	It("runs only one API server", func(ctx SpecContext) {
 		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrRunning))
 	})
 
@@ -113,7 +113,8 @@ var _ = Describe("A control plane in a named folder", func() {
 		plane := start(ctx, controlplane.Options{Dir: dir})
 		old, err := clientcmd.LoadFromFile(plane.Kubeconfig())
 		Expect(err).NotTo(HaveOccurred())
-		_, err = clientOf(plane.Kubeconfig()).CoreV1().ConfigMaps(core.NamespaceDefault).Create(ctx, configMap("kept"), meta.CreateOptions{})
+		_, err = clientOf(plane.Kubeconfig()).CoreV1().ConfigMaps(core.NamespaceDefault).
+			Create(ctx, configMap("kept"), meta.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(plane.Stop(ctx)).To(Succeed())
 		Expect(processes(dir)).To(BeEmpty())
@@ -121,11 +122,12 @@ var _ = Describe("A control plane in a named folder", func() {
 		start(ctx, controlplane.Options{Dir: dir})
 		config, err := clientcmd.NewDefaultClientConfig(*old, nil).ClientConfig()
 		Expect(err).NotTo(HaveOccurred())
-		_, err = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(core.NamespaceDefault).Get(ctx, "kept", meta.GetOptions{})
+		_, err = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(core.NamespaceDefault).
+			Get(ctx, "kept", meta.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("stops in good time although clients watch", func(ctx SpecContext) {
+	It("stops in time although clients watch", func(ctx SpecContext) {
 		plane := start(ctx, controlplane.Options{Dir: GinkgoT().TempDir()})
 		watch, err := clientOf(plane.Kubeconfig()).CoreV1().ConfigMaps(core.NamespaceDefault).Watch(ctx, meta.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -136,7 +138,7 @@ var _ = Describe("A control plane in a named folder", func() {
 		Eventually(watch.ResultChan()).Should(BeClosed())
 	})
 
-	It("keeps a second one out", func(ctx SpecContext) {
+	It("excludes a second one", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		start(ctx, controlplane.Options{Dir: dir})
 		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
@@ -144,7 +146,7 @@ var _ = Describe("A control plane in a named folder", func() {
 		Expect(err).To(MatchError(ContainSubstring(dir)))
 	})
 
-	It("kills what does not stop in time, and reports it", func(ctx SpecContext) {
+	It("kills a process that does not stop in time, and reports it", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		plane := start(ctx, controlplane.Options{Dir: dir})
 		impatient, cancel := context.WithTimeout(ctx, time.Millisecond)

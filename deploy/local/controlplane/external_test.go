@@ -12,8 +12,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 )
 
-var _ = Describe("An API server that runs elsewhere", func() {
-	It("serves by its host and by loopback, and leaves its keys as they are", func() {
+var _ = Describe("A remote API server", func() {
+	It("serves on its host name and loopback, and keeps its keys", func() {
 		external := controlplane.External{Dir: GinkgoT().TempDir(), Host: "kube-apiserver", Port: "6443"}
 		Expect(external.Prepare()).To(Succeed())
 		serving := filepath.Join(external.Dir, "pki", "apiserver.crt")

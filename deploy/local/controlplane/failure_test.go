@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 )
 
-var _ = Describe("A control plane that fails", func() {
+var _ = Describe("A failing control plane", func() {
 	It("reports the unexpected end of a process, with the end of its log", func(ctx SpecContext) {
 		plane := start(ctx, controlplane.Options{})
 		Consistently(plane.Failed(), "100ms").ShouldNot(BeClosed())
@@ -27,7 +27,7 @@ var _ = Describe("A control plane that fails", func() {
 		Expect(plane.Err()).To(MatchError(MatchRegexp(`^etcd exited \(signal: killed\): \S+`)))
 	})
 
-	It("quotes the API server when it does not start, and leaves nothing behind", func(ctx SpecContext) {
+	It("quotes an API server that does not start, and leaves nothing behind", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		Expect(controlplane.External{Dir: dir, Host: "localhost", Port: "6443"}.Prepare()).To(Succeed())
 		Expect(os.WriteFile(filepath.Join(dir, "pki", "service-account.key"), nil, 0o600)).To(Succeed())
@@ -37,7 +37,7 @@ var _ = Describe("A control plane that fails", func() {
 		Expect(processes(dir)).To(BeEmpty())
 	})
 
-	It("refuses a port that somebody listens on", func(ctx SpecContext) {
+	It("rejects a port in use", func(ctx SpecContext) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		defer listener.Close()
@@ -49,7 +49,7 @@ var _ = Describe("A control plane that fails", func() {
 		Expect(err).To(MatchError(ContainSubstring(listener.Addr().String())))
 	})
 
-	It("gives up when the caller does", func(ctx SpecContext) {
+	It("stops when the context is cancelled", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		gone := errors.New("the caller left")
 		leaving, leave := context.WithCancelCause(ctx)
@@ -65,7 +65,7 @@ var _ = Describe("A control plane that fails", func() {
 		Expect(processes(dir)).To(BeEmpty())
 	})
 
-	DescribeTable("names the file that is damaged",
+	DescribeTable("names the damaged file:",
 		func(ctx SpecContext, name, content, hint string) {
 			dir := GinkgoT().TempDir()
 			file := filepath.Join(dir, name)
@@ -78,7 +78,7 @@ var _ = Describe("A control plane that fails", func() {
 		Entry("the certificates", "pki/ca.crt", "", "pki to have new ones made"),
 	)
 
-	It("names the program that cannot be run", func(ctx SpecContext) {
+	It("names the program that cannot run", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: assets.Binaries{Dir: dir}})
 		Expect(err).To(MatchError(MatchRegexp(`^start etcd: .*no such file`)))

@@ -40,7 +40,7 @@ const (
 	// serviceAddress is the address of the Service kubernetes.
 	serviceAddress = "10.96.0.1"
 
-	// cluster is the name in the kubeconfig. The API server lets the group do everything.
+	// cluster is the name in the kubeconfig. The API server grants all rights to the group.
 	cluster    = "local"
 	adminUser  = "admin"
 	adminGroup = "system:masters"
@@ -63,7 +63,7 @@ func openAuthority(d dataDir, hosts ...string) (*authority, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(d.path(pkiDir, authorityCert), d.path(pkiDir, authorityKey))
 	if err != nil {
-		return nil, fmt.Errorf("load certificates: %w; remove %s to have new ones made", err, d.path(pkiDir))
+		return nil, fmt.Errorf("load certificates: %w; remove %s to create new ones", err, d.path(pkiDir))
 	}
 	block := &pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}
 	return &authority{certificate: pair.Leaf, key: pair.PrivateKey, pem: pem.EncodeToMemory(block)}, nil
@@ -113,8 +113,8 @@ func createPKI(d dataDir, hosts ...string) error {
 	return os.Rename(scratch, d.path(pkiDir))
 }
 
-// issue makes a key and a certificate from a template, both in PEM. The zero authority
-// lets a certificate sign itself.
+// issue creates a key and a certificate from a template, both in PEM. With the zero authority, the
+// certificate is self-signed.
 func (a *authority) issue(template *x509.Certificate) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -159,7 +159,7 @@ func (a *authority) writeKubeconfig(path, server string) error {
 type External struct {
 	// Dir gets pki/ and the kubeconfig of the administrator. Existing keys are kept.
 	Dir string
-	// Host is the name by which clients reach it, besides loopback.
+	// Host is the name for clients, in addition to loopback.
 	Host string
 	// Port is where it listens.
 	Port string

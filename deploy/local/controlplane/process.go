@@ -79,7 +79,7 @@ func (p *process) stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		p.kill()
-		return fmt.Errorf("stop %s: killed, since it was still running: %w", p.name, context.Cause(ctx))
+		return fmt.Errorf("stop %s: killed because it was still running: %w", p.name, context.Cause(ctx))
 	}
 }
 

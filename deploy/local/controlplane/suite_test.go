@@ -50,8 +50,8 @@ func clientOf(kubeconfig string) *kubernetes.Clientset {
 
 func dirOf(plane *controlplane.ControlPlane) string { return filepath.Dir(plane.Kubeconfig()) }
 
-// processes are the process ids of what runs with the folder in its command line,
-// by the name of the program.
+// processes returns the process IDs of programs with the folder in their command line, by the name
+// of the program.
 func processes(dir string) map[string]int {
 	GinkgoHelper()
 	output, err := exec.Command("ps", "-axww", "-o", "pid=,command=").Output()

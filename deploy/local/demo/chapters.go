@@ -32,10 +32,11 @@ func explained(ctx context.Context, d *demo) error {
 	if err := d.create(ctx, d.samples.invalid); err != nil {
 		return err
 	}
-	if err := d.waitFor(ctx, writeTimeout, "`kubectl describe configmap "+name+"` shows an Event", func(ctx context.Context) (bool, error) {
-		events, err := d.events(ctx, name)
-		return len(events) > 0, err
-	}); err != nil {
+	if err := d.waitFor(ctx, writeTimeout, "`kubectl describe configmap "+name+"` shows an Event",
+		func(ctx context.Context) (bool, error) {
+			events, err := d.events(ctx, name)
+			return len(events) > 0, err
+		}); err != nil {
 		return err
 	}
 	return d.describe(ctx, name)
@@ -47,9 +48,10 @@ func hostDown(ctx context.Context, d *demo) error {
 		return err
 	}
 	if d.Installed {
-		fmt.Fprint(d.Out, "The fetcher tries six times in a minute or two, and then gives up.\n")
+		fmt.Fprint(d.Out, "The fetcher tries six times in a minute or two, and then gives up.")
 	} else {
-		fmt.Fprintf(d.Out, "The fetcher of the demo tries %d times and then gives up. The default is 6 times\nin a minute.\n", attempts)
+		fmt.Fprintf(d.Out, "The fetcher of the demo tries %d times and then gives up. The default is 6 times\nin a minute.\n",
+			attempts)
 	}
 	if err := d.waitFor(ctx, giveUpTimeout, "The failure is listed", func(ctx context.Context) (bool, error) {
 		var listed bytes.Buffer

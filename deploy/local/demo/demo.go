@@ -33,8 +33,8 @@ type Config struct {
 	Out io.Writer
 	// Program is how this program was started.
 	Program string
-	// Console is the command that opens the console of the installation; empty: that of
-	// this program.
+	// Console is the command that opens the console of the installation. If it is empty, this
+	// program opens it.
 	Console string
 }
 
@@ -48,8 +48,7 @@ const (
 	giveUpTimeout = 3 * time.Minute
 )
 
-// Run starts everything, goes through the chapters, and keeps it running until ctx is
-// done.
+// Run starts everything, runs the chapters, and keeps everything running until ctx is done.
 func Run(ctx context.Context, c Config, system local.Config) error {
 	samples, err := readSamples(c.Samples, c.Host)
 	if err != nil {
@@ -99,7 +98,7 @@ type chapter struct {
 	run   func(ctx context.Context, d *demo) error
 }
 
-// chapters returns them in order. Each needs the objects of those before it.
+// chapters returns the chapters in order. Each needs the objects of the previous ones.
 func chapters() []chapter {
 	return []chapter{
 		{"A ConfigMap asks for a URL, and its data is filled", filled},
@@ -157,8 +156,8 @@ Press Ctrl-C to end the demo and its console, which you can open in a browser:
 `, d.system.Kubeconfig, kubectl, d.hosts.url(jokePort, jokePath))
 }
 
-// consoleCommand returns the command that opens the console after this demo has ended.
-// Without an installation, it is another demo that keeps running.
+// consoleCommand returns the command that opens the console after this demo. Without an
+// installation, it is another demo that keeps running.
 func (d *demo) consoleCommand() string {
 	if d.Installed {
 		return cmp.Or(d.Console, d.Program+" ctl console")
@@ -180,13 +179,15 @@ func (d *demo) openConsole(ctx context.Context) (stop func()) {
 }
 
 // waitFor waits until a condition is met, and prints it with the time that it took.
-func (d *demo) waitFor(ctx context.Context, timeout time.Duration, what string, met func(context.Context) (bool, error)) error {
+func (d *demo) waitFor(ctx context.Context, timeout time.Duration, what string,
+	met func(context.Context) (bool, error)) error {
 	began := time.Now()
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, timeout, true, func(ctx context.Context) (done bool, _ error) {
-		done, last = met(ctx)
-		return done, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, timeout, true,
+		func(ctx context.Context) (done bool, _ error) {
+			done, last = met(ctx)
+			return done, nil
+		})
 	if err != nil {
 		return errors.Join(fmt.Errorf("waited %s for: %s", timeout, what), last)
 	}

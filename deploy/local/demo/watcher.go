@@ -41,10 +41,11 @@ func watched(ctx context.Context, d *demo) error {
 		return err
 	}
 	var table *metav1.Table
-	if err := d.waitFor(ctx, writeTimeout, "`kubectl get watcher "+watcherName+"` shows that it is ready", func(ctx context.Context) (ready bool, err error) {
-		table, err = d.watchers(ctx)
-		return err == nil && isReady(table), err
-	}); err != nil {
+	if err := d.waitFor(ctx, writeTimeout, "`kubectl get watcher "+watcherName+"` shows that it is ready",
+		func(ctx context.Context) (ready bool, err error) {
+			table, err = d.watchers(ctx)
+			return err == nil && isReady(table), err
+		}); err != nil {
 		return err
 	}
 	if err := d.printTable(table); err != nil {

@@ -14,7 +14,7 @@ type Process struct {
 	err    error
 }
 
-// Start starts a command in a process group of its own.
+// Start starts a command in a new process group.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = attributes()
 	p := &Process{cmd: cmd, exited: make(chan struct{})}

@@ -20,7 +20,8 @@ func main() {
 	defer stop()
 	var options bench.Options
 	options.BindFlags(flag.CommandLine)
-	file := flag.String("json", "", "file for the figures, an array with one entry per mode; empty: print them after the tables")
+	file := flag.String("json", "",
+		"file for the figures, an array with one entry per mode; empty: print them after the tables")
 	flag.Parse()
 	if err := measure(ctx, options, *file); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -28,7 +29,7 @@ func main() {
 	}
 }
 
-// document holds the figures of one mode.
+// document has the figures of one mode.
 type document struct {
 	Mode    string `json:"mode"`
 	Figures any    `json:"figures"`

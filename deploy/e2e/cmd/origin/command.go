@@ -22,10 +22,10 @@ func command() *cobra.Command {
 	var pages, listen string
 	cmd := &cobra.Command{
 		Use:   "origin",
-		Short: "Serve pages to fetch: some for people, and some that tests control",
-		Long: "Origin is for demos and tests only. At --pages it serves what ConfigMaps may ask\n" +
-			"for; at --listen it takes instructions from tests, which have no business on the\n" +
-			"network of the fetchers.",
+		Short: "Serve pages to fetch: some for people, and some for tests",
+		Long: "Origin is for demos and tests only. At --pages, it serves pages for ConfigMaps;" +
+			"at --listen, it takes instructions from tests. Fetchers should not be able to" +
+			"reach --listen.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := log.New(os.Stderr, "origin")

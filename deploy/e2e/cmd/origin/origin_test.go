@@ -15,7 +15,7 @@ import (
 
 func TestOrigin(t *testing.T) { suitetest.Run(t, "command origin") }
 
-var _ = Describe("The front of the origin", func() {
+var _ = Describe("The origin's built-in site", func() {
 	ask := func(front http.Handler, path string) (int, string) {
 		answer := httptest.NewRecorder()
 		front.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, http.NoBody))
@@ -60,7 +60,7 @@ var _ = Describe("The front of the origin", func() {
 		}).Should(Equal(304))
 	})
 
-	It("lets a page that a test has named go first, and adds none by itself", func() {
+	It("prefers a page with the same path from a test, and adds none by itself", func() {
 		site := origin.NewSite("")
 		front := front(site)
 		site.Page("/joke").Says("no joke")

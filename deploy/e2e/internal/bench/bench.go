@@ -1,7 +1,6 @@
-// Package bench measures how fast the assembled system fills and refreshes
-// ConfigMaps, what that costs, and how it copes with a slow host and with restarts.
-// Each figure has its baseline in the same run: patches made by a loop, plain GETs,
-// or the slots that a host has.
+// Package bench measures how fast the assembled system fills and refreshes ConfigMaps, the cost of
+// that, and the effect of a slow host and of restarts. Each figure has a baseline from the same
+// run: patches in a loop, plain GETs, or the slots of a host.
 package bench
 
 import (
@@ -19,14 +18,13 @@ import (
 // errWrong means that the system did something wrong. A slow system is no error.
 var errWrong = errors.New("wrong result")
 
-// Options select what is measured.
+// Options select the measurements.
 type Options struct {
 	// N is the number of ConfigMaps of a round.
 	N int
-	// Rounds is how often the pipeline is compared with bare patches, and how many
-	// refreshes of each key are counted.
+	// Rounds is the number of comparisons with bare patches, and of counted refreshes of each key.
 	Rounds int
-	// Apart repeats each round with the control plane on a processor of its own.
+	// Apart repeats each round with the control plane on a separate processor.
 	Apart bool
 	// Scale lists counts of ConfigMaps that replace N, each with one round.
 	Scale string
@@ -44,7 +42,7 @@ type Options struct {
 	Bin string
 	// Timeout of the run.
 	Timeout time.Duration
-	// Progress prints what is being done.
+	// Progress prints the current step.
 	Progress func(format string, arguments ...any)
 
 	counts, fetchers []int
@@ -54,28 +52,32 @@ type Options struct {
 // Mode measures one thing.
 type Mode struct {
 	Name string
-	// Measure returns the figures, whose JSON names carry the units. With an error, they
-	// are those measured before it.
+	// Measure returns the figures, with units in their JSON names. If it fails, it returns the
+	// figures measured so far.
 	Measure func(context.Context, Options) (any, error)
 }
 
 // BindFlags adds the flags.
 func (o *Options) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&o.N, "n", 2000, "ConfigMaps in a round")
-	fs.IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts; with -refresh: refreshes of each key")
+	fs.IntVar(&o.Rounds, "rounds", 3,
+		"number of rounds, with the median as the result; with -refresh: refreshes of each key")
 	fs.BoolVar(&o.Apart, "apart", false, "compare with bare patches also with the control plane on a processor of its own")
-	fs.StringVar(&o.Scale, "scale", "", "compare with bare patches, one round with each of these counts of ConfigMaps, such as 2000,10000")
-	fs.IntVar(&o.Refresh, "refresh", 0, "measure the cost of refreshing so many unchanged keys every 10s")
-	fs.BoolVar(&o.SlowHost, "slow-host", false, "measure the slots in use of a slow host and the timer messages for each GET")
+	fs.StringVar(&o.Scale, "scale", "",
+		"compare with bare patches, one round with each of these counts of ConfigMaps, such as 2000,10000")
+	fs.IntVar(&o.Refresh, "refresh", 0, "measure the cost of refreshing this many unchanged keys every 10s")
+	fs.BoolVar(&o.SlowHost, "slow-host", false,
+		"measure the slots in use of a slow host and the timer messages for each GET")
 	fs.StringVar(&o.Latencies, "latencies", "1ms,100ms,1s,10s", "with -slow-host: latencies of the host")
 	fs.StringVar(&o.Fetchers, "fetchers", "1,2,4,8", "with -slow-host: numbers of fetchers")
-	fs.IntVar(&o.Restart, "restart", 0, "measure how soon a want is served after a restart of each program, next to so many ConfigMaps")
-	fs.BoolVar(&o.Short, "short", false, "measure a fiftieth of everything, to see that it works")
+	fs.IntVar(&o.Restart, "restart", 0,
+		"measure how soon a want is served after a restart of each program, with this many other ConfigMaps")
+	fs.BoolVar(&o.Short, "short", false, "run everything at a fiftieth of its size, as a quick check")
 	fs.StringVar(&o.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
 	fs.DurationVar(&o.Timeout, "timeout", 30*time.Minute, "maximum duration of the run")
 }
 
-// Modes returns those that the flags ask for, and fill if they ask for none.
+// Modes returns the modes that the flags select, or fill if they select none.
 func (o *Options) Modes() []Mode {
 	var modes []Mode
 	fill := o.Apart || o.Scale != "" || o.Refresh == 0 && !o.SlowHost && o.Restart == 0

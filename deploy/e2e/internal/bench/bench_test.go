@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// unit is part of the name of a figure, or of the name of what holds it.
+// unit matches the unit in the name of a figure or of a group of figures.
 var unit = regexp.MustCompile(`[sS]econds|[pP]erSecond|Bytes|[rR]atio|\w+Per[A-Z]`)
 
 func TestNamesOfFiguresHaveUnits(t *testing.T) {
@@ -40,7 +40,8 @@ func TestTablesHaveARowOrAColumnForEachMeasurement(t *testing.T) {
 	if err := WriteTable(&many, []restart{one, one, one, one, one}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := few.String(), "| what | nats |\n|---|---|\n| configMaps | 0 |\n| seconds | 1.5 |\n| allWantsSeconds | 0 |\n"; got != want {
+	if got, want := few.String(),
+		"| what | nats |\n|---|---|\n| configMaps | 0 |\n| seconds | 1.5 |\n| allWantsSeconds | 0 |\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got := strings.Count(many.String(), "| nats | 0 | 1.5 | 0 |\n"); got != 5 {
@@ -53,7 +54,8 @@ func TestOptionsNameTheFlagThatIsWrong(t *testing.T) {
 	if err := o.Complete(); err == nil || !strings.Contains(err.Error(), "run make build first") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := parse("latencies", "1s,-1s", time.ParseDuration); err == nil || !strings.Contains(err.Error(), "-latencies") {
+	if _, err := parse("latencies", "1s,-1s", time.ParseDuration); err == nil ||
+		!strings.Contains(err.Error(), "-latencies") {
 		t.Errorf("got %v", err)
 	}
 }

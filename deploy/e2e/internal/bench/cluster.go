@@ -73,7 +73,8 @@ func (c *cluster) create(ctx context.Context, namespace string, count int, objec
 // list returns the metadata of all ConfigMaps of a namespace.
 func (c *cluster) list(ctx context.Context, namespace string) (all []metav1.PartialObjectMetadata, err error) {
 	for options := (metav1.ListOptions{Limit: 1000}); ; {
-		list, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, options)
+		list, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).
+			List(ctx, options)
 		if err != nil {
 			return nil, fmt.Errorf("list ConfigMaps: %w", err)
 		}
@@ -84,8 +85,8 @@ func (c *cluster) list(ctx context.Context, namespace string) (all []metav1.Part
 	}
 }
 
-// remove deletes all that was created. The API server of make bench has no controller
-// that would empty a namespace.
+// remove deletes all objects. The API server of make bench has no controller that empties
+// namespaces.
 func (c *cluster) remove(ctx context.Context) error {
 	var errs []error
 	for _, namespace := range c.created {
@@ -121,7 +122,8 @@ func (c *cluster) watch(ctx context.Context, namespace string) (<-chan change, e
 			}
 		}
 	}
-	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata, corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, 0, cache.Indexers{}, nil).Informer()
+	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata,
+		corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, 0, cache.Indexers{}, nil).Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: send, UpdateFunc: func(_, object any) { send(object) },
 	})

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// dataKey is filled, and theirKey belongs to somebody else.
+	// dataKey is the requested key, and theirKey belongs to another owner.
 	dataKey   = "my-data"
 	theirKey  = "theirs"
 	theirData = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-	// bodySize is that of each body and of the value of each bare patch.
+	// bodySize is the size of each body and of each bare patch.
 	bodySize = 256
 	// maxBare is the maximum number of bare patches, which take some seconds.
 	maxBare = 5000
-	// stallTimeout is how long nothing may be filled.
+	// stallTimeout is how long the pipeline may fill nothing before the run fails.
 	stallTimeout = 3 * time.Minute
 )
 
@@ -40,7 +40,7 @@ type placement string
 
 const (
 	shared placement = "all on all processors"
-	apart  placement = "control plane on one processor, the rest on another"
+	apart  placement = "control plane on one processor, everything else on another"
 )
 
 // filled are the rounds with one count and one placement.
@@ -54,23 +54,23 @@ type filled struct {
 	Memory usages `json:"memory"`
 }
 
-// round compares the pipeline with a loop that patches, before and after it, since
-// other work on the machine comes and goes.
+// round measures a patching loop before and after the pipeline, because other load on the machine
+// varies.
 type round struct {
 	Before bare `json:"bareBefore"`
 	After  bare `json:"bareAfter"`
 	// PerSecond counts from the start of the watcher.
 	PerSecond float64 `json:"perSecond"`
-	// Ratio is what the pipeline reaches of the rate of bare patches, and BoundRatio what it
-	// could reach if no processor was ever idle. If apart, only the control plane counts.
+	// Ratio is the rate of the pipeline divided by the rate of bare patches. BoundRatio is the same
+	// ratio if no processor was ever idle. If apart, only the control plane counts.
 	Ratio      float64            `json:"ratio"`
 	BoundRatio float64            `json:"boundRatio"`
 	CPU        map[string]float64 `json:"cpuMillisecondsPerConfigMap"`
-	// OwnCPU is that of watcher, fetcher, writer and NATS.
+	// OwnCPU is the CPU time of watcher, fetcher, writer and NATS.
 	OwnCPU float64 `json:"ownCpuMillisecondsPerConfigMap"`
 }
 
-// bare is what the API server does for a loop that patches.
+// bare is the API server's performance with a patching loop.
 type bare struct {
 	PerSecond float64            `json:"perSecond"`
 	CPU       map[string]float64 `json:"cpuMillisecondsPerPatch"`
@@ -83,12 +83,12 @@ type filler struct {
 	system  *system
 	server  *httptest.Server
 	control map[string]int
-	// bare and piped are namespaces. changes are those in the latter.
+	// bare and piped are namespaces. changes are those in piped.
 	bare, piped string
 	changes     <-chan change
 }
 
-// measureFill measures each count with NATS and services of its own.
+// measureFill measures each count with a separate system.
 func measureFill(ctx context.Context, o Options) (any, error) {
 	var all []filled
 	for _, n := range o.counts {
@@ -109,7 +109,7 @@ func measureFill(ctx context.Context, o Options) (any, error) {
 	return all, nil
 }
 
-// withFiller starts the system, and removes all that was created.
+// withFiller starts the system, and finally removes all objects.
 func withFiller(ctx context.Context, o Options, n int, do func(*filler) error) (err error) {
 	f := &filler{Options: o, control: controlPlane(), server: httptest.NewServer(http.HandlerFunc(respond))}
 	f.N = n
@@ -167,7 +167,7 @@ func (f *filler) annotated(kind string, n int) *corev1.ConfigMap {
 	return cm
 }
 
-// placements returns those that are compared.
+// placements returns the placements to compare.
 func (f *filler) placements() []placement {
 	if f.Apart && (len(processors()) < 2 || len(f.control) < 2) {
 		f.Progress("-apart needs Linux, two processors, and the control plane that make bench starts")
@@ -221,7 +221,7 @@ func (f *filler) compare(ctx context.Context, p placement) (r filled, err error)
 	return r, err
 }
 
-// used returns what the system, the control plane and the benchmark have used.
+// used returns the usage of the system, the control plane and the benchmark.
 func (f *filler) used() (used usages, err error) {
 	if used, err = f.system.used(); err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func (f *filler) round(ctx context.Context, p placement) (r round, err error) {
 	return r, f.system.err()
 }
 
-// prepare creates the ConfigMaps while there is no watcher.
+// prepare creates the ConfigMaps before the watcher starts.
 func (f *filler) prepare(ctx context.Context) (err error) {
 	if err := f.system.remove(ctx, "watcher"); err != nil {
 		return err
@@ -267,7 +267,7 @@ func (f *filler) prepare(ctx context.Context) (err error) {
 	return f.cluster.create(ctx, f.piped, f.N, func(n int) *corev1.ConfigMap { return f.annotated("piped", n) })
 }
 
-// patch measures how many patches of the size of a body the API server takes.
+// patch measures the API server's rate of patches of the size of a body.
 func (f *filler) patch(ctx context.Context) (b bare, err error) {
 	objects, err := f.cluster.list(ctx, f.bare)
 	if err != nil {
@@ -277,10 +277,12 @@ func (f *filler) patch(ctx context.Context) (b bare, err error) {
 	if err != nil {
 		return b, err
 	}
-	client, value := f.cluster.CoreV1().RESTClient(), body(fmt.Sprint(time.Now().UnixNano())) // a patch without effect is not stored
+	// a patch without effect is not stored
+	client, value := f.cluster.CoreV1().RESTClient(), body(fmt.Sprint(time.Now().UnixNano()))
 	began := time.Now()
 	err = inParallel(ctx, len(objects), func(ctx context.Context, n int) error {
-		patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{%q:%q}}`, objects[n].ResourceVersion, dataKey, value)
+		patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{%q:%q}}`, objects[n].ResourceVersion, dataKey,
+			value)
 		return client.Patch(types.StrategicMergePatchType).Namespace(f.bare).
 			Resource("configmaps").Name(objects[n].Name).Body(patch).Do(ctx).Error()
 	})
@@ -306,7 +308,8 @@ func (f *filler) pipeline(ctx context.Context, r *round) error {
 		return err
 	}
 	began := time.Now()
-	if err := f.system.service(ctx, "watcher", "--namespaces="+f.piped, "--namespace-keys=0", f.system.signer); err != nil {
+	if err := f.system.service(ctx, "watcher", "--namespaces="+f.piped, "--namespace-keys=0",
+		f.system.signer); err != nil {
 		return err
 	}
 	var last time.Time
@@ -354,7 +357,7 @@ func (f *filler) next(ctx context.Context) (change, error) {
 	}
 }
 
-// verify reads all that the ConfigMaps hold.
+// verify checks the content of all ConfigMaps.
 func (f *filler) verify(ctx context.Context) error {
 	for options := (metav1.ListOptions{Limit: 1000}); ; {
 		list, err := f.cluster.CoreV1().ConfigMaps(f.piped).List(ctx, options)
@@ -364,7 +367,7 @@ func (f *filler) verify(ctx context.Context) error {
 		for i := range list.Items {
 			cm := &list.Items[i]
 			if len(cm.Data) != 2 || cm.Data[dataKey] != body("/"+cm.Name) || cm.Data[theirKey] != theirData {
-				return fmt.Errorf("%w: ConfigMap %s does not hold the body and the key of somebody else", errWrong, cm.Name)
+				return fmt.Errorf("%w: ConfigMap %s lacks the body or the key of the other owner", errWrong, cm.Name)
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {

@@ -35,11 +35,11 @@ type refresh struct {
 	// Both are 0 if all is well.
 	Bodies  int `json:"bodies"`
 	Results int `json:"results"`
-	// Stored is how many messages JetStream stored.
+	// Stored is the number of messages that JetStream stored.
 	Stored float64            `json:"messagesPerRefresh"`
 	CPU    map[string]float64 `json:"cpuMillisecondsPerRefresh"`
-	// Bare is the cost of a GET made by a loop with its 304, client and host together.
-	// Ratio is what a refresh takes of our programs in units of it.
+	// Bare is the cost of a GET with a 304 in a loop, client and host together. Ratio is the cost
+	// of a refresh in our programs, as a multiple of Bare.
 	Bare   float64 `json:"cpuMillisecondsPerBareGet"`
 	Ratio  float64 `json:"ratioToBareGet"`
 	Memory usages  `json:"memory"`
@@ -114,11 +114,12 @@ func (h *origin) fill(ctx context.Context, s *system, count int) error {
 	if err != nil {
 		return err
 	}
-	err = await(ctx, "all keys have a body", fillTimeout, func() (bool, error) { return h.bodies.Load() >= int64(count), s.err() })
+	err = await(ctx, "all keys have a body", fillTimeout,
+		func() (bool, error) { return h.bodies.Load() >= int64(count), s.err() })
 	return errors.Join(err, pause(ctx, refreshEvery))
 }
 
-// refreshed is what had happened at one moment.
+// refreshed has the counters at one moment.
 type refreshed struct {
 	at                          time.Time
 	bodies, unmodified, results int64
@@ -158,8 +159,8 @@ func (h *origin) count(ctx context.Context, s *system, o Options) (r refresh, er
 	}, err
 }
 
-// bareGets makes GETs in a loop while the fetcher is away, and returns the milliseconds
-// of processor time that each takes, with the host, which is in this process.
+// bareGets makes GETs in a loop while the fetcher is stopped, and returns the CPU milliseconds of
+// each, including the host, which runs in this process.
 func (h *origin) bareGets(ctx context.Context, s *system) (cpu float64, err error) {
 	if err := s.remove(ctx, "fetcher"); err != nil {
 		return 0, err

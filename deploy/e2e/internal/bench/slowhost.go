@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// waitingKeys is how many keys wait for the host, and editedKeys how many if they
-	// are edited meanwhile, so that each is edited every 10 s. Edits end after half of
-	// the time, so that slots that are kept for replaced wants show.
+	// waitingKeys is the number of keys that wait for the host, and editedKeys their number if they
+	// are edited meanwhile, each every 10 s. Edits end after half of the time, to show slots that
+	// are reserved for replaced wants.
 	waitingKeys = 16_000
 	editedKeys  = 1000
 	editEvery   = 10 * time.Millisecond
-	// fewKeys are done at once by a fast host.
+	// fewKeys is a number of keys that a fast host serves at once.
 	fewKeys = 100
-	// window is how long one case is observed, or for three responses.
+	// window is the minimum duration of one case, which also lasts for at least three responses.
 	window = 15 * time.Second
 	// slots of one host in one fetcher. One namespace gets all but one of them.
 	slots = 8
@@ -33,7 +33,7 @@ const (
 	shareTimeout = time.Minute
 )
 
-// slowHost is one case: a host and what happens meanwhile.
+// slowHost is one case: a host and the events meanwhile.
 type slowHost struct {
 	Latency  float64 `json:"latencySeconds"`
 	Fetchers int     `json:"fetchers"`
@@ -51,12 +51,11 @@ type slowHost struct {
 	TimersPerMinute float64 `json:"timersPerWaitingKeyPerMinute"`
 	// Cores is the processor time of each program per second.
 	Cores map[string]float64 `json:"cpuSecondsPerSecond"`
-	// Share is how long a fetcher that was started afterwards took until the slots of
-	// one more fetcher were in use.
+	// Share is how long a fetcher that started later took to use its own slots.
 	Share float64 `json:"newFetcherSharesAfterSeconds,omitempty"`
 }
 
-// measureSlowHost measures all cases, each with NATS and fetchers of its own.
+// measureSlowHost measures all cases, each with a separate NATS and fetchers.
 func measureSlowHost(ctx context.Context, o Options) (any, error) {
 	var rows []slowHost
 	for _, latency := range o.latencies {
@@ -75,7 +74,8 @@ func measureSlowHost(ctx context.Context, o Options) (any, error) {
 			if err := row.measure(ctx, o, latency); err != nil {
 				return rows, fmt.Errorf("host with a latency of %s: %w", latency, err)
 			}
-			o.Progress("latency %s, %d keys, fetchers: %d, first contact: %t, edits: %t: %.2f of the slots, %.2f timers for each GET",
+			o.Progress("latency %s, %d keys, fetchers: %d, first contact: %t, edits: %t: %.2f of the slots, %.2f timers for "+
+				"each GET",
 				latency, row.Keys, row.Fetchers, row.FirstContact, row.Edits, row.Used, row.TimersPerGet)
 			rows = append(rows, row)
 		}
@@ -104,7 +104,8 @@ func (row *slowHost) measure(ctx context.Context, o Options, latency time.Durati
 		if err := h.ask(ctx, s, "known", known); err != nil {
 			return err
 		}
-		err := await(ctx, "all fetchers know the host", time.Minute, func() (bool, error) { return h.filled() >= known, s.err() })
+		err := await(ctx, "all fetchers know the host", time.Minute,
+			func() (bool, error) { return h.filled() >= known, s.err() })
 		if err != nil {
 			return err
 		}
@@ -158,7 +159,8 @@ func (row *slowHost) join(ctx context.Context, s *system, h *host) error {
 	}
 	began := time.Now()
 	enough := int(0.8 * (slots - 1) * float64(row.Fetchers+1))
-	err := await(ctx, "a new fetcher has its share", shareTimeout, func() (bool, error) { return h.now() >= enough, s.err() })
+	err := await(ctx, "a new fetcher has its share", shareTimeout,
+		func() (bool, error) { return h.now() >= enough, s.err() })
 	row.Share = time.Since(began).Seconds()
 	if errors.Is(err, errWrong) { // a slow system is no error
 		return nil
@@ -181,7 +183,7 @@ func (row *slowHost) read(h *host, cpu map[string]float64) {
 	}
 }
 
-// host responds after its latency, and measures how many GETs it has at a time.
+// host responds after its latency, and measures its number of concurrent GETs.
 type host struct {
 	server  *httptest.Server
 	latency time.Duration
@@ -282,7 +284,8 @@ func (h *host) publish(ctx context.Context, s *system, name string, n, edit int)
 	last, _ := h.wants.Load(name)
 	replaced, _ := last.(uint64)
 	sequence, err := pipeline.NewClient(s.js).PublishWant(ctx, &v1.Want{
-		Namespace: "default", Name: name, Key: "k", Uid: "uid", Epoch: s.epoch, Url: fmt.Sprintf("%s/%s/%d", h.server.URL, name, edit),
+		Namespace: "default", Name: name, Key: "k", Uid: "uid", Epoch: s.epoch,
+		Url: fmt.Sprintf("%s/%s/%d", h.server.URL, name, edit),
 	}, replaced)
 	h.wants.Store(name, sequence)
 	return err

@@ -32,7 +32,7 @@ type system struct {
 	programs []*program
 	// signer and verifier are the flags for the signatures of wants.
 	signer, verifier string
-	// js is a client of NATS, and epoch that of the requests.
+	// js is a client of NATS, and epoch the epoch of the stream of requests.
 	js    jetstream.JetStream
 	epoch int64
 }
@@ -76,7 +76,8 @@ func (s *system) startNATS(ctx context.Context) error {
 	client, errClient := s.ports.Free()
 	monitor, errMonitor := s.ports.Free()
 	file := filepath.Join(s.dir, "nats.conf")
-	config := fmt.Sprintf("listen: %q\nhttp: %q\nmax_payload: 2MB\njetstream { store_dir: %q }\n", client, monitor, s.streams())
+	config := fmt.Sprintf("listen: %q\nhttp: %q\nmax_payload: 2MB\njetstream { store_dir: %q }\n", client, monitor,
+		s.streams())
 	if err := errors.Join(errClient, errMonitor, os.WriteFile(file, []byte(config), 0o600)); err != nil {
 		return fmt.Errorf("configure NATS: %w", err)
 	}
@@ -99,8 +100,8 @@ func (s *system) connect(ctx context.Context) error {
 	return err
 }
 
-// start runs a program, which inherits the environment and so can be tuned by it,
-// and waits until it is ready.
+// start runs a program and waits until it is ready. The program inherits the environment, so that
+// it can be tuned.
 func (s *system) start(ctx context.Context, name, path, health string, args ...string) error {
 	p, err := process.Start(process.Program{Name: name, Path: path, Args: args, Env: os.Environ()})
 	if err != nil {
@@ -181,7 +182,7 @@ func (s *system) restart(ctx context.Context, name string, meanwhile func() erro
 	return p.ready(ctx)
 }
 
-// used returns what all programs have used.
+// used returns the usage of all programs.
 func (s *system) used() (usages, error) {
 	used := usages{}
 	for _, p := range s.programs {
@@ -192,7 +193,7 @@ func (s *system) used() (usages, error) {
 	return used, nil
 }
 
-// stop stops all programs, NATS last, and removes what they stored.
+// stop stops all programs, NATS last, and removes their data.
 func (s *system) stop(ctx context.Context) error {
 	if s.js != nil {
 		s.js.Conn().Close()

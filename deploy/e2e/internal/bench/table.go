@@ -76,7 +76,8 @@ func flatten(name string, v reflect.Value) (cells []cell) {
 		}
 		return cells
 	case reflect.Map:
-		for _, key := range slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) }) {
+		for _, key := range slices.SortedFunc(slices.Values(v.MapKeys()),
+			func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) }) {
 			cells = append(cells, flatten(name+"."+key.String(), v.MapIndex(key))...)
 		}
 		return cells
@@ -89,7 +90,7 @@ func flatten(name string, v reflect.Value) (cells []cell) {
 
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// sum adds what some programs used, or all without names.
+// sum adds the usage of the named programs, or of all if there are no names.
 func sum(cpu map[string]float64, names ...string) (total float64) {
 	for name, used := range cpu {
 		if len(names) == 0 || slices.Contains(names, name) {

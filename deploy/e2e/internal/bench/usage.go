@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// usage is what a program has used since its start, or several of one name together.
+// usage is the usage of one program since its start, or the sum for programs with the same name.
 type usage struct {
 	// CPU time in seconds.
 	CPU float64 `json:"-"`
@@ -22,11 +22,11 @@ type usage struct {
 	PeakRSS uint64 `json:"peakRssBytes"`
 }
 
-// usages holds them by the name of the program.
+// usages has them by the name of the program.
 type usages map[string]usage
 
-// add reads what a process has used. Only Linux reports it: without /proc, all
-// figures of processor time and memory are missing.
+// add reads the usage of a process. Only Linux reports it: without /proc, all figures of CPU time
+// and memory are missing.
 func (u usages) add(name string, pid int) error {
 	if runtime.GOOS != "linux" {
 		return nil

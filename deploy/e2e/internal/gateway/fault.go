@@ -34,14 +34,13 @@ func Answer(code, retryAfter int) Fault {
 	}
 }
 
-// LoseAnswer lets a request be carried out, and the connection break before the
-// answer arrives.
+// LoseAnswer forwards a request and breaks the connection before the response.
 func LoseAnswer(pass http.Handler, _ http.ResponseWriter, r *http.Request) {
 	pass.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
-// WithholdAnswer lets a request be carried out and never responds.
+// WithholdAnswer forwards a request and never responds.
 func WithholdAnswer(pass http.Handler, _ http.ResponseWriter, r *http.Request) {
 	pass.ServeHTTP(httptest.NewRecorder(), r)
 	<-r.Context().Done()

@@ -97,7 +97,7 @@ func (g *Gateway) Break(rule Rule) {
 	g.server.CloseClientConnections()
 }
 
-// Heal lets everything pass from now on. Requests that a fault holds are cut.
+// Heal ends all faults. Requests that a fault holds fail.
 func (g *Gateway) Heal() { g.set(nil) }
 
 func (g *Gateway) set(rule Rule) {
@@ -109,7 +109,7 @@ func (g *Gateway) set(rule Rule) {
 	g.rule, g.healed = rule, make(chan struct{})
 }
 
-// Requests returns how many requests with that method came.
+// Requests returns the number of requests with that method.
 func (g *Gateway) Requests(method string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

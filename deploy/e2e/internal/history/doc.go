@@ -1,3 +1,3 @@
-// Package history records every version of every ConfigMap in a namespace and its writer.
-// So a test knows which objects were written how often, and which were not.
+// Package history records every version of every ConfigMap in a namespace and its writer. So a test
+// knows how often each object was written.
 package history

@@ -208,8 +208,8 @@ func (r *Recorder) life(uid types.UID) Life {
 	return Life{UID: uid, Name: l.name, Versions: versions}
 }
 
-// Latest returns the newest recorded version of the ConfigMap of that name, or
-// nil when there is none now.
+// Latest returns the newest recorded version of the ConfigMap of that name, or nil if it does not
+// exist.
 func (r *Recorder) Latest(name string) *corev1.ConfigMap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,8 +220,8 @@ func (r *Recorder) Latest(name string) *corev1.ConfigMap {
 	return l.versions[len(l.versions)-1].Object
 }
 
-// Writes returns how often the system under test has written to the ConfigMap
-// that has, or had last, that name.
+// Writes returns the number of writes by the system under test to the current or last ConfigMap of
+// that name.
 func (r *Recorder) Writes(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

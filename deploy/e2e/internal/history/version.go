@@ -11,13 +11,12 @@ type Version struct {
 	Object *corev1.ConfigMap
 	// Deleted reports that this is the end of the object.
 	Deleted bool
-	// BySpec reports that a test wrote, or deleted, this version. Everything else
-	// was done by the system under test.
+	// BySpec reports that a test wrote or deleted this version. All others count as written by the
+	// system under test.
 	BySpec bool
 }
 
-// Life is all versions of one ConfigMap, oldest first. A re-created ConfigMap
-// has a life of its own.
+// Life has all versions of one ConfigMap, oldest first. A re-created ConfigMap starts a new life.
 type Life struct {
 	// UID of the ConfigMap.
 	UID types.UID
@@ -27,7 +26,7 @@ type Life struct {
 	Versions []Version
 }
 
-// Writes returns how many versions the system under test wrote.
+// Writes returns the number of versions that the system under test wrote.
 func (l Life) Writes() int {
 	n := 0
 	for _, v := range l.Versions {

@@ -63,7 +63,10 @@ type Attack struct {
 func Attacks() []Attack {
 	return []Attack{
 		{"sets curl-now on 300 keys of a slow host", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 300, func(i int) []world.Trait { return []world.Trait{a.asking("slow", i), world.Annotated(nowKey, "1")} })
+			a.create(ctx, 300, func(i int) []world.Trait {
+				return []world.Trait{a.asking("slow", i),
+					world.Annotated(nowKey, "1")}
+			})
 			a.each(ctx, 300, func(i int) map[string]any { return annotate(nowKey, "2") })
 		}},
 		{"writes ten statuses of 220 KiB", func(ctx context.Context, a *Tenant) {
@@ -110,7 +113,8 @@ func Attacks() []Attack {
 		}},
 		{"asks for two bodies that do not fit into one object, 10 times", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 10, func(i int) []world.Trait {
-				return []world.Trait{world.Asking(fmt.Sprintf("a=%[1]s/large/%[2]d b=%[1]s/large/b%[2]d", a.bare(), i)), world.Annotated(refreshKey, Refresh)}
+				return []world.Trait{world.Asking(fmt.Sprintf("a=%[1]s/large/%[2]d b=%[1]s/large/b%[2]d", a.bare(), i)),
+					world.Annotated(refreshKey, Refresh)}
 			})
 		}},
 		{"deletes and creates 100 objects again", func(ctx context.Context, a *Tenant) {
@@ -233,7 +237,8 @@ func (a *Tenant) create(ctx context.Context, n int, traits func(i int) []world.T
 		for _, trait := range traits(i) {
 			trait(object)
 		}
-		_, err := a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: "hostile"})
+		_, err := a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace).
+			Create(ctx, object, metav1.CreateOptions{FieldManager: "hostile"})
 		return err
 	})
 }

@@ -23,7 +23,7 @@ type Image struct {
 	Names []string
 	// Program is the path on this machine, and Entrypoint that in the image.
 	Program, Entrypoint string
-	// Files of this machine by their path in the image.
+	// Files has the files of this machine by their path in the image.
 	Files map[string]string
 }
 
@@ -109,7 +109,8 @@ func (i Image) layer() ([]byte, error) {
 func inside(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
 func add(archive *tar.Writer, name string, mode int64, content []byte) error {
-	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(content)), Typeflag: tar.TypeReg}); err != nil {
+	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(content)),
+		Typeflag: tar.TypeReg}); err != nil {
 		return err
 	}
 	_, err := archive.Write(content)

@@ -72,7 +72,8 @@ func TestWrite(t *testing.T) {
 	}
 	layer := files[manifests[0].Layers[0]]
 	sum := sha256.Sum256(layer)
-	if want := "sha256:" + hex.EncodeToString(sum[:]); len(config.RootFS.DiffIDs) != 1 || config.RootFS.DiffIDs[0] != want {
+	if want := "sha256:" + hex.EncodeToString(sum[:]); len(config.RootFS.DiffIDs) != 1 ||
+		config.RootFS.DiffIDs[0] != want {
 		t.Errorf("got layers %v, want %s", config.RootFS.DiffIDs, want)
 	}
 	if config.Config.User != "65532:65532" || len(config.Config.Entrypoint) != 1 || config.Config.Entrypoint[0] != "/app" {

@@ -63,7 +63,7 @@ func Open(ctx context.Context) *Installation {
 	GinkgoHelper()
 	for _, name := range []string{kubeconfigEnv, originEnv, controlEnv} {
 		if os.Getenv(name) == "" {
-			Fail(name + " is not set: these specs need an installation that runs already; `make test-compose` starts one")
+			Fail(name + " is not set: these specs need a running installation; `make test-compose` starts one")
 		}
 	}
 	cluster, err := world.OpenCluster(os.Getenv(kubeconfigEnv))
@@ -89,5 +89,6 @@ func (i *Installation) way(config *rest.Config, control string) (*http.Client, s
 	}
 	client, err := rest.HTTPClientFor(config)
 	Expect(err).NotTo(HaveOccurred())
-	return client, strings.TrimSuffix(config.Host, "/") + "/api/v1/namespaces/" + parts[1] + "/services/" + parts[2] + "/proxy"
+	return client, strings.TrimSuffix(config.Host, "/") + "/api/v1/namespaces/" + parts[1] + "/services/" + parts[2] +
+		"/proxy"
 }

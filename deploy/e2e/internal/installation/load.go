@@ -14,7 +14,7 @@ import (
 // key that the ConfigMaps of a load ask for.
 const key = "mydata"
 
-// Load is a number of ConfigMaps, each with a page of its own.
+// Load is a number of ConfigMaps, each with its own page.
 type Load struct {
 	// ConfigMaps and their Pages, in the same order.
 	ConfigMaps []*world.ConfigMap
@@ -31,14 +31,15 @@ func (i *Installation) Load(ctx context.Context, name string, n int) *Load {
 		l.Pages = append(l.Pages, i.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, body(number)))
 	}
 	for number, page := range l.Pages {
-		l.ConfigMaps = append(l.ConfigMaps, i.Create(ctx, fmt.Sprintf("%s-%03d", name, number), world.Asking(key+"="+page.URL())))
+		l.ConfigMaps = append(l.ConfigMaps,
+			i.Create(ctx, fmt.Sprintf("%s-%03d", name, number), world.Asking(key+"="+page.URL())))
 	}
 	return l
 }
 
 func body(number int) string { return fmt.Sprintf("body %d", number) }
 
-// Filled returns how many ConfigMaps have their data.
+// Filled returns the number of ConfigMaps with data.
 func (l *Load) Filled() int {
 	filled := 0
 	for number, cm := range l.ConfigMaps {
@@ -60,7 +61,8 @@ func (l *Load) EventuallyFills(ctx context.Context, n int, limit time.Duration) 
 func (l *Load) ShouldEnd(ctx context.Context, limit time.Duration) {
 	GinkgoHelper()
 	l.EventuallyFills(ctx, len(l.ConfigMaps), limit)
-	Consistently(ctx, func() []string { return l.rewritten() }).Should(BeEmpty(), "ConfigMaps that were not written exactly once")
+	Consistently(ctx, func() []string { return l.rewritten() }).
+		Should(BeEmpty(), "ConfigMaps that were not written exactly once")
 	Eventually(ctx, func() error { return l.installation.History.CaughtUp(ctx) }).Should(Succeed())
 	Expect(l.rewritten()).To(BeEmpty(), "ConfigMaps that were not written exactly once")
 	for _, cm := range l.ConfigMaps {

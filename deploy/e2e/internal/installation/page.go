@@ -18,34 +18,34 @@ func (i *Installation) Page(path string) *Page { return &Page{page: i.Origin.Pag
 // URL of the page, for the fetchers.
 func (p *Page) URL() string { return p.page.URL() }
 
-// Says lets the page respond 200 and a text.
+// Says makes the page respond with 200 and a text.
 func (p *Page) Says(ctx context.Context, text string) *Page {
 	GinkgoHelper()
 	Expect(p.page.Says(ctx, text)).To(Succeed())
 	return p
 }
 
-// Serves lets the page answer 200 and a body.
+// Serves makes the page respond with 200 and a body.
 func (p *Page) Serves(ctx context.Context, body []byte) *Page {
 	GinkgoHelper()
 	Expect(p.page.Serves(ctx, body)).To(Succeed())
 	return p
 }
 
-// Fails lets the page answer a status other than 200.
+// Fails makes the page respond with a status other than 200.
 func (p *Page) Fails(ctx context.Context, status int) *Page {
 	GinkgoHelper()
 	Expect(p.page.Fails(ctx, status)).To(Succeed())
 	return p
 }
 
-// Tagged lets the page send an ETag from its next words on.
+// Tagged makes the page send an ETag from the next Says or Serves on.
 func (p *Page) Tagged() *Page {
 	p.page.Tagged()
 	return p
 }
 
-// Hold lets requests wait until Release, or the end of the spec.
+// Hold blocks requests until Release or the end of the spec.
 func (p *Page) Hold(ctx context.Context) {
 	GinkgoHelper()
 	Expect(p.page.Hold(ctx)).To(Succeed())
@@ -58,13 +58,13 @@ func (p *Page) Release(ctx context.Context) {
 	Expect(p.page.Release(ctx)).To(Succeed())
 }
 
-// Hits returns how many requests came.
+// Hits returns the number of requests.
 func (p *Page) Hits(ctx context.Context) int { return p.count(ctx).Hits }
 
-// Waiting returns how many requests are being held.
+// Waiting returns the number of held requests.
 func (p *Page) Waiting(ctx context.Context) int { return p.count(ctx).Waiting }
 
-// NotModified returns how many requests got a 304.
+// NotModified returns the number of responses with 304.
 func (p *Page) NotModified(ctx context.Context) int { return p.count(ctx).NotModified }
 
 func (p *Page) count(ctx context.Context) remote.Count {

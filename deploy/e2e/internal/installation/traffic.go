@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	// users is how many work at a time.
+	// users is the number of concurrent users.
 	users = 4
 	// pause between two ConfigMaps of a user.
 	pause = 300 * time.Millisecond
 	// slips: every so manieth ConfigMap has a slip in its annotation at first.
 	slips = 3
-	// endurance is how long a user waits for data, over whatever happens to the
-	// services meanwhile.
+	// endurance is how long a user waits for data during any change of the services.
 	endurance = 6 * time.Minute
 )
 
@@ -126,7 +125,7 @@ func (t *Traffic) page(ctx context.Context, name string, number int) *Page {
 	return t.installation.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, body(number))
 }
 
-// await waits for data, and remembers how long that took if it is the longest.
+// await waits for data and remembers the longest wait.
 func (t *Traffic) await(ctx context.Context, cm *world.ConfigMap, value string, since time.Time) {
 	cm.EventuallyHasDataWithin(ctx, endurance, key, value)
 	t.mu.Lock()
@@ -134,7 +133,7 @@ func (t *Traffic) await(ctx context.Context, cm *world.ConfigMap, value string, 
 	t.slowest = max(t.slowest, time.Since(since))
 }
 
-// Done returns how many ConfigMaps are finished.
+// Done returns the number of finished ConfigMaps.
 func (t *Traffic) Done() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,7 +158,8 @@ func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	for name, o := range t.done {
 		Expect(reasons[name]).To(ConsistOf(o.events), "Events of %s", name)
 	}
-	AddReportEntry("traffic", fmt.Sprintf("%d ConfigMaps; the longest wait for data took %s", t.Done(), t.slowest.Round(time.Millisecond)))
+	AddReportEntry("traffic",
+		fmt.Sprintf("%d ConfigMaps; the longest wait for data took %s", t.Done(), t.slowest.Round(time.Millisecond)))
 	return t.slowest
 }
 

@@ -23,7 +23,8 @@ func Delete(ctx context.Context, a *access.Applier, namespace string, objects []
 		if err != nil {
 			return fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
-		err = resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+		err = resource.Delete(ctx, o.GetName(),
+			metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err)
 		}

@@ -20,7 +20,7 @@ var errNoHelm = errors.New("set HELM to the program, or run `make test-acceptanc
 type Chart struct {
 	// Dir of the chart.
 	Dir string
-	// Release and Namespace that it is rendered for.
+	// Release and Namespace of the rendered chart.
 	Release, Namespace string
 	// Templates to render, as files below its templates.
 	Templates []string
@@ -41,7 +41,8 @@ func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) 
 	for _, s := range c.Set {
 		args = append(args, "--set", s)
 	}
-	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // the environment names it, as that of the other programs
+	//nolint:gosec // the environment names it, as that of the other programs
+	cmd := exec.CommandContext(ctx, program, args...)
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()

@@ -51,8 +51,8 @@ func (m *Monitor) Run(ctx context.Context, interval time.Duration) error {
 	}
 }
 
-// Scrape reads the metrics of all targets and evaluates the recording rules. A
-// target that does not answer is no error: it is down.
+// Scrape reads the metrics of all targets and evaluates the recording rules. A target that does not
+// respond counts as down, without an error.
 func (m *Monitor) Scrape(ctx context.Context) error {
 	now := time.Now()
 	for _, t := range m.targets {

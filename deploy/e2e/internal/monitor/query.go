@@ -21,7 +21,8 @@ const (
 
 // promQL returns the query without variables of Grafana, for all namespaces.
 func (q Query) promQL() string {
-	return strings.NewReplacer("$__rate_interval", rateInterval, "$__range", shownRange, "$namespace", ".*").Replace(string(q))
+	return strings.NewReplacer("$__rate_interval", rateInterval, "$__range", shownRange, "$namespace", ".*").
+		Replace(string(q))
 }
 
 // parse reads the query.
@@ -85,7 +86,7 @@ func (s Selector) check(c *Catalogue) error {
 	name := s.Metric(func(name string) bool { return c.Metrics[name].Kind == "histogram" })
 	m, known := c.Metrics[name]
 	if !known {
-		return fmt.Errorf("there is no metric %q", s.Name)
+		return fmt.Errorf("unknown metric %q", s.Name)
 	}
 	for _, matcher := range s.Matchers {
 		if slices.Contains(c.Everywhere, matcher.Name) {

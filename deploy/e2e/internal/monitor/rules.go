@@ -29,7 +29,8 @@ func ReadRules(patterns ...string) (*Rules, error) {
 			return nil, errors.Join(fmt.Errorf("no rules in %s", pattern), err)
 		}
 		for _, path := range paths {
-			groups, errs := rulefmt.ParseFile(path, false, model.LegacyValidation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+			groups, errs := rulefmt.ParseFile(path, false, model.LegacyValidation, parser.NewParser(parser.Options{}),
+				slog.New(slog.DiscardHandler))
 			if err := errors.Join(errs...); err != nil {
 				return nil, fmt.Errorf("read rules: %w", err)
 			}
@@ -58,5 +59,5 @@ func (r *Rules) Alert(name string) (rulefmt.Rule, error) {
 			return a, nil
 		}
 	}
-	return rulefmt.Rule{}, fmt.Errorf("there is no alert %q", name)
+	return rulefmt.Rule{}, fmt.Errorf("unknown alert %q", name)
 }

@@ -33,7 +33,7 @@ const (
 // runbookURL is where the page of an alert is.
 const runbookURL = "https://github.com/kv8s/curl-me-that/blob/main/deploy/runbooks/"
 
-// catalogue is all that may be asked for: metrics, and what rules record.
+// catalogue has all names that a query may use: metrics and recorded series.
 func catalogue(all *monitor.Rules) *monitor.Catalogue {
 	GinkgoHelper()
 	c, err := monitor.NewCatalogue(metrics)
@@ -60,7 +60,7 @@ var _ = Describe("The dashboard", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("asks only for what there is", func() {
+	It("queries only existing metrics", func() {
 		c := catalogue(allRules())
 		for _, p := range d.Shows() {
 			Expect(p.Targets).NotTo(BeEmpty(), p.Title)
@@ -75,7 +75,7 @@ var _ = Describe("The dashboard", func() {
 		}
 	})
 
-	It("describes each panel, with its unit, from the data source that is chosen", func() {
+	It("describes each panel, with a unit, from the selected data source", func() {
 		seen := map[string]bool{}
 		for _, p := range d.Shows() {
 			Expect(p.Title).NotTo(BeEmpty())
@@ -92,7 +92,7 @@ var _ = Describe("The dashboard", func() {
 		}
 	})
 
-	It("lets each rate follow the interval of the scrapes, or the time that is shown", func() {
+	It("derives the interval of each rate from the scrapes or the time range", func() {
 		for _, p := range d.Shows() {
 			for _, t := range p.Targets {
 				for _, function := range []string{"rate(", "increase("} {
@@ -104,7 +104,7 @@ var _ = Describe("The dashboard", func() {
 		}
 	})
 
-	It("has no panels that overlap", func() {
+	It("has no overlapping panels", func() {
 		taken := map[string]string{}
 		for _, p := range d.Panels {
 			for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
@@ -119,8 +119,8 @@ var _ = Describe("The dashboard", func() {
 	})
 })
 
-var _ = Describe("The rules", func() {
-	It("ask only for what there is", func() {
+var _ = Describe("The alerting rules", func() {
+	It("query only existing metrics", func() {
 		all := allRules()
 		c := catalogue(all)
 		for _, r := range slices.Concat(all.Records, all.Alerts) {
@@ -142,7 +142,7 @@ var _ = Describe("The rules", func() {
 		}
 	})
 
-	It("tests by promtool that each alert fires", func() {
+	It("pass promtool's tests, which fire each alert", func() {
 		paths, err := filepath.Glob(ruleTests)
 		Expect(err).NotTo(HaveOccurred())
 		var tests strings.Builder
@@ -161,7 +161,7 @@ var _ = Describe("The rules", func() {
 })
 
 var _ = Describe("The runbooks", func() {
-	It("has one runbook for each alert, and no other", func() {
+	It("are one per alert", func() {
 		linked := map[string]bool{"README.md": true}
 		for _, a := range allRules().Alerts {
 			link, err := url.Parse(a.Annotations["runbook_url"])
@@ -193,12 +193,13 @@ var _ = Describe("The runbooks", func() {
 				Expect(string(text)).To(ContainSubstring("\n"+heading+"\n"), p)
 			}
 			for title := range between(string(text), "panel **", "**") {
-				Expect(slices.ContainsFunc(d.Panels, func(p monitor.Panel) bool { return p.Title == title })).To(BeTrue(), "%s: no panel %q", p, title)
+				Expect(slices.ContainsFunc(d.Panels, func(p monitor.Panel) bool { return p.Title == title })).
+					To(BeTrue(), "%s: no panel %q", p, title)
 			}
 		}
 	})
 
-	It("ask Prometheus only for what there is", func() {
+	It("query only existing metrics", func() {
 		c := catalogue(allRules())
 		pages, err := filepath.Glob(runbooks + "*.md")
 		Expect(err).NotTo(HaveOccurred())
@@ -212,7 +213,7 @@ var _ = Describe("The runbooks", func() {
 	})
 })
 
-// between returns what stands between two marks, each time.
+// between returns each text between two marks.
 func between(text, from, to string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for {

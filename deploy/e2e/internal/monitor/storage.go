@@ -47,7 +47,8 @@ func (m *memory) Querier(int64, int64) (storage.Querier, error) { return querier
 type querier struct{ *memory }
 
 // Select implements storage.Querier. The engine takes the samples that it wants.
-func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints,
+	matchers ...*labels.Matcher) storage.SeriesSet {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	set := &seriesSet{}
@@ -61,12 +62,14 @@ func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, match
 }
 
 // LabelValues implements storage.Querier. No query needs it.
-func (querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string,
+	annotations.Annotations, error) {
 	return nil, nil, nil
 }
 
 // LabelNames implements storage.Querier. No query needs it.
-func (querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations,
+	error) {
 	return nil, nil, nil
 }
 

@@ -36,7 +36,8 @@ type Page struct {
 const ServerText = "the server's own words"
 
 func newPage(s *Site, path string) *Page {
-	return &Page{site: s, path: path, status: http.StatusNotFound, header: http.Header{}, good: map[[sha256.Size]byte]struct{}{}}
+	return &Page{site: s, path: path, status: http.StatusNotFound, header: http.Header{},
+		good: map[[sha256.Size]byte]struct{}{}}
 }
 
 // URL of the page.
@@ -54,10 +55,10 @@ func bare(url string) string {
 // portOf returns the port of an address.
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-// Says lets the page respond 200 and a text.
+// Says makes the page respond with 200 and a text.
 func (p *Page) Says(text string) *Page { return p.Serves([]byte(text)) }
 
-// Serves lets the page answer 200 and a body.
+// Serves makes the page respond with 200 and a body.
 func (p *Page) Serves(body []byte) *Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +66,7 @@ func (p *Page) Serves(body []byte) *Page {
 	return p
 }
 
-// Fails lets the page answer a status other than 200.
+// Fails makes the page respond with a status other than 200.
 func (p *Page) Fails(status int) *Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +75,7 @@ func (p *Page) Fails(status int) *Page {
 	return p
 }
 
-// With lets the page send a header.
+// With makes the page send a header.
 func (p *Page) With(name, value string) *Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +83,7 @@ func (p *Page) With(name, value string) *Page {
 	return p
 }
 
-// Tagged lets the page send an ETag, and answer 304 to a request that names it (RFC 9110
+// Tagged makes the page send an ETag, and respond with 304 to a request with that ETag (RFC 9110
 // section 13.1.2).
 func (p *Page) Tagged() *Page {
 	p.mu.Lock()
@@ -99,7 +100,7 @@ func (p *Page) Takes(d time.Duration) *Page {
 	return p
 }
 
-// Hold lets requests from now on wait for an answer until release is called.
+// Hold blocks requests from now on until release is called.
 func (p *Page) Hold() (release func()) {
 	h := &held{released: make(chan struct{})}
 	p.mu.Lock()
@@ -124,7 +125,7 @@ func (p *Page) release() {
 	}
 }
 
-// Hits returns how many requests came.
+// Hits returns the number of requests.
 func (p *Page) Hits() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,21 +139,21 @@ func (p *Page) Arrivals() []time.Time {
 	return slices.Clone(p.arrivals)
 }
 
-// Authorized returns how many requests came with credentials.
+// Authorized returns the number of requests with credentials.
 func (p *Page) Authorized() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.authorized
 }
 
-// Waiting returns how many requests are being held.
+// Waiting returns the number of held requests.
 func (p *Page) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waiting
 }
 
-// NotModified returns how many requests got a 304.
+// NotModified returns the number of responses with 304.
 func (p *Page) NotModified() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,7 +23,7 @@ func Start(before ...func(http.Handler) http.Handler) *Server {
 	return start("http://", (*httptest.Server).Start, before...)
 }
 
-// StartTLS runs a server of HTTPS with a certificate of its own.
+// StartTLS runs an HTTPS server with its own certificate.
 func StartTLS() *Server { return start("https://", (*httptest.Server).StartTLS) }
 
 func start(scheme string, run func(*httptest.Server), before ...func(http.Handler) http.Handler) *Server {
@@ -52,7 +52,7 @@ func (s *Server) Certificate() []byte {
 	return b.Bytes()
 }
 
-// Address is the host and port, by the name localhost.
+// Address is the host and port, with localhost as the host.
 func (s *Server) Address() string { return bare(s.base) }
 
 // PageByAddress is the URL of a page without a scheme, with the address of the server
@@ -80,7 +80,7 @@ func (s *Server) Served(rawURL string, body []byte) bool {
 	return p != nil && p.served(body)
 }
 
-// held is closed when a held request may go on.
+// held is closed to release the held requests.
 type held struct {
 	released chan struct{}
 	once     sync.Once
@@ -88,7 +88,7 @@ type held struct {
 
 func (h *held) release() { h.once.Do(func() { close(h.released) }) }
 
-// wait returns whether the client is still there when the request may go on.
+// wait waits until the request is released, and reports whether the client is still connected.
 func (h *held) wait(ctx context.Context) bool {
 	select {
 	case <-h.released:

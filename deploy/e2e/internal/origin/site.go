@@ -32,7 +32,7 @@ func (s *Site) Page(path string) *Page {
 	return p
 }
 
-// Find returns the page at a path, or nil if nobody named it yet.
+// Find returns the page at a path, or nil if it does not exist.
 func (s *Site) Find(path string) *Page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Site) Pages(n int) []*Page {
 // ServeHTTP answers for the page at the path.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Page(r.URL.Path).ServeHTTP(w, r) }
 
-// Hits returns how many requests came for all pages together.
+// Hits returns the number of requests for all pages.
 func (s *Site) Hits() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,7 +55,7 @@ func (l *Log) add(line string) {
 	}
 }
 
-// Count returns how many lines were written in all.
+// Count returns the total number of lines.
 func (l *Log) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -42,7 +42,8 @@ func BuildOffClock(ctx context.Context, pkg, dir string) (path string, err error
 		return "", fmt.Errorf("set the clock of %s off: %w", pkg, err)
 	}
 	path = filepath.Join(dir, filepath.Base(pkg))
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-overlay="+overlay, "-o="+path, pkg)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false",
+		"-overlay="+overlay, "-o="+path, pkg)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", pkg, err, strings.TrimSpace(string(text)))
@@ -62,7 +63,7 @@ func overlayTime(ctx context.Context, dir string) (path string, err error) {
 		return "", fmt.Errorf("read the standard library: %w", err)
 	}
 	if strings.Count(string(source), clockRead) != 1 {
-		return "", errors.New("time.Now of this version of Go reads the clocks in another way: change clockRead")
+		return "", errors.New("time.Now of this version of Go reads the clocks in a different way: change clockRead")
 	}
 	replaced := map[string]string{}
 	for name, text := range map[string]string{

@@ -17,7 +17,7 @@ const AllowLoopback = "--allow-cidr=127.0.0.0/8,::1/128"
 const (
 	firstPort = 20000
 	lastPort  = 32000
-	// blockPorts is how many ports a process has for itself.
+	// blockPorts is the number of ports reserved for a process.
 	blockPorts = 200
 	portTries  = 100
 )
@@ -56,11 +56,10 @@ func (p *Ports) Free() (address string, err error) {
 		}
 		return address, nil
 	}
-	return "", errors.New("there is no free port on 127.0.0.1")
+	return "", errors.New("no free port on 127.0.0.1")
 }
 
-// claim takes a block that no other process has, and begins at one of its ports
-// by chance. The caller holds the lock.
+// claim takes a free block of ports and starts at a random one. The caller holds the lock.
 func (p *Ports) claim() (err error) {
 	if p.block != nil {
 		return nil

@@ -72,7 +72,7 @@ func (p *Process) Again() error {
 func (p *Process) Signal(s syscall.Signal) error {
 	r := p.current()
 	if r.ended() {
-		return fmt.Errorf("signal %s: it has ended", p.Name)
+		return fmt.Errorf("signal %s: it is not running", p.Name)
 	}
 	return r.cmd.Process.Signal(s)
 }

@@ -52,7 +52,7 @@ func (f *finding) version(i int) {
 	switch {
 	case v.BySpec:
 	case i > 0 && byKeeper(f.life.Versions[i-1].Object, v.Object), i == 0 && byKeeper(&corev1.ConfigMap{}, v.Object):
-		// Keeper writes like the owner of a Watcher. It has specs of its own.
+		// Keeper writes like the owner of a Watcher and has its own specs.
 	case v.Deleted:
 		f.add(v.Object, "S1", "the system deleted it")
 	case i == 0:
@@ -100,7 +100,8 @@ func (f *finding) write(before, after *corev1.ConfigMap) {
 			}
 		}
 	}
-	if !changed && reflect.DeepEqual(unfenced(w.had), unfenced(w.has)) && reflect.DeepEqual(statusOf(before).Problem, statusOf(after).Problem) {
+	if !changed && reflect.DeepEqual(unfenced(w.had), unfenced(w.has)) &&
+		reflect.DeepEqual(statusOf(before).Problem, statusOf(after).Problem) {
 		f.add(after, "W1", "it was written without any change")
 	}
 }

@@ -36,7 +36,7 @@ func holds(key, text string) func(*corev1.ConfigMap) {
 	return func(o *corev1.ConfigMap) { o.Data[key] = text }
 }
 
-// wrote is what the writer leaves behind: the value and its status.
+// wrote is an object after a write by the writer: the value and its status.
 func wrote(key, from, text string) func(*corev1.ConfigMap) {
 	return func(o *corev1.ConfigMap) {
 		o.Data[key] = text
@@ -62,20 +62,25 @@ func TestCheck(t *testing.T) {
 		"a newer body":                 {[]change{wrote("k", url, "old")}, []change{wrote("k", url, "good")}, ""},
 		"an outdated pair removed":     {[]change{wrote("k", url, "good"), never}, []change{never}, ""},
 		"another key written":          {nil, []change{wrote("k", url, "good"), holds("other", "ours")}, "S1"},
-		"another key removed":          {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { delete(o.Data, "other") }}, "S4"},
-		"a label changed":              {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { o.Labels["app"] = "y" }}, "S1"},
-		"an annotation added":          {nil, []change{wrote("k", url, "good"), annotated("a", "b")}, "S1"},
-		"not asked for":                {[]change{never}, []change{never, wrote("k", url, "good")}, "S1"},
-		"body of another URL":          {nil, []change{wrote("k", url+"b", "good")}, "S2"},
-		"suspended":                    {[]change{annotated("x-kv8s.io/curl-suspend", "true")}, []change{annotated("x-kv8s.io/curl-suspend", "true"), wrote("k", url, "good")}, "S2"},
+		"another key removed": {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { delete(o.Data, "other") }},
+			"S4"},
+		"a label changed": {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { o.Labels["app"] = "y" }},
+			"S1"},
+		"an annotation added": {nil, []change{wrote("k", url, "good"), annotated("a", "b")}, "S1"},
+		"not asked for":       {[]change{never}, []change{never, wrote("k", url, "good")}, "S1"},
+		"body of another URL": {nil, []change{wrote("k", url+"b", "good")}, "S2"},
+		"suspended": {[]change{annotated("x-kv8s.io/curl-suspend", "true")},
+			[]change{annotated("x-kv8s.io/curl-suspend", "true"), wrote("k", url, "good")}, "S2"},
 		"another digest than demanded": {
 			[]change{annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64))},
 			[]change{annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64)), wrote("k", url, "good")},
 			"S2",
 		},
-		"an error body":        {nil, []change{wrote("k", url, "not found")}, "S5"},
-		"no status":            {nil, []change{holds("k", "good")}, "S2"},
-		"text in binaryData":   {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { delete(o.Data, "k"); o.BinaryData = map[string][]byte{"k": []byte("good")} }}, "S1"},
+		"an error body": {nil, []change{wrote("k", url, "not found")}, "S5"},
+		"no status":     {nil, []change{holds("k", "good")}, "S2"},
+		"text in binaryData": {nil,
+			[]change{wrote("k", url, "good"),
+				func(o *corev1.ConfigMap) { delete(o.Data, "k"); o.BinaryData = map[string][]byte{"k": []byte("good")} }}, "S1"},
 		"a key of others":      {[]change{holds("k", "theirs")}, []change{wrote("k", url, "good")}, "S4"},
 		"a good value removed": {[]change{wrote("k", url, "good")}, nil, "S5"},
 		"removed under an annotation that cannot be read": {
@@ -87,7 +92,8 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := check(t, history.Version{Object: object(c.before...), BySpec: true}, history.Version{Object: object(c.after...)})
+			got := check(t, history.Version{Object: object(c.before...), BySpec: true},
+				history.Version{Object: object(c.after...)})
 			if c.want == "" && len(got) > 0 || c.want != "" && !strings.HasPrefix(strings.Join(got, "\n"), c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -102,8 +108,11 @@ func TestCheckEnds(t *testing.T) {
 		want     string
 	}{
 		"created by the system": {[]history.Version{{Object: object()}}, "S3"},
-		"deleted by the system": {[]history.Version{{Object: object(), BySpec: true}, {Object: object(), Deleted: true}}, "S1"},
-		"deleted by a test":     {[]history.Version{{Object: object(), BySpec: true}, {Object: object(), Deleted: true, BySpec: true}}, ""},
+		"deleted by the system": {[]history.Version{{Object: object(), BySpec: true}, {Object: object(), Deleted: true}},
+			"S1"},
+		"deleted by a test": {[]history.Version{
+			{Object: object(), BySpec: true}, {Object: object(), Deleted: true, BySpec: true},
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,14 +152,15 @@ func TestRight(t *testing.T) {
 		is   []change
 		want string
 	}{
-		"right":                    {[]change{wrote("k", url, "good")}, ""},
-		"suspended":                {[]change{annotated("x-kv8s.io/curl-suspend", "true")}, ""},
-		"empty":                    {nil, "key k is not there"},
-		"of another URL":           {[]change{wrote("k", url+"b", "good")}, "key k holds what another URL gave"},
-		"edited":                   {[]change{wrote("k", url, "good"), holds("k", "theirs")}, "key k has another digest than its status"},
-		"never served":             {[]change{wrote("k", url, "not found")}, "key k holds what its URL never gave"},
+		"right":          {[]change{wrote("k", url, "good")}, ""},
+		"suspended":      {[]change{annotated("x-kv8s.io/curl-suspend", "true")}, ""},
+		"empty":          {nil, "key k is not there"},
+		"of another URL": {[]change{wrote("k", url+"b", "good")}, "key k has the body of another URL"},
+		"edited": {[]change{wrote("k", url, "good"), holds("k", "theirs")},
+			"key k differs from the digest in its status"},
+		"never served":             {[]change{wrote("k", url, "not found")}, "key k has a body that its URL never served"},
 		"failing":                  {[]change{failing}, "key k reports Timeout"},
-		"not asked for":            {[]change{wrote("k", url, "good"), never}, "key k is there and not asked for any more"},
+		"not asked for":            {[]change{wrote("k", url, "good"), never}, "key k exists and is no longer requested"},
 		"not asked for and theirs": {[]change{wrote("k", url, "good"), holds("k", "theirs"), never}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,8 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 			continue
 		}
 		if what := c.wrong(url, asked, held[key], entries[key]); what != "" {
-			wrong = append(wrong, fmt.Sprintf("%s: ConfigMap %s/%s: key %s %s", promise, object.Namespace, object.Name, key, what))
+			wrong = append(wrong, fmt.Sprintf("%s: ConfigMap %s/%s: key %s %s", promise, object.Namespace, object.Name, key,
+				what))
 		}
 	}
 	return wrong
@@ -50,7 +51,7 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 func (c Checker) wrong(url string, asked bool, held *value, entry status.Entry) string {
 	switch {
 	case !asked && held != nil && entry.Written() && entry.SHA256 == digestOf(held.body):
-		return "is there and not asked for any more"
+		return "exists and is no longer requested"
 	case !asked:
 		return ""
 	case entry.Failing():
@@ -58,11 +59,11 @@ func (c Checker) wrong(url string, asked bool, held *value, entry status.Entry) 
 	case held == nil:
 		return "is not there"
 	case entry.URL != url:
-		return "holds what another URL gave"
+		return "has the body of another URL"
 	case entry.SHA256 != digestOf(held.body):
-		return "has another digest than its status"
+		return "differs from the digest in its status"
 	case !c.Served(url, []byte(held.body)):
-		return "holds what its URL never gave"
+		return "has a body that its URL never served"
 	}
 	return ""
 }

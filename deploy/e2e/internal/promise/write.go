@@ -52,33 +52,33 @@ func (w *write) breaches(key string, served func(url string, body []byte) bool) 
 	body := []byte(w.is[key].body)
 	switch {
 	case !asked || w.unreadable:
-		add("S1", "was written and is not asked for")
+		add("S1", "was written without a request")
 	case w.request.Suspended:
 		add("S2", "was written while the object is suspended")
 	case w.has[key].URL != url:
-		add("S2", "holds the body of another URL than is asked for")
+		add("S2", "has the body of another URL than requested")
 	case !served(url, body):
-		add("S5", "holds what its URL never gave with status 200")
+		add("S5", "has a body that its URL never served with status 200")
 	}
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:])
 	if demanded := w.request.SHA256[key]; demanded != "" && demanded != digest {
-		add("S2", "has another digest than is demanded")
+		add("S2", "differs from the required digest")
 	}
 	if w.has[key].SHA256 != digest {
-		add("S2", "has another digest than its status")
+		add("S2", "differs from the digest in its status")
 	}
 	if w.is[key].binary == utf8.Valid(body) {
-		add("S1", "is in the wrong one of data and binaryData")
+		add("S1", "is in data instead of binaryData, or the reverse")
 	}
 	if w.was[key] != nil && !w.ours(key) {
-		add("S4", "was overwritten and had never been ours")
+		add("S4", "was overwritten, although the system never wrote it")
 	}
 	return found
 }
 
-// ours reports whether we wrote the value of a key, or somebody changed a value of ours.
-// A status that was copied from another object is evidence only for the same value.
+// ours reports whether the system wrote the value of a key, or another client changed such a value.
+// A status copied from another object is evidence only for the same value.
 func (w *write) ours(key string) bool {
 	entry := w.had[key]
 	if !entry.Copied(w.uid) || w.was[key] == nil {
@@ -91,11 +91,11 @@ func (w *write) ours(key string) bool {
 func (w *write) removalBreaches(key string, asked bool) []breach {
 	switch {
 	case w.unreadable || w.request.Suspended:
-		return []breach{{"S5", "was removed though the annotation asks for nothing that is certain"}}
+		return []breach{{"S5", "was removed, although the annotation is ambiguous"}}
 	case asked || w.request.Names(key):
-		return []breach{{"S5", "was removed and is asked for"}}
+		return []breach{{"S5", "was removed, although it is requested"}}
 	case !w.ours(key):
-		return []breach{{"S4", "was removed and had never been ours"}}
+		return []breach{{"S4", "was removed, although the system never wrote it"}}
 	}
 	return nil
 }

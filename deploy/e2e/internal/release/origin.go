@@ -52,7 +52,7 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 	pod := RunPod(ctx, c, namespace, image, labels)
 	return &Origin{
 		Pod: pod,
-		// In full: not every cluster reports at once that there is no domain "svc".
+		// Use the full name: some clusters take long to report that there is no domain "svc".
 		URL:     fmt.Sprintf("http://%s.%s.svc.%s:8080", originName, namespace, domain),
 		Control: fmt.Sprintf("%s/%s:%s", namespace, originName, controlPort),
 		// The fetcher meets the Service's address, a network policy the pod's.
@@ -60,7 +60,7 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 	}
 }
 
-// RunPod runs an origin without a Service, and returns when it is ready.
+// RunPod runs an origin without a Service and returns when it is ready.
 func RunPod(ctx context.Context, c *world.Cluster, namespace, image string, labels map[string]string) *corev1.Pod {
 	GinkgoHelper()
 	pods := c.Client.CoreV1().Pods(namespace)
@@ -88,7 +88,8 @@ func originPod(labels map[string]string, image string) *corev1.Pod {
 				Name: originName, Image: image,
 				Ports: []corev1.ContainerPort{{Name: "pages", ContainerPort: 8080}, {Name: controlPort, ContainerPort: 8084}},
 				ReadinessProbe: &corev1.Probe{
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString(controlPort)}},
+					ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz",
+						Port: intstr.FromString(controlPort)}},
 					PeriodSeconds: 1,
 				},
 				SecurityContext: restricted(),

@@ -32,7 +32,7 @@ const (
 // Object is the name of a component's workload and service account.
 func (r *Release) Object(component string) string { return r.Name + "-" + component }
 
-// Pods returns the pods of a component, or of the whole release if it is empty.
+// Pods returns the pods of a component, or of the whole release if component is empty.
 func (r *Release) Pods(ctx context.Context, component string) []corev1.Pod {
 	GinkgoHelper()
 	pods, err := r.pods(ctx, component)
@@ -45,7 +45,8 @@ func (r *Release) pods(ctx context.Context, component string) ([]corev1.Pod, err
 	if component != "" {
 		selector["app.kubernetes.io/component"] = component
 	}
-	list, err := r.Cluster.Client.CoreV1().Pods(r.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	list, err := r.Cluster.Client.CoreV1().Pods(r.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of %s: %w", component, err)
 	}
@@ -60,7 +61,7 @@ func (r *Release) EventuallyRuns(ctx context.Context, component string, n int) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(pods).To(HaveLen(n))
 		for _, pod := range pods {
-			g.Expect(pod.DeletionTimestamp).To(BeNil(), "%s is on its way out", pod.Name)
+			g.Expect(pod.DeletionTimestamp).To(BeNil(), "%s is terminating", pod.Name)
 			g.Expect(ready(pod)).To(BeTrue(), "%s is ready", pod.Name)
 		}
 	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "pods of %s", component)
@@ -75,10 +76,11 @@ func ready(pod corev1.Pod) bool {
 // Scale sets the number of a component's pods, as kubectl scale does.
 func (r *Release) Scale(ctx context.Context, component string, n int) {
 	GinkgoHelper()
-	_, err := r.Cluster.Client.AppsV1().Deployments(r.Namespace).UpdateScale(ctx, r.Object(component), &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: r.Object(component), Namespace: r.Namespace},
-		Spec:       autoscalingv1.ScaleSpec{Replicas: int32(n)},
-	}, metav1.UpdateOptions{})
+	_, err := r.Cluster.Client.AppsV1().Deployments(r.Namespace).
+		UpdateScale(ctx, r.Object(component), &autoscalingv1.Scale{
+			ObjectMeta: metav1.ObjectMeta{Name: r.Object(component), Namespace: r.Namespace},
+			Spec:       autoscalingv1.ScaleSpec{Replicas: int32(n)},
+		}, metav1.UpdateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -108,7 +110,7 @@ func (r *Release) EventuallyReplaced(ctx context.Context, component string, n in
 		pods, err := r.pods(ctx, component)
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, pod := range pods {
-			g.Expect(pod.UID).NotTo(Equal(old.UID), "%s is still there", pod.Name)
+			g.Expect(pod.UID).NotTo(Equal(old.UID), "%s still exists", pod.Name)
 		}
 	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed())
 	r.EventuallyRuns(ctx, component, n)

@@ -20,7 +20,8 @@ const reachTimeout = time.Minute
 
 // Reach returns which addresses a pod can reach, as package reach names them. It tries
 // from an ephemeral container with the origin's image in that very pod.
-func Reach(ctx context.Context, c *world.Cluster, pod corev1.Pod, image string, addresses []string) (map[string]bool, error) {
+func Reach(ctx context.Context, c *world.Cluster, pod corev1.Pod, image string, addresses []string) (map[string]bool,
+	error) {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
 	var name string
 	var now *corev1.Pod
@@ -30,10 +31,11 @@ func Reach(ctx context.Context, c *world.Cluster, pod corev1.Pod, image string, 
 			return err
 		}
 		name = fmt.Sprintf("reach-%d", len(now.Spec.EphemeralContainers))
-		now.Spec.EphemeralContainers = append(now.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-			Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Args: append([]string{"reach"}, addresses...),
-			SecurityContext: restricted(),
-		}})
+		now.Spec.EphemeralContainers = append(now.Spec.EphemeralContainers,
+			corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Args: append([]string{"reach"}, addresses...),
+				SecurityContext: restricted(),
+			}})
 		_, err = pods.UpdateEphemeralContainers(ctx, pod.Name, now, metav1.UpdateOptions{})
 		return err
 	})
@@ -43,7 +45,7 @@ func Reach(ctx context.Context, c *world.Cluster, pod corev1.Pod, image string, 
 	err = wait.PollUntilContextTimeout(ctx, polling, reachTimeout, true, func(ctx context.Context) (bool, error) {
 		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
-			return false, fmt.Errorf("look at pod %s: %w", pod.Name, err)
+			return false, fmt.Errorf("get pod %s: %w", pod.Name, err)
 		}
 		return slices.ContainsFunc(now.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool {
 			return s.Name == name && s.State.Terminated != nil

@@ -27,7 +27,7 @@ const (
 
 // Release is one installation of the chart.
 type Release struct {
-	// Cluster and Namespace it is in.
+	// Cluster and Namespace of the release.
 	Cluster   *world.Cluster
 	Namespace string
 	// Name of the release. All objects have it as their name, because it contains the
@@ -35,12 +35,11 @@ type Release struct {
 	Name string
 	// Chart is the folder of the chart.
 	Chart string
-	// Values that override those of the chart.
+	// Values override the values of the chart.
 	Values map[string]any
 }
 
-// Install installs the release, or brings it to its values, and waits until all
-// of it is ready.
+// Install installs or upgrades the release and waits until all of it is ready.
 func (r *Release) Install(ctx context.Context) {
 	GinkgoHelper()
 	values, err := json.Marshal(r.Values)
@@ -75,7 +74,8 @@ func (r *Release) helm(ctx context.Context, args ...string) {
 	ctx, cancel := context.WithTimeout(ctx, waits+slack)
 	defer cancel()
 	//nolint:gosec // the program is of the person who runs the suite
-	cmd := exec.CommandContext(ctx, program, append(args, "--namespace", r.Namespace, "--kubeconfig", r.Cluster.Kubeconfig)...)
+	cmd := exec.CommandContext(ctx, program,
+		append(args, "--namespace", r.Namespace, "--kubeconfig", r.Cluster.Kubeconfig)...)
 	// Ignore the configuration of the user.
 	home := folder()
 	defer os.RemoveAll(home)

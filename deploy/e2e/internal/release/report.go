@@ -23,7 +23,8 @@ func (r *Release) Log(ctx context.Context, pod corev1.Pod, before bool) string {
 	return text
 }
 
-func log(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, options corev1.PodLogOptions) (string, error) {
+func log(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, options corev1.PodLogOptions) (string,
+	error) {
 	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &options).DoRaw(ctx)
 	if err != nil {
 		return "", fmt.Errorf("read the log of %s: %w", pod.Name, err)
@@ -45,7 +46,8 @@ func Show(ctx context.Context, client kubernetes.Interface, namespaces ...string
 			if err != nil {
 				text = err.Error()
 			}
-			AddReportEntry(fmt.Sprintf("pod %s/%s", namespace, pod.Name), ReportEntryVisibilityFailureOrVerbose, state(pod)+"\n"+text)
+			AddReportEntry(fmt.Sprintf("pod %s/%s", namespace, pod.Name), ReportEntryVisibilityFailureOrVerbose,
+				state(pod)+"\n"+text)
 		}
 		AddReportEntry("Events in "+namespace, ReportEntryVisibilityFailureOrVerbose, events(ctx, client, namespace))
 	}
@@ -60,7 +62,7 @@ func state(pod corev1.Pod) string {
 			line += ", waits: " + w.Reason + " " + w.Message
 		}
 		if t := c.LastTerminationState.Terminated; t != nil {
-			line += fmt.Sprintf(", ended before with %d (%s)", t.ExitCode, t.Reason)
+			line += fmt.Sprintf(", exited before with %d (%s)", t.ExitCode, t.Reason)
 		}
 		lines = append(lines, line)
 	}
@@ -75,7 +77,8 @@ func events(ctx context.Context, client kubernetes.Interface, namespace string) 
 	var lines []string
 	for _, e := range list.Items {
 		if e.Type == corev1.EventTypeWarning {
-			lines = append(lines, fmt.Sprintf("%s/%s %s ×%d: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, max(e.Count, 1), e.Message))
+			lines = append(lines, fmt.Sprintf("%s/%s %s ×%d: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason,
+				max(e.Count, 1), e.Message))
 		}
 	}
 	return strings.Join(lines, "\n")

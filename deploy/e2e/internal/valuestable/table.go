@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Markers between which a README holds the table.
+// Markers around the table in a README.
 const (
 	Begin = "<!-- values: made by `make generate` from values.yaml -->"
 	End   = "<!-- /values -->"
@@ -25,7 +25,7 @@ func Make(values []byte) (string, error) {
 		return "", fmt.Errorf("read values: %w", err)
 	}
 	if len(document.Content) != 1 {
-		return "", errors.New("read values: there are none")
+		return "", errors.New("read values: the file has none")
 	}
 	all, err := rows("", document.Content[0])
 	if err != nil {
@@ -53,7 +53,7 @@ func Insert(readme, table string) (string, error) {
 	before, rest, begun := strings.Cut(readme, Begin)
 	_, after, ended := strings.Cut(rest, End)
 	if !begun || !ended {
-		return "", fmt.Errorf("README has no lines %q and %q to put the table between", Begin, End)
+		return "", fmt.Errorf("README needs the lines %q and %q around the table", Begin, End)
 	}
 	return before + Begin + "\n" + table + End + after, nil
 }

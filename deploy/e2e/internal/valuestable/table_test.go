@@ -9,7 +9,8 @@ import (
 func TestMake(t *testing.T) {
 	for name, c := range map[string]struct{ values, table, err string }{
 		"values, nested and in flow": {
-			values: "# About the file.\n\n# What it\n# is | not.\nname: \"\"\nimage:\n  # Where.\n  registry: x\n# All.\nlimits:\n  cpu: 1\n  list: [a]\n",
+			values: "# About the file.\n\n# What it\n# is | not.\nname: \"\"\nimage:\n  # Where.\n  registry: x\n# " +
+				"All.\nlimits:\n  cpu: 1\n  list: [a]\n",
 			table: "value | default | description\n---|---|---\n" +
 				"`name` |  | What it is \\| not.\n" +
 				"`image.registry` | `\"x\"` | Where.\n" +
@@ -20,10 +21,11 @@ func TestMake(t *testing.T) {
 			table: "value | default | description\n---|---|---\n" +
 				"`COMPONENT.x` | `1` | Same.\n`a.y` | `1` | Own.\n`b.y` | `1` | Own.\n",
 		},
-		"a value without a comment":           {values: "# A.\na: 1\nb:\n  c: 2\n", err: "b.c has no comment"},
-		"an empty mapping without a comment":  {values: "a: {}\n", err: "a has no comment"},
-		"no values":                           {values: "", err: "read values: there are none"},
-		"what is no YAML, said in a sentence": {values: "a: [", err: "read values: yaml: line 1: did not find expected node content"},
+		"a value without a comment":          {values: "# A.\na: 1\nb:\n  c: 2\n", err: "b.c has no comment"},
+		"an empty mapping without a comment": {values: "a: {}\n", err: "a has no comment"},
+		"no values":                          {values: "", err: "read values: the file has none"},
+		"what is no YAML, said in a sentence": {values: "a: [",
+			err: "read values: yaml: line 1: did not find expected node content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table, err := valuestable.Make([]byte(c.values))

@@ -24,7 +24,8 @@ func WatcherRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			Verbs: []string{"get", "create", "update"}},
 	}
 }
 
@@ -45,12 +46,12 @@ func KeeperRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers/finalizers"}, Verbs: []string{"update"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "create", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			Verbs: []string{"get", "create", "update"}},
 	}
 }
 
-// KeeperWithSidecars lets keeper use an account with the rights that it needs where
-// pods get sidecars.
+// KeeperWithSidecars gives keeper an account with the rights that it needs for sidecars.
 func KeeperWithSidecars(c *Cluster) func(ctx context.Context, namespace string) string {
 	return func(ctx context.Context, namespace string) string {
 		pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}}
@@ -58,8 +59,7 @@ func KeeperWithSidecars(c *Cluster) func(ctx context.Context, namespace string) 
 	}
 }
 
-// LeastRights lets each service use an account with no more rights than it
-// needs.
+// LeastRights gives each service an account with minimal rights.
 func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace string) string {
 	return map[string]func(context.Context, string) string{
 		Watcher: func(ctx context.Context, namespace string) string {
@@ -92,7 +92,8 @@ type Account struct {
 func (c *Cluster) Account(ctx context.Context, namespace, name string, rules ...rbacv1.PolicyRule) *Account {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
-	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	_, err := c.Client.CoreV1().ServiceAccounts(namespace).
+		Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return c.ExistingAccount(ctx, namespace, name).In(ctx, namespace, rules...)
 }
@@ -106,7 +107,8 @@ func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.Poli
 	Expect(err).NotTo(HaveOccurred())
 	there := *a
 	there.namespace = namespace
-	there.probe = authorizationv1.ResourceAttributes{Namespace: namespace, Group: rules[0].APIGroups[0], Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0]}
+	there.probe = authorizationv1.ResourceAttributes{Namespace: namespace, Group: rules[0].APIGroups[0],
+		Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0]}
 	there.Grant(ctx)
 	return &there
 }
@@ -136,7 +138,8 @@ func (a *Account) write(config *rest.Config) string {
 		Expect(err).NotTo(HaveOccurred())
 	}
 	file := clientcmdapi.NewConfig()
-	file.Clusters["cluster"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: ca, TLSServerName: config.ServerName}
+	file.Clusters["cluster"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: ca,
+		TLSServerName: config.ServerName}
 	file.AuthInfos[a.name] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
 	file.Contexts["cluster"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: a.name}
 	file.CurrentContext = "cluster"
@@ -165,9 +168,10 @@ func (a *Account) Revoke(ctx context.Context) {
 }
 
 func (a *Account) may(ctx context.Context) (bool, error) {
-	answer, err := a.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a.probe},
-	}, metav1.CreateOptions{})
+	answer, err := a.Client.AuthorizationV1().SelfSubjectAccessReviews().
+		Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a.probe},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}

@@ -28,7 +28,7 @@ func RunBroker() *Broker {
 	return b
 }
 
-// Save keeps a copy of the store as it is now.
+// Save copies the current store.
 func (b *Broker) Save() {
 	GinkgoHelper()
 	b.Stop()
@@ -44,7 +44,7 @@ func (b *Broker) Restore() {
 	Expect(b.Start()).To(Succeed())
 }
 
-// PutBack replaces a folder by a copy of another.
+// PutBack replaces a folder with a copy of another.
 func PutBack(dir, by string) {
 	GinkgoHelper()
 	Expect(os.RemoveAll(dir)).To(Succeed())

@@ -64,14 +64,15 @@ func (w *World) Create(ctx context.Context, name string, traits ...Trait) *Confi
 	for _, trait := range traits {
 		trait(object)
 	}
-	created, err := w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: manager})
+	created, err := w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).
+		Create(ctx, object, metav1.CreateOptions{FieldManager: manager})
 	Expect(err).NotTo(HaveOccurred())
 	w.wrote(ctx, created)
 	return &ConfigMap{Name: name, world: w}
 }
 
-// Fill serves a page, creates a ConfigMap whose key mydata asks for it, and waits
-// until the key holds the body.
+// Fill serves a page, creates a ConfigMap whose key mydata requests it, and waits until the key has
+// the body.
 func (w *World) Fill(ctx context.Context, name, body string, traits ...Trait) (*origin.Page, *ConfigMap) {
 	GinkgoHelper()
 	page := w.Origin.Page("/" + name).Says(body)
@@ -81,7 +82,8 @@ func (w *World) Fill(ctx context.Context, name, body string, traits ...Trait) (*
 }
 
 // Fetching is Fill up to the GET, which waits until release is called.
-func (w *World) Fetching(ctx context.Context, name, body string, traits ...Trait) (page *origin.Page, cm *ConfigMap, release func()) {
+func (w *World) Fetching(ctx context.Context, name, body string, traits ...Trait) (page *origin.Page, cm *ConfigMap,
+	release func()) {
 	GinkgoHelper()
 	page = w.Origin.Page("/" + name).Says(body)
 	release = page.Hold()
@@ -158,7 +160,8 @@ func (c *ConfigMap) Replace(ctx context.Context, object *corev1.ConfigMap) {
 func (w *World) wrote(ctx context.Context, object *corev1.ConfigMap) {
 	GinkgoHelper()
 	w.History.BySpec(object)
-	Eventually(ctx, func() bool { return w.History.Seen(object) }).WithPolling(time.Millisecond).Should(BeTrue(), "the watch shows the write")
+	Eventually(ctx, func() bool { return w.History.Seen(object) }).WithPolling(time.Millisecond).
+		Should(BeTrue(), "the watch shows the write")
 }
 
 // Delete deletes the ConfigMap, and waits until its end is in the history.
@@ -166,7 +169,8 @@ func (c *ConfigMap) Delete(ctx context.Context) {
 	GinkgoHelper()
 	uid := c.Get(ctx).UID
 	c.world.History.DeletedBySpec(uid)
-	Expect(c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{})).To(Succeed())
+	Expect(c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{})).
+		To(Succeed())
 	Eventually(ctx, func() bool {
 		latest := c.world.History.Latest(c.Name)
 		return latest == nil || latest.UID != uid
@@ -200,7 +204,7 @@ func (c *ConfigMap) status(ctx context.Context) status.Status {
 	return s
 }
 
-// Writes returns how often the system has written to the ConfigMap.
+// Writes returns the number of writes by the system to the ConfigMap.
 func (c *ConfigMap) Writes(ctx context.Context) int {
 	GinkgoHelper()
 	c.world.EventuallyCaughtUp(ctx)

@@ -1,5 +1,4 @@
-// Package world sets the stage for a spec: a namespace of its own, a NATS
-// server, a web server to fetch from, and the real services as processes. When
-// the spec is over, the services must end in order, and the promises about all
-// that was written must have been kept.
+// Package world sets the stage for a spec: a separate namespace, a NATS server, a web server to
+// fetch from, and the real services as processes. At the end of the spec, it stops the services and
+// checks the promises about all writes.
 package world

@@ -39,8 +39,7 @@ func (w *World) check(ctx SpecContext) {
 	Expect(broken).To(ConsistOf(w.breaks...), "broken promises")
 }
 
-// Breaks expects a broken promise, by a part of the finding. Any other finding fails the
-// spec.
+// Breaks expects a broken promise with this text. Any other finding fails the spec.
 func (w *World) Breaks(found string) { w.breaks = append(w.breaks, ContainSubstring(found)) }
 
 // Checker of the promises in this world.
@@ -83,7 +82,8 @@ func (s *Service) ShouldStop(ctx context.Context) {
 func (w *World) checkWords(ctx context.Context) {
 	GinkgoHelper()
 	for _, e := range w.Events(ctx) {
-		Expect(e.Note).NotTo(Or(ContainSubstring(origin.ServerText), ContainSubstring("127.0.0.1")), "note of Event %s", e.Reason)
+		Expect(e.Note).NotTo(Or(ContainSubstring(origin.ServerText), ContainSubstring("127.0.0.1")), "note of Event %s",
+			e.Reason)
 	}
 	for _, s := range w.all {
 		Expect(s.Log.Matching(origin.ServerText)).To(BeEmpty(), "log of %s", s.Name)

@@ -20,7 +20,7 @@ const (
 	Watcher = "watcher"
 	Fetcher = "fetcher"
 	Writer  = "writer"
-	// Keeper is launched by the specs that have Watchers.
+	// Keeper is launched by specs with Watchers.
 	Keeper = "keeper"
 )
 
@@ -44,7 +44,7 @@ const (
 	// patience is the time limit of an expectation on a busy machine. It is less than
 	// pipeline.AckWait, so that a result that needs a redelivery is too late.
 	patience = 25 * time.Second
-	// polling is how often it looks, where looking costs nothing.
+	// polling is the interval of cheap checks.
 	polling = 10 * time.Millisecond
 	// suiteTimeout is below the -timeout of make test-acceptance, and hangs is the time
 	// after which the report shows where a spec is.
@@ -59,7 +59,7 @@ func Run(t *testing.T, suite string) {
 	RunWithin(t, suite, suiteTimeout)
 }
 
-// RunWithin is Run with a limit of its own for the suite.
+// RunWithin is Run with a time limit for the suite.
 func RunWithin(t *testing.T, suite string, limit time.Duration) {
 	t.Helper()
 	RegisterFailHandler(Fail)
@@ -79,7 +79,7 @@ func Open() *Environment {
 	GinkgoHelper()
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
-		Fail("KUBECONFIG is not set: run `make test-acceptance`, which starts an API server when there is none")
+		Fail("KUBECONFIG is not set: run `make test-acceptance`, which starts an API server if needed")
 	}
 	cluster, err := OpenCluster(kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
@@ -94,7 +94,7 @@ func Open() *Environment {
 	Expect(err).NotTo(HaveOccurred())
 	for _, name := range Services() {
 		if _, err := os.Stat(e.Program(name)); err != nil {
-			Fail("there is no " + e.Program(name) + ": run `make build`, or let CURLMETHAT_BIN name the folder of the programs")
+			Fail("missing " + e.Program(name) + ": run `make build`, or set CURLMETHAT_BIN to the folder of the programs")
 		}
 	}
 	return e
@@ -115,8 +115,7 @@ func (e *Environment) Gateway() (g *gateway.Gateway, kubeconfig func(ctx context
 // Program returns the path of a program of ours.
 func (e *Environment) Program(name string) string { return filepath.Join(e.bin, name) }
 
-// offClock returns the path of a service whose clock can be off. It is built
-// where it is first asked for.
+// offClock returns the path of a service with an adjustable clock, which is built on first use.
 func (e *Environment) offClock(ctx context.Context, name string) (path string) {
 	GinkgoHelper()
 	dir := filepath.Join(e.offClocks, name)

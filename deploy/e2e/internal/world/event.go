@@ -31,7 +31,8 @@ func (c *ConfigMap) Events(ctx context.Context, reasons ...string) []eventsv1.Ev
 	GinkgoHelper()
 	var events []eventsv1.Event
 	for _, e := range c.world.Events(ctx) {
-		if e.Regarding.Kind == "ConfigMap" && e.Regarding.Name == c.Name && (len(reasons) == 0 || slices.Contains(reasons, e.Reason)) {
+		if e.Regarding.Kind == "ConfigMap" && e.Regarding.Name == c.Name &&
+			(len(reasons) == 0 || slices.Contains(reasons, e.Reason)) {
 			events = append(events, e)
 		}
 	}
@@ -55,10 +56,11 @@ func (c *ConfigMap) EventuallyTells(ctx context.Context, reasons ...string) {
 	c.EventuallyTellsWithin(ctx, patience, reasons...)
 }
 
-// EventuallyTellsWithin is EventuallyTells with a limit of its own.
+// EventuallyTellsWithin is EventuallyTells with a different timeout.
 func (c *ConfigMap) EventuallyTellsWithin(ctx context.Context, limit time.Duration, reasons ...string) {
 	GinkgoHelper()
-	Eventually(ctx, func() []string { return c.Reasons(ctx) }).WithTimeout(limit).WithPolling(eventPolling).Should(ConsistOf(reasons))
+	Eventually(ctx, func() []string { return c.Reasons(ctx) }).WithTimeout(limit).WithPolling(eventPolling).
+		Should(ConsistOf(reasons))
 }
 
 // Tells expects that Events about the ConfigMap have these reasons and no

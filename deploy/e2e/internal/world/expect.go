@@ -28,7 +28,7 @@ func (c *ConfigMap) binary(key string) []byte {
 	return nil
 }
 
-// EventuallyHasData waits until data holds a value.
+// EventuallyHasData waits until data has a value.
 func (c *ConfigMap) EventuallyHasData(ctx context.Context, key, value string) {
 	GinkgoHelper()
 	c.EventuallyHasDataWithin(ctx, patience, key, value)
@@ -37,10 +37,11 @@ func (c *ConfigMap) EventuallyHasData(ctx context.Context, key, value string) {
 // EventuallyHasDataWithin waits until data has a value.
 func (c *ConfigMap) EventuallyHasDataWithin(ctx context.Context, limit time.Duration, key, value string) {
 	GinkgoHelper()
-	Eventually(ctx, func() any { return c.data(key) }).WithTimeout(limit).Should(Equal(value), "data of %s in key %s", c.Name, key)
+	Eventually(ctx, func() any { return c.data(key) }).WithTimeout(limit).
+		Should(Equal(value), "data of %s in key %s", c.Name, key)
 }
 
-// EventuallyHasBinary waits until binaryData holds a value.
+// EventuallyHasBinary waits until binaryData has a value.
 func (c *ConfigMap) EventuallyHasBinary(ctx context.Context, key string, value []byte) {
 	GinkgoHelper()
 	Eventually(ctx, func() []byte { return c.binary(key) }).Should(Equal(value), "binaryData of %s in key %s", c.Name, key)
@@ -53,7 +54,7 @@ func (c *ConfigMap) EventuallyLacks(ctx context.Context, key string) {
 		Should(BeTrue(), "ConfigMap %s still has key %s", c.Name, key)
 }
 
-// EventuallyReports waits until the status of a key has an error, or none if it is empty.
+// EventuallyReports waits until the status of a key has an error, or none if the error is empty.
 func (c *ConfigMap) EventuallyReports(ctx context.Context, key, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func() any {

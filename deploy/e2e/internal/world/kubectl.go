@@ -14,7 +14,7 @@ func Kubectl() string {
 	path, err := filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"))
 	Expect(err).NotTo(HaveOccurred())
 	if _, err := os.Stat(path); err != nil {
-		Skip("there is no kubectl: `make test-acceptance` has one when it starts an API server")
+		Skip("no kubectl found: `make test-acceptance` has one if it starts an API server")
 	}
 	return path
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 )
 
-// creators is how many ConfigMaps are created at a time.
+// creators is the number of concurrent creators of ConfigMaps.
 const creators = 4
 
-// Load is a number of ConfigMaps, each with a page of its own.
+// Load is a number of ConfigMaps, each with its own page.
 type Load struct {
 	// ConfigMaps in the order of their pages.
 	ConfigMaps []*ConfigMap
@@ -46,7 +46,7 @@ func (w *World) Begin(ctx context.Context, n int) *Load {
 	return l
 }
 
-// Filled returns how many ConfigMaps have their data.
+// Filled returns the number of ConfigMaps with data.
 func (l *Load) Filled() int {
 	n := 0
 	for i, cm := range l.ConfigMaps {
@@ -82,7 +82,7 @@ func (l *Load) EventuallyEnds(ctx context.Context, limit time.Duration) {
 	Expect(l.world.Events(ctx)).To(BeEmpty(), "Events")
 }
 
-// MostHits returns how often the page that was asked for most was asked for.
+// MostHits returns the maximum number of requests for one page.
 func (l *Load) MostHits() int {
 	most := 0
 	for _, page := range l.Pages {

@@ -52,12 +52,14 @@ func (w *World) flags(ctx context.Context, name string) []string {
 	}
 	switch name {
 	case Watcher:
-		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+strings.Join(w.namespaces(), ","), "--min-refresh=1s", "--signing-key="+w.signingKey)
+		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+strings.Join(w.namespaces(), ","),
+			"--min-refresh=1s", "--signing-key="+w.signingKey)
 		if w.options.AckWait > 0 {
 			flags = append(flags, "--manage-streams=off")
 		}
 	case Fetcher: // it has no cluster at all
-		flags = append(flags, process.AllowLoopback, "--min-refresh=1s", "--retry-base=200ms", "--trusted-keys="+w.trustedKeys)
+		flags = append(flags, process.AllowLoopback, "--min-refresh=1s", "--retry-base=200ms",
+			"--trusted-keys="+w.trustedKeys)
 	case Writer:
 		flags = append(flags, "--kubeconfig="+kubeconfig, "--trusted-keys="+w.trustedKeys)
 	case Keeper:

@@ -11,17 +11,17 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// quietFor is how long nothing may move before a world counts as quiet: longer
-// than the watcher gathers a burst of edits.
+// quietFor is how long nothing may change before a world counts as quiet. It is longer than the
+// watcher's coalescing of edits.
 const quietFor = 400 * time.Millisecond
 
-// flow is how far the pipeline has come.
+// flow is the progress of the pipeline.
 type flow struct {
 	requests, results uint64 // last sequences
 	waiting           uint64 // messages for fetchers and writers, or in work there
 }
 
-// flow reads how far the pipeline has come.
+// flow reads the progress of the pipeline.
 func (w *World) flow(ctx context.Context) (flow, error) {
 	var f flow
 	for _, c := range []struct {
@@ -74,14 +74,13 @@ func (w *World) eventuallyFlow(ctx context.Context) (f flow) {
 	return f
 }
 
-// Published returns how many messages were ever published to the stream of
-// requests.
+// Published returns the number of messages ever published to the stream of requests.
 func (w *World) Published(ctx context.Context) int {
 	GinkgoHelper()
 	return int(w.eventuallyFlow(ctx).requests)
 }
 
-// Stored returns how many messages a stream holds on subjects that match.
+// Stored returns the number of messages in a stream on matching subjects.
 func (w *World) Stored(ctx context.Context, stream, subjects string) int {
 	GinkgoHelper()
 	n := 0
@@ -111,8 +110,7 @@ func (w *World) Purge(ctx context.Context, name string) {
 	Expect(stream.Purge(ctx)).To(Succeed())
 }
 
-// LastResult returns how many messages were ever published to the stream of
-// results.
+// LastResult returns the number of messages ever published to the stream of results.
 func (w *World) LastResult(ctx context.Context) int {
 	GinkgoHelper()
 	return int(w.eventuallyFlow(ctx).results)

@@ -46,7 +46,8 @@ func (w *World) clear(ctx SpecContext) {
 	_, err := core.ConfigMaps(w.Namespace).Get(ctx, annotation.RootCA, metav1.GetOptions{})
 	managed := err == nil
 	Expect(core.ConfigMaps(w.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
-	Expect(w.Cluster.Client.EventsV1().Events(w.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+	Expect(w.Cluster.Client.EventsV1().Events(w.Namespace).
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
 	if err := core.Namespaces().Delete(ctx, w.Namespace, metav1.DeleteOptions{}); apierrors.IsNotFound(err) || managed {
 		return
 	}

@@ -15,16 +15,16 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// ServeWatchers lets the API server serve Watchers, and returns a client that
-// reaches them. Other suites may do so at the same time, and none takes the
-// definition away.
+// ServeWatchers installs the CRD of Watchers and returns a client for them. Other suites may do so
+// at the same time, and none removes the CRD.
 func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
 	GinkgoHelper()
 	client, err := dynamic.NewForConfig(c.Config)
 	Expect(err).NotTo(HaveOccurred())
 	body, err := yaml.YAMLToJSON(crd.Watchers)
 	Expect(err).NotTo(HaveOccurred())
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	_, err = definitions.Patch(ctx, "watchers.watch.x-kv8s.io", types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: "e2e", Force: new(true), FieldValidation: metav1.FieldValidationStrict})
 	Expect(err).NotTo(HaveOccurred())

@@ -19,10 +19,9 @@ import (
 
 // Options of the world of a spec.
 type Options struct {
-	// Cluster, if not that of the environment.
+	// Cluster, if not the one of the environment.
 	Cluster *Cluster
-	// Kubeconfigs by service, where it is not the administrator's, for the
-	// namespace of the spec.
+	// Kubeconfigs by service for the spec's namespace, if not the administrator's.
 	Kubeconfigs map[string]func(ctx context.Context, namespace string) string
 	// Flags by service, which follow the usual ones and overrule them.
 	Flags map[string][]string
@@ -35,11 +34,11 @@ type Options struct {
 	// AckWait is the time after which the work of a killed service is redelivered. Zero
 	// means pipeline.AckWait.
 	AckWait time.Duration
-	// Broker is the address of a NATS that the spec runs itself, and Connect
-	// how the spec's own connection to it is made.
+	// Broker is the address of a NATS that the spec runs itself, and Connect connects the spec to
+	// it.
 	Broker  string
 	Connect []nats.Option
-	// Tenants is how many further namespaces the services work on.
+	// Tenants is the number of further namespaces of the services.
 	Tenants int
 	// Without lists services that are not started.
 	Without []string
@@ -57,14 +56,14 @@ type World struct {
 	*Environment
 	// Cluster of the services.
 	Cluster *Cluster
-	// Namespace of the spec. The services know only this one and those of the tenants.
+	// Namespace of the spec. The services use only this one and those of the tenants.
 	Namespace string
-	// Tenants are the same world seen from further namespaces, each with a web
-	// server and a history of its own.
+	// Tenants are views of the world from further namespaces, each with a separate web server and
+	// history.
 	Tenants []*World
 	// Origin is the web server to fetch from.
 	Origin *origin.Server
-	// NATS is the broker, unless the spec has one of its own.
+	// NATS is the broker, unless the spec runs its own.
 	NATS *natstest.Server
 	// Conn is a connection of the spec's own to the broker, and JetStream its
 	// context.
@@ -81,14 +80,14 @@ type World struct {
 	origins  []*origin.Server
 	services map[string]*Service
 	all      []*Service
-	// unfinished: there is no end of the work to wait for.
+	// unfinished is set if the end of the spec should not wait for the work to end.
 	unfinished bool
 	// breaks match the promises that the spec breaks on purpose.
 	breaks []any
 }
 
-// World starts a world and waits until its services are ready. When the spec
-// is over, it is checked and taken down.
+// World starts a world and waits until its services are ready. At the end of the spec, it is
+// checked and stopped.
 func (e *Environment) World(ctx context.Context, o Options) *World {
 	GinkgoHelper()
 	w := &World{Environment: e, Cluster: e.Cluster, options: o, services: map[string]*Service{}}
@@ -163,7 +162,7 @@ func (w *World) namespaces() []string {
 	return all
 }
 
-// connect runs the broker, unless there is one, and connects to it.
+// connect runs the broker, unless the spec does, and connects to it.
 func (w *World) connect() {
 	GinkgoHelper()
 	if w.options.Broker == "" {
@@ -197,7 +196,8 @@ func (w *World) MakeStreams(ctx context.Context) {
 	GinkgoHelper()
 	_, err := pipeline.Ensure(ctx, w.JetStream, pipeline.Topology{})
 	Expect(err).NotTo(HaveOccurred())
-	for stream, durable := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer} {
+	for stream, durable := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer,
+		pipeline.Results: pipeline.WriterConsumer} {
 		consumer, err := w.JetStream.Consumer(ctx, stream, durable)
 		Expect(err).NotTo(HaveOccurred())
 		config := consumer.CachedInfo().Config

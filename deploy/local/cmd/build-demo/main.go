@@ -1,6 +1,6 @@
-// Command build-demo builds curl-me-that and provides the control plane of its demo at
-// the same time, and displays the progress of both. It takes the arguments of the demo.
-// It has few dependencies, so that it is compiled quickly.
+// Command build-demo builds curl-me-that, provides the control plane of its demo at the same time,
+// and shows the progress of both. It takes the arguments of the demo. It has few dependencies, so
+// that it compiles quickly.
 package main
 
 import (
@@ -36,8 +36,9 @@ func run(ctx context.Context, args []string) error {
 	flags.ParseErrorsAllowlist.UnknownFlags = true // those of the demo
 	out := flags.String("out", "bin", "folder for the program")
 	ldflags := flags.String("ldflags", "", "flags for the linker")
-	build := flags.Bool("build", false, "build the control plane, whatever is there")
-	kubeconfig := flags.String("kubeconfig", os.Getenv(clusterVariable), "kubeconfig of a cluster in the place of a control plane")
+	build := flags.Bool("build", false, "build the control plane even if it is cached")
+	kubeconfig := flags.String("kubeconfig", os.Getenv(clusterVariable),
+		"kubeconfig of a cluster to use instead of a control plane")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -46,7 +46,8 @@ func newHealthcheck() *cobra.Command {
 func newAdopt() *cobra.Command {
 	var kubeconfig, name string
 	var copies []string
-	cmd := command("adopt --kubeconfig FILE --to FILE", "Copy a kubeconfig from outside a container to where services read it",
+	cmd := command("adopt --kubeconfig FILE --to FILE",
+		"Copy a kubeconfig from outside a container to where services read it",
 		`Copy the current context of a kubeconfig to where services in containers read it.
 A file belongs to the owner of its folder. It reports settings that cannot work in a container.`,
 		func(cmd *cobra.Command) error {
@@ -90,7 +91,8 @@ service account. A file belongs to the owner of its folder.`, g.run)
 	flags := cmd.Flags()
 	flags.StringVar(&g.kubeconfig, "kubeconfig", "", "kubeconfig of the administrator")
 	flags.StringSliceVar(&g.manifests, "manifests", nil, "folders with manifests to apply")
-	flags.StringToStringVar(&g.accounts, "account", nil, "service account, and the file for its kubeconfig: NAMESPACE/NAME=FILE")
+	flags.StringToStringVar(&g.accounts, "account", nil,
+		"service account, and the file for its kubeconfig: NAMESPACE/NAME=FILE")
 	flags.StringVar(&g.copyTo, "copy-to", "", "file for a copy of the administrator's kubeconfig")
 	flags.StringVar(&g.server, "copy-server", "", "URL of the API server in that copy")
 	return cmd
@@ -141,7 +143,8 @@ func (g *grant) run(cmd *cobra.Command) error {
 func newPrepare() *cobra.Command {
 	var plane controlplane.External
 	var probe string
-	cmd := command("prepare --dir DIR --host NAME", "Write the certificates and keys of a kube-apiserver that runs elsewhere",
+	cmd := command("prepare --dir DIR --host NAME",
+		"Write the certificates and keys of a kube-apiserver that runs elsewhere",
 		`Write certificates, keys and the administrator's kubeconfig for a kube-apiserver
 that runs elsewhere, such as in a container. Existing files are kept. With --probe, also
 copy this program into DIR, for the health check of an image without a shell.`,
@@ -173,7 +176,8 @@ func copyProgram(path string) error {
 		return fmt.Errorf("read this program: %w", err)
 	}
 	defer source.Close()
-	target, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) //nolint:gosec // a program without secrets, for the user of another container
+	//nolint:gosec // a program without secrets, for the user of another container
+	target, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
 	if err != nil {
 		return fmt.Errorf("copy this program: %w", err)
 	}

@@ -22,7 +22,8 @@ func (s exitError) Error() string { return fmt.Sprintf("exit status %d", int(s))
 // returns an exitError when it fails.
 func runChild(ctx context.Context, args, env []string) error {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1,
+		syscall.SIGUSR2)
 	defer signal.Stop(signals)
 	// To Linux, the child's parent is the thread that starts it.
 	runtime.LockOSThread()

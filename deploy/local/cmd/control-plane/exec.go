@@ -20,7 +20,7 @@ func newExec() *cobra.Command {
 	var dataDir string
 	command := &cobra.Command{
 		Use:   "exec [--data-dir DIR] -- COMMAND [ARGUMENT...]",
-		Short: "Run a command against the cluster of KUBECONFIG, or else a control plane of its own",
+		Short: "Run a command with the cluster of KUBECONFIG, or else with a temporary control plane",
 		Long: `Run a command against the cluster that KUBECONFIG names. When KUBECONFIG is not
 set, start a control plane for the time of the command, and set KUBECONFIG and
 KUBEBUILDER_ASSETS for it. Exits with the status of the command.`,
@@ -32,7 +32,8 @@ KUBEBUILDER_ASSETS for it. Exits with the status of the command.`,
 			return runWithControlPlane(cmd.Context(), dataDir, args)
 		},
 	}
-	command.Flags().StringVar(&dataDir, "data-dir", "", "folder that keeps the control plane's data (default: a temporary one)")
+	command.Flags().StringVar(&dataDir, "data-dir", "",
+		"folder that keeps the control plane's data (default: a temporary one)")
 	// The flags behind the command's name are the command's.
 	command.Flags().SetInterspersed(false)
 	return command

@@ -12,11 +12,11 @@ import (
 	"github.com/onsi/gomega/gexec"
 )
 
-// startup is the time for a control plane to come and go.
+// startup is how long a control plane may take to start and stop.
 const startup = 2 * time.Minute
 
 var _ = Describe("control-plane exec", func() {
-	It("runs the command against a control plane of its own, which it removes", func() {
+	It("runs the command with a temporary control plane", func() {
 		session := run(nil, "exec", "--", "sh", "-c",
 			`echo "at $KUBECONFIG"; "$KUBEBUILDER_ASSETS/kubectl" get namespace default --output=name`)
 		Eventually(session, startup).Should(gexec.Exit(0))
@@ -38,14 +38,14 @@ var _ = Describe("control-plane exec", func() {
 		Expect(running(dir)).To(BeFalse())
 	})
 
-	It("uses the cluster of KUBECONFIG when it is set", func() {
+	It("uses the cluster of KUBECONFIG if it is set", func() {
 		session := run([]string{"KUBECONFIG=/some/kubeconfig"}, "exec", "--", "sh", "-c", `echo "at $KUBECONFIG"`)
 		Eventually(session).Should(gexec.Exit(0))
 		Expect(session.Out).To(gbytes.Say("at /some/kubeconfig\n"))
 		Expect(session.Err.Contents()).To(BeEmpty())
 	})
 
-	DescribeTable("exits as the command did",
+	DescribeTable("exits like the command",
 		func(script string, status int) {
 			session := run([]string{"KUBECONFIG=/some/kubeconfig"}, "exec", "sh", "-c", script)
 			Eventually(session).Should(gexec.Exit(status))
@@ -56,7 +56,7 @@ var _ = Describe("control-plane exec", func() {
 		Entry("by a signal", "kill -KILL $$", 128+9),
 	)
 
-	DescribeTable("passes signals on",
+	DescribeTable("forwards signals",
 		func(signal syscall.Signal, name string) {
 			session := run([]string{"KUBECONFIG=/some/kubeconfig"}, "exec", "--", "sh", "-c",
 				"trap 'echo got it; exit 5' "+name+"; echo waiting; while :; do sleep 0.1; done")
@@ -71,7 +71,7 @@ var _ = Describe("control-plane exec", func() {
 		Entry("to quit", syscall.SIGQUIT, "QUIT"),
 	)
 
-	DescribeTable("refuses with one line",
+	DescribeTable("rejects with one line",
 		func(message string, args ...string) {
 			session := run([]string{"KUBECONFIG=/some/kubeconfig"}, args...)
 			Eventually(session).Should(gexec.Exit(1))
@@ -82,7 +82,7 @@ var _ = Describe("control-plane exec", func() {
 		Entry("an unknown flag", "unknown flag: --wrong", "exec", "--wrong"),
 	)
 
-	It("stops while the control plane still starts", func() {
+	It("can be stopped while the control plane starts", func() {
 		dir := GinkgoT().TempDir()
 		session := run(nil, "exec", "--data-dir", dir, "--", "echo", "too late")
 		Eventually(session.Err).Should(gbytes.Say("starting etcd"))
@@ -92,7 +92,7 @@ var _ = Describe("control-plane exec", func() {
 		Expect(running(dir)).To(BeFalse())
 	})
 
-	It("leaves no process behind even when it is killed", func() {
+	It("leaves no process behind even when killed", func() {
 		if runtime.GOOS != "linux" {
 			Skip("only Linux ends a process with its parent")
 		}
@@ -112,7 +112,7 @@ var _ = Describe("control-plane assets", func() {
 		Expect(string(session.Out.Contents())).To(Equal(binaries.Dir + "\n"))
 	})
 
-	It("names the program that is missing", func() {
+	It("names the missing program", func() {
 		dir := GinkgoT().TempDir()
 		session := run([]string{"KUBEBUILDER_ASSETS=" + dir}, "assets")
 		Eventually(session).Should(gexec.Exit(1))

@@ -46,7 +46,8 @@ func command(use, short, long string, run func(*cobra.Command) error) *cobra.Com
 
 func newAssets() *cobra.Command {
 	options := assets.Options{Kubectl: true}
-	cmd := command("assets", "Print the folder of etcd, kube-apiserver and kubectl, which it downloads or builds if needed", "",
+	cmd := command("assets", "Print the folder of etcd, kube-apiserver and kubectl, which it downloads or builds if "+
+		"needed", "",
 		func(cmd *cobra.Command) error {
 			options.Progress = cmd.ErrOrStderr()
 			binaries, err := assets.Find(cmd.Context(), options)
@@ -56,6 +57,7 @@ func newAssets() *cobra.Command {
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), binaries.Dir)
 			return err
 		})
-	cmd.Flags().BoolVar(&options.Build, "build", false, "build from source, without KUBEBUILDER_ASSETS and archives of envtest")
+	cmd.Flags().BoolVar(&options.Build, "build", false,
+		"build from source, without KUBEBUILDER_ASSETS and archives of envtest")
 	return cmd
 }

@@ -45,17 +45,21 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Watch ConfigMaps being filled, failing and being replayed",
 	}, &c, func(ctx context.Context) error { return demo.Run(ctx, d, c) })
-	for flag, value := range map[string]string{"data-dir": "", "nats-listen": "127.0.0.1:0", "allow-cidr": "127.0.0.0/8,::1/128", "log-level": "error"} {
+	for flag, value := range map[string]string{"data-dir": "", "nats-listen": "127.0.0.1:0",
+		"allow-cidr": "127.0.0.0/8,::1/128", "log-level": "error"} {
 		if f := cmd.Flags().Lookup(flag); f.Value.Set(value) == nil {
 			f.DefValue = value
 		}
 	}
 	cmd.Flags().StringVar(&d.Samples, "samples", "deploy/samples", "folder with the sample ConfigMaps")
 	cmd.Flags().BoolVar(&d.Once, "once", false, "end after the last chapter")
-	cmd.Flags().StringVar(&d.Host, "host", "localhost", "name where the web servers of the demo listen and fetchers reach them")
+	cmd.Flags().StringVar(&d.Host, "host", "localhost",
+		"name where the web servers of the demo listen and fetchers reach them")
 	cmd.Flags().StringVar(&d.Program, "program", os.Args[0], "how you start this program, for the printed commands")
-	cmd.Flags().StringVar(&d.Console, "console", "", "with --installed and --once, the command that opens the console; default: that of this program")
-	cmd.Flags().BoolVar(&d.Installed, "installed", false, "start nothing: use the installation in the cluster, with the NATS of CURLMETHAT_NATS_URL")
+	cmd.Flags().StringVar(&d.Console, "console", "",
+		"with --installed and --once, the command that opens the console; default: that of this program")
+	cmd.Flags().BoolVar(&d.Installed, "installed", false,
+		"start nothing: use the installation in the cluster, with the NATS of CURLMETHAT_NATS_URL")
 	return cmd
 }
 

@@ -13,9 +13,8 @@ import (
 // documentation of Kubernetes and would not fit into an annotation.
 var embedded = []string{"container", "volume", "imagePullSecrets"}
 
-// writeManifest prints the definition as it is installed: without descriptions of
-// core/v1, and left in place when a release of the chart is removed, since all
-// Watchers would go with it.
+// writeManifest prints the CRD for installation: without descriptions of core/v1, and kept when a
+// release of the chart is removed, because all Watchers would be deleted with it.
 func writeManifest(out io.Writer, text []byte) error {
 	crd, schema, err := parse(text)
 	if err != nil {

@@ -33,8 +33,8 @@ const (
 var kubeconfig string
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	// Its objects have the names of those of install.yaml, which another suite applies
-	// and deletes.
+	// Its objects have the same names as those of install.yaml, which another suite applies and
+	// deletes.
 	plane, err := controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(plane.Stop)
@@ -52,12 +52,13 @@ func client(config *clientcmdapi.Config) kubernetes.Interface {
 
 // patch patches the sample.
 func patch(ctx context.Context, c kubernetes.Interface, change string) error {
-	_, err := c.CoreV1().ConfigMaps("default").Patch(ctx, "joke", types.MergePatchType, []byte(change), metav1.PatchOptions{})
+	_, err := c.CoreV1().ConfigMaps("default").
+		Patch(ctx, "joke", types.MergePatchType, []byte(change), metav1.PatchOptions{})
 	return err
 }
 
 var _ = Describe("Access", func() {
-	It("grants what the manifests of docker compose have, and no more", func(ctx SpecContext) {
+	It("grants exactly what the manifests of docker compose contain", func(ctx SpecContext) {
 		administrator, err := access.Load(kubeconfig, "")
 		Expect(err).NotTo(HaveOccurred())
 		config, err := access.ClientConfig(administrator)
@@ -92,7 +93,8 @@ var _ = Describe("Access", func() {
 				return patch(ctx, c, `{"data":{"other":"value"}}`)
 			},
 			"create ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
-				_, err := c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "forbidden"}}, metav1.CreateOptions{})
+				_, err := c.CoreV1().ConfigMaps("default").
+					Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "forbidden"}}, metav1.CreateOptions{})
 				return err
 			},
 			"delete ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
@@ -103,20 +105,22 @@ var _ = Describe("Access", func() {
 				return err
 			},
 		}
-		allowed := map[string][]string{"watcher": {"list ConfigMaps"}, "writer": {"report in ConfigMaps"}, "keeper": {"list ConfigMaps"}}
+		allowed := map[string][]string{"watcher": {"list ConfigMaps"}, "writer": {"report in ConfigMaps"},
+			"keeper": {"list ConfigMaps"}}
 		for name, c := range as {
 			for what, try := range tries {
 				if slices.Contains(allowed[name], what) {
 					Eventually(func() error { return try(ctx, c) }).Should(Succeed(), "%s: %s", name, what)
 				} else {
 					// The policy is obeyed soon after it was applied, not at once.
-					Eventually(func() error { return try(ctx, c) }).Should(MatchError(apierrors.IsForbidden, "forbidden"), "%s: %s", name, what)
+					Eventually(func() error { return try(ctx, c) }).
+						Should(MatchError(apierrors.IsForbidden, "forbidden"), "%s: %s", name, what)
 				}
 			}
 		}
 	})
 
-	It("refuses with one sentence where there can be no access", func(ctx SpecContext) {
+	It("rejects a missing access with one sentence", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		write := func(text string) string {
 			path := filepath.Join(dir, "kubeconfig")
@@ -127,8 +131,10 @@ var _ = Describe("Access", func() {
 		Expect(err).To(MatchError(os.ErrNotExist))
 		_, err = access.Load(write(`{"apiVersion":"v1","kind":"Config"}`), "")
 		Expect(err).To(MatchError(access.ErrNoContext))
-		plugin := write(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"k","cluster":{"server":"https://k"}}],
-			"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"login","interactiveMode":"Never"}}}],
+		plugin := write(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+			"clusters":[{"name":"k","cluster":{"server":"https://k"}}],
+			"users":[{"name":"u","user":{
+				"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"login","interactiveMode":"Never"}}}],
 			"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`)
 		_, err = access.Load(plugin, "")
 		Expect(err).To(MatchError(access.ErrPlugin))
@@ -138,7 +144,7 @@ var _ = Describe("Access", func() {
 		Expect(err).To(MatchError(ContainSubstring("request a token of service account default/nobody")))
 	})
 
-	It("writes files for the owner of the folder alone, which can be moved", func() {
+	It("writes files that only the owner can read and that can be moved", func() {
 		administrator, err := access.Load(kubeconfig, "")
 		Expect(err).NotTo(HaveOccurred())
 		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")

@@ -19,7 +19,8 @@ const tokenLifetime = 365 * 24 * time.Hour
 
 // Account returns a copy of the administrator's kubeconfig with a token of a service
 // account.
-func Account(ctx context.Context, administrator *clientcmdapi.Config, namespace, name string) (*clientcmdapi.Config, error) {
+func Account(ctx context.Context, administrator *clientcmdapi.Config, namespace, name string) (*clientcmdapi.Config,
+	error) {
 	config, err := ClientConfig(administrator)
 	if err != nil {
 		return nil, err
@@ -30,7 +31,8 @@ func Account(ctx context.Context, administrator *clientcmdapi.Config, namespace,
 	}
 	seconds := int64(tokenLifetime / time.Second)
 	token, err := client.ServiceAccounts(namespace).CreateToken(ctx, name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("request a token of service account %s/%s: %w", namespace, name, err)
 	}

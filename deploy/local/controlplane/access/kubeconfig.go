@@ -14,7 +14,9 @@ import (
 // Errors of a kubeconfig that cannot be used elsewhere than where it was written.
 var (
 	ErrNoContext = errors.New("it names no current context with a cluster and a user")
-	ErrPlugin    = errors.New("its user logs in by a program, which a container does not have; use a kubeconfig with a token or a client certificate")
+	ErrPlugin    = errors.New(
+		"its user logs in by a program, which a container does not have; use a kubeconfig with a token or a client " +
+			"certificate")
 )
 
 // Load reads the current context of a kubeconfig, or the one that is named, with

@@ -86,8 +86,7 @@ func Decode(manifest []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// definitionTimeout is how long the API server may take to serve a kind whose
-// definition was applied.
+// definitionTimeout is how long the API server may take to serve a new CRD.
 const definitionTimeout = 30 * time.Second
 
 // Applier applies objects of any kind.
@@ -109,7 +108,8 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
-	return &Applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds)), manager: manager}, nil
+	return &Applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds)),
+		manager: manager}, nil
 }
 
 // Apply creates or updates objects in order by server-side apply. The namespace is for
@@ -119,10 +119,11 @@ func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstr
 	for _, object := range objects {
 		err := a.apply(ctx, namespace, object)
 		if a.defines && IsUnserved(err) {
-			_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, definitionTimeout, false, func(ctx context.Context) (bool, error) {
-				err = a.apply(ctx, namespace, object)
-				return !IsUnserved(err), nil
-			})
+			_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, definitionTimeout, false,
+				func(ctx context.Context) (bool, error) {
+					err = a.apply(ctx, namespace, object)
+					return !IsUnserved(err), nil
+				})
 		}
 		if err != nil {
 			return fmt.Errorf("apply %s: %w", nameOf(object), err)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Ready returns nil when a client may begin: the API server reports that it
-// is ready, and the namespace default, which comes later, is there.
+// Ready returns nil once a client may start: the API server reports that it is ready, and the
+// namespace default exists, which takes longer.
 func Ready(ctx context.Context, config *rest.Config) error {
 	client, err := corev1client.NewForConfig(config)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
-// EnvDir is the variable that names a folder with the programs. The name is that of
-// controller-runtime's envtest.
+// EnvDir is the variable for a folder with the programs, named as in controller-runtime's envtest.
 const EnvDir = "KUBEBUILDER_ASSETS"
 
 // ErrMissing means that a folder lacks one of the programs.
@@ -54,14 +53,15 @@ func (b Binaries) APIServer() string { return filepath.Join(b.Dir, apiServer) }
 // Kubectl is the path of kubectl, which exists if it was asked for.
 func (b Binaries) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
 
-// Find returns the programs of the folder that KUBEBUILDER_ASSETS names. Without it, it
-// uses a cache, which it fills from an archive of envtest if one can be downloaded, or
-// else by a build from source, which takes minutes.
+// Find returns the programs in the folder of KUBEBUILDER_ASSETS. If it is not set, Find uses a
+// cache. It fills the cache from an archive of envtest, or else by a build from source, which takes
+// minutes.
 func Find(ctx context.Context, o Options) (Binaries, error) {
 	if dir := os.Getenv(EnvDir); dir != "" && !o.Build {
 		found, err := binariesIn(dir, programs(o.Kubectl)...)
 		if err != nil {
-			return Binaries{}, fmt.Errorf("%w; point %s at a folder with %s, %s and %s, or unset it to have them downloaded or built",
+			return Binaries{}, fmt.Errorf(
+				"%w; point %s at a folder with %s, %s and %s, or unset it to have them downloaded or built",
 				err, EnvDir, etcd, apiServer, kubectl)
 		}
 		return found, nil

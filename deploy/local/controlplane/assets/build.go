@@ -30,15 +30,17 @@ var required = regexp.MustCompile(`\sk8s\.io/kubernetes (v\S+)`)
 // kubernetesVersion returns the version in the module, the only place that has it.
 func kubernetesVersion() string { return string(required.FindSubmatch(goMod)[1]) }
 
-// buildFlags are those of the release builds as far as they matter here, without
-// debug information. The API server reports the version that is stamped.
+// buildFlags are the relevant flags of the release builds, without debug information. The API
+// server reports the stamped version.
 func buildFlags(version string) []string {
-	return []string{"-trimpath", gobuild.NoDWARF, "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version}
+	return []string{"-trimpath", gobuild.NoDWARF, "-ldflags",
+		"-s -w -X k8s.io/component-base/version.gitVersion=" + version}
 }
 
 // versionHash changes with the sources, the flags and the platform.
 func versionHash() string {
-	text := string(goMod) + string(goSum) + strings.Join(append(buildFlags("version"), runtime.GOOS, runtime.GOARCH), "\n") + "\n"
+	text := string(goMod) + string(goSum) +
+		strings.Join(append(buildFlags("version"), runtime.GOOS, runtime.GOARCH), "\n") + "\n"
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])[:16]
 }
@@ -51,9 +53,10 @@ func (c Cache) build(ctx context.Context, scratch string) error {
 		}
 	}
 	sources := gobuild.Programs{
-		What:  "control plane " + kubernetesVersion(),
-		Dir:   scratch,
-		Env:   []string{"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
+		What: "control plane " + kubernetesVersion(),
+		Dir:  scratch,
+		Env: []string{"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS,
+			"GOARCH=" + runtime.GOARCH},
 		Flags: buildFlags(kubernetesVersion()),
 	}
 	for _, name := range programs(c.Kubectl) {
@@ -73,7 +76,8 @@ func (c Cache) build(ctx context.Context, scratch string) error {
 		return fmt.Errorf("build the control plane: %w", err)
 	}
 	// The go command names etcd after its folder.
-	if err := os.Rename(filepath.Join(scratch, "server"), filepath.Join(scratch, etcd)); err != nil && !os.IsNotExist(err) {
+	if err := os.Rename(filepath.Join(scratch, "server"), filepath.Join(scratch, etcd)); err != nil &&
+		!os.IsNotExist(err) {
 		return fmt.Errorf("rename etcd: %w", err)
 	}
 	return nil

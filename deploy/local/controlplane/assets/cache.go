@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
-// Cache holds the programs once per version. Several processes may share it.
+// Cache has the programs once per version. Several processes may share it.
 type Cache struct {
 	Dir string
 	// Kubectl: kubectl is needed, too.
@@ -26,7 +26,7 @@ type Cache struct {
 	Part *progress.Part
 }
 
-// built and fetched are the folders of programs from source and of those from an archive.
+// built and fetched are the folders of programs from source and from an archive.
 func (c Cache) built() string   { return filepath.Join(c.Dir, versionHash()) }
 func (c Cache) fetched() string { return c.built() + "-envtest" }
 
@@ -84,8 +84,8 @@ func (c Cache) lock(ctx context.Context) (*filelock.Lock, error) {
 	}
 }
 
-// provide fills a folder next to target, and then moves each program by a rename, so
-// that an interrupted process leaves nothing that looks complete.
+// provide fills a folder next to target and then renames each program into place, so that an
+// interrupted process leaves nothing that looks complete.
 func (c Cache) provide(target string, fill func(scratch string) error) error {
 	scratch := target + ".new"
 	if err := os.RemoveAll(scratch); err != nil {

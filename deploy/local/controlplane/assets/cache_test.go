@@ -16,8 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
-// The build that succeeds takes minutes; the runs of the other suites are its test.
-// Here a script stands in for a go command that fails, or hangs.
+// A successful build takes minutes, and all other suites test it. Here a script replaces the go
+// command, and fails or hangs.
 var _ = Describe("A cache of control planes", func() {
 	var (
 		dir     string
@@ -39,14 +39,15 @@ var _ = Describe("A cache of control planes", func() {
 		GinkgoT().Setenv("PATH", path+":"+os.Getenv("PATH"))
 	}
 
-	It("reports that there is no go command", func(ctx SpecContext) {
+	It("reports a missing go command", func(ctx SpecContext) {
 		GinkgoT().Setenv("PATH", GinkgoT().TempDir())
 		_, err := cache.Fill(ctx)
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
-		Expect(err).To(MatchError(HaveSuffix("; install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
+		Expect(err).To(MatchError(
+			HaveSuffix("; install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
 	})
 
-	It("quotes the last lines of a go command that fails, and leaves nothing to be taken for a result", func(ctx SpecContext) {
+	It("quotes the last lines of a failed go command, and leaves no partial result", func(ctx SpecContext) {
 		useGo(`
 case $1 in
 list) echo k8s.io/api/core/v1 ;;
@@ -64,7 +65,7 @@ esac`)
 		Expect(filepath.Glob(filepath.Join(dir, "*", "*"))).To(BeEmpty())
 	})
 
-	It("interrupts the go command when the caller leaves", func(ctx SpecContext) {
+	It("interrupts the go command when the context is cancelled", func(ctx SpecContext) {
 		useGo("trap 'exit 130' INT\ntouch started\nwhile :; do sleep 0.1; done")
 		gone := errors.New("the caller left")
 		leaving, leave := context.WithCancelCause(ctx)
@@ -81,7 +82,7 @@ esac`)
 		Expect(scratch).NotTo(BeADirectory())
 	})
 
-	It("waits for another process that builds, and takes its result", func(ctx SpecContext) {
+	It("waits for another process that builds, and uses its result", func(ctx SpecContext) {
 		useGo("exit 1")
 		target := filepath.Join(dir, assets.VersionHash())
 		other, err := filelock.Try(filepath.Join(dir, "lock"))
@@ -100,7 +101,7 @@ esac`)
 		Eventually(result).Should(Receive(Equal(assets.Binaries{Dir: target})))
 	})
 
-	It("builds only what is missing, and takes each program when it is whole", func(ctx SpecContext) {
+	It("builds only missing programs, and uses each only when it is complete", func(ctx SpecContext) {
 		useGo(`
 [ "$1" = build ] || exit 0
 for last; do :; done
@@ -113,7 +114,7 @@ mkdir -p "$4" && echo built >"$4/${last##*/}" && chmod +x "$4/${last##*/}"`)
 		Expect(found.Kubectl()).To(BeAnExistingFile())
 	})
 
-	It("stops waiting for another process when the caller leaves", func(ctx SpecContext) {
+	It("stops waiting for another process when the context is cancelled", func(ctx SpecContext) {
 		other, err := filelock.Try(filepath.Join(dir, "lock"))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(other.Unlock)

@@ -71,7 +71,8 @@ func newest(ctx context.Context, releases *remote.HTTPClient) (versions.Concrete
 			}
 		}
 	}
-	return versions.Concrete{}, versions.PlatformItem{}, fmt.Errorf("none of %d.%d for %s/%s", pinned.Major(), pinned.Minor(), runtime.GOOS, runtime.GOARCH)
+	return versions.Concrete{}, versions.PlatformItem{},
+		fmt.Errorf("none of %d.%d for %s/%s", pinned.Major(), pinned.Minor(), runtime.GOOS, runtime.GOARCH)
 }
 
 // extract writes the programs of an archive into dir.
@@ -92,7 +93,8 @@ func extract(archive io.Reader, dir string) error {
 		if !slices.Contains(programs(true), name) || header.Typeflag != tar.TypeReg {
 			continue
 		}
-		program, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) //nolint:gosec // a program
+		//nolint:gosec // a program
+		program, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
 	})
 
-	DescribeTable("is refused with one sentence",
+	DescribeTable("rejects, with one sentence,",
 		func(ctx SpecContext, spoil func(dir string) error, message string) {
 			dir := GinkgoT().TempDir()
 			write(dir, "", "etcd", "kube-apiserver", "kubectl")
@@ -48,16 +48,17 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 			Expect(err).To(MatchError(And(
 				ContainSubstring(message),
 				ContainSubstring(dir),
-				HaveSuffix("; point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver and kubectl, or unset it to have them downloaded or built"),
+				HaveSuffix("; point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver and kubectl, or unset it to have "+
+					"them downloaded or built"),
 			)))
 		},
-		Entry("no folder", os.RemoveAll, "no etcd in"),
-		Entry("no etcd", remove("etcd"), "no etcd in"),
-		Entry("no kube-apiserver", remove("kube-apiserver"), "no kube-apiserver in"),
-		Entry("no kubectl", remove("kubectl"), "no kubectl in"),
-		Entry("not executable", func(dir string) error { return os.Chmod(filepath.Join(dir, "etcd"), 0o644) },
+		Entry("a missing folder", os.RemoveAll, "no etcd in"),
+		Entry("a missing etcd", remove("etcd"), "no etcd in"),
+		Entry("a missing kube-apiserver", remove("kube-apiserver"), "no kube-apiserver in"),
+		Entry("a missing kubectl", remove("kubectl"), "no kubectl in"),
+		Entry("a file that is not executable", func(dir string) error { return os.Chmod(filepath.Join(dir, "etcd"), 0o644) },
 			"etcd in"),
-		Entry("a folder in place of a program", func(dir string) error {
+		Entry("a folder instead of a program", func(dir string) error {
 			path := filepath.Join(dir, "kubectl")
 			if err := os.Remove(path); err != nil {
 				return err
@@ -66,7 +67,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 		}, "is not an executable file"),
 	)
 
-	It("is needed if there is no home", func(ctx SpecContext) {
+	It("is required if there is no home folder", func(ctx SpecContext) {
 		for _, name := range []string{assets.EnvDir, "HOME", "XDG_CACHE_HOME"} {
 			GinkgoT().Setenv(name, "")
 		}
@@ -96,13 +97,14 @@ var _ = Describe("An archive of envtest", func() {
 		DeferCleanup(server.Close)
 		name := fmt.Sprintf("envtest-%s-%s-%s.tar.gz", assets.KubernetesVersion(), runtime.GOOS, runtime.GOARCH)
 		mux.HandleFunc("GET /index", func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, "releases: {%s: {%s: {hash: %s, selfLink: %s/archive}}}", assets.KubernetesVersion(), name, digest, server.URL)
+			fmt.Fprintf(w, "releases: {%s: {%s: {hash: %s, selfLink: %s/archive}}}", assets.KubernetesVersion(), name, digest,
+				server.URL)
 		})
 		mux.HandleFunc("GET /archive", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) })
 		cache = assets.Cache{Dir: GinkgoT().TempDir(), Kubectl: true, Part: display.Part(), Index: server.URL + "/index"}
 	})
 
-	It("is downloaded once, and serves instead of a build", func(ctx SpecContext) {
+	It("is downloaded once, and replaces a build", func(ctx SpecContext) {
 		found, err := cache.Fill(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.APIServer()).To(BeAnExistingFile())
@@ -110,7 +112,7 @@ var _ = Describe("An archive of envtest", func() {
 		Expect(cache.Fill(ctx)).To(Equal(found))
 	})
 
-	It("is not used if a build is asked for", func(ctx SpecContext) {
+	It("is not used if a build is requested", func(ctx SpecContext) {
 		_, err := cache.Fill(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		cache.Build = true
@@ -118,7 +120,7 @@ var _ = Describe("An archive of envtest", func() {
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 	})
 
-	It("is refused with another checksum", func(ctx SpecContext) {
+	It("is rejected if its checksum differs", func(ctx SpecContext) {
 		digest = strings.Repeat("0", 128)
 		_, err := cache.Fill(ctx)
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))

@@ -15,7 +15,7 @@ func TestAssets(t *testing.T) { suitetest.Run(t, "assets") }
 
 var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 
-// write creates files that can be executed; what they contain is a shell script.
+// write creates executable files with a shell script.
 func write(dir, script string, names ...string) {
 	GinkgoHelper()
 	Expect(os.MkdirAll(dir, 0o755)).To(Succeed())

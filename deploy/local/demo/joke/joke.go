@@ -14,7 +14,8 @@ const Path = "/joke"
 func jokes() []string {
 	return []string{
 		"A ConfigMap walks into a bar. \"The usual?\" asks the bartender. \"Eventually\", says the ConfigMap.",
-		"There are two hard things in distributed systems: 2. exactly-once delivery, 1. order of messages, 2. exactly-once delivery.",
+		"There are two hard things in distributed systems: 2. exactly-once delivery, 1. order of messages, 2. exactly-once " +
+			"delivery.",
 		"I would tell you a joke about UDP, but you might not get it. This one came over TCP.",
 		"Why did the pod cross the road? It was evicted.",
 	}

@@ -17,7 +17,7 @@ var (
 	fileAndSymbol = regexp.MustCompile(`^([\w./-]+\.go): (\w+(?:\.\w+)?)$`)
 	// filePath matches inline code such as `writer/run.go`.
 	filePath = regexp.MustCompile(`^([\w.-]+)(?:/[\w.-]+)+/?$`)
-	// decision matches a decision record. Its code spans may name what no longer exists.
+	// decision matches a decision record. Its code spans may contain names that no longer exist.
 	decision = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
 )
 
@@ -84,7 +84,7 @@ func (c *checker) report(file string, line int, format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf("%s:%d: ", file, line)+fmt.Sprintf(format, args...))
 }
 
-// checkLink checks one link. It skips those to other sites.
+// checkLink checks one link. It skips links to other sites.
 func (c *checker) checkLink(file string, l span) {
 	to, err := url.Parse(l.text)
 	if err != nil {

@@ -15,8 +15,9 @@ var _ = Describe("verify-docs", func() {
 		GinkgoHelper()
 		tree := fstest.MapFS{}
 		for name, content := range map[string]string{
-			"README.md":                       "# Top\n\n## What it does, and how\n\n## What it does, and how\n",
-			"writer/apply.go":                 "package apply\n\ntype Client struct {\n\tName string\n}\n\nfunc (c *Client) Patch() {}\n\nfunc New() {}\n\nconst limit = 1\n",
+			"README.md": "# Top\n\n## What it does, and how\n\n## What it does, and how\n",
+			"writer/apply.go": "package apply\n\ntype Client struct {\n\tName string\n}\n\n" +
+				"func (c *Client) Patch() {}\n\nfunc New() {}\n\nconst limit = 1\n",
 			"writer/made/.gitignore":          "*\n",
 			"writer/decisions/0001-a.md":      "`writer/old.go`\n",
 			"writer/decisions/0002-broken.md": "[b](b.md)\n",

@@ -32,10 +32,10 @@ var (
 	flagAlone = regexp.MustCompile("`--([a-z][a-z0-9-]*)(?:[= ][^`]*)?`")
 )
 
-// foreignFlags are those of docker compose, helm and nsc that sentences name by themselves.
+// foreignFlags are flags of docker compose, helm and nsc that appear alone in sentences.
 var foreignFlags = []string{"profile", "set", "allow-pub", "allow-sub"}
 
-// flagsOf returns the flags of a command and of those below it.
+// flagsOf returns the flags of a command and its subcommands.
 func flagsOf(c *cobra.Command) map[string]bool {
 	all := map[string]bool{"help": true, "version": true}
 	add := func(f *pflag.Flag) { all[f.Name] = true }
@@ -61,9 +61,9 @@ func programs() map[string]map[string]bool {
 	return all
 }
 
-// curlctl's commands are parsed one by one in a spec of its own.
+// Another spec parses curlctl's commands one by one.
 var _ = Describe("Every page", func() {
-	It("names targets of make and flags of our programs that exist", func() {
+	It("names existing make targets and flags", func() {
 		makefile, err := os.ReadFile("../../../../Makefile")
 		Expect(err).NotTo(HaveOccurred())
 		targets := map[string]bool{}

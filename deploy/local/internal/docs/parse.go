@@ -13,7 +13,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// page holds the anchors, link targets and code spans of a Markdown file.
+// page has the anchors, link targets and code spans of a Markdown file.
 type page struct {
 	anchors      map[string]bool
 	links, codes []span

@@ -76,7 +76,8 @@ var _ = Describe("The Dockerfile", func() {
 		dockerfile := string(text(filepath.Join(root, "deploy/docker/Dockerfile")))
 		stages := map[string]bool{"scratch": true, "${GO_IMAGE}": true, "${BASE_IMAGE}": true}
 		pinned := 0
-		for _, from := range regexp.MustCompile(`(?m)^FROM (?:--platform=\S+ )?(\S+)(?: AS (\S+))?$`).FindAllStringSubmatch(dockerfile, -1) {
+		for _, from := range regexp.MustCompile(`(?m)^FROM (?:--platform=\S+ )?(\S+)(?: AS (\S+))?$`).
+			FindAllStringSubmatch(dockerfile, -1) {
 			if !stages[from[1]] {
 				Expect(from[1]).To(MatchRegexp(`^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$`))
 				pinned++
@@ -92,13 +93,15 @@ var _ = Describe("The chart", func() {
 	It("lists all images of the manifests in its metadata", func() {
 		images := func(files ...string) (found []string) {
 			for _, file := range files {
-				for _, image := range regexp.MustCompile(`(?m)image: (\S+)$`).FindAllStringSubmatch(string(text(filepath.Join(root, "deploy", file))), -1) {
+				for _, image := range regexp.MustCompile(`(?m)image: (\S+)$`).
+					FindAllStringSubmatch(string(text(filepath.Join(root, "deploy", file))), -1) {
 					found = append(found, image[1])
 				}
 			}
 			slices.Sort(found)
 			return slices.Compact(found)
 		}
-		Expect(images("chart/Chart.yaml")).To(Equal(images("kubernetes/install.yaml", "kubernetes/watchers.yaml", "kubernetes/sidecars.yaml")))
+		Expect(images("chart/Chart.yaml")).
+			To(Equal(images("kubernetes/install.yaml", "kubernetes/watchers.yaml", "kubernetes/sidecars.yaml")))
 	})
 })

@@ -26,7 +26,7 @@ var _ = Describe("The samples", func() {
 		Expect(len(files)).To(BeNumerically(">", 5))
 	})
 
-	It("have no field that the API server does not know, and are accepted by the API server", func(ctx SpecContext) {
+	It("have no unknown fields and are accepted by the API server", func(ctx SpecContext) {
 		client, err := kubernetes.NewForConfig(kubetest.Config(GinkgoTB()))
 		Expect(err).NotTo(HaveOccurred())
 		for _, file := range files {
@@ -37,7 +37,7 @@ var _ = Describe("The samples", func() {
 		}
 	})
 
-	It("ask for what they are named after, and each annotation has one", func() {
+	It("have annotations that match their names", func() {
 		grammar, err := annotation.New(annotation.Defaults())
 		Expect(err).NotTo(HaveOccurred())
 		used := map[string]bool{}
@@ -61,7 +61,7 @@ var _ = Describe("The samples", func() {
 		}
 	})
 
-	It("begin with a comment each, and are listed in the README", func() {
+	It("start with a comment and are listed in the README", func() {
 		readme := string(text(filepath.Join(samples, "README.md")))
 		for _, file := range files {
 			Expect(string(text(file))).To(HavePrefix("# "), file)

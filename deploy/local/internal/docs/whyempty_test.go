@@ -20,7 +20,7 @@ import (
 var (
 	// eventRow is an Event as `kubectl describe` shows it.
 	eventRow = regexp.MustCompile(`(?m)^(?:Warning|Normal)  (\w+)  \S+  x-kv8s\.io/curl-me-that  (.+)$`)
-	// variable parts of a sentence: those of the page, and verbs of fmt.
+	// variable matches the variable parts of a sentence: placeholders of the page and verbs of fmt.
 	variable = regexp.MustCompile(`example\.com|\bpage\b|\b4\d\d\b|\b2\b|'not correct'|\bcurl-me-that\b|x-kv8s\.io/curl-refrsh|curl-refresh\?|; |\): |: |%[a-z]|` +
 		`\d+ attempts?|hourly|\d\d:\d\d UTC|\b\d+[smh]\b|\d+ bytes|\[why-empty \d+\]`)
 )
@@ -44,7 +44,7 @@ var _ = Describe("The page about empty keys", func() {
 	})
 })
 
-// parts returns what stays the same of a sentence.
+// parts returns the constant parts of a sentence.
 func parts(sentence string) []string {
 	var fixed []string
 	for _, part := range variable.Split(sentence, -1) {

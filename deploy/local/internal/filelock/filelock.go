@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// ErrLocked means that another process, or another Lock of this one, holds the file.
+// ErrLocked means that another process, or another Lock of this process, has locked the file.
 var ErrLocked = errors.New("locked by another process")
 
 // ErrInUse means that a folder has an owner already.
@@ -21,8 +21,8 @@ type Lock struct {
 	file *os.File
 }
 
-// Try takes the lock without waiting. It creates the file when needed, and
-// returns an error that wraps ErrLocked when another process holds it.
+// Try takes the lock without waiting. It creates the file if needed, and returns an error that
+// wraps ErrLocked if another process has the lock.
 func Try(path string) (*Lock, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -48,8 +48,8 @@ func Own(dir, program string) (*Lock, error) {
 	return lock, err
 }
 
-// Unlock lets the next one in. The file stays, since removing it would let two
-// processes lock two files of the same name.
+// Unlock releases the lock. The file stays, because two processes could otherwise lock two files of
+// the same name.
 func (l *Lock) Unlock() error {
 	return l.file.Close()
 }

@@ -1,4 +1,4 @@
-// Package gobuild compiles programs with the go command and displays how far it is.
+// Package gobuild compiles programs with the go command and shows its progress.
 package gobuild
 
 import (

@@ -49,7 +49,7 @@ type Part struct {
 	counting time.Time
 }
 
-// New begins a display on out, or none if it is nil. Close ends it.
+// New starts a display on out, or none if out is nil. Close ends it.
 func New(out io.Writer) *Progress { return newProgress(out, clock.RealClock{}, columnsOf(out)) }
 
 func columnsOf(out io.Writer) int {
@@ -87,8 +87,8 @@ func (p *Progress) Part() *Part {
 	return part
 }
 
-// Display changes the state. Each format is a stage, whose first state is printed
-// at once, the others when their time has come.
+// Display changes the state. Each format is a stage. The first state of a stage is printed at once,
+// later ones after an interval.
 func (p *Part) Display(format string, args ...any) {
 	p.update(format, fmt.Sprintf(format, args...), 0, 0)
 }

@@ -46,7 +46,8 @@ func TestTwoJobsShareALineAndAnEstimate(t *testing.T) {
 	one.Count("one", 60, 100)
 	two.Count("two", 40, 100)
 	clock.Step(11 * time.Second)
-	g.Eventually(func() string { return string(out.Contents()) }).Should(gomega.HaveSuffix("one: 60 of 100 packages; two: 40 of 100 packages (20s, about 20s left)\n"))
+	g.Eventually(func() string { return string(out.Contents()) }).
+		Should(gomega.HaveSuffix("one: 60 of 100 packages; two: 40 of 100 packages (20s, about 20s left)\n"))
 	one.Count("one", 61, 100)
 	two.Display("two: linking")
 	g.Expect(string(out.Contents())).To(gomega.HaveSuffix("one: 61 of 100 packages; two: linking (20s, about 10s left)\n"))
@@ -73,7 +74,8 @@ func TestANoteStays(t *testing.T) {
 	part.Display("looking")
 	part.Note("found %d", 3)
 	p.Close()
-	g.Expect(string(out.Contents())).To(gomega.Equal("\rlooking (0s)\x1b[K" + "\r\x1b[Kfound 3\n" + "\rlooking (0s)\x1b[K\n"))
+	g.Expect(string(out.Contents())).
+		To(gomega.Equal("\rlooking (0s)\x1b[K" + "\r\x1b[Kfound 3\n" + "\rlooking (0s)\x1b[K\n"))
 }
 
 func TestWithoutAWriterItIsSilent(*testing.T) {

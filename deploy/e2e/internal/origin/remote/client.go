@@ -56,7 +56,7 @@ func (o *Origin) Served(url string, body []byte) bool {
 	return found
 }
 
-// Forget lets the origin forget all pages below the folder.
+// Forget makes the origin forget all pages below the folder.
 func (o *Origin) Forget(ctx context.Context) error { return o.do(ctx, http.MethodDelete, "", nil, nil) }
 
 func (o *Origin) remember(url string, body []byte) {
@@ -69,7 +69,7 @@ func (o *Origin) remember(url string, body []byte) {
 }
 
 // errNoPage means that the origin does not have the page.
-var errNoPage = errors.New("the origin knows no such page")
+var errNoPage = errors.New("unknown page")
 
 // do sends one request to the origin and decodes its answer into out, if any.
 func (o *Origin) do(ctx context.Context, method, path string, in, out any) error {

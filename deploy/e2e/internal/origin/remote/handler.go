@@ -40,7 +40,7 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&i); err != nil {
-		http.Error(w, "this is no instruction: "+err.Error(), http.StatusBadRequest)
+		http.Error(w, "invalid instruction: "+err.Error(), http.StatusBadRequest)
 		return
 	}
 	if wrong := i.valid(); wrong != "" {
@@ -82,7 +82,7 @@ func (h *handler) follow(path string, i Instruction) {
 func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 	page := h.site.Find(pagePath(r))
 	if page == nil {
-		http.Error(w, "there is no such page", http.StatusNotFound)
+		http.Error(w, "unknown page", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -8,17 +8,17 @@ type Instruction struct {
 	Status int `json:"status"`
 	// Body of a response with status 200, at most MaxBody bytes, base64 in JSON.
 	Body []byte `json:"body,omitempty"`
-	// Tagged lets the page send an ETag, and answer 304 to a request that names it.
-	// It cannot be taken back.
+	// Tagged makes the page send an ETag, and respond with 304 to a request with that ETag. It
+	// cannot be undone.
 	Tagged bool `json:"tagged,omitempty"`
-	// Held lets requests wait for an answer until an instruction is not held.
+	// Held blocks requests until an instruction without Held.
 	Held bool `json:"held,omitempty"`
 }
 
 // Count has the counters of a page. It is the response to GET /pages/PATH.
 type Count struct {
-	// Hits is how many requests came, Waiting how many are being held, and
-	// NotModified how many of them got a 304.
+	// Hits is the number of requests, Waiting the number of held requests, and NotModified the
+	// number of responses with 304.
 	Hits        int `json:"hits"`
 	Waiting     int `json:"waiting"`
 	NotModified int `json:"notModified"`
@@ -27,7 +27,7 @@ type Count struct {
 const (
 	// maxBody is the maximum size of a body in bytes, twice the size of a ConfigMap.
 	maxBody = 2 << 20
-	// maxPages is how many pages an origin keeps.
+	// maxPages is the maximum number of pages of an origin.
 	maxPages = 10_000
 	// maxRequest has room for a body in base64.
 	maxRequest = maxBody/3*4 + 4096

@@ -17,30 +17,30 @@ type Page struct {
 // URL of the page as fetchers reach it.
 func (p *Page) URL() string { return p.origin.site + p.path }
 
-// Says lets the page respond 200 and a text.
+// Says makes the page respond with 200 and a text.
 func (p *Page) Says(ctx context.Context, text string) error { return p.Serves(ctx, []byte(text)) }
 
-// Serves lets the page answer 200 and a body.
+// Serves makes the page respond with 200 and a body.
 func (p *Page) Serves(ctx context.Context, body []byte) error {
 	p.origin.remember(p.URL(), body)
 	p.instruction.Status, p.instruction.Body = http.StatusOK, body
 	return p.instruct(ctx)
 }
 
-// Fails lets the page answer a status other than 200.
+// Fails makes the page respond with a status other than 200.
 func (p *Page) Fails(ctx context.Context, status int) error {
 	p.instruction.Status, p.instruction.Body = status, nil
 	return p.instruct(ctx)
 }
 
-// Tagged lets the page send an ETag from its next instruction on, and answer 304 to
-// a request that names it (RFC 9110 section 13.1.2).
+// Tagged makes the page send an ETag from its next instruction on, and respond with 304 to a
+// request with that ETag (RFC 9110 section 13.1.2).
 func (p *Page) Tagged() *Page {
 	p.instruction.Tagged = true
 	return p
 }
 
-// Hold lets requests from now on wait for an answer until Release.
+// Hold blocks requests from now on until Release.
 func (p *Page) Hold(ctx context.Context) error {
 	p.instruction.Held = true
 	return p.instruct(ctx)

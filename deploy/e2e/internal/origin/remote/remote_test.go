@@ -42,8 +42,8 @@ func get(url, known string) (status int, body, tag string) {
 	return answer.StatusCode, string(text), answer.Header.Get("ETag")
 }
 
-var _ = Describe("An origin that runs elsewhere", func() {
-	It("responds as instructed, and counts", func(ctx SpecContext) {
+var _ = Describe("A remote origin", func() {
+	It("responds as instructed, and counts requests", func(ctx SpecContext) {
 		hold, _ := serve()
 		page := hold.Page("/a/b").Tagged()
 		Expect(page.Count(ctx)).To(Equal(remote.Count{}))
@@ -71,14 +71,15 @@ var _ = Describe("An origin that runs elsewhere", func() {
 			_, body, _ := get(page.URL(), "")
 			answered <- body
 		}()
-		Eventually(ctx, func() (remote.Count, error) { return page.Count(ctx) }).Should(Equal(remote.Count{Hits: 1, Waiting: 1}))
+		Eventually(ctx, func() (remote.Count, error) { return page.Count(ctx) }).
+			Should(Equal(remote.Count{Hits: 1, Waiting: 1}))
 		Expect(page.Says(ctx, "at last")).To(Succeed())
 		Expect(page.Release(ctx)).To(Succeed())
 		Eventually(answered).Should(Receive(Equal("at last")))
 		Expect(page.Count(ctx)).To(Equal(remote.Count{Hits: 1}))
 	})
 
-	It("serves the pages that it was given, and drops them", func(ctx SpecContext) {
+	It("serves pages until it is told to forget them", func(ctx SpecContext) {
 		hold, _ := serve()
 		page := hold.Page("/bytes")
 		Expect(page.Serves(ctx, []byte{0, 0xff})).To(Succeed())
@@ -92,7 +93,7 @@ var _ = Describe("An origin that runs elsewhere", func() {
 		Expect(status).To(Equal(404))
 	})
 
-	DescribeTable("refuses what is no instruction", func(body, sentence string) {
+	DescribeTable("rejects an invalid instruction:", func(body, sentence string) {
 		_, control := serve()
 		request, err := http.NewRequest(http.MethodPut, control.URL+"/pages/x", strings.NewReader(body))
 		Expect(err).NotTo(HaveOccurred())
@@ -104,9 +105,9 @@ var _ = Describe("An origin that runs elsewhere", func() {
 		Expect(answer.StatusCode).To(Equal(400))
 		Expect(string(text)).To(ContainSubstring(sentence))
 	},
-		Entry("nothing", "", "this is no instruction"),
+		Entry("nothing", "", "invalid instruction"),
 		Entry("an unknown field", `{"status":200,"exec":"rm"}`, "unknown field"),
 		Entry("no status", `{}`, "status must be from 200 to 599"),
-		Entry("too much", `{"status":200,"body":"`+strings.Repeat("A", 4<<20)+`"}`, "too large"),
+		Entry("a body that is too large", `{"status":200,"body":"`+strings.Repeat("A", 4<<20)+`"}`, "too large"),
 	)
 })
