@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// waitingKeys is the number of keys that wait for the host, and editedKeys their number if they
-	// are edited meanwhile, each every 10 s. Edits end after half of the time, to show slots that
-	// are reserved for replaced wants.
+	// waitingKeys is the number of keys that wait for the host, and editedKeys the minimum if they
+	// are edited. A fast host needs more. Edits end after half of the time, to show slots that are
+	// reserved for replaced wants.
 	waitingKeys = 16_000
 	editedKeys  = 1000
 	editEvery   = 10 * time.Millisecond
@@ -59,7 +59,10 @@ type slowHost struct {
 func measureSlowHost(ctx context.Context, o Options) (any, error) {
 	var rows []slowHost
 	for _, latency := range o.latencies {
-		cases := []slowHost{{Fetchers: 1, FirstContact: true}, {Fetchers: 1, Edits: true, Keys: editedKeys}}
+		cases := []slowHost{
+			{Fetchers: 1, FirstContact: true},
+			{Fetchers: 1, Edits: true, Keys: max(editedKeys, int(3*window/latency)*slots)},
+		}
 		if latency < 10*time.Millisecond { // edits do not keep it busy
 			cases[1] = slowHost{Fetchers: 1, Keys: fewKeys}
 		}
