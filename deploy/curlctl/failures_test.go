@@ -40,6 +40,12 @@ var _ = Describe("failures", func() {
 		Expect(w.run(ctx, "failures", "--limit=2").err).To(ContainSubstring("newest 2"))
 	})
 
+	It("lists a failure with an unreadable timer as wanted", func(ctx SpecContext) {
+		_, err := w.js.Publish(ctx, cm(1).Timer(), []byte("garbage"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.ok(ctx, "failures", "--name=cm-001")).To(MatchRegexp(`my.data +wanted`))
+	})
+
 	It("selects failures by reason, host, namespace, name, key and time", func(ctx SpecContext) {
 		Expect(names(ctx, "--reason=Timeout")).To(Equal([]string{"failure/3", "failure/2"}))
 		Expect(names(ctx, "--host=A.example.com")).To(Equal([]string{"failure/3", "failure/1"}))

@@ -143,9 +143,6 @@ func (f *Follower) state(ctx context.Context, item *Item, handled uint64) (End, 
 	}
 	// The timer first: it disappears when it fires, and then the due exists.
 	timer, err := f.client.PendingTimer(ctx, item.Key)
-	if errors.Is(err, pipeline.ErrMalformed) { // it is firing
-		return End{Outcome: Pending}, nil
-	}
 	if err != nil && !errors.Is(err, pipeline.ErrNoMessage) {
 		return End{}, err
 	}

@@ -125,7 +125,7 @@ func now(ctx context.Context, s *cli.Session, f operate.DeadLetter, handled uint
 		}
 		return recovered, nil
 	}
-	if errors.Is(err, pipeline.ErrMalformed) { // it is firing
+	if errors.Is(err, pipeline.ErrMalformed) { // by another client
 		return wanted, nil
 	}
 	if err != nil {
