@@ -217,7 +217,8 @@ func moves() []move {
 				Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
 				l.want("two", "/ok")
 			},
-		}, {
+		},
+		{
 			series: own + "queued_keys", change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
 			do: func(l *lab) {
 				hang(l)

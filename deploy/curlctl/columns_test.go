@@ -45,10 +45,14 @@ var _ = Describe("A terminal", func() {
 	// record.
 	filled := func(ctx context.Context, w *world) {
 		GinkgoHelper()
-		long := pipeline.Key{Namespace: "team-of-the-prices-and-of-all-other-lists-of-the-shop-in-europe",
-			Name: strings.Repeat("prices-of-all-articles.", 5) + "v1", Key: strings.Repeat("list-", 20) + "json"}
-		keys := []pipeline.Key{{Namespace: "shop", Name: "prices", Key: "list.json"}, long, {Namespace: "shop",
-			Name: "news", Key: "page"}}
+		long := pipeline.Key{
+			Namespace: "team-of-the-prices-and-of-all-other-lists-of-the-shop-in-europe",
+			Name:      strings.Repeat("prices-of-all-articles.", 5) + "v1", Key: strings.Repeat("list-", 20) + "json",
+		}
+		keys := []pipeline.Key{{Namespace: "shop", Name: "prices", Key: "list.json"}, long, {
+			Namespace: "shop",
+			Name:      "news", Key: "page",
+		}}
 		for i, key := range keys {
 			want, sequence := w.want(ctx, key, fmt.Sprintf("https://%s.example.com/%s",
 				[]string{"a", "the-longest-host-of-all-that-have-ever-been", "c"}[i], strings.Repeat("path/", 1+20*(i%2))),

@@ -24,8 +24,10 @@ func BenchmarkConsole(b *testing.B) {
 		b.Fatal(err)
 	}
 	base := regexp.MustCompile(`http://[0-9.:]+`).FindString(line)
-	for _, path := range []string{"/", "/failures", "/failures?host=slow.example.com", "/failures?name=cm-00042",
-		"/hosts", "/wants"} {
+	for _, path := range []string{
+		"/", "/failures", "/failures?host=slow.example.com", "/failures?name=cm-00042",
+		"/hosts", "/wants",
+	} {
 		b.Run(path, func(b *testing.B) {
 			size := 0
 			for b.Loop() {

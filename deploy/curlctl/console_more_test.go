@@ -66,8 +66,10 @@ var _ = Describe("A page of the console", func() {
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Reported: class, Attempts: 6,
 			}, time.Now().Add(later+time.Duration(i*10+15)*time.Minute))).To(Succeed())
 		}
-		Expect(w.client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: "replayer", OnBehalfOf: "jane",
-			Filter: "--host=a.example.com", Selected: 2})).To(Succeed())
+		Expect(w.client.PublishAudit(ctx, &v1.Audit{
+			Action: "replay", User: "replayer", OnBehalfOf: "jane",
+			Filter: "--host=a.example.com", Selected: 2,
+		})).To(Succeed())
 		b := w.openAt(func() time.Time { return time.Now().Add(later) }).enter()
 		Eventually(func() string { return b.page("/queue") }).WithPolling(polling).
 			Should(MatchRegexp(`data-n="requests.backlog">3<`))
@@ -197,13 +199,17 @@ var _ = Describe("The console under load and faults", func() {
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK},
 			time.Now().Add(time.Hour))).To(Succeed())
-		for off, text := range map[time.Duration]string{-630 * time.Second: "10m behind that of NATS",
-			630 * time.Second: "10m ahead of that of NATS"} {
+		for off, text := range map[time.Duration]string{
+			-630 * time.Second: "10m behind that of NATS",
+			630 * time.Second:  "10m ahead of that of NATS",
+		} {
 			b := w.openAt(func() time.Time { return time.Now().Add(off) }).enter()
 			Eventually(func() string { return b.page("/") }).WithPolling(polling).
 				Should(And(ContainSubstring("The clock of this machine is "+text), ContainSubstring(`href="/doctor"`)))
-			for _, path := range []string{"/", "/failures", "/failures/1", "/hosts", "/schedule", "/wants", "/queue",
-				"/objects/default/cm-001", "/audit", "/doctor"} {
+			for _, path := range []string{
+				"/", "/failures", "/failures/1", "/hosts", "/schedule", "/wants", "/queue",
+				"/objects/default/cm-001", "/audit", "/doctor",
+			} {
 				b.page(path)
 			}
 			b.stop()
@@ -258,8 +264,10 @@ var _ = Describe("The console under load and faults", func() {
 				Expect(err).NotTo(HaveOccurred())
 			default:
 				due.Attempts = uint32(random.IntN(9))
-				due.Reported = []v1.FailureClass{v1.FailureClass_FAILURE_CLASS_UNSPECIFIED,
-					v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_DNS_FAILED}[random.IntN(3)]
+				due.Reported = []v1.FailureClass{
+					v1.FailureClass_FAILURE_CLASS_UNSPECIFIED,
+					v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_DNS_FAILED,
+				}[random.IntN(3)]
 				Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Hour+time.Duration(random.IntN(100))*time.Minute))).
 					To(Succeed())
 			}
@@ -288,8 +296,10 @@ var _ = Describe("The console under load and faults", func() {
 		}
 		times := regexp.MustCompile(`<time[^>]*>[^<]*</time>|<rect [^>]*><title>[^<]*</title></rect>|` +
 			`<details>.*</details>|data-live="[^"]*"`)
-		for _, path := range []string{"/hosts", "/wants", "/schedule", "/hosts?namespace=team-1",
-			"/wants?namespace=team-1", "/wants?host=host-1.example.com", "/wants?name=cm-3", slices.Min(objects), "/failures"} {
+		for _, path := range []string{
+			"/hosts", "/wants", "/schedule", "/hosts?namespace=team-1",
+			"/wants?namespace=team-1", "/wants?host=host-1.example.com", "/wants?name=cm-3", slices.Min(objects), "/failures",
+		} {
 			other := w.open("--auth=none")
 			Eventually(func(g Gomega) {
 				g.Expect(times.ReplaceAllString(mainOf(b.page(path)), "")).

@@ -66,8 +66,10 @@ func (w *world) openAt(now func() time.Time, args ...string) *browser {
 	jar, err := cookiejar.New(nil)
 	Expect(err).NotTo(HaveOccurred())
 	transport := &http.Transport{}
-	b := &browser{entry: regexp.MustCompile(`https?://\S+`).FindString(line), client: &http.Client{Jar: jar,
-		Transport: transport}}
+	b := &browser{entry: regexp.MustCompile(`https?://\S+`).FindString(line), client: &http.Client{
+		Jar:       jar,
+		Transport: transport,
+	}}
 	stopped := false
 	b.stop = func() {
 		if !stopped {
@@ -304,8 +306,10 @@ var _ = Describe("The console", func() {
 			Expect(b.page("/wants?host=a.example.com")).To(And(ContainSubstring("<b>1</b> key"), ContainSubstring("BadStatus")))
 			Expect(b.page("/queue")).To(ContainSubstring("default/cm-002"))
 			Expect(b.page("/objects/default/cm-001")).To(And(ContainSubstring("gave up"), ContainSubstring("failing")))
-			for _, path := range []string{"/", "/failures", "/failures/1", "/wants", "/queue", "/schedule",
-				"/objects/default/cm-001"} {
+			for _, path := range []string{
+				"/", "/failures", "/failures/1", "/wants", "/queue", "/schedule",
+				"/objects/default/cm-001",
+			} {
 				Expect(b.page(path)).NotTo(ContainSubstring("secret"), path)
 			}
 		})
@@ -373,11 +377,15 @@ var _ = Describe("The console", func() {
 			hostile := "<script>alert(1)</script>\"><img src=x onerror=alert(1)>\u202egnp.exe"
 			key := pipeline.Key{Namespace: "default", Name: "cm-" + hostile, Key: "k" + hostile}
 			want, _ := w.want(ctx, key, "https://a.example.com/"+hostile)
-			letter := &v1.DeadLetter{Want: want, Snippet: []byte(hostile + strings.Repeat("\x00", 1024)),
-				Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile}}
+			letter := &v1.DeadLetter{
+				Want: want, Snippet: []byte(hostile + strings.Repeat("\x00", 1024)),
+				Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile},
+			}
 			Expect(w.client.PublishDeadLetter(ctx, key, letter, "1")).To(Succeed())
-			Expect(w.client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: hostile, Filter: "javascript:" + hostile,
-				OnBehalfOf: hostile})).To(Succeed())
+			Expect(w.client.PublishAudit(ctx, &v1.Audit{
+				Action: "replay", User: hostile, Filter: "javascript:" + hostile,
+				OnBehalfOf: hostile,
+			})).To(Succeed())
 			b := w.open().enter()
 			for _, path := range []string{
 				"/", "/failures", "/failures/1", "/wants", "/queue", "/audit", "/hosts", "/failures/replay?id=1",
@@ -567,8 +575,10 @@ var _ = Describe("The console", func() {
 			By("many failures with long names")
 			const many = 30
 			for i := range many {
-				want, _ := w.want(ctx, pipeline.Key{Namespace: strings.Repeat("n", 63),
-					Name: fmt.Sprint(strings.Repeat("قائمة-", 30), i), Key: strings.Repeat("k", 200)}, "https://a.example.com/")
+				want, _ := w.want(ctx, pipeline.Key{
+					Namespace: strings.Repeat("n", 63),
+					Name:      fmt.Sprint(strings.Repeat("قائمة-", 30), i), Key: strings.Repeat("k", 200),
+				}, "https://a.example.com/")
 				w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 			}
 			var last heard
@@ -685,14 +695,18 @@ var _ = Describe("The console", func() {
 			b := w.as("viewer").open().enter()
 			for _, path := range []string{"/", "/failures", "/failures/1", "/hosts", "/wants", "/objects/default/cm-001"} {
 				page := b.page(path)
-				for _, button := range []string{"Replay", "Remove", "Pause…", "Resume…", "Fetch now", ">Fetch ",
-					`type="checkbox" name`} {
+				for _, button := range []string{
+					"Replay", "Remove", "Pause…", "Resume…", "Fetch now", ">Fetch ",
+					`type="checkbox" name`,
+				} {
 					Expect(page).NotTo(ContainSubstring(button), path)
 				}
 			}
 			for _, path := range []string{"/failures/replay", "/failures/purge", "/refetch", "/pause", "/resume"} {
-				code, text := b.send(http.MethodPost, path, url.Values{"id": {"1"}, "top": {"99"}, "count": {"1"},
-					"job": {strings.Repeat("A", 26)}}, nil)
+				code, text := b.send(http.MethodPost, path, url.Values{
+					"id": {"1"}, "top": {"99"}, "count": {"1"},
+					"job": {strings.Repeat("A", 26)},
+				}, nil)
 				Expect(code).To(Equal(http.StatusForbidden), path)
 				Expect(text).To(ContainSubstring("viewer may not"), path)
 			}
@@ -758,19 +772,25 @@ var _ = Describe("The console", func() {
 		all, one, none := user(ctx, client, namespace, "all"), user(ctx, client, namespace, "one"), user(ctx, client,
 			namespace, "none")
 		sees := user(ctx, client, namespace, "sees")
-		rule := rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"failures", "replays",
-			"pipelines", "audits"}, Verbs: []string{"*"}}
+		rule := rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{
+			"failures", "replays",
+			"pipelines", "audits",
+		}, Verbs: []string{"*"}}
 		grant(ctx, client, namespace, namespace, "all", rule)
 		ref := rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: namespace}
 		_, err := client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "one"}, RoleRef: ref, Subjects: []rbacv1.Subject{
-				{Kind: "ServiceAccount", Namespace: namespace, Name: "one"}, {Kind: "ServiceAccount", Namespace: namespace,
-					Name: "sees"},
+				{Kind: "ServiceAccount", Namespace: namespace, Name: "one"}, {
+					Kind: "ServiceAccount", Namespace: namespace,
+					Name: "sees",
+				},
 			},
 		}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		grant(ctx, client, namespace+"-sees", namespace, "sees", rbacv1.PolicyRule{APIGroups: rule.APIGroups,
-			Resources: []string{"failures"}, Verbs: []string{"get"}})
+		grant(ctx, client, namespace+"-sees", namespace, "sees", rbacv1.PolicyRule{
+			APIGroups: rule.APIGroups,
+			Resources: []string{"failures"}, Verbs: []string{"get"},
+		})
 
 		var later atomic.Int64
 		b := w.openAt(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }, "--auth=kubernetes",
@@ -810,8 +830,10 @@ var _ = Describe("The console", func() {
 		for _, path := range []string{"/", "/hosts", "/wants", "/schedule"} {
 			Expect(b.page(path+in)).NotTo(Or(ContainSubstring("other.example.com"), ContainSubstring(`"default"`)), path)
 		}
-		for _, path := range []string{"/failures/2" + in, "/failures/77" + in, "/failures?namespace=default",
-			"/objects/default/cm-001", "/failures/replay" + in + "&id=2"} {
+		for _, path := range []string{
+			"/failures/2" + in, "/failures/77" + in, "/failures?namespace=default",
+			"/objects/default/cm-001", "/failures/replay" + in + "&id=2",
+		} {
 			code, text = b.at(path)
 			Expect(code).To(Equal(http.StatusNotFound), path)
 			Expect(text).NotTo(ContainSubstring("other.example.com"))
@@ -866,8 +888,10 @@ var _ = Describe("The console", func() {
 				code, _ = b.at(path + namespaces + "&id=2")
 				Expect(code).To(BeElementOf(http.StatusForbidden, http.StatusNotFound), path)
 			}
-			code, text = b.send(http.MethodPost, path+in, url.Values{"id": {"2"}, "top": {"2"}, "count": {"1"},
-				"job": {strings.Repeat("A", 26)}}, nil)
+			code, text = b.send(http.MethodPost, path+in, url.Values{
+				"id": {"2"}, "top": {"2"}, "count": {"1"},
+				"job": {strings.Repeat("A", 26)},
+			}, nil)
 			Expect(code).To(Equal(http.StatusNotFound), text)
 		}
 		Expect(w.failed(ctx)).To(Equal(4))

@@ -104,8 +104,16 @@ var _ = Describe("A JetStream domain", func() {
 		})
 		run := func(args ...string) result { return runAs(ctx, "curlctl", time.Now, args...) }
 		for _, name := range []string{"domain", "prefix"} {
-			for _, args := range [][]string{{"failures"}, {"failures", "show", "1"}, {"wants"}, {"status"}, {"replay", "1"},
-				{"pause"}, {"resume"}, {"setup", "--dry-run"}} {
+			for _, args := range [][]string{
+				{"failures"},
+				{"failures", "show", "1"},
+				{"wants"},
+				{"status"},
+				{"replay", "1"},
+				{"pause"},
+				{"resume"},
+				{"setup", "--dry-run"},
+			} {
 				r := run(append(args, "--context="+name)...)
 				Expect(r.code).To(BeZero(), "%v by %s: %s", args, name, r.err)
 			}

@@ -94,8 +94,16 @@ var _ = Describe("failing", func() {
 		keys(ctx)
 		for _, width := range []string{"80", "120"} {
 			GinkgoT().Setenv("COLUMNS", width)
-			for _, args := range [][]string{{"failing"}, {"failures"}, {"wants"}, {"timers"}, {"status"}, {"audit"},
-				{"doctor"}, {"failures", "--summary"}} {
+			for _, args := range [][]string{
+				{"failing"},
+				{"failures"},
+				{"wants"},
+				{"timers"},
+				{"status"},
+				{"audit"},
+				{"doctor"},
+				{"failures", "--summary"},
+			} {
 				for line := range strings.Lines(w.run(ctx, args...).out) {
 					Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).
 						To(BeNumerically("<=", map[string]int{"80": 80, "120": 120}[width]), "%v: %s", args, line)
@@ -165,8 +173,10 @@ var _ = Describe("failing", func() {
 		w.ok(ctx, "refetch", "default/cm-001")
 		w.forget(ctx, cm(2))
 		w.want(ctx, cm(3), site.URL+"/another")
-		for name, now := range map[string]string{"cm-000": "wanted", "cm-001": "recovered", "cm-002": "gone",
-			"cm-003": "changed"} {
+		for name, now := range map[string]string{
+			"cm-000": "wanted", "cm-001": "recovered", "cm-002": "gone",
+			"cm-003": "changed",
+		} {
 			Eventually(func() string { return w.ok(ctx, "failures", "--no-headers", "--name", name) }).
 				Should(ContainSubstring(" "+now+" "), name)
 		}

@@ -48,8 +48,10 @@ func hostileWorld(ctx context.Context) *world {
 	GinkgoHelper()
 	w := newWorld(ctx)
 	text := strings.ToValidUTF8(steering, "")
-	for _, key := range []pipeline.Key{{Namespace: "ns" + steering, Name: "cm" + steering, Key: "k" + steering},
-		{Namespace: "ns", Name: "cm", Key: "k" + steering}} {
+	for _, key := range []pipeline.Key{
+		{Namespace: "ns" + steering, Name: "cm" + steering, Key: "k" + steering},
+		{Namespace: "ns", Name: "cm", Key: "k" + steering},
+	} {
 		want, sequence := w.want(ctx, key, "https://"+text+".example.com/"+text, func(w *v1.Want) {
 			w.Namespace, w.Name, w.Key, w.Uid, w.Sha256 = text, text, text, text, text
 		})
@@ -95,8 +97,10 @@ func examples(dir string) map[string][][]string {
 	text, err := json.Marshal(&corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: steering, Name: steering, Annotations: map[string]string{"x-kv8s.io/curl-me-that": steering,
-				"x-kv8s.io/curl-" + steering: steering},
+			Namespace: steering, Name: steering, Annotations: map[string]string{
+				"x-kv8s.io/curl-me-that":     steering,
+				"x-kv8s.io/curl-" + steering: steering,
+			},
 		},
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -54,8 +54,10 @@ var _ = Describe("Identities in Secrets", func() {
 		Expect(before).To(HaveLen(len(secretsOf()) + 2))
 		for _, name := range secretsOf() {
 			keys := 2
-			if signs := map[string]string{"watcher": "signing.nk", "writer": "signing.pub",
-				"fetcher": "signing.pub"}[name]; signs != "" {
+			if signs := map[string]string{
+				"watcher": "signing.nk", "writer": "signing.pub",
+				"fetcher": "signing.pub",
+			}[name]; signs != "" {
 				keys = 3
 				Expect(before["demo-nats-"+name]).To(HaveKey(signs), "and the key of the other not")
 			}
@@ -145,8 +147,10 @@ func account(ctx context.Context, client kubernetes.Interface, config *rest.Conf
 	Expect(err).NotTo(HaveOccurred())
 
 	file := clientcmdapi.NewConfig()
-	file.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData,
-		CertificateAuthority: config.CAFile}
+	file.Clusters["c"] = &clientcmdapi.Cluster{
+		Server: config.Host, CertificateAuthorityData: config.CAData,
+		CertificateAuthority: config.CAFile,
+	}
 	file.AuthInfos["a"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "a"}
 	file.CurrentContext = "x"

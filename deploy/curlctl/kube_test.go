@@ -54,8 +54,10 @@ func servingWatchers(ctx context.Context, config *rest.Config, namespace string)
 	Expect(err).NotTo(HaveOccurred())
 	body, err := yaml.YAMLToJSON(crd.Watchers)
 	Expect(err).NotTo(HaveOccurred())
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
-		Resource: "customresourcedefinitions"}
+	definitions := schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	}
 	_, err = client.Resource(definitions).Patch(ctx, watchv1.Resource().GroupResource().String(), types.ApplyPatchType,
 		body,
 		metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})
@@ -103,8 +105,10 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK},
 			time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
 		out := w.ok(ctx, "status", namespace+"/cool")
-		for _, said := range []string{"Fetches:", "created", "written", "12 bytes, sha256 abababababab…", "wanted",
-			"gave up", "failure 1: Timeout after 6 attempts", "scheduled", "recheck"} {
+		for _, said := range []string{
+			"Fetches:", "created", "written", "12 bytes, sha256 abababababab…", "wanted",
+			"gave up", "failure 1: Timeout after 6 attempts", "scheduled", "recheck",
+		} {
 			Expect(out).To(ContainSubstring(said))
 		}
 		Expect(strings.Index(out, "written")).To(BeNumerically("<", strings.Index(out, "gave up")))
@@ -124,11 +128,15 @@ var _ = Describe("A ConfigMap", func() {
 
 	It("cannot steer the terminal with its annotations", func(ctx SpecContext) {
 		text := strings.ToValidUTF8(steering, "")
-		status, err := json.Marshal(map[string]any{"k": map[string]any{"error": text, "message": text,
-			"since": "2026-01-02T03:04:05Z"}})
+		status, err := json.Marshal(map[string]any{"k": map[string]any{
+			"error": text, "message": text,
+			"since": "2026-01-02T03:04:05Z",
+		}})
 		Expect(err).NotTo(HaveOccurred())
-		create(ctx, "hostile", map[string]string{"x-kv8s.io/curl-me-that": "k=https://example.com/ " + text,
-			"x-kv8s.io/curl-status": string(status)})
+		create(ctx, "hostile", map[string]string{
+			"x-kv8s.io/curl-me-that": "k=https://example.com/ " + text,
+			"x-kv8s.io/curl-status":  string(status),
+		})
 		for _, format := range []string{"table", "wide", "json", "yaml"} {
 			Expect(w.ok(ctx, "status", namespace+"/hostile", "-o", format)).To(ContainSubstring("PWNED")) // see runAs
 		}
@@ -143,8 +151,10 @@ var _ = Describe("A ConfigMap", func() {
 				`"other":{"error":"BadStatus","httpStatus":404,` +
 				`"message":"a.example.com responded with 404","since":"2026-01-02T03:04:05Z","attempts":1,"gaveUp":true}}`,
 		})
-		for width, line := range map[string]string{"80": "BadStatus: a.example.com responded with 404; 1",
-			"120": "BadStatus: a.example.com responded with 404; 1 attempt when it was reported"} {
+		for width, line := range map[string]string{
+			"80":  "BadStatus: a.example.com responded with 404; 1",
+			"120": "BadStatus: a.example.com responded with 404; 1 attempt when it was reported",
+		} {
 			GinkgoT().Setenv("COLUMNS", width)
 			out := w.ok(ctx, "status", namespace+"/cool")
 			for text := range strings.Lines(out) {

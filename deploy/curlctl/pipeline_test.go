@@ -30,8 +30,10 @@ var _ = Describe("The pipeline", func() {
 		w.want(ctx, pipeline.Key{Namespace: "shop", Name: "prices", Key: "k"}, "https://c.example.com/")
 		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: a, WantSequence: first, Cause: v1.Cause_CAUSE_REFRESH},
 			time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
-		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: b, WantSequence: second, Cause: v1.Cause_CAUSE_RETRY,
-			Attempts: 3}, time.Now().Add(40*time.Minute+40*time.Second))).To(Succeed())
+		Expect(w.client.PublishTimer(ctx, &v1.Due{
+			Want: b, WantSequence: second, Cause: v1.Cause_CAUSE_RETRY,
+			Attempts: 3,
+		}, time.Now().Add(40*time.Minute+40*time.Second))).To(Succeed())
 		w.fail(ctx, b, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "b.example.com")
 		Eventually(func() (uint64, error) { // a message waits for the fetchers a moment after it was published
 			consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)

@@ -36,8 +36,10 @@ func (p podsOf) create(ctx context.Context, text string, started time.Time) {
 		return
 	}
 	status := func(c corev1.Container) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: c.Name, Image: c.Image,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}
+		return corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}},
+		}
 	}
 	created.Status.Phase = corev1.PodRunning
 	for _, c := range created.Spec.Containers {

@@ -197,8 +197,10 @@ var _ = Describe("replay", func() {
 	})
 
 	It("refuses invalid arguments", func(ctx SpecContext) {
-		for _, args := range [][]string{{"replay"}, {"replay", "1", "--all"}, {"replay", "x"}, {"replay", "--all",
-			"--rate=-1"}, {"replay", "--all", "--timeout=0s"}} {
+		for _, args := range [][]string{{"replay"}, {"replay", "1", "--all"}, {"replay", "x"}, {
+			"replay", "--all",
+			"--rate=-1",
+		}, {"replay", "--all", "--timeout=0s"}} {
 			r := w.run(ctx, args...)
 			Expect(r.code).To(Equal(2), "%v", args)
 		}

@@ -57,8 +57,10 @@ func fill(js jetstream.JetStream, epoch int64) error {
 			key.Name, Epoch: epoch}
 		letter := &v1.DeadLetter{
 			Want: want, Snippet: snippet, LastFailedAt: timestamppb.Now(),
-			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: host, Attempts: 6,
-				FirstFailedAt: timestamppb.Now()},
+			Failure: &v1.Failure{
+				Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: host, Attempts: 6,
+				FirstFailedAt: timestamppb.Now(),
+			},
 		}
 		if err := publish(key.Want(), want); err != nil {
 			return err

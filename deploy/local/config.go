@@ -55,10 +55,14 @@ func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig()} }
 // passedOn returns the flags of the services that are ours, too. The others have their
 // defaults.
 func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
-	return []string{"kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector", "annotation-keys",
-			"default-scheme", "min-refresh"},
-		[]string{"allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy", "ca-bundle", "netrc",
-			"header-file"},
+	return []string{
+			"kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector", "annotation-keys",
+			"default-scheme", "min-refresh",
+		},
+		[]string{
+			"allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy", "ca-bundle", "netrc",
+			"header-file",
+		},
 		[]string{"prune"}
 }
 

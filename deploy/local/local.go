@@ -104,7 +104,8 @@ func (c *Config) ClusterKubeconfig() string {
 
 // controlPlane starts a local one if no cluster was given.
 func (c *Config) controlPlane(ctx context.Context, system *System, dir string,
-	progress io.Writer) (*controlplane.ControlPlane, error) {
+	progress io.Writer,
+) (*controlplane.ControlPlane, error) {
 	if system.Kubeconfig != "" {
 		return nil, nil //nolint:nilnil // a cluster was given
 	}

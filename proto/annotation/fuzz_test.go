@@ -111,8 +111,15 @@ var clearPort = regexp.MustCompile(`^[0-9]+[/?#]`)
 
 // FuzzSecret hides a word in a password and checks that no message shows it.
 func FuzzSecret(f *testing.F) {
-	for _, seed := range [][2]string{{"", ""}, {"/", ""}, {"?", "#"}, {"@", "/@"}, {"[1]:2/", "://"}, {"a=b", "=?x="},
-		{"///", "0"}} {
+	for _, seed := range [][2]string{
+		{"", ""},
+		{"/", ""},
+		{"?", "#"},
+		{"@", "/@"},
+		{"[1]:2/", "://"},
+		{"a=b", "=?x="},
+		{"///", "0"},
+	} {
 		f.Add(seed[0], seed[1])
 	}
 	g := grammar(f)

@@ -95,38 +95,60 @@ func TestADigestOfARejectedPairDoesNotAffectOthers(t *testing.T) {
 
 func TestOptionRefused(t *testing.T) {
 	for _, c := range []struct{ name, value, text, cause string }{
-		{annotation.RefreshName, "abc", "annotation curl-refresh value 'abc' is not a duration such as 10m",
-			"not a positive Go duration"},
-		{annotation.RefreshName, "1d2d", "annotation curl-refresh value '1d2d' is not a duration such as 10m",
-			"not a positive Go duration"},
-		{annotation.RefreshName, "10", "annotation curl-refresh value '10' is not a duration such as 10m",
-			"not a positive Go duration"},
-		{annotation.RefreshName, "-10m", "annotation curl-refresh value '-10m' is not a duration such as 10m",
-			"not a positive Go duration"},
+		{
+			annotation.RefreshName, "abc", "annotation curl-refresh value 'abc' is not a duration such as 10m",
+			"not a positive Go duration",
+		},
+		{
+			annotation.RefreshName, "1d2d", "annotation curl-refresh value '1d2d' is not a duration such as 10m",
+			"not a positive Go duration",
+		},
+		{
+			annotation.RefreshName, "10", "annotation curl-refresh value '10' is not a duration such as 10m",
+			"not a positive Go duration",
+		},
+		{
+			annotation.RefreshName, "-10m", "annotation curl-refresh value '-10m' is not a duration such as 10m",
+			"not a positive Go duration",
+		},
 		{annotation.SuspendName, "maybe", "annotation curl-suspend value 'maybe' is not true or false", "not a boolean"},
-		{annotation.SHA256Name, "abc",
+		{
+			annotation.SHA256Name, "abc",
 			"annotation curl-sha256 value 'abc' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1: no = between key and url"},
-		{annotation.SHA256Name, "a=abc",
+			"pair 1: no = between key and url",
+		},
+		{
+			annotation.SHA256Name, "a=abc",
 			"annotation curl-sha256 value 'a=abc' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1 (key a): the digest is not 64 hexadecimal digits"},
-		{annotation.SHA256Name, "a=" + digest + "00",
+			"pair 1 (key a): the digest is not 64 hexadecimal digits",
+		},
+		{
+			annotation.SHA256Name, "a=" + digest + "00",
 			"annotation curl-sha256 value 'a=" + digest + "00' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1 (key a): the digest is not 64 hexadecimal digits"},
-		{annotation.SHA256Name, "a=" + digest + "0",
+			"pair 1 (key a): the digest is not 64 hexadecimal digits",
+		},
+		{
+			annotation.SHA256Name, "a=" + digest + "0",
 			"annotation curl-sha256 value 'a=" + digest + "0' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1 (key a): the digest is not 64 hexadecimal digits"},
+			"pair 1 (key a): the digest is not 64 hexadecimal digits",
+		},
 		{annotation.SHA256Name, "a=" + digest + " a=" + digest, "annotation curl-sha256 value 'a=" + digest + " a=" + digest +
 			"' does not match expected format key=<64 hexadecimal digits>", "pair 2 (key a): the key appears twice"},
-		{annotation.SHA256Name, "a/b=" + digest,
+		{
+			annotation.SHA256Name, "a/b=" + digest,
 			"annotation curl-sha256 value 'a/b=" + digest + "' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1: the key is not valid in a ConfigMap"},
-		{annotation.SHA256Name, strings.Repeat("x", annotation.MaxValueBytes+1),
+			"pair 1: the key is not valid in a ConfigMap",
+		},
+		{
+			annotation.SHA256Name, strings.Repeat("x", annotation.MaxValueBytes+1),
 			"annotation curl-sha256 value '" + strings.Repeat("x", 199) +
-				"…' does not match expected format key=<64 hexadecimal digits>", "32769 bytes, more than 32768"},
-		{annotation.SHA256Name, "c=" + digest,
+				"…' does not match expected format key=<64 hexadecimal digits>", "32769 bytes, more than 32768",
+		},
+		{
+			annotation.SHA256Name, "c=" + digest,
 			"annotation curl-sha256 value 'c=" + digest + "' has a digest for a key that is not requested",
-			"key c is not requested"},
+			"key c is not requested",
+		},
 	} {
 		request, err := grammar(t).Parse(with(c.name, c.value))
 		var refused *annotation.ValueError

@@ -79,8 +79,10 @@ func TestOwner(t *testing.T) {
 
 func TestOwnerWithInvalidManagedFields(t *testing.T) {
 	entry := func(fieldsType, raw string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: "m", Operation: "Update", FieldsType: fieldsType,
-			FieldsV1: metav1.NewFieldsV1(raw)}
+		return metav1.ManagedFieldsEntry{
+			Manager: "m", Operation: "Update", FieldsType: fieldsType,
+			FieldsV1: metav1.NewFieldsV1(raw),
+		}
 	}
 	good := entry("FieldsV1", `{"f:data":{"f:mydata":{}}}`)
 	for name, c := range map[string]struct {
@@ -94,8 +96,10 @@ func TestOwnerWithInvalidManagedFields(t *testing.T) {
 		"data is no map":  {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":[]}`)}, true},
 		"cut short":       {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":{`)}, true},
 		"another type":    {[]metav1.ManagedFieldsEntry{good, entry("FieldsV2", `{}`)}, true},
-		"subresource only": {[]metav1.ManagedFieldsEntry{{Manager: "m", Subresource: "status", FieldsType: "FieldsV1", FieldsV1: good.FieldsV1}},
-			false},
+		"subresource only": {
+			[]metav1.ManagedFieldsEntry{{Manager: "m", Subresource: "status", FieldsType: "FieldsV1", FieldsV1: good.FieldsV1}},
+			false,
+		},
 	} {
 		owners, err := annotation.ParseOwners(c.entries)
 		if errors.Is(err, annotation.ErrManagedFields) != c.malformed || err != nil != c.malformed {
@@ -205,8 +209,10 @@ func TestManager(t *testing.T) {
 		owner annotation.Ownership
 		want  string
 	}{
-		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"},
-			"kubectl-edit"},
+		{
+			annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"},
+			"kubectl-edit",
+		},
 		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "team/tool/Apply/2026-01-02T12:00:00Z"}, "team/tool"},
 		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "0123456789abcdef"}, ""},
 		{annotation.Ownership{State: annotation.None, Fingerprint: "none"}, ""},

@@ -82,8 +82,10 @@ func (p *parser) pair(number int, key, value string) {
 	p.broken = false
 	p.pairs = append(p.pairs, Pair{Key: key, URL: url})
 	if commaInPath.MatchString(value) {
-		p.problems = append(p.problems, Problem{Rule: key + ": " + ruleJoin, Text: p.text(number, key, ruleJoin),
-			Followed: true})
+		p.problems = append(p.problems, Problem{
+			Rule: key + ": " + ruleJoin, Text: p.text(number, key, ruleJoin),
+			Followed: true,
+		})
 	}
 }
 

@@ -34,29 +34,43 @@ func TestParseAccepts(t *testing.T) {
 		"one pair":       {"mydata=https://data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
 		"default scheme": {"mydata=data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
 		"host and port":  {"a=data.example.com:8080/x", []annotation.Pair{{"a", "https://data.example.com:8080/x"}}},
-		"localhost and port": {"a=http://localhost:8080 b=localhost:8080",
-			[]annotation.Pair{{"a", "http://localhost:8080"}, {"b", "https://localhost:8080"}}},
-		"several, sorted": {"b=b.example.com a=a.example.com",
-			[]annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
-		"new lines": {"\na=a.example.com\n\tb=b.example.com\r\n",
-			[]annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
-		"= in the query": {"a=https://e.example.com/?q=1&r=a=b",
-			[]annotation.Pair{{"a", "https://e.example.com/?q=1&r=a=b"}}},
-		"url in the query": {"a=e.example.com/?u=http://x.example.com",
-			[]annotation.Pair{{"a", "https://e.example.com/?u=http://x.example.com"}}},
+		"localhost and port": {
+			"a=http://localhost:8080 b=localhost:8080",
+			[]annotation.Pair{{"a", "http://localhost:8080"}, {"b", "https://localhost:8080"}},
+		},
+		"several, sorted": {
+			"b=b.example.com a=a.example.com",
+			[]annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}},
+		},
+		"new lines": {
+			"\na=a.example.com\n\tb=b.example.com\r\n",
+			[]annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}},
+		},
+		"= in the query": {
+			"a=https://e.example.com/?q=1&r=a=b",
+			[]annotation.Pair{{"a", "https://e.example.com/?q=1&r=a=b"}},
+		},
+		"url in the query": {
+			"a=e.example.com/?u=http://x.example.com",
+			[]annotation.Pair{{"a", "https://e.example.com/?u=http://x.example.com"}},
+		},
 		"query, no path":    {"a=http://e.example.com?q=1", []annotation.Pair{{"a", "http://e.example.com?q=1"}}},
 		"upper case":        {"A=HTTP://E.Example.COM/Path?Q=X", []annotation.Pair{{"A", "http://e.example.com/Path?Q=X"}}},
 		"fragment":          {"a=https://e.example.com/x#top", []annotation.Pair{{"a", "https://e.example.com/x"}}},
 		"@ in the fragment": {"a=http://127.0.0.1#@e.example.com/", []annotation.Pair{{"a", "http://127.0.0.1"}}},
 		"@ in the path":     {"a=e.example.com/react@18", []annotation.Pair{{"a", "https://e.example.com/react@18"}}},
-		"escapes": {"a=https://e.example.com/%0d%0aX:1",
-			[]annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}}},
+		"escapes": {
+			"a=https://e.example.com/%0d%0aX:1",
+			[]annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}},
+		},
 		"root dot":   {"a=https://e.example.com./", []annotation.Pair{{"a", "https://e.example.com./"}}},
 		"underscore": {"a=https://e_e.example.com/", []annotation.Pair{{"a", "https://e_e.example.com/"}}},
 		"punycode":   {"a=http://xn--exmple-cua.com/", []annotation.Pair{{"a", "http://xn--exmple-cua.com/"}}},
 		"IPv4":       {"a=http://93.184.216.34/", []annotation.Pair{{"a", "http://93.184.216.34/"}}},
-		"IPv6": {"a=http://[2606:4700:4700::ABCD]/",
-			[]annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}}},
+		"IPv6": {
+			"a=http://[2606:4700:4700::ABCD]/",
+			[]annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}},
+		},
 		"IPv6 and port":       {"a=[::1]:8080/x", []annotation.Pair{{"a", "https://[::1]:8080/x"}}},
 		"IPv6 and zone":       {"a=http://[fe80::1%25Eth0]:80/", []annotation.Pair{{"a", "http://[fe80::1%25Eth0]:80/"}}},
 		"zone with all signs": {"a=http://[fe80::1%25Az0-9_z.9]/", []annotation.Pair{{"a", "http://[fe80::1%25Az0-9_z.9]/"}}},
@@ -64,10 +78,14 @@ func TestParseAccepts(t *testing.T) {
 		"IPv6 mapped":         {"a=http://[::ffff:127.0.0.1]/", []annotation.Pair{{"a", "http://[::ffff:127.0.0.1]/"}}},
 		"zeros before port":   {"a=http://e.example.com:0080/", []annotation.Pair{{"a", "http://e.example.com:80/"}}},
 		"highest port":        {"a=http://e.example.com:65535", []annotation.Pair{{"a", "http://e.example.com:65535"}}},
-		"key with dots": {"kube-root_ca.crt=e.example.com",
-			[]annotation.Pair{{"kube-root_ca.crt", "https://e.example.com"}}},
-		"same url twice": {"a=e.example.com b=e.example.com",
-			[]annotation.Pair{{"a", "https://e.example.com"}, {"b", "https://e.example.com"}}},
+		"key with dots": {
+			"kube-root_ca.crt=e.example.com",
+			[]annotation.Pair{{"kube-root_ca.crt", "https://e.example.com"}},
+		},
+		"same url twice": {
+			"a=e.example.com b=e.example.com",
+			[]annotation.Pair{{"a", "https://e.example.com"}, {"b", "https://e.example.com"}},
+		},
 		"longest url": {"a=" + longURL(weburl.MaxBytes), []annotation.Pair{{"a", longURL(weburl.MaxBytes)}}},
 	}
 	for name, c := range cases {
@@ -91,8 +109,10 @@ func TestParseRefuses(t *testing.T) {
 		"words after a pair": {"mydata=this isn't a url", "pair 2: no = between key and url"},
 		"white space in url": {"a=http://data.example.com /", "pair 2: no = between key and url"},
 		"no key":             {"=e.example.com", "pair 1: the key is not valid in a ConfigMap"},
-		"patch directive": {"$patch=e.example.com",
-			"pair 1: the key has characters other than letters, digits, -, _ and ."},
+		"patch directive": {
+			"$patch=e.example.com",
+			"pair 1: the key has characters other than letters, digits, -, _ and .",
+		},
 		"slash in key":       {"a/b=e.example.com", "pair 1: the key has characters other than letters, digits, -, _ and ."},
 		"dot":                {".=e.example.com", "pair 1: the key is . or begins with .."},
 		"parent directory":   {"..a=e.example.com", "pair 1: the key is . or begins with .."},
@@ -107,18 +127,26 @@ func TestParseRefuses(t *testing.T) {
 		"scheme, no slashes": {"a=http:data.example.com", "pair 1 (key a): the url cannot be parsed"},
 		"ftp":                {"a=ftp://data.example.com/", "pair 1 (key a): the scheme is neither http nor https"},
 		"file":               {"a=file:///etc/passwd", "pair 1 (key a): the scheme is neither http nor https"},
-		"gopher": {"a=gopher://127.0.0.1:6379/_FLUSHALL",
-			"pair 1 (key a): the scheme is neither http nor https"},
-		"http over a socket": {"a=http+unix://%2Fvar%2Frun%2Fdocker.sock/",
-			"pair 1 (key a): the scheme is neither http nor https"},
+		"gopher": {
+			"a=gopher://127.0.0.1:6379/_FLUSHALL",
+			"pair 1 (key a): the scheme is neither http nor https",
+		},
+		"http over a socket": {
+			"a=http+unix://%2Fvar%2Frun%2Fdocker.sock/",
+			"pair 1 (key a): the scheme is neither http nor https",
+		},
 		"javascript": {"a=javascript:alert(1)", "pair 1 (key a): the url cannot be parsed"},
 		"jar":        {"a=jar:http://x!/", "pair 1 (key a): the url cannot be parsed"},
-		"password": {"a=http://user:pw@data.example.com/",
-			"pair 1 (key a): the url contains a user name or a password"},
+		"password": {
+			"a=http://user:pw@data.example.com/",
+			"pair 1 (key a): the url contains a user name or a password",
+		},
 		"user":       {"a=user@data.example.com/", "pair 1 (key a): the url contains a user name or a password"},
 		"empty user": {"a=http://@data.example.com/", "pair 1 (key a): the url contains a user name or a password"},
-		"escaped slash": {"a=http://data.example.com%2f@127.0.0.1/",
-			"pair 1 (key a): the url contains a user name or a password"},
+		"escaped slash": {
+			"a=http://data.example.com%2f@127.0.0.1/",
+			"pair 1 (key a): the url contains a user name or a password",
+		},
 		"backslash in host":  {`a=http://127.0.0.1\.data.example.com/`, "pair 1 (key a): the url cannot be parsed"},
 		"header injection":   {`a=http://data.example.com\r\nX-Injected:1/`, "pair 1 (key a): the url cannot be parsed"},
 		"after the brackets": {"a=http://[::1]evil/", "pair 1 (key a): the url cannot be parsed"},
@@ -128,36 +156,54 @@ func TestParseRefuses(t *testing.T) {
 		"bracket in zone":    {"a=http://[::1%25x%5D]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
 		"space in zone":      {"a=http://[::1%25x%20y]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
 		"colon in zone":      {"a=http://[::1%25x:9]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
-		"wide dots": {"a=http://127。0。0。1/",
-			"pair 1 (key a): the url contains characters other than printable ASCII"},
-		"wide letters": {"a=http://ⅼocalhost/",
-			"pair 1 (key a): the url contains characters other than printable ASCII"},
-		"control character": {"a=http://e.example.com/\x00",
-			"pair 1 (key a): the url contains characters other than printable ASCII"},
-		"invalid UTF-8": {"a=http://e.example.com/\xff",
-			"pair 1 (key a): the url contains characters other than printable ASCII"},
+		"wide dots": {
+			"a=http://127。0。0。1/",
+			"pair 1 (key a): the url contains characters other than printable ASCII",
+		},
+		"wide letters": {
+			"a=http://ⅼocalhost/",
+			"pair 1 (key a): the url contains characters other than printable ASCII",
+		},
+		"control character": {
+			"a=http://e.example.com/\x00",
+			"pair 1 (key a): the url contains characters other than printable ASCII",
+		},
+		"invalid UTF-8": {
+			"a=http://e.example.com/\xff",
+			"pair 1 (key a): the url contains characters other than printable ASCII",
+		},
 		"escaped host":  {"a=http://ex%C3%A4mple.com/", "pair 1 (key a): the host is not a host name"},
 		"= in host":     {"a=b=c", "pair 1 (key a): the host is not a host name"},
 		"quote in host": {"a=isn't", "pair 1 (key a): the host is not a host name"},
 		"empty label":   {"a=e..example.com", "pair 1 (key a): the host is not a host name"},
-		"long label": {"a=" + strings.Repeat("h", 64) + ".example.com",
-			"pair 1 (key a): the host is not a host name"},
+		"long label": {
+			"a=" + strings.Repeat("h", 64) + ".example.com",
+			"pair 1 (key a): the host is not a host name",
+		},
 		"empty label, port":  {"a=e..example.com:80", "pair 1 (key a): the host is not a host name"},
 		"longer than a name": {"a=" + longName(254), "pair 1 (key a): the host is not a host name"},
-		"long fragment": {"a=e.example.com/#" + strings.Repeat("x", weburl.MaxBytes),
-			"pair 1 (key a): the url is longer than 2048 characters"},
+		"long fragment": {
+			"a=e.example.com/#" + strings.Repeat("x", weburl.MaxBytes),
+			"pair 1 (key a): the url is longer than 2048 characters",
+		},
 		"long host":     {"a=" + strings.Repeat("h.", 125) + "long", "pair 1 (key a): the host is not a host name"},
 		"broken escape": {"a=http://data.example.com/%zz", "pair 1 (key a): the url cannot be parsed"},
 		"negative port": {"a=http://data.example.com:-1/", "pair 1 (key a): the url cannot be parsed"},
 		"empty port":    {"a=http://data.example.com:/", "pair 1 (key a): the port is missing"},
 		"port 0":        {"a=http://data.example.com:0/", "pair 1 (key a): the port is not a number from 1 to 65535"},
-		"port 65536": {"a=http://data.example.com:65536/",
-			"pair 1 (key a): the port is not a number from 1 to 65535"},
+		"port 65536": {
+			"a=http://data.example.com:65536/",
+			"pair 1 (key a): the port is not a number from 1 to 65535",
+		},
 		"long url": {"a=" + longURL(weburl.MaxBytes+1), "pair 1 (key a): the url is longer than 2048 characters"},
-		"long without scheme": {"a=" + strings.TrimPrefix(longURL(weburl.MaxBytes+1), "https://"),
-			"pair 1 (key a): the url is longer than 2048 characters"},
-		"second pair bad": {"a=e.example.com b=ftp://e.example.com",
-			"pair 2 (key b): the scheme is neither http nor https"},
+		"long without scheme": {
+			"a=" + strings.TrimPrefix(longURL(weburl.MaxBytes+1), "https://"),
+			"pair 1 (key a): the url is longer than 2048 characters",
+		},
+		"second pair bad": {
+			"a=e.example.com b=ftp://e.example.com",
+			"pair 2 (key b): the scheme is neither http nor https",
+		},
 		"many pairs": {manyPairs(annotation.MaxPairs + 1), "129 pairs, more than 128"},
 		"long value": {strings.Repeat(" ", annotation.MaxValueBytes+1), "32769 bytes, more than 32768"},
 	}
@@ -202,8 +248,10 @@ func onlyRefusal(t *testing.T, request annotation.Request) string {
 }
 
 func TestAFieldThatIsNoPairRejectsTheWholeValue(t *testing.T) {
-	for _, value := range []string{"", " \n\t", "not correct", "mydata=this isn't a url", "=e.example.com",
-		"https://e.example.com/?a=b", "a=e.example.com oops"} {
+	for _, value := range []string{
+		"", " \n\t", "not correct", "mydata=this isn't a url", "=e.example.com",
+		"https://e.example.com/?a=b", "a=e.example.com oops",
+	} {
 		_, err := grammar(t).Parse(ask(value))
 		if err == nil || !strings.HasSuffix(err.Error(), "' does not match expected format key=url") {
 			t.Errorf("%q: got %v", value, err)
@@ -269,8 +317,10 @@ func TestAPossiblePasswordAfterASpaceIsHidden(t *testing.T) {
 	if err != nil || len(request.Problems) != 2 || strings.Contains(request.Problems[1].Text, "S3CR3T") {
 		t.Errorf("got %+v, %v", request, err)
 	}
-	for _, value := range []string{"a=ftp://a.example.com b=ftp://b.example.com",
-		"a=ftp://a.example.com c=c.example.com b=https://u:p@b.example.com"} {
+	for _, value := range []string{
+		"a=ftp://a.example.com b=ftp://b.example.com",
+		"a=ftp://a.example.com c=c.example.com b=https://u:p@b.example.com",
+	} {
 		request, err := grammar(t).Parse(ask(value))
 		if err != nil || len(request.Problems) != 2 || !strings.Contains(request.Problems[1].Text, "(key b)") {
 			t.Errorf("%s: what follows no password is hidden: %+v, %v", value, request, err)
@@ -283,26 +333,42 @@ func TestOddValuesAreFollowed(t *testing.T) {
 		more map[string]string
 		want []string
 	}{
-		"nothing odd": {map[string]string{"x-kv8s.io/curl-refresh": "1h", annotation.StatusKey: "{}", "x-kv8s.io/other": "",
-			"other/curl-x": "", annotation.LegacyKey: "a=a.example.com"}, nil},
-		"a slip": {map[string]string{"x-kv8s.io/curl-refrsh": "1h"},
-			[]string{"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"}},
-		"twice curl-": {map[string]string{"x-kv8s.io/curl-curl-refresh": "1h"},
+		"nothing odd": {map[string]string{
+			"x-kv8s.io/curl-refresh": "1h", annotation.StatusKey: "{}", "x-kv8s.io/other": "",
+			"other/curl-x": "", annotation.LegacyKey: "a=a.example.com",
+		}, nil},
+		"a slip": {
+			map[string]string{"x-kv8s.io/curl-refrsh": "1h"},
+			[]string{"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"},
+		},
+		"twice curl-": {
+			map[string]string{"x-kv8s.io/curl-curl-refresh": "1h"},
 			[]string{"annotation x-kv8s.io/curl-curl-refresh is unknown and has no effect; use one of curl-me-that, " +
-				"curl-refresh, curl-now, curl-suspend, curl-sha256"}},
-		"no slip": {map[string]string{"x-k8s.io/curl-header": "x"},
+				"curl-refresh, curl-now, curl-suspend, curl-sha256"},
+		},
+		"no slip": {
+			map[string]string{"x-k8s.io/curl-header": "x"},
 			[]string{"annotation x-k8s.io/curl-header is unknown and has no effect; use one of curl-me-that, curl-refresh, " +
-				"curl-now, curl-suspend, curl-sha256"}},
-		"a second one": {map[string]string{annotation.LegacyKey: "b=b.example.com"},
+				"curl-now, curl-suspend, curl-sha256"},
+		},
+		"a second one": {
+			map[string]string{annotation.LegacyKey: "b=b.example.com"},
 			[]string{"annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove " +
-				"one of them"}},
-		"too often": {map[string]string{"x-kv8s.io/curl-refresh": "1s"},
-			[]string{"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"}},
-		"too seldom": {map[string]string{"x-kv8s.io/curl-refresh": "400d"},
-			[]string{"annotation curl-refresh value '400d' is longer than the maximum; 365d is used"}},
-		"a joined url": {map[string]string{annotation.DefaultKey: "a=https://a.example.com/x,b=https://b.example.com"},
+				"one of them"},
+		},
+		"too often": {
+			map[string]string{"x-kv8s.io/curl-refresh": "1s"},
+			[]string{"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"},
+		},
+		"too seldom": {
+			map[string]string{"x-kv8s.io/curl-refresh": "400d"},
+			[]string{"annotation curl-refresh value '400d' is longer than the maximum; 365d is used"},
+		},
+		"a joined url": {
+			map[string]string{annotation.DefaultKey: "a=https://a.example.com/x,b=https://b.example.com"},
 			[]string{"annotation curl-me-that, pair 1 (key a): the url has a comma followed by what looks like another pair; " +
-				"if it is one, separate pairs by spaces"}},
+				"if it is one, separate pairs by spaces"},
+		},
 	} {
 		annotations := ask("a=a.example.com")
 		maps.Copy(annotations, c.more)
@@ -416,10 +482,14 @@ func TestProblemOfTheObject(t *testing.T) {
 	const key = annotation.DefaultKey
 	for want, annotations := range map[string]map[string]string{
 		"": {key: "a=example.com"},
-		"annotation value 'x' does not match expected format key=url": {key: "x",
-			"x-kv8s.io/curl-refrsh": "1h"},
-		"annotation curl-refresh value 'soon' is not a duration such as 10m": {key: "a=example.com",
-			"x-kv8s.io/curl-refresh": "soon"},
+		"annotation value 'x' does not match expected format key=url": {
+			key:                     "x",
+			"x-kv8s.io/curl-refrsh": "1h",
+		},
+		"annotation curl-refresh value 'soon' is not a duration such as 10m": {
+			key:                      "a=example.com",
+			"x-kv8s.io/curl-refresh": "soon",
+		},
 		"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?": {key: "a=example.com/,b=c", "x-kv8s.io/curl-refrsh": "1h", "x-kv8s.io/curl-refresh": "1ms"},
 		"annotation curl-me-that, pair 1 (key a): the scheme is neither http nor https; use http:// or https://; " +
 			"also annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove one " +

@@ -17,8 +17,10 @@ func TestErrorText(t *testing.T) {
 		"invalid UTF-8":      {"not \xff\xfe correct", "not \uFFFD correct"},
 		"scheme":             {"a=ftp://e.example.com/x", "a=ftp://e.example.com/x"},
 		"query":              {"a=ftp://e.example.com/x?token=secret", "a=ftp://e.example.com/x?…"},
-		"query, next pair": {"a=e.example.com/?t=secret b=ftp://e.example.com?t=secret",
-			"a=e.example.com/?… b=ftp://e.example.com?…"},
+		"query, next pair": {
+			"a=e.example.com/?t=secret b=ftp://e.example.com?t=secret",
+			"a=e.example.com/?… b=ftp://e.example.com?…",
+		},
 		"query over white space": {"a=e.example.com/?t=se cret or\nmore b=x", "a=e.example.com/?… b=x"},
 		"empty query":            {"a=ftp://e.example.com/?", "a=ftp://e.example.com/?"},
 		"fragment":               {"a=ftp://e.example.com/#secret", "a=ftp://e.example.com/#…"},

@@ -222,8 +222,10 @@ func TestInvalidFiles(t *testing.T) {
 			t.Errorf("seed, %s: %v", name, err)
 		}
 	}
-	for name, text := range map[string]string{"none": "\n", "three": key + "\n" + key + "\n" + key, "secret": secret,
-		"words": "not a key"} {
+	for name, text := range map[string]string{
+		"none": "\n", "three": key + "\n" + key + "\n" + key, "secret": secret,
+		"words": "not a key",
+	} {
 		_, err := signature.LoadVerifier(write(name, text))
 		if err == nil || !strings.Contains(err.Error(), "NKey user public keys") || strings.Contains(err.Error(), secret) {
 			t.Errorf("public keys, %s: %v", name, err)

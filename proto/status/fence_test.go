@@ -29,8 +29,10 @@ func TestTheLastEpochReadsAsNoFence(t *testing.T) {
 }
 
 func TestFenceRefuses(t *testing.T) {
-	for _, text := range []string{"", "1", "1.", ".1", "-1.1", "1.-1", "1.2.3", "a.b", " 1.1", "1e3.1",
-		"253402300800000.1", "9223372036854775808.1"} {
+	for _, text := range []string{
+		"", "1", "1.", ".1", "-1.1", "1.-1", "1.2.3", "a.b", " 1.1", "1e3.1",
+		"253402300800000.1", "9223372036854775808.1",
+	} {
 		if got, err := status.ParseFence(text); !errors.Is(err, status.ErrMalformedFence) {
 			t.Errorf("%q: got %+v, %v", text, got, err)
 		}

@@ -232,8 +232,10 @@ func TestCopied(t *testing.T) {
 	if (status.Entry{SHA256: digest}).Copied("1b0e8a63-8c4f") {
 		t.Error("an entry that does not tell is taken for a copy")
 	}
-	want := status.Entry{SHA256: digest, Size: 12, FetchedAt: e.FetchedAt, ETag: e.ETag, LastModified: e.LastModified,
-		Binary: true}
+	want := status.Entry{
+		SHA256: digest, Size: 12, FetchedAt: e.FetchedAt, ETag: e.ETag, LastModified: e.LastModified,
+		Binary: true,
+	}
 	if got := e.Body(); got != want {
 		t.Errorf("body %+v", got)
 	}
@@ -312,8 +314,10 @@ func TestProblem(t *testing.T) {
 	if own, readFirst := alone.Own("a", alone.String()); own == "" || own != alone.String() || readFirst {
 		t.Errorf("a want carries %q, read first %v", own, readFirst)
 	}
-	for _, odd := range []string{`{"*":7}`, `{"*":{}}`, `{"*":{"error":"x","since":"never"}}`,
-		`{"*":{"error":"x","since":"9999-12-31T23:59:59-23:00"}}`} {
+	for _, odd := range []string{
+		`{"*":7}`, `{"*":{}}`, `{"*":{"error":"x","since":"never"}}`,
+		`{"*":{"error":"x","since":"9999-12-31T23:59:59-23:00"}}`,
+	} {
 		if parsed, err := status.Parse(odd); err != nil || parsed.Problem != nil || parsed.String() != "" {
 			t.Errorf("%s: got %+v, %v", odd, parsed, err)
 		}

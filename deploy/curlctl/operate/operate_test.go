@@ -147,8 +147,10 @@ var _ = Describe("The client of operators", func() {
 			Expect(client.PublishAudit(ctx, a)).To(Succeed())
 			Expect(client.PublishAudit(ctx, a)).To(Succeed(), "once more, as when the answer was lost")
 		}
-		ended := &v1.Audit{Action: "replay", User: "ann", Filter: strconv.Itoa(many - 2), BeganAt: at(many - 2),
-			EndedAt: at(many), Done: 1}
+		ended := &v1.Audit{
+			Action: "replay", User: "ann", Filter: strconv.Itoa(many - 2), BeganAt: at(many - 2),
+			EndedAt: at(many), Done: 1,
+		}
 		Expect(client.PublishAudit(ctx, ended)).To(Succeed())
 		read := func(limit int) (filters []string) {
 			GinkgoHelper()
@@ -184,8 +186,10 @@ var _ = Describe("The client of operators", func() {
 		}
 		var err error
 		for i := 0; err == nil && i < 100; i++ {
-			err = client.PublishAudit(ctx, &v1.Audit{Action: "pause", User: "ann", Filter: strings.Repeat("x", 100),
-				BeganAt: timestamppb.Now()})
+			err = client.PublishAudit(ctx, &v1.Audit{
+				Action: "pause", User: "ann", Filter: strings.Repeat("x", 100),
+				BeganAt: timestamppb.Now(),
+			})
 		}
 		Expect(err).To(MatchError(pipeline.ErrFull))
 	})

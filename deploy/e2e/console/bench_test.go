@@ -67,8 +67,10 @@ func measure(b *testing.B, failures int) *measured {
 	ctx, end := chromedp.NewContext(allocator)
 	b.Cleanup(end)
 	Expect(chromedp.Do(ctx)).To(Succeed())
-	return &measured{js: js, base: regexp.MustCompile(`http://[0-9.:]+`).FindString(line), pid: cmd.Process.Pid,
-		browser: ctx}
+	return &measured{
+		js: js, base: regexp.MustCompile(`http://[0-9.:]+`).FindString(line), pid: cmd.Process.Pid,
+		browser: ctx,
+	}
 }
 
 // warm waits until the console has read the streams.
@@ -221,8 +223,10 @@ func (m *measured) publish(b *testing.B, period time.Duration) published {
 		for due := int(time.Since(began)/pause) * each; p.published < due; p.published++ {
 			n := p.published % keys
 			key := pipeline.Key{Namespace: fmt.Sprintf("team-%d", n%7), Name: fmt.Sprintf("load-%05d", n), Key: "k"}
-			want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid",
-				Url: "https://load.example.com/" + key.Name}
+			want := &v1.Want{
+				Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid",
+				Url: "https://load.example.com/" + key.Name,
+			}
 			data, err := proto.Marshal(want)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(m.js.Conn().PublishMsg(&nats.Msg{Subject: key.Want(), Data: data})).To(Succeed())

@@ -112,8 +112,10 @@ func fill(ctx context.Context, js jetstream.JetStream, failures int) {
 		}
 		Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Duration(600+i*37%3600)*time.Second))).To(Succeed())
 		if i < failures {
-			letter := &v1.DeadLetter{Want: want, LastFailedAt: timestamppb.Now(),
-				Failure: &v1.Failure{Class: class, Host: host, Attempts: 6, FirstFailedAt: due.GetFirstFailedAt(), GaveUp: true}}
+			letter := &v1.DeadLetter{
+				Want: want, LastFailedAt: timestamppb.Now(),
+				Failure: &v1.Failure{Class: class, Host: host, Attempts: 6, FirstFailedAt: due.GetFirstFailedAt(), GaveUp: true},
+			}
 			if class == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
 				letter.Failure.StatusCode, letter.Snippet = http.StatusServiceUnavailable, []byte("<h1>Back soon</h1>")
 			}
@@ -146,12 +148,16 @@ var _ = Describe("In a browser, the console", func() {
 	fillLong := func(ctx context.Context) {
 		GinkgoHelper()
 		fill(ctx, js, 60)
-		long := pipeline.Key{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("قائمة-", 30),
-			Key: strings.Repeat("k", 200)}
+		long := pipeline.Key{
+			Namespace: strings.Repeat("n", 63), Name: strings.Repeat("قائمة-", 30),
+			Key: strings.Repeat("k", 200),
+		}
 		host := strings.Repeat("long.", 40) + "example.com"
 		Expect(operate.NewClient(js).PublishDeadLetter(ctx, long, &v1.DeadLetter{
-			Want: &v1.Want{Namespace: long.Namespace, Name: long.Name, Key: long.Key,
-				Url: "https://" + host + "/" + strings.Repeat("page", 200)},
+			Want: &v1.Want{
+				Namespace: long.Namespace, Name: long.Name, Key: long.Key,
+				Url: "https://" + host + "/" + strings.Repeat("page", 200),
+			},
 			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 503, Host: host},
 			Snippet: []byte(strings.Repeat("<عنوان>", 100)),
 		}, "long")).To(Succeed())
@@ -255,22 +261,28 @@ var _ = Describe("In a browser, the console", func() {
 		client := operate.NewClient(js)
 		hostile := "<script>window.ran=1</script>\"><img src=x onerror=window.ran=1>\u202ejavascript:window.ran=1"
 		key := pipeline.Key{Namespace: "default", Name: "cm" + hostile, Key: "k" + hostile}
-		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "u",
-			Url: "https://a.example.com/" + hostile, Epoch: epoch}
+		want := &v1.Want{
+			Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "u",
+			Url: "https://a.example.com/" + hostile, Epoch: epoch,
+		}
 		_, err = client.PublishWant(ctx, want, 0)
 		Expect(err).NotTo(HaveOccurred())
 		publish := func(id string) {
 			GinkgoHelper()
 			Expect(client.PublishDeadLetter(ctx, key,
-				&v1.DeadLetter{Want: want, Snippet: []byte(hostile + "\x00\xff"),
-					Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile}}, id)).To(Succeed())
+				&v1.DeadLetter{
+					Want: want, Snippet: []byte(hostile + "\x00\xff"),
+					Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile},
+				}, id)).To(Succeed())
 		}
 		publish("1")
 		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: hostile, Filter: hostile, OnBehalfOf: hostile})).
 			To(Succeed())
 		t := newTab(open(ctx, server.URL()))
-		for _, path := range []string{"/failures", "/failures/1", "/wants", "/queue", "/audit", "/hosts",
-			"/failures/replay?id=1", "/failures?name=%3Cscript%3Ewindow.ran=1%3C/script%3E", "/"} {
+		for _, path := range []string{
+			"/failures", "/failures/1", "/wants", "/queue", "/audit", "/hosts",
+			"/failures/replay?id=1", "/failures?name=%3Cscript%3Ewindow.ran=1%3C/script%3E", "/",
+		} {
 			t.visit(path)
 			Expect(t.script(`window.ran`)).To(Equal("undefined"), path)
 		}
@@ -365,7 +377,8 @@ var _ = Describe("In a browser, the console", func() {
 		fill(ctx, js, 420)
 		t := newTab(open(ctx, server.URL()))
 		for _, p := range []struct{ name, path, theme string }{
-			{"console-overview", "/", "light"}, {"console-failures", "/failures", "light"},
+			{"console-overview", "/", "light"},
+			{"console-failures", "/failures", "light"},
 			{"console-overview-dark", "/", "dark"},
 		} {
 			kept := filepath.Join("..", "..", "docs", p.name+".png")

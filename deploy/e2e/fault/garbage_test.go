@@ -29,8 +29,12 @@ var _ = Describe("An invalid message", func() {
 			"curl.want.one-token", "curl.due.a.b.c.d", "curl.result.content.%zz.%2.k",
 			"curl.result.content." + w.Namespace + ".load-000.$patch", "curl.result.reconcile.kube-system.x.k",
 		} {
-			for _, payload := range [][]byte{bytes.Repeat([]byte{0xff}, 100), {0x08}, []byte(strings.Repeat("x", 60_000)),
-				[]byte("{}")} {
+			for _, payload := range [][]byte{
+				bytes.Repeat([]byte{0xff}, 100),
+				{0x08},
+				[]byte(strings.Repeat("x", 60_000)),
+				[]byte("{}"),
+			} {
 				_, err := w.JetStream.Publish(ctx, subject, payload)
 				Expect(err).NotTo(HaveOccurred(), subject)
 				count++

@@ -38,8 +38,10 @@ func beside() []TableEntry {
 // values returns a table entry for each way to render the chart.
 func values(more ...TableEntry) []TableEntry {
 	entries := []TableEntry{}
-	for _, name := range []string{"default", "ha", "namespaced", "byo-nats", "resources", "console", "console-none",
-		installed} {
+	for _, name := range []string{
+		"default", "ha", "namespaced", "byo-nats", "resources", "console", "console-none",
+		installed,
+	} {
 		entries = append(entries, Entry(name, name))
 	}
 	return append(entries, more...)
@@ -73,8 +75,10 @@ func helm(ctx context.Context, args ...string) (stdout []byte, complaint string)
 // templating is the command that renders the chart without an API server to look up. Later values
 // override its own.
 func templating() []string {
-	return []string{"template", namespace, chart, "--namespace", namespace, "--set-json",
-		`networkPolicy.apiServer.cidrs=["10.96.0.1/32"]`}
+	return []string{
+		"template", namespace, chart, "--namespace", namespace, "--set-json",
+		`networkPolicy.apiServer.cidrs=["10.96.0.1/32"]`,
+	}
 }
 
 // template renders the chart with a values file.

@@ -79,8 +79,10 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 
 	It("an unavailable API server", func(ctx SpecContext) {
 		g, through := env.Gateway()
-		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{world.Watcher: through,
-			world.Writer: through}})
+		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
+			world.Watcher: through,
+			world.Writer:  through,
+		}})
 		b := watch(w)
 		var pages []*origin.Page
 		for i := range 4 {
@@ -127,13 +129,15 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 
 	It("a writer without permissions", func(ctx SpecContext) {
 		var writer *world.Account
-		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--audit-interval=5s"}},
+		w := env.World(ctx, world.Options{
+			Flags: map[string][]string{world.Watcher: {"--audit-interval=5s"}},
 			Kubeconfigs: map[string]func(context.Context, string) string{
 				world.Writer: func(ctx context.Context, namespace string) string {
 					writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
 					return writer.Kubeconfig
 				},
-			}})
+			},
+		})
 		b := watch(w)
 		b.shows(ctx, "stat", "Writer permissions", "", Equal(no))
 		writer.Revoke(ctx)

@@ -34,9 +34,11 @@ func targets(inbox, victim string) []target {
 		{subject: "curl.record.purge.SOMEBODY.1"},
 		{"$JS.API.STREAM.CREATE.EVIL", `{"name":"EVIL","subjects":["evil.>"]}`},
 		{"$JS.API.STREAM.UPDATE.CURL_FAILURES", `{"name":"CURL_FAILURES","subjects":["curl.failure.>"],"max_msgs":1}`},
-		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.intruder",
+		{
+			"$JS.API.CONSUMER.CREATE.CURL_FAILURES.intruder",
 			`{"stream_name":"CURL_FAILURES","action":"create","config":{"name":"intruder",` +
-				`"deliver_subject":"` + inbox + `","deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}}`},
+				`"deliver_subject":"` + inbox + `","deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}}`,
+		},
 		{"$JS.API.CONSUMER.PAUSE.CURL_RESULTS.writer", `{"pause_until":"2100-01-01T00:00:00Z"}`},
 		{"$JS.API.CONSUMER.RESET.CURL_REQUESTS.fetcher", `{"seq":1}`},
 		{"$JS.API.STREAM.MSG.DELETE.CURL_RESULTS", `{"seq":1}`},
@@ -233,8 +235,10 @@ func (s *attacker) asked(subject, reply string, i int) []string {
 // literal returns the concrete subjects for a subject of the table.
 func literal(subject string, i int) []string {
 	if strings.HasPrefix(subject, "$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.") {
-		return []string{"$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.default.none.key",
-			"$JS.API.DIRECT.GET.CURL_REQUESTS." + planted("curl.want.", i)}
+		return []string{
+			"$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.default.none.key",
+			"$JS.API.DIRECT.GET.CURL_REQUESTS." + planted("curl.want.", i),
+		}
 	}
 	return []string{subject}
 }
@@ -437,8 +441,10 @@ func identities() []TableEntry {
 }
 
 var _ = Describe("A compromised identity", func() {
-	for where, f := range map[string]form{"on one server": plain, "on three servers": three,
-		"on the three servers of the chart": threeOfChart, "by JWT": byJWT} {
+	for where, f := range map[string]form{
+		"on one server": plain, "on three servers": three,
+		"on the three servers of the chart": threeOfChart, "by JWT": byJWT,
+	} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })

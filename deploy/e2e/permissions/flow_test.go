@@ -21,8 +21,10 @@ import (
 // and minimal rights in Kubernetes.
 func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	GinkgoHelper()
-	flags := map[string][]string{world.Watcher: {"--manage-streams=off"},
-		world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}
+	flags := map[string][]string{
+		world.Watcher: {"--manage-streams=off"},
+		world.Fetcher: {"--max-attempts=2", "--recheck=1h"},
+	}
 	flags[world.Watcher] = append(append(flags[world.Watcher], b.watcher...),
 		"--signing-key="+filepath.Join(b.identities, "signing.nk"))
 	for _, name := range []string{world.Fetcher, world.Writer} {

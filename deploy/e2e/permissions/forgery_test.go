@@ -249,8 +249,10 @@ var _ = Describe("A compromised watcher", func() {
 		By("keeping keys that are requested or not written by the writer")
 		for _, cm := range []*world.ConfigMap{seen, bare} {
 			found := cm.Get(ctx)
-			want := &v1.Want{Namespace: found.Namespace, Name: found.Name, Key: status.ObjectKey, Uid: string(found.UID),
-				ResourceVersion: found.ResourceVersion}
+			want := &v1.Want{
+				Namespace: found.Namespace, Name: found.Name, Key: status.ObjectKey, Uid: string(found.UID),
+				ResourceVersion: found.ResourceVersion,
+			}
 			Expect(watcher.PublishResult(ctx,
 				&v1.Result{Want: want, Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}})).To(Succeed())
 		}

@@ -29,20 +29,34 @@ func headers() []forged {
 	soon := "@at " + time.Now().UTC().Format(time.RFC3339Nano)
 	return []forged{
 		{"a rollup of the stream", nats.Header{"Nats-Rollup": {"all"}}},
-		{"a purge of another timer",
-			nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.timer.default.canary.key"}}},
-		{"a purge of a want", nats.Header{"Nats-Schedule-Next": {"purge"},
-			"Nats-Scheduler": {"curl.want.default.canary.key"}}},
+		{
+			"a purge of another timer",
+			nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.timer.default.canary.key"}},
+		},
+		{"a purge of a want", nats.Header{
+			"Nats-Schedule-Next": {"purge"},
+			"Nats-Scheduler":     {"curl.want.default.canary.key"},
+		}},
 		{"a purge of all timers", nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.timer.>"}}},
-		{"a schedule for a want",
-			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.want.default.canary.key"}}},
-		{"a schedule for a result",
-			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.result.reconcile.default.canary.key"}}},
-		{"a schedule for the API",
-			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},
-		{"a schedule by a source",
-			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.due.default.canary.key"},
-				"Nats-Schedule-Source": {"curl.want.default.canary.key"}}},
+		{
+			"a schedule for a want",
+			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.want.default.canary.key"}},
+		},
+		{
+			"a schedule for a result",
+			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.result.reconcile.default.canary.key"}},
+		},
+		{
+			"a schedule for the API",
+			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}},
+		},
+		{
+			"a schedule by a source",
+			nats.Header{
+				"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.due.default.canary.key"},
+				"Nats-Schedule-Source": {"curl.want.default.canary.key"},
+			},
+		},
 		{"a trace", nats.Header{"Nats-Trace-Dest": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},
 		{"the name of another account", nats.Header{"Nats-Request-Info": {`{"acc":"CURL","svc":"CURL"}`}}},
 	}
@@ -112,8 +126,10 @@ func (s *attacker) fired(ctx context.Context) {
 }
 
 var _ = Describe("A compromised identity that sends headers", func() {
-	for where, f := range map[string]form{"on one server": plain, "on three servers": three,
-		"on the three servers of the chart": threeOfChart, "by JWT": byJWT} {
+	for where, f := range map[string]form{
+		"on one server": plain, "on three servers": three,
+		"on the three servers of the chart": threeOfChart, "by JWT": byJWT,
+	} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })

@@ -92,8 +92,10 @@ const (
 // rejected.
 func (b *broker) asLeaf(ctx context.Context, address *url.URL, identity string) {
 	GinkgoHelper()
-	remote := &server.RemoteLeafOpts{URLs: []*url.URL{address}, TLS: b.tls, TLSConfig: b.trusted(),
-		TLSTimeout: closing.Seconds(), FirstInfoTimeout: closing}
+	remote := &server.RemoteLeafOpts{
+		URLs: []*url.URL{address}, TLS: b.tls, TLSConfig: b.trusted(),
+		TLSTimeout: closing.Seconds(), FirstInfoTimeout: closing,
+	}
 	if identity != "" {
 		remote.Nkey = b.seed(identity)
 	}
@@ -118,8 +120,10 @@ func (j *journal) text() string {
 }
 
 var _ = Describe("NATS", func() {
-	for where, f := range map[string]form{"on one server": plain, "on one server over TLS": overTLS,
-		"on three servers": three, "on the three servers of the chart": threeOfChart} {
+	for where, f := range map[string]form{
+		"on one server": plain, "on one server over TLS": overTLS,
+		"on three servers": three, "on the three servers of the chart": threeOfChart,
+	} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })

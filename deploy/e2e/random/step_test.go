@@ -213,8 +213,10 @@ func operations() []step {
 			}
 		}),
 	}
-	for stream, consumer := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer,
-		pipeline.Results: pipeline.WriterConsumer} {
+	for stream, consumer := range map[string]string{
+		pipeline.Requests: pipeline.FetcherConsumer,
+		pipeline.Results:  pipeline.WriterConsumer,
+	} {
 		all = append(all, step{name: "the consumer " + consumer + " deleted", do: func(ctx context.Context, r *round) {
 			GinkgoHelper()
 			Expect(r.JetStream.DeleteConsumer(ctx, stream, consumer)).To(Succeed())

@@ -35,8 +35,10 @@ func (h *home) pod(ctx context.Context, name, annotation string) injected {
 			Annotations: map[string]string{watchv1.InjectedAnnotation: annotation},
 		},
 		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: "watch", Image: "registry.example/watch",
-				RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			InitContainers: []corev1.Container{{
+				Name: "watch", Image: "registry.example/watch",
+				RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+			}},
 			Containers: []corev1.Container{{Name: "app", Image: "registry.example/app"}},
 		},
 	}, metav1.CreateOptions{})
@@ -58,8 +60,10 @@ func (p injected) reports(ctx context.Context, s corev1.ContainerStatus) {
 
 func (p injected) runs(ctx context.Context) {
 	GinkgoHelper()
-	p.reports(ctx, corev1.ContainerStatus{Ready: true,
-		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}})
+	p.reports(ctx, corev1.ContainerStatus{
+		Ready: true,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+	})
 }
 
 func (p injected) fails(ctx context.Context, reason string) {

@@ -180,7 +180,8 @@ func (d *demo) openConsole(ctx context.Context) (stop func()) {
 
 // waitFor waits until a condition is met, and prints it with the time that it took.
 func (d *demo) waitFor(ctx context.Context, timeout time.Duration, what string,
-	met func(context.Context) (bool, error)) error {
+	met func(context.Context) (bool, error),
+) error {
 	began := time.Now()
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, timeout, true,

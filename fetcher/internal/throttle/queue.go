@@ -111,7 +111,7 @@ func (q queue) Swap(i, j int) {
 }
 
 func (q *queue) Push(x any) {
-	w := x.(*Waiter)
+	w := x.(*Waiter) //nolint:forcetypeassert // container/heap passes what Enqueue pushes
 	w.index = len(*q)
 	*q = append(*q, w)
 }

@@ -18,8 +18,10 @@ func TestParseTakesDays(t *testing.T) {
 			t.Errorf("Parse(%q) = %v, %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "d", "day", "2 d", "1h2d", "1d-2h", "1d2d", "1e3d", "Infd", "NaNd", "0x1d",
-		"999999999999d", "+1d", "1d+2h", "10", "106751d24h"} {
+	for _, text := range []string{
+		"", "d", "day", "2 d", "1h2d", "1d-2h", "1d2d", "1e3d", "Infd", "NaNd", "0x1d",
+		"999999999999d", "+1d", "1d+2h", "10", "106751d24h",
+	} {
 		if got, err := duration.Parse(text); err == nil {
 			t.Errorf("Parse(%q) = %v, want an error", text, got)
 		}

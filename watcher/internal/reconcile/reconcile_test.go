@@ -185,9 +185,11 @@ func TestARemovalIsPublishedOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
 func TestAWantWithoutAcknowledgementIsRetractedWhenItsObjectGoes(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*bench){
-		"deleted":  func(b *bench) { b.object = nil },
-		"unasked":  func(b *bench) { b.ask("https://example.com") },
-		"occupied": func(b *bench) { b.object.Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "x"} },
+		"deleted": func(b *bench) { b.object = nil },
+		"unasked": func(b *bench) { b.ask("https://example.com") },
+		"occupied": func(b *bench) {
+			b.object.Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "x"}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,8 +18,10 @@ import (
 
 func (s *Server) objectPage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
-	view := object.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"),
-		Timeline: []object.TimelineEntry{}}
+	view := object.View{
+		Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"),
+		Timeline: []object.TimelineEntry{},
+	}
 	pods, unseen, err := s.readObject(v.Context(), &view)
 	if err != nil {
 		return nil, err

@@ -278,8 +278,10 @@ func (s *Server) auditPage(v *visit) (*page, error) {
 	}
 	all := s.jobs.List()
 	running := slices.ContainsFunc(all, func(j jobs.View) bool { return j.Running })
-	return &page{template: "audit.html", title: "Audit", refresh: running, data: map[string]any{"Rows": rows,
-		"Jobs": all}}, nil
+	return &page{template: "audit.html", title: "Audit", refresh: running, data: map[string]any{
+		"Rows": rows,
+		"Jobs": all,
+	}}, nil
 }
 
 func (s *Server) doctorPage(v *visit) (*page, error) {

@@ -42,8 +42,10 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 		},
 	}
 	for _, h := range []hidden{
-		{"namespace", namespace}, {"name", name}, {"host", host}, {"count", strconv.Itoa(len(selected))}, {"job",
-			rand.Text()},
+		{"namespace", namespace}, {"name", name}, {"host", host}, {"count", strconv.Itoa(len(selected))}, {
+			"job",
+			rand.Text(),
+		},
 	} {
 		if h.Value != "" {
 			d.Hidden = append(d.Hidden, h)

@@ -179,8 +179,10 @@ func (s *Server) runReplay(
 	if err := end(ctx, done, len(items)-done); failed == nil {
 		failed = err
 	}
-	for _, verdict := range []replay.Verdict{replay.Gone, replay.Changed, replay.Older, replay.Unreadable,
-		replay.Already} {
+	for _, verdict := range []replay.Verdict{
+		replay.Gone, replay.Changed, replay.Older, replay.Unreadable,
+		replay.Already,
+	} {
 		if n := counts[verdict]; n > 0 {
 			j.Note(printer.Plural(n, "failure") + " skipped: " + string(verdict) + ".")
 		}

@@ -54,7 +54,8 @@ func (v *visit) selected(submitted bool) (selection, error) {
 
 // failures reads the selected failures. A failure of another namespace is not found.
 func (s selection) failures(ctx context.Context, client *operate.Client,
-	unread *readable.Unread) iter.Seq2[operate.DeadLetter, error] {
+	unread *readable.Unread,
+) iter.Seq2[operate.DeadLetter, error] {
 	if len(s.ids) == 0 {
 		return readable.Only(unread, client.DeadLetters(ctx, s.Dead))
 	}

@@ -59,8 +59,10 @@ type problem struct {
 func (p *problem) Error() string { return p.title + ": " + p.text }
 
 func badRequest(err error) *problem {
-	return &problem{http.StatusBadRequest, "Invalid address", err.Error(),
-		"Correct the value in the form or in the address."}
+	return &problem{
+		http.StatusBadRequest, "Invalid address", err.Error(),
+		"Correct the value in the form or in the address.",
+	}
 }
 
 func notFound(format string, args ...any) *problem {
@@ -68,8 +70,10 @@ func notFound(format string, args ...any) *problem {
 }
 
 func forbidden(text string) *problem {
-	return &problem{http.StatusForbidden, "Not permitted", text,
-		"Ask for that permission, or use an identity that has it."}
+	return &problem{
+		http.StatusForbidden, "Not permitted", text,
+		"Ask for that permission, or use an identity that has it.",
+	}
 }
 
 // requestTimeout limits reading for one page, and awayTimeout waiting without a connection to NATS.

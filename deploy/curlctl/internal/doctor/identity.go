@@ -44,8 +44,10 @@ func Identities() []Identity {
 			"$JS.API.DIRECT.GET.CURL_REQUESTS", "$JS.API.DIRECT.GET.CURL_REQUESTS.>",
 			"$JS.API.DIRECT.GET.CURL_FAILURES", "$JS.API.DIRECT.GET.CURL_AUDIT",
 		},
-		Subscribe: []string{"_INBOX_curlctl.>", "curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>",
-			"curl.failure.>"},
+		Subscribe: []string{
+			"_INBOX_curlctl.>", "curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>",
+			"curl.failure.>",
+		},
 	}
 	replayer := Identity{
 		Name:      Replayer,

@@ -23,8 +23,10 @@ func TestConditionOfAWant(t *testing.T) {
 	long := condition.StaleIntervals * interval
 	asked, set, next := now.Add(-time.Hour), now.Add(-time.Minute), now.Add(time.Minute)
 	late := now.Add(-time.Minute - time.Second)
-	want := operate.Want{Sequence: 7, At: asked, Want: &v1.Want{Url: "https://example.com/x",
-		Refresh: durationpb.New(interval)}}
+	want := operate.Want{Sequence: 7, At: asked, Want: &v1.Want{
+		Url:     "https://example.com/x",
+		Refresh: durationpb.New(interval),
+	}}
 	timer := func(at time.Time, due *v1.Due) *operate.Timer {
 		if due.GetWantSequence() == 0 {
 			due.WantSequence = want.Sequence
@@ -48,8 +50,10 @@ func TestConditionOfAWant(t *testing.T) {
 			keys.Condition{State: keys.Well, Next: next, Checked: set},
 		},
 		"failing": {
-			timer(next, &v1.Due{Reported: timeout, StatusCode: 503, Attempts: 3, FirstFailedAt: ago(time.Minute),
-				WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE}), 7,
+			timer(next, &v1.Due{
+				Reported: timeout, StatusCode: 503, Attempts: 3, FirstFailedAt: ago(time.Minute),
+				WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
+			}), 7,
 			keys.Condition{
 				State: keys.Failing, Reason: "Timeout", Status: 503, Since: now.Add(-time.Minute), Next: next, Attempts: 3,
 				Checked:  set,
@@ -74,8 +78,10 @@ func TestConditionOfAWant(t *testing.T) {
 		},
 		"stale": {
 			timer(next, &v1.Due{FreshUntil: ago(long)}), 7,
-			keys.Condition{State: keys.Stale, Reason: keys.Outdated, Since: now.Add(-long), Next: next, Checked: set,
-				Stale: true},
+			keys.Condition{
+				State: keys.Stale, Reason: keys.Outdated, Since: now.Add(-long), Next: next, Checked: set,
+				Stale: true,
+			},
 		},
 		"fails for long, which was not reported": {
 			timer(next, &v1.Due{FirstFailedAt: ago(long + time.Second)}), 7,

@@ -61,8 +61,10 @@ func running(since time.Time, change ...func(*corev1.Pod, *corev1.Container)) *c
 func env(key string) func(*corev1.Pod, *corev1.Container) {
 	return func(_ *corev1.Pod, c *corev1.Container) {
 		c.Env = append(c.Env, corev1.EnvVar{Name: "A", ValueFrom: &corev1.EnvVarSource{
-			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"},
-				Key: key},
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "rules"},
+				Key:                  key,
+			},
 		}})
 	}
 }
@@ -149,13 +151,17 @@ var _ = Describe("Of a pod", func() {
 		pod := running(before, func(p *corev1.Pod, _ *corev1.Container) {
 			p.Annotations = map[string]string{watchv1.InjectedAnnotation: "other=1,errors=3"}
 			p.Spec.InitContainers = []corev1.Container{{Name: "watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
-			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "watch",
-				State: p.Status.ContainerStatuses[0].State}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+				Name:  "watch",
+				State: p.Status.ContainerStatuses[0].State,
+			}}
 		})
 		of := cm()
 		Expect(podusage.In(pod, of, now)).To(BeEmpty())
-		of.Watcher = &watchv1.Watcher{ObjectMeta: metav1.ObjectMeta{Name: "errors"},
-			Spec: watchv1.WatcherSpec{Container: &corev1.Container{Name: "watch"}}}
+		of.Watcher = &watchv1.Watcher{
+			ObjectMeta: metav1.ObjectMeta{Name: "errors"},
+			Spec:       watchv1.WatcherSpec{Container: &corev1.Container{Name: "watch"}},
+		}
 		Expect(podusage.In(pod, of, now)).To(ConsistOf(And(
 			HaveField("Ways", []podusage.Way{podusage.Sidecar}), HaveField("Newest", podusage.Unknown))))
 		env("a")(pod, &pod.Spec.InitContainers[0])

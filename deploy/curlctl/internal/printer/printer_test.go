@@ -66,8 +66,10 @@ func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
 		}
 		return strings.Join(strings.Fields(strings.SplitN(out.String(), "\n", 2)[0]), " ")
 	}
-	for width, want := range map[string]string{"": "ID HOST KEY ATTEMPTS", "80": "ID HOST KEY ATTEMPTS",
-		"45": "ID HOST KEY", "30": "ID KEY", "3": "ID KEY"} {
+	for width, want := range map[string]string{
+		"": "ID HOST KEY ATTEMPTS", "80": "ID HOST KEY ATTEMPTS",
+		"45": "ID HOST KEY", "30": "ID KEY", "3": "ID KEY",
+	} {
 		t.Setenv("COLUMNS", width)
 		if got := headers(); got != want {
 			t.Errorf("%s columns: %q, want %q", width, got, want)

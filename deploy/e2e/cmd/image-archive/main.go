@@ -63,8 +63,10 @@ func parse(args []string, complaints io.Writer) ([]imagearchive.Image, error) {
 		if !named || !placed || names == "" {
 			return nil, fmt.Errorf("%q is not PROGRAM:ENTRYPOINT=NAME", arg)
 		}
-		images = append(images, imagearchive.Image{Names: strings.Split(names, ","), Program: program, Entrypoint: entrypoint,
-			Files: files})
+		images = append(images, imagearchive.Image{
+			Names: strings.Split(names, ","), Program: program, Entrypoint: entrypoint,
+			Files: files,
+		})
 	}
 	if len(images) == 0 {
 		return nil, errors.New("name at least one PROGRAM:ENTRYPOINT=NAME")

@@ -64,19 +64,21 @@ func Attacks() []Attack {
 	return []Attack{
 		{"sets curl-now on 300 keys of a slow host", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 300, func(i int) []world.Trait {
-				return []world.Trait{a.asking("slow", i),
-					world.Annotated(nowKey, "1")}
+				return []world.Trait{
+					a.asking("slow", i),
+					world.Annotated(nowKey, "1"),
+				}
 			})
-			a.each(ctx, 300, func(i int) map[string]any { return annotate(nowKey, "2") })
+			a.each(ctx, 300, func(int) map[string]any { return annotate(nowKey, "2") })
 		}},
 		{"writes ten statuses of 220 KiB", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 10, func(i int) []world.Trait {
+			a.create(ctx, 10, func(int) []world.Trait {
 				return []world.Trait{world.Annotated(annotation.StatusKey, forged(20_000, nil))}
 			})
 		}},
 		{"claims 1,300 written keys that nobody asks for", func(ctx context.Context, a *Tenant) {
 			entry := map[string]any{"sha256": strings.Repeat("0", 64)}
-			a.create(ctx, 10, func(i int) []world.Trait {
+			a.create(ctx, 10, func(int) []world.Trait {
 				return []world.Trait{world.Annotated(annotation.StatusKey, forged(130, entry))}
 			})
 		}},
@@ -87,7 +89,7 @@ func Attacks() []Attack {
 			})
 		}},
 		{"has 1,024 keys with the longest names", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 16, func(i int) []world.Trait {
+			a.create(ctx, 16, func(int) []world.Trait {
 				var pairs []string
 				for k := range 64 {
 					pairs = append(pairs, fmt.Sprintf("%s%02d=%s/missing/%d", strings.Repeat("k.", 110), k, a.bare(), k))
@@ -104,7 +106,7 @@ func Attacks() []Attack {
 			}
 		}},
 		{"asks for one slow URL in 200 objects", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 200, func(i int) []world.Trait { return []world.Trait{a.asking("slow", 0)} })
+			a.create(ctx, 200, func(int) []world.Trait { return []world.Trait{a.asking("slow", 0)} })
 		}},
 		{"refreshes 200 keys of a flapping host", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 200, func(i int) []world.Trait {
@@ -113,8 +115,10 @@ func Attacks() []Attack {
 		}},
 		{"asks for two bodies that do not fit into one object, 10 times", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 10, func(i int) []world.Trait {
-				return []world.Trait{world.Asking(fmt.Sprintf("a=%[1]s/large/%[2]d b=%[1]s/large/b%[2]d", a.bare(), i)),
-					world.Annotated(refreshKey, Refresh)}
+				return []world.Trait{
+					world.Asking(fmt.Sprintf("a=%[1]s/large/%[2]d b=%[1]s/large/b%[2]d", a.bare(), i)),
+					world.Annotated(refreshKey, Refresh),
+				}
 			})
 		}},
 		{"deletes and creates 100 objects again", func(ctx context.Context, a *Tenant) {
@@ -157,18 +161,18 @@ func Attacks() []Attack {
 			})
 		}},
 		{"breaks and corrects 200 annotations", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 200, func(i int) []world.Trait { return []world.Trait{world.Asking("not a pair")} })
+			a.create(ctx, 200, func(int) []world.Trait { return []world.Trait{world.Asking("not a pair")} })
 			a.each(ctx, 200, func(i int) map[string]any {
 				return annotate(annotation.DefaultKey, fmt.Sprintf("mydata=%s/instant/%d", a.bare(), i))
 			})
-			a.each(ctx, 200, func(i int) map[string]any { return annotate(annotation.DefaultKey, "=") })
+			a.each(ctx, 200, func(int) map[string]any { return annotate(annotation.DefaultKey, "=") })
 		}},
 		{"suspends and resumes 200 objects", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 200, func(i int) []world.Trait {
 				return []world.Trait{a.asking("changing", i), world.Annotated(refreshKey, Refresh)}
 			})
 			for _, value := range []string{"true", "false", "true"} {
-				a.each(ctx, 200, func(i int) map[string]any { return annotate(suspendKey, value) })
+				a.each(ctx, 200, func(int) map[string]any { return annotate(suspendKey, value) })
 			}
 		}},
 		{"follows 100 endless bodies and redirect loops", func(ctx context.Context, a *Tenant) {
@@ -177,7 +181,7 @@ func Attacks() []Attack {
 		{"overwrites 100 keys by hand again and again", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 100, func(i int) []world.Trait { return []world.Trait{a.asking("instant", i)} })
 			for range 4 {
-				a.each(ctx, 100, func(i int) map[string]any {
+				a.each(ctx, 100, func(int) map[string]any {
 					return map[string]any{"data": map[string]any{"mydata": fmt.Sprint("mine ", time.Now())}}
 				})
 			}

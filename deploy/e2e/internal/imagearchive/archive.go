@@ -109,8 +109,10 @@ func (i Image) layer() ([]byte, error) {
 func inside(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
 func add(archive *tar.Writer, name string, mode int64, content []byte) error {
-	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(content)),
-		Typeflag: tar.TypeReg}); err != nil {
+	if err := archive.WriteHeader(&tar.Header{
+		Name: name, Mode: mode, Size: int64(len(content)),
+		Typeflag: tar.TypeReg,
+	}); err != nil {
 		return err
 	}
 	_, err := archive.Write(content)

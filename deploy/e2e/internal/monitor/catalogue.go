@@ -33,8 +33,10 @@ func NewCatalogue(page string) (*Catalogue, error) {
 	c := &Catalogue{
 		Metrics: map[string]Metric{
 			"up": {Kind: "gauge"},
-			"ALERTS": {Kind: "gauge",
-				Labels: map[string][]string{"alertname": nil, "alertstate": {"pending", "firing"}, "severity": nil}},
+			"ALERTS": {
+				Kind:   "gauge",
+				Labels: map[string][]string{"alertname": nil, "alertstate": {"pending", "firing"}, "severity": nil},
+			},
 			"go_goroutines":                 {Kind: "gauge"},
 			"process_cpu_seconds_total":     {Kind: "counter"},
 			"process_resident_memory_bytes": {Kind: "gauge"},

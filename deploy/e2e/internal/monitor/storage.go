@@ -48,7 +48,8 @@ type querier struct{ *memory }
 
 // Select implements storage.Querier. The engine takes the samples that it wants.
 func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints,
-	matchers ...*labels.Matcher) storage.SeriesSet {
+	matchers ...*labels.Matcher,
+) storage.SeriesSet {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	set := &seriesSet{}
@@ -63,13 +64,15 @@ func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints,
 
 // LabelValues implements storage.Querier. No query needs it.
 func (querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string,
-	annotations.Annotations, error) {
+	annotations.Annotations, error,
+) {
 	return nil, nil, nil
 }
 
 // LabelNames implements storage.Querier. No query needs it.
 func (querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations,
-	error) {
+	error,
+) {
 	return nil, nil, nil
 }
 

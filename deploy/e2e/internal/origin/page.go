@@ -36,8 +36,10 @@ type Page struct {
 const ServerText = "the server's own words"
 
 func newPage(s *Site, path string) *Page {
-	return &Page{site: s, path: path, status: http.StatusNotFound, header: http.Header{},
-		good: map[[sha256.Size]byte]struct{}{}}
+	return &Page{
+		site: s, path: path, status: http.StatusNotFound, header: http.Header{},
+		good: map[[sha256.Size]byte]struct{}{},
+	}
 }
 
 // URL of the page.

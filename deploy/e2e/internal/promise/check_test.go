@@ -62,15 +62,24 @@ func TestCheck(t *testing.T) {
 		"a newer body":                 {[]change{wrote("k", url, "old")}, []change{wrote("k", url, "good")}, ""},
 		"an outdated pair removed":     {[]change{wrote("k", url, "good"), never}, []change{never}, ""},
 		"another key written":          {nil, []change{wrote("k", url, "good"), holds("other", "ours")}, "S1"},
-		"another key removed": {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { delete(o.Data, "other") }},
-			"S4"},
-		"a label changed": {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { o.Labels["app"] = "y" }},
-			"S1"},
+		"another key removed": {
+			nil,
+			[]change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { delete(o.Data, "other") }},
+			"S4",
+		},
+		"a label changed": {
+			nil,
+			[]change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { o.Labels["app"] = "y" }},
+			"S1",
+		},
 		"an annotation added": {nil, []change{wrote("k", url, "good"), annotated("a", "b")}, "S1"},
 		"not asked for":       {[]change{never}, []change{never, wrote("k", url, "good")}, "S1"},
 		"body of another URL": {nil, []change{wrote("k", url+"b", "good")}, "S2"},
-		"suspended": {[]change{annotated("x-kv8s.io/curl-suspend", "true")},
-			[]change{annotated("x-kv8s.io/curl-suspend", "true"), wrote("k", url, "good")}, "S2"},
+		"suspended": {
+			[]change{annotated("x-kv8s.io/curl-suspend", "true")},
+			[]change{annotated("x-kv8s.io/curl-suspend", "true"), wrote("k", url, "good")},
+			"S2",
+		},
 		"another digest than demanded": {
 			[]change{annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64))},
 			[]change{annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64)), wrote("k", url, "good")},
@@ -78,9 +87,14 @@ func TestCheck(t *testing.T) {
 		},
 		"an error body": {nil, []change{wrote("k", url, "not found")}, "S5"},
 		"no status":     {nil, []change{holds("k", "good")}, "S2"},
-		"text in binaryData": {nil,
-			[]change{wrote("k", url, "good"),
-				func(o *corev1.ConfigMap) { delete(o.Data, "k"); o.BinaryData = map[string][]byte{"k": []byte("good")} }}, "S1"},
+		"text in binaryData": {
+			nil,
+			[]change{
+				wrote("k", url, "good"),
+				func(o *corev1.ConfigMap) { delete(o.Data, "k"); o.BinaryData = map[string][]byte{"k": []byte("good")} },
+			},
+			"S1",
+		},
 		"a key of others":      {[]change{holds("k", "theirs")}, []change{wrote("k", url, "good")}, "S4"},
 		"a good value removed": {[]change{wrote("k", url, "good")}, nil, "S5"},
 		"removed under an annotation that cannot be read": {
@@ -108,8 +122,10 @@ func TestCheckEnds(t *testing.T) {
 		want     string
 	}{
 		"created by the system": {[]history.Version{{Object: object()}}, "S3"},
-		"deleted by the system": {[]history.Version{{Object: object(), BySpec: true}, {Object: object(), Deleted: true}},
-			"S1"},
+		"deleted by the system": {
+			[]history.Version{{Object: object(), BySpec: true}, {Object: object(), Deleted: true}},
+			"S1",
+		},
 		"deleted by a test": {[]history.Version{
 			{Object: object(), BySpec: true}, {Object: object(), Deleted: true, BySpec: true},
 		}, ""},
@@ -156,8 +172,10 @@ func TestRight(t *testing.T) {
 		"suspended":      {[]change{annotated("x-kv8s.io/curl-suspend", "true")}, ""},
 		"empty":          {nil, "key k is not there"},
 		"of another URL": {[]change{wrote("k", url+"b", "good")}, "key k has the body of another URL"},
-		"edited": {[]change{wrote("k", url, "good"), holds("k", "theirs")},
-			"key k differs from the digest in its status"},
+		"edited": {
+			[]change{wrote("k", url, "good"), holds("k", "theirs")},
+			"key k differs from the digest in its status",
+		},
 		"never served":             {[]change{wrote("k", url, "not found")}, "key k has a body that its URL never served"},
 		"failing":                  {[]change{failing}, "key k reports Timeout"},
 		"not asked for":            {[]change{wrote("k", url, "good"), never}, "key k exists and is no longer requested"},

@@ -88,8 +88,10 @@ func originPod(labels map[string]string, image string) *corev1.Pod {
 				Name: originName, Image: image,
 				Ports: []corev1.ContainerPort{{Name: "pages", ContainerPort: 8080}, {Name: controlPort, ContainerPort: 8084}},
 				ReadinessProbe: &corev1.Probe{
-					ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz",
-						Port: intstr.FromString(controlPort)}},
+					ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+						Path: "/readyz",
+						Port: intstr.FromString(controlPort),
+					}},
 					PeriodSeconds: 1,
 				},
 				SecurityContext: restricted(),

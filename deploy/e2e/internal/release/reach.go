@@ -21,7 +21,8 @@ const reachTimeout = time.Minute
 // Reach returns which addresses a pod can reach, as package reach names them. It tries
 // from an ephemeral container with the origin's image in that very pod.
 func Reach(ctx context.Context, c *world.Cluster, pod corev1.Pod, image string, addresses []string) (map[string]bool,
-	error) {
+	error,
+) {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
 	var name string
 	var now *corev1.Pod

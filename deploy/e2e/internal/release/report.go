@@ -24,7 +24,8 @@ func (r *Release) Log(ctx context.Context, pod corev1.Pod, before bool) string {
 }
 
 func log(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, options corev1.PodLogOptions) (string,
-	error) {
+	error,
+) {
 	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &options).DoRaw(ctx)
 	if err != nil {
 		return "", fmt.Errorf("read the log of %s: %w", pod.Name, err)

@@ -24,8 +24,10 @@ func TestMake(t *testing.T) {
 		"a value without a comment":          {values: "# A.\na: 1\nb:\n  c: 2\n", err: "b.c has no comment"},
 		"an empty mapping without a comment": {values: "a: {}\n", err: "a has no comment"},
 		"no values":                          {values: "", err: "read values: the file has none"},
-		"what is no YAML, said in a sentence": {values: "a: [",
-			err: "read values: yaml: line 1: did not find expected node content"},
+		"what is no YAML, said in a sentence": {
+			values: "a: [",
+			err:    "read values: yaml: line 1: did not find expected node content",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table, err := valuestable.Make([]byte(c.values))

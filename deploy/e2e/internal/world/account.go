@@ -24,8 +24,10 @@ func WatcherRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-			Verbs: []string{"get", "create", "update"}},
+		{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			Verbs: []string{"get", "create", "update"},
+		},
 	}
 }
 
@@ -46,8 +48,10 @@ func KeeperRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers/finalizers"}, Verbs: []string{"update"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "create", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-			Verbs: []string{"get", "create", "update"}},
+		{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			Verbs: []string{"get", "create", "update"},
+		},
 	}
 }
 
@@ -107,8 +111,10 @@ func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.Poli
 	Expect(err).NotTo(HaveOccurred())
 	there := *a
 	there.namespace = namespace
-	there.probe = authorizationv1.ResourceAttributes{Namespace: namespace, Group: rules[0].APIGroups[0],
-		Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0]}
+	there.probe = authorizationv1.ResourceAttributes{
+		Namespace: namespace, Group: rules[0].APIGroups[0],
+		Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0],
+	}
 	there.Grant(ctx)
 	return &there
 }
@@ -138,8 +144,10 @@ func (a *Account) write(config *rest.Config) string {
 		Expect(err).NotTo(HaveOccurred())
 	}
 	file := clientcmdapi.NewConfig()
-	file.Clusters["cluster"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: ca,
-		TLSServerName: config.ServerName}
+	file.Clusters["cluster"] = &clientcmdapi.Cluster{
+		Server: config.Host, CertificateAuthorityData: ca,
+		TLSServerName: config.ServerName,
+	}
 	file.AuthInfos[a.name] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
 	file.Contexts["cluster"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: a.name}
 	file.CurrentContext = "cluster"

@@ -55,8 +55,10 @@ func (w *World) denial(key string) *admissionv1.ValidatingAdmissionPolicy {
 				},
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Update},
-					Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
-						Resources: []string{"configmaps"}},
+					Rule: admissionv1.Rule{
+						APIGroups: []string{""}, APIVersions: []string{"v1"},
+						Resources: []string{"configmaps"},
+					},
 				}}},
 			},
 			Validations: []admissionv1.Validation{{

@@ -83,7 +83,8 @@ func (w *World) Fill(ctx context.Context, name, body string, traits ...Trait) (*
 
 // Fetching is Fill up to the GET, which waits until release is called.
 func (w *World) Fetching(ctx context.Context, name, body string, traits ...Trait) (page *origin.Page, cm *ConfigMap,
-	release func()) {
+	release func(),
+) {
 	GinkgoHelper()
 	page = w.Origin.Page("/" + name).Says(body)
 	release = page.Hold()

@@ -23,8 +23,10 @@ func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
 	Expect(err).NotTo(HaveOccurred())
 	body, err := yaml.YAMLToJSON(crd.Watchers)
 	Expect(err).NotTo(HaveOccurred())
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
-		Resource: "customresourcedefinitions"})
+	definitions := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	})
 	_, err = definitions.Patch(ctx, "watchers.watch.x-kv8s.io", types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: "e2e", Force: new(true), FieldValidation: metav1.FieldValidationStrict})
 	Expect(err).NotTo(HaveOccurred())

@@ -196,8 +196,10 @@ func (w *World) MakeStreams(ctx context.Context) {
 	GinkgoHelper()
 	_, err := pipeline.Ensure(ctx, w.JetStream, pipeline.Topology{})
 	Expect(err).NotTo(HaveOccurred())
-	for stream, durable := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer,
-		pipeline.Results: pipeline.WriterConsumer} {
+	for stream, durable := range map[string]string{
+		pipeline.Requests: pipeline.FetcherConsumer,
+		pipeline.Results:  pipeline.WriterConsumer,
+	} {
 		consumer, err := w.JetStream.Consumer(ctx, stream, durable)
 		Expect(err).NotTo(HaveOccurred())
 		config := consumer.CachedInfo().Config

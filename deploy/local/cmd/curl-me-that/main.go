@@ -45,8 +45,10 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Watch ConfigMaps being filled, failing and being replayed",
 	}, &c, func(ctx context.Context) error { return demo.Run(ctx, d, c) })
-	for flag, value := range map[string]string{"data-dir": "", "nats-listen": "127.0.0.1:0",
-		"allow-cidr": "127.0.0.0/8,::1/128", "log-level": "error"} {
+	for flag, value := range map[string]string{
+		"data-dir": "", "nats-listen": "127.0.0.1:0",
+		"allow-cidr": "127.0.0.0/8,::1/128", "log-level": "error",
+	} {
 		if f := cmd.Flags().Lookup(flag); f.Value.Set(value) == nil {
 			f.DefValue = value
 		}

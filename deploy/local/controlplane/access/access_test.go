@@ -105,8 +105,10 @@ var _ = Describe("Access", func() {
 				return err
 			},
 		}
-		allowed := map[string][]string{"watcher": {"list ConfigMaps"}, "writer": {"report in ConfigMaps"},
-			"keeper": {"list ConfigMaps"}}
+		allowed := map[string][]string{
+			"watcher": {"list ConfigMaps"}, "writer": {"report in ConfigMaps"},
+			"keeper": {"list ConfigMaps"},
+		}
 		for name, c := range as {
 			for what, try := range tries {
 				if slices.Contains(allowed[name], what) {

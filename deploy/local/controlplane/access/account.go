@@ -20,7 +20,8 @@ const tokenLifetime = 365 * 24 * time.Hour
 // Account returns a copy of the administrator's kubeconfig with a token of a service
 // account.
 func Account(ctx context.Context, administrator *clientcmdapi.Config, namespace, name string) (*clientcmdapi.Config,
-	error) {
+	error,
+) {
 	config, err := ClientConfig(administrator)
 	if err != nil {
 		return nil, err

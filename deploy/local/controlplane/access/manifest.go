@@ -108,8 +108,10 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
-	return &Applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds)),
-		manager: manager}, nil
+	return &Applier{
+		client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds)),
+		manager: manager,
+	}, nil
 }
 
 // Apply creates or updates objects in order by server-side apply. The namespace is for

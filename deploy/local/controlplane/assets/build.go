@@ -33,8 +33,10 @@ func kubernetesVersion() string { return string(required.FindSubmatch(goMod)[1])
 // buildFlags are the relevant flags of the release builds, without debug information. The API
 // server reports the stamped version.
 func buildFlags(version string) []string {
-	return []string{"-trimpath", gobuild.NoDWARF, "-ldflags",
-		"-s -w -X k8s.io/component-base/version.gitVersion=" + version}
+	return []string{
+		"-trimpath", gobuild.NoDWARF, "-ldflags",
+		"-s -w -X k8s.io/component-base/version.gitVersion=" + version,
+	}
 }
 
 // versionHash changes with the sources, the flags and the platform.
@@ -55,8 +57,10 @@ func (c Cache) build(ctx context.Context, scratch string) error {
 	sources := gobuild.Programs{
 		What: "control plane " + kubernetesVersion(),
 		Dir:  scratch,
-		Env: []string{"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS,
-			"GOARCH=" + runtime.GOARCH},
+		Env: []string{
+			"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS,
+			"GOARCH=" + runtime.GOARCH,
+		},
 		Flags: buildFlags(kubernetesVersion()),
 	}
 	for _, name := range programs(c.Kubectl) {

@@ -94,12 +94,14 @@ func summarize(s *cli.Session, all []keys.Key) error {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
 	})
 	return s.List(printer.Table{Columns: "STATE|REASON|HOST|KEYS"}, printer.Rows(groups, func(g group) printer.Row {
-		return printer.Row{Name: g.Reason + "/" + g.Host, Cells: printer.Cells(g.State, g.Reason, g.Host, counts[g]),
+		return printer.Row{
+			Name: g.Reason + "/" + g.Host, Cells: printer.Cells(g.State, g.Reason, g.Host, counts[g]),
 			Object: struct {
 				group
 
 				Count int `json:"count"`
-			}{g, counts[g]}}
+			}{g, counts[g]},
+		}
 	}), none)
 }
 

@@ -192,7 +192,8 @@ const ignored = "ignored"
 
 // check checks one object.
 func (c *checking) check(ctx context.Context, grammar *annotation.Grammar, object *corev1.ConfigMap) ([]checked,
-	error) {
+	error,
+) {
 	whole := checked{ConfigMap: object.Namespace + "/" + object.Name}
 	request, err := grammar.Parse(object.Annotations)
 	immutable := object.Immutable != nil && *object.Immutable

@@ -220,8 +220,10 @@ func (k *Kubernetes) May(ctx context.Context, p *Person, right Right, namespace 
 	answer, err := k.access.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: p.Name, UID: p.uid, Groups: p.groups, Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group,
-				Resource: resource},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: verb, Group: group,
+				Resource: resource,
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

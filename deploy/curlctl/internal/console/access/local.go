@@ -30,8 +30,10 @@ type Local struct {
 // NewLocal returns the access to a console at a loopback address, such as http://127.0.0.1:8090.
 func NewLocal(ctx context.Context, conn *natsconn.Connection, base *url.URL) *Local {
 	port := base.Port()
-	l := &Local{base: base.String(), port: port, cookie: "curlctl-console-" + port, token: rand.Text(),
-		session: rand.Text()}
+	l := &Local{
+		base: base.String(), port: port, cookie: "curlctl-console-" + port, token: rand.Text(),
+		session: rand.Text(),
+	}
 	l.user.Name, l.rights = natsRights(ctx, conn)
 	return l
 }

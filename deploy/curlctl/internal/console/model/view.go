@@ -78,7 +78,8 @@ func (m *Model) within(namespace string) []keys.Key {
 // after returns the keys that sort after one.
 func (m *Model) after(key pipeline.Key) []keys.Key {
 	at, found := slices.BinarySearchFunc(m.keys, key, func(a keys.Key,
-		b pipeline.Key) int {
+		b pipeline.Key,
+	) int {
 		return keys.Compare(a.Key, b)
 	})
 	if found {
@@ -167,7 +168,8 @@ func (m *Model) Key(key pipeline.Key) (keys.Key, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, found := slices.BinarySearchFunc(m.keys, key, func(a keys.Key,
-		b pipeline.Key) int {
+		b pipeline.Key,
+	) int {
 		return keys.Compare(a.Key, b)
 	})
 	if !found {
