@@ -143,7 +143,7 @@ func (a *attempt) refusal(now time.Time) *Busy {
 func (a *attempt) patience(cause Cause, now time.Time) time.Duration {
 	t, n, h := a.throttle, a.tenant, a.tenant.host
 	switch {
-	case cause != HostBusy:
+	case cause != HostBusy && cause != NamespaceShare:
 		return 0
 	case a.claimed():
 		return claimedWait
