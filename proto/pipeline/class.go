@@ -7,28 +7,27 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// Reasons of Events that are no failures of a fetch.
+// Reasons of Events that are not failures of a fetch.
 const (
 	// ReasonDrifted: a key that we wrote was changed or removed.
 	ReasonDrifted = "Drifted"
-	// ReasonContested: that recurs, and repairs are slowed down.
+	// ReasonContested: drift recurs, and repairs are slowed down.
 	ReasonContested = "Contested"
-	// ReasonHeldBack: a namespace removes so many keys at once that none is removed.
+	// ReasonHeldBack: a namespace removes so many keys at once that the brake stops all removals.
 	ReasonHeldBack = "RemovalHeldBack"
 	// ReasonRecovered: a failure is over.
 	ReasonRecovered = "Recovered"
 )
 
-// class is what the pipeline knows of a failure class.
+// class describes a failure class.
 type class struct {
 	reason string
-	// retry reports that another attempt may well succeed soon.
+	// retry reports that another attempt may succeed soon.
 	retry bool
 }
 
-// classOf is the one table of failures: the reason of the Event, which is
-// also the token in a dead letter's subject and the value of metric labels,
-// and whether a fetch is tried again soon.
+// classOf has, for each failure class, the reason of the Event, which is also the token in a dead
+// letter's subject and the value of metric labels, and whether a fetch is retried soon.
 func classOf(c v1.FailureClass) class {
 	switch c {
 	case v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION:
@@ -81,21 +80,19 @@ func ClassOf(reason string) v1.FailureClass {
 	return v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 }
 
-// CauseName returns a cause as it stands in metric labels and traces, such as
-// refresh.
+// CauseName returns the name of a cause in metric labels and traces, such as refresh.
 func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_")) }
 
-// Retries reports whether a key is tried again with back-off after its attempts-th
-// failed attempt, of at most limit in a row. Else it is given up until its next
-// refresh or recheck, and a dead letter holds the failure.
+// Retries reports whether a key is retried with back-off after that many failed attempts; limit is
+// the maximum in a row. If not, the key waits for its next refresh or recheck, and a dead letter
+// holds the failure.
 func Retries(c v1.FailureClass, statusCode int, attempts, limit uint32) bool {
 	return attempts < limit &&
 		(classOf(c).retry || c == v1.FailureClass_FAILURE_CLASS_BAD_STATUS && retryStatus(statusCode))
 }
 
-// retryStatus reports whether a status asks for, or promises from, another
-// attempt (RFC 9110 section 15.5.9 and 15.6, RFC 6585 section 4, RFC 8470
-// section 5.2).
+// retryStatus reports whether a status suggests another attempt (RFC 9110 section 15.5.9 and 15.6,
+// RFC 6585 section 4, RFC 8470 section 5.2).
 func retryStatus(code int) bool {
 	switch code {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:

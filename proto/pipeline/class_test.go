@@ -96,7 +96,7 @@ func TestRetriesByStatus(t *testing.T) {
 			t.Errorf("Retries(BAD_STATUS, %d, 1, 3) = %t", status, got)
 		}
 	}
-	// A status counts for nothing in other classes.
+	// Other classes ignore the status.
 	if pipeline.Retries(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, 503, 1, 3) {
 		t.Error("Retries(BODY_TOO_LARGE, 503, 1, 3)")
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// Replicated streams check the conditions of a publish in another order and
-// against what is still in flight, and any replica may answer a read.
-var _ = Describe("On three servers", func() {
+// Replicated streams check the conditions of a publish in another order, and against publishes in
+// flight. Any replica may respond to a read.
+var _ = Describe("A cluster of three servers", func() {
 	var (
 		servers []*natstest.Server
 		clients []*pipeline.Client
@@ -34,8 +34,8 @@ var _ = Describe("On three servers", func() {
 		js = clients[0].JetStream()
 	})
 
-	It("publishes by the same rules", func(ctx SpecContext) {
-		By("creating replicated streams once, and leaving their replicas alone")
+	It("follows the same rules as a single server", func(ctx SpecContext) {
+		By("when it creates replicated streams once and keeps their replicas")
 		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
 		Expect(err).NotTo(HaveOccurred())
 		again, err := pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{})
@@ -45,13 +45,13 @@ var _ = Describe("On three servers", func() {
 			Expect(stream(ctx, js, name).CachedInfo().Config.Replicas).To(Equal(3))
 		}
 
-		By("letting one of many different wants win")
+		By("when one of many different wants wins")
 		winner := race(clients, func(c *pipeline.Client, n int) (uint64, error) {
 			return c.PublishWant(ctx, pipelinetest.Want(key, fmt.Sprintf("https://%d.example", n)), 0)
 		})
 		Expect(winner).To(HaveLen(1))
 
-		By("counting a want as published whose answer was lost")
+		By("when a want counts as published although the response was lost")
 		for n := range 20 {
 			k := pipelinetest.Numbered(n)
 			seq, err := clients[0].PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0)
@@ -63,25 +63,30 @@ var _ = Describe("On three servers", func() {
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			tomb, err := clients[0].PublishTombstone(ctx, k, seq)
 			Expect(err).NotTo(HaveOccurred())
-			// A replica that has not heard of it within the pauses of a client is asked again.
+			// A replica that is behind for longer than the client's pauses is asked again.
 			Eventually(ctx, func() (uint64, error) { return clients[n%3].PublishTombstone(ctx, k, seq) }).Should(Equal(tomb))
 		}
 
-		By("firing timers, whose want is unchanged")
+		By("when timers of an unchanged want fire")
 		w := pipelinetest.Want(pipelinetest.Numbered(100), "https://a.example")
 		seq, err := clients[1].PublishWant(ctx, w, 0)
 		Expect(err).NotTo(HaveOccurred())
 		at := time.Now().Add(500 * time.Millisecond)
 		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).To(Succeed())
-		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq - 1}, at)).To(MatchError(pipeline.ErrSuperseded))
-		Expect(fired(ctx, js, pipelinetest.Numbered(100)).Time).To(And(BeTemporally(">=", at), BeTemporally("<=", at.Add(lateness))))
+		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq - 1},
+			at)).To(MatchError(pipeline.ErrSuperseded))
+		Expect(fired(ctx, js, pipelinetest.Numbered(100)).Time).To(And(BeTemporally(">=", at),
+			BeTemporally("<=", at.Add(lateness))))
 
-		By("taking results")
+		By("when it stores results")
 		Expect(clients[1].PublishResult(ctx, content(key, 7, 10))).To(Succeed())
-		Eventually(func() uint64 { return stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs }).Should(BeEquivalentTo(1))
+		Eventually(func() uint64 {
+			return stream(ctx, js,
+				pipeline.Results).CachedInfo().State.Msgs
+		}).Should(BeEquivalentTo(1))
 	}, SpecTimeout(3*time.Minute))
 
-	It("goes on without the one that leads", func(ctx SpecContext) {
+	It("continues without its leader", func(ctx SpecContext) {
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
 		Expect(err).NotTo(HaveOccurred())
 		w := pipelinetest.Want(key, "https://a.example")
@@ -122,9 +127,8 @@ var _ = Describe("On three servers", func() {
 	}, SpecTimeout(3*time.Minute))
 })
 
-// race calls publish many times at once and returns the sequences that it
-// succeeded with. A publish may be refused as superseded, or as a duplicate of
-// one that is still in flight.
+// race publishes concurrently and returns the sequences of the successful publishes. A publish may
+// fail as superseded, or as a duplicate of one in flight.
 func race(clients []*pipeline.Client, publish func(c *pipeline.Client, n int) (uint64, error)) map[uint64]int {
 	GinkgoHelper()
 	const inFlight jetstream.ErrorCode = 10158

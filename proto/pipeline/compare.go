@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Compare returns what Ensure would create or change, one sentence each, and
-// changes nothing. It needs the right to look streams and consumers up only.
+// Compare returns what Ensure would create or change, one sentence each, without changing anything.
+// It only needs the right to look up streams and consumers.
 func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string, error) {
 	consumers := consumers()
 	var differ []string
@@ -28,7 +28,7 @@ func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string,
 			differ = append(differ, fmt.Sprintf("stream %s has %s, which cannot be changed", want.Name, property))
 		}
 		if !reflect.DeepEqual(have, overlay(have, want)) {
-			differ = append(differ, "stream "+want.Name+" is not configured as this version needs it")
+			differ = append(differ, "stream "+want.Name+" does not have the configuration that this version needs")
 		}
 		consumer, ok := consumers[want.Name]
 		if !ok {
@@ -43,18 +43,21 @@ func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string,
 	return differ, nil
 }
 
-func compareConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig) ([]string, error) {
+func compareConsumer(ctx context.Context, js jetstream.JetStream, stream string,
+	want jetstream.ConsumerConfig) ([]string, error) {
 	have, err := consumerConfig(ctx, js, stream, want.Durable)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		return []string{"consumer " + want.Durable + " of stream " + stream + " does not exist"}, nil
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
-		return []string{"consumer " + want.Durable + " of stream " + stream + " pushes its messages, which cannot be changed"}, nil
+		return []string{"consumer " + want.Durable + " of stream " + stream + " is a push consumer, which cannot be changed"},
+			nil
 	case err != nil:
 		return nil, err
 	}
 	if sameDelivery(have, want) && reflect.DeepEqual(have, overlayConsumer(have, want)) {
 		return nil, nil
 	}
-	return []string{"consumer " + want.Durable + " of stream " + stream + " is not configured as this version needs it"}, nil
+	return []string{"consumer " + want.Durable + " of stream " + stream +
+		" does not have the configuration that this version needs"}, nil
 }

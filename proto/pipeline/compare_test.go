@@ -9,7 +9,7 @@ import (
 )
 
 var _ = Describe("Compare", func() {
-	It("returns what Ensure would do, and does not", func(ctx SpecContext) {
+	It("reports the changes that Ensure would make, without making them", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
 
@@ -25,7 +25,7 @@ var _ = Describe("Compare", func() {
 			Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(ConsistOf(
 				ContainSubstring("consumer fetcher of stream CURL_REQUESTS does not exist"),
 				ContainSubstring("stream CURL_RESULTS does not exist"),
-				ContainSubstring("stream CURL_FAILURES is not configured"),
+				ContainSubstring("stream CURL_FAILURES does not have the configuration"),
 			))
 		}
 

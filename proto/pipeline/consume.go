@@ -2,43 +2,40 @@ package pipeline
 
 import "time"
 
-// ConsumeOptions configure how Consume takes messages from a durable consumer,
-// and how it handles them.
+// ConsumeOptions configure how Consume reads messages from a durable consumer and handles them.
 type ConsumeOptions struct {
-	// Stream and Consumer to read from. They need not exist yet.
+	// Stream and Consumer to read from. They may be created later.
 	Stream, Consumer string
-	// Concurrency is the number of messages handled at a time. At most 16 more,
-	// and of 16 MiB together, wait in the client's buffer: AckWait runs there
-	// too.
+	// Concurrency is the maximum number of messages handled at a time. Up to 16 more, with up to 16
+	// MiB, wait in the client's buffer, where AckWait runs too.
 	Concurrency int
-	// MaxBytes bounds the payload bytes handled at a time; 0: no bound. A
-	// single message above it is handled alone.
+	// MaxBytes limits the total payload of messages handled at a time; 0 means no limit. A larger
+	// message is handled alone.
 	MaxBytes int64
-	// State, if set, is called once for each change between reading (nil) and
-	// not reading (why), from one goroutine at a time.
+	// State, if set, is called at each change between reading (nil) and not reading (the reason).
+	// Calls do not overlap.
 	State func(err error)
-	// InProgressEvery is how often the server is notified that a message is still in
-	// work; 0: a third of AckWait.
+	// InProgressEvery is the interval of progress reports to the server while a message is handled;
+	// 0 means a third of AckWait.
 	InProgressEvery time.Duration
-	// MaxUnended is how many handlings of one message may begin without an end
-	// (the process crashed, or the handler panicked) before the message is
-	// poison; 0: 5, Uncounted: any number. They are recorded in Requests from the
-	// second delivery on.
+	// MaxUnended is the number of handlings of one message that may begin without an end (because
+	// the process crashed, or the handler panicked) before the message is poison. 0 means 5,
+	// Uncounted means any number. They are recorded in Requests from the second delivery on.
 	MaxUnended uint64
-	// Poison is called in place of the handler for a message that is poison. It
-	// must not try the same work again. Nil: the message becomes a dead letter.
+	// Poison is called instead of the handler for a poison message. It must not try the same work
+	// again. Nil: the message becomes a dead letter.
 	Poison Handler
-	// Observe, if set, is called with what became of each message, after the
-	// server was asked for that. It may be called from many goroutines.
+	// Observe, if set, is called with the disposition of each message, after the server was
+	// informed. Calls may overlap.
 	Observe func(*Delivery, Disposition)
-	// Now is the clock of dead letters; nil: time.Now.
+	// Now is the clock for dead letters; nil means time.Now.
 	Now func() time.Time
 
-	// heartbeat is how often the server shows that it is there; 0: 5 s.
+	// heartbeat is the interval of the server's idle heartbeats; 0 means 5 s.
 	heartbeat time.Duration
 }
 
-// changes passes a state on when it differs from the one before.
+// changes forwards a state if it differs from the previous one.
 type changes struct {
 	report   func(error)
 	last     string

@@ -17,20 +17,20 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// soon is well under AckWait.
+// soon is well below AckWait.
 const soon = 20 * time.Second
 
 var _ = Describe("Consume", func() {
 	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 
-	It("refuses to read nothing at a time", func(ctx SpecContext) {
+	It("rejects a concurrency of zero", func(ctx SpecContext) {
 		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
 		o := fetcher
 		o.Concurrency = 0
 		Expect(pipeline.Consume(ctx, js, o, nil)).To(MatchError(ContainSubstring("concurrency")))
 	})
 
-	It("waits for the consumer to exist, and reports it once", func(ctx SpecContext) {
+	It("waits until the consumer exists, and reports that once", func(ctx SpecContext) {
 		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
 		r := consume(ctx, js, fetcher)
 		Eventually(r.states).Should(HaveLen(1))
@@ -46,8 +46,9 @@ var _ = Describe("Consume", func() {
 		Expect(r.states()[1]).NotTo(HaveOccurred())
 	})
 
-	DescribeTable("comes back",
-		func(ctx SpecContext, disturb func(context.Context, *natstest.Server, jetstream.JetStream) error, within time.Duration) {
+	DescribeTable("reconnects",
+		func(ctx SpecContext, disturb func(context.Context, *natstest.Server, jetstream.JetStream) error,
+			within time.Duration) {
 			s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 			other := pipelinetest.Connect(GinkgoTB(), s)
 			c := pipeline.NewClient(other)
@@ -57,7 +58,7 @@ var _ = Describe("Consume", func() {
 			Eventually(r.handled).Should(ConsistOf(pipelinetest.Numbered(1).Want()))
 
 			Expect(disturb(ctx, s, other)).To(Succeed())
-			// A request that the server got as it went is never answered.
+			// The server never responds to a request that arrived while it was stopping.
 			Eventually(func() error {
 				limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 				defer cancel()
@@ -97,7 +98,7 @@ var _ = Describe("Consume", func() {
 		}, soon),
 	)
 
-	It("reports that it does not read while the consumer is gone", func(ctx SpecContext) {
+	It("reports that it does not read while the consumer is missing", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		r := consume(ctx, js, fetcher)
 		Eventually(r.states).Should(HaveLen(1))
@@ -109,7 +110,7 @@ var _ = Describe("Consume", func() {
 		Consistently(r.states, time.Second).Should(HaveLen(said))
 	})
 
-	It("handles so many messages at a time and no more", func(ctx SpecContext) {
+	It("handles up to Concurrency messages at a time", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		publishWants(ctx, pipeline.NewClient(js), 50, 10)
 		var now, most atomic.Int32
@@ -127,7 +128,7 @@ var _ = Describe("Consume", func() {
 		Expect(most.Load()).To(BeEquivalentTo(4))
 	})
 
-	It("lets more fetchers be busy than 4,096 messages in flight would", func(ctx SpecContext) {
+	It("keeps more fetchers busy than a limit of 4,096 messages in flight would", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		publishWants(ctx, pipeline.NewClient(js), 5300, 10) // more than 36 times 128 slots and a buffer
 		finish := make(chan struct{})
@@ -144,7 +145,7 @@ var _ = Describe("Consume", func() {
 		Eventually(busy.Load, "60s").Should(BeEquivalentTo(36 * 128))
 	})
 
-	It("handles so many bytes at a time, and a larger message alone", func(ctx SpecContext) {
+	It("handles up to MaxBytes at a time, and a larger message alone", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		const bound = 100 << 10
@@ -167,7 +168,7 @@ var _ = Describe("Consume", func() {
 		Expect(mostAtOnce.Load()).To(BeNumerically(">=", 2))
 	})
 
-	It("gives back at once what it has not begun, and finishes what it has", func(ctx SpecContext) {
+	It("returns messages that it has not begun at once, and finishes the others", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		publishWants(ctx, pipeline.NewClient(js), 20, 10)
 		finish := make(chan struct{})
@@ -178,20 +179,21 @@ var _ = Describe("Consume", func() {
 			cancelled.Store(cancelled.Load() || ctx.Err() != nil)
 		})
 		Eventually(first.begun).Should(HaveLen(4))
-		// More wait in the buffer, and one for a slot.
+		// More messages wait in the buffer, and one waits for a slot.
 		Eventually(func() int { return outstanding(ctx, js) }).Should(BeNumerically(">", 5))
 
 		stop()
 		var mu sync.Mutex
 		deliveries := map[string]uint64{}
-		second := consumeWith(ctx, pipelinetest.Connect(GinkgoTB(), s), fetcher, func(_ context.Context, m *pipeline.Delivery) {
-			defer GinkgoRecover()
-			meta, err := m.Metadata()
-			Expect(err).NotTo(HaveOccurred())
-			mu.Lock()
-			defer mu.Unlock()
-			deliveries[m.Subject()] = meta.NumDelivered
-		})
+		second := consumeWith(ctx, pipelinetest.Connect(GinkgoTB(), s),
+			fetcher, func(_ context.Context, m *pipeline.Delivery) {
+				defer GinkgoRecover()
+				meta, err := m.Metadata()
+				Expect(err).NotTo(HaveOccurred())
+				mu.Lock()
+				defer mu.Unlock()
+				deliveries[m.Subject()] = meta.NumDelivered
+			})
 		Eventually(second.handled, soon).Should(HaveLen(16), "AckWait is 30 s")
 		Expect(second.handled()).NotTo(ContainElements(first.begun()))
 		Expect(deliveries).To(HaveEach(BeNumerically("<=", 2)), "it must not be sent to the one that gives it back")
@@ -205,7 +207,7 @@ var _ = Describe("Consume", func() {
 		Consistently(second.handled, 300*time.Millisecond).Should(HaveLen(16))
 	})
 
-	It("takes a paused consumer for one without messages", func(ctx SpecContext) {
+	It("treats a paused consumer like one without messages", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		r := consume(ctx, js, fetcher.WithHeartbeat(time.Second))
 		Eventually(r.states).Should(HaveLen(1))
@@ -219,7 +221,7 @@ var _ = Describe("Consume", func() {
 		Expect(r.states()).To(HaveLen(1))
 	})
 
-	It("ends at once when there is nothing to do", func(ctx SpecContext) {
+	It("ends at once if it is idle", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		stopping, stop := context.WithCancel(ctx)
 		r := consume(stopping, js, fetcher)
@@ -228,7 +230,7 @@ var _ = Describe("Consume", func() {
 		Eventually(r.done, soon).Should(BeClosed())
 	})
 
-	It("ends while the server is away", func(ctx SpecContext) {
+	It("ends while the server is unavailable", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		stopping, stop := context.WithCancel(ctx)
 		r := consume(stopping, js, fetcher)
@@ -238,10 +240,11 @@ var _ = Describe("Consume", func() {
 		Eventually(r.done, soon).Should(BeClosed())
 	})
 
-	It("loses no message while all slots are busy for longer than heartbeats", func(ctx SpecContext) {
+	It("loses no message while all slots are busy for longer than the heartbeat interval", func(ctx SpecContext) {
 		s, _, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		var faults atomic.Int32
-		js := pipelinetest.Connect(GinkgoTB(), s, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { faults.Add(1) }))
+		js := pipelinetest.Connect(GinkgoTB(), s,
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { faults.Add(1) }))
 		c := pipeline.NewClient(js)
 		finish := make(chan struct{})
 		r := consumeWith(ctx, js, fetcher.WithHeartbeat(time.Second), func(context.Context, *pipeline.Delivery) { <-finish })
@@ -260,7 +263,7 @@ var _ = Describe("Consume", func() {
 	})
 })
 
-// consumption records what a Consume that runs in the background does.
+// consumption records the calls of a Consume in the background.
 type consumption struct {
 	done chan struct{}
 
@@ -298,9 +301,9 @@ func consume(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOpti
 	return consumeWith(ctx, js, o, func(context.Context, *pipeline.Delivery) {})
 }
 
-// consumeWith runs Consume until the spec ends; it acknowledges what handle
-// returns from.
-func consumeWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions, handle func(context.Context, *pipeline.Delivery)) *consumption {
+// consumeWith runs Consume until the spec ends; a message is acknowledged when handle returns.
+func consumeWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions,
+	handle func(context.Context, *pipeline.Delivery)) *consumption {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &consumption{done: make(chan struct{})}
 	o.State = func(err error) {
@@ -331,7 +334,7 @@ func consumeWith(ctx context.Context, js jetstream.JetStream, o pipeline.Consume
 	return c
 }
 
-// outstanding is the number of messages that the fetchers hold.
+// outstanding returns the number of unacknowledged messages of the fetchers.
 func outstanding(ctx context.Context, js jetstream.JetStream) int {
 	GinkgoHelper()
 	c, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)

@@ -10,26 +10,25 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// maxDeadLetterPayload bounds what a dead letter holds of a message, and of the
-// want in it, in bytes. What a message claims to want may be anything.
+// maxDeadLetterPayload limits the stored part of a message, and of the want in it, in bytes,
+// because the size of a want is arbitrary.
 const maxDeadLetterPayload = 64 << 10
 
 // ClassError gives an error a failure class other than Malformed.
 type ClassError struct {
 	// Class of the failure.
 	Class v1.FailureClass
-	// Err is what went wrong.
+	// Err is the error.
 	Err error
 }
 
-// Error returns what went wrong.
+// Error returns the text of Err.
 func (e *ClassError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what went wrong.
+// Unwrap returns Err.
 func (e *ClassError) Unwrap() error { return e.Err }
 
-// FailureClass returns the failure class under which a message is kept that
-// cannot be handled because of err.
+// FailureClass returns the failure class for a message that cannot be handled because of err.
 func FailureClass(err error) v1.FailureClass {
 	switch classed, ok := errors.AsType[*ClassError](err); {
 	case ok:
@@ -40,8 +39,8 @@ func FailureClass(err error) v1.FailureClass {
 	return v1.FailureClass_FAILURE_CLASS_MALFORMED
 }
 
-// deadLetter returns what is kept of a message that cannot be handled, and the
-// key that it names.
+// deadLetter returns the dead letter for a message that cannot be handled, and the key in its
+// subject.
 func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 	kind, key, err := ParseSubject(d.Subject())
 	if err != nil {
@@ -71,8 +70,8 @@ func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 	return key, kept
 }
 
-// wantIn returns the want in a message, as far as it can be read, and the
-// sequence of the trigger if the message is the result of another one.
+// wantIn returns the want in a message, as far as it can be decoded, and the sequence of the
+// trigger if the message is a result.
 func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
 	switch kind {
 	case KindWant:
@@ -84,7 +83,7 @@ func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
 		result, _ := DecodeResult(key, data)
 		want, sequence = result.GetWant(), result.GetSequence()
 	case KindTimer:
-		// No consumer is given a timer: the server publishes a due in its place.
+		// Consumers never receive a timer: the server publishes a due instead.
 	}
 	return want, sequence
 }

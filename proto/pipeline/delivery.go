@@ -11,11 +11,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Handler does what a message asks for and decides what becomes of it.
+// Handler handles a message and returns its disposition.
 type Handler func(context.Context, *Delivery) Disposition
 
-// Delivery is one delivery of a message. It can be read, and not acknowledged:
-// that is for Consume.
+// Delivery is one delivery of a message. Only Consume can acknowledge it.
 type Delivery struct {
 	message  jetstream.Msg
 	metadata jetstream.MsgMetadata
@@ -48,33 +47,31 @@ func (d *Delivery) Metadata() (*jetstream.MsgMetadata, error) { return d.message
 // Sequence in the stream.
 func (d *Delivery) Sequence() uint64 { return d.metadata.Sequence.Stream }
 
-// StoredAt is when the stream took the message, on the clock of the server.
+// StoredAt is when the message was stored, on the server's clock.
 func (d *Delivery) StoredAt() time.Time { return d.metadata.Timestamp }
 
-// Number counts the deliveries of the message, from 1; also those that were
-// given back, and those that waited in the buffer of a process that ended. It
-// is not how often the message was handled.
+// Number counts the deliveries of the message, from 1, including those that were returned and those
+// that waited in the buffer of a process that ended. It is not the number of handlings.
 func (d *Delivery) Number() uint64 { return d.metadata.NumDelivered }
 
-// Backlog reports whether more messages wait behind this one at the server.
+// Backlog reports whether more messages wait at the server.
 func (d *Delivery) Backlog() bool { return d.metadata.NumPending > 0 }
 
-// Draining is closed when Consume is to end. A handler may go on, since its
-// context is not cancelled by that; one that would wait for long returns
-// GiveBack.
+// Draining is closed when Consume is about to end. It does not cancel the context, so a handler may
+// continue; one that would wait for long returns GiveBack.
 func (d *Delivery) Draining() <-chan struct{} { return d.draining }
 
-// SetTrace sets the span of the handling, which a dead letter refers to.
+// SetTrace sets the span of the handling, for a dead letter to refer to.
 func (d *Delivery) SetTrace(span trace.SpanContext) { d.span = span }
 
 const (
 	backoffFirst = time.Second
-	// backoffMax bounds the delay of a message that is given back without one.
+	// backoffMax is the maximum delay of a message that is returned without a delay of its own.
 	backoffMax = 2 * time.Minute
 )
 
-// Backoff returns a delay that doubles with each delivery, from a second to
-// longest, with jitter of a fifth either way.
+// Backoff returns a delay that doubles with each delivery, from a second up to longest, with 20 %
+// jitter.
 func (d *Delivery) Backoff(longest time.Duration) time.Duration {
 	delay := longest
 	if n := max(d.Number(), 1); n < 16 {
@@ -83,7 +80,7 @@ func (d *Delivery) Backoff(longest time.Duration) time.Duration {
 	return delay - delay/5 + rand.N(2*delay/5+1)
 }
 
-// id names the message among all that were ever stored.
+// id is unique among all messages ever stored.
 func (d *Delivery) id() string {
 	return fmt.Sprintf("%s.%d.%d", d.metadata.Stream, d.Sequence(), d.StoredAt().UnixNano())
 }

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// Disposition is what becomes of a message. The zero value gives the message
-// back with a growing delay, so that a handler that forgets to decide loses
-// nothing.
+// Disposition tells what happens to a message. The zero value retries it with a growing delay, so
+// that a handler that forgets to decide loses nothing.
 type Disposition struct {
 	action action
 	after  time.Duration
 	err    error
 }
 
-// action is the verb of a disposition.
+// action is the kind of a disposition.
 type action string
 
 const (
@@ -25,29 +24,27 @@ const (
 	actionDeadLetter action = "dead_letter"
 )
 
-// Ack ends a message: all that it asked for is done, or kept elsewhere, such as
-// in a timer.
+// Ack ends a message: its work is done, or recorded elsewhere, such as in a timer.
 func Ack() Disposition { return Disposition{action: actionAck} }
 
-// Retry gives a message back to the server, which delivers it again after a
-// while. Without a positive one that is a delay that grows with the deliveries:
-// the server would deliver at once, again and again. The message keeps its place
-// among MaxAckPending meanwhile, so that what fails for reasons of its own is
-// rescheduled by a timer and acknowledged instead.
+// Retry asks the server to deliver the message again after a delay. Without a positive delay, the
+// delay grows with each delivery, because the server would deliver in a tight loop. Meanwhile the
+// message counts against MaxAckPending. A failure of the message's own work should therefore be
+// rescheduled by a timer and acknowledged.
 func Retry(after time.Duration) Disposition {
 	return Disposition{action: actionRetry, after: after}
 }
 
-// GiveBack returns a message at once, for another process: this one ends, and
-// the work was not begun or can be begun anew.
+// GiveBack returns a message at once, for another process: this one is ending, and the work has not
+// begun or can be repeated.
 func GiveBack() Disposition { return Disposition{action: actionGiveBack} }
 
-// DeadLetter stores a message with the reason why it cannot be handled, and ends
-// it. The failure class is that of a ClassError in the chain of err, else
-// Malformed. If it cannot be stored, the message is given back.
+// DeadLetter stores a message with the reason why it cannot be handled, and ends it. The failure
+// class comes from a ClassError in the chain of err, or is Malformed. If the dead letter cannot be
+// stored, the message is retried.
 func DeadLetter(err error) Disposition { return Disposition{action: actionDeadLetter, err: err} }
 
-// String returns the word for a disposition in logs and metric labels.
+// String returns the name of a disposition in logs and metric labels.
 func (d Disposition) String() string {
 	if d.action == "" {
 		return string(actionRetry)
@@ -55,11 +52,11 @@ func (d Disposition) String() string {
 	return string(d.action)
 }
 
-// Err returns why a message became a dead letter, or why it is tried again
-// though the handler did not ask for that: nil for the others.
+// Err returns the reason of a dead letter, or of a retry that the handler did not ask for;
+// otherwise nil.
 func (d Disposition) Err() error { return d.err }
 
-// Dispositions returns the words of all that can become of a message.
+// Dispositions returns the names of all dispositions.
 func Dispositions() []string {
 	return []string{string(actionAck), string(actionRetry), string(actionGiveBack), string(actionDeadLetter)}
 }
@@ -67,7 +64,7 @@ func Dispositions() []string {
 // ErrPanic means that the handler of a message panicked.
 var ErrPanic = errors.New("handler panicked")
 
-// panicked is what remains of a handler that panicked.
+// panicked holds the value and stack of a panic.
 type panicked struct {
 	value any
 	stack []byte
@@ -79,8 +76,7 @@ func (p *panicked) Error() string { return fmt.Sprintf("%v: %v", ErrPanic, p.val
 // Unwrap returns ErrPanic.
 func (p *panicked) Unwrap() error { return ErrPanic }
 
-// PanicStack returns the stack of the panic that an error of Observe stands
-// for, or nothing.
+// PanicStack returns the stack of the panic in an error of Observe, or "".
 func PanicStack(err error) []byte {
 	if p, ok := errors.AsType[*panicked](err); ok {
 		return p.stack

@@ -1,7 +1,6 @@
-// Package pipeline is the protocol on the wire: the streams and consumers of
-// NATS JetStream, their subjects, and how messages are published, read and
-// acknowledged. The messages themselves are in package curlmethat/v1.
+// Package pipeline is the protocol on the wire: the streams and consumers of NATS JetStream, their
+// subjects, and how messages are published, read and acknowledged. The messages are in package
+// curlmethat/v1.
 //
-// It needs NATS 2.12 or newer, for message schedules (ADR-51) and per-message
-// expiry (ADR-43).
+// It needs NATS 2.12 or newer, for message schedules (ADR-51) and per-message expiry (ADR-43).
 package pipeline

@@ -11,23 +11,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrIncompatible means that a stream or consumer exists with a
-// configuration that the server will not change to the one needed.
+// ErrIncompatible means that a stream or consumer exists, and that the server cannot change its
+// configuration to the required one.
 var ErrIncompatible = errors.New("incompatible configuration")
 
-// ErrNoAudit means that the stream of what operators did cannot be created or
-// updated, and all others are as they must be: data goes on, and operators
-// cannot act.
+// ErrNoAudit means that only the audit stream cannot be created or updated. Data keeps flowing, but
+// operators cannot act.
 var ErrNoAudit = errors.New("no stream for the audit")
 
-// Ensure creates the streams and consumers, or brings existing ones up to
-// date. It may be called at any time and by several processes at once; what
-// already fits is not written. It returns the epoch of the pipeline: the
-// creation time of Requests in Unix milliseconds.
+// Ensure creates the streams and consumers, or updates existing ones. It is safe to call at any
+// time and from several processes; it writes nothing if nothing changes. It returns the epoch of
+// the pipeline: the creation time of Requests in Unix milliseconds.
 //
-// What the server will not change (retention, storage) is an error that wraps
-// ErrIncompatible and holds how to mend it. With an error that wraps ErrNoAudit
-// the epoch is valid.
+// A difference that the server cannot change (retention, storage) gives an error that wraps
+// ErrIncompatible and contains the fix. With an error that wraps ErrNoAudit the epoch is valid.
 func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int64, err error) {
 	consumers, atFirst := consumers(), t.atFirst().streams()
 	for i, want := range t.streams() {
@@ -52,7 +49,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int6
 	return epoch, nil
 }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, want, atFirst jetstream.StreamConfig, onlyCreate bool) (jetstream.Stream, error) {
+func ensureStream(ctx context.Context, js jetstream.JetStream, want, atFirst jetstream.StreamConfig,
+	onlyCreate bool) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		stream, err = js.CreateStream(ctx, atFirst)
@@ -75,14 +73,13 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want, atFirst jet
 	}
 	if want.AllowMsgSchedules && !stream.CachedInfo().Config.AllowMsgSchedules {
 		// A server that does not know the field drops it.
-		return nil, fmt.Errorf("stream %s: the server does not schedule messages, NATS 2.12 or newer is needed: %w",
+		return nil, fmt.Errorf("stream %s: the server cannot schedule messages; NATS 2.12 or newer is required: %w",
 			want.Name, ErrIncompatible)
 	}
 	return stream, nil
 }
 
-// fixed names the properties in which have differs from want and that the
-// server does not change.
+// fixed returns the differences between have and want that the server cannot change.
 func fixed(have, want jetstream.StreamConfig) []string {
 	var differ []string
 	if have.Retention != want.Retention {
@@ -97,8 +94,8 @@ func fixed(have, want jetstream.StreamConfig) []string {
 	return differ
 }
 
-// overlay returns have with all that the pipeline stands on taken from want;
-// what it does not depend on (placement, metadata, …) stays the operator's.
+// overlay returns have with every property that the pipeline relies on taken from want. Other
+// properties (placement, metadata, …) remain the operator's.
 func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next := have
 	next.Description = want.Description
@@ -116,7 +113,7 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.NoAck = false
 	next.AllowDirect = want.AllowDirect
 	next.RePublish = want.RePublish
-	// The server takes neither back.
+	// The server cannot disable either of them.
 	next.DenyDelete = want.DenyDelete || have.DenyDelete
 	next.DenyPurge = want.DenyPurge || have.DenyPurge
 	next.AllowMsgTTL = want.AllowMsgTTL || have.AllowMsgTTL
@@ -125,11 +122,12 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	return next
 }
 
-func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig, onlyCreate bool) error {
+func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig,
+	onlyCreate bool) error {
 	c, err := consumerConfig(ctx, js, stream, want.Durable)
 	switch {
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
-		return fmt.Errorf("consumer %s of stream %s exists and pushes its messages, which cannot be changed; "+
+		return fmt.Errorf("consumer %s of stream %s exists and is a push consumer, which cannot be changed; "+
 			"remove it with `nats consumer rm %s %s`: %w", want.Durable, stream, stream, want.Durable, ErrIncompatible)
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		if _, err = js.CreateOrUpdateConsumer(ctx, stream, want); err != nil {
@@ -140,7 +138,8 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 		return err
 	}
 	if !sameDelivery(c, want) {
-		return fmt.Errorf("consumer %s of stream %s exists with acknowledgement %s and delivery %s, which cannot be changed; "+
+		return fmt.Errorf("consumer %s of stream %s exists with acknowledgement %s and delivery %s, "+
+			"which cannot be changed; "+
 			"remove it with `nats consumer rm %s %s`: %w",
 			want.Durable, stream, c.AckPolicy, c.DeliverPolicy, stream, want.Durable, ErrIncompatible)
 	}
@@ -154,9 +153,10 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 	return nil
 }
 
-// consumerConfig looks a consumer up. The error wraps jetstream.ErrConsumerNotFound,
-// and jetstream.ErrNotPullConsumer for one that pushes its messages.
-func consumerConfig(ctx context.Context, js jetstream.JetStream, stream, name string) (jetstream.ConsumerConfig, error) {
+// consumerConfig looks up a consumer. The error wraps jetstream.ErrConsumerNotFound, or
+// jetstream.ErrNotPullConsumer for a push consumer.
+func consumerConfig(ctx context.Context, js jetstream.JetStream, stream, name string) (jetstream.ConsumerConfig,
+	error) {
 	consumer, err := js.Consumer(ctx, stream, name)
 	if err != nil {
 		return jetstream.ConsumerConfig{}, fmt.Errorf("look up consumer %s of stream %s: %w", name, stream, err)
@@ -164,8 +164,7 @@ func consumerConfig(ctx context.Context, js jetstream.JetStream, stream, name st
 	return consumer.CachedInfo().Config, nil
 }
 
-// sameDelivery reports whether two consumers agree in what the server does not
-// change.
+// sameDelivery reports whether two consumers agree in the properties that the server cannot change.
 func sameDelivery(a, b jetstream.ConsumerConfig) bool {
 	return a.AckPolicy == b.AckPolicy && a.DeliverPolicy == b.DeliverPolicy
 }
@@ -175,13 +174,14 @@ func overlayConsumer(have, want jetstream.ConsumerConfig) jetstream.ConsumerConf
 	next := have
 	next.Description = want.Description
 	next.FilterSubject, next.FilterSubjects = "", want.FilterSubjects
-	next.AckWait, next.MaxDeliver, next.MaxAckPending, next.BackOff = want.AckWait, want.MaxDeliver, want.MaxAckPending, nil
+	next.AckWait, next.BackOff = want.AckWait, nil
+	next.MaxDeliver, next.MaxAckPending = want.MaxDeliver, want.MaxAckPending
 	next.HeadersOnly = false // a want without its payload reads as a tombstone
 	return next
 }
 
-// Epoch returns the creation time of Requests in Unix milliseconds and the
-// stream's first sequence; a purge moves the latter.
+// Epoch returns the creation time of Requests in Unix milliseconds and the stream's first sequence,
+// which a purge increases.
 func Epoch(ctx context.Context, js jetstream.JetStream) (epoch int64, first uint64, err error) {
 	stream, err := js.Stream(ctx, Requests)
 	if err != nil {

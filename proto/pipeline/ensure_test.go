@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("Ensure", func() {
-	It("creates what the pipeline needs", func(ctx SpecContext) {
+	It("creates the streams and consumers", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{MaxResultBytes: 1 << 20})
@@ -30,7 +30,8 @@ var _ = Describe("Ensure", func() {
 		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>", "curl.begun.>"))
 		Expect(have.MaxMsgsPerSubject).To(BeEquivalentTo(1))
 		Expect(have.AllowMsgSchedules).To(BeTrue())
-		Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}), "a limit would delete timers")
+		Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}),
+			"a limit would delete timers")
 
 		results := stream(ctx, js, pipeline.Results).CachedInfo().Config
 		Expect(results.Retention).To(Equal(jetstream.WorkQueuePolicy))
@@ -40,7 +41,8 @@ var _ = Describe("Ensure", func() {
 		failures := stream(ctx, js, pipeline.Failures).CachedInfo().Config
 		Expect(failures.MaxAge).To(Equal(14 * 24 * time.Hour))
 
-		for of, name := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer} {
+		for of, name := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer,
+			pipeline.Results: pipeline.WriterConsumer} {
 			c, err := js.Consumer(ctx, of, name)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(c.CachedInfo().Config.AckPolicy).To(Equal(jetstream.AckExplicitPolicy))
@@ -48,7 +50,7 @@ var _ = Describe("Ensure", func() {
 		}
 	})
 
-	It("writes nothing when all is there", func(ctx SpecContext) {
+	It("writes nothing if everything exists", func(ctx SpecContext) {
 		s, js, first := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		seen := apiCalls(s, js)
 		again, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
@@ -61,7 +63,7 @@ var _ = Describe("Ensure", func() {
 		))
 	})
 
-	It("writes nothing after it brought a stream up to date", func(ctx SpecContext) {
+	It("writes nothing after it has updated a stream", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		fetchers := consumer(ctx, js)
 		fetchers.MaxAckPending = 7
@@ -81,16 +83,19 @@ var _ = Describe("Ensure", func() {
 		Expect(seen()).To(HaveEach(ContainSubstring(".INFO.")))
 	})
 
-	It("leaves limits as they were raised where none is named, and makes a new stream with those at first", func(ctx SpecContext) {
+	It("keeps raised limits if none are given, and creates new streams with the defaults", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		limits := func() []int64 {
 			GinkgoHelper()
-			results, failures := stream(ctx, js, pipeline.Results).CachedInfo().Config, stream(ctx, js, pipeline.Failures).CachedInfo().Config
-			return []int64{results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge), stream(ctx, js, pipeline.Audit).CachedInfo().Config.MaxBytes}
+			results, failures := stream(ctx, js, pipeline.Results).CachedInfo().Config, stream(ctx, js,
+				pipeline.Failures).CachedInfo().Config
+			return []int64{results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge),
+				stream(ctx, js, pipeline.Audit).CachedInfo().Config.MaxBytes}
 		}
 		const day = int64(24 * time.Hour)
 		Expect(limits()).To(Equal([]int64{4 << 30, 1 << 30, 14 * day, 256 << 20}))
-		raised := pipeline.Topology{MaxResultBytes: 5 << 30, MaxFailureBytes: 2 << 30, FailureAge: 30 * 24 * time.Hour, MaxAuditBytes: 512 << 20}
+		raised := pipeline.Topology{MaxResultBytes: 5 << 30, MaxFailureBytes: 2 << 30, FailureAge: 30 * 24 * time.Hour,
+			MaxAuditBytes: 512 << 20}
 		for _, topology := range []pipeline.Topology{raised, {}} {
 			_, err := pipeline.Ensure(ctx, js, topology)
 			Expect(err).NotTo(HaveOccurred())
@@ -103,20 +108,22 @@ var _ = Describe("Ensure", func() {
 		Expect(limits()).To(Equal([]int64{4 << 30, 2 << 30, 30 * day, 512 << 20}))
 	})
 
-	It("leaves what exists as it is when asked to, and creates what is missing", func(ctx SpecContext) {
+	It("with KeepExisting creates only missing streams", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		seen := apiCalls(s, js)
 		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour}
 		_, err := pipeline.Ensure(ctx, js, other)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(seen()).To(ContainElements("$JS.API.STREAM.CREATE.CURL_RESULTS", "$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer"))
-		Expect(seen()).NotTo(ContainElement(Or(ContainSubstring("UPDATE"), ContainSubstring("CONSUMER.CREATE.CURL_REQUESTS"))))
+		Expect(seen()).To(ContainElements("$JS.API.STREAM.CREATE.CURL_RESULTS",
+			"$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer"))
+		Expect(seen()).NotTo(ContainElement(Or(ContainSubstring("UPDATE"),
+			ContainSubstring("CONSUMER.CREATE.CURL_REQUESTS"))))
 		Expect(stream(ctx, js, pipeline.Results).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(1 << 20))
 		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxAge).To(Equal(14 * 24 * time.Hour))
 	})
 
-	It("brings older streams up to date and leaves what is the operator's", func(ctx SpecContext) {
+	It("updates older streams and keeps the operator's settings", func(ctx SpecContext) {
 		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, MaxMsgsPerSubject: 5, MaxAge: time.Hour,
@@ -155,7 +162,7 @@ var _ = Describe("Ensure", func() {
 		Expect(c.Metadata).To(HaveKeyWithValue("team", "platform"))
 	})
 
-	DescribeTable("names what cannot be changed, and the remedy",
+	DescribeTable("reports properties that cannot be changed, and the fix:",
 		func(ctx SpecContext, prepare func(context.Context, jetstream.JetStream) error, texts ...string) {
 			js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
 			Expect(prepare(ctx, js)).To(Succeed())
@@ -182,7 +189,7 @@ var _ = Describe("Ensure", func() {
 				Sources: []*jetstream.StreamSource{{Name: "ORIGIN"}},
 			},
 		), "CURL_RESULTS", "retention", "storage", "sources", "nats stream rm CURL_RESULTS"),
-		Entry("a consumer that pushes", func(ctx context.Context, js jetstream.JetStream) error {
+		Entry("a push consumer", func(ctx context.Context, js jetstream.JetStream) error {
 			if _, err := pipeline.Ensure(ctx, js, pipeline.Topology{}); err != nil {
 				return err
 			}
@@ -193,7 +200,7 @@ var _ = Describe("Ensure", func() {
 				Durable: pipeline.WriterConsumer, DeliverSubject: "somewhere", AckPolicy: jetstream.AckExplicitPolicy,
 			})
 			return err
-		}, "writer", "CURL_RESULTS", "pushes", "nats consumer rm CURL_RESULTS writer"),
+		}, "writer", "CURL_RESULTS", "is a push consumer", "nats consumer rm CURL_RESULTS writer"),
 		Entry("a consumer without acknowledgement", func(ctx context.Context, js jetstream.JetStream) error {
 			if _, err := pipeline.Ensure(ctx, js, pipeline.Topology{}); err != nil {
 				return err
@@ -208,7 +215,7 @@ var _ = Describe("Ensure", func() {
 		}, "fetcher", "CURL_REQUESTS", "acknowledgement", "nats consumer rm CURL_REQUESTS fetcher"),
 	)
 
-	It("makes the streams once when it runs many times at once", func(ctx SpecContext) {
+	It("creates the streams once under concurrent calls", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		const callers = 8
 		epochs := make(chan int64, callers)
@@ -217,7 +224,8 @@ var _ = Describe("Ensure", func() {
 			js := pipelinetest.Connect(GinkgoTB(), s)
 			running.Go(func() {
 				defer GinkgoRecover()
-				// A server that makes a stream for one may leave another without a response.
+				// A server that is busy creating a stream may not respond to other requests in
+				// time.
 				Eventually(ctx, func() error {
 					epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 					if err == nil {
@@ -235,7 +243,7 @@ var _ = Describe("Ensure", func() {
 		}
 	})
 
-	It("returns the epoch, and that only the stream of the audit is missing, where the broker has no space for it", func(ctx SpecContext) {
+	It("returns the epoch and ErrNoAudit if the broker has no space for the audit stream", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "nats.conf")
 		Expect(os.WriteFile(file, []byte("jetstream { max_file_store: 32MB }"), 0o600)).To(Succeed())
 		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{ConfigFile: file}))
@@ -260,7 +268,7 @@ var _ = Describe("Ensure", func() {
 		Expect(after).To(BeNumerically(">", before))
 	})
 
-	It("keeps the epoch over a restart and a purge", func(ctx SpecContext) {
+	It("keeps the epoch across a restart and a purge", func(ctx SpecContext) {
 		s, js, before := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		_, err := pipeline.NewClient(js).PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).NotTo(HaveOccurred())
@@ -273,7 +281,7 @@ var _ = Describe("Ensure", func() {
 	})
 })
 
-// createStream returns a function that creates streams of its own making.
+// createStream returns a function that creates a given stream.
 func createStream(configs ...jetstream.StreamConfig) func(context.Context, jetstream.JetStream) error {
 	return func(ctx context.Context, js jetstream.JetStream) error {
 		for _, c := range configs {
@@ -293,7 +301,7 @@ func stream(ctx context.Context, js jetstream.JetStream, name string) jetstream.
 	return s
 }
 
-// consumer returns how the consumer of the fetchers is configured.
+// consumer returns the configuration of the fetchers' consumer.
 func consumer(ctx context.Context, js jetstream.JetStream) jetstream.ConsumerConfig {
 	GinkgoHelper()
 	c, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
@@ -301,8 +309,7 @@ func consumer(ctx context.Context, js jetstream.JetStream) jetstream.ConsumerCon
 	return c.CachedInfo().Config
 }
 
-// apiCalls watches the JetStream API from here on; the function it returns
-// lists the subjects of the calls that were made.
+// apiCalls records JetStream API calls; the returned function lists their subjects.
 func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 	GinkgoHelper()
 	nc, err := s.Connect()

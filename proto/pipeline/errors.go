@@ -9,32 +9,31 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What a publish is refused for.
+// Reasons why a publish fails.
 var (
-	// ErrSuperseded means that a compare-and-set was refused: the subject no
-	// longer holds the expected message.
-	ErrSuperseded = errors.New("subject holds another message than expected")
-	// ErrInFlight means that a compare-and-set was refused because of another
-	// publish whose outcome is open. What the subject holds is unknown then: the
-	// same may succeed in a moment.
+	// ErrSuperseded means that a compare-and-set failed because the subject no longer holds the
+	// expected message.
+	ErrSuperseded = errors.New("subject does not hold the expected message")
+	// ErrInFlight means that a compare-and-set failed because another publish is in flight. The
+	// content of the subject is unknown, and a retry may succeed.
 	ErrInFlight = errors.New("another publish to the subject is in flight")
-	// ErrFull means that a stream is full: that of results when the writer is behind.
+	// ErrFull means that a stream is full: the results are, if the writer is behind.
 	ErrFull = errors.New("stream is full")
 	// ErrTooLarge means that a message exceeds what the server or the stream
 	// accepts.
 	ErrTooLarge = errors.New("message is too large")
 )
 
-// Error codes of the JetStream API that nats.go has no name for.
+// Error codes of the JetStream API that nats.go does not define.
 const (
-	// codeWrongLastSequence is the answer to a failed expectation.
+	// codeWrongLastSequence means that an expectation failed.
 	codeWrongLastSequence jetstream.ErrorCode = 10071
-	// codeWrongLastSequenceConstant is the answer of a replicated stream that
-	// cannot check the expectation yet, as a publish before it is in flight.
+	// codeWrongLastSequenceConstant means that a replicated stream cannot check the expectation
+	// yet, because another publish is in flight.
 	codeWrongLastSequenceConstant jetstream.ErrorCode = 10164
-	// codeStoreFailed wraps "maximum bytes exceeded" and friends.
+	// codeStoreFailed wraps "maximum bytes exceeded" and similar errors.
 	codeStoreFailed jetstream.ErrorCode = 10077
-	// codeMessageTooLarge answers a message above MaxMsgSize.
+	// codeMessageTooLarge means that a message exceeds MaxMsgSize.
 	codeMessageTooLarge jetstream.ErrorCode = 10054
 )
 
@@ -44,7 +43,7 @@ func hasCode(err error, codes ...jetstream.ErrorCode) bool {
 	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
 }
 
-// Refusal adds to an error the one of this package that an answer of the server means.
+// Refusal wraps an error of the server in the matching error of this package.
 func Refusal(err error) error {
 	switch {
 	case hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant):

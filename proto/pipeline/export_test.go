@@ -2,7 +2,7 @@ package pipeline
 
 import "time"
 
-// WithHeartbeat returns o with a heartbeat other than the default.
+// WithHeartbeat returns o with that heartbeat.
 func (o ConsumeOptions) WithHeartbeat(d time.Duration) ConsumeOptions {
 	o.heartbeat = d
 	return o

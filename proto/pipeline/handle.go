@@ -12,28 +12,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// DefaultMaxUnended is how many handlings of a message may begin without an end.
+// DefaultMaxUnended is the default of ConsumeOptions.MaxUnended.
 const DefaultMaxUnended = 5
 
-// errPoison means that a message was handled again and again, and no
-// handling came to an end.
-var errPoison = errors.New("message was handled again and again without an end")
+// errPoison means that a message was handled several times and no handling ended.
+var errPoison = errors.New("message was handled several times without an end")
 
-// Consume reads messages and calls handle for each in a goroutine of its own
-// until ctx is done. It waits for the consumer to exist and comes back to it
-// when it was deleted, or the stream or the whole server was.
+// Consume reads messages and calls handle for each in its own goroutine, until ctx is done. It
+// waits until the consumer exists, and reopens it after the consumer, the stream or the whole
+// server was replaced.
 //
-// It is the one place that acknowledges. While a message is in work, the server
-// is notified of that. The message is then acknowledged, given back for another
-// delivery, or published as a dead letter, by the disposition of the handler; also
-// when that comes after ctx is done. A handler that panics gives its message back.
+// Only Consume acknowledges. While a message is handled, it reports progress to the server. Then it
+// acknowledges the message, asks for another delivery or publishes a dead letter, depending on the
+// handler's disposition, even after ctx is done. The message of a handler that panics is retried.
 //
-// When ctx is done Consume stops reading, gives what was not begun back to the
-// server at once, waits until all that was begun has a disposition, and returns
-// nil. The context of handle is not cancelled by that; handle bounds itself.
+// When ctx is done, Consume stops reading, returns messages that it has not begun at once, waits
+// for the disposition of the others, and returns nil. The context of handle is not cancelled by
+// that, so handle must limit itself.
 func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle Handler) error {
 	if o.Concurrency < 1 {
-		return fmt.Errorf("read consumer %s: concurrency is %d, at least 1 is needed", o.Consumer, o.Concurrency)
+		return fmt.Errorf("read consumer %s: concurrency is %d but must be at least 1", o.Consumer, o.Concurrency)
 	}
 	c := NewConsumer(js, o, handle)
 	r := newReader(js, c.options, func(handleCtx context.Context, m jetstream.Msg) {
@@ -56,20 +54,20 @@ func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, hand
 	}
 }
 
-// reopenFirst and reopenMax bound the pauses before a consumer is opened again.
+// reopenFirst and reopenMax are the shortest and longest pauses before a consumer is reopened.
 const (
 	reopenFirst = 100 * time.Millisecond
 	reopenMax   = 2 * time.Second
 )
 
-// Consumer handles messages as Consume does, for a caller that has read them.
+// Consumer handles messages like Consume, for a caller that reads them itself.
 type Consumer struct {
 	client  *Client
 	options ConsumeOptions
 	next    Handler
 }
 
-// NewConsumer returns what Consume calls for each message.
+// NewConsumer returns the Consumer for these options.
 func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Consumer {
 	o.InProgressEvery = cmp.Or(o.InProgressEvery, AckWait/3)
 	o.heartbeat = cmp.Or(o.heartbeat, 5*time.Second)
@@ -83,7 +81,7 @@ func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Cons
 	return &Consumer{client: NewClient(js), options: o, next: handle}
 }
 
-// Handle handles one message and returns what became of it.
+// Handle handles one message and returns its disposition.
 func (c *Consumer) Handle(ctx context.Context, m jetstream.Msg) Disposition {
 	return c.handle(ctx, newDelivery(m, ctx.Done()))
 }
@@ -104,8 +102,7 @@ func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 	return disposition
 }
 
-// decide calls the handler, or that of poison after so many handlings without an
-// end.
+// decide calls the handler, or the poison handler after too many handlings without an end.
 func (c *Consumer) decide(ctx context.Context, d *Delivery, unended uint64) Disposition {
 	if unended >= c.options.MaxUnended {
 		return call(ctx, d, c.options.Poison)
@@ -113,8 +110,8 @@ func (c *Consumer) decide(ctx context.Context, d *Delivery, unended uint64) Disp
 	return call(ctx, d, c.next)
 }
 
-// call runs a handler. One that panics must not end the process, and with it
-// the handling of all other messages.
+// call runs a handler and recovers from a panic, which would end the process and the handling of
+// all other messages.
 func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposition) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -124,8 +121,7 @@ func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposi
 	return handle(ctx, d)
 }
 
-// publishDeadLetter publishes the dead letter of a message, and returns what becomes of the
-// message then.
+// publishDeadLetter publishes the dead letter of a message, and returns the resulting disposition.
 func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, as Disposition) Disposition {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
@@ -141,13 +137,12 @@ func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, as Dispos
 	return as
 }
 
-// deadLetterBackoffMax bounds the delay before a message is handled again whose
-// dead letter could not be published.
+// deadLetterBackoffMax is the maximum delay before a message is handled again because its dead
+// letter could not be published.
 const deadLetterBackoffMax = 8 * time.Second
 
-// acknowledge asks the server for what becomes of a message. If the request is
-// lost, the server delivers the message again once AckWait has passed, and the
-// handling of both is idempotent; so an error here has no consequence.
+// acknowledge sends the disposition to the server. If it gets lost, the server delivers the message
+// again after AckWait. An error can be ignored, because handling is idempotent.
 func (c *Consumer) acknowledge(d *Delivery, with Disposition) {
 	switch with.action {
 	case actionAck, actionDeadLetter:
@@ -163,15 +158,15 @@ func (c *Consumer) acknowledge(d *Delivery, with Disposition) {
 	}
 }
 
-// heartbeat keeps a message from being delivered to others while it is in work.
+// heartbeat prevents a redelivery of a message while it is handled.
 type heartbeat struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	ended bool
 }
 
-// keepAlive begins with a beat if the message is old: it may have waited in the
-// client's buffer for long.
+// keepAlive sends the first heartbeat at once if the message is old, because it may have waited in
+// the client's buffer for long.
 func keepAlive(d *Delivery, every time.Duration) *heartbeat {
 	if time.Since(d.StoredAt()) > every {
 		_ = d.message.InProgress()
@@ -190,8 +185,7 @@ func keepAlive(d *Delivery, every time.Duration) *heartbeat {
 	return h
 }
 
-// end stops the heartbeat. No beat comes after it, which would take back the
-// delay that a message is given back with.
+// end stops the heartbeat. A later heartbeat would cancel the delay of a retry.
 func (h *heartbeat) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// M1: every message is acknowledged, rescheduled, or kept with its reason.
+// M1: every message is acknowledged, rescheduled, or stored with its reason.
 var _ = Describe("Consume with dispositions", func() {
 	var (
 		js   jetstream.JetStream
@@ -39,15 +39,16 @@ var _ = Describe("Consume with dispositions", func() {
 	}
 	pending := func(ctx context.Context) func() int { return func() int { return outstanding(ctx, js) } }
 
-	It("acknowledges a message by the disposition of its handler", func(ctx SpecContext) {
+	It("acknowledges a message as its handler decides", func(ctx SpecContext) {
 		publish(ctx, key)
-		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
+		r := handleWith(ctx, js, fetcher,
+			func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
 		Eventually(r.ended).Should(HaveExactElements("ack"))
 		Eventually(wire.acks).Should(HaveExactElements("+ACK"))
 		Eventually(pending(ctx)).Should(BeZero())
 	})
 
-	DescribeTable("gives a message back, to be delivered again",
+	DescribeTable("retries a message",
 		func(ctx SpecContext, first pipeline.Disposition, word, ack string) {
 			publish(ctx, key)
 			r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
@@ -60,16 +61,18 @@ var _ = Describe("Consume with dispositions", func() {
 			Expect(wire.acks()[0]).To(MatchRegexp(ack))
 			Eventually(pending(ctx)).Should(BeZero())
 		},
-		Entry("after a while", pipeline.Retry(50*time.Millisecond), "retry", `^-NAK \{"delay": 50000000\}$`),
-		Entry("after a delay that grows when none is named", pipeline.Retry(0), "retry", `^-NAK \{"delay": \d{9,10}\}$`),
-		Entry("when its handler decides nothing", pipeline.Disposition{}, "retry", `^-NAK \{"delay": \d{9,10}\}$`),
-		Entry("at once for another process", pipeline.GiveBack(), "give_back", `^-NAK$`),
+		Entry("after a given delay", pipeline.Retry(50*time.Millisecond), "retry", `^-NAK \{"delay": 50000000\}$`),
+		Entry("after a growing delay by default", pipeline.Retry(0), "retry", `^-NAK \{"delay": \d{9,10}\}$`),
+		Entry("if its handler decides nothing", pipeline.Disposition{}, "retry", `^-NAK \{"delay": \d{9,10}\}$`),
+		Entry("at once in another process", pipeline.GiveBack(), "give_back", `^-NAK$`),
 	)
 
 	It("publishes a dead letter with its reason", func(ctx SpecContext) {
 		publish(ctx, key)
-		why := &pipeline.ClassError{Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED, Err: errors.New("namespace is protected")}
-		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.DeadLetter(why) })
+		why := &pipeline.ClassError{Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
+			Err: errors.New("namespace is protected")}
+		r := handleWith(ctx, js, fetcher,
+			func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.DeadLetter(why) })
 		Eventually(r.ended).Should(HaveExactElements("dead_letter"))
 		Eventually(pending(ctx)).Should(BeZero())
 		kept := deadLetters(ctx, c)
@@ -81,7 +84,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(kept[0].Message.GetSubject()).To(Equal(key.Want()))
 	})
 
-	It("publishes a dead letter of a message that names no key, and of one that cannot be decoded", func(ctx SpecContext) {
+	It("publishes a dead letter for a message without a key, and for one that cannot be decoded", func(ctx SpecContext) {
 		for _, subject := range []string{"curl.want.x", key.Want()} {
 			_, err := js.Publish(ctx, subject, []byte("garbage"))
 			Expect(err).NotTo(HaveOccurred())
@@ -97,7 +100,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(deadLetters(ctx, c)).To(HaveLen(2))
 	})
 
-	It("publishes one dead letter, though its acknowledgement is lost", func(ctx SpecContext) {
+	It("publishes one dead letter even if its acknowledgement is lost", func(ctx SpecContext) {
 		publish(ctx, key)
 		consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 		Expect(err).NotTo(HaveOccurred())
@@ -126,7 +129,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(deadLetters(ctx, c)).To(HaveLen(1))
 	})
 
-	It("gives a message back whose handler panics, and goes on with others", func(ctx SpecContext) {
+	It("retries a message whose handler panics, and continues with others", func(ctx SpecContext) {
 		publish(ctx, pipelinetest.Numbered(1))
 		publish(ctx, pipelinetest.Numbered(2))
 		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
@@ -142,7 +145,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Eventually(pending(ctx)).Should(BeZero())
 	})
 
-	It("shows the server that a message is in work, and no more once it has ended", func(ctx SpecContext) {
+	It("reports progress of a message until it has ended", func(ctx SpecContext) {
 		o := fetcher
 		o.InProgressEvery = 10 * time.Millisecond
 		publish(ctx, key)
@@ -155,10 +158,11 @@ var _ = Describe("Consume with dispositions", func() {
 		close(finish)
 		Eventually(r.ended).Should(HaveLen(1))
 		Eventually(wire.acks).Should(ContainElement(HavePrefix("-NAK")))
-		Consistently(func() string { all := wire.acks(); return all[len(all)-1] }, 100*time.Millisecond).Should(HavePrefix("-NAK"))
+		Consistently(func() string { all := wire.acks(); return all[len(all)-1] },
+			100*time.Millisecond).Should(HavePrefix("-NAK"))
 	})
 
-	It("ends what has begun by the disposition of its handler, after ctx is done", func(ctx SpecContext) {
+	It("sends the dispositions of running handlers after ctx is done", func(ctx SpecContext) {
 		publish(ctx, pipelinetest.Numbered(1))
 		publish(ctx, pipelinetest.Numbered(2))
 		stopping, stop := context.WithCancel(ctx)
@@ -177,14 +181,14 @@ var _ = Describe("Consume with dispositions", func() {
 		Eventually(begun.Load).Should(BeEquivalentTo(2))
 		stop()
 		Eventually(r.done).Should(BeClosed())
-		// What was given back may come again before the reader has stopped, and goes back
+		// A returned message may be delivered again before the reader has stopped; it is returned
 		// again.
 		Expect(compact(r.ended())).To(HaveExactElements("ack", "give_back"))
 		Eventually(wire.acks).Should(ContainElements("+ACK", "-NAK"))
 		Expect(compact(wire.acks())).To(HaveExactElements("+ACK", "-NAK"))
 	})
 
-	It("keeps a message whose handler never comes to an end, and asks that handler no more", func(ctx SpecContext) {
+	It("stores a message whose handler never ends, and stops calling that handler", func(ctx SpecContext) {
 		o := fetcher
 		o.MaxUnended = 2
 		publish(ctx, key)
@@ -200,7 +204,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(kept[0].Reason).To(Equal("Poison"))
 	})
 
-	It("leaves to the service what becomes of a poisoned message", func(ctx SpecContext) {
+	It("lets the service decide about a poison message", func(ctx SpecContext) {
 		o := fetcher
 		o.MaxUnended = 1
 		o.Poison = func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() }
@@ -211,7 +215,7 @@ var _ = Describe("Consume with dispositions", func() {
 	})
 })
 
-// handling records what a Consume that runs in the background did.
+// handling records the calls of a Consume in the background.
 type handling struct {
 	done chan struct{}
 
@@ -240,7 +244,8 @@ func (h *handling) errors() (errs []error) {
 }
 
 // handleWith runs Consume until the spec ends.
-func handleWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions, handle pipeline.Handler) *handling {
+func handleWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions,
+	handle pipeline.Handler) *handling {
 	ctx, cancel := context.WithCancel(ctx)
 	h := &handling{done: make(chan struct{})}
 	o.Observe = func(_ *pipeline.Delivery, d pipeline.Disposition) {
@@ -260,7 +265,7 @@ func handleWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeO
 	return h
 }
 
-// deadLetters returns all that were kept.
+// deadLetters returns all dead letters.
 func deadLetters(ctx context.Context, c *pipeline.Client) (all []keptMessage) {
 	GinkgoHelper()
 	filter := pipeline.DeadLetterSubjects("", "", pipeline.Key{})
@@ -275,20 +280,20 @@ func deadLetters(ctx context.Context, c *pipeline.Client) (all []keptMessage) {
 	return all
 }
 
-// keptMessage is a dead letter and what its subject says.
+// keptMessage is a dead letter with the fields of its subject.
 type keptMessage struct {
 	Reason, Host string
 	Key          pipeline.Key
 	Message      *v1.DeadLetter
 }
 
-// unacknowledged is a message of which the server hears nothing.
+// unacknowledged is a message whose acknowledgements do not reach the server.
 type unacknowledged struct{ jetstream.Msg }
 
 // Ack does nothing.
 func (unacknowledged) Ack() error { return nil }
 
-// wire records what is said about messages to the server.
+// wire records the acknowledgements that are sent to the server.
 type wire struct {
 	mu   sync.Mutex
 	said []string
@@ -313,7 +318,7 @@ func (w *wire) acks() []string {
 	return append([]string(nil), w.said...)
 }
 
-// compact returns each text once.
+// compact removes duplicates.
 func compact(texts []string) []string {
 	slices.Sort(texts)
 	return slices.Compact(texts)

@@ -8,13 +8,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// HiddenHost stands for the host of a URL where that is an address, which is
-// kept out of subjects, logs, Events and traces.
+// HiddenHost replaces an IP address as the host of a URL, because addresses are kept out of
+// subjects, logs, Events and traces.
 const HiddenHost = "(address)"
 
-// HostOf returns the host of a URL by the one name that it has everywhere: in
-// lower case and without port, HiddenHost for an address, and nothing for what
-// is no URL or has no host.
+// HostOf returns the canonical host of a URL: in lower case and without port, HiddenHost for an IP
+// address, and "" if there is none.
 func HostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -23,8 +22,8 @@ func HostOf(raw string) string {
 	return hostName(strings.ToLower(u.Hostname()))
 }
 
-// HostIs reports whether host names the host of a URL: by the name that HostOf
-// returns, or, for an address, by any spelling of it.
+// HostIs reports whether host is the host of a URL, as returned by HostOf or, for an IP address, in
+// any spelling.
 func HostIs(raw, host string) bool {
 	if wanted, isAddress := address(host); isAddress {
 		u, err := url.Parse(raw)
@@ -37,15 +36,14 @@ func HostIs(raw, host string) bool {
 	return HostOf(raw) == strings.ToLower(host)
 }
 
-// IsAddress reports whether a host is an address, and no name.
+// IsAddress reports whether a host is an IP address.
 func IsAddress(host string) bool {
 	_, isAddress := address(host)
 	return isAddress
 }
 
-// hostName returns what stands for a host in a subject. A host that is longer
-// than a name can be is cut: it comes from a URL, and the server closes the
-// connection of a client whose subject exceeds 4 KiB.
+// hostName returns the host for a subject. A host that is too long for a DNS name is cut, because
+// the server closes connections whose subjects exceed 4 KiB.
 func hostName(host string) string {
 	if _, isAddress := address(host); isAddress {
 		return HiddenHost
@@ -53,7 +51,7 @@ func hostName(host string) string {
 	return host[:min(len(host), weburl.MaxHostBytes)]
 }
 
-// address returns a host as an address, without its zone, and whether it is one.
+// address parses a host as an IP address without its zone.
 func address(host string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return addr.Unmap().WithZone(""), err == nil

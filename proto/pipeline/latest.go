@@ -10,16 +10,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// MaxLatest is how many subjects the server takes in one request for the last
-// message of each.
+// MaxLatest is the maximum number of subjects in one request for last messages.
 const MaxLatest = 1024
 
-// requestShare is the part of the server's max_payload that one request uses.
+// requestShare is the part of the server's max_payload that one request may use.
 const requestShare = 4
 
-// Latest returns the last message of each of the given subjects of Requests that
-// has one, without wildcards, by batched direct gets (ADR-31). It publishes to
-// $JS.API.DIRECT.GET.CURL_REQUESTS only.
+// Latest returns the last message of each of the given subjects of Requests, which must have no
+// wildcards, by batched direct gets (ADR-31). It publishes only to
+// $JS.API.DIRECT.GET.CURL_REQUESTS.
 func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Message, error) {
 	found := make(map[string]Message, len(subjects))
 	if len(subjects) == 0 {
@@ -45,8 +44,8 @@ func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Mess
 	return found, nil
 }
 
-// latest adds the last message of each subject to found. It asks again for the
-// rest when the server cuts its answer.
+// latest adds the last message of each subject to found. If the server truncates its response, it
+// asks for the rest.
 func (b *batches) latest(ctx context.Context, subjects []string, found map[string]Message) error {
 	for more := true; more; {
 		got := map[string]Message{}
@@ -60,7 +59,7 @@ func (b *batches) latest(ctx context.Context, subjects []string, found map[strin
 		case err != nil:
 			return err
 		case more && len(got) == 0:
-			return errors.New("the answer was cut before its first message")
+			return errors.New("the response was truncated before its first message")
 		case more:
 			subjects = slices.DeleteFunc(slices.Clone(subjects), func(s string) bool { _, ok := got[s]; return ok })
 		}
@@ -69,10 +68,9 @@ func (b *batches) latest(ctx context.Context, subjects []string, found map[strin
 	return nil
 }
 
-// QueuedResults returns those of the given keys that have a result which waits for
-// the writer. It lists the subjects of one ConfigMap after the other: a list of all
-// could be more than the server holds back for a connection. It publishes to
-// $JS.API.STREAM.INFO.CURL_RESULTS only.
+// QueuedResults returns the given keys that have a pending result. It lists subjects per ConfigMap,
+// because a list of all subjects could exceed the server's pending limit for a connection. It
+// publishes only to $JS.API.STREAM.INFO.CURL_RESULTS.
 func (c *Client) QueuedResults(ctx context.Context, keys []Key) (map[Key]bool, error) {
 	queued := map[Key]bool{}
 	if len(keys) == 0 {

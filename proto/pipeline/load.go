@@ -7,12 +7,11 @@ import (
 	"strconv"
 )
 
-// LoadWants calls each with the last message of every want subject, tombstones
-// included, in stream order.
+// LoadWants calls each with the last message of every want subject, tombstones included, in stream
+// order.
 //
-// It reads by direct gets: an identity that may create a consumer can let the
-// server publish to any subject of its account. A server that is gone may have
-// taken a request with it; another one goes on from there.
+// It uses direct gets, because an identity that may create a consumer can make the server publish
+// to any subject of its account. If the server fails, LoadWants continues with another one.
 func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error {
 	rest := Range{Stream: Requests, Subject: KindWant.All()}
 	for {
@@ -23,7 +22,7 @@ func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error 
 	}
 }
 
-// CountTimers returns how many timers are pending.
+// CountTimers returns the number of pending timers.
 func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
 	m, err := c.request(ctx, Requests, map[string]any{"seq": 1, "next_by_subj": KindTimer.All(), "batch": 1})
 	if errors.Is(err, ErrNoMessage) {
@@ -34,12 +33,12 @@ func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
 	}
 	behind, err := strconv.ParseUint(m.Header.Get("Nats-Num-Pending"), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("count timers: how many are behind the first: %w", err)
+		return 0, fmt.Errorf("count timers: number after the first: %w", err)
 	}
 	return 1 + behind, nil
 }
 
-// loadRest reads from where rest begins, and moves that on.
+// loadRest reads from the start of rest, and advances it.
 func (c *Client) loadRest(ctx context.Context, rest *Range, each func(Message) error) error {
 	for m, err := range c.Scan(ctx, *rest) {
 		if err != nil {

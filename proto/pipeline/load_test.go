@@ -20,19 +20,19 @@ import (
 )
 
 var _ = Describe("Loading", func() {
-	It("finds nothing in an empty stream", func(ctx SpecContext) {
+	It("returns nothing from an empty stream", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		Expect(entries(ctx, c.LoadWants)).To(BeEmpty())
 		Expect(c.CountTimers(ctx)).To(BeZero())
 	})
 
-	It("fails when there is no stream", func(ctx SpecContext) {
+	It("fails without a stream", func(ctx SpecContext) {
 		c := pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{})))
 		Expect(c.LoadWants(ctx, func(pipeline.Message) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
 	})
 
-	It("hands out the last of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
+	It("returns the last of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		const wants = 5000
@@ -79,7 +79,7 @@ var _ = Describe("Loading", func() {
 		Expect(c.CountTimers(ctx)).To(BeEquivalentTo(3))
 	})
 
-	It("ends when what was still to come is removed", func(ctx SpecContext) {
+	It("ends if the remaining messages are removed meanwhile", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		const wants = 300
@@ -95,7 +95,7 @@ var _ = Describe("Loading", func() {
 		Expect(loaded).To(BeNumerically("<", wants))
 	}, SpecTimeout(time.Minute))
 
-	It("sees wants that are published meanwhile", func(ctx SpecContext) {
+	It("returns wants that are published meanwhile", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		publishWants(ctx, c, 2, 10)
@@ -111,7 +111,7 @@ var _ = Describe("Loading", func() {
 		Expect(subjects).To(ContainElements(pipelinetest.Numbered(0).Want(), pipelinetest.Numbered(1).Want()))
 	})
 
-	It("stops with the error of the callback, and with the context's", func(ctx SpecContext) {
+	It("stops with the callback's error, and with the context's", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		publishWants(ctx, c, 50, 10)
@@ -135,14 +135,15 @@ var _ = Describe("Loading", func() {
 		Expect(late.Load()).To(BeZero())
 	})
 
-	It("needs no more rights than the watcher has", func(ctx SpecContext) {
+	It("needs only the watcher's rights", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{ConfigFile: "testdata/watcher.conf"})
 		admin := pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("admin", "admin"))
 		_, err := pipeline.Ensure(ctx, admin, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 
 		var violations atomic.Int32
-		js := pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"),
+		js := pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("watcher", "watcher"),
+			nats.CustomInboxPrefix("_INBOX_watcher"),
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { violations.Add(1) }))
 		c := pipeline.NewClient(js)
 		const wants = 3000
@@ -161,7 +162,7 @@ var _ = Describe("Loading", func() {
 	}, SpecTimeout(3*time.Minute))
 })
 
-// entries returns what a loader hands out.
+// entries returns the entries that a loader returned.
 func entries(ctx context.Context, load func(context.Context, func(pipeline.Message) error) error) []pipeline.Message {
 	GinkgoHelper()
 	var all []pipeline.Message

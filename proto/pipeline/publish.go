@@ -13,15 +13,14 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// A tombstone is marked as a deleted key of a KV store of NATS is (ADR-8).
+// A tombstone is marked like a deleted key of a NATS KV store (ADR-8).
 const (
 	headerOperation = "KV-Operation"
 	operationDelete = "DEL"
 )
 
-// Client publishes and reads the messages of the pipeline. What it publishes
-// carries the trace context of ctx, if that has one. It is safe for concurrent
-// use.
+// Client publishes and reads the messages of the pipeline. Published messages carry the trace
+// context of ctx, if any. It is safe for concurrent use.
 type Client struct {
 	js jetstream.JetStream
 }
@@ -29,30 +28,28 @@ type Client struct {
 // NewClient returns a client on a JetStream context.
 func NewClient(js jetstream.JetStream) *Client { return &Client{js: js} }
 
-// JetStream returns the context that the client was made with.
+// JetStream returns the JetStream context of the client.
 func (c *Client) JetStream() jetstream.JetStream { return c.js }
 
-// KeyOf returns the key that a want is for.
+// KeyOf returns the key of a want.
 func KeyOf(w *v1.Want) Key {
 	return Key{Namespace: w.GetNamespace(), Name: w.GetName(), Key: w.GetKey()}
 }
 
-// SameRequest reports whether two wants ask for the same, whatever version of
-// the object they were seen at.
+// SameRequest reports whether two wants make the same request, for any versions of the object.
 func SameRequest(a, b *v1.Want) bool {
 	return a.GetUid() == b.GetUid() && a.GetUrl() == b.GetUrl() && a.GetNow() == b.GetNow() &&
 		a.GetSha256() == b.GetSha256() && a.GetDrift() == b.GetDrift() &&
 		a.GetRefresh().AsDuration() == b.GetRefresh().AsDuration()
 }
 
-// PublishWant replaces the want of its key and cancels the key's timer, if the
-// last message on the subject still has the sequence last (0: there is none).
+// PublishWant replaces the want of its key and cancels the key's timer, if the last message on the
+// subject still has the sequence last (0 means that there is none).
 //
-// When it has not, the subject is read back: a message that asks for the same
-// counts as ours, since the answer to an earlier try may have been lost. Else
-// the error wraps ErrSuperseded; so it does when what had the sequence last has
-// expired, as a tombstone does. It wraps ErrTooLarge when the want exceeds
-// MaxRequestBytes.
+// If it does not, PublishWant reads the subject. A message with the same request counts as ours,
+// because the response to an earlier try may have been lost. Otherwise the error wraps
+// ErrSuperseded, also if the expected message has expired, as tombstones do. It wraps ErrTooLarge
+// if the want exceeds MaxRequestBytes.
 func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq uint64, err error) {
 	key := KeyOf(w)
 	m, err := newMessage(ctx, key.Want(), w)
@@ -89,8 +86,8 @@ func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (se
 	return 0, err
 }
 
-// readBack returns what took the place of the message with the sequence last,
-// if that can be read. A replica that does not know of it yet is asked again.
+// readBack returns the message that replaced the one with the sequence last, if it can be decoded.
+// A replica that does not know it yet is asked again.
 func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.Want, seq uint64, ok bool) {
 	for wait := askFirst; ; wait *= 2 {
 		have, seq, err := c.LastWant(ctx, key)
@@ -105,7 +102,8 @@ func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.W
 }
 
 // replaceWant publishes m in place of the want of a key.
-func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uint64, opts ...jetstream.PublishOpt) (uint64, error) {
+func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uint64,
+	opts ...jetstream.PublishOpt) (uint64, error) {
 	cancelTimer(m, key)
 	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last))
 	ack, err := c.js.PublishMsg(ctx, m, opts...)
@@ -115,17 +113,16 @@ func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uin
 	return ack.Sequence, nil
 }
 
-// PublishTimer sets the one timer of a key: at the given time the server
-// publishes due on the key's due subject. It fires a few milliseconds late,
-// and never sooner than 250 ms after it was set. The error wraps ErrSuperseded
-// when the want that due belongs to has been replaced, and ErrInFlight when
-// that cannot be known yet.
+// PublishTimer sets the one timer of a key: at the given time the server publishes due on the key's
+// due subject. It fires a few milliseconds late, and at the earliest 250 ms after it was set. The
+// error wraps ErrSuperseded if the want of due has been replaced, and ErrInFlight if that is not
+// known yet.
 func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) error {
 	_, err := c.SetTimer(ctx, due, at)
 	return err
 }
 
-// SetTimer is PublishTimer, and returns the sequence of the timer.
+// SetTimer is PublishTimer, but returns the sequence of the timer.
 func (c *Client) SetTimer(ctx context.Context, due *v1.Due, at time.Time) (seq uint64, err error) {
 	key := KeyOf(due.GetWant())
 	m, err := timer(ctx, key, due, at)
@@ -139,16 +136,17 @@ func (c *Client) SetTimer(ctx context.Context, due *v1.Due, at time.Time) (seq u
 	return ack.Sequence, nil
 }
 
-// ReplaceTimer sets the timer of a key in place of the one with the sequence last.
-// The error wraps ErrSuperseded when that is not pending any more: it has fired, or
-// another timer or a new want took its place.
+// ReplaceTimer replaces the timer of a key that has the sequence last. The error wraps
+// ErrSuperseded if that timer is no longer pending, because it has fired, or because another timer
+// or a new want replaced it.
 func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, last uint64) (seq uint64, err error) {
 	key := KeyOf(due.GetWant())
 	m, err := timer(ctx, key, due, at)
 	if err != nil {
 		return 0, err
 	}
-	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last))
+	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
+		jetstream.WithExpectLastSequencePerSubject(last))
 	if err != nil {
 		return 0, fmt.Errorf("replace timer of %s: %w", key, Refusal(err))
 	}
@@ -184,11 +182,10 @@ func timer(ctx context.Context, key Key, due *v1.Due, at time.Time) (*nats.Msg, 
 	return m, nil
 }
 
-// PublishDue asks for a fetch now, in place of the key's pending timer, which
-// is cancelled by the same publish. A second one with the same id within two
-// minutes is dropped by the server and reported as a duplicate. The error wraps
-// ErrSuperseded when the want that due belongs to has been replaced, and
-// ErrInFlight when that cannot be known yet.
+// PublishDue requests a fetch now, and cancels the key's pending timer in the same publish. The
+// server drops a second due with the same id within two minutes and reports it as a duplicate. The
+// error wraps ErrSuperseded if the want of due has been replaced, and ErrInFlight if that is not
+// known yet.
 func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplicate bool, err error) {
 	key := KeyOf(due.GetWant())
 	m, err := newMessage(ctx, key.Due(), due)
@@ -203,11 +200,11 @@ func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplic
 	return ack.Duplicate, nil
 }
 
-// publishFor publishes m if the want of the key still has a sequence. The
-// server does not know that while another publish with such a condition is in flight,
-// which after a change of the leader may be one of ours without its answer; so
-// it is asked again.
-func (c *Client) publishFor(ctx context.Context, m *nats.Msg, key Key, want uint64, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+// publishFor publishes m if the want of the key still has that sequence. It retries while another
+// conditional publish is in flight, because the server cannot check the condition then. After a
+// change of leader, that publish may be one of ours whose response was lost.
+func (c *Client) publishFor(ctx context.Context, m *nats.Msg, key Key, want uint64,
+	opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequenceForSubject(want, key.Want()))
 	for wait := askFirst; ; wait *= 2 {
 		ack, err := c.js.PublishMsg(ctx, m, opts...)
@@ -223,13 +220,12 @@ func (c *Client) publishFor(ctx context.Context, m *nats.Msg, key Key, want uint
 }
 
 const (
-	// askFirst and askMax bound the pauses before a server is asked again that
-	// does not know yet.
+	// askFirst and askMax are the shortest and longest pauses before such a retry.
 	askFirst = 10 * time.Millisecond
 	askMax   = 100 * time.Millisecond
 )
 
-// rest waits, and reports whether ctx is not done.
+// rest waits, and reports whether ctx is still active.
 func rest(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -239,10 +235,10 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// PublishResult hands an outcome to the writer. It has no message id: whoever
-// guessed one could suppress the result of another. A second result of the same
-// trigger changes nothing, by its fence. The error wraps ErrFull when the stream
-// is full, and ErrTooLarge when the result exceeds the server's max_payload.
+// PublishResult publishes an outcome for the writer. It sets no message id, because anybody who
+// guessed one could suppress the result of another. A second result of the same trigger has no
+// effect, thanks to its fence. The error wraps ErrFull if the stream is full, and ErrTooLarge if
+// the result exceeds the server's max_payload.
 func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	key := KeyOf(r.GetWant())
 	subject := key.Failure()
@@ -252,9 +248,8 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	case *v1.Result_Reconcile: // only the watcher may publish there
 		subject = key.Reconcile()
 	default:
-		// Unmodified ends a failure, so it belongs among the changes of that
-		// state. On the subject of bodies it would push one out that is not yet
-		// written.
+		// Unmodified ends a failure, so it uses the subject of failures. On the subject of bodies
+		// it would replace a pending body.
 	}
 	m, err := newMessage(ctx, subject, r)
 	if err != nil {
@@ -266,8 +261,8 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	return nil
 }
 
-// PublishDeadLetter publishes what could not be done. The id identifies the
-// message, so that a redelivered trigger adds no second entry.
+// PublishDeadLetter publishes a dead letter. A redelivered trigger has the same id and adds no
+// second entry.
 func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLetter, id string) error {
 	m, err := newMessage(ctx, key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()), d)
 	if err != nil {
@@ -279,8 +274,7 @@ func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLette
 	return nil
 }
 
-// newMessage returns a message that carries a payload, if there is one, and the
-// trace context of ctx.
+// newMessage returns a message with an optional payload and the trace context of ctx.
 func newMessage(ctx context.Context, subject string, payload proto.Message) (*nats.Msg, error) {
 	m := nats.NewMsg(subject)
 	inject(ctx, m.Header)
@@ -291,7 +285,7 @@ func newMessage(ctx context.Context, subject string, payload proto.Message) (*na
 	return m, nil
 }
 
-// cancelTimer lets the server take back the timer of a key when it stores m.
+// cancelTimer makes the server remove the timer of a key when it stores m.
 func cancelTimer(m *nats.Msg, key Key) {
 	m.Header.Set(jetstream.ScheduleNextHeader, "purge")
 	m.Header.Set(jetstream.SchedulerHeader, key.Timer())

@@ -15,24 +15,23 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// ErrNoMessage means that a subject holds no message. In a cluster the
-// replica that was asked may only not know of it yet.
+// ErrNoMessage means that a subject holds no message. In a cluster, the replica may just be behind.
 var ErrNoMessage = errors.New("subject holds no message")
 
 // ErrMalformed means that a message cannot be decoded.
 var ErrMalformed = errors.New("message is malformed")
 
-// Unreadable reports whether an error is about one stored message only, so that
-// a list of messages may leave it out and go on behind it.
+// Unreadable reports whether an error concerns only one stored message, so that a reader can skip
+// it.
 func Unreadable(err error) bool {
 	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrSubject)
 }
 
-// LastWant returns the last want of a key and its stream sequence. A tombstone
-// is a nil want. The error wraps ErrNoMessage when there is none, and
-// ErrMalformed when it cannot be decoded; the sequence is valid then.
+// LastWant returns the last want of a key and its stream sequence. A tombstone is a nil want. The
+// error wraps ErrNoMessage if there is none, and ErrMalformed if it cannot be decoded; the sequence
+// is valid then.
 //
-// In a cluster the answer may be a little older than the last write.
+// In a cluster the response may be slightly stale.
 func (c *Client) LastWant(ctx context.Context, key Key) (*v1.Want, uint64, error) {
 	m, err := c.LastMessage(ctx, Requests, key.Want())
 	if err != nil {
@@ -42,20 +41,19 @@ func (c *Client) LastWant(ctx context.Context, key Key) (*v1.Want, uint64, error
 	return w, m.Sequence, err
 }
 
-// LastMessage returns the last message on a subject by one direct get (ADR-31),
-// which any replica of the stream may answer. The error wraps ErrNoMessage, or
-// jetstream.ErrStreamNotFound.
+// LastMessage returns the last message on a subject by one direct get (ADR-31), to which any
+// replica of the stream may respond. The error wraps ErrNoMessage, or jetstream.ErrStreamNotFound.
 func (c *Client) LastMessage(ctx context.Context, stream, subject string) (Message, error) {
 	return c.get(ctx, c.directGet()+stream+"."+subject, nil)
 }
 
-// MessageAt returns the message with a sequence, as LastMessage does.
+// MessageAt returns the message with that sequence, like LastMessage.
 func (c *Client) MessageAt(ctx context.Context, stream string, sequence uint64) (Message, error) {
 	return c.request(ctx, stream, map[string]any{"seq": sequence})
 }
 
-// NextMessage returns the first message at or after a sequence that a subject
-// filter selects, as LastMessage does.
+// NextMessage returns the first message at or after a sequence that matches a subject filter, like
+// LastMessage.
 func (c *Client) NextMessage(ctx context.Context, stream, filter string, from uint64) (Message, error) {
 	return c.request(ctx, stream, map[string]any{"seq": from, "next_by_subj": filter})
 }
@@ -92,8 +90,7 @@ func (c *Client) get(ctx context.Context, subject string, request []byte) (Messa
 	}
 }
 
-// FiresAt returns when the timer that a message sets fires. The error wraps
-// ErrMalformed.
+// FiresAt returns when the timer in a message fires. The error wraps ErrMalformed.
 func FiresAt(m Message) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get(jetstream.ScheduleHeader), "@at "))
 	if err != nil {
@@ -102,9 +99,8 @@ func FiresAt(m Message) (time.Time, error) {
 	return at, nil
 }
 
-// Waiting returns the oldest message at or after a sequence that asks for a
-// fetch, and when it was stored. The error wraps ErrNoMessage when there is
-// none.
+// Waiting returns the oldest request for a fetch at or after a sequence, and when it was stored.
+// The error wraps ErrNoMessage if there is none.
 func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err error) {
 	none := true
 	for _, kind := range []Kind{KindWant, KindDue} {
@@ -123,12 +119,11 @@ func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err er
 	return at, nil
 }
 
-// DefaultAPIPrefix begins the subjects of the JetStream API (ADR-19) outside of
-// a domain.
+// DefaultAPIPrefix is the prefix of the JetStream API subjects (ADR-19) outside of a domain.
 const DefaultAPIPrefix = "$JS.API."
 
-// APIPrefix returns what the subjects of the JetStream API begin with that the
-// client uses, the dot at its end included: a domain has its own.
+// APIPrefix returns the client's prefix of JetStream API subjects, with the final dot; each domain
+// has its own.
 func (c *Client) APIPrefix() string {
 	switch o := c.js.Options(); {
 	case o.Domain != "":
@@ -139,11 +134,11 @@ func (c *Client) APIPrefix() string {
 	return DefaultAPIPrefix
 }
 
-// directGet is where messages of a stream are read (ADR-31).
+// directGet is the subject for direct gets from a stream (ADR-31).
 func (c *Client) directGet() string { return c.APIPrefix() + "DIRECT.GET." }
 
-// bounded returns ctx with a bound, if it has none: an answer that was lost
-// with a connection never comes.
+// bounded adds a timeout to ctx if it has none, because a response that was lost with a connection
+// never arrives.
 func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}
@@ -153,8 +148,8 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 
 const answerTimeout = 5 * time.Second
 
-// DecodeWant decodes the payload of a want; a tombstone is nil. The want must
-// be for the key that its subject names. Errors wrap ErrMalformed.
+// DecodeWant decodes the payload of a want; a tombstone is nil. The want must be for the key in its
+// subject. Errors wrap ErrMalformed.
 func DecodeWant(key Key, data []byte) (*v1.Want, error) {
 	if len(data) == 0 {
 		return nil, nil //nolint:nilnil // a tombstone is no error

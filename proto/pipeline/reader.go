@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// bufferMessages bounds the messages that wait in the client's buffer for a slot.
-// AckWait runs there, and they are lost to other replicas meanwhile; by 16 at a
-// time 97,000 messages a second were read.
+// bufferMessages is the maximum number of messages in the client's buffer. It is small because
+// AckWait runs there, and other replicas cannot handle them. 16 are enough for 97,000 messages a
+// second.
 const bufferMessages = 16
 
-// bufferBytes bounds what waits in the client's buffer. Above 64 MiB nats.go
-// drops messages, which then wait out AckWait.
+// bufferBytes is the maximum size of the client's buffer. Above 64 MiB nats.go drops messages,
+// which are redelivered only after AckWait.
 const bufferBytes = 16 << 20
 
-// reader takes messages from a durable consumer.
+// reader reads messages from a durable consumer.
 type reader struct {
 	options ConsumeOptions
 	js      jetstream.JetStream
@@ -28,7 +28,7 @@ type reader struct {
 	state   changes
 	slots   chan struct{}
 	bytes   *semaphore.Weighted
-	// idle takes work to a goroutine that has none.
+	// idle passes work to an idle goroutine.
 	idle    chan func()
 	ended   chan struct{}
 	running sync.WaitGroup
@@ -52,9 +52,8 @@ func newReader(js jetstream.JetStream, o ConsumeOptions, handle func(context.Con
 
 // read opens the consumer and reads until that fails or ctx is done.
 //
-// It reads by callback: the iterator of nats.go has a buffer of so many
-// messages as are asked for, heartbeats take places in it while all slots are
-// busy, and then messages are dropped.
+// It uses callbacks. The iterator of nats.go has a buffer for as many messages as requested. While
+// all slots are busy, heartbeats take places in it, and then messages are dropped.
 func (r *reader) read(ctx context.Context) error {
 	fail := func(what string, err error) error {
 		return fmt.Errorf("%s consumer %s of stream %s: %w", what, r.options.Consumer, r.options.Stream, err)
@@ -72,7 +71,8 @@ func (r *reader) read(ctx context.Context) error {
 				unbegun.add(m)
 			}
 		},
-		jetstream.PullMaxMessagesWithBytesLimit(min(r.options.Concurrency, bufferMessages), bufferBytes+int(r.js.Conn().MaxPayload())),
+		jetstream.PullMaxMessagesWithBytesLimit(min(r.options.Concurrency, bufferMessages),
+			bufferBytes+int(r.js.Conn().MaxPayload())),
 		jetstream.PullExpiry(3*r.options.heartbeat),
 		jetstream.PullHeartbeat(r.options.heartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
@@ -95,8 +95,8 @@ func (r *reader) read(ctx context.Context) error {
 	return fail("read", context.Cause(ctx))
 }
 
-// drain stops reading and waits until the server knows, so that it does not
-// send what is given back to this client again.
+// drain stops reading and waits until the server knows, so that returned messages are not delivered
+// to this client again.
 func drain(consuming jetstream.ConsumeContext) {
 	consuming.Drain()
 	select {
@@ -105,8 +105,8 @@ func drain(consuming jetstream.ConsumeContext) {
 	}
 }
 
-// start handles m in a goroutine once there is room for it, and reports whether
-// it did so before ctx was done.
+// start handles m in a goroutine once there is a free slot, and reports whether it did so before
+// ctx was done.
 func (r *reader) start(ctx context.Context, m jetstream.Msg) bool {
 	if ctx.Err() != nil {
 		return false
@@ -137,8 +137,8 @@ func (r *reader) start(ctx context.Context, m jetstream.Msg) bool {
 	return true
 }
 
-// run does work in a goroutine that is idle, or in a new one: the stack of a new one
-// grows by copies until a handling fits, which was a tenth of the fetcher's time.
+// run passes work to an idle goroutine, or to a new one. Growing the stacks of new goroutines took
+// a tenth of the fetcher's time.
 func (r *reader) run(work func()) {
 	select {
 	case r.idle <- work:
@@ -153,7 +153,7 @@ func (r *reader) run(work func()) {
 	}
 }
 
-// serve does what run hands over until end. It holds nothing of it between.
+// serve runs work until end. Between two pieces it keeps no reference.
 func (r *reader) serve() {
 	for {
 		select {
@@ -171,7 +171,7 @@ func (r *reader) end() {
 	r.running.Wait()
 }
 
-// leftover collects messages that were received and not begun.
+// leftover collects received messages that were not begun.
 type leftover struct {
 	mu       sync.Mutex
 	messages []jetstream.Msg
@@ -188,8 +188,7 @@ func (l *leftover) add(m jetstream.Msg) {
 	l.messages = append(l.messages, m)
 }
 
-// giveBack returns the messages to the server, so that they need not wait out
-// AckWait.
+// giveBack returns the messages to the server, so that they are redelivered before AckWait.
 func (l *leftover) giveBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

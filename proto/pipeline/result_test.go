@@ -16,15 +16,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// content returns the result of a fetch; its body cannot be compressed.
+// content returns the result of a fetch, with an incompressible body.
 func content(k pipeline.Key, seq uint64, size int) *v1.Result {
 	body := make([]byte, size)
 	_, _ = rand.Read(body)
-	return &v1.Result{Want: pipelinetest.Want(k, "https://a.example"), Sequence: seq, Outcome: &v1.Result_Content{Content: &v1.Content{Body: body}}}
+	return &v1.Result{Want: pipelinetest.Want(k, "https://a.example"), Sequence: seq,
+		Outcome: &v1.Result_Content{Content: &v1.Content{Body: body}}}
 }
 
 var _ = Describe("A result", func() {
-	DescribeTable("goes to the subject of its outcome",
+	DescribeTable("is published to the subject of its outcome",
 		func(ctx SpecContext, r *v1.Result, subject string) {
 			_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 			r.Want, r.Sequence = pipelinetest.Want(key, "https://a.example"), 1
@@ -42,7 +43,7 @@ var _ = Describe("A result", func() {
 		Entry("reconcile", &v1.Result{Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}}, key.Reconcile()),
 	)
 
-	DescribeTable("stores a result although somebody has guessed its id and published before",
+	DescribeTable("is stored even if somebody guessed its id and published before",
 		func(ctx SpecContext, kind string, r *v1.Result) {
 			_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 			r.Want, r.Sequence = pipelinetest.Want(key, "https://a.example"), 7
@@ -58,16 +59,18 @@ var _ = Describe("A result", func() {
 		Entry("reconcile", "reconcile", &v1.Result{Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}}),
 	)
 
-	It("keeps a body that is not yet written through any number of failures and recoveries", func(ctx SpecContext) {
+	It("with a body stays pending through any number of failures and recoveries", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		Expect(c.PublishResult(ctx, content(key, 1, 10))).To(Succeed())
 		for n := range uint64(10) {
 			Expect(c.PublishResult(ctx, &v1.Result{
-				Want: pipelinetest.Want(key, "https://a.example"), Sequence: 2*n + 2, Outcome: &v1.Result_Failure{Failure: &v1.Failure{}},
+				Want: pipelinetest.Want(key, "https://a.example"), Sequence: 2*n + 2,
+				Outcome: &v1.Result_Failure{Failure: &v1.Failure{}},
 			})).To(Succeed())
 			Expect(c.PublishResult(ctx, &v1.Result{
-				Want: pipelinetest.Want(key, "https://a.example"), Sequence: 2*n + 3, Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}},
+				Want: pipelinetest.Want(key, "https://a.example"), Sequence: 2*n + 3,
+				Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}},
 			})).To(Succeed())
 		}
 		first, err := stream(ctx, js, pipeline.Results).GetMsg(ctx, 1)
@@ -80,7 +83,7 @@ var _ = Describe("A result", func() {
 		Expect(r.GetUnmodified()).NotTo(BeNil(), "the newest state is the one that counts")
 	})
 
-	It("refuses a result when the stream is full, and loses nothing", func(ctx SpecContext) {
+	It("is refused if the stream is full, and nothing is lost", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{MaxResultBytes: 64 << 10})
 		c := pipeline.NewClient(js)
 		accepted := 0
@@ -103,7 +106,7 @@ var _ = Describe("A result", func() {
 		Expect(m.Sequence).To(BeEquivalentTo(accepted + 1))
 	})
 
-	It("refuses a result that is too large for the server with an error of its own", func(ctx SpecContext) {
+	It("that exceeds the server's max_payload fails with ErrTooLarge", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{MaxPayload: 64 << 10})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
@@ -115,7 +118,7 @@ var _ = Describe("A result", func() {
 })
 
 var _ = Describe("A dead letter", func() {
-	It("stores a dead letter once for each id, under its reason and host", func(ctx SpecContext) {
+	It("is stored once per id, under its reason and host", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		d := &v1.DeadLetter{
@@ -134,13 +137,14 @@ var _ = Describe("A dead letter", func() {
 		Expect([]any{reason, host, k}).To(Equal([]any{"Timeout", "data.example.com", key}))
 	})
 
-	It("stores a dead letter whatever the host of its URL looks like", func(ctx SpecContext) {
+	It("is stored for any form of host in its URL", func(ctx SpecContext) {
 		s, _, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		c := pipeline.NewClient(js)
 		d := &v1.DeadLetter{Failure: &v1.Failure{Host: strings.Repeat(".> *\r\n", 2000)}}
 		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
-		Expect(js.Conn().Stats().Reconnects).To(BeZero(), "the server closes the connection of a client that exceeds its control line")
+		Expect(js.Conn().Stats().Reconnects).To(BeZero(),
+			"the server closes the connection of a client that exceeds its control line")
 	})
 })
 

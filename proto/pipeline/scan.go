@@ -13,27 +13,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// scanBatch is how many messages one request of a scan asks for, and
-// scanBatchBytes how many bytes. For each request the server counts what is left,
-// so that many small ones take a time that is quadratic in the stream: 50,000
-// wants took 6.7 s by 256, and take 0.34 s (BenchmarkScan).
+// scanBatch and scanBatchBytes limit the messages and bytes of one request of a scan. The server
+// counts the remaining messages for each request, so small batches take quadratic time: 50,000
+// wants took 6.7 s in batches of 256, and take 0.34 s (BenchmarkScan).
 const (
 	scanBatch      = 16384
 	scanBatchBytes = 8 << 20
 )
 
-// scanTimeout bounds the wait for the next message of a batch.
+// scanTimeout is how long to wait for the next message of a batch.
 const scanTimeout = 10 * time.Second
 
-// Message is a message as a stream keeps it.
+// Message is a stored message of a stream.
 type Message struct {
 	// Subject of the message.
 	Subject string
 	// Sequence in the stream.
 	Sequence uint64
-	// Time at which the stream stored it.
+	// Time at which the message was stored.
 	Time time.Time
-	// Header of the message, with those that the server adds.
+	// Header of the message, including headers added by the server.
 	Header nats.Header
 	// Data is the payload.
 	Data []byte
@@ -45,13 +44,13 @@ type Range struct {
 	Stream string
 	// Subject filter, wildcards included.
 	Subject string
-	// From is the first sequence, and Below the one behind the last; 0: open.
+	// From is the first sequence, and Below the one after the last; 0 means no limit.
 	From, Below uint64
 }
 
-// Scan reads messages in stream order by batched direct gets (ADR-31), which
-// need no consumer: it publishes to $JS.API.DIRECT.GET.<stream> only. In a
-// cluster any replica may answer, so that the newest messages may be missing.
+// Scan reads messages in stream order by batched direct gets (ADR-31), which need no consumer: it
+// publishes only to $JS.API.DIRECT.GET.<stream>. In a cluster any replica may respond, so the
+// newest messages may be missing.
 func (c *Client) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		if err := c.scan(ctx, r, yield); err != nil {
@@ -87,7 +86,7 @@ func (c *Client) scan(ctx context.Context, rest Range, yield func(Message, error
 	return nil
 }
 
-// batches reads messages of a stream by direct gets of many at once.
+// batches reads messages of a stream by batched direct gets.
 type batches struct {
 	nc      *nats.Conn
 	sub     *nats.Subscription
@@ -110,8 +109,8 @@ func (b *batches) close() {
 	_ = b.sub.Unsubscribe()
 }
 
-// read asks for messages once, and passes them on until each returns false. It
-// reports whether the server has more.
+// read sends one request and passes the messages on until each returns false. It reports whether
+// the server has more.
 func (b *batches) read(ctx context.Context, request map[string]any, each func(Message) bool) (more bool, err error) {
 	data, err := json.Marshal(request)
 	if err != nil {
@@ -157,15 +156,15 @@ func (b *batches) next(ctx context.Context) (*nats.Msg, error) {
 	return m, err
 }
 
-// errNoAnswer is that of a request that nothing came back for.
+// errNoAnswer means that a request got no response.
 var errNoAnswer = errors.New("no answer")
 
-// refused is the error of a response to a direct get that is none of a message.
+// refused converts an error response of a direct get.
 func refused(m *nats.Msg) error {
 	return fmt.Errorf("server responded %s %s", m.Header.Get("Status"), m.Header.Get("Description"))
 }
 
-// parseDirect reads a message out of the response to a direct get.
+// parseDirect parses the response to a direct get.
 func parseDirect(m *nats.Msg) (Message, error) {
 	sequence, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {

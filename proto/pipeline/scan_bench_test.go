@@ -15,15 +15,16 @@ import (
 
 var scanWants = flag.Int("scan-wants", 50_000, "wants that BenchmarkScan reads")
 
-// BenchmarkScan reads all wants of a large installation. The server counts what
-// is left for each request of a scan, so the number of requests decides.
+// BenchmarkScan reads all wants of a large installation. The number of requests decides, because
+// the server counts the remaining messages for each.
 func BenchmarkScan(b *testing.B) {
 	_, js, _ := pipelinetest.Ensured(b, pipeline.Topology{})
 	fillWants(b, js, *scanWants)
 	client := pipeline.NewClient(js)
 	for b.Loop() {
 		read := 0
-		for _, err := range client.Scan(b.Context(), pipeline.Range{Stream: pipeline.Requests, Subject: pipeline.KindWant.Subjects("", "")}) {
+		for _, err := range client.Scan(b.Context(),
+			pipeline.Range{Stream: pipeline.Requests, Subject: pipeline.KindWant.Subjects("", "")}) {
 			if err != nil {
 				b.Fatal(err)
 			}

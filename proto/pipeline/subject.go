@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Kind is what a subject carries: what the subject begins with, before
-// <namespace>.<name>.<key>.
+// Kind is the start of a subject, before <namespace>.<name>.<key>. It tells what the message is.
 type Kind string
 
-// The kinds of subjects.
+// Kinds of subjects.
 const (
 	KindWant      = Kind("curl.want.")
 	KindDue       = Kind("curl.due.")
@@ -20,20 +19,20 @@ const (
 	KindReconcile = Kind("curl.result.reconcile.")
 )
 
-// Prefixes of the other subjects.
+// Prefixes of other subjects.
 const (
 	deadPrefix   = "curl.failure."
 	recordPrefix = "curl.record."
-	// The kind of a result follows.
+	// The kind of the result follows.
 	resultPrefix = "curl.result."
-	// The subject of a message follows.
+	// The subject of the message follows.
 	begunPrefix = "curl.begun."
 )
 
-// ErrSubject means that a subject is not one of this protocol.
-var ErrSubject = errors.New("subject is not one of the pipeline")
+// ErrSubject means that a subject does not belong to this protocol.
+var ErrSubject = errors.New("subject does not belong to the pipeline")
 
-// Key names one key of one ConfigMap.
+// Key identifies one key of one ConfigMap.
 type Key struct {
 	// Namespace of the ConfigMap.
 	Namespace string
@@ -56,36 +55,33 @@ func (k Key) Want() string { return KindWant.of(k) }
 // Due is the subject of a fired timer or a replay.
 func (k Key) Due() string { return KindDue.of(k) }
 
-// Timer is the subject of the one pending timer.
+// Timer is the subject of the pending timer of a key.
 func (k Key) Timer() string { return KindTimer.of(k) }
 
 // Content is the subject of fetched bodies.
 func (k Key) Content() string { return KindContent.of(k) }
 
-// Failure is the subject of changes of the failure state, the end of a failure
-// included.
+// Failure is the subject of changes of the failure state, including recoveries.
 func (k Key) Failure() string { return KindFailure.of(k) }
 
-// Reconcile is the subject of objects to bring in line with their annotations.
+// Reconcile is the subject of objects to reconcile with their annotations.
 func (k Key) Reconcile() string { return KindReconcile.of(k) }
 
-// DeadLetter is the subject of a failure that is kept, for its reason (an
-// Event reason) and host, which HostOf gives; an address becomes HiddenHost here
-// at the latest.
+// DeadLetter is the subject of a dead letter with its reason (an Event reason) and host, as
+// returned by HostOf; an IP address becomes HiddenHost.
 func (k Key) DeadLetter(reason, host string) string {
 	return deadPrefix + token(reason) + "." + token(hostName(host)) + "." + k.tokens()
 }
 
-// DeadLetterSubjects is the filter for the dead letters of a reason and host, of
-// the key in a ConfigMap; empty: any.
+// DeadLetterSubjects is the filter for dead letters by reason, host and key; empty means any.
 func DeadLetterSubjects(reason, host string, key Key) string {
 	return deadPrefix + strings.Join([]string{
 		tokenOrAny(reason), tokenOrAny(hostName(host)), tokenOrAny(key.Namespace), tokenOrAny(key.Name), tokenOrAny(key.Key),
 	}, ".")
 }
 
-// AuditSubject is the subject of what a user did, with an id among all that the
-// user ever did; empty: any.
+// AuditSubject is the subject of an operator's action, with an id that is unique per user; empty
+// means any.
 func AuditSubject(action, user, id string) string {
 	return recordPrefix + tokenOrAny(action) + "." + tokenOrAny(user) + "." + tokenOrAny(id)
 }
@@ -104,7 +100,7 @@ func ParseAudit(subject string) (action, user string, err error) {
 	return action, user, err
 }
 
-// tokenOrAny returns the token of a value, or the wildcard when there is none.
+// tokenOrAny returns the token of a value, or the wildcard if it is empty.
 func tokenOrAny(value string) string {
 	if value == "" {
 		return "*"
@@ -112,8 +108,8 @@ func tokenOrAny(value string) string {
 	return token(value)
 }
 
-// Template returns the subjects of a kind with their variable tokens named,
-// such as curl.want.{namespace}.{name}.{key}.
+// Template returns the subjects of a kind with named placeholders, such as
+// curl.want.{namespace}.{name}.{key}.
 func (k Kind) Template() string {
 	if k == "" {
 		return ""
@@ -121,7 +117,7 @@ func (k Kind) Template() string {
 	return string(k) + "{namespace}.{name}.{key}"
 }
 
-// Subjects is the filter for all keys of a namespace and name; empty: of all.
+// Subjects is the filter for all keys of a namespace and name; empty means any.
 func (k Kind) Subjects(namespace, name string) string {
 	return string(k) + tokenOrAny(namespace) + "." + tokenOrAny(name) + ".*"
 }
@@ -133,7 +129,7 @@ func (k Kind) String() string { return strings.TrimSuffix(string(k), ".") }
 // All is the filter for all subjects of a kind.
 func (k Kind) All() string { return string(k) + ">" }
 
-// of is the subject of a key.
+// of returns the subject of a key.
 func (k Kind) of(key Key) string { return string(k) + key.tokens() }
 
 // ParseSubject returns the kind and key of a subject in CURL_REQUESTS or
@@ -161,7 +157,7 @@ func ParseDeadLetter(subject string) (reason, host string, key Key, err error) {
 	return parts[0], parts[1], Key{Namespace: parts[2], Name: parts[3], Key: parts[4]}, nil
 }
 
-// untokens decodes what follows a prefix, which must be n tokens.
+// untokens decodes exactly n tokens after a prefix.
 func untokens(subject, prefix string, n int) (parts []string, err error) {
 	rest, ok := strings.CutPrefix(subject, prefix)
 	parts = strings.Split(rest, ".")

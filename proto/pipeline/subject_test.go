@@ -13,17 +13,18 @@ func TestSubjects(t *testing.T) {
 	k := pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
 	const tokens = "default.kube-root-ca%2Ecrt.my%2Edata"
 	for want, got := range map[string]string{
-		"curl.want." + tokens:                                             k.Want(),
-		"curl.due." + tokens:                                              k.Due(),
-		"curl.timer." + tokens:                                            k.Timer(),
-		"curl.result.content." + tokens:                                   k.Content(),
-		"curl.result.failure." + tokens:                                   k.Failure(),
-		"curl.result.reconcile." + tokens:                                 k.Reconcile(),
-		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens:             k.DeadLetter("Timeout", "data.example.com"),
-		"curl.failure.AddressDenied.%28address%29." + tokens:              k.DeadLetter("AddressDenied", "fe80::1%eth0"),
-		"curl.failure.Malformed.%." + tokens:                              k.DeadLetter("Malformed", ""),
-		"curl.failure.Malformed.%.%.%.%":                                  pipeline.Key{}.DeadLetter("Malformed", ""),
-		"curl.want.a.b%2Ec." + strings.Repeat("x", 253):                   pipeline.Key{Namespace: "a", Name: "b.c", Key: strings.Repeat("x", 253)}.Want(),
+		"curl.want." + tokens:                                 k.Want(),
+		"curl.due." + tokens:                                  k.Due(),
+		"curl.timer." + tokens:                                k.Timer(),
+		"curl.result.content." + tokens:                       k.Content(),
+		"curl.result.failure." + tokens:                       k.Failure(),
+		"curl.result.reconcile." + tokens:                     k.Reconcile(),
+		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens: k.DeadLetter("Timeout", "data.example.com"),
+		"curl.failure.AddressDenied.%28address%29." + tokens:  k.DeadLetter("AddressDenied", "fe80::1%eth0"),
+		"curl.failure.Malformed.%." + tokens:                  k.DeadLetter("Malformed", ""),
+		"curl.failure.Malformed.%.%.%.%":                      pipeline.Key{}.DeadLetter("Malformed", ""),
+		"curl.want.a.b%2Ec." + strings.Repeat("x", 253): pipeline.Key{Namespace: "a", Name: "b.c",
+			Key: strings.Repeat("x", 253)}.Want(),
 		"curl.failure.Timeout." + strings.Repeat("h", 253) + "." + tokens: k.DeadLetter("Timeout", strings.Repeat("h", 4096)),
 	} {
 		if got != want {
@@ -35,8 +36,8 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// The server closes the connection of a client whose control line exceeds
-// 4,096 bytes; the reply subject takes part of it.
+// The server closes the connection of a client whose control line exceeds 4,096 bytes, which
+// include the reply subject.
 func TestSubjectsFitTheControlLine(t *testing.T) {
 	t.Parallel()
 	dots := strings.Repeat(".", 253)
@@ -58,7 +59,8 @@ func TestParseSubjectRefuses(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", "curl.failure", "curl.failure.", "curl.failure.Timeout", "curl.failure.Timeout.host", "curl.failure.Timeout.host.a.b",
+		"", "curl.failure", "curl.failure.", "curl.failure.Timeout", "curl.failure.Timeout.host",
+		"curl.failure.Timeout.host.a.b",
 		"curl.failure.Timeout.host.a.b.c.d", "curl.failure..host.a.b.c", "curl.failure.Timeout..a.b.c", "curl.want.a.b.c",
 	} {
 		if reason, host, k, err := pipeline.ParseDeadLetter(bad); !errors.Is(err, pipeline.ErrSubject) {
@@ -102,8 +104,8 @@ func FuzzSubject(f *testing.F) {
 	})
 }
 
-// checkLiteral fails when a subject has more tokens than its kind, or any that
-// NATS would not take literally.
+// checkLiteral fails if a subject has too many tokens for its kind, or one that NATS does not treat
+// literally.
 func checkLiteral(t *testing.T, subject string, tokens int) {
 	t.Helper()
 	parts := strings.Split(subject, ".")
@@ -117,9 +119,10 @@ func checkLiteral(t *testing.T, subject string, tokens int) {
 	}
 }
 
-// Whatever is on the wire, parsing neither panics nor accepts a second spelling.
+// For any subject, parsing neither panics nor accepts a second spelling.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"curl.want.a.b.c", "curl.failure.R.h.a.b.c", "curl.result.content.a.b%2Ec.d", "curl.want.%.%.%", "curl.want.%2e.b.c", "."} {
+	for _, seed := range []string{"curl.want.a.b.c", "curl.failure.R.h.a.b.c", "curl.result.content.a.b%2Ec.d",
+		"curl.want.%.%.%", "curl.want.%2e.b.c", "."} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, subject string) {
@@ -136,7 +139,8 @@ func FuzzParse(f *testing.F) {
 		}
 		if reason, host, k, err := pipeline.ParseDeadLetter(subject); err == nil {
 			if len(host) <= 253 && k.DeadLetter(reason, host) != subject {
-				t.Errorf("ParseDeadLetter(%q) = %q, %q, %q, whose subject is %q", subject, reason, host, k, k.DeadLetter(reason, host))
+				t.Errorf("ParseDeadLetter(%q) = %q, %q, %q, whose subject is %q", subject, reason, host, k,
+					k.DeadLetter(reason, host))
 			}
 		} else if !errors.Is(err, pipeline.ErrSubject) {
 			t.Errorf("ParseDeadLetter(%q): %v, want ErrSubject", subject, err)
@@ -144,10 +148,11 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// What a subject is made of is read out of it again, dots, wildcards and nothing at all included.
+// Parsing a subject returns its parts, including dots, wildcards and empty strings.
 func TestParsedSubjectsAreThoseThatWereMade(t *testing.T) {
 	t.Parallel()
-	for _, parts := range [][3]string{{"ns", "cm", "k"}, {"ns", "kube-root-ca.crt", "my.data"}, {"*", ">", "%41 \x00"}, {}} {
+	for _, parts := range [][3]string{{"ns", "cm", "k"}, {"ns", "kube-root-ca.crt", "my.data"}, {"*", ">", "%41 \x00"},
+		{}} {
 		k := pipeline.Key{Namespace: parts[0], Name: parts[1], Key: parts[2]}
 		for want, subject := range map[pipeline.Kind]string{
 			pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
@@ -174,7 +179,8 @@ func TestParseAudit(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", "curl.audit.replay.jane.id", "curl.record.replay.jane", "curl.record.replay.jane.id.more", "curl.record.*.jane.id", "curl.record.replay.>.id",
+		"", "curl.audit.replay.jane.id", "curl.record.replay.jane", "curl.record.replay.jane.id.more",
+		"curl.record.*.jane.id", "curl.record.replay.>.id",
 		"curl.failure.replay.jane.id", "replay.jane.id",
 	} {
 		if action, user, err := pipeline.ParseAudit(bad); !errors.Is(err, pipeline.ErrSubject) {

@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// lateness is how late a timer may fire on a machine that is busy with other tests.
+// lateness is the maximum delay of a timer on a busy machine.
 const lateness = 5 * time.Second
 
 var _ = Describe("A timer", func() {
@@ -29,7 +29,7 @@ var _ = Describe("A timer", func() {
 		s, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c = pipeline.NewClient(js)
 	})
-	// wanted publishes a want and returns what is due for it.
+	// wanted publishes a want and returns a due for it.
 	wanted := func(k pipeline.Key) *v1.Due {
 		GinkgoHelper()
 		due := pipelinetest.Due(GinkgoTB(), js, k)
@@ -42,7 +42,7 @@ var _ = Describe("A timer", func() {
 		const timers = 20
 		at := make([]time.Time, timers)
 		for n := range timers {
-			// A time cut to whole seconds would fire most of them early.
+			// A time truncated to whole seconds would make most of them fire early.
 			at[n] = time.Now().Add(400*time.Millisecond + time.Duration(n)*77*time.Millisecond)
 			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(n)), at[n])).To(Succeed())
 		}
@@ -64,13 +64,13 @@ var _ = Describe("A timer", func() {
 		}
 	})
 
-	It("fires at once when its time has passed", func(ctx SpecContext) {
+	It("fires at once if its time has passed", func(ctx SpecContext) {
 		now := time.Now()
 		Expect(c.PublishTimer(ctx, wanted(key), now.Add(-time.Hour))).To(Succeed())
 		Expect(fired(ctx, js, key).Time).To(BeTemporally("<=", now.Add(lateness)))
 	})
 
-	DescribeTable("outlives the server",
+	DescribeTable("survives the server",
 		func(ctx SpecContext, end func() error, pause time.Duration) {
 			early, late := time.Now().Add(300*time.Millisecond), time.Now().Add(1200*time.Millisecond)
 			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(1)), early)).To(Succeed())
@@ -87,11 +87,11 @@ var _ = Describe("A timer", func() {
 			Expect(pending.Time).To(BeTemporally(">=", late))
 			Expect(pending.Time).To(BeTemporally("<=", late.Add(lateness)))
 		},
-		Entry("that is restarted", func() error { s.Stop(); return nil }, 100*time.Millisecond),
-		Entry("that is killed", func() error { return s.Kill() }, 100*time.Millisecond),
+		Entry("being restarted", func() error { s.Stop(); return nil }, 100*time.Millisecond),
+		Entry("being killed", func() error { return s.Kill() }, 100*time.Millisecond),
 	)
 
-	It("refuses a timer once its want was replaced or ended", func(ctx SpecContext) {
+	It("is refused after its want was replaced or ended", func(ctx SpecContext) {
 		due := wanted(key)
 		next, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
@@ -110,7 +110,7 @@ var _ = Describe("A timer", func() {
 		Expect(last(ctx, js, key.Timer())).To(BeNil())
 	})
 
-	It("takes the place of the one before", func(ctx SpecContext) {
+	It("replaces the previous one", func(ctx SpecContext) {
 		due := wanted(key)
 		Expect(c.PublishTimer(ctx, due, time.Now().Add(2*time.Second))).To(Succeed())
 		at := time.Now().Add(2500 * time.Millisecond)
@@ -123,11 +123,11 @@ var _ = Describe("A timer", func() {
 		second, err := pipeline.DecodeDue(key, m.Data)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(second.GetAttempts()).To(BeEquivalentTo(4))
-		// want, first timer, second timer, its due
+		// want, first timer, second timer, due of the second
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(BeEquivalentTo(4))
 	})
 
-	DescribeTable("does not fire once it was cancelled",
+	DescribeTable("does not fire after it was cancelled",
 		func(ctx SpecContext, restart func() error) {
 			due, at := wanted(pipelinetest.Numbered(1)), time.Now().Add(1500*time.Millisecond)
 			Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
@@ -143,9 +143,9 @@ var _ = Describe("A timer", func() {
 			fired(ctx, js, pipelinetest.Numbered(2))
 			Expect(last(ctx, js, pipelinetest.Numbered(1).Due())).To(BeNil())
 		},
-		Entry("by a server that goes on", nil),
-		Entry("by a server that is restarted", func() error { s.Stop(); return nil }),
-		Entry("by a server that is killed", func() error { return s.Kill() }),
+		Entry("on a running server", nil),
+		Entry("on a restarted server", func() error { s.Stop(); return nil }),
+		Entry("on a killed server", func() error { return s.Kill() }),
 	)
 
 	It("is no obstacle to the next want right after it was cancelled", func(ctx SpecContext) {
@@ -159,7 +159,7 @@ var _ = Describe("A timer", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("replaces a timer while it is pending, by its sequence", func(ctx SpecContext) {
+	It("can be replaced by sequence while it is pending", func(ctx SpecContext) {
 		due := wanted(key)
 		first, err := c.SetTimer(ctx, due, time.Now().Add(time.Hour))
 		Expect(err).NotTo(HaveOccurred())

@@ -8,13 +8,13 @@ import (
 
 const upperHex = "0123456789ABCDEF"
 
-// emptyToken stands for the empty string: a subject has no empty tokens, and
-// a lone percent sign is no escape sequence.
+// emptyToken encodes the empty string: a subject has no empty tokens, and a lone percent sign is
+// not an escape sequence.
 const emptyToken = "%"
 
-// token writes s as one token of a subject. Letters, digits, '-', '_' and ':'
-// stand for themselves, every other byte as %XX, so that no value can add a
-// token or a wildcard. The mapping is one to one.
+// token encodes s as one token of a subject. Letters, digits, '-', '_' and ':' stay as they are,
+// every other byte becomes %XX, so that no value can add a token or a wildcard. The mapping is one
+// to one.
 func token(s string) string {
 	if s == "" {
 		return emptyToken
@@ -40,7 +40,7 @@ func token(s string) string {
 	return b.String()
 }
 
-// untoken is the inverse of token. It accepts only what token writes.
+// untoken is the inverse of token. It only accepts output of token.
 func untoken(t string) (string, error) {
 	if t == emptyToken {
 		return "", nil

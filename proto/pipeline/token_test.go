@@ -41,7 +41,7 @@ func TestUntokenRefuses(t *testing.T) {
 	}
 }
 
-// What untoken accepts is what token writes: one text for each value.
+// untoken only accepts output of token, so each value has one encoding.
 func FuzzToken(f *testing.F) {
 	for _, seed := range []string{"", "%", "%2E", "%2e", "a%", "%41", "a.b", ">", "*", " ", "kube-root-ca%2Ecrt", "\xff"} {
 		f.Add(seed)

@@ -14,13 +14,13 @@ import (
 
 // Names of the streams.
 const (
-	// Requests holds what is wanted, what is due and the pending timers.
+	// Requests holds wants, dues and pending timers.
 	Requests = "CURL_REQUESTS"
 	// Results holds outcomes until the writer has applied them.
 	Results = "CURL_RESULTS"
-	// Failures keeps what could not be done, with the original request.
+	// Failures keeps dead letters with the original request.
 	Failures = "CURL_FAILURES"
-	// Audit keeps what operators did.
+	// Audit keeps the actions of operators.
 	Audit = "CURL_AUDIT"
 )
 
@@ -32,62 +32,64 @@ const (
 	WriterConsumer = "writer"
 )
 
-// AckWait is how long a delivered message may be worked on before the server
-// delivers it to another replica. It runs while the message waits in the
-// client's buffer too.
+// AckWait is how long a delivered message may be handled before the server redelivers it to another
+// replica. It includes the time in the client's buffer.
 const AckWait = 30 * time.Second
 
-// TombstoneTTL is how long a tombstone of a want is kept: longer than any
-// trigger of it can be on its way.
+// TombstoneTTL is how long the tombstone of a want is kept: longer than any trigger of the want can
+// be in flight.
 const TombstoneTTL = time.Hour
 
 // DueTTL is how long a fired timer is kept.
 const DueTTL = 24 * time.Hour
 
-// MaxRequestBytes bounds a message in Requests, headers included.
+// MaxRequestBytes is the maximum size of a message in Requests, headers included.
 const MaxRequestBytes = 64 << 10
 
-// Topology is what may be chosen about the streams. Zero leaves an existing stream
-// as it is, so that a limit that was raised, by whatever way, outlives all later
-// calls that name none.
+// Topology has the settings of the streams. Zero keeps the value of an existing stream, so that a
+// limit that was raised by any means survives later calls.
 type Topology struct {
-	// Replicas of each stream: 1, 3 or 5; a new one has 1.
+	// Replicas of each stream: 1, 3 or 5; 1 for a new stream.
 	Replicas int
-	// MaxResultBytes bounds the stream of results; when it is full, fetchers
-	// wait for the writer. A new one has 4 GiB.
+	// MaxResultBytes is the maximum size of the stream of results; 4 GiB for a new stream. If it is
+	// full, fetchers wait for the writer.
 	MaxResultBytes int64
-	// MaxFailureBytes bounds the history of failures; the oldest go first. A new
-	// one has 1 GiB.
+	// MaxFailureBytes is the maximum size of the failure history; 1 GiB for a new stream. The
+	// oldest failures are removed first.
 	MaxFailureBytes int64
-	// MaxAuditBytes bounds the record of what operators did; when it is full, they
-	// can do nothing. A new one has 256 MiB.
+	// MaxAuditBytes is the maximum size of the audit stream; 256 MiB for a new stream. If it is
+	// full, operators cannot act.
 	MaxAuditBytes int64
-	// FailureAge is how long failures are kept; in a new stream 14 days.
+	// FailureAge is how long failures are kept; 14 days for a new stream.
 	FailureAge time.Duration
-	// KeepExisting creates what is missing and leaves what exists as it is,
-	// for an identity that may not change streams.
+	// KeepExisting creates only missing streams, for an identity that may not change streams.
 	KeepExisting bool
 
 	// replicasFlag is the name of the flag that sets Replicas.
 	replicasFlag string
 }
 
-// BindFlags adds the flags about the streams; replicasFlag names that of Replicas.
+// BindFlags adds the flags about the streams; replicasFlag is the name of the flag for Replicas.
 func (t *Topology) BindFlags(fs *pflag.FlagSet, replicasFlag string) {
 	t.replicasFlag = replicasFlag
-	fs.IntVar(&t.Replicas, replicasFlag, 0, "replicas of each stream: 1, 3 or 5; 0: as they are, 1 at first")
-	fs.Int64Var(&t.MaxResultBytes, "max-results-bytes", 0, "bytes of results that may wait for the writer; 0: as it is, 4 GiB at first")
-	fs.Int64Var(&t.MaxFailureBytes, "max-failures-bytes", 0, "bytes of failures that are kept; 0: as it is, 1 GiB at first")
-	duration.Var(fs, &t.FailureAge, "failures-max-age", 0, "how long failures are kept; 0: as it is, 14d at first")
-	fs.Int64Var(&t.MaxAuditBytes, "max-audit-bytes", 0, "bytes that the record of what operators did may take; 0: as it is, 256 MiB at first")
+	fs.IntVar(&t.Replicas, replicasFlag, 0,
+		"replicas of each stream: 1, 3 or 5; 0: keep the current number (new stream: 1)")
+	fs.Int64Var(&t.MaxResultBytes, "max-results-bytes", 0,
+		"maximum bytes of results that wait for the writer; 0: keep the current limit (new stream: 4 GiB)")
+	fs.Int64Var(&t.MaxFailureBytes, "max-failures-bytes", 0,
+		"maximum bytes of stored failures; 0: keep the current limit (new stream: 1 GiB)")
+	duration.Var(fs, &t.FailureAge, "failures-max-age", 0,
+		"how long failures are kept; 0: keep the current age (new stream: 14d)")
+	fs.Int64Var(&t.MaxAuditBytes, "max-audit-bytes", 0,
+		"maximum bytes of the audit stream; 0: keep the current limit (new stream: 256 MiB)")
 }
 
-// Validate refuses, in one sentence, what the broker would refuse, or what would
-// leave no room to work.
+// Validate rejects, in one sentence, settings that the broker would reject or that leave too little
+// room.
 func (t *Topology) Validate() error {
 	switch {
 	case !slices.Contains([]int{0, 1, 3, 5}, t.Replicas):
-		return fmt.Errorf("--%s: %d is not 0, 1, 3 or 5", t.replicasFlag, t.Replicas)
+		return fmt.Errorf("--%s: %d must be 0, 1, 3 or 5", t.replicasFlag, t.Replicas)
 	case t.MaxResultBytes != 0 && t.MaxResultBytes < 16<<20:
 		return fmt.Errorf("--max-results-bytes: %d is less than 16 MiB", t.MaxResultBytes)
 	case t.MaxFailureBytes != 0 && t.MaxFailureBytes < 1<<20:
@@ -100,7 +102,7 @@ func (t *Topology) Validate() error {
 	return nil
 }
 
-// atFirst is how streams are created that do not exist.
+// atFirst are the settings of new streams.
 func (t Topology) atFirst() Topology {
 	t.Replicas = cmp.Or(t.Replicas, 1)
 	t.MaxResultBytes = cmp.Or(t.MaxResultBytes, 4<<30)
@@ -111,21 +113,21 @@ func (t Topology) atFirst() Topology {
 }
 
 const (
-	// maxFetching is above what fetchers pull: each holds its slots and a small
-	// buffer (bufferMessages), so that 800 of them with 64 slots are busy at
-	// once. What bounds the fetching is their number and their slots.
+	// maxFetching exceeds the number of messages that fetchers pull: each holds its slots and a
+	// small buffer (bufferMessages), so 800 fetchers with 64 slots can be busy at once. Their
+	// number and slots limit the concurrency.
 	maxFetching = 64 << 10
-	// maxWriting is what may wait for an API server that is unavailable.
+	// maxWriting is the maximum number of unacknowledged results while the API server is
+	// unavailable.
 	maxWriting = 4 << 10
 )
 
-// live begins the subjects under which the streams publish again what they have
-// stored. An observer in another account imports these: what is published
-// from an account that imports the subjects of the pipeline reaches the streams,
-// but no import of a third account.
+// live is the prefix under which the streams republish stored messages, for observers in another
+// account to import. If they imported the pipeline's own subjects, a message that they publish
+// there would reach the streams.
 const live = "live."
 
-// streams returns the configurations that the pipeline needs.
+// streams returns the required configurations of the streams.
 func (t Topology) streams() []jetstream.StreamConfig {
 	streams := []jetstream.StreamConfig{t.requests(), t.results(), t.failures(), t.audit()}
 	for i := range streams {
@@ -137,11 +139,11 @@ func (t Topology) streams() []jetstream.StreamConfig {
 func (t Topology) requests() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        Requests,
-		Description: "curl-me-that: what is wanted, due, and scheduled",
+		Description: "curl-me-that: wants, dues and timers",
 		Subjects:    []string{KindWant.All(), KindDue.All(), KindTimer.All(), begunPrefix + ">"},
 		Retention:   jetstream.LimitsPolicy,
-		// One message per subject, and no limit by age, bytes or count:
-		// such a limit would delete pending timers silently (ADR-51).
+		// One message per subject, and no limit by age, bytes or count: such a limit would silently
+		// delete pending timers (ADR-51).
 		MaxMsgsPerSubject: 1,
 		MaxBytes:          -1,
 		Discard:           jetstream.DiscardOld,
@@ -161,8 +163,8 @@ func (t Topology) results() jetstream.StreamConfig {
 		Description: "curl-me-that: outcomes that wait for the writer",
 		Subjects:    []string{KindContent.All(), KindFailure.All(), KindReconcile.All()},
 		Retention:   jetstream.WorkQueuePolicy,
-		// Not 1: an outcome that arrives late would replace a newer one
-		// that is still queued; the writer's fence picks the newest.
+		// Not 1: a late outcome would replace a newer one that is still queued; the writer's fence
+		// picks the newest.
 		MaxMsgsPerSubject: 8,
 		Discard:           jetstream.DiscardNew,
 		MaxBytes:          t.MaxResultBytes,
@@ -176,7 +178,7 @@ func (t Topology) results() jetstream.StreamConfig {
 func (t Topology) failures() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:              Failures,
-		Description:       "curl-me-that: what could not be done, for replay",
+		Description:       "curl-me-that: dead letters, for replay",
 		Subjects:          []string{deadPrefix + ">"},
 		Retention:         jetstream.LimitsPolicy,
 		MaxMsgsPerSubject: 10,
@@ -193,7 +195,7 @@ func (t Topology) failures() jetstream.StreamConfig {
 func (t Topology) audit() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:              Audit,
-		Description:       "curl-me-that: what operators did",
+		Description:       "curl-me-that: actions of operators",
 		Subjects:          []string{recordPrefix + ">"},
 		Retention:         jetstream.LimitsPolicy,
 		MaxMsgsPerSubject: -1,
@@ -201,8 +203,8 @@ func (t Topology) audit() jetstream.StreamConfig {
 		MaxAge:            auditAge,
 		MaxBytes:          t.MaxAuditBytes,
 		MaxMsgSize:        maxRecordBytes,
-		// Whoever fills it pushes nothing out; and what cannot be recorded is
-		// not done.
+		// Discard new messages: filling the stream removes no record, and an action without a
+		// record is refused.
 		Discard:     jetstream.DiscardNew,
 		DenyDelete:  true,
 		DenyPurge:   true,
@@ -213,10 +215,10 @@ func (t Topology) audit() jetstream.StreamConfig {
 }
 
 const (
-	// auditAge is how long it is known what operators did.
+	// auditAge is how long audit records are kept.
 	auditAge = 90 * 24 * time.Hour
-	// maxAuditBytes has room for a million records, and maxRecordBytes for one
-	// with the longest filter.
+	// maxAuditBytes is enough for a million records, and maxRecordBytes for one with the longest
+	// filter.
 	maxAuditBytes  = 256 << 20
 	maxRecordBytes = 16 << 10
 )
@@ -230,8 +232,8 @@ func consumers() map[string]jetstream.ConsumerConfig {
 			FilterSubjects: []string{KindWant.All(), KindDue.All()},
 			AckPolicy:      jetstream.AckExplicitPolicy,
 			AckWait:        AckWait,
-			// Without a limit: the fetcher itself puts a message aside that
-			// comes again and again; the server would only stop delivering.
+			// No limit, because the fetcher itself handles poison messages. The server would only
+			// stop delivering them.
 			MaxDeliver:    -1,
 			MaxAckPending: maxFetching,
 		},

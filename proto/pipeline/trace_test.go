@@ -24,7 +24,7 @@ func traced(ctx context.Context) context.Context {
 }
 
 var _ = Describe("Trace context", func() {
-	It("goes out in the header of what is published, with its names as W3C writes them", func(ctx SpecContext) {
+	It("is published in headers with the names from W3C", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		_, err := c.PublishWant(traced(ctx), pipelinetest.Want(key, "https://a.example"), 0)
@@ -32,7 +32,7 @@ var _ = Describe("Trace context", func() {
 		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 	})
 
-	It("writes no trace context when there is none", func(ctx SpecContext) {
+	It("is left out if there is none", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
@@ -40,7 +40,7 @@ var _ = Describe("Trace context", func() {
 		Expect(last(ctx, js, key.Want()).Header).NotTo(HaveKey("traceparent"))
 	})
 
-	It("carries trace context from a timer to what it fires", func(ctx SpecContext) {
+	It("passes from a timer to its due", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		w := pipelinetest.Want(key, "https://a.example")
@@ -50,14 +50,15 @@ var _ = Describe("Trace context", func() {
 		Expect(err).NotTo(HaveOccurred())
 		span := pipeline.ParseTraceparent(traceparent).WithTraceState(state)
 		due := &v1.Due{Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_RETRY}
-		Expect(c.PublishTimer(trace.ContextWithSpanContext(ctx, span), due, time.Now().Add(300*time.Millisecond))).To(Succeed())
+		Expect(c.PublishTimer(trace.ContextWithSpanContext(ctx, span), due,
+			time.Now().Add(300*time.Millisecond))).To(Succeed())
 		header := fired(ctx, js, key).Header
 		Expect(header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 		Expect(header).To(HaveKeyWithValue("tracestate", []string{"vendor=opaque"}))
 		Expect(trace.SpanContextFromContext(pipeline.ContextWithTrace(ctx, header)).TraceState()).To(Equal(state))
 	})
 
-	It("leaves out a state so long that it would crowd out the body", func(ctx SpecContext) {
+	It("drops a state that is so long that it would crowd out the body", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		state, err := trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250))
 		Expect(err).NotTo(HaveOccurred())
@@ -74,7 +75,8 @@ func TestTraceparentIsReadAsItWasWritten(t *testing.T) {
 	if have := pipeline.Traceparent(pipeline.ParseTraceparent(traceparent)); have != traceparent {
 		t.Errorf("have %q", have)
 	}
-	for _, text := range []string{"", "nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01", traceparent[:50]} {
+	for _, text := range []string{"", "nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		traceparent[:50]} {
 		if span := pipeline.ParseTraceparent(text); span.IsValid() {
 			t.Errorf("%q gives %v", text, span)
 		}

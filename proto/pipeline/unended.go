@@ -18,22 +18,20 @@ import (
 // handling is recorded.
 const Uncounted = math.MaxUint64
 
-// begunTTL is how long the record of a handling is kept: longer than the pause
-// that Kubernetes makes between two starts of a process that crashes.
+// begunTTL is how long the record of a handling is kept: longer than the crash-loop back-off of
+// Kubernetes.
 const begunTTL = time.Hour
 
-// begunSubject is where it is recorded that a handling of a message began. The
-// last token of the prefix keeps it apart from what consumers and scans read.
+// begunSubject is the subject of the record about a message. The last token of the prefix separates
+// it from subjects that consumers and scans read.
 func begunSubject(subject string) string { return begunPrefix + subject }
 
-// begin returns how many handlings of a message began and did not end, and whether
-// that could be read, and records that one more begins, unless these are too many.
-// The number of deliveries is no measure of that: it counts what was given back,
-// what waited in a buffer, and what ended and is tried again.
+// begin returns the number of handlings of a message that began and did not end, and whether that
+// could be read. Unless there are too many, it records one more. The number of deliveries is not
+// the same: it includes deliveries that were returned, waited in a buffer, or ended in a retry.
 //
-// A message that is delivered for the first time costs nothing, so that a
-// process may die of it once without a record. What cannot be read or recorded
-// holds no message up.
+// The first delivery of a message costs nothing, so a process may crash once without a record.
+// Errors of reading or recording do not stop a message.
 func (c *Consumer) begin(ctx context.Context, d *Delivery) (unended uint64, read bool) {
 	if d.Number() < 2 || c.options.MaxUnended == Uncounted {
 		return 0, false
@@ -66,19 +64,18 @@ func (c *Consumer) end(ctx context.Context, d *Delivery, with Disposition, unend
 	}
 }
 
-// unended returns how many handlings of a message are recorded as begun without
-// an end.
+// unended returns the recorded number of handlings of a message that did not end.
 func (c *Client) unended(ctx context.Context, d *Delivery) (uint64, error) {
 	m, err := c.LastMessage(ctx, Requests, begunSubject(d.Subject()))
 	if errors.Is(err, ErrNoMessage) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read how often a handling of %s began: %w", d.Subject(), err)
+		return 0, fmt.Errorf("read unended handlings of %s: %w", d.Subject(), err)
 	}
 	begun := new(v1.Begun)
 	if err := proto.Unmarshal(m.Data, begun); err != nil {
-		return 0, fmt.Errorf("read how often a handling of %s began: %w (%w)", d.Subject(), ErrMalformed, err)
+		return 0, fmt.Errorf("read unended handlings of %s: %w (%w)", d.Subject(), ErrMalformed, err)
 	}
 	if begun.GetSequence() != d.Sequence() { // of a message that this one has replaced
 		return 0, nil
@@ -86,18 +83,19 @@ func (c *Client) unended(ctx context.Context, d *Delivery) (uint64, error) {
 	return begun.GetUnended(), nil
 }
 
-// recordUnended records how many handlings of a message began without an end.
+// recordUnended records the number of handlings of a message that did not end.
 func (c *Client) recordUnended(ctx context.Context, d *Delivery, unended uint64) error {
 	data, err := proto.Marshal(&v1.Begun{Sequence: d.Sequence(), Unended: unended})
 	if err != nil {
-		return fmt.Errorf("encode how often a handling of %s began: %w", d.Subject(), err)
+		return fmt.Errorf("encode unended handlings of %s: %w", d.Subject(), err)
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	m := nats.NewMsg(begunSubject(d.Subject()))
 	m.Data = data
-	if _, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests), jetstream.WithMsgTTL(begunTTL)); err != nil {
-		return fmt.Errorf("record how often a handling of %s began: %w", d.Subject(), err)
+	if _, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
+		jetstream.WithMsgTTL(begunTTL)); err != nil {
+		return fmt.Errorf("record unended handlings of %s: %w", d.Subject(), err)
 	}
 	return nil
 }

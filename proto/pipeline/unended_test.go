@@ -22,8 +22,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// dyingConsumer names the server that this program consumes from in place of
-// running specs. It is killed by the first message that it handles.
+// dyingConsumer is the environment variable with the address of a server. If it is set, this
+// program runs no specs but consumes from that server, until the first message kills it.
 const dyingConsumer = "PIPELINE_SPEC_DIES_FOR"
 
 func dieOfAMessage(url string) error {
@@ -46,10 +46,10 @@ func dieOfAMessage(url string) error {
 	}), nc.Drain())
 }
 
-var _ = Describe("A message that is delivered again and again", func() {
+var _ = Describe("A message that is delivered repeatedly", func() {
 	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 
-	It("takes no message for poison that was given back at ten shutdowns", func(ctx SpecContext) {
+	It("is not poison after ten shutdowns", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
@@ -80,7 +80,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 
-	It("takes no message for poison that waited in buffers and was never begun", func(ctx SpecContext) {
+	It("is not poison after waiting in buffers without being begun", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
@@ -92,12 +92,13 @@ var _ = Describe("A message that is delivered again and again", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(m.Nak()).To(Succeed())
 		}
-		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
+		r := handleWith(ctx, js, fetcher,
+			func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
 		Eventually(r.ended).Should(HaveExactElements("ack"))
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 
-	It("takes a message for poison once it has killed its process so often, and not before", func(ctx SpecContext) {
+	It("is poison after it has killed its process too often, and not before", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
@@ -118,7 +119,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		Expect(kept[0].Reason).To(Equal("Poison"))
 	}, SpecTimeout(3*time.Minute))
 
-	It("counts anew when another message has taken the place of the first", func(ctx SpecContext) {
+	It("is counted from zero after another message was replaced by it", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		first, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
@@ -171,7 +172,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		Expect(begun.GetUnended()).To(BeZero())
 	})
 
-	It("keeps a record that cannot be read", func(ctx SpecContext) {
+	It("survives a malformed record", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
@@ -191,7 +192,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		Expect(string(m.Data)).To(Equal("no record"))
 	})
 
-	It("handles a message although its begin cannot be recorded", func(ctx SpecContext) {
+	It("is handled even if that cannot be recorded", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
@@ -214,7 +215,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 	})
 })
 
-// shorten lets the server deliver a message again after d.
+// shorten makes the server redeliver a message after d.
 func shorten(ctx context.Context, js jetstream.JetStream, d time.Duration) {
 	GinkgoHelper()
 	consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
@@ -225,7 +226,7 @@ func shorten(ctx context.Context, js jetstream.JetStream, d time.Duration) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// dying is a process that consumes from a server until a message kills it.
+// dying starts a process that consumes from a server until a message kills it.
 func dying(ctx context.Context, url string) *exec.Cmd {
 	GinkgoHelper()
 	self, err := os.Executable()

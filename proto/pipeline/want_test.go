@@ -27,7 +27,7 @@ var _ = Describe("A want", func() {
 		c = pipeline.NewClient(js)
 	})
 
-	It("creates a want when there is none, and replaces it by sequence", func(ctx SpecContext) {
+	It("is created if there is none, and replaced by sequence", func(ctx SpecContext) {
 		_, _, err := c.LastWant(ctx, key)
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 
@@ -44,7 +44,7 @@ var _ = Describe("A want", func() {
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(1))
 	})
 
-	DescribeTable("refuses a want when the subject holds another message than expected",
+	DescribeTable("is refused if the subject holds an unexpected message:",
 		func(ctx SpecContext, expected func(current uint64) uint64) {
 			_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://other.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
@@ -58,10 +58,10 @@ var _ = Describe("A want", func() {
 		},
 		Entry("none", func(uint64) uint64 { return 0 }),
 		Entry("an older one", func(current uint64) uint64 { return current - 1 }),
-		Entry("one that does not exist yet", func(current uint64) uint64 { return current + 1 }),
+		Entry("none yet", func(current uint64) uint64 { return current + 1 }),
 	)
 
-	It("counts as published when the answer to an earlier try was lost", func(ctx SpecContext) {
+	It("counts as published if the response to an earlier try was lost", func(ctx SpecContext) {
 		w := pipelinetest.Want(key, "https://a.example")
 		first, err := c.PublishWant(ctx, w, 0)
 		Expect(err).NotTo(HaveOccurred())
@@ -72,7 +72,7 @@ var _ = Describe("A want", func() {
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(Equal(first))
 	})
 
-	DescribeTable("does not take another message for its own",
+	DescribeTable("does not mistake another message for its own:",
 		func(ctx SpecContext, other func(*v1.Want)) {
 			w := pipelinetest.Want(key, "https://a.example")
 			held, ok := proto.Clone(w).(*v1.Want)
@@ -88,11 +88,12 @@ var _ = Describe("A want", func() {
 		Entry("for another object of that name", func(w *v1.Want) { w.Uid = "another" }),
 	)
 
-	It("cancels the timer of its key and of no other", func(ctx SpecContext) {
+	It("cancels the timer of its key and no other", func(ctx SpecContext) {
 		for _, k := range []pipeline.Key{key, pipelinetest.Numbered(1)} {
 			seq, err := c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(k, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
+			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(k, "https://a.example"), WantSequence: seq},
+				time.Now().Add(time.Hour))).To(Succeed())
 			Expect(last(ctx, js, k.Timer())).NotTo(BeNil())
 		}
 		_, seq, err := c.LastWant(ctx, key)
@@ -103,24 +104,27 @@ var _ = Describe("A want", func() {
 		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).NotTo(BeNil())
 	})
 
-	It("keeps the timer when it is refused", func(ctx SpecContext) {
+	It("keeps the timer if it is refused", func(ctx SpecContext) {
 		seq, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
+		Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
+			time.Now().Add(time.Hour))).To(Succeed())
 		_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
 	})
 
-	It("refuses a want above the limit of its stream", func(ctx SpecContext) {
+	It("above the limit of its stream is refused", func(ctx SpecContext) {
 		w := pipelinetest.Want(key, "https://a.example")
 		w.Status = strings.Repeat("x", pipeline.MaxRequestBytes)
 		_, err := c.PublishWant(ctx, w, 0)
 		Expect(err).To(MatchError(pipeline.ErrTooLarge))
 	})
 
-	It("reads the sequence of a want that cannot be decoded", func(ctx SpecContext) {
-		for _, garbage := range [][]byte{{0xff}, mustMarshal(pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example")), mustMarshal(&v1.Due{WantSequence: 1})} {
+	It("has a sequence even if it cannot be decoded", func(ctx SpecContext) {
+		for _, garbage := range [][]byte{{0xff},
+			mustMarshal(pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example")),
+			mustMarshal(&v1.Due{WantSequence: 1})} {
 			ack, err := js.Publish(ctx, key.Want(), garbage)
 			Expect(err).NotTo(HaveOccurred())
 			_, seq, err := c.LastWant(ctx, key)
@@ -134,7 +138,7 @@ var _ = Describe("A want", func() {
 		expectWant(ctx, c, w, healed)
 	})
 
-	It("names the want that it could not publish when there is no stream", func(ctx SpecContext) {
+	It("is named in the error if there is no stream", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
@@ -150,10 +154,11 @@ var _ = Describe("A want", func() {
 			var err error
 			seq, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
+			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
+				time.Now().Add(time.Hour))).To(Succeed())
 		})
 
-		It("ends a want by a tombstone that expires, without a timer", func(ctx SpecContext) {
+		It("ends with a tombstone that expires, and without a timer", func(ctx SpecContext) {
 			tomb, err := c.PublishTombstone(ctx, key, seq)
 			Expect(err).NotTo(HaveOccurred())
 			have, at, err := c.LastWant(ctx, key)
@@ -167,7 +172,7 @@ var _ = Describe("A want", func() {
 			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.TombstoneTTL))
 		})
 
-		It("refuses a tombstone when the want was replaced, and counts one that was published before", func(ctx SpecContext) {
+		It("is not ended by a late tombstone, unless that was published before", func(ctx SpecContext) {
 			_, err := c.PublishTombstone(ctx, key, seq+1)
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			tomb, err := c.PublishTombstone(ctx, key, seq)
@@ -177,7 +182,7 @@ var _ = Describe("A want", func() {
 			Expect(again).To(Equal(tomb))
 		})
 
-		It("publishes a want anew after its tombstone, also when that has expired", func(ctx SpecContext) {
+		It("can be published again after its tombstone, even if that has expired", func(ctx SpecContext) {
 			tomb, err := c.PublishTombstone(ctx, key, seq)
 			Expect(err).NotTo(HaveOccurred())
 			back, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)
@@ -230,7 +235,7 @@ func TestSameRequest(t *testing.T) {
 	}
 }
 
-// expectWant fails unless the subject of w holds w at a sequence.
+// expectWant fails unless the subject of w holds w at that sequence.
 func expectWant(ctx context.Context, c *pipeline.Client, w *v1.Want, seq uint64) {
 	GinkgoHelper()
 	have, at, err := c.LastWant(ctx, pipeline.KeyOf(w))
@@ -239,7 +244,7 @@ func expectWant(ctx context.Context, c *pipeline.Client, w *v1.Want, seq uint64)
 	Expect(proto.Equal(have, w)).To(BeTrue(), "have %s, want %s", have, w)
 }
 
-// last returns the last message of a subject in Requests, nil if there is none.
+// last returns the last message of a subject in Requests, or nil.
 func last(ctx context.Context, js jetstream.JetStream, subject string) *jetstream.RawStreamMsg {
 	GinkgoHelper()
 	m, err := stream(ctx, js, pipeline.Requests).GetLastMsgForSubject(ctx, subject)

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// providerPrefixes are public by number and internal by use: they are reached
-// from within a cloud alone, and there by everything that runs in it.
+// providerPrefixes are public ranges that clouds use internally: only reachable from within the
+// cloud, by everything that runs in it.
 func providerPrefixes() []netip.Prefix {
 	return []netip.Prefix{
-		// Azure: platform services of a virtual machine, metadata and DNS among
-		// them.
+		// Azure: platform services of a virtual machine, including metadata and DNS.
 		netip.MustParsePrefix("168.63.129.16/32"),
 		// IBM Cloud: services, and private endpoints of services.
 		netip.MustParsePrefix("161.26.0.0/16"),
@@ -21,15 +20,15 @@ func providerPrefixes() []netip.Prefix {
 	}
 }
 
-// isISATAP reports whether an IPv6 address has an ISATAP interface identifier,
-// which carries an IPv4 address to tunnel to (RFC 5214 section 6.1).
+// isISATAP reports whether an IPv6 address has an ISATAP interface identifier, which contains an
+// IPv4 address to tunnel to (RFC 5214 section 6.1).
 func isISATAP(addr netip.Addr) bool {
 	b := addr.As16()
 	return (b[8] == 0 || b[8] == 2) && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
-// embedded returns the IPv4 address that an address of a NAT64 prefix carries
-// (RFC 6052 section 2.2): behind the prefix, and never in bits 64 to 71.
+// embedded returns the IPv4 address in an address of a NAT64 prefix (RFC 6052 section 2.2): after
+// the prefix, and never in bits 64 to 71.
 func embedded(addr netip.Addr, prefix int) netip.Addr {
 	b := addr.As16()
 	var v4 [4]byte
@@ -44,8 +43,8 @@ func embedded(addr netip.Addr, prefix int) netip.Addr {
 	return netip.AddrFrom4(v4)
 }
 
-// translated returns the IPv4 address that a NAT64 gateway of the network makes
-// of an address; false: it makes none.
+// translated returns the IPv4 address to which a NAT64 gateway of the network translates an
+// address, if any.
 func translated(prefixes []netip.Prefix, addr netip.Addr) (netip.Addr, bool) {
 	for _, prefix := range prefixes {
 		if prefix.Contains(addr) {

@@ -10,10 +10,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// What a URL may look like, beyond the table of vectors: classes rather than
-// cases.
-var _ = Describe("a URL that is hostile by its text", func() {
-	DescribeTable("denies a hostile URL without a lookup or a dial",
+// Classes of URLs, in addition to the table of vectors.
+var _ = Describe("the text of a URL", func() {
+	DescribeTable("is denied without a lookup or a dial if it is hostile",
 		func(ctx SpecContext, raw string, rule egress.Rule) {
 			names := startDNS()
 			names.SetOther(public)
@@ -28,7 +27,7 @@ var _ = Describe("a URL that is hostile by its text", func() {
 		},
 		func(raw string, _ egress.Rule) string { return shorten(raw) },
 
-		// Spellings of IPv4 that C libraries take.
+		// Spellings of IPv4 that C libraries accept.
 		Entry(nil, "http://127.0.1/", egress.RuleHost),
 		Entry(nil, "http://0300.0250.0.1/", egress.RuleHost),
 		Entry(nil, "http://0x7f.0.0.1/", egress.RuleHost),
@@ -44,7 +43,7 @@ var _ = Describe("a URL that is hostile by its text", func() {
 		Entry(nil, "http://data.example.0x/", egress.RuleHost),
 		Entry(nil, "http://1.2.3.4.5.0xa/", egress.RuleHost),
 
-		// IPv6 and what hides in it.
+		// IPv6, and IPv4 hidden in it.
 		Entry(nil, "http://[::]/", egress.RuleAddress),
 		Entry(nil, "http://[::127.0.0.1]/", egress.RuleAddress),
 		Entry(nil, "http://[::7f00:1]/", egress.RuleAddress),
@@ -160,7 +159,7 @@ var _ = Describe("a URL that is hostile by its text", func() {
 		Entry(nil, "http://[2606:4700:4700::1111]:/", egress.RulePort),
 	)
 
-	DescribeTable("lets through a URL that only looks odd",
+	DescribeTable("is permitted if it only looks odd",
 		func(ctx SpecContext, raw, dialled string) {
 			names := startDNS()
 			names.SetOther(public)
@@ -172,11 +171,14 @@ var _ = Describe("a URL that is hostile by its text", func() {
 		Entry("the other ports", "https://data.example.com:8443/", "tcp4 93.184.216.34:8443"),
 		Entry("an IPv4 address inside an IPv6 one", "http://[::ffff:93.184.216.34]/", "tcp4 93.184.216.34:80"),
 		Entry("a long spelling of IPv6", "https://[2606:4700:4700:0:0:0:0:1111]:8443/", "tcp6 [2606:4700:4700::1111]:8443"),
-		Entry("an interface of 00-01-5E-FE, which is not ISATAP", "http://[2606:4700::1:5efe:101:101]/", "tcp6 [2606:4700::1:5efe:101:101]:80"),
-		Entry("an interface of 01-00-5E-FE", "http://[2606:4700::100:5efe:101:101]/", "tcp6 [2606:4700::100:5efe:101:101]:80"),
+		Entry("an interface of 00-01-5E-FE, which is not ISATAP", "http://[2606:4700::1:5efe:101:101]/",
+			"tcp6 [2606:4700::1:5efe:101:101]:80"),
+		Entry("an interface of 01-00-5E-FE", "http://[2606:4700::100:5efe:101:101]/",
+			"tcp6 [2606:4700::100:5efe:101:101]:80"),
 		Entry("an interface of 00-00-5F-FE", "http://[2606:4700::5ffe:101:101]/", "tcp6 [2606:4700::5ffe:101:101]:80"),
 		Entry("an interface of 00-00-5E-FF", "http://[2606:4700::5eff:101:101]/", "tcp6 [2606:4700::5eff:101:101]:80"),
-		Entry("the longest name", "http://"+strings.Repeat(strings.Repeat("a0z9-", 13)[:63]+".", 4)[:252]+"z/", "tcp4 93.184.216.34:80"),
+		Entry("the longest name", "http://"+strings.Repeat(strings.Repeat("a0z9-", 13)[:63]+".", 4)[:252]+"z/",
+			"tcp4 93.184.216.34:80"),
 		Entry("a name that ends in letters of hexadecimal digits", "http://data.example.de/", "tcp4 93.184.216.34:80"),
 		Entry("a name that ends in 0x and more", "http://data.example.0xyz/", "tcp4 93.184.216.34:80"),
 		Entry("the last character of ASCII", "http://data.example.com/~user", "tcp4 93.184.216.34:80"),

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("The NetworkPolicy of the chart", func() {
-	It("closes each range that the fetcher closes by itself", func() {
+	It("denies each range that the fetcher denies itself", func() {
 		file, err := os.ReadFile("../../../deploy/chart/values.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		var values struct {
@@ -26,7 +26,8 @@ var _ = Describe("The NetworkPolicy of the chart", func() {
 		private := values.NetworkPolicy.PrivateCIDRs
 		Expect(private).NotTo(BeEmpty())
 
-		ranges := slices.Concat(egress.ProviderPrefixes(), ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes, []netip.Prefix{ssrf.IPv6NAT64Prefix})
+		ranges := slices.Concat(egress.ProviderPrefixes(), ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes,
+			[]netip.Prefix{ssrf.IPv6NAT64Prefix})
 		for _, closed := range ranges {
 			Expect(slices.ContainsFunc(private, func(p netip.Prefix) bool {
 				return p.Bits() <= closed.Bits() && p.Contains(closed.Addr())

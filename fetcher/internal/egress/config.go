@@ -9,39 +9,38 @@ import (
 	"strings"
 )
 
-// Config lists what a policy opens and closes beyond the default. The zero
-// value is the default policy: public addresses, ports 80, 443, 8080, 8443.
-// The field tags are the names of the flags.
+// Config lists what a policy allows and denies in addition to the default. The zero value is the
+// default policy: public addresses, ports 80, 443, 8080, 8443. The field tags are the names of the
+// flags.
 type Config struct {
-	// AllowCIDRs are prefixes, or single addresses, that may be reached at
-	// any port and by any name.
+	// AllowCIDRs are prefixes or single addresses that are allowed at any port and under any name.
 	AllowCIDRs []string `yaml:"allow-cidr"`
-	// DenyCIDRs are prefixes, or single addresses, that may never be reached.
+	// DenyCIDRs are prefixes or single addresses that are never allowed.
 	DenyCIDRs []string `yaml:"deny-cidr"`
-	// AllowHosts are host patterns freed from the name rule.
+	// AllowHosts are host patterns that are exempt from the name rule.
 	AllowHosts []string `yaml:"allow-host"`
-	// DenyHosts are host patterns that may never be reached.
+	// DenyHosts are host patterns that are never allowed.
 	DenyHosts []string `yaml:"deny-host"`
-	// OnlyHosts are the host patterns that may be reached; none: all.
+	// OnlyHosts are the only allowed host patterns; none means all.
 	OnlyHosts []string `yaml:"only-host"`
-	// AllowPorts are ports allowed beside the default ones.
+	// AllowPorts are allowed in addition to the default ports.
 	AllowPorts []int `yaml:"allow-port"`
-	// NAT64 are the prefixes by which the network translates to IPv4, beside
-	// 64:ff9b::/96: an address in one is treated as the IPv4 address in it. They
-	// are the network's, so that no file of namespaces has them.
+	// NAT64 are the network's prefixes for translation to IPv4, in addition to 64:ff9b::/96: an
+	// address in one is treated as the IPv4 address in it. They apply to the whole network, so
+	// files of namespaces cannot set them.
 	NAT64 []string `yaml:"-"`
 }
 
 // defaultPorts returns the ports that are always allowed.
 func defaultPorts() []uint16 { return []uint16{80, 443, 8080, 8443} }
 
-// Validate checks every entry and names the first that is wrong.
+// Validate checks every entry and names the first invalid one.
 func (c Config) Validate() error {
 	_, err := c.compile()
 	return err
 }
 
-// with returns the lists of both.
+// with returns the lists of both configurations.
 func (c Config) with(more Config) Config {
 	return Config{
 		AllowCIDRs: slices.Concat(c.AllowCIDRs, more.AllowCIDRs),
@@ -54,7 +53,7 @@ func (c Config) with(more Config) Config {
 	}
 }
 
-// lists are those of a Config, compiled.
+// lists are the compiled lists of a Config.
 type lists struct {
 	allow, deny                      []netip.Prefix
 	allowHosts, denyHosts, onlyHosts []Pattern
@@ -104,7 +103,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// parseNAT64 takes the lengths that RFC 6052 section 2.2 permits.
+// parseNAT64 accepts the lengths that RFC 6052 section 2.2 permits.
 func parseNAT64(s string) (netip.Prefix, error) {
 	prefix, err := parsePrefix(s)
 	if err != nil || !prefix.Addr().Is6() || !slices.Contains([]int{32, 40, 48, 56, 64, 96}, prefix.Bits()) {

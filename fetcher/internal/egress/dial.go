@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// maxAttempts bounds the addresses tried for one dial: a name with thousands
-// of them would make the fetcher dial thousands of addresses.
+// maxAttempts is the maximum number of addresses per dial, because a name may have thousands.
 const maxAttempts = 16
 
-// dialling is how connections are made, the same for all policies.
+// dialling has the settings for connections, which all policies share.
 type dialling struct {
 	resolver *net.Resolver
 	timeout  time.Duration
 	refuse   func(network, address string) error
 }
 
-// DialContext connects to addr ("host:port", the host as written in a URL) and
-// has every address checked before the first packet. It is made for
-// http.Transport. The error is a *DeniedError if the policy refused every address.
+// DialContext connects to addr ("host:port", the host as written in a URL) and checks every address
+// before the first packet. It is a DialContext for http.Transport. The error is a *DeniedError if
+// the policy denied every address.
 func (p *Policy) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	t, err := p.parseAddr(addr)
 	if err != nil {
@@ -56,8 +55,7 @@ func (p *Policy) parseAddr(addr string) (target, error) {
 	return p.admit(h, port)
 }
 
-// mayUseSearchList reports whether a lookup failed in a way that makes it worth
-// asking for the name within the cluster.
+// mayUseSearchList reports whether to look the name up within the cluster after a failed lookup.
 func (p *Policy) mayUseSearchList(err error) bool {
 	var failure *net.DNSError
 	return len(p.allow) > 0 && errors.As(err, &failure) && failure.IsNotFound
@@ -77,8 +75,8 @@ func (p *Policy) dial(ctx context.Context, network string, t target, name string
 	return conn, nil
 }
 
-// watch decides about the attempts of one dial; the attempts of the two address
-// families run beside each other (RFC 8305).
+// watch checks the attempts of one dial; attempts of the two address families run concurrently (RFC
+// 8305).
 type watch struct {
 	policy *Policy
 	target target
@@ -88,8 +86,7 @@ type watch struct {
 	denied    error
 }
 
-// control is net.Dialer.Control: it runs after the socket is made and before
-// it connects.
+// control is net.Dialer.Control: it runs after the socket is created and before it connects.
 func (w *watch) control(network, address string, _ syscall.RawConn) error {
 	err := w.decide(address)
 	w.mu.Lock()
@@ -116,8 +113,8 @@ func (w *watch) decide(address string) error {
 	return w.policy.address(w.target, at.Addr())
 }
 
-// explain chooses the error of a failed dial: net.Dialer returns that of the
-// first attempt, which may be a refusal although others failed otherwise.
+// explain chooses the error of a failed dial. net.Dialer returns the error of the first attempt,
+// which may be a denial although other attempts failed for other reasons.
 func (w *watch) explain(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 )
 
-// deadlined passes on to what its deadlines are set.
+// deadlined reports the deadlines that are set.
 type deadlined struct {
 	net.Conn
 
@@ -28,7 +28,7 @@ func (d deadlined) SetDeadline(t time.Time) error {
 	return d.Conn.SetDeadline(t)
 }
 
-var _ = Describe("a name that is hostile by its addresses", func() {
+var _ = Describe("a name", func() {
 	var (
 		names *dnstest.Server
 		trap  *canary
@@ -40,11 +40,11 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		names = startDNS()
 		trap = startCanary()
 		raw = fmt.Sprintf("http://data.example.com:%d/", trap.port())
-		// Only the address rule stands between the name and the canary.
+		// Only the address rule protects the canary.
 		cfg = egress.Config{AllowPorts: []int{trap.port()}}
 	})
 
-	DescribeTable("connects to no address that is not public",
+	DescribeTable("never leads to a private address",
 		func(ctx SpecContext, addrs ...string) {
 			names.Set("data.example.com", addrs...)
 			gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
@@ -70,7 +70,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Entry("through ISATAP", "2606:4700::5efe:7f00:1", "2606:4700::200:5efe:7f00:1"),
 	)
 
-	It("connects to no private address through an alias", func(ctx SpecContext) {
+	It("does not lead to a private address through an alias", func(ctx SpecContext) {
 		names.Alias("data.example.com", "localhost", "127.0.0.1")
 		gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
@@ -79,7 +79,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		trap.expectNobody(ctx)
 	})
 
-	It("checks the address again when it changes after the dry run", func(ctx SpecContext) {
+	It("is checked again if its address changes after the dry run", func(ctx SpecContext) {
 		names.Rebind("data.example.com", []string{public}, []string{"127.0.0.1"})
 		gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
@@ -89,7 +89,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		trap.expectNobody(ctx)
 	})
 
-	It("connects to the public addresses of a name alone", func(ctx SpecContext) {
+	It("leads only to the public ones of several addresses", func(ctx SpecContext) {
 		names.Set("data.example.com", "127.0.0.1", public, "::1", "10.1.2.3")
 		gate, held := newGate(cfg, names)
 
@@ -100,15 +100,17 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(held.attempts()).To(ConsistOf(fmt.Sprintf("tcp4 %s:%d", public, trap.port())))
 		verdict := gate.Verdict(ctx, "team-a", raw)
 		Expect(verdict.Allowed).To(BeTrue())
-		Expect(verdict.Reason).To(Equal("1 of 4 addresses of data.example.com may be reached, the others are skipped"))
+		Expect(verdict.Reason).To(Equal("1 of 4 addresses of data.example.com are permitted, the others are skipped"))
 		denied := &egress.DeniedError{Rule: egress.RuleAddress}
 		Expect(verdict.Addresses).To(ConsistOf(
-			egress.AddressVerdict{Addr: netip.MustParseAddr("127.0.0.1"), Err: denied}, egress.AddressVerdict{Addr: netip.MustParseAddr(public)},
-			egress.AddressVerdict{Addr: netip.MustParseAddr("::1"), Err: denied}, egress.AddressVerdict{Addr: netip.MustParseAddr("10.1.2.3"), Err: denied},
+			egress.AddressVerdict{Addr: netip.MustParseAddr("127.0.0.1"), Err: denied},
+			egress.AddressVerdict{Addr: netip.MustParseAddr(public)},
+			egress.AddressVerdict{Addr: netip.MustParseAddr("::1"), Err: denied},
+			egress.AddressVerdict{Addr: netip.MustParseAddr("10.1.2.3"), Err: denied},
 		))
 	})
 
-	It("leaves a name to a proxy only when all of its addresses are allowed", func(ctx SpecContext) {
+	It("is left to a proxy only if all of its addresses are allowed", func(ctx SpecContext) {
 		names.Set("data.example.com", public, "127.0.0.1")
 		names.Set("www.example.com", public, "93.184.216.35")
 		gate, _ := newGate(egress.Config{}, names)
@@ -119,15 +121,17 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		}
 
 		Expect(admit("http://www.example.com/")).To(Succeed())
-		Expect(gate.Verdict(ctx, "team-a", "http://www.example.com/").Reason).To(Equal("all addresses of www.example.com may be reached"))
+		Expect(gate.Verdict(ctx, "team-a",
+			"http://www.example.com/").Reason).To(Equal("all addresses of www.example.com are permitted"))
 		Expect(admit("http://" + public + "/")).To(Succeed())
-		Expect(gate.Verdict(ctx, "team-a", "http://"+public+"/").Addresses).To(ConsistOf(egress.AddressVerdict{Addr: netip.MustParseAddr(public)}))
+		Expect(gate.Verdict(ctx, "team-a",
+			"http://"+public+"/").Addresses).To(ConsistOf(egress.AddressVerdict{Addr: netip.MustParseAddr(public)}))
 		Expect(admit("http://data.example.com/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
 		Expect(admit("http://10.0.0.1/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
 		Expect(admit("http://nobody.example.com/")).To(BeAssignableToTypeOf(&net.DNSError{}))
 	})
 
-	DescribeTable("decides at the dial about a name, however it was parsed",
+	DescribeTable("is checked at the dial, however it was parsed",
 		func(ctx SpecContext, addr string, rule egress.Rule) {
 			names.SetOther(public)
 			gate, held := newGate(egress.Config{DenyHosts: []string{"*.bad.example"}}, names)
@@ -146,12 +150,13 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Entry("with a denied host", "data.bad.example:80", egress.RuleDenyHost),
 	)
 
-	It("decides about a URL, however it was parsed", func() {
+	It("in a URL is checked, however the URL was parsed", func() {
 		gate, _ := newGate(egress.Config{}, names)
-		Expect(gate.For("team-a").CheckURL(&url.URL{Scheme: "ftp", Host: "data.example.com"})).To(Equal(&egress.DeniedError{Rule: egress.RuleScheme}))
+		Expect(gate.For("team-a").CheckURL(&url.URL{Scheme: "ftp",
+			Host: "data.example.com"})).To(Equal(&egress.DeniedError{Rule: egress.RuleScheme}))
 	})
 
-	It("dials at most 16 addresses of a name", func(ctx SpecContext) {
+	It("gets at most 16 dials", func(ctx SpecContext) {
 		var many []string
 		for i := range 30 {
 			many = append(many, fmt.Sprintf("93.184.216.%d", i+1))
@@ -163,7 +168,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(held.attempts()).To(HaveLen(16))
 	})
 
-	It("looks a name up from the root, so that no name of the cluster shadows it", func(ctx SpecContext) {
+	It("is looked up from the root, so that no name of the cluster shadows it", func(ctx SpecContext) {
 		gate, _ := newGate(egress.Config{}, names)
 		names.Set("data.example.com", public)
 		var asked []string
@@ -175,7 +180,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(asked).To(HaveExactElements("data.example.com."))
 	})
 
-	It("distinguishes an unknown name from a denied one", func(ctx SpecContext) {
+	It("gives different errors if it is unknown and if it is denied", func(ctx SpecContext) {
 		gate, _ := newGate(egress.Config{}, names)
 
 		err := attempt(ctx, gate, "http://nobody.example.com/")
@@ -186,7 +191,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(gate.Verdict(ctx, "team-a", "http://nobody.example.com/").Err).To(BeAssignableToTypeOf(unknown))
 	})
 
-	It("does not wait for a silent resolver beyond the dial timeout", func(ctx SpecContext) {
+	It("behind a silent resolver fails after the dial timeout", func(ctx SpecContext) {
 		silent, err := new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(silent.Close)
@@ -206,12 +211,12 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 	})
 })
 
-var _ = Describe("text of a denial", func() {
-	It("names the rule and neither address, port nor host", func() {
+var _ = Describe("the text of a denial", func() {
+	It("names the rule, but no address, port or host", func() {
 		texts := map[string]egress.Rule{}
 		for _, rule := range egress.Rules() {
 			text := (&egress.DeniedError{Rule: rule}).Error()
-			Expect(text).To(MatchRegexp(`^the [^\d]+(2048 characters)?$`))
+			Expect(text).To(MatchRegexp(`^(the|it) [^\d]+(2048 characters)?$`))
 			Expect(texts).NotTo(HaveKey(text), "it does not tell %s from others", rule)
 			texts[text] = rule
 		}

@@ -12,11 +12,11 @@ import (
 // ErrDenied matches every *DeniedError in errors.Is.
 var ErrDenied = errors.New("denied by the egress policy")
 
-// ErrUnreachable is returned by a dial when some addresses of a name were
-// refused by the policy and none of the others could be connected to.
-var ErrUnreachable = errors.New("connect to the permitted addresses of the host")
+// ErrUnreachable means that the policy denied some addresses of a name, and that connections to all
+// others failed.
+var ErrUnreachable = errors.New("could not connect to the permitted addresses of the host")
 
-// Rule is one of the policy, by which something is denied, from a closed set.
+// Rule is a rule of the policy that denied something.
 type Rule string
 
 // Rules that deny.
@@ -42,14 +42,14 @@ func Rules() []Rule {
 	}
 }
 
-// DeniedError is the error of everything that the policy refuses. Its text names
-// the rule, never an address, a port or a host.
+// DeniedError means that the policy denied something. Its text names the rule, never an address, a
+// port or a host.
 type DeniedError struct {
-	// Rule that refused.
+	// Rule that denied.
 	Rule Rule
 }
 
-// Error names in one sentence the rule that refused.
+// Error names the rule in one sentence.
 func (d *DeniedError) Error() string {
 	switch d.Rule {
 	case RuleSyntax:
@@ -57,7 +57,7 @@ func (d *DeniedError) Error() string {
 	case RuleLength:
 		return "the URL is longer than " + strconv.Itoa(weburl.MaxBytes) + " characters"
 	case RuleUserinfo:
-		return "the URL carries credentials"
+		return "the URL contains credentials"
 	case RuleHost:
 		return "the host is neither a DNS name nor an address in its usual form"
 	default:
@@ -65,7 +65,7 @@ func (d *DeniedError) Error() string {
 	}
 }
 
-// Detail returns the rule as failures have it.
+// Detail returns the rule as a failure detail.
 func (d *DeniedError) Detail() v1.FailureDetail {
 	switch d.Rule {
 	case RuleScheme:

@@ -2,5 +2,5 @@ package egress
 
 import "net/netip"
 
-// ProviderPrefixes are those of clouds that the policy closes.
+// ProviderPrefixes are the ranges of clouds that the policy denies.
 func ProviderPrefixes() []netip.Prefix { return providerPrefixes() }

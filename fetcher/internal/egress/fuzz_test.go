@@ -24,7 +24,7 @@ func defaultPolicy(tb testing.TB, cfg Config) *Policy {
 	return policy
 }
 
-// isSurelyPrivate is a second opinion that shares nothing with the policy.
+// isSurelyPrivate is a second opinion that shares no code with the policy.
 func isSurelyPrivate(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	return addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsMulticast() ||
@@ -32,8 +32,8 @@ func isSurelyPrivate(addr netip.Addr) bool {
 		addr.Is4() && (addr.As4()[0] == 0 || addr.As4()[0] >= 224 || addr.As4()[0] == 100 && addr.As4()[1]&0xc0 == 64)
 }
 
-// FuzzURL holds that a URL which passes the default policy by its text is what
-// it seems to be, for every parser that may read it after us.
+// FuzzURL checks that every other parser reads a URL that passes the default policy in the same
+// way.
 func FuzzURL(f *testing.F) {
 	content, err := os.ReadFile("testdata/urls.json")
 	if err != nil {
@@ -89,7 +89,8 @@ func checkPassed(t *testing.T, raw string, u *url.URL) {
 		return
 	}
 	last := name[strings.LastIndex(name, ".")+1:]
-	if !strings.Contains(name, ".") || strings.ContainsAny(last[:1], "0123456789") && isNumber(last) || net.ParseIP(name) != nil {
+	if !strings.Contains(name, ".") || strings.ContainsAny(last[:1], "0123456789") && isNumber(last) ||
+		net.ParseIP(name) != nil {
 		t.Fatalf("%q passes as the name %q", raw, name)
 	}
 	for _, suffix := range []string{"localhost", ".local", ".internal", ".svc", ".cluster.local"} {
@@ -104,8 +105,8 @@ func checkPassed(t *testing.T, raw string, u *url.URL) {
 	}
 }
 
-// spellings returns an IPv4 address as various parsers read it: first the four
-// that are the address itself, then the one through NAT64, then what is none.
+// spellings returns an IPv4 address in various spellings: first four that are the address itself,
+// then the NAT64 one, then invalid ones.
 func spellings(a [4]byte) []string {
 	n := uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])
 	dotted := fmt.Sprintf("%d.%d.%d.%d", a[0], a[1], a[2], a[3])
@@ -126,10 +127,11 @@ func spellings(a [4]byte) []string {
 	}
 }
 
-// FuzzSpelling holds that an address which is denied stays denied in every
-// spelling, and that a denied range wins over an allowed one in all of them.
+// FuzzSpelling checks that a denied address is denied in every spelling, and that a denied range
+// takes precedence over an allowed one in all of them.
 func FuzzSpelling(f *testing.F) {
-	for _, seed := range []uint32{0x7f000001, 0xa9fea9fe, 0x0a000001, 0xa83f8110, 0x00000000, 0xffffffff, 0x5db8d822, 0xac100001, 0xc0a80101, 0x64400001} {
+	for _, seed := range []uint32{0x7f000001, 0xa9fea9fe, 0x0a000001, 0xa83f8110, 0x00000000, 0xffffffff, 0x5db8d822,
+		0xac100001, 0xc0a80101, 0x64400001} {
 		f.Add(seed)
 	}
 	policy := defaultPolicy(f, Config{})
@@ -156,10 +158,10 @@ func FuzzSpelling(f *testing.F) {
 	})
 }
 
-// FuzzAddress holds that no address that is private by any account is dialled,
-// whatever a name resolves to.
+// FuzzAddress checks that no private address is dialled, whatever a name resolves to.
 func FuzzAddress(f *testing.F) {
-	for _, seed := range []string{"127.0.0.1", "::1", "fe80::1", "64:ff9b::7f00:1", "2606:4700::5efe:7f00:1", "::ffff:10.0.0.1", "2606:4700::1"} {
+	for _, seed := range []string{"127.0.0.1", "::1", "fe80::1", "64:ff9b::7f00:1", "2606:4700::5efe:7f00:1",
+		"::ffff:10.0.0.1", "2606:4700::1"} {
 		addr := netip.MustParseAddr(seed)
 		f.Add(addr.AsSlice())
 	}
@@ -182,8 +184,8 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// FuzzPattern holds that a pattern without a star matches only itself, and that
-// matching never panics.
+// FuzzPattern checks that a pattern without a star matches only itself, and that matching never
+// panics.
 func FuzzPattern(f *testing.F) {
 	f.Add("*.example.com", "data.example.com")
 	f.Add("a*b*c", "abc")

@@ -10,24 +10,23 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/reload"
 )
 
-// DefaultDialTimeout bounds one dial, lookup and all addresses included.
+// DefaultDialTimeout is the default time limit of one dial, with the lookup and all addresses.
 const DefaultDialTimeout = 3 * time.Second
 
-// Deps are what a Gate works with. The zero value is complete.
+// Deps are the dependencies of a Gate. The zero value is valid.
 type Deps struct {
-	// File is the path of the file with the policies of namespaces; empty: none.
+	// File is the path of the file with the policies of namespaces; empty means none.
 	File string
-	// DialTimeout bounds one dial; zero: DefaultDialTimeout.
+	// DialTimeout is the time limit of one dial; zero means DefaultDialTimeout.
 	DialTimeout time.Duration
-	// Resolver has by its Dial the name servers to ask; nil: the name servers of
-	// resolv.conf.
+	// Resolver has the name servers to ask in its Dial; nil means the name servers of resolv.conf.
 	Resolver *net.Resolver
-	// Refuse has the last word about a permitted attempt, before it connects.
+	// Refuse can deny a permitted attempt just before it connects.
 	Refuse func(network, address string) error
-	// OnReload is called for each new content of File: nil if it is in force, else
-	// why the one before stays in force.
+	// OnReload is called for each new content of File: with nil if it is in force, or with the
+	// reason why the previous content stays in force.
 	OnReload func(path string, err error)
-	// Ticks are when to look at File; nil: every five seconds.
+	// Ticks trigger checks of File; nil means every five seconds.
 	Ticks <-chan time.Time
 }
 
@@ -39,7 +38,7 @@ type Gate struct {
 	file  *reload.File[*policies]
 }
 
-// New checks the configuration of the flags and the file.
+// New validates the configuration of the flags and the file.
 func New(cfg Config, deps Deps) (*Gate, error) {
 	if deps.DialTimeout == 0 {
 		deps.DialTimeout = DefaultDialTimeout
@@ -65,7 +64,7 @@ func (g *Gate) dialling() dialling {
 	return dialling{resolver: g.deps.Resolver, timeout: g.deps.DialTimeout, refuse: g.deps.Refuse}
 }
 
-// Run follows the file until ctx is done; without a file it just waits.
+// Run reloads the file when it changes, until ctx is done; without a file it just waits.
 func (g *Gate) Run(ctx context.Context) error {
 	if g.file == nil {
 		<-ctx.Done()
@@ -75,14 +74,13 @@ func (g *Gate) Run(ctx context.Context) error {
 	return nil
 }
 
-// For returns the policy of a namespace as it is now. The caller asks again
-// for every fetch.
+// For returns the current policy of a namespace. Callers must ask again for every fetch.
 func (g *Gate) For(namespace string) *Policy {
 	return g.current().of(namespace)
 }
 
-// InForce reports whether a policy that For has returned would be returned
-// still. Connections made under one that is not must not be used again.
+// InForce reports whether For would still return that policy. If not, connections made under it
+// must not be reused.
 func (g *Gate) InForce(p *Policy) bool { return g.current().has(p) }
 
 func (g *Gate) current() *policies {
@@ -92,10 +90,10 @@ func (g *Gate) current() *policies {
 	return g.fixed
 }
 
-// DialTimeout returns the bound of one dial.
+// DialTimeout returns the time limit of one dial.
 func (g *Gate) DialTimeout() time.Duration { return g.deps.DialTimeout }
 
-// Verdict decides about a URL with all its addresses; see Policy.Verdict.
+// Verdict checks a URL and all its addresses; see Policy.Verdict.
 func (g *Gate) Verdict(ctx context.Context, namespace, raw string) Verdict {
 	return g.For(namespace).Verdict(ctx, raw)
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// maxLabel is the longest label of a DNS name (RFC 1035 section 2.3.4).
+// maxLabel is the maximum length of a DNS label (RFC 1035 section 2.3.4).
 const maxLabel = 63
 
-// reserved returns the suffixes that no public name has: RFC 6761 (localhost),
-// RFC 6762 (local), ICANN's private-use domain (internal), the cluster's
-// services, RFC 8375 (home.arpa), RFC 7686 (onion).
+// reserved returns the suffixes of names that are never public: RFC 6761 (localhost), RFC 6762
+// (local), ICANN's private-use domain (internal), the cluster's services, RFC 8375 (home.arpa), RFC
+// 7686 (onion).
 func reserved() []string {
 	return []string{"localhost", "local", "internal", "svc", "home.arpa", "onion"}
 }
 
-// host is the part of a URL between the slashes, once its form is known.
+// host is the parsed host of a URL.
 type host struct {
 	// name is in lower case, without a trailing dot; canonical for an address.
 	name string
@@ -26,9 +26,8 @@ type host struct {
 	addr netip.Addr
 }
 
-// parseHost checks the form of a host, as url.URL.Hostname gives it. Nothing
-// is decoded, folded or completed: what a resolver or a C library might take
-// for another host is refused.
+// parseHost checks the form of a host from url.URL.Hostname. It does not decode, fold or complete
+// anything: a host that a resolver or a C library might read differently is denied.
 func parseHost(s string) (host, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		if addr.Zone() != "" {
@@ -66,8 +65,8 @@ func isLabel(s string) bool {
 	return true
 }
 
-// isNumber reports whether a last label makes a host an IPv4 address for the
-// looser parsers (URL Standard, "ends in a number").
+// isNumber reports whether lenient parsers read a host with that last label as an IPv4 address (URL
+// Standard, "ends in a number").
 func isNumber(label string) bool {
 	if strings.Trim(label, "0123456789") == "" {
 		return true

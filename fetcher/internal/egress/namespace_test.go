@@ -36,7 +36,7 @@ var _ = Describe("policies of namespaces", func() {
 
 	write := func(content string) {
 		GinkgoHelper()
-		// By renaming, as a mounted ConfigMap changes: never seen half written.
+		// Rename, as a mounted ConfigMap does, so that no reader sees a partial file.
 		Expect(os.WriteFile(path+".new", []byte(content), 0o600)).To(Succeed())
 		Expect(os.Rename(path+".new", path)).To(Succeed())
 	}
@@ -62,8 +62,8 @@ var _ = Describe("policies of namespaces", func() {
 		return gate
 	}
 
-	// tick returns once the gate has looked at the file: it takes the second
-	// tick, which is one more look, only after it is done with the first.
+	// tick returns after the gate has checked the file: the gate receives the second tick only
+	// after it has finished the first check.
 	tick := func() {
 		ticks <- time.Now()
 		ticks <- time.Now()
@@ -81,7 +81,8 @@ var _ = Describe("policies of namespaces", func() {
 	})
 
 	It("add to the policy of the flags", func() {
-		gate := start(egress.Config{DenyHosts: []string{"data.bad.example"}, AllowPorts: []int{9001}, NAT64: []string{"2a00:1:1::/48"}})
+		gate := start(egress.Config{DenyHosts: []string{"data.bad.example"}, AllowPorts: []int{9001},
+			NAT64: []string{"2a00:1:1::/48"}})
 
 		Expect(allows(gate, "named", "http://wiki/")).To(BeTrue())
 		Expect(allows(gate, "other", "http://wiki/")).To(BeFalse())
@@ -101,7 +102,7 @@ var _ = Describe("policies of namespaces", func() {
 		}
 	})
 
-	It("makes one policy for namespaces with the same entries", func() {
+	It("are shared by namespaces with the same entries", func() {
 		gate := start(egress.Config{})
 
 		Expect(gate.For("build-1")).To(BeIdenticalTo(gate.For("build-2")))
@@ -125,7 +126,7 @@ var _ = Describe("policies of namespaces", func() {
 		Expect(reports).NotTo(Receive())
 	})
 
-	It("stay as they were while the file is broken, which is logged once", func() {
+	It("stay in force while the file is broken, which is logged once", func() {
 		gate := start(egress.Config{})
 
 		write("policies:\n- namespaces: [team-a]\n  alow-cidr: [0.0.0.0/0]\n")
@@ -148,7 +149,7 @@ var _ = Describe("policies of namespaces", func() {
 		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeTrue())
 	})
 
-	DescribeTable("refuse a file that is wrong",
+	DescribeTable("are rejected if the file has",
 		func(content, text string) {
 			write(content)
 
@@ -159,17 +160,18 @@ var _ = Describe("policies of namespaces", func() {
 		},
 		Entry("empty", "", `no list "policies"`),
 		Entry("only comments", "# nothing\n", `no list "policies"`),
-		Entry("another shape", "- allow-cidr: []\n", "cannot unmarshal"),
-		Entry("not YAML", "policies: [", "did not find"),
+		Entry("another structure", "- allow-cidr: []\n", "cannot unmarshal"),
+		Entry("no YAML", "policies: [", "did not find"),
 		Entry("an unknown field", "policies:\n- namespaces: [a]\n  deny-cdir: [10.0.0.0/8]\n", "field deny-cdir not found"),
-		Entry("a wrong range", "policies:\n- namespaces: [a]\n  deny-cidr: [10.0.0.0/99]\n", `policies[0]: deny-cidr "10.0.0.0/99": not an address range`),
+		Entry("a wrong range", "policies:\n- namespaces: [a]\n  deny-cidr: [10.0.0.0/99]\n",
+			`policies[0]: deny-cidr "10.0.0.0/99": not an address range`),
 		Entry("no namespaces", "policies:\n- deny-cidr: [10.0.0.0/8]\n", "policies[0] names no namespaces"),
 		Entry("a wrong namespace", "policies:\n- namespaces: [\"a b\"]\n", `namespaces "a b": not a`),
 		Entry("a second document", "policies: []\n---\npolicies: []\n", "more than one document"),
-		Entry("too much", "policies: []\n#"+strings.Repeat("x", 1<<20), "exceeds 1 MiB"),
+		Entry("too much content", "policies: []\n#"+strings.Repeat("x", 1<<20), "exceeds 1 MiB"),
 	)
 
-	It("refuse a file that is missing", func() {
+	It("are rejected if the file is missing", func() {
 		_, err := egress.New(egress.Config{}, egress.Deps{File: path + ".missing"})
 		Expect(err).To(MatchError(os.ErrNotExist))
 	})

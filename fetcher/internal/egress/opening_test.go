@@ -10,10 +10,10 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-var _ = Describe("what operators open and close", func() {
+var _ = Describe("the operator's settings", func() {
 	loopback := []string{"127.0.0.0/8", "::1/128"}
 
-	DescribeTable("opens and closes hosts, ports and ranges by the flags",
+	DescribeTable("allow and deny hosts, ports and ranges by flag",
 		func(ctx SpecContext, cfg egress.Config, raw, expect string) {
 			names := startDNS()
 			names.SetOther(public)
@@ -48,50 +48,83 @@ var _ = Describe("what operators open and close", func() {
 		Entry("loopback at any port, by address", egress.Config{AllowCIDRs: loopback}, "http://127.0.0.1:34567/", "allow"),
 		Entry("loopback at any port, by IPv6 address", egress.Config{AllowCIDRs: loopback}, "http://[::1]:34567/", "allow"),
 		Entry("loopback inside IPv6", egress.Config{AllowCIDRs: loopback}, "http://[::ffff:127.0.0.1]:34567/", "allow"),
-		Entry("no other private address beside it", egress.Config{AllowCIDRs: loopback}, "http://10.0.0.1/", "address"),
-		Entry("no other port of public addresses beside it", egress.Config{AllowCIDRs: loopback}, "http://data.example.com:34567/", "port"),
-		Entry("no other single label beside it", egress.Config{AllowCIDRs: loopback}, "http://wiki/", "name"),
+		Entry("no other private address", egress.Config{AllowCIDRs: loopback}, "http://10.0.0.1/", "address"),
+		Entry("no other port of public addresses", egress.Config{AllowCIDRs: loopback}, "http://data.example.com:34567/",
+			"port"),
+		Entry("no other single label", egress.Config{AllowCIDRs: loopback}, "http://wiki/", "name"),
 		Entry("no odd spelling of it", egress.Config{AllowCIDRs: loopback}, "http://127.1:34567/", "host"),
 		Entry("no odd port of it", egress.Config{AllowCIDRs: loopback}, "http://localhost:080/", "port"),
 		Entry("no port 0 of it", egress.Config{AllowCIDRs: loopback}, "http://localhost:0/", "port"),
 		Entry("no zone", egress.Config{AllowCIDRs: []string{"::/0"}}, "http://[fe80::1%25lo]/", "host"),
-		Entry("a single address", egress.Config{AllowCIDRs: []string{"10.1.2.3"}}, "http://intranet.example.com:9999/", "allow"),
-		Entry("services of the cluster", egress.Config{AllowCIDRs: []string{"10.96.0.0/12"}}, "http://db.team.svc:5432/", "allow"),
-		Entry("services of the cluster, in full", egress.Config{AllowCIDRs: []string{"10.96.0.0/12"}}, "http://db.team.svc.cluster.local/", "allow"),
-		Entry("a service outside the range", egress.Config{AllowCIDRs: []string{"10.1.0.0/16"}}, "http://db.team.svc/", "name"),
-		Entry("deny wins over allow", egress.Config{AllowCIDRs: []string{"10.0.0.0/8"}, DenyCIDRs: []string{"10.1.0.0/16"}}, "http://intranet.example.com/", "deny-cidr"),
-		Entry("a public range closed", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}}, "http://data.example.com/", "deny-cidr"),
-		Entry("a public range closed, inside IPv6", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}}, "http://[::ffff:93.184.216.34]/", "deny-cidr"),
-		Entry("a public range closed, inside IPv6, by name", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}}, "http://mapped.example.com/", "deny-cidr"),
-		Entry("a host freed from the name rule", egress.Config{AllowHosts: []string{"wiki"}}, "http://wiki/", "allow"),
-		Entry("a host freed from the name rule is not freed from the address rule", egress.Config{AllowHosts: []string{"*"}}, "http://localhost/", "address"),
-		Entry("nor from the port rule", egress.Config{AllowHosts: []string{"*"}}, "http://wiki:22/", "port"),
-		Entry("the network's own NAT64, to a public address", egress.Config{NAT64: []string{"2001:db8:64::/96"}}, "http://own64.example.com/", "allow"),
-		Entry("the network's own NAT64, to a private address", egress.Config{NAT64: []string{"2001:db8:64::/96"}}, "http://own64loop.example.com/", "address"),
-		Entry("the network's own NAT64 of 32 bits", egress.Config{NAT64: []string{"2001:67c::/32"}}, "http://own64short.example.com/", "allow"),
-		Entry("the network's own NAT64 of 48 bits, to a private address", egress.Config{NAT64: []string{"2a00:1:1::/48"}}, "http://own64private.example.com/", "address"),
-		Entry("the network's own NAT64 of 64 bits, which skips a byte", egress.Config{NAT64: []string{"2a00:1:1:1::/64"}}, "http://own64skip.example.com/", "allow"),
-		Entry("a private range opened behind NAT64", egress.Config{NAT64: []string{"2a00:1:1::/48"}, AllowCIDRs: []string{"10.0.0.0/8"}}, "http://own64private.example.com/", "allow"),
-		Entry("a provider's range opened", egress.Config{AllowCIDRs: []string{"161.26.0.0/16"}}, "http://161.26.0.10/", "allow"),
-		Entry("a host closed", egress.Config{DenyHosts: []string{"*.example.com"}}, "http://data.example.com/", "deny-host"),
-		Entry("a host closed, whatever case and dots", egress.Config{DenyHosts: []string{"Data.Example.com."}}, "http://DATA.example.COM./", "deny-host"),
-		Entry("a host closed and opened", egress.Config{DenyHosts: []string{"wiki"}, AllowHosts: []string{"wiki"}}, "http://wiki/", "deny-host"),
-		Entry("an address closed as a host", egress.Config{DenyHosts: []string{"93.184.*"}}, "http://93.184.216.34/", "deny-host"),
-		Entry("an address closed as a host, inside IPv6", egress.Config{DenyHosts: []string{"93.184.*"}}, "http://[::ffff:93.184.216.34]/", "deny-host"),
-		Entry("a pattern does not match its own domain", egress.Config{DenyHosts: []string{"*.data.example.com"}}, "http://data.example.com/", "allow"),
-		Entry("a host on the list", egress.Config{OnlyHosts: []string{"data.example.com"}}, "http://data.example.com/", "allow"),
-		Entry("a host not on the list", egress.Config{OnlyHosts: []string{"data.example.com"}}, "http://evil.example.com/", "only-host"),
-		Entry("a listed host with a private address", egress.Config{OnlyHosts: []string{"*"}}, "http://intranet.example.com/", "address"),
-		Entry("the list is not lifted by an allowed range", egress.Config{OnlyHosts: []string{"data.example.com"}, AllowCIDRs: loopback}, "http://localhost/", "only-host"),
+		Entry("a single address", egress.Config{AllowCIDRs: []string{"10.1.2.3"}}, "http://intranet.example.com:9999/",
+			"allow"),
+		Entry("services of the cluster", egress.Config{AllowCIDRs: []string{"10.96.0.0/12"}}, "http://db.team.svc:5432/",
+			"allow"),
+		Entry("services of the cluster, in full", egress.Config{AllowCIDRs: []string{"10.96.0.0/12"}},
+			"http://db.team.svc.cluster.local/", "allow"),
+		Entry("a service outside the range", egress.Config{AllowCIDRs: []string{"10.1.0.0/16"}}, "http://db.team.svc/",
+			"name"),
+		Entry("deny wins over allow", egress.Config{AllowCIDRs: []string{"10.0.0.0/8"}, DenyCIDRs: []string{"10.1.0.0/16"}},
+			"http://intranet.example.com/", "deny-cidr"),
+		Entry("a public range denied", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}}, "http://data.example.com/",
+			"deny-cidr"),
+		Entry("a public range denied, inside IPv6", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}},
+			"http://[::ffff:93.184.216.34]/", "deny-cidr"),
+		Entry("a public range denied, inside IPv6, by name", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}},
+			"http://mapped.example.com/", "deny-cidr"),
+		Entry("a host exempt from the name rule", egress.Config{AllowHosts: []string{"wiki"}}, "http://wiki/", "allow"),
+		Entry("a host exempt from the name rule is subject to the address rule", egress.Config{AllowHosts: []string{"*"}},
+			"http://localhost/", "address"),
+		Entry("and to the port rule", egress.Config{AllowHosts: []string{"*"}}, "http://wiki:22/", "port"),
+		Entry("the network's own NAT64, to a public address", egress.Config{NAT64: []string{"2001:db8:64::/96"}},
+			"http://own64.example.com/", "allow"),
+		Entry("the network's own NAT64, to a private address", egress.Config{NAT64: []string{"2001:db8:64::/96"}},
+			"http://own64loop.example.com/", "address"),
+		Entry("the network's own NAT64 of 32 bits", egress.Config{NAT64: []string{"2001:67c::/32"}},
+			"http://own64short.example.com/", "allow"),
+		Entry("the network's own NAT64 of 48 bits, to a private address", egress.Config{NAT64: []string{"2a00:1:1::/48"}},
+			"http://own64private.example.com/", "address"),
+		Entry("the network's own NAT64 of 64 bits, which skips a byte", egress.Config{NAT64: []string{"2a00:1:1:1::/64"}},
+			"http://own64skip.example.com/", "allow"),
+		Entry("a private range allowed behind NAT64",
+			egress.Config{NAT64: []string{"2a00:1:1::/48"}, AllowCIDRs: []string{"10.0.0.0/8"}},
+			"http://own64private.example.com/", "allow"),
+		Entry("a provider's range allowed", egress.Config{AllowCIDRs: []string{"161.26.0.0/16"}}, "http://161.26.0.10/",
+			"allow"),
+		Entry("a host denied", egress.Config{DenyHosts: []string{"*.example.com"}}, "http://data.example.com/", "deny-host"),
+		Entry("a host denied, in any case and with dots", egress.Config{DenyHosts: []string{"Data.Example.com."}},
+			"http://DATA.example.COM./", "deny-host"),
+		Entry("a host denied and allowed", egress.Config{DenyHosts: []string{"wiki"}, AllowHosts: []string{"wiki"}},
+			"http://wiki/", "deny-host"),
+		Entry("an address denied as a host", egress.Config{DenyHosts: []string{"93.184.*"}}, "http://93.184.216.34/",
+			"deny-host"),
+		Entry("an address denied as a host, inside IPv6", egress.Config{DenyHosts: []string{"93.184.*"}},
+			"http://[::ffff:93.184.216.34]/", "deny-host"),
+		Entry("a pattern does not match its own domain", egress.Config{DenyHosts: []string{"*.data.example.com"}},
+			"http://data.example.com/", "allow"),
+		Entry("a host on the list", egress.Config{OnlyHosts: []string{"data.example.com"}}, "http://data.example.com/",
+			"allow"),
+		Entry("a host not on the list", egress.Config{OnlyHosts: []string{"data.example.com"}}, "http://evil.example.com/",
+			"only-host"),
+		Entry("a listed host with a private address", egress.Config{OnlyHosts: []string{"*"}}, "http://intranet.example.com/",
+			"address"),
+		Entry("an allowed range does not lift the list",
+			egress.Config{OnlyHosts: []string{"data.example.com"}, AllowCIDRs: loopback}, "http://localhost/", "only-host"),
 		Entry("one more port", egress.Config{AllowPorts: []int{9000}}, "http://data.example.com:9000/", "allow"),
-		Entry("the default ports beside it", egress.Config{AllowPorts: []int{9000}}, "http://data.example.com:8080/", "allow"),
-		Entry("NAT64 opened: a public address in it", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}}, "http://nat64.example.com/", "allow"),
-		Entry("NAT64 opened: loopback in it", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}}, "http://nat64loop.example.com/", "address"),
-		Entry("NAT64 opened: a denied address in it", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}, DenyCIDRs: []string{"93.184.216.34"}}, "http://nat64.example.com/", "deny-cidr"),
-		Entry("NAT64 opened: another port", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}}, "http://nat64.example.com:22/", "port"),
+		Entry("the default ports in addition", egress.Config{AllowPorts: []int{9000}}, "http://data.example.com:8080/",
+			"allow"),
+		Entry("NAT64 allowed: a public address in it", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}},
+			"http://nat64.example.com/", "allow"),
+		Entry("NAT64 allowed: loopback in it", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}},
+			"http://nat64loop.example.com/", "address"),
+		Entry("NAT64 allowed: a denied address in it",
+			egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}, DenyCIDRs: []string{"93.184.216.34"}},
+			"http://nat64.example.com/", "deny-cidr"),
+		Entry("NAT64 allowed: another port", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}},
+			"http://nat64.example.com:22/", "port"),
 	)
 
-	It("connects to a random port of loopback with --allow-cidr alone", func(ctx SpecContext) {
+	It("allow a random port of loopback by --allow-cidr alone", func(ctx SpecContext) {
 		names := startDNS()
 		names.Set("localhost", "127.0.0.1")
 		open := startCanary()
@@ -103,53 +136,61 @@ var _ = Describe("what operators open and close", func() {
 	})
 
 	Describe("the search list of resolv.conf", func() {
-		// How often an unknown name is asked for tells who had a try: the name
-		// as it stands gives two questions, one for each family.
+		// The number of questions for an unknown name shows whether the search list was used: the
+		// name itself takes two questions, one for each family.
 		questions := func(ctx context.Context, cfg egress.Config) (dial, verdict int) {
 			GinkgoHelper()
 			names := startDNS()
 			gate, _ := newGate(cfg, names)
 			Expect(attempt(ctx, gate, "http://nobody.example.com/")).NotTo(Succeed())
 			dial = names.Questions()
-			Expect(gate.Verdict(ctx, "team-a", "http://nobody.example.com/").Reason).To(Equal("nobody.example.com does not resolve"))
+			Expect(gate.Verdict(ctx, "team-a",
+				"http://nobody.example.com/").Reason).To(Equal("nobody.example.com does not resolve"))
 			return dial, names.Questions() - dial
 		}
 
-		It("ignores the search list under the default policy", func(ctx SpecContext) {
+		It("is ignored under the default policy", func(ctx SpecContext) {
 			dial, verdict := questions(ctx, egress.Config{})
 			Expect([]int{dial, verdict}).To(HaveEach(2))
 		})
 
-		It("applies the search list after the name itself where a range is allowed", func(ctx SpecContext) {
+		It("is applied after the name itself if a range is allowed", func(ctx SpecContext) {
 			dial, verdict := questions(ctx, egress.Config{AllowCIDRs: loopback})
 			Expect([]int{dial, verdict}).To(HaveEach(BeNumerically(">=", 4)))
 		})
 	})
 
-	DescribeTable("refuses a flag that means nothing",
+	DescribeTable("are rejected if a flag makes no sense",
 		func(cfg egress.Config, text string) {
 			_, err := egress.New(cfg, egress.Deps{})
 			Expect(err).To(MatchError("set up egress policy: " + text))
 			Expect(cfg.Validate()).To(MatchError(text))
 		},
-		Entry(nil, egress.Config{AllowCIDRs: []string{"10.0.0.0/33"}}, `allow-cidr "10.0.0.0/33": not an address range such as 10.0.0.0/8 or ::1/128`),
-		Entry(nil, egress.Config{DenyCIDRs: []string{"localhost"}}, `deny-cidr "localhost": not an address range such as 10.0.0.0/8 or ::1/128`),
-		Entry(nil, egress.Config{DenyCIDRs: []string{"fe80::1%lo"}}, `deny-cidr "fe80::1%lo": not an address range such as 10.0.0.0/8 or ::1/128`),
-		Entry(nil, egress.Config{DenyCIDRs: []string{"::ffff:10.0.0.0/104"}}, `deny-cidr "::ffff:10.0.0.0/104": write an IPv4 range as IPv4`),
-		Entry(nil, egress.Config{AllowHosts: []string{"https://data.example.com"}}, `allow-host "https://data.example.com": not a host pattern such as *.example.com`),
+		Entry(nil, egress.Config{AllowCIDRs: []string{"10.0.0.0/33"}},
+			`allow-cidr "10.0.0.0/33": not an address range such as 10.0.0.0/8 or ::1/128`),
+		Entry(nil, egress.Config{DenyCIDRs: []string{"localhost"}},
+			`deny-cidr "localhost": not an address range such as 10.0.0.0/8 or ::1/128`),
+		Entry(nil, egress.Config{DenyCIDRs: []string{"fe80::1%lo"}},
+			`deny-cidr "fe80::1%lo": not an address range such as 10.0.0.0/8 or ::1/128`),
+		Entry(nil, egress.Config{DenyCIDRs: []string{"::ffff:10.0.0.0/104"}},
+			`deny-cidr "::ffff:10.0.0.0/104": write an IPv4 range as IPv4`),
+		Entry(nil, egress.Config{AllowHosts: []string{"https://data.example.com"}},
+			`allow-host "https://data.example.com": not a host pattern such as *.example.com`),
 		Entry(nil, egress.Config{DenyHosts: []string{""}}, `deny-host "": not a host pattern such as *.example.com`),
 		Entry(nil, egress.Config{OnlyHosts: []string{"a b"}}, `only-host "a b": not a host pattern such as *.example.com`),
-		Entry(nil, egress.Config{NAT64: []string{"2a00:1:1::"}}, `nat64-prefix "2a00:1:1::": not a NAT64 prefix of 32, 40, 48, 56, 64 or 96 bits such as 2001:db8:64::/96`),
-		Entry(nil, egress.Config{NAT64: []string{"10.0.0.1/32"}}, `nat64-prefix "10.0.0.1/32": not a NAT64 prefix of 32, 40, 48, 56, 64 or 96 bits such as 2001:db8:64::/96`),
+		Entry(nil, egress.Config{NAT64: []string{"2a00:1:1::"}},
+			`nat64-prefix "2a00:1:1::": not a NAT64 prefix of 32, 40, 48, 56, 64 or 96 bits such as 2001:db8:64::/96`),
+		Entry(nil, egress.Config{NAT64: []string{"10.0.0.1/32"}},
+			`nat64-prefix "10.0.0.1/32": not a NAT64 prefix of 32, 40, 48, 56, 64 or 96 bits such as 2001:db8:64::/96`),
 		Entry(nil, egress.Config{AllowPorts: []int{0}}, `allow-port "0": not a port from 1 to 65535`),
 		Entry(nil, egress.Config{AllowPorts: []int{65536}}, `allow-port "65536": not a port from 1 to 65535`),
 	)
 
-	It("accepts the first and the last port", func() {
+	It("include the first and the last port", func() {
 		Expect(egress.Config{AllowPorts: []int{1, 65535}}.Validate()).To(Succeed())
 	})
 
-	DescribeTable("matches hosts with patterns",
+	DescribeTable("match hosts with patterns",
 		func(pattern egress.Pattern, host string, matches bool) {
 			Expect(pattern.Match(host)).To(Equal(matches))
 		},
@@ -167,11 +208,12 @@ var _ = Describe("what operators open and close", func() {
 		Entry(nil, egress.Pattern("ab*b*c"), "ab.c", false),
 	)
 
-	It("accepts ranges with host bits and single addresses", func() {
-		Expect(egress.Config{AllowCIDRs: []string{"127.0.0.1/8", " ::1 "}, DenyCIDRs: []string{"10.0.0.1"}}.Validate()).To(Succeed())
+	It("include ranges with host bits and single addresses", func() {
+		Expect(egress.Config{AllowCIDRs: []string{"127.0.0.1/8", " ::1 "},
+			DenyCIDRs: []string{"10.0.0.1"}}.Validate()).To(Succeed())
 	})
 
-	It("refuses a negative dial timeout", func() {
+	It("are rejected with a negative dial timeout", func() {
 		_, err := egress.New(egress.Config{}, egress.Deps{DialTimeout: -1})
 		Expect(err).To(MatchError("set up egress policy: dial timeout must be positive"))
 	})

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// Pattern is a host pattern in lower case, in which * stands for any
-// characters, dots included: *.example.com is every name below example.com at
-// any depth, and not example.com.
+// Pattern is a host pattern in lower case. A * matches any characters, including dots:
+// *.example.com matches every name below example.com at any depth, but not example.com.
 type Pattern string
 
-// ParsePattern checks a pattern and brings it into lower case.
+// ParsePattern validates a pattern and converts it to lower case.
 func ParsePattern(s string) (Pattern, error) {
 	s = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), ".")
 	if s == "" || strings.ContainsFunc(s, notInPattern) {
@@ -24,7 +23,7 @@ func notInPattern(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.:-*", r)
 }
 
-// Match reports whether a host in lower case and without a trailing dot fits.
+// Match reports whether a host, in lower case and without a trailing dot, matches.
 func (p Pattern) Match(host string) bool {
 	parts := strings.Split(string(p), "*")
 	if len(parts) == 1 {

@@ -14,21 +14,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document is the file of --policy.
+// document is the content of the file of --policy.
 type document struct {
 	// Policies add to the policy of the flags.
 	Policies []entry `yaml:"policies"`
 }
 
-// entry is the addition for some namespaces.
+// entry adds to the policy of some namespaces.
 type entry struct {
 	// Namespaces are names or patterns with *.
 	Namespaces []string `yaml:"namespaces"`
 	Config     `yaml:",inline"`
 }
 
-// parse reads the file; an unknown field is an error, since a misspelt
-// deny-cidr would leave more open than meant.
+// parse parses the file. An unknown field is an error, because a misspelt deny-cidr would allow
+// more than intended.
 func (g *Gate) parse(content []byte) (*policies, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
@@ -36,7 +36,7 @@ func (g *Gate) parse(content []byte) (*policies, error) {
 	if err := decoder.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	// An empty file is more likely half written than meant.
+	// An empty file was probably read during a write.
 	if doc.Policies == nil {
 		return nil, errors.New("the file has no list \"policies\"")
 	}
@@ -46,7 +46,7 @@ func (g *Gate) parse(content []byte) (*policies, error) {
 	return newPolicies(g.base, doc.Policies, g.dialling())
 }
 
-// policies are those of all namespaces, of one content of the file.
+// policies are the policies of all namespaces, for one content of the file.
 type policies struct {
 	base     Config
 	entries  []entry
@@ -75,8 +75,8 @@ func newPolicies(base Config, entries []entry, d dialling) (*policies, error) {
 	return p, nil
 }
 
-// of returns the policy of a namespace. Namespaces with the same entries share
-// one, so there are never more than the entries can be combined.
+// of returns the policy of a namespace. Namespaces with the same entries share one, which limits
+// their number to the combinations of entries.
 func (p *policies) of(namespace string) *Policy {
 	var matching strings.Builder
 	cfg := p.base
@@ -90,7 +90,7 @@ func (p *policies) of(namespace string) *Policy {
 	defer p.mu.Unlock()
 	made, ok := p.made[matching.String()]
 	if !ok {
-		// Every part was validated, and lists only add up.
+		// All parts are valid, so their sum is, too.
 		made, _ = newPolicy(cfg, p.dialling)
 		p.made[matching.String()] = made
 	}

@@ -8,9 +8,8 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// Policy is the verdict over hosts, ports and addresses for some namespaces.
-// It never changes; a changed file gives new policies, so two equal pointers
-// are the same policy. It is safe for concurrent use.
+// Policy decides about hosts, ports and addresses for some namespaces. It is immutable: a changed
+// file gives new policies, so equal pointers mean the same policy. It is safe for concurrent use.
 type Policy struct {
 	lists
 	guardian *ssrf.Guardian
@@ -32,14 +31,14 @@ func newPolicy(cfg Config, d dialling) (*Policy, error) {
 	}, nil
 }
 
-// CheckURL decides about a URL by its text. Where only an allow-cidr can lift the
-// verdict it is left to the dial. The error is a *DeniedError.
+// CheckURL checks the text of a URL. If only an allow-cidr can permit the URL, the decision is left
+// to the dial. The error is a *DeniedError.
 func (p *Policy) CheckURL(u *url.URL) error {
 	_, err := p.target(u)
 	return err
 }
 
-// target is what is asked for, checked as far as possible without an address.
+// target is a requested host and port, checked as far as possible without an address.
 type target struct {
 	host
 	port uint16
@@ -56,7 +55,7 @@ func (p *Policy) target(u *url.URL) (target, error) {
 	return p.admit(h, port)
 }
 
-// admit applies the rules 5 to 7, and the rest at once to an address.
+// admit applies rules 5 to 7, and the remaining rules if the host is an address.
 func (p *Policy) admit(h host, port uint16) (target, error) {
 	t := target{host: h, port: port}
 	if matchesAny(p.denyHosts, h.name) {
@@ -80,7 +79,7 @@ func (p *Policy) admit(h host, port uint16) (target, error) {
 	return t, nil
 }
 
-// address applies the rules 8 to 10 to one address of a target.
+// address applies rules 8 to 10 to one address of a target.
 func (p *Policy) address(t target, addr netip.Addr) error {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return &DeniedError{Rule: RuleAddress}

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// abortingResolver returns a resolver of Go, never that of the C library, which
-// takes 127.1 and 0x7f000001 for addresses. It gives up a query when no caller
-// waits for the answer any more; net.Resolver would listen on for seconds,
-// which a tenant with a silent name server could make the fetcher do often.
+// abortingResolver returns a pure Go resolver, because the C library accepts 127.1 and 0x7f000001
+// as addresses. It aborts a query that no caller waits for. net.Resolver would keep listening for
+// seconds, which a tenant with a silent name server could exploit.
 func abortingResolver(r *net.Resolver) *net.Resolver {
 	dial := new(net.Dialer).DialContext
 	if r != nil && r.Dial != nil {

@@ -22,10 +22,10 @@ var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 // public is an address that the default policy permits.
 const public = "93.184.216.34"
 
-// errHeld is how the specs hold back what the policy has let through.
+// errHeld is the error with which the specs stop permitted attempts.
 var errHeld = errors.New("held back by the test")
 
-// holder notes what the policy has let through, and lets nothing out.
+// holder records permitted attempts and stops them.
 type holder struct {
 	mu   sync.Mutex
 	seen []string
@@ -52,7 +52,7 @@ func startDNS() *dnstest.Server {
 	return names
 }
 
-// newGate makes a gate that asks names and holds back every attempt.
+// newGate returns a gate that uses the test's DNS server and stops every attempt.
 func newGate(cfg egress.Config, names *dnstest.Server) (*egress.Gate, *holder) {
 	GinkgoHelper()
 	held := &holder{}
@@ -61,8 +61,8 @@ func newGate(cfg egress.Config, names *dnstest.Server) (*egress.Gate, *holder) {
 	return gate, held
 }
 
-// attempt does what a fetch does up to the first packet. Its error is errHeld
-// if the policy permits that.
+// attempt simulates a fetch up to the first packet. It returns errHeld if the policy permits the
+// attempt.
 func attempt(ctx context.Context, gate *egress.Gate, raw string) error {
 	u, err := egress.ParseURL(raw)
 	if err != nil {
@@ -87,7 +87,7 @@ func attempt(ctx context.Context, gate *egress.Gate, raw string) error {
 	return err
 }
 
-// canary listens on loopback and must see nobody.
+// canary listens on loopback and must not get a connection.
 type canary struct {
 	listener net.Listener
 	visits   chan net.Addr
@@ -119,8 +119,8 @@ func startCanary() *canary {
 
 func (c *canary) port() int { return c.listener.Addr().(*net.TCPAddr).Port }
 
-// expectNobody proves that the canary is awake and that the test itself was
-// its first visitor: connections are accepted in the order they were made.
+// expectNobody connects to the canary and expects to be its first visitor, because connections are
+// accepted in order.
 func (c *canary) expectNobody(ctx context.Context) {
 	GinkgoHelper()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.listener.Addr().String())

@@ -9,9 +9,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// ParseURL applies the rules 1 to 4, which need no policy, to the text of a
-// URL. The host of the returned URL is in lower case and without a trailing
-// dot, an address in its shortest form. The error is a *DeniedError.
+// ParseURL applies rules 1 to 4, which need no policy, to the text of a URL. The host of the
+// returned URL is in lower case and without a trailing dot, an address in its shortest form. The
+// error is a *DeniedError.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > weburl.MaxBytes {
 		return nil, &DeniedError{Rule: RuleLength}
@@ -33,8 +33,7 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// parts takes host and port out of a URL that has a scheme that is fetched, no
-// userinfo and nothing else that is odd.
+// parts returns host and port of a URL with a supported scheme, no userinfo and no other oddity.
 func parts(u *url.URL) (host, uint16, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -59,7 +58,7 @@ func portOf(u *url.URL) (uint16, error) {
 	return portNumber(Port(u))
 }
 
-// Port returns the port of a URL, or the default one of its scheme.
+// Port returns the port of a URL, or its scheme's default port.
 func Port(u *url.URL) string {
 	if p := u.Port(); p != "" {
 		return p
@@ -70,7 +69,7 @@ func Port(u *url.URL) string {
 	return "80"
 }
 
-// portNumber refuses zero, signs, leading zeros and names.
+// portNumber rejects zero, signs, leading zeros and names.
 func portNumber(text string) (uint16, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != text {

@@ -31,7 +31,7 @@ func vectors() []vector {
 	return all
 }
 
-// full writes out the values that the table shows shortened by "...".
+// full expands the values that the table abbreviates with "...".
 func (v vector) full() string {
 	head, shortened := strings.CutSuffix(v.URL, "...")
 	if !shortened {
@@ -44,7 +44,7 @@ func (v vector) full() string {
 	return head + strings.Repeat(letter, 64) + ".example.com/"
 }
 
-// address is the one that the name of the vector resolves to.
+// address is the address that the name in the vector resolves to.
 func (v vector) address() string {
 	_, at, found := strings.Cut(v.Resolves, " ")
 	if !found {

@@ -12,16 +12,16 @@ import (
 type Verdict struct {
 	// Allowed reports whether a connection may be opened.
 	Allowed bool
-	// Reason is the cause in one sentence, without an address.
+	// Reason is one sentence, without an address.
 	Reason string
 	// Err is nil if allowed, a *DeniedError, or the error of the resolver.
 	Err error
-	// Addresses are those of the host, each with its own verdict, for the
-	// operator alone.
+	// Addresses are the addresses of the host, each with its own verdict. Only the operator may see
+	// them.
 	Addresses []AddressVerdict
 }
 
-// AddressVerdict is the verdict over one address.
+// AddressVerdict is the verdict on one address.
 type AddressVerdict struct {
 	// Addr is the address.
 	Addr netip.Addr
@@ -29,8 +29,7 @@ type AddressVerdict struct {
 	Err error
 }
 
-// Verdict decides about a URL as a fetch would, looks its name up, and connects
-// nowhere.
+// Verdict checks a URL and looks up its name like a fetch, but does not connect.
 func (p *Policy) Verdict(ctx context.Context, raw string) Verdict {
 	u, err := ParseURL(raw)
 	if err != nil {
@@ -45,7 +44,7 @@ func (p *Policy) verdict(ctx context.Context, u *url.URL) Verdict {
 		return refusal(err)
 	}
 	if t.addr.IsValid() {
-		return Verdict{Allowed: true, Reason: "the address may be reached", Addresses: []AddressVerdict{{Addr: t.addr}}}
+		return Verdict{Allowed: true, Reason: "the address is permitted", Addresses: []AddressVerdict{{Addr: t.addr}}}
 	}
 	addrs, err := p.lookup(ctx, t.name)
 	if err != nil {
@@ -54,9 +53,8 @@ func (p *Policy) verdict(ctx context.Context, u *url.URL) Verdict {
 	return p.decide(t, addrs)
 }
 
-// Admit decides about a URL with all its addresses for a party that connects in our
-// place, such as an egress proxy: as it may choose among the addresses, all of
-// them must be permitted.
+// Admit checks a URL and all its addresses for a party that connects on our behalf, such as an
+// egress proxy. All addresses must be permitted, because that party may choose any of them.
 func (p *Policy) Admit(ctx context.Context, u *url.URL) error {
 	v := p.verdict(ctx, u)
 	for _, address := range v.Addresses {
@@ -67,7 +65,7 @@ func (p *Policy) Admit(ctx context.Context, u *url.URL) error {
 	return v.Err
 }
 
-// decide returns the verdict over a target with these addresses.
+// decide returns the verdict on a target with these addresses.
 func (p *Policy) decide(t target, addrs []netip.Addr) Verdict {
 	var v Verdict
 	var refused error
@@ -87,10 +85,11 @@ func (p *Policy) decide(t target, addrs []netip.Addr) Verdict {
 		v.Reason = refused.Error()
 	case permitted < len(addrs):
 		v.Allowed = true
-		v.Reason = fmt.Sprintf("%d of %d addresses of %s may be reached, the others are skipped", permitted, len(addrs), t.name)
+		v.Reason = fmt.Sprintf("%d of %d addresses of %s are permitted, the others are skipped", permitted, len(addrs),
+			t.name)
 	default:
 		v.Allowed = true
-		v.Reason = fmt.Sprintf("all addresses of %s may be reached", t.name)
+		v.Reason = fmt.Sprintf("all addresses of %s are permitted", t.name)
 	}
 	return v
 }

@@ -5,12 +5,12 @@ import (
 	"io"
 )
 
-// firstRead is the buffer in bytes for a body of unknown length.
+// firstRead is the initial buffer size for a body of unknown length.
 const firstRead = 32 << 10
 
-// readBody reads all of a body of at most limit bytes. It counts what arrives,
-// whatever length was announced, and never holds a buffer of more than limit
-// and one bytes; length, if not negative, is at most limit and saves copies.
+// readBody reads a body of at most limit bytes. It counts the received bytes regardless of the
+// announced length, and never uses a buffer of more than limit+1 bytes. A length that is not
+// negative is at most limit and saves copies.
 func readBody(body io.Reader, length, limit int64) ([]byte, error) {
 	size := min(firstRead, limit+1)
 	if length >= 0 {

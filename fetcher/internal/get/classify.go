@@ -14,7 +14,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// What this package finds wrong by itself.
+// Failures that this package detects itself.
 var (
 	errDeadline  = &Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, phrase: "did not finish in time"}
 	errDowngrade = &Error{
@@ -23,7 +23,7 @@ var (
 	}
 	errCoding = &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING,
-		phrase: "answered with a Content-Encoding that was not asked for",
+		phrase: "returned a Content-Encoding that was not requested",
 	}
 	errProxyFailed = &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PROXY,
@@ -31,7 +31,7 @@ var (
 	}
 	errUntrusted = &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS,
-		phrase: "would carry credentials, and is not known to be asked for by the watcher",
+		phrase: "would carry credentials, but is not known to come from the watcher",
 	}
 )
 
@@ -45,7 +45,7 @@ func errRedirects(limit int) *Error {
 func errLocation(status int) *Error {
 	return &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION,
-		phrase: fmt.Sprintf("answered %d without a usable Location", status),
+		phrase: fmt.Sprintf("got %d without a usable Location", status),
 	}
 }
 
@@ -56,16 +56,16 @@ func errStatus(status int) *Error {
 func errTooLarge(limit int64) *Error {
 	return &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Limit: limit,
-		phrase: fmt.Sprintf("answered with a body of more than %d bytes", limit),
+		phrase: fmt.Sprintf("got a body of more than %d bytes", limit),
 	}
 }
 
-// handshakeError marks what went wrong in a TLS handshake.
+// handshakeError marks an error of a TLS handshake.
 type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }
 
-// failure turns the cause of a failed GET into an Error.
+// failure converts the cause of a failed GET to an Error.
 func (x *exchange) failure(cause error) *Error {
 	e := x.classify(cause)
 	e.Host, e.Redirected, e.Redirects = x.host, x.redirected, x.hops
@@ -74,9 +74,9 @@ func (x *exchange) failure(cause error) *Error {
 	return &e
 }
 
-// classify returns class, detail and phrase of a failure, which what this package finds
-// wrong by itself has already. This is the one place where other causes are distinguished;
-// the first rule that fits decides.
+// classify returns class, detail and phrase of a failure. Failures that this package detects
+// already have them. This is the only place that distinguishes other causes; the first matching
+// rule applies.
 func (x *exchange) classify(cause error) Error {
 	var denied *egress.DeniedError
 	var own *Error
@@ -103,11 +103,13 @@ func (x *exchange) classify(cause error) Error {
 			phrase: "failed: " + condition.Detail(&v1.Failure{Detail: detail}),
 		}
 	case !x.gotResponse():
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, phrase: "failed: no connection, or closed without an answer"}
+		return Error{Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
+			phrase: "failed: no connection, or closed without a response"}
 	case isCut(cause), x.ended():
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, phrase: "broke off before the answer was complete"}
+		return Error{Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
+			phrase: "broke off before the response was complete"}
 	}
-	return Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, phrase: "answered with something that is not valid HTTP"}
+	return Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, phrase: "got a response that is not valid HTTP"}
 }
 
 func isTLS(err error) bool {
@@ -119,7 +121,7 @@ func isTLS(err error) bool {
 		errors.As(err, &record) || errors.As(err, &alert)
 }
 
-// tlsDetail names what is wrong with a certificate.
+// tlsDetail returns the detail for an invalid certificate.
 func tlsDetail(err error) v1.FailureDetail {
 	var invalid x509.CertificateInvalidError
 	var hostname x509.HostnameError
@@ -138,7 +140,7 @@ func tlsDetail(err error) v1.FailureDetail {
 	return v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE
 }
 
-// isCut reports whether the connection ended in the middle of an answer.
+// isCut reports whether the connection ended in the middle of a response.
 func isCut(err error) bool {
 	var operation *net.OpError
 	var errno syscall.Errno

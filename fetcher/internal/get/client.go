@@ -15,19 +15,19 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/reload"
 )
 
-// Deps of a Client. All but the gate may be absent.
+// Deps are the dependencies of a Client. Only the gate is required.
 type Deps struct {
 	// Gate is the egress policy.
 	Gate *egress.Gate
-	// Observer gets the duration of each phase; nil: none.
+	// Observer receives the duration of each phase; nil means none.
 	Observer Observer
-	// Now is the clock for dates in Retry-After; nil: time.Now.
+	// Now is the clock for dates in Retry-After; nil means time.Now.
 	Now func() time.Time
-	// OnReload is called for each new content of the CA bundle, the netrc file and
-	// the header file: nil if it is in force, else why the one before stays in
-	// force. It never gets the content.
+	// OnReload is called for each new content of the CA bundle, the netrc file and the header file:
+	// with nil if it is in force, or with the reason why the previous content stays in force. It
+	// never receives the content.
 	OnReload func(path string, err error)
-	// Ticks are when to look at the files; nil: every five seconds.
+	// Ticks trigger checks of the files; nil means every five seconds.
 	Ticks <-chan time.Time
 }
 
@@ -45,7 +45,7 @@ type Client struct {
 	transports map[transportKey]*http.Transport
 }
 
-// New checks the configuration and reads the files that it names.
+// New validates the configuration and reads its files.
 func New(cfg Config, deps Deps) (*Client, error) {
 	if deps.Gate == nil {
 		return nil, errors.New("set up GET: no egress policy")
@@ -82,8 +82,8 @@ func open[T any](path string, parse func([]byte) (T, error)) (*reload.File[T], e
 	return reload.Open(path, parse)
 }
 
-// Run follows the files until ctx is done, and closes connections that no
-// policy in force has permitted.
+// Run reloads the files when they change, until ctx is done, and closes connections that no current
+// policy permits.
 func (c *Client) Run(ctx context.Context) error {
 	defer c.sweep(func(transportKey) bool { return true })
 	reload.Run(ctx, c.deps.Ticks, func() {
@@ -95,8 +95,8 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// Resolve replaces the namespace of a request by its policy and by the entries of the
-// header file that any hop may use. Equal resolved requests may share one GET.
+// Resolve replaces the namespace of a request by its policy and by the header file entries that any
+// hop may use. Equal resolved requests may share one GET.
 func (c *Client) Resolve(r Request) Request {
 	if r.policy != nil {
 		return r

@@ -18,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 )
 
-// phases counts what an observer hears.
+// phases counts the observed phases.
 type phases struct {
 	mu   sync.Mutex
 	seen map[get.Phase]int
@@ -41,7 +41,7 @@ func (p *phases) counts() map[get.Phase]int {
 var _ = Describe("a client", func() {
 	hello := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 
-	It("observes how long each phase took", func(ctx SpecContext) {
+	It("observes the duration of each phase", func(ctx SpecContext) {
 		heard := &phases{seen: map[get.Phase]int{}}
 		ca := newAuthority()
 		cfg := shortLimits()
@@ -52,7 +52,8 @@ var _ = Describe("a client", func() {
 		_, err := client.Do(ctx, get.Request{URL: httpsURL(port)})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(heard.counts()).To(Equal(map[get.Phase]int{
-			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 1, get.Phase("transfer"): 1, get.Phase("total"): 1,
+			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 1,
+			get.Phase("transfer"): 1, get.Phase("total"): 1,
 		}))
 
 		_, err = client.Do(ctx, get.Request{URL: "http://10.0.0.1/"})
@@ -60,11 +61,12 @@ var _ = Describe("a client", func() {
 		_, err = client.Do(ctx, get.Request{URL: httpsURL(port)})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(heard.counts()).To(Equal(map[get.Phase]int{
-			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 2, get.Phase("transfer"): 2, get.Phase("total"): 3,
+			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 2,
+			get.Phase("transfer"): 2, get.Phase("total"): 3,
 		}), "the second GET reuses the connection")
 	})
 
-	It("does not use a connection that a changed policy would not permit", func(ctx SpecContext) {
+	It("does not reuse a connection that a changed policy would deny", func(ctx SpecContext) {
 		closed := make(chan struct{}, 1)
 		port := serveStates(hello, func(state http.ConnState) {
 			if state == http.StateClosed {
@@ -74,7 +76,7 @@ var _ = Describe("a client", func() {
 		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
 		Expect(os.WriteFile(file, []byte("policies:\n- {namespaces: [a], allow-cidr: [127.0.0.1]}\n"), 0o600)).To(Succeed())
 		ticks := make(chan time.Time)
-		// Only the address rule stands between the namespaces and the server.
+		// Only the address rule protects the server from the namespaces.
 		gate, err := egress.New(egress.Config{AllowPorts: []int{port}},
 			egress.Deps{Resolver: startDNS().Resolver(), File: file, Ticks: ticks})
 		Expect(err).NotTo(HaveOccurred())
@@ -97,7 +99,7 @@ var _ = Describe("a client", func() {
 		Eventually(closed).Should(Receive())
 	})
 
-	It("keeps to itself what a server sends before it is asked", func(ctx SpecContext) {
+	It("does not log data that a server sends before a request", func(ctx SpecContext) {
 		said := gbytes.NewBuffer()
 		log.SetOutput(said)
 		DeferCleanup(func() { log.SetOutput(io.Discard) })
@@ -109,7 +111,7 @@ var _ = Describe("a client", func() {
 		Expect(said.Contents()).To(BeEmpty())
 	})
 
-	DescribeTable("refuses a configuration that makes no sense",
+	DescribeTable("rejects an invalid configuration",
 		func(spoil func(*get.Config), text string) {
 			cfg := get.Defaults()
 			spoil(&cfg)
@@ -124,8 +126,10 @@ var _ = Describe("a client", func() {
 		Entry(nil, func(c *get.Config) { c.IdleTimeout = 0 }, "idle timeout must be positive"),
 		Entry(nil, func(c *get.Config) { c.MaxIdle = 0 }, "number of idle connections must be positive"),
 		Entry(nil, func(c *get.Config) { c.MaxRedirects = -1 }, "--max-redirects must not be negative"),
-		Entry(nil, func(c *get.Config) { c.Proxy = "http://me:" + secret + "@:x" }, "proxy must be a URL such as http://proxy.example.com:3128"),
-		Entry(nil, func(c *get.Config) { c.Proxy = "socks5://proxy" }, "proxy must be a URL such as http://proxy.example.com:3128"),
+		Entry(nil, func(c *get.Config) { c.Proxy = "http://me:" + secret + "@:x" },
+			"proxy must be a URL such as http://proxy.example.com:3128"),
+		Entry(nil, func(c *get.Config) { c.Proxy = "socks5://proxy" },
+			"proxy must be a URL such as http://proxy.example.com:3128"),
 		Entry(nil, func(c *get.Config) { c.CABundle = "/missing" }, "open /missing: no such file or directory"),
 		Entry(nil, func(c *get.Config) { c.Netrc = "/missing" }, "open /missing: no such file or directory"),
 		Entry(nil, func(c *get.Config) { c.HeaderFile = "/missing" }, "open /missing: no such file or directory"),

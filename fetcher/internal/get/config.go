@@ -7,38 +7,37 @@ import (
 	"time"
 )
 
-// Config bounds a GET. Start from Defaults. The time for a dial is a matter of
-// egress.Deps.
+// Config has the limits of a GET. Start from Defaults. egress.Deps has the time limit of a dial.
 type Config struct {
 	// Version of this program, for the User-Agent.
 	Version string
-	// MaxBody is the largest body in bytes that is taken.
+	// MaxBody is the maximum size of a body, in bytes.
 	MaxBody int64
-	// MaxHeaderBytes bounds the headers of an answer, interim ones (1xx)
-	// included.
+	// MaxHeaderBytes is the maximum size of the headers of a response, including interim ones
+	// (1xx).
 	MaxHeaderBytes int64
-	// MaxRedirects is how often an answer may point elsewhere; 0: never.
+	// MaxRedirects is the maximum number of redirects to follow.
 	MaxRedirects int
-	// Timeout bounds the whole: every hop, the body included.
+	// Timeout is the time limit for everything: all hops and the body.
 	Timeout time.Duration
-	// TLSTimeout bounds one TLS handshake.
+	// TLSTimeout is the time limit of one TLS handshake.
 	TLSTimeout time.Duration
-	// HeaderTimeout bounds the wait for the headers of one answer.
+	// HeaderTimeout is how long to wait for the headers of one response.
 	HeaderTimeout time.Duration
 	// IdleTimeout is how long an idle connection is kept.
 	IdleTimeout time.Duration
-	// MaxIdle bounds the idle connections of one policy. One host has no bound of its
-	// own: more than its slots it never had, and to dial it again costs more.
+	// MaxIdle is the maximum number of idle connections per policy. There is no limit per host,
+	// because a host has at most one connection per slot, and dialling again costs more.
 	MaxIdle int
-	// CABundle is the path of PEM certificates trusted beside those of the
-	// system; empty: none.
+	// CABundle is the path of PEM certificates that are trusted in addition to the system's; empty
+	// means none.
 	CABundle string
-	// Netrc is the path of a netrc file with credentials; empty: none.
+	// Netrc is the path of a netrc file with credentials; empty means none.
 	Netrc string
-	// HeaderFile is the path of a file with headers per host; empty: none.
+	// HeaderFile is the path of a file with headers per host; empty means none.
 	HeaderFile string
-	// Proxy is the URL of an egress proxy that the operator named; empty: none.
-	// The proxies of the environment are never used.
+	// Proxy is the URL of the operator's egress proxy; empty means none. Proxies in the environment
+	// are never used.
 	Proxy string
 }
 
@@ -82,7 +81,7 @@ func (c Config) Validate() error {
 	return err
 }
 
-// proxy parses Proxy; its credentials appear in no error.
+// proxy parses Proxy; errors do not contain its credentials.
 func (c Config) proxy() (*url.URL, error) {
 	if c.Proxy == "" {
 		return nil, nil

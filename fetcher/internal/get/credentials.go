@@ -5,8 +5,8 @@ import (
 	"net/url"
 )
 
-// credentials are the headers for one URL and namespace. They have no String and
-// appear in no error.
+// credentials are the headers for one URL and namespace. They have no String method and appear in
+// no error.
 type credentials struct {
 	login   *login
 	headers *headerEntry
@@ -21,7 +21,7 @@ func (c credentials) apply(h http.Header) {
 	}
 }
 
-// credentials looks up what a hop to the host of a request carries.
+// credentials returns the credentials for a hop.
 func (c *Client) credentials(r Request, u *url.URL) credentials {
 	found := credentials{headers: r.entries.find(u)}
 	if found.headers != nil && found.headers.Netrc && c.netrc != nil {

@@ -37,8 +37,7 @@ var _ = Describe("credentials", func() {
 		})
 	})
 
-	// permit lets logins of the netrc file go to a host, over http and at the
-	// port of the spec.
+	// permit allows logins of the netrc file for a host, over http and at the port of the spec.
 	permit := func(host string) {
 		cfg.HeaderFile = writeFile("gate.yaml", fmt.Sprintf(
 			"- {host: %q, namespaces: [\"*\"], schemes: [http], ports: [%d], netrc: true}\n", host, port))
@@ -69,8 +68,9 @@ var _ = Describe("credentials", func() {
 		return r.Header.Get("Authorization")
 	}
 
-	It("sends credentials of a netrc file to their machine", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password \"p w\"\nmachine other.example.com login you password x")
+	It("from a netrc file are sent to their machine", func(ctx SpecContext) {
+		cfg.Netrc = writeFile("netrc",
+			"machine data.example.com login me password \"p w\"\nmachine other.example.com login you password x")
 		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/")},
 			get.Request{URL: at("DATA.example.com.", "/")},
@@ -79,14 +79,14 @@ var _ = Describe("credentials", func() {
 		Expect(authorizations()).To(Equal([]string{basic("me", "p w"), basic("me", "p w"), basic("you", "x"), ""}))
 	})
 
-	It("sends credentials of the default entry to every other host", func(ctx SpecContext) {
+	It("of the default entry are sent to every other host", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\ndefault login all password b\n")
 		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/")}, get.Request{URL: at("www.example.com", "/")})
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("all", "b")}))
 	})
 
-	It("sends no credentials of a netrc file where the entry has no netrc: true", func(ctx SpecContext) {
+	It("from a netrc file are not sent if the entry does not have netrc: true", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "default login me password a\n")
 		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
 - {host: data.example.com, namespaces: ["*"], schemes: [http], ports: [%[1]d], headers: {X-Tenant: a}}
@@ -96,7 +96,7 @@ var _ = Describe("credentials", func() {
 		Expect(authorizations()).To(Equal([]string{"", basic("me", "a")}))
 	})
 
-	It("sends the headers of a file to the hosts of a pattern for the namespaces of a list", func(ctx SpecContext) {
+	It("from a header file are sent to matching hosts for the listed namespaces", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "default login me password a\n")
 		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
 - host: api.example.com
@@ -121,7 +121,7 @@ var _ = Describe("credentials", func() {
 		Expect(seen.requests()[0].Header.Get("X-Tenant")).To(Equal("a"))
 	})
 
-	It("stay with their host over a redirect within it", func(ctx SpecContext) {
+	It("stay with their host across a redirect within it", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\n")
 		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/?to=/x")})
@@ -129,9 +129,11 @@ var _ = Describe("credentials", func() {
 	})
 
 	It("never follow a redirect to another host, nor come back from there", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\nmachine evil.example.com login e password e\n")
+		cfg.Netrc = writeFile("netrc",
+			"machine data.example.com login me password a\nmachine evil.example.com login e password e\n")
 		cfg.HeaderFile = writeFile("headers.yaml",
-			fmt.Sprintf("- {host: \"*\", namespaces: [\"*\"], schemes: [http], ports: [%d], netrc: true, headers: {X-Token: t}}\n", port))
+			fmt.Sprintf("- {host: \"*\", namespaces: [\"*\"], schemes: [http], ports: [%d], "+
+				"netrc: true, headers: {X-Token: t}}\n", port))
 		back := at("data.example.com", "/end")
 		do(ctx, get.Request{URL: at("data.example.com", "/?to="+at("evil.example.com", "/?to="+back))})
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), "", ""}))
@@ -150,13 +152,13 @@ var _ = Describe("credentials", func() {
 		Expect(other.requests()[0].Header).NotTo(HaveKey("Authorization"))
 	})
 
-	It("go to https at its port alone, unless an entry names another", func(ctx SpecContext) {
+	It("are sent to https at its default port only, unless an entry allows another", func(ctx SpecContext) {
 		cfg.HeaderFile = writeFile("headers.yaml", `
 - {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
 - {host: open.example.com, namespaces: ["*"], schemes: [http, https], ports: [80, 8443], headers: {X-A: b}}
 `)
-		// Nothing is sent: an untrusted request that would carry credentials fails before,
-		// and all others fail at the deny list.
+		// Nothing is sent: an untrusted request with credentials fails earlier, and all others fail
+		// at the deny list.
 		client := newClient(cfg, newGate(egress.Config{DenyHosts: []string{"*"}}), get.Deps{})
 		carries := func(url string) bool {
 			_, err := client.Do(ctx, get.Request{Namespace: "team-a", URL: url, Untrusted: true})
@@ -183,7 +185,7 @@ var _ = Describe("credentials", func() {
 		}
 	})
 
-	DescribeTable("refuses an old file of headers with a sentence about what to add",
+	DescribeTable("in a header file of the old format are rejected with the missing field:",
 		func(netrc, headers, sentence string) {
 			if netrc != "" {
 				cfg.Netrc = writeFile("netrc", netrc)
@@ -211,7 +213,7 @@ var _ = Describe("credentials", func() {
 		Expect(fmt.Sprintf("%v %+v %#v", err, err, err)).NotTo(ContainSubstring(secret))
 	})
 
-	It("reads credentials again when the file changes, and stays with the last good ones when it is broken", func(ctx SpecContext) {
+	It("are reloaded if the file changes, and kept while it is broken", func(ctx SpecContext) {
 		ticks := make(chan time.Time)
 		reports := make(chan error, 4)
 		cfg.Netrc = writeFile("netrc", "default login me password a")
@@ -246,30 +248,33 @@ var _ = Describe("credentials", func() {
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "b"), basic("me", "b")}))
 	})
 
-	It("lets credentials go only where an entry names host and namespace, if by another scheme, port or path", func() {
+	It("are available only if an entry matches host and namespace, with any scheme, port or path", func() {
 		gate := newGate(egress.Config{})
 		mayCarry := func(namespace, url string) bool {
 			return newClient(cfg, gate, get.Deps{}).Resolve(get.Request{Namespace: namespace, URL: url}).MayCarry()
 		}
 		Expect(mayCarry("team-a", "https://data.example.com/")).To(BeFalse(), "there is no file")
-		cfg.HeaderFile = writeFile("headers.yaml", "- {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}")
+		cfg.HeaderFile = writeFile("headers.yaml",
+			"- {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}")
 		Expect(mayCarry("team-a", "http://DATA.example.com.:8080/other")).To(BeTrue())
 		Expect(mayCarry("team-b", "https://data.example.com/api")).To(BeFalse())
 		Expect(mayCarry("team-a", "https://www.example.com/api")).To(BeFalse())
 		Expect(mayCarry("team-a", "https://data.example.com/ api")).To(BeFalse())
 	})
 
-	It("part namespaces by the entries for the host, whatever the first hop carries", func() {
+	It("separate namespaces by the entries for the host, whatever the first hop carries", func() {
 		cfg.HeaderFile = writeFile("headers.yaml", `
 - {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
 - {host: "*.example.com", namespaces: ["team-*"], headers: {X-A: c}}
 `)
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		share := func(namespace, other, url string) bool {
-			return client.Resolve(get.Request{Namespace: namespace, URL: url}) == client.Resolve(get.Request{Namespace: other, URL: url})
+			return client.Resolve(get.Request{Namespace: namespace, URL: url}) == client.Resolve(get.Request{Namespace: other,
+				URL: url})
 		}
 		for _, url := range []string{
-			"https://data.example.com/api", "https://data.example.com/", "http://data.example.com/", "https://data.example.com:8443/",
+			"https://data.example.com/api", "https://data.example.com/", "http://data.example.com/",
+			"https://data.example.com:8443/",
 			"https://DATA.example.com./",
 		} {
 			Expect(share("team-a", "team-b", url)).To(BeFalse(), url)
@@ -284,7 +289,8 @@ var _ = Describe("credentials", func() {
 	It("never use a connection that others have used", func(ctx SpecContext) {
 		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
 - {host: data.example.com, namespaces: [team-a], schemes: [http], ports: [%[1]d], headers: {Authorization: a}}
-- {host: "*.example.com", namespaces: ["team-*"], schemes: [http], ports: [%[1]d], pathPrefix: /private, headers: {Authorization: b}}
+- {host: "*.example.com", namespaces: ["team-*"], schemes: [http], ports: [%[1]d], pathPrefix: /private,
+   headers: {Authorization: b}}
 `, port))
 		var requests []get.Request
 		for range 2 {
@@ -304,14 +310,15 @@ var _ = Describe("credentials", func() {
 			map[string]bool{"a": true}, map[string]bool{"b": true}, map[string]bool{"": true}))
 	})
 
-	It("close their connections when the file changes", func(ctx SpecContext) {
+	It("close their connections if the file changes", func(ctx SpecContext) {
 		ticks, closed := make(chan time.Time), make(chan struct{}, 1)
 		port := serveStates(func(http.ResponseWriter, *http.Request) {}, func(state http.ConnState) {
 			if state == http.StateClosed {
 				closed <- struct{}{}
 			}
 		})
-		entry := fmt.Sprintf("- {host: data.example.com, namespaces: [team-a], schemes: [http], ports: [%d], headers: {Authorization: a}}\n", port)
+		entry := fmt.Sprintf("- {host: data.example.com, namespaces: [team-a], schemes: [http], ports: [%d], headers: "+
+			"{Authorization: a}}\n", port)
 		cfg.HeaderFile = writeFile("headers.yaml", entry)
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Ticks: ticks})
 		_, err := client.Do(ctx, get.Request{Namespace: "team-a", URL: urlOf(port, "/")})
@@ -321,13 +328,16 @@ var _ = Describe("credentials", func() {
 		Eventually(closed).Should(Receive())
 	})
 
-	It("are those of the file at the time when it was decided who shares the GET", func(ctx SpecContext) {
+	It("come from the file's content at the time when sharing of the GET was decided", func(ctx SpecContext) {
 		ticks, reports := make(chan time.Time), make(chan error, 1)
 		cfg.HeaderFile = writeFile("headers.yaml", "[]")
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
+		client := newClient(cfg, newGate(egress.Config{}),
+			get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
 		request := get.Request{Namespace: "team-a", URL: at("data.example.com", "/?to=/x")}
 		before := client.Resolve(request)
-		replace(cfg.HeaderFile, fmt.Sprintf("- {host: \"*\", namespaces: [team-a], schemes: [http], ports: [%d], headers: {Authorization: a}}", port))
+		replace(cfg.HeaderFile,
+			fmt.Sprintf("- {host: \"*\", namespaces: [team-a], schemes: [http], ports: [%d], headers: {Authorization: a}}",
+				port))
 		ticks <- time.Now()
 		Eventually(reports).Should(Receive(BeNil()))
 		Expect(client.Resolve(request)).NotTo(Equal(before))

@@ -6,12 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// deferredConn is a connection on which nothing is read before something was
-// written. http.Transport reads ahead of its request, and what a server sends
-// unasked it would print to the log of the process.
+// deferredConn is a connection that returns no data before the first write. http.Transport reads
+// ahead of its request and logs unsolicited data of a server.
 //
-// It remembers its end, too: an answer that stops in the middle of a line looks
-// to the parser like one that was never right.
+// It also records the end of the connection, because the parser reports a truncated response as a
+// malformed one.
 type deferredConn struct {
 	net.Conn
 	once    sync.Once
@@ -43,5 +42,5 @@ func (p *deferredConn) Close() error {
 	return err
 }
 
-// release lets reads begin.
+// release allows reads.
 func (p *deferredConn) release() { p.once.Do(func() { close(p.written) }) }

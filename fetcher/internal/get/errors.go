@@ -9,39 +9,37 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// MaxSnippet is the largest size in bytes of Error.Snippet.
+// MaxSnippet is the maximum size of Error.Snippet, in bytes.
 const MaxSnippet = 1 << 10
 
-// Error is a GET that failed. Its text is one sentence in our words; it has no
-// address, no text of a server, no query and no credentials.
+// Error means that a GET failed. Its text is one sentence without any address, text of a server,
+// query or credentials.
 type Error struct {
 	// Class of the failure.
 	Class v1.FailureClass
-	// Detail is what more is known of it.
+	// Detail of the failure.
 	Detail v1.FailureDetail
-	// Limit in bytes that a body exceeded; zero for other failures.
+	// Limit that a body exceeded, in bytes; zero for other failures.
 	Limit int64
-	// Redirects that had been followed.
+	// Redirects that were followed before.
 	Redirects int
-	// StatusCode of the answer; zero if there was none.
+	// StatusCode of the response; zero without one.
 	StatusCode int
-	// RetryAfter is what the server asks to wait; zero if it does not. It is
-	// not clamped.
+	// RetryAfter is the wait that the server requested, not clamped; zero if none.
 	RetryAfter time.Duration
-	// Redirected reports whether the answer came from another origin than that
-	// of the requested URL.
+	// Redirected reports whether the response came from another origin than the requested URL's.
 	Redirected bool
-	// Snippet is the start of the body of an answer with a bad status, at most
-	// MaxSnippet bytes; for dead letters only, never for Events or logs.
+	// Snippet is the start of the body of a response with a bad status, at most MaxSnippet bytes.
+	// It is for dead letters only, never for Events or logs.
 	Snippet []byte
-	// Host of the requested URL, in lower case; never that of a redirect.
+	// Host of the requested URL, in lower case; never the host of a redirect.
 	Host string
 
 	phrase string
 	cause  error
 }
 
-// Error describes what failed.
+// Error describes the failure.
 func (e *Error) Error() string {
 	host := e.Host
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -52,6 +50,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("GET from %s %s", host, e.phrase)
 }
 
-// Unwrap returns the cause, for errors.Is and debugging only: its text may
-// hold addresses and what the server sent.
+// Unwrap returns the cause, only for errors.Is and debugging, because its text may contain
+// addresses and text of the server.
 func (e *Error) Unwrap() error { return e.cause }

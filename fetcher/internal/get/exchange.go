@@ -11,12 +11,12 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-// Do makes one GET. The error is an *Error, or that of ctx if ctx is done,
-// which is no sign of a fault of the server.
+// Do makes one GET. The error is an *Error. If ctx is done, it is the error of ctx, which is not
+// the server's fault.
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	start := time.Now()
 	defer func() { c.deps.Observer.ObservePhase(phaseTotal, time.Since(start)) }()
-	// A condition that is not sent must not make a 304 welcome.
+	// Without a condition in the request, a 304 is invalid.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
 	x := &exchange{client: c, request: c.Resolve(r)}
 	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errDeadline)
@@ -33,7 +33,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	return Response{}, x.failure(err)
 }
 
-// exchange is one GET under way, over all its hops.
+// exchange is one GET with all its hops.
 type exchange struct {
 	client  *Client
 	request Request
@@ -43,7 +43,7 @@ type exchange struct {
 	redirected bool
 	watch      *stopwatch
 
-	// Of an answer with a bad status.
+	// Only for a response with a bad status.
 	status     int
 	retryAfter time.Duration
 	snippet    []byte
@@ -80,7 +80,7 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 	}
 }
 
-// hop makes one request; next is where a redirect points.
+// hop makes one request; next is the target of a redirect.
 func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
 	if err := x.request.policy.CheckURL(u); err != nil {
 		return Response{}, nil, err
@@ -89,7 +89,7 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
 	defer cancel()
 	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)
-	// A connection to the proxy would carry plain responses of other hosts, too.
+	// A reused connection to the proxy would carry plain responses of other hosts, too.
 	request.Close = x.client.proxy != nil && u.Scheme == "http"
 	answer, err := x.client.transport(x.request).RoundTrip(request)
 	if err != nil {

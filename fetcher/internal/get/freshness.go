@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// maxValidator is the largest ETag in bytes that is kept and sent back.
+// maxValidator is the maximum size of a stored ETag, in bytes.
 const maxValidator = 256
 
-// forever stands for spans that no Duration holds.
+// forever replaces spans that are too long for a Duration.
 const forever = time.Duration(math.MaxInt64)
 
-// validETag returns an ETag that RFC 9110 section 8.8.3 permits, or nothing.
+// validETag returns an ETag that RFC 9110 section 8.8.3 permits, or "".
 func validETag(s string) string {
 	tag, _ := strings.CutPrefix(s, "W/")
 	if len(s) > maxValidator || len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
@@ -28,7 +28,7 @@ func validETag(s string) string {
 	return s
 }
 
-// validDate returns an HTTP date (RFC 9110 section 5.6.7), or nothing.
+// validDate returns an HTTP date (RFC 9110 section 5.6.7), or "".
 func validDate(s string) string {
 	if s == "" {
 		return "" // the error of the parser takes longer than the rest of a GET's headers
@@ -39,11 +39,11 @@ func validDate(s string) string {
 	return s
 }
 
-// retryAfter reads seconds or an HTTP date (RFC 9110 section 10.2.3); zero if
-// there is neither, or the date has passed.
+// retryAfter parses seconds or an HTTP date (RFC 9110 section 10.2.3). It returns zero if there is
+// neither, or if the date has passed.
 //
-// A date is compared with the Date of the answer, which is of the same clock;
-// now only counts without one.
+// A date is compared with the response's Date, because both come from the same clock; now is used
+// only without one.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	s := strings.TrimSpace(h.Get("Retry-After"))
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
@@ -59,8 +59,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// maxAge returns for how long an answer stays fresh: max-age less Age (RFC
-// 9111 section 4.2); zero if it may not be used without asking.
+// maxAge returns how long a response stays fresh: max-age minus Age (RFC 9111 section 4.2); zero if
+// it must be revalidated.
 func maxAge(h http.Header) time.Duration {
 	var age time.Duration
 	for directive := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
@@ -76,7 +76,7 @@ func maxAge(h http.Header) time.Duration {
 	return max(0, age-passed)
 }
 
-// seconds reads a decimal number of seconds of any size.
+// seconds parses a decimal number of seconds of any size.
 func seconds(s string) (time.Duration, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false
@@ -88,8 +88,7 @@ func seconds(s string) (time.Duration, bool) {
 	return time.Duration(n) * time.Second, true
 }
 
-// isUncoded reports whether a body is as it was asked for. The word identity
-// names no coding.
+// isUncoded reports whether a body has no Content-Encoding. "identity" means none, too.
 func isUncoded(h http.Header) bool {
 	for _, coding := range h.Values("Content-Encoding") {
 		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {

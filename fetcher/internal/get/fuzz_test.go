@@ -10,8 +10,8 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-// FuzzLocation holds that no Location leads away from http and https, down
-// from https, or to a URL with credentials.
+// FuzzLocation checks that no Location leads to another scheme than http and https, from https to
+// http, or to a URL with credentials.
 func FuzzLocation(f *testing.F) {
 	for _, seed := range []string{
 		"/x", "//evil.example/", "http://data.example.com/", "https://user@evil.example/", "file:///etc/passwd",
@@ -26,7 +26,8 @@ func FuzzLocation(f *testing.F) {
 			from.Scheme = "https"
 		}
 		flight := &exchange{client: &Client{cfg: Defaults()}, host: from.Host}
-		next, err := flight.redirect(from, &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {location}}})
+		next, err := flight.redirect(from,
+			&http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {location}}})
 		if err != nil {
 			failure := flight.failure(err)
 			if failure.Class == 0 || !strings.HasPrefix(failure.Error(), "GET from data.example.com ") {
@@ -43,8 +44,8 @@ func FuzzLocation(f *testing.F) {
 	})
 }
 
-// FuzzFiles holds that a file of credentials never brings the service down,
-// and that what is in it stays out of errors.
+// FuzzFiles checks that no file of credentials crashes the service, and that its content stays out
+// of errors.
 func FuzzFiles(f *testing.F) {
 	f.Add([]byte("machine a login b password c"))
 	f.Add([]byte("- {host: a, headers: {b: c}}"))

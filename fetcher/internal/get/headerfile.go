@@ -19,30 +19,30 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-// headerFile is a list of headers per host in the order of the file.
+// headerFile is a list of headers per host in file order.
 type headerFile struct{ entries []*headerEntry }
 
-// hostEntries are the entries of a header file that one namespace may use for one host.
-// Equal ones are the same entries of the same file; the zero value is none.
+// hostEntries are the entries of a header file that one namespace may use for one host. Equal
+// values are the same entries of the same file; the zero value has none.
 type hostEntries struct {
 	file *headerFile
 	// marks has one byte for each entry of the file: 1 if it may be used.
 	marks string
 }
 
-// headerEntry selects requests and the credentials that they carry.
+// headerEntry selects requests and their credentials.
 type headerEntry struct {
 	// Host is a pattern as in --allow-host.
 	Host string `yaml:"host"`
 	// Namespaces are names or patterns; at least one.
 	Namespaces []string `yaml:"namespaces"`
-	// Schemes are http and https; none: https.
+	// Schemes are http and https; default: https.
 	Schemes []string `yaml:"schemes"`
-	// Ports of the URL; none: the default one of the scheme.
+	// Ports of the URL; default: the default port of the scheme.
 	Ports []int `yaml:"ports"`
-	// PathPrefix is the path, or one above it; empty: any.
+	// PathPrefix is the path or one of its parents; empty means any.
 	PathPrefix string `yaml:"pathPrefix"`
-	// Headers are sent with every such request.
+	// Headers are sent with every matching request.
 	Headers map[string]string `yaml:"headers"`
 	// Netrc reports whether the login of the netrc file is sent.
 	Netrc bool `yaml:"netrc"`
@@ -65,7 +65,7 @@ func (f *headerFile) forHost(namespace, host string) hostEntries {
 	return hostEntries{file: f, marks: string(marks)}
 }
 
-// find returns the first entry that fits a URL of the host.
+// find returns the first entry that matches a URL of the host.
 func (h hostEntries) find(u *url.URL) *headerEntry {
 	for i, mark := range []byte(h.marks) {
 		if e := h.file.entries[i]; mark == 1 && e.fits(u) {
@@ -79,7 +79,7 @@ func (e *headerEntry) isFor(namespace string) bool {
 	return slices.ContainsFunc(e.namespaces, func(n egress.Pattern) bool { return n.Match(namespace) })
 }
 
-// fits reports whether scheme, port and path of a URL are those of the entry.
+// fits reports whether scheme, port and path of a URL match the entry.
 func (e *headerEntry) fits(u *url.URL) bool {
 	if !slices.Contains(e.Schemes, u.Scheme) || !isBelow(u.EscapedPath(), e.PathPrefix) {
 		return false
@@ -90,8 +90,8 @@ func (e *headerEntry) fits(u *url.URL) bool {
 	return slices.ContainsFunc(e.Ports, func(p int) bool { return strconv.Itoa(p) == egress.Port(u) })
 }
 
-// isBelow reports whether an escaped path is a prefix or below it. A path that
-// servers may read in two ways is below none.
+// isBelow reports whether an escaped path is a prefix or below it. A path that servers may read in
+// two ways is never below a prefix.
 func isBelow(path, prefix string) bool {
 	prefix = strings.TrimSuffix(prefix, "/")
 	if prefix == "" {
@@ -100,9 +100,9 @@ func isBelow(path, prefix string) bool {
 	return plainPath.MatchString(path) && (path == prefix || strings.HasPrefix(path, prefix+"/"))
 }
 
-// plainPath matches a path that every server reads in one way. It permits escapes only of
-// printable ASCII characters that need one, without the percent sign and the backslash. No
-// dot is next to a dot or a blank, since some servers remove these from a segment.
+// plainPath matches a path that every server reads in the same way. It permits escapes only for
+// printable ASCII characters that need one, except percent sign and backslash. A dot may not be
+// next to a dot or a blank, because some servers remove these from a segment.
 var plainPath = regexp.MustCompile(`^(?:/(?:` + plainGap + plainChar + `)+` + plainGap + `)+/?$`)
 
 const (
@@ -110,13 +110,13 @@ const (
 	plainGap  = `(?:\.|(?:%20)*)`
 )
 
-// errHeaderFile means that the file, or an entry of it, has another form.
+// errHeaderFile means that the file, or one of its entries, has the wrong format.
 var errHeaderFile = errors.New("not a YAML list of entries with host, namespaces and headers")
 
-// lineNumber finds the only part of a YAML error that quotes nothing.
+// lineNumber extracts the line number from a YAML error, because the rest may quote the file.
 var lineNumber = regexp.MustCompile(`line \d+`)
 
-// parseHeaderFile reads one. Errors name an entry or a line, never a value.
+// parseHeaderFile parses a header file. Errors name an entry or a line, never a value.
 func parseHeaderFile(content []byte) (*headerFile, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
@@ -173,7 +173,7 @@ func (e *headerEntry) compile() error {
 	return nil
 }
 
-// compileURL checks scheme, ports and path, and sets the default.
+// compileURL validates scheme, ports and path, and sets the defaults.
 func (e *headerEntry) compileURL() error {
 	if len(e.Schemes) == 0 {
 		e.Schemes = []string{"https"}
@@ -194,8 +194,8 @@ func (e *headerEntry) compileURL() error {
 	return nil
 }
 
-// isSettable reports whether a header may be set: its name is a token (RFC 9110 section
-// 5.1), and none of those by which a request is framed, routed, made conditional or partial.
+// isSettable reports whether a header may be set: its name is a token (RFC 9110 section 5.1), and
+// not one that affects framing, routing, conditions or ranges.
 func isSettable(name string) bool {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return false

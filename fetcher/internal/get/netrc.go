@@ -19,10 +19,10 @@ func (l *login) basic() string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(l.user+":"+l.password))
 }
 
-// netrc is a list of logins in the order of the file.
+// netrc is a list of logins in file order.
 type netrc []*login
 
-// find returns the first entry that is for a host: its own or the default.
+// find returns the first entry for a host: its own or the default.
 func (n netrc) find(host string) *login {
 	for _, l := range n {
 		if l.machine == "" || l.machine == host {
@@ -32,13 +32,12 @@ func (n netrc) find(host string) *login {
 	return nil
 }
 
-// errNetrcValue means that a word stands alone.
+// errNetrcValue means that a keyword has no value.
 var errNetrcValue = errors.New("value is missing")
 
-// parseNetrc reads the format as curl does: words between white space, values
-// in double quotes with \", \\, \n, \r and \t if need be, a word that starts
-// with # begins a comment, a macdef lasts to the next empty line. Errors name
-// a line, never what is in it.
+// parseNetrc parses the format like curl: words between white space, values in double quotes with
+// \", \\, \n, \r and \t if needed, a comment from a word that starts with #, and a macdef up to the
+// next empty line. Errors name a line, never its content.
 func parseNetrc(content []byte) (netrc, error) {
 	p := netrcParser{}
 	for i, line := range strings.Split(string(content), "\n") {
@@ -126,7 +125,7 @@ func (p *netrcParser) value(value string) error {
 	return nil
 }
 
-// cutWord takes the next word off a line; nil at its end.
+// cutWord cuts the next word from a line; nil at its end.
 func cutWord(line string) (word *string, rest string, err error) {
 	line = strings.TrimLeft(line, " \t\r")
 	switch {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Phase is a part of a GET, from a closed set.
+// Phase is a phase of a GET.
 type Phase string
 
 // Phases of a GET.
@@ -24,8 +24,8 @@ func Phases() []Phase {
 	return []Phase{phaseDNS, phaseConnect, phaseTLS, phaseFirstByte, phaseTransfer, phaseTotal}
 }
 
-// Observer gets the durations of the phases of GETs. It is called from several
-// goroutines. A phase that failed is not observed, except in the total.
+// Observer receives the durations of the phases of GETs. Calls may overlap. A failed phase counts
+// only towards the total.
 type Observer interface {
 	ObservePhase(Phase, time.Duration)
 }
@@ -45,7 +45,7 @@ type stopwatch struct {
 	conn      *deferredConn
 }
 
-// moment is the begin of a phase; connections are opened to several addresses at a time.
+// moment is the start of a phase; connections to several addresses may be opened concurrently.
 type moment struct {
 	phase Phase
 	addr  string
@@ -77,14 +77,14 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 	}
 }
 
-// gotResponse reports whether a byte of an answer was received.
+// gotResponse reports whether a byte of a response was received.
 func (s *stopwatch) gotResponse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.responded
 }
 
-// connectionEnded reports whether the connection has come to its end.
+// connectionEnded reports whether the connection has ended.
 func (s *stopwatch) connectionEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *stopwatch) begin(m moment) {
 	s.begun[m] = time.Now()
 }
 
-// end observes a phase that has begun, unless it failed.
+// end observes a phase that was started, unless it failed.
 func (s *stopwatch) end(m moment, err error) {
 	s.mu.Lock()
 	start, ok := s.begun[m]

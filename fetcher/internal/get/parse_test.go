@@ -76,7 +76,8 @@ func TestMaxAge(t *testing.T) {
 func TestValidators(t *testing.T) {
 	for text, want := range map[string]bool{
 		`"v1"`: true, `W/"v1"`: true, `""`: true, `"!#~"`: true,
-		"": false, `"`: false, "v1": false, `v1"`: false, `"v1`: false, `w/"v1"`: false, `"a"b"`: false, "\"a\nb\"": false, `"a b"`: false,
+		"": false, `"`: false, "v1": false, `v1"`: false, `"v1`: false, `w/"v1"`: false, `"a"b"`: false, "\"a\nb\"": false,
+		`"a b"`:    false,
 		"\"\xff\"": false, `"` + strings.Repeat("x", 300) + `"`: false,
 	} {
 		if got := validETag(text) != ""; got != want {
@@ -109,7 +110,8 @@ func TestParseNetrc(t *testing.T) {
 		"account":            {"machine a login b account x password c", []login{{"a", "b", "c"}}},
 		"quotes":             {`machine a login "b c" password "d\"e\\f # g"`, []login{{"a", "b c", `d"e\f # g`}}},
 		"empty password":     {`machine a login b password ""`, []login{{"a", "b", ""}}},
-		"macdef":             {"machine a login b password c\nmacdef init\ncd x\nmachine y\n\nmachine d login e", []login{{"a", "b", "c"}, {"d", "e", ""}}},
+		"macdef": {"machine a login b password c\nmacdef init\ncd x\nmachine y\n\nmachine d login e",
+			[]login{{"a", "b", "c"}, {"d", "e", ""}}},
 	} {
 		got, err := parseNetrc([]byte(c.content))
 		if err != nil || len(got) != len(c.want) {
@@ -128,16 +130,17 @@ func TestParseNetrcRefuses(t *testing.T) {
 	const secret = "s3cr3t"
 	for content, want := range map[string]string{
 		secret: "line 1: unknown word; expected machine, default, login, password, account or macdef",
-		"machine a login b\npassword c\n" + secret: "line 3: unknown word; expected machine, default, login, password, account or macdef",
-		"login " + secret:                          "line 1: word stands before the first machine or default",
-		"machine a login b password":               "last line: value is missing",
-		"machine a password " + secret:             "machine has no login",
-		`machine "" login ` + secret:               "line 1: value is missing",
-		`machine a login "` + secret:               "line 1: quoted value has no end",
-		`machine a login "` + secret + `\n"`:       "line 1: value has a control character",
-		`machine a login "` + secret + `\r"`:       "line 1: value has a control character",
-		"machine a login " + secret + "\x7f":       "line 1: value has a control character",
-		`machine a login "` + secret + `\t"`:       "line 1: value has a control character",
+		"machine a login b\npassword c\n" +
+			secret: "line 3: unknown word; expected machine, default, login, password, account or macdef",
+		"login " + secret:                    "line 1: word stands before the first machine or default",
+		"machine a login b password":         "last line: value is missing",
+		"machine a password " + secret:       "machine has no login",
+		`machine "" login ` + secret:         "line 1: value is missing",
+		`machine a login "` + secret:         "line 1: quoted value has no end",
+		`machine a login "` + secret + `\n"`: "line 1: value has a control character",
+		`machine a login "` + secret + `\r"`: "line 1: value has a control character",
+		"machine a login " + secret + "\x7f": "line 1: value has a control character",
+		`machine a login "` + secret + `\t"`: "line 1: value has a control character",
 	} {
 		_, err := parseNetrc([]byte(content))
 		if err == nil || err.Error() != want {
@@ -156,17 +159,19 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 		"-":                                    "entry 1: not a YAML list of entries with host, namespaces and headers",
 		"- {host: a, namespaces: [x]}":         "entry 1: no headers, and not netrc: true",
 		"- {namespaces: [x], headers: {a: b}}": "entry 1: host: not a host pattern such as *.example.com",
-		"- {host: a, namespaces: [\"" + secret + " \\t x\"], headers: {a: b}}":  "entry 1: namespaces: not a host pattern such as *.example.com",
-		"- {host: a, namespaces: [x], headers: {\"" + secret + " x\": b}}":      "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], netrc: true, ports: [65536]}":             "entry 1: ports are from 1 to 65535",
-		"- {host: a, namespaces: [x], netrc: true, pathPrefix: /a/../b}":        "entry 1: pathPrefix begins with a slash, and all servers read it in one way",
-		"- {host: a, namespaces: [x], headers: {Host: b}}":                      "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {cookie: b}}":                    "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {if-match: b}}":                  "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {Proxy-Authorization: b}}":       "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {a: \"" + secret + "\\r\\nb\"}}": "entry 1: value is empty or has a control character",
-		"- {host: a, namespaces: [x], headers: {a: \"\"}}":                      "entry 1: value is empty or has a control character",
-		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}":              "more than one YAML document",
+		"- {host: a, namespaces: [\"" + secret +
+			" \\t x\"], headers: {a: b}}": "entry 1: namespaces: not a host pattern such as *.example.com",
+		"- {host: a, namespaces: [x], headers: {\"" + secret + " x\": b}}": "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], netrc: true, ports: [65536]}":        "entry 1: ports are from 1 to 65535",
+		"- {host: a, namespaces: [x], netrc: true, pathPrefix: /a/../b}":   "entry 1: pathPrefix begins with a slash, and all servers read it in one way",
+		"- {host: a, namespaces: [x], headers: {Host: b}}":                 "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {cookie: b}}":               "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {if-match: b}}":             "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {Proxy-Authorization: b}}":  "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {a: \"" + secret +
+			"\\r\\nb\"}}": "entry 1: value is empty or has a control character",
+		"- {host: a, namespaces: [x], headers: {a: \"\"}}":         "entry 1: value is empty or has a control character",
+		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}": "more than one YAML document",
 	} {
 		_, err := parseHeaderFile([]byte(content))
 		if err == nil || err.Error() != want {
@@ -177,7 +182,8 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 
 func TestHeadersThatMayNotBeSet(t *testing.T) {
 	for _, name := range []string{
-		"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect", "accept-encoding",
+		"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect",
+		"accept-encoding",
 		"range", "referer", "cookie", "if-none-match", "proxy-connection", "", "a b", "a:",
 	} {
 		if isSettable(name) {
@@ -230,14 +236,16 @@ func TestAPathIsBelowItsPrefix(t *testing.T) {
 			t.Errorf("%s below %q: %t", c.path, c.prefix, got)
 		}
 	}
-	if _, err := parseHeaderFile([]byte("- {host: a, namespaces: [x], netrc: true, ports: [1, 65535], pathPrefix: /}")); err != nil {
+	text := "- {host: a, namespaces: [x], netrc: true, ports: [1, 65535], pathPrefix: /}"
+	if _, err := parseHeaderFile([]byte(text)); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestOnlyAPathThatServersReadInOneWayIsBelowAPrefix(t *testing.T) {
 	for _, path := range []string{
-		"/v1", "/v1/", "/v1/a/b.json", "/v1/.well-known/x", "/v1/v1.2.3/a_b-c~d", "/v1/a%20b%20%20c", "/v1/x:y@z=1,2&3+4!$'()*",
+		"/v1", "/v1/", "/v1/a/b.json", "/v1/.well-known/x", "/v1/v1.2.3/a_b-c~d", "/v1/a%20b%20%20c",
+		"/v1/x:y@z=1,2&3+4!$'()*",
 		"/v1/%7Bid%7d", "/v1/%3Fq%23f", "/v1/[a]", "/v1/%5B%5D%5e%60%22%3c%3E%7C", "/v1/a.", "/v1/.a",
 	} {
 		if !isBelow(path, "/v1") {
@@ -246,20 +254,27 @@ func TestOnlyAPathThatServersReadInOneWayIsBelowAPrefix(t *testing.T) {
 	}
 	for _, path := range []string{
 		// dot segments
-		"/v1/.", "/v1/..", "/v1/./x", "/v1/../admin", "/v1/a/..", "/v1/.../x", "/v1/a..b", "/v1/%2e%2E/admin", "/v1/.%2e/admin", "/v1/%2e",
+		"/v1/.", "/v1/..", "/v1/./x", "/v1/../admin", "/v1/a/..", "/v1/.../x", "/v1/a..b", "/v1/%2e%2E/admin",
+		"/v1/.%2e/admin", "/v1/%2e",
 		"/v1/..%20/admin", "/v1/.%20./admin", "/v1/%20/x", "/v1/%20.", "/v1/.%20", "/v1/a.%20",
-		// decoded twice or more often
-		"/v1/%252e%252e/admin", "/v1/%25252e%25252e/admin", "/v1/%252f..%252fadmin", "/v1/%255c/admin", "/v1/%2e%252e", "/v1/100%25",
+		// decoded more than once
+		"/v1/%252e%252e/admin", "/v1/%25252e%25252e/admin", "/v1/%252f..%252fadmin", "/v1/%255c/admin", "/v1/%2e%252e",
+		"/v1/100%25",
 		// parameters of a segment
-		"/v1/.;/admin", "/v1/..;/admin", "/v1/..;a=b/admin", "/v1;/x", "/v1/;/..%09/admin", "/v1/a;b", "/v1/%3b/x", "/v1/..%3B/admin",
+		"/v1/.;/admin", "/v1/..;/admin", "/v1/..;a=b/admin", "/v1;/x", "/v1/;/..%09/admin", "/v1/a;b", "/v1/%3b/x",
+		"/v1/..%3B/admin",
 		// overlong and wide UTF-8, and other encodings
-		"/v1/%c0%ae%c0%ae/admin", "/v1/%e0%80%ae%e0%80%ae/admin", "/v1/%ef%bc%8e%ef%bc%8e/admin", "/v1/%c0%af", "/v1/%c1%9c", "/v1/%80",
-		"/v1/%ae%ae/admin", "/v1/%ff", "/v1/%C3%A4", "/v1/\xc3\xa4", "/v1/%u002e%u002e/admin", "/v1/%uff0e%uff0e/admin", "/v1/%U002e/x",
+		"/v1/%c0%ae%c0%ae/admin", "/v1/%e0%80%ae%e0%80%ae/admin", "/v1/%ef%bc%8e%ef%bc%8e/admin", "/v1/%c0%af", "/v1/%c1%9c",
+		"/v1/%80",
+		"/v1/%ae%ae/admin", "/v1/%ff", "/v1/%C3%A4", "/v1/\xc3\xa4", "/v1/%u002e%u002e/admin", "/v1/%uff0e%uff0e/admin",
+		"/v1/%U002e/x",
 		// control characters
-		"/v1/.%00./admin", "/v1/%00", "/v1/.%09./admin", "/v1/.%0d%0a./admin", "/v1/%0a", "/v1/.%7f./x", "/v1/%1f", "/v1/\x00",
+		"/v1/.%00./admin", "/v1/%00", "/v1/.%09./admin", "/v1/.%0d%0a./admin", "/v1/%0a", "/v1/.%7f./x", "/v1/%1f",
+		"/v1/\x00",
 		// separators
-		"/v1//admin", "//v1/x", "/v1/x//", "/v1/%2fadmin", "/v1/%2F..", "/v1/%5cadmin", "/v1/..%5Cadmin", "/v1/a\\b", "/v1\\..\\admin",
-		// escapes of what need not be escaped
+		"/v1//admin", "//v1/x", "/v1/x//", "/v1/%2fadmin", "/v1/%2F..", "/v1/%5cadmin", "/v1/..%5Cadmin", "/v1/a\\b",
+		"/v1\\..\\admin",
+		// needless escapes
 		"/v1/%61dmin", "/%76%31/x", "/v1/%30", "/v1/%2d", "/v1/%5f", "/v1/%7E", "/v1/%3a", "/v1/%2B", "/v1/%26",
 		// no escapes at all
 		"/v1/%", "/v1/%2", "/v1/%zz", "/v1/%%32%65", "/v1/ x", "/v1/a?b", "/v1/a#b", "v1", "/v1/\n",

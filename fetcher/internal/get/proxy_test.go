@@ -49,7 +49,7 @@ var _ = Describe("an egress proxy", func() {
 		return newClient(cfg, gate, get.Deps{})
 	}
 
-	It("sends to the proxy what the policy permits", func(ctx SpecContext) {
+	It("receives the requests that the policy permits", func(ctx SpecContext) {
 		response, err := newProxied(nil).Do(ctx, get.Request{URL: "http://data.example.com/x"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(response.Body)).To(Equal("by proxy"))
@@ -58,7 +58,7 @@ var _ = Describe("an egress proxy", func() {
 		Expect(seen.requests()[0].Header).To(HaveKey("Proxy-Authorization"))
 	})
 
-	It("gets one plain response on each connection, since a host may send more than one", func(ctx SpecContext) {
+	It("may send one plain response per connection, because a host may send more than one", func(ctx SpecContext) {
 		client := newProxied(nil)
 		for _, host := range []string{"data.example.com", "other.example.com", "data.example.com"} {
 			_, err := client.Do(ctx, get.Request{URL: "http://" + host + "/"})
@@ -71,7 +71,7 @@ var _ = Describe("an egress proxy", func() {
 		Expect(connections).To(HaveLen(3))
 	})
 
-	DescribeTable("sends nothing to the proxy that the policy denies",
+	DescribeTable("receives nothing that the policy denies:",
 		func(ctx SpecContext, raw string, addrs ...string) {
 			client := newProxied(map[string][]string{"bad.example.com": addrs})
 			_, err := client.Do(ctx, get.Request{URL: raw})
@@ -86,7 +86,7 @@ var _ = Describe("an egress proxy", func() {
 		Entry("a port", "http://data.example.com:22/"),
 	)
 
-	DescribeTable("distinguishes the failure of a proxy from that of the host",
+	DescribeTable("is distinguished from the host when it fails:",
 		func(ctx SpecContext, spoil func(), raw string) {
 			spoil()
 			_, err := newProxied(nil).Do(ctx, get.Request{URL: raw})
@@ -94,16 +94,16 @@ var _ = Describe("an egress proxy", func() {
 			Expect(err).To(MatchError("GET from data.example.com did not get through the egress proxy"))
 		},
 		Entry("it refuses a tunnel", func() {}, "https://data.example.com/"),
-		Entry("it is not there", func() { cfg.Proxy = "http://127.0.0.1:1" }, "http://data.example.com/"),
+		Entry("it is not listening", func() { cfg.Proxy = "http://127.0.0.1:1" }, "http://data.example.com/"),
 	)
 
-	It("makes a tunnel for TLS, in which the certificate is checked", func(ctx SpecContext) {
+	It("opens a tunnel for TLS, in which the certificate is checked", func(ctx SpecContext) {
 		_, err := newProxied(nil).Do(ctx, get.Request{URL: "https://tunnel.example.com/"})
 		Expect(asError(err).Class).To(Equal(tlsFailed))
 		Expect(seen.requests()).To(HaveLen(1))
 	})
 
-	It("uses no proxy of the environment", func(ctx SpecContext) {
+	It("is never taken from the environment", func(ctx SpecContext) {
 		GinkgoT().Setenv("HTTP_PROXY", cfg.Proxy)
 		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(0))), "/")})
@@ -112,7 +112,7 @@ var _ = Describe("an egress proxy", func() {
 	})
 })
 
-// tunnel answers a CONNECT, and speaks no TLS behind it.
+// tunnel accepts a CONNECT, but does not speak TLS after it.
 func tunnel(w http.ResponseWriter) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {

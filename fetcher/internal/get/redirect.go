@@ -20,8 +20,8 @@ func isRedirect(status int) bool {
 	return false
 }
 
-// redirect returns where an answer points, if that may be followed; whether it
-// may be reached is asked at the next hop.
+// redirect returns the target of a redirect, if it may be followed. The next hop checks whether the
+// target may be reached.
 func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
 	x.status = answer.StatusCode
 	location := answer.Header.Get("Location")
@@ -39,9 +39,8 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	return egress.ParseURL(next.String())
 }
 
-// sameOrigin reports whether credentials for one URL may go to another: the
-// same host, scheme and port, or the same host moving up from http to https
-// at the default ports.
+// sameOrigin reports whether credentials for one URL may be sent to another: the same host, scheme
+// and port, or the same host with an upgrade from http to https at the default ports.
 func sameOrigin(from, to *url.URL) bool {
 	if from.Hostname() != to.Hostname() {
 		return false
@@ -52,9 +51,9 @@ func sameOrigin(from, to *url.URL) bool {
 	return egress.Port(from) == "80" && egress.Port(to) == "443"
 }
 
-// hostOf returns the host of a URL that is denied by its text, if it has one
-// that can be shown. It is not pipeline.HostOf, which cuts what is too long and
-// takes all else as it is: this goes into the text of an Error, and may be anything.
+// hostOf returns the host of a URL whose text is denied, if it can be shown. pipeline.HostOf is not
+// suitable, because the result becomes part of an Error's text, and that function accepts anything
+// as a host.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

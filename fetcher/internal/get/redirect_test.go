@@ -21,7 +21,7 @@ var _ = Describe("a redirect", func() {
 		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 	})
 
-	// countdown redirects from /n to /n-1 and says hello at /0.
+	// countdown redirects from /n to /n-1 and responds with hello at /0.
 	countdown := func(status int, seen *recorder) (port int) {
 		return serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
@@ -36,7 +36,7 @@ var _ = Describe("a redirect", func() {
 		})
 	}
 
-	DescribeTable("follows a redirect",
+	DescribeTable("is followed",
 		func(ctx SpecContext, status int) {
 			seen := &recorder{}
 			port := countdown(status, seen)
@@ -51,7 +51,7 @@ var _ = Describe("a redirect", func() {
 		Entry(nil, 301), Entry(nil, 302), Entry(nil, 303), Entry(nil, 307), Entry(nil, 308),
 	)
 
-	It("follows five redirects and no more", func(ctx SpecContext) {
+	It("is followed up to five times", func(ctx SpecContext) {
 		seen := &recorder{}
 		_, err := client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")})
 		Expect(asError(err).Class).To(Equal(tooManyRedirects))
@@ -59,7 +59,7 @@ var _ = Describe("a redirect", func() {
 		Expect(seen.requests()).To(HaveLen(6))
 	})
 
-	It("follows a Location that is not quite ASCII", func(ctx SpecContext) {
+	It("is followed to a Location that is not quite ASCII", func(ctx SpecContext) {
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/ä ö" {
 				_, _ = io.WriteString(w, "hello")
@@ -73,7 +73,7 @@ var _ = Describe("a redirect", func() {
 		Expect(string(response.Body)).To(Equal("hello"))
 	})
 
-	It("sends nothing to a denied address after a redirect, and does not name it", func(ctx SpecContext) {
+	It("to a denied address sends nothing and does not name the address", func(ctx SpecContext) {
 		trap, err := net.Listen("tcp", "127.0.0.2:0")
 		Expect(err).NotTo(HaveOccurred())
 		visits := make(chan string, 16)
@@ -108,7 +108,8 @@ var _ = Describe("a redirect", func() {
 			Expect(asError(err).Host).To(Equal(host))
 			Expect(asError(err).Redirects).To(Equal(1))
 			Expect(asError(err).Detail).NotTo(BeZero())
-			Expect(err).To(MatchError(HavePrefix("GET from data.example.com was redirected to a URL that the egress policy denies: ")))
+			Expect(err).To(MatchError(HavePrefix("GET from data.example.com was redirected to a URL that the egress policy " +
+				"denies: ")))
 			Expect(err.Error()).NotTo(ContainSubstring("127"))
 		}
 

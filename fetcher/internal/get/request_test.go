@@ -18,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 )
 
-// recorder keeps the requests that servers of a spec have seen.
+// recorder records the requests to the servers of a spec.
 type recorder struct {
 	mu   sync.Mutex
 	seen []*http.Request
@@ -36,7 +36,7 @@ func (r *recorder) requests() []*http.Request {
 	return append([]*http.Request(nil), r.seen...)
 }
 
-// asError returns the error of a GET that failed.
+// asError returns the error of a failed GET.
 func asError(err error) *get.Error {
 	GinkgoHelper()
 	var failure *get.Error
@@ -55,7 +55,7 @@ var _ = Describe("a request", func() {
 		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 	})
 
-	It("names the program that asks, and nothing else", func(ctx SpecContext) {
+	It("identifies the program, and nothing else", func(ctx SpecContext) {
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
@@ -80,7 +80,8 @@ var _ = Describe("a request", func() {
 		port := serveHTTP(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) })
 		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
 		Expect(err).NotTo(HaveOccurred())
-		_, err = client.Do(ctx, get.Request{URL: "HTTP://DATA.Example.COM." + urlOf(port, "/")[len("http://data.example.com"):]})
+		_, err = client.Do(ctx,
+			get.Request{URL: "HTTP://DATA.Example.COM." + urlOf(port, "/")[len("http://data.example.com"):]})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(seen.requests()[1].Host).To(Equal(seen.requests()[0].Host))
 	})
@@ -99,7 +100,7 @@ var _ = Describe("a request", func() {
 		Expect(requests[2].RemoteAddr).To(Equal(requests[0].RemoteAddr))
 	})
 
-	It("leaves its connection for the next one, as many as there were at a time", func(ctx SpecContext) {
+	It("keeps its connection for the next one, up to the previous concurrency", func(ctx SpecContext) {
 		const together, rounds = 8, 3
 		var arrived sync.WaitGroup
 		var closed atomic.Int32
@@ -125,28 +126,36 @@ var _ = Describe("a request", func() {
 		Consistently(closed.Load).WithTimeout(200*time.Millisecond).Should(BeZero(), "connections that the client closed")
 	})
 
-	It("sends no request when the policy denies the URL", func(ctx SpecContext) {
+	It("is not sent if the policy denies the URL", func(ctx SpecContext) {
 		_, err := client.Do(ctx, get.Request{URL: "http://user:" + secret + "@data.example.com/"})
 		failure := asError(err)
 		Expect(failure.Class).To(Equal(addressDenied))
 		Expect(failure.Host).To(Equal(host))
-		Expect(failure.Error()).To(Equal("GET from data.example.com is denied by the egress policy: the URL carries credentials"))
+		Expect(failure.Error()).To(Equal("GET from data.example.com is denied by the egress policy: the URL contains " +
+			"credentials"))
 		Expect(failure).To(MatchError(egress.ErrDenied))
 	})
 
-	DescribeTable("leaves addresses and odd hosts out of the text of a failure",
+	DescribeTable("fails with a text without addresses and odd hosts",
 		func(ctx SpecContext, raw, failureHost, text string) {
 			_, err := client.Do(ctx, get.Request{URL: raw})
 			Expect(asError(err).Host).To(Equal(failureHost))
 			Expect(err).To(MatchError(text))
 		},
-		Entry(nil, "http://10.0.0.1/", "10.0.0.1", "GET from (address) is denied by the egress policy: it has no public address"),
-		Entry(nil, "http://data_example.com/", "data_example.com", "GET from data_example.com is denied by the egress policy: the host is neither a DNS name nor an address in its usual form"),
-		Entry(nil, "http://data%C3%A9.com/", "", "GET from the host of the URL is denied by the egress policy: the host is neither a DNS name nor an address in its usual form"),
-		Entry(nil, "://", "", "GET from the host of the URL is denied by the egress policy: the URL is not an absolute URL of printable ASCII characters"),
+		Entry(nil, "http://10.0.0.1/", "10.0.0.1",
+			"GET from (address) is denied by the egress policy: it has no public address"),
+		Entry(nil, "http://data_example.com/", "data_example.com",
+			"GET from data_example.com is denied by the egress policy: the host is neither a DNS name nor an address in its "+
+				"usual form"),
+		Entry(nil, "http://data%C3%A9.com/", "",
+			"GET from the host of the URL is denied by the egress policy: the host is neither a DNS name nor an address in "+
+				"its usual form"),
+		Entry(nil, "://", "",
+			"GET from the host of the URL is denied by the egress policy: the URL is not an absolute URL of printable ASCII "+
+				"characters"),
 	)
 
-	It("fails with DNSFailed when a name has no address", func(ctx SpecContext) {
+	It("fails with DNSFailed if a name has no address", func(ctx SpecContext) {
 		names := startDNS()
 		names.Set(host)
 		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()})
@@ -159,7 +168,7 @@ var _ = Describe("a request", func() {
 		Expect(err).To(MatchError("GET from data.example.com failed: the host name did not resolve"))
 	})
 
-	It("fails with ConnectFailed when a connection is not accepted", func(ctx SpecContext) {
+	It("fails with ConnectFailed if a connection is refused", func(ctx SpecContext) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		port := listener.Addr().(*net.TCPAddr).Port
@@ -170,7 +179,7 @@ var _ = Describe("a request", func() {
 		Expect(asError(err).Class).To(Equal(connectFailed))
 	})
 
-	It("fails without a class when the request is stopped", func(ctx SpecContext) {
+	It("fails without a class if it is cancelled", func(ctx SpecContext) {
 		arrived := make(chan struct{})
 		port := serve(func(ctx context.Context, conn net.Conn) {
 			readRequest(conn)
@@ -215,7 +224,7 @@ var _ = Describe("a conditional request", func() {
 		})
 	})
 
-	It("makes a conditional request with the validators of the last response", func(ctx SpecContext) {
+	It("has the validators of the last response", func(ctx SpecContext) {
 		first, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.ETag).To(Equal(etag))
@@ -227,28 +236,28 @@ var _ = Describe("a conditional request", func() {
 		Expect(second).To(Equal(get.Response{NotModified: true, ETag: etag, LastModified: modified, MaxAge: time.Minute}))
 	})
 
-	It("keeps its condition over a redirect", func(ctx SpecContext) {
+	It("stays conditional across a redirect", func(ctx SpecContext) {
 		from := serve(redirectTo(urlOf(port, "/")))
 		response, err := client.Do(ctx, get.Request{URL: urlOf(from, "/"), ETag: etag})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(response.NotModified).To(BeTrue())
 	})
 
-	It("does not send a condition that is none", func(ctx SpecContext) {
+	It("does not send an invalid condition", func(ctx SpecContext) {
 		response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), ETag: "v1\r\nX: y", LastModified: "yesterday"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(response.NotModified).To(BeFalse())
 		Expect(seen.requests()[0].Header).NotTo(Or(HaveKey("If-None-Match"), HaveKey("If-Modified-Since")))
 	})
 
-	It("does not take a 304 for an answer to a condition that was not sent", func(ctx SpecContext) {
+	It("without its condition does not accept a 304", func(ctx SpecContext) {
 		silly := serve(say("HTTP/1.1 304 Not Modified\r\n\r\n"))
 		_, err := client.Do(ctx, get.Request{URL: urlOf(silly, "/"), ETag: "not an etag"})
 		Expect(asError(err).StatusCode).To(Equal(304))
 	})
 })
 
-var _ = Describe("an answer with a bad status", func() {
+var _ = Describe("a response with a bad status", func() {
 	It("keeps status, Retry-After and the start of the body", func(ctx SpecContext) {
 		now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{Now: func() time.Time { return now }})

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// snippetTimeout bounds the wait for the body of an answer that is refused
-// anyway.
+// snippetTimeout is how long to wait for the body of a response with a bad status.
 const snippetTimeout = time.Second
 
-// content takes the body of a 200.
+// content reads the body of a 200.
 func (x *exchange) content(answer *http.Response) (Response, error) {
 	if !isUncoded(answer.Header) {
 		return Response{}, errCoding
@@ -40,7 +39,7 @@ func (x *exchange) content(answer *http.Response) (Response, error) {
 	}, nil
 }
 
-// notModified takes a 304, which may renew the validators (RFC 9111 section 4.3.4).
+// notModified handles a 304, which may update the validators (RFC 9111 section 4.3.4).
 func (x *exchange) notModified(answer *http.Response) Response {
 	return Response{
 		NotModified:  true,
@@ -50,7 +49,7 @@ func (x *exchange) notModified(answer *http.Response) Response {
 	}
 }
 
-// refused records what a response with a bad status holds.
+// refused records the data of a response with a bad status.
 func (x *exchange) refused(answer *http.Response, cancel context.CancelFunc) {
 	x.decided = true
 	x.status = answer.StatusCode

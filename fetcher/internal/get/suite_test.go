@@ -28,15 +28,16 @@ import (
 func TestGet(t *testing.T) { suitetest.Run(t, "get") }
 
 var _ = BeforeSuite(func() {
-	// As the services do: http.Transport prints what a server sends unasked.
+	// Discard the log like the services do, because http.Transport logs unsolicited data of a
+	// server.
 	log.SetOutput(io.Discard)
 	suitetest.ExpectNoLeaks()
 })
 
-// host is the name that the servers of the specs go by.
+// host is the name of the servers in the specs.
 const host = "data.example.com"
 
-// shortLimits are limits by which hostile servers are survived in less time.
+// shortLimits make hostile servers fail sooner.
 func shortLimits() get.Config {
 	cfg := get.Defaults()
 	cfg.Version = "v1.2.3"
@@ -56,7 +57,7 @@ func startDNS() *dnstest.Server {
 	return names
 }
 
-// newGate permits loopback only, where every name of the specs resolves to.
+// newGate returns a gate that permits loopback only; every name resolves to it.
 func newGate(cfg egress.Config) *egress.Gate {
 	GinkgoHelper()
 	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")
@@ -65,7 +66,7 @@ func newGate(cfg egress.Config) *egress.Gate {
 	return gate
 }
 
-// newClient makes a client that stops with the spec.
+// newClient returns a client that stops with the spec.
 func newClient(cfg get.Config, gate *egress.Gate, deps get.Deps) *get.Client {
 	GinkgoHelper()
 	deps.Gate = gate
@@ -81,8 +82,8 @@ func newClient(cfg get.Config, gate *egress.Gate, deps get.Deps) *get.Client {
 	return client
 }
 
-// serve hands every connection to handle, which may do what it likes until
-// ctx, the end of the spec, is done.
+// serve passes every connection to handle, which may do anything until ctx is done at the end of
+// the spec.
 func serve(handle func(context.Context, net.Conn)) (port int) {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -112,7 +113,7 @@ func serve(handle func(context.Context, net.Conn)) (port int) {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// serveHTTP is for servers that keep to HTTP.
+// serveHTTP is for servers that follow HTTP.
 func serveHTTP(handler http.HandlerFunc) (port int) {
 	GinkgoHelper()
 	server := httptest.NewServer(handler)
@@ -131,7 +132,7 @@ func readRequest(conn net.Conn) {
 	_, _ = http.ReadRequest(bufio.NewReaderSize(conn, 1<<10))
 }
 
-// say answers each connection with text and closes it.
+// say responds to each connection with text and closes it.
 func say(text string) func(context.Context, net.Conn) {
 	return func(_ context.Context, conn net.Conn) {
 		readRequest(conn)
@@ -139,7 +140,7 @@ func say(text string) func(context.Context, net.Conn) {
 	}
 }
 
-// sayAndHold answers and keeps the connection open.
+// sayAndHold responds and keeps the connection open.
 func sayAndHold(text string) func(context.Context, net.Conn) {
 	return func(ctx context.Context, conn net.Conn) {
 		readRequest(conn)
@@ -148,7 +149,7 @@ func sayAndHold(text string) func(context.Context, net.Conn) {
 	}
 }
 
-// repeat answers, and goes on with the same words for ever.
+// repeat responds and repeats the same text without end.
 func repeat(text, words string) func(context.Context, net.Conn) {
 	many := strings.Repeat(words, 1+(8<<10)/len(words))
 	return func(_ context.Context, conn net.Conn) {
@@ -167,14 +168,14 @@ func writeFile(name, content string) string {
 	return path
 }
 
-// replace changes a file as a mounted ConfigMap does: never seen half written.
+// replace changes a file atomically, as a mounted ConfigMap does.
 func replace(path, content string) {
 	GinkgoHelper()
 	Expect(os.WriteFile(path+".new", []byte(content), 0o600)).To(Succeed())
 	Expect(os.Rename(path+".new", path)).To(Succeed())
 }
 
-// serveStates tells what becomes of the connections of a server.
+// serveStates reports the connection states of a server.
 func serveStates(handler http.HandlerFunc, hear func(http.ConnState)) (port int) {
 	GinkgoHelper()
 	server := httptest.NewUnstartedServer(handler)
@@ -197,7 +198,7 @@ func serveTLS(ca *authority, handler http.HandlerFunc) (port int) {
 	return server.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// runGate lets a gate follow its file until stop is called.
+// runGate runs a gate until stop is called.
 func runGate(gate *egress.Gate) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -22,7 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 )
 
-// check compares one GET with what has to come of the server.
+// check compares the outcome of one GET with the expectation.
 func (h hostile) check(response get.Response, err error) error {
 	if h.class == well {
 		digest := sha256.Sum256([]byte(h.body))
@@ -47,7 +47,7 @@ func (h hostile) check(response get.Response, err error) error {
 	return nil
 }
 
-var _ = Describe("a hostile server", func() {
+var _ = Describe("the client", func() {
 	for _, h := range hostileServers() {
 		It("survives "+h.name, func(ctx SpecContext) {
 			client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
@@ -73,7 +73,7 @@ var _ = Describe("a hostile server", func() {
 		})
 	}
 
-	DescribeTable("waits for a hostile server no longer than for the headers",
+	DescribeTable("waits for a hostile server only as long as for headers:",
 		func(ctx SpecContext, handle func(context.Context, net.Conn)) {
 			cfg := get.Defaults()
 			cfg.HeaderTimeout = 200 * time.Millisecond
@@ -89,10 +89,10 @@ var _ = Describe("a hostile server", func() {
 		Entry("silence instead of the body of an error", sayAndHold("HTTP/1.1 500 No\r\n"+length(100))),
 	)
 
-	It("survives 32 hostile servers at a time within 64 MiB of heap", func(ctx SpecContext) {
+	It("survives 32 concurrent hostile servers within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-		// With so many at once on a machine that does other things, a server
-		// that is just slow must not look like a silent one.
+		// With so many connections on a busy machine, a slow server must not look like a silent
+		// one.
 		cfg := shortLimits()
 		cfg.Timeout, cfg.HeaderTimeout = 6*time.Second, 4*time.Second
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
@@ -118,7 +118,7 @@ var _ = Describe("a hostile server", func() {
 		Expect(peak()).To(BeNumerically("<", 64<<20))
 	})
 
-	It("survives 32 bodies of 1,000,000 bytes at once within 64 MiB of heap", func(ctx SpecContext) {
+	It("survives 32 concurrent bodies of 1,000,000 bytes within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
 		cfg := get.Defaults()
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
@@ -149,8 +149,8 @@ var _ = Describe("a hostile server", func() {
 	})
 })
 
-// watchHeap samples the bytes of heap objects, dead ones that are not yet
-// swept included, until the function it returns is called.
+// watchHeap samples the heap size, including objects that are not yet swept, until the returned
+// function is called.
 func watchHeap() (peak func() uint64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var once sync.Once

@@ -71,7 +71,7 @@ func (a *authority) issue(name string, until time.Time) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// secured speaks TLS before it hands a connection on.
+// secured makes a TLS handshake before it passes a connection on.
 func secured(cfg *tls.Config, handle func(context.Context, net.Conn)) func(context.Context, net.Conn) {
 	return func(ctx context.Context, conn net.Conn) {
 		inner := tls.Server(conn, cfg)
@@ -131,7 +131,7 @@ var _ = Describe("TLS", func() {
 		Expect(offered.Load()).NotTo(ContainElement("h2"))
 	})
 
-	DescribeTable("fails in words of our own",
+	DescribeTable("fails with a sentence of our own:",
 		func(ctx SpecContext, spoil func(), handle func(context.Context, net.Conn), text string) {
 			if spoil != nil {
 				spoil()
@@ -154,16 +154,19 @@ var _ = Describe("TLS", func() {
 			"the server refused it or does not speak TLS"),
 		Entry("1.1 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 }, nil,
 			"the server refused it or does not speak TLS"),
-		Entry("client certificate wanted", func() { server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12 }, nil,
+		Entry("client certificate required", func() {
+			server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert,
+				tls.VersionTLS12
+		}, nil,
 			"the server refused it or does not speak TLS"),
 		Entry("plain HTTP", nil, say("HTTP/1.1 400 "+secret+"\r\n\r\n"),
 			"the server refused it or does not speak TLS"),
-		Entry("closed in the handshake", nil, func(_ context.Context, conn net.Conn) {
+		Entry("closed during the handshake", nil, func(_ context.Context, conn net.Conn) {
 			_, _ = io.ReadFull(conn, make([]byte, 5))
 		}, "the server refused it or does not speak TLS"),
 	)
 
-	It("does not wait for a silent handshake beyond the TLS timeout", func(ctx SpecContext) {
+	It("aborts a silent handshake after the TLS timeout", func(ctx SpecContext) {
 		start := time.Now()
 		_, failure := do(ctx, hold)
 		Expect(failure.Class).To(Equal(timedOut))
@@ -191,7 +194,7 @@ var _ = Describe("TLS", func() {
 		Entry("empty DATA", h2EmptyData),
 	)
 
-	It("follows a redirect from http to https, never the other way", func(ctx SpecContext) {
+	It("follows a redirect from http to https, but never back", func(ctx SpecContext) {
 		secure := serve(secured(server, say(ok+length(5)+"hello")))
 		plain := serve(redirectTo(httpsURL(secure)))
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
@@ -204,7 +207,7 @@ var _ = Describe("TLS", func() {
 		Expect(failure.Error()).To(Equal("GET from data.example.com was redirected from https to http"))
 	})
 
-	It("takes a new CA bundle without a restart", func(ctx SpecContext) {
+	It("loads a new CA bundle without a restart", func(ctx SpecContext) {
 		ticks := make(chan time.Time)
 		reports := make(chan error, 4)
 		other := newAuthority()

@@ -14,16 +14,16 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-// transportKey selects the connections that a request may use. Requests with different
-// credentials use different ones: a server that mixes up the responses on a connection
-// then gives nobody a response to the credentials of others.
+// transportKey selects the connections for a request. Requests with different credentials use
+// different ones, so a server that mixes up the responses on a connection cannot leak a response to
+// others.
 type transportKey struct {
 	policy  *egress.Policy
 	entries hostEntries
 	roots   *x509.CertPool
 }
 
-// transport returns what makes and keeps the connections for a resolved request.
+// transport returns the connection pool for a resolved request.
 func (c *Client) transport(r Request) *http.Transport {
 	k := transportKey{policy: r.policy, entries: r.entries}
 	if c.roots != nil {
@@ -39,7 +39,7 @@ func (c *Client) transport(r Request) *http.Transport {
 	return t
 }
 
-// isGone reports whether no request will be made under a key any more.
+// isGone reports whether no future request can use a key.
 func (c *Client) isGone(k transportKey) bool {
 	return !c.deps.Gate.InForce(k.policy) || c.roots != nil && c.roots.Value() != k.roots ||
 		k.entries.file != nil && k.entries.file != c.headers.Value()
@@ -62,8 +62,7 @@ func (c *Client) newTransport(k transportKey) *http.Transport {
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
 	t := &http.Transport{
-		// Over h2 one GET made a server that answers GOAWAY be dialled
-		// thousands of times.
+		// With HTTP/2, one GET dialled a server that sends GOAWAY thousands of times.
 		Protocols:              &http1,
 		TLSNextProto:           map[string]func(string, *tls.Conn) http.RoundTripper{},
 		TLSClientConfig:        secure,
@@ -98,8 +97,8 @@ func (c *Client) newTransport(k transportKey) *http.Transport {
 	return t
 }
 
-// handshake makes a TLS connection; its failures are marked, since crypto/tls has no type
-// for most of them.
+// handshake makes a TLS connection and marks its failures, because crypto/tls has no types for most
+// of them.
 func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.TLSTimeout, errDeadline)
 	defer cancel()

@@ -1,6 +1,5 @@
-// Package brokerclock has the time of the broker. All that is scheduled is
-// scheduled on that clock, so that the wall clock of the machine, which may be
-// wrong by any amount, is never asked.
+// Package brokerclock keeps the broker's time. Everything is scheduled on that clock, so a wrong
+// wall clock of the machine does no harm.
 package brokerclock
 
 import (
@@ -10,17 +9,16 @@ import (
 )
 
 const (
-	// first and further are the pauses until the broker is asked for its time,
-	// before and after its first response.
+	// first and further are the pauses between requests for the broker's time, before and after its
+	// first response.
 	first   = time.Second
 	further = time.Minute
 )
 
-// Clock is the broker's time as it is known from what the broker has stamped,
-// carried on by the monotonic clock of the process. It is safe for concurrent
-// use.
+// Clock derives the broker's time from its time stamps and the monotonic clock of the process. It
+// is safe for concurrent use.
 type Clock struct {
-	// elapsed is the monotonic time since the clock was made.
+	// elapsed returns the monotonic time since the clock was created.
 	elapsed func() time.Duration
 
 	// known is closed when the broker has told its time.
@@ -28,12 +26,12 @@ type Clock struct {
 	once  sync.Once
 
 	mu sync.Mutex
-	// origin is the broker's time when the clock was made.
+	// origin is the broker's time when the clock was created.
 	origin time.Time
 }
 
-// New returns a clock that knows nothing yet. Elapsed is a monotonic clock; nil:
-// that of the process.
+// New returns a clock without a time. elapsed is a monotonic clock; nil means the one of the
+// process.
 func New(elapsed func() time.Duration) *Clock {
 	if elapsed == nil {
 		start := time.Now()
@@ -42,9 +40,8 @@ func New(elapsed func() time.Duration) *Clock {
 	return &Clock{elapsed: elapsed, known: make(chan struct{})}
 }
 
-// Observe takes a time stamp of the broker into account that has just been
-// received. What is stamped may have waited, so that a stamp only ever moves the
-// clock forward.
+// Observe advances the clock to a time stamp that was just received from the broker. It never moves
+// the clock back, because a stamped message may have waited.
 func (c *Clock) Observe(stamp time.Time) {
 	origin := stamp.Add(-c.elapsed())
 	c.mu.Lock()
@@ -54,7 +51,7 @@ func (c *Clock) Observe(stamp time.Time) {
 	}
 }
 
-// Set takes the broker's time as of now. It may move the clock back.
+// Set sets the broker's current time. It may move the clock back.
 func (c *Clock) Set(now time.Time) {
 	origin := now.Add(-c.elapsed())
 	c.mu.Lock()
@@ -74,8 +71,8 @@ func (c *Clock) Wait(done <-chan struct{}) bool {
 	}
 }
 
-// Now returns the broker's time, late by at most what the youngest stamp has
-// waited. It is zero while no stamp is known.
+// Now returns the broker's time. It is late by at most the time that the newest stamped message
+// waited, and zero before the first stamp.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +82,7 @@ func (c *Clock) Now() time.Time {
 	return c.origin.Add(c.elapsed())
 }
 
-// Run asks the broker for its time, now and then, until ctx is done.
+// Run regularly asks the broker for its time, until ctx is done.
 func (c *Clock) Run(ctx context.Context, ask func(context.Context) (time.Time, error)) {
 	for {
 		pause := first

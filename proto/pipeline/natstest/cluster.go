@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// clusterTimeout bounds how long a cluster may take to agree on a leader.
+// clusterTimeout is how long a cluster may take to elect a leader.
 const clusterTimeout = time.Minute
 
-// clusterOptions are one server's part in a cluster.
+// clusterOptions configure one server of a cluster.
 type clusterOptions struct {
 	port   int
 	routes []*url.URL
@@ -26,10 +26,9 @@ func (c *clusterOptions) apply(opts *server.Options) {
 	opts.Routes = c.routes
 }
 
-// RunCluster starts size servers by the same options, each with a name and a store
-// of its own, that form one cluster, and waits until JetStream is ready on all of
-// them. The servers listen on TCP ports, since a server that does not would open no
-// routes; routes in a configuration file are overridden. On error nothing is left
+// RunCluster starts a cluster of servers with the same options, each with its own name and store,
+// and waits until JetStream is ready on all of them. The servers listen on TCP ports, because
+// routes need them; routes in a configuration file are overridden. On an error no server is left
 // running.
 func RunCluster(size int, o Options) (_ []*Server, err error) {
 	var ports []int
@@ -79,7 +78,7 @@ func awaitFormed(servers []*Server) error {
 	return nil
 }
 
-// formed reports whether the servers have a leader that all of them follow.
+// formed reports whether all servers follow one leader.
 func formed(servers []*Server) bool {
 	leaders := 0
 	for _, s := range servers {
@@ -96,8 +95,7 @@ func formed(servers []*Server) bool {
 	return leaders == 1
 }
 
-// freePort returns a TCP port without a listener: routes have to be known
-// before the servers that serve them start.
+// freePort returns a free TCP port, because routes must be known before the servers start.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -106,7 +104,7 @@ func freePort() (int, error) {
 	defer l.Close()
 	addr, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
-		return 0, fmt.Errorf("find a free port: %s is no TCP address", l.Addr())
+		return 0, fmt.Errorf("find a free port: %s is not a TCP address", l.Addr())
 	}
 	return addr.Port, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// errStopped is the answer to a connection while the server is stopped.
+// errStopped is the error of a connection while the server is stopped.
 var errStopped = errors.New("NATS server is stopped")
 
 // URL returns the address for other processes; it needs Options.Listen.
@@ -20,9 +20,8 @@ func (s *Server) URL() string {
 	return fmt.Sprintf("nats://127.0.0.1:%d", s.port)
 }
 
-// InProcessConn connects to the server without the network. With it, *Server
-// is what nats.InProcessServer takes; connections reach the server again after
-// Restart.
+// InProcessConn connects to the server without the network. It makes *Server a
+// nats.InProcessServer; connections reconnect after Restart.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	s.mu.Lock()
 	running := s.running
@@ -33,8 +32,7 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return running.InProcessConn()
 }
 
-// MonitorURL returns the address of the monitoring port of a server that runs
-// and has one.
+// MonitorURL returns the address of the monitoring port of a running server.
 func (s *Server) MonitorURL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,11 +42,11 @@ func (s *Server) MonitorURL() string {
 	return "http://" + s.running.MonitorAddr().String()
 }
 
-// Dial is the option with which a client connects without the network.
+// Dial is the client option for a connection without the network.
 func (s *Server) Dial() nats.Option { return nats.InProcessServer(s) }
 
-// Connect returns a connection within the process, which finds back to the
-// server within 50 ms of its return. The caller closes it.
+// Connect returns an in-process connection, which reconnects within 50 ms of a restart. The caller
+// closes it.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	all := append([]nats.Option{
 		s.Dial(),
@@ -65,8 +63,7 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// JetStream returns a JetStream context on a connection of its own, and the
-// function that closes it.
+// JetStream returns a JetStream context on its own connection, and the function that closes it.
 func (s *Server) JetStream(opts ...nats.Option) (jetstream.JetStream, func(), error) {
 	nc, err := s.Connect(opts...)
 	if err != nil {

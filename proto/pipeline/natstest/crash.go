@@ -7,12 +7,11 @@ import (
 	"os"
 )
 
-// Kill ends the server as kill -9 does, as far as that can be seen from
-// outside: what it had handed to the operating system is kept, what it would
-// have written on its way out is not. Start runs it again.
+// Kill simulates kill -9: data that the server handed to the operating system is kept, data that it
+// would write during shutdown is lost. Start runs it again.
 //
-// The server shares this process, so its files are copied as they are, and the
-// copy takes the place of what an orderly end leaves behind.
+// The server shares this process, so Kill copies its files first and replaces the store with the
+// copy after an orderly shutdown.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,10 +33,10 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// copyTries is how often a copy is begun anew because a file vanished in it.
+// copyTries is the number of attempts at a copy, because a file may vanish during one.
 const copyTries = 5
 
-// copyLive copies a directory whose files come and go.
+// copyLive copies a directory while files come and go.
 func copyLive(from, to string) error {
 	var err error
 	for range copyTries {

@@ -11,36 +11,34 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// startTimeout bounds how long a server may take to accept connections.
+// startTimeout is how long a server may take to accept connections.
 const startTimeout = 10 * time.Second
 
-// Options configure a server. The zero value is a server that only this
-// process can reach, with a store that Close removes.
+// Options configure a server. The zero value gives a server that only this process can reach, with
+// a store that Close removes.
 type Options struct {
 	// Name of the server; empty: "natstest".
 	Name string
-	// StoreDir keeps the streams. A server started on the directory of an
-	// earlier one continues where that one ended. Empty: a directory of its
-	// own, removed by Close.
+	// StoreDir keeps the streams, also for a later server. Empty means a temporary directory that
+	// Close removes.
 	StoreDir string
 	// Listen opens a TCP port on 127.0.0.1 for other processes; it stays the
 	// same across Restart.
 	Listen bool
-	// MaxPayload bounds a message in bytes, headers included; 0: 1 MiB.
+	// MaxPayload is the maximum size of a message in bytes, headers included; 0 means 1 MiB.
 	MaxPayload int32
 	// ConfigFile is a server configuration, such as one with accounts and
 	// permissions. Addresses and the store in it are overridden.
 	ConfigFile string
-	// Log receives the log of the server; nil: it is discarded.
+	// Log receives the server's log; nil discards it.
 	Log server.Logger
 	// Monitor opens a monitoring port on 127.0.0.1; see MonitorURL.
 	Monitor bool
-	// SyncAlways lets the server write to disk before it acknowledges.
+	// SyncAlways makes the server sync to disk before it acknowledges.
 	SyncAlways bool
 }
 
-// Server is a NATS server in this process. Its methods may be called from any
-// goroutine.
+// Server is a NATS server in this process. Its methods are safe for concurrent use.
 type Server struct {
 	options  Options
 	ownStore bool
@@ -51,8 +49,7 @@ type Server struct {
 	port    int
 }
 
-// Run starts a server and waits until it accepts connections. Close must be
-// called when it is no longer needed.
+// Run starts a server and waits until it accepts connections. The caller must call Close.
 func Run(o Options) (*Server, error) { return run(o, nil) }
 
 func run(o Options, cluster *clusterOptions) (*Server, error) {
@@ -73,7 +70,7 @@ func run(o Options, cluster *clusterOptions) (*Server, error) {
 	return s, nil
 }
 
-// Start runs the server again after Stop or Kill, on the same store and port.
+// Start runs the server again after Stop or Kill, with the same store and port.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +117,7 @@ func (s *Server) serverOptions() (*server.Options, error) {
 	opts.JetStream = true
 	opts.StoreDir = s.options.StoreDir
 	opts.NoLog = true
-	// Else the server takes SIGINT for itself and ends the process.
+	// Otherwise the server handles SIGINT and ends the process.
 	opts.NoSigs = true
 	if s.options.Monitor {
 		opts.HTTPHost, opts.HTTPPort = "127.0.0.1", server.RANDOM_PORT
@@ -137,8 +134,8 @@ func (s *Server) serverOptions() (*server.Options, error) {
 	return opts, nil
 }
 
-// Stop ends the server as SIGTERM does and keeps its store. It returns once
-// the server is gone; stopping a stopped server does nothing.
+// Stop ends the server like SIGTERM, keeps its store and waits until the server has ended. It does
+// nothing on a stopped server.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,14 +151,14 @@ func (s *Server) stop() {
 	s.running = nil
 }
 
-// Restart stops the server and starts it on the same store and port.
+// Restart stops the server and starts it with the same store and port.
 func (s *Server) Restart() error {
 	s.Stop()
 	return s.Start()
 }
 
-// Wipe removes all streams, as when a volume is lost: it stops the server and
-// empties its store. Start runs it again.
+// Wipe simulates the loss of the volume: it stops the server and empties its store. Start runs it
+// again.
 func (s *Server) Wipe() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

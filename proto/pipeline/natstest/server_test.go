@@ -64,7 +64,7 @@ func count(t *testing.T, js jetstream.JetStream) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// awaitAnswer fails the test when a connection does not find back to its server.
+// awaitAnswer fails the test if a connection does not reconnect.
 func awaitAnswer(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	deadline, poll := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
@@ -171,7 +171,7 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := run(t, natstest.Options{ConfigFile: config, MaxPayload: 4096, Listen: true})
-	// Refusals within the process take the server's write deadline, 10 s.
+	// In-process refusals take as long as the server's write deadline, 10 s.
 	if _, err := nats.Connect(s.URL()); err == nil {
 		t.Error("the users of the configuration do not count")
 	}
@@ -196,7 +196,8 @@ func TestCluster(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 	}
 	js := connect(t, servers[0])
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Replicas: 3}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"},
+		Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
 	servers[2].Stop()

@@ -1,5 +1,5 @@
-// Package pipelinetest has what tests with a broker need, be they of testing or
-// of Ginkgo (GinkgoTB). Its helpers fail the test, and clean up after it.
+// Package pipelinetest has helpers for tests with a broker, for testing and Ginkgo (GinkgoTB). They
+// fail the test on errors, and clean up after it.
 package pipelinetest
 
 import (
@@ -30,7 +30,7 @@ func Broker(tb testing.TB, o natstest.Options) *natstest.Server {
 	return s
 }
 
-// Connect opens a connection of its own to a server until the test ends.
+// Connect opens a new connection to a server until the test ends.
 func Connect(tb testing.TB, s *natstest.Server, opts ...nats.Option) jetstream.JetStream {
 	tb.Helper()
 	js, closeConn, err := s.JetStream(opts...)
@@ -41,8 +41,8 @@ func Connect(tb testing.TB, s *natstest.Server, opts ...nats.Option) jetstream.J
 	return js
 }
 
-// Ensured runs a server whose streams and consumers exist, and returns a
-// connection to it and the epoch of the pipeline.
+// Ensured runs a server with all streams and consumers, and returns a connection to it and the
+// epoch of the pipeline.
 func Ensured(tb testing.TB, t pipeline.Topology) (*natstest.Server, jetstream.JetStream, int64) {
 	tb.Helper()
 	s := Broker(tb, natstest.Options{})
@@ -54,8 +54,8 @@ func Ensured(tb testing.TB, t pipeline.Topology) (*natstest.Server, jetstream.Je
 	return s, js, epoch
 }
 
-// Cluster runs three servers as a cluster until the test ends, and returns their
-// addresses, too, as a client takes them.
+// Cluster runs a cluster of three servers until the test ends, and also returns their addresses for
+// clients.
 func Cluster(tb testing.TB) (servers []*natstest.Server, addresses string) {
 	tb.Helper()
 	servers, err := natstest.RunCluster(3, natstest.Options{})
@@ -70,7 +70,7 @@ func Cluster(tb testing.TB) (servers []*natstest.Server, addresses string) {
 	return servers, strings.Join(urls, ",")
 }
 
-// Due publishes a want of a key, and returns what is due for it.
+// Due publishes a want of a key, and returns a due for it.
 func Due(tb testing.TB, js jetstream.JetStream, k pipeline.Key) *v1.Due {
 	tb.Helper()
 	want := Want(k, "https://a.example")

@@ -1,5 +1,5 @@
-// Package dnstest answers DNS questions of a test on loopback, so that a test
-// decides what names resolve to and nothing leaves the machine.
+// Package dnstest is a DNS server on loopback for tests, which decide what names resolve to.
+// Nothing leaves the machine.
 package dnstest
 
 import (
@@ -13,15 +13,15 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// answer is what one lookup of a name gives.
+// answer is the result of one lookup of a name.
 type answer struct {
-	// addrs are the addresses, of both families.
+	// addrs are the addresses of both families.
 	addrs []netip.Addr
-	// alias, if set, is the canonical name that has the addresses.
+	// alias, if set, is the canonical name with the addresses.
 	alias string
 }
 
-// Server answers from its table. It is safe for concurrent use.
+// Server responds from its table. It is safe for concurrent use.
 type Server struct {
 	conn net.PacketConn
 	done chan struct{}
@@ -58,8 +58,8 @@ func (s *Server) Stop() {
 // Set makes name resolve to addrs.
 func (s *Server) Set(name string, addrs ...string) { s.Rebind(name, addrs) }
 
-// Rebind makes name resolve to each of the lists in turn, one per lookup, and
-// to the last from then on.
+// Rebind makes name resolve to each of the lists in turn, one per lookup, and to the last one after
+// that.
 func (s *Server) Rebind(name string, lists ...[]string) {
 	var answers []answer
 	for _, list := range lists {
@@ -80,7 +80,7 @@ func (s *Server) SetOther(addrs ...string) {
 	s.other = &answer{addrs: parse(addrs)}
 }
 
-// Questions returns how many questions were asked, of all names and types.
+// Questions returns the number of questions received, for all names and types.
 func (s *Server) Questions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +158,7 @@ func (s *Server) reply(packet []byte) ([]byte, error) {
 	return reply.Pack()
 }
 
-// look finds the answer, and counts the questions for each family apart, as
-// one lookup asks for both.
+// look finds the answer. It counts questions per family, because one lookup sends one for each.
 func (s *Server) look(q dnsmessage.Question) (answer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
