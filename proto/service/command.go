@@ -15,8 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// envPrefix of the environment twin of every flag: --nats-url is
-// CURLMETHAT_NATS_URL.
+// envPrefix is the prefix of each flag's environment variable: CURLMETHAT_NATS_URL sets --nats-url.
 const envPrefix = "CURLMETHAT_"
 
 // EnvName returns the environment variable that sets a flag.
@@ -24,13 +23,12 @@ func EnvName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Execute runs a command until it ends or a signal ends it, and returns the
-// exit code. The first SIGINT or SIGTERM cancels the context of the command,
-// which then drains; the second ends the process at once with 128 plus the
-// signal's number. An error is printed as one sentence. A command with the flag
-// --listen gets a subcommand healthcheck.
+// Execute runs a command until it returns or a signal ends it, and returns the exit code. The first
+// SIGINT or SIGTERM cancels the context of the command, which then drains; the second ends the
+// process at once with 128 plus the signal's number. Errors are printed as one sentence. A command
+// with the flag --listen gets a subcommand healthcheck.
 func Execute(cmd *cobra.Command) int {
-	// net/http prints what a server sends out of turn to the standard logger.
+	// net/http logs unsolicited data of servers with the standard logger.
 	log.SetOutput(io.Discard)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Version = BuildVersion()
@@ -59,15 +57,15 @@ func Execute(cmd *cobra.Command) int {
 
 // ExitError carries an exit code other than 1.
 type ExitError struct {
-	// Err is what went wrong.
+	// Err is the error to print.
 	Err error
 	// Code of the process.
 	Code int
-	// Silent: the command has printed everything itself.
+	// Silent: the command has already printed everything.
 	Silent bool
 }
 
-// Error returns the text of the error inside.
+// Error returns the text of Err.
 func (e ExitError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)
@@ -75,7 +73,7 @@ func (e ExitError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns the error inside.
+// Unwrap returns Err.
 func (e ExitError) Unwrap() error { return e.Err }
 
 // withSignals cancels the context on the first signal and exits on the second.
@@ -98,8 +96,7 @@ func withSignals(parent context.Context) (context.Context, func()) {
 	return ctx, cancel
 }
 
-// applyEnv sets each flag that the command line left alone from its
-// environment twin.
+// applyEnv sets each flag that is not on the command line from its environment variable.
 func applyEnv(flags *pflag.FlagSet) error {
 	var first error
 	apply := func(f *pflag.Flag) {
@@ -115,7 +112,7 @@ func applyEnv(flags *pflag.FlagSet) error {
 	return first
 }
 
-// describeEnv names the twin in the help of each flag.
+// describeEnv adds the environment variable to the help of each flag.
 func describeEnv(cmd *cobra.Command) {
 	each := func(f *pflag.Flag) {
 		if f.Name != "help" && f.Name != "version" && !strings.Contains(f.Usage, envPrefix) {

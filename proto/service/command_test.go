@@ -16,7 +16,7 @@ import (
 	"github.com/onsi/gomega/gexec"
 )
 
-// build builds the program under testdata that stands for a service.
+// build builds the test service under testdata.
 func build() string {
 	GinkgoHelper()
 	path, err := gexec.Build("./testdata/toy")
@@ -35,7 +35,7 @@ func run(path string, env []string, args ...string) *gexec.Session {
 	return session
 }
 
-// freeAddress returns an address on loopback that nothing listened at a moment ago.
+// freeAddress returns a loopback address that was free a moment ago.
 func freeAddress() string {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,19 +48,22 @@ var _ = Describe("a service as a process", Ordered, func() {
 	var toy string
 	BeforeAll(func() { toy = build() })
 
-	It("takes each flag from its environment twin, and the command line first", func() {
+	It("reads each flag from its environment variable, and prefers the command line", func() {
 		env := []string{"CURLMETHAT_GREETING=from the environment"}
-		Eventually(run(toy, env, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the environment"))
-		Eventually(run(toy, env, "--greeting", "from the flag", "--nats-url", "nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the flag"))
+		Eventually(run(toy, env, "--log-format", "json", "--nats-url",
+			"nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the environment"))
+		Eventually(run(toy, env, "--greeting", "from the flag", "--nats-url",
+			"nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the flag"))
 	})
 
-	It("names the twin in its help", func() {
+	It("names the environment variables in its help", func() {
 		session := run(toy, nil, "--help")
 		Eventually(session).Should(gexec.Exit(0))
 		Expect(string(session.Out.Contents())).To(ContainSubstring("[CURLMETHAT_NATS_URL]"))
 	})
 
-	DescribeTable("reports in one sentence what is wrong with its flags, and exits with 1", func(env []string, args []string, sentence string) {
+	DescribeTable("reports an invalid flag in one sentence, and exits with 1:", func(env []string, args []string,
+		sentence string) {
 		session := run(toy, env, args...)
 		Eventually(session).Should(gexec.Exit(1))
 		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence))
@@ -69,24 +72,30 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Entry("an argument", nil, []string{"wrong"}, `unknown command "wrong" for "toy"`),
 		Entry("a level", nil, []string{"--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`),
 		Entry("a format", nil, []string{"--log-format", "xml"}, `--log-format: "xml" is not one of json, console, auto`),
-		Entry("an address of NATS", nil, []string{"--nats-url", "nats://user:secret@"}, `--nats-url: "nats://" is not an address such as nats://nats:4222`),
+		Entry("an address of NATS", nil, []string{"--nats-url", "nats://user:secret@"},
+			`--nats-url: "nats://" is not an address such as nats://nats:4222`),
 		Entry("a file", nil, []string{"--nats-creds", "/nowhere"}, "--nats-creds: stat /nowhere: no such file or directory"),
-		Entry("a certificate without its key", nil, []string{"--nats-cert", "/dev/null"}, "--nats-cert and --nats-key: one is given without the other"),
-		Entry("an address to listen at", nil, []string{"--listen", "nowhere"}, "--listen: listen tcp: address nowhere: missing port in address"),
-		Entry("an address for metrics to listen at", nil, []string{"--metrics-listen", "nowhere"}, "--metrics-listen: listen tcp: address nowhere: missing port in address"),
-		Entry("a variable", []string{"CURLMETHAT_COUNT=many"}, nil, `environment variable CURLMETHAT_COUNT: "many" is not valid for --count`),
+		Entry("a certificate without its key", nil, []string{"--nats-cert", "/dev/null"},
+			"--nats-cert and --nats-key must be set together"),
+		Entry("an address to listen at", nil, []string{"--listen", "nowhere"},
+			"--listen: listen tcp: address nowhere: missing port in address"),
+		Entry("an address for metrics to listen at", nil, []string{"--metrics-listen", "nowhere"},
+			"--metrics-listen: listen tcp: address nowhere: missing port in address"),
+		Entry("a variable", []string{"CURLMETHAT_COUNT=many"}, nil,
+			`environment variable CURLMETHAT_COUNT: "many" is not valid for --count`),
 	)
 
-	It("waits for NATS, logs that once, and ends at once when asked to", func() {
+	It("waits for NATS, logs that once, and ends at once on a signal", func() {
 		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://user:secret@127.0.0.1:1")
-		Eventually(session.Err).Should(gbytes.Say("no connection to NATS; trying until there is one"))
+		Eventually(session.Err).Should(gbytes.Say("no connection to NATS, retrying"))
 		Consistently(session.Err).WithTimeout(2 * time.Second).ShouldNot(gbytes.Say("no connection to NATS"))
 		session.Terminate()
 		Eventually(session).Should(gexec.Exit(0))
 		Expect(string(session.Err.Contents())).NotTo(ContainSubstring("secret"))
 	})
 
-	// status returns a function that returns the status code at an address, and 0 while there is none.
+	// status returns a function that returns the status code at an address, or 0 if nothing
+	// listens.
 	status := func(ctx context.Context) func(address, path string) func() int {
 		return func(address, path string) func() int {
 			return func() int {
@@ -102,7 +111,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 		}
 	}
 
-	It("serves metrics at an address of their own, and then not beside health", func(ctx SpecContext) {
+	It("serves metrics at --metrics-listen only, if that is set", func(ctx SpecContext) {
 		status := status(ctx)
 		health, metrics := freeAddress(), freeAddress()
 		apart := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
@@ -118,7 +127,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
 	})
 
-	It("serves profiles beside the metrics, when it is asked to alone", func(ctx SpecContext) {
+	It("serves profiles next to the metrics only with --profiling", func(ctx SpecContext) {
 		status := status(ctx)
 		health, metrics := freeAddress(), freeAddress()
 		plain := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)

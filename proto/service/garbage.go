@@ -5,8 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// LimitGarbage bounds how much garbage there may be beside what is in use, in percent,
-// unless GOGC does.
+// LimitGarbage sets the garbage collector's target percentage, unless GOGC is set.
 func LimitGarbage(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)

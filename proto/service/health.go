@@ -9,8 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// Health knows which parts of a process are ready. The process is ready when
-// all of them are.
+// Health tracks which parts of a process are ready. The process is ready when all of them are.
 type Health struct {
 	prefix string
 	*parts
@@ -25,8 +24,8 @@ type parts struct {
 // NewHealth returns a Health without parts, which is ready.
 func NewHealth() *Health { return &Health{parts: &parts{}} }
 
-// Group returns a view of h that puts name/ before the names of new parts: for
-// several services in one process.
+// Group returns a view of h that prefixes the names of new parts with name/, for several services
+// in one process.
 func (h *Health) Group(name string) *Health {
 	return &Health{prefix: h.prefix + name + "/", parts: h.parts}
 }
@@ -59,8 +58,8 @@ func (h *Health) sorted() []*Part {
 	return list
 }
 
-// ServeHTTP answers 200 when all parts are ready and 503 when not; with
-// ?verbose it lists them, as Kubernetes' own components do.
+// ServeHTTP responds with 200 if all parts are ready, else with 503. With ?verbose it lists the
+// parts like Kubernetes components do.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var b strings.Builder
 	ready := true
@@ -87,19 +86,18 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Part is one thing that must work for the process to be ready. A nil Part
-// may be used and does nothing.
+// Part is something that must work for the process to be ready. A nil Part does nothing.
 type Part struct {
 	name string
-	// reason why it does not work; empty: it does.
+	// reason why it does not work; empty if it does.
 	reason atomic.Pointer[string]
 }
 
-// Ready sets that the part works.
+// Ready marks the part as ready.
 func (p *Part) Ready() { p.NotReady("") }
 
-// NotReady sets why the part does not work: a fixed sentence, since the text of an
-// error belongs in the log, and not at an open port.
+// NotReady marks the part as not ready, for a reason that must be a constant sentence: the port is
+// open to anybody, so error texts belong in the log.
 func (p *Part) NotReady(reason string) {
 	if p != nil {
 		p.reason.Store(&reason)

@@ -21,7 +21,7 @@ func readyz(h *service.Health, query string) (int, string) {
 }
 
 var _ = Describe("readiness", func() {
-	It("reports the readiness of all parts, and names them when asked or when one is not ready", func() {
+	It("lists all parts on request or if one is not ready", func() {
 		health := service.NewHealth()
 		nats := health.Part("nats")
 		cache := health.Group("watcher").Part("cache")

@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// listenFlag is the flag of the address for health.
+	// listenFlag is the flag for the health address.
 	listenFlag = "listen"
-	// healthcheckTimeout is below the timeout that container engines give a
-	// health check.
+	// healthcheckTimeout is shorter than the health check timeout of container engines.
 	healthcheckTimeout = 3 * time.Second
-	// maxReadiness bounds what is read of an answer, in bytes.
+	// maxReadiness is the maximum size of a response that is read, in bytes.
 	maxReadiness = 16 << 10
 )
 
-// addHealthcheck gives a command that serves health a subcommand that asks for
-// it: images without a shell have nothing else to ask with.
+// addHealthcheck adds a subcommand that checks the health of a running process, because images
+// without a shell have no other client.
 func addHealthcheck(cmd *cobra.Command) {
 	listen := cmd.Flags().Lookup(listenFlag)
 	if listen == nil {
@@ -32,7 +31,7 @@ func addHealthcheck(cmd *cobra.Command) {
 	}
 	check := &cobra.Command{
 		Use:   "healthcheck",
-		Short: "Ask the running process whether it is ready; exit with 1 if it is not",
+		Short: "Check whether the running process is ready; exit with 1 if it is not",
 		Long: "Healthcheck asks the process that serves health at the address of --listen whether\n" +
 			"all its parts are ready: for a container's HEALTHCHECK. Give it the same --listen,\n" +
 			"by flag or environment, as the process.",
@@ -48,8 +47,7 @@ func addHealthcheck(cmd *cobra.Command) {
 	cmd.AddCommand(check)
 }
 
-// askReady returns nil when the process that listens at the address is ready,
-// and else one sentence with the reason.
+// askReady returns nil if the process at the address is ready, or else the reason in one sentence.
 func askReady(ctx context.Context, listen string) error {
 	address, err := reachable(listen)
 	if err != nil {
@@ -66,9 +64,9 @@ func askReady(ctx context.Context, listen string) error {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("no answer at %s within %s", address, healthcheckTimeout)
+		return fmt.Errorf("no response at %s within %s", address, healthcheckTimeout)
 	case err != nil:
-		return fmt.Errorf("ask at %s: %w", address, err)
+		return fmt.Errorf("request to %s: %w", address, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusOK {
@@ -76,13 +74,12 @@ func askReady(ctx context.Context, listen string) error {
 	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReadiness))
 	if err != nil {
-		return fmt.Errorf("read the answer of %s: %w", address, err)
+		return fmt.Errorf("read the response of %s: %w", address, err)
 	}
 	return fmt.Errorf("not ready: %s", missing(string(text), answer.Status))
 }
 
-// reachable is where a process can be reached that listens at an address: on
-// loopback if it listens everywhere.
+// reachable returns an address for a listening address: loopback if the process listens everywhere.
 func reachable(listen string) (string, error) {
 	if listen == "" {
 		return "", errors.New("--listen is empty: the process serves no health")
@@ -102,8 +99,7 @@ func reachable(listen string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// missing lists the parts that are not ready as Health names them; without any,
-// the status.
+// missing lists the parts that are not ready by their names in Health; without any, the status.
 func missing(text, status string) string {
 	var parts []string
 	for line := range strings.Lines(text) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
-// serveHealth serves health as a service does, and returns its port.
+// serveHealth serves health like a service, and returns its port.
 func serveHealth(handler http.Handler) string {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ var _ = Describe("the health check of a service", Ordered, func() {
 		return strings.TrimSpace(string(session.Err.Contents()))
 	}
 
-	It("succeeds when the process is ready, wherever it listens", func() {
+	It("succeeds if the process is ready, wherever it listens", func() {
 		port := serveHealth(service.Handler(service.NewHealth(), prometheus.NewRegistry()))
 		Expect(exits(0, nil, "--listen", ":"+port)).To(BeEmpty())
 		Expect(exits(0, nil, "--listen", "0.0.0.0:"+port)).To(BeEmpty())
@@ -51,25 +51,27 @@ var _ = Describe("the health check of a service", Ordered, func() {
 		Expect(exits(0, []string{"HTTP_PROXY=http://127.0.0.1:1", "NO_PROXY="}, "--listen", "localhost:"+port)).To(BeEmpty())
 	})
 
-	It("names in one sentence what is not ready", func() {
+	It("names the parts that are not ready in one sentence", func() {
 		health := service.NewHealth()
 		health.Part("nats").NotReady("no connection to NATS")
 		health.Part("cache").Ready()
 		health.Part("running")
 		port := serveHealth(service.Handler(health, prometheus.NewRegistry()))
-		Expect(exits(1, nil, "--listen", ":"+port)).To(Equal("toy: healthcheck: not ready: nats (no connection to NATS), running (starting)"))
+		Expect(exits(1, nil, "--listen",
+			":"+port)).To(Equal("toy: healthcheck: not ready: nats (no connection to NATS), running (starting)"))
 	})
 
-	It("fails when the process hangs", func() {
+	It("fails if the process hangs", func() {
 		port := serveHealth(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-		Expect(exits(1, nil, "--listen", ":"+port)).To(Equal("toy: healthcheck: no answer at 127.0.0.1:" + port + " within 3s"))
+		Expect(exits(1, nil, "--listen", ":"+port)).To(Equal("toy: healthcheck: no response at 127.0.0.1:" + port +
+			" within 3s"))
 	})
 
-	DescribeTable("reports in one sentence why it cannot ask", func(listen, sentence string) {
+	DescribeTable("reports in one sentence why it got no response:", func(listen, sentence string) {
 		Expect(exits(1, nil, "--listen", listen)).To(Equal("toy: healthcheck: " + sentence))
 	},
 		Entry("no listener", "127.0.0.1:1", "ask at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"),
 		Entry("no health is served", "", "--listen is empty: the process serves no health"),
-		Entry("it is no address", "nowhere", "--listen: address nowhere: missing port in address"),
+		Entry("invalid address", "nowhere", "--listen: address nowhere: missing port in address"),
 	)
 })

@@ -32,43 +32,43 @@ func serveMetrics(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 }
 
-// serveProfiles serves the profiles of the Go runtime, for `go tool pprof`. A
-// CPU profile ends within the WriteTimeout of Serve.
+// serveProfiles serves the profiles of the Go runtime, for `go tool pprof`. CPU profiles are
+// limited by the WriteTimeout of Serve.
 func serveProfiles(mux *http.ServeMux) {
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 }
 
-// Addresses are where a process serves health and metrics, to anybody who reaches
-// them.
+// Addresses are the addresses for health and metrics, which anybody who reaches them can read.
 type Addresses struct {
-	// Listen is the address for health, and for metrics unless MetricsListen
-	// has another; empty: none.
+	// Listen is the address for health, and for metrics unless MetricsListen is set; empty means
+	// none.
 	Listen string
-	// MetricsListen is the address for metrics alone; empty: Listen has them.
+	// MetricsListen is a separate address for metrics; if empty, Listen serves them.
 	MetricsListen string
-	// Profiling serves the profiles of the Go runtime beside the metrics.
+	// Profiling also serves the profiles of the Go runtime.
 	Profiling bool
 }
 
-// BindFlags adds --listen, whose default is given, --metrics-listen and --profiling.
+// BindFlags adds --listen with its default, --metrics-listen and --profiling.
 func (a *Addresses) BindFlags(fs *pflag.FlagSet, listen string) {
-	fs.StringVar(&a.Listen, listenFlag, listen, "address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080; empty: none")
-	fs.StringVar(&a.MetricsListen, "metrics-listen", "", "address for /metrics, which --listen does not serve then; empty: that of --listen")
-	fs.BoolVar(&a.Profiling, "profiling", false, "serve profiles of the Go runtime under /debug/pprof/ beside the metrics")
+	fs.StringVar(&a.Listen, listenFlag, listen,
+		"address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080; empty: none")
+	fs.StringVar(&a.MetricsListen, "metrics-listen", "", "separate address for /metrics; empty: that of --listen")
+	fs.BoolVar(&a.Profiling, "profiling", false,
+		"serve profiles of the Go runtime under /debug/pprof/ next to the metrics")
 }
 
-// Endpoint is an address that is listened at, with what is served there.
+// Endpoint is an open listener with its handler.
 type Endpoint struct {
 	listener net.Listener
 	handler  http.Handler
 }
 
-// Serve answers until ctx is done.
+// Serve serves HTTP until ctx is done.
 func (e Endpoint) Serve(ctx context.Context) error { return Serve(ctx, e.listener, e.handler) }
 
-// Open listens at the addresses. The error names the flag of the one that cannot
-// be listened at; none of them is open then.
+// Open listens at all addresses or none. The error names the flag of the address that failed.
 func (a *Addresses) Open(health *Health, metrics prometheus.Gatherer) (all []Endpoint, err error) {
 	forHealth, forMetrics := http.NewServeMux(), http.NewServeMux()
 	serveHealth(forHealth, health)
@@ -98,7 +98,7 @@ func (a *Addresses) Open(health *Health, metrics prometheus.Gatherer) (all []End
 	return all, nil
 }
 
-// Serve answers on the listener until ctx is done.
+// Serve serves HTTP on the listener until ctx is done.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:           handler,

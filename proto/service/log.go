@@ -15,23 +15,22 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// LogOptions select what is logged and how.
+// LogOptions select level and format of the log.
 type LogOptions struct {
-	// Level is the least level that is logged: debug, info, warn, error.
+	// Level is the minimum level: debug, info, warn, error.
 	Level string
-	// Format is json, console, or auto: console on a terminal, else json. Lines of
-	// console are broken at 120 columns.
+	// Format is json, console, or auto: console on a terminal, else json. Console lines are wrapped
+	// at 120 columns.
 	Format string
 }
 
 // BindFlags adds the flags of the options.
 func (o *LogOptions) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Level, "log-level", "info", "least level that is logged: debug, info, warn or error")
-	fs.StringVar(&o.Format, "log-format", "auto", "json, console, or auto: console on a terminal, else json")
+	fs.StringVar(&o.Level, "log-level", "info", "minimum log level: debug, info, warn or error")
+	fs.StringVar(&o.Format, "log-format", "auto", "log format: json, console, or auto: console on a terminal, else json")
 }
 
-// New returns a logger that writes to w, stamped with the name of the service,
-// if there is one.
+// New returns a logger that writes to w, with the name of the service, if any.
 func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 	level, err := zerolog.ParseLevel(o.Level)
 	if err != nil || o.Level == "" {
@@ -56,28 +55,27 @@ func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 	return log.Logger(), nil
 }
 
-// consoleWidth is how many columns a line of the format console has at most, if no
-// word is longer.
+// consoleWidth is the maximum width of a console line, unless a word is longer.
 const consoleWidth = 120
 
-// consoleIndent is as wide as the time and the level, so that the text stands in a
-// column of its own.
+// consoleIndent is as wide as time and level, so that wrapped text is aligned.
 const consoleIndent = "             "
 
-// colours are the escape sequences of the console, which take no column.
+// colours matches the escape sequences of the console, which have no width.
 var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 func console(w io.Writer) io.Writer {
-	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, FormatExtra: func(_ map[string]any, line *bytes.Buffer) error {
-		text := Wrap(line.String(), consoleWidth, consoleIndent)
-		line.Reset()
-		_, err := line.WriteString(text)
-		return err
-	}}
+	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly,
+		FormatExtra: func(_ map[string]any, line *bytes.Buffer) error {
+			text := Wrap(line.String(), consoleWidth, consoleIndent)
+			line.Reset()
+			_, err := line.WriteString(text)
+			return err
+		}}
 }
 
-// Wrap breaks a text between words into lines of so many columns, if no word is
-// longer: each but the first begins with the indent.
+// Wrap wraps a text between words to that many columns, unless a word is longer. Each line but the
+// first begins with the indent.
 func Wrap(text string, columns int, indent string) string {
 	var lines strings.Builder
 	column := 0

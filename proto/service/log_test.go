@@ -16,7 +16,8 @@ import (
 
 func TestConsoleLinesFitInto120Columns(t *testing.T) {
 	const text = "failed, will try again"
-	reason := "host ist-älter-als-gedacht.example.com answered 429 and asks for a pause of 20m, which is longer than all other pauses of it"
+	reason := "host ist-älter-als-gedacht.example.com answered 429 and asks for a pause of 20m, which is longer than " +
+		"all other pauses of it"
 	plain := regexp.MustCompile(`\x1b\[[0-9;]*m`)
 	log := func(format string) string {
 		var out bytes.Buffer
@@ -25,7 +26,8 @@ func TestConsoleLinesFitInto120Columns(t *testing.T) {
 			t.Fatal(err)
 		}
 		line := logfield.Key(log.Info(), pipeline.Key{Namespace: "shop", Name: "prices-of-today", Key: "list.json"})
-		line = logfield.Duration(line.Str("host", "ist-älter-als-gedacht.example.com"), "next", 4*time.Second+300*time.Microsecond)
+		line = logfield.Duration(line.Str("host", "ist-älter-als-gedacht.example.com"), "next",
+			4*time.Second+300*time.Microsecond)
 		line.Str("trace", "0af7651916cd43dd8448eb211c80319c").Str("error", reason).Msg(text)
 		return plain.ReplaceAllString(out.String(), "")
 	}
@@ -47,7 +49,8 @@ func TestConsoleLinesFitInto120Columns(t *testing.T) {
 		}
 	}
 	words := strings.Fields(got)
-	for _, word := range append(strings.Fields(text+" "+strings.TrimPrefix(reason, "host ")), "key=shop/prices-of-today/list.json", "next=4s", "trace=0af7651916cd43dd8448eb211c80319c") {
+	for _, word := range append(strings.Fields(text+" "+strings.TrimPrefix(reason, "host ")),
+		"key=shop/prices-of-today/list.json", "next=4s", "trace=0af7651916cd43dd8448eb211c80319c") {
 		if !slices.ContainsFunc(words, func(w string) bool { return strings.Trim(w, `"`) == word }) {
 			t.Errorf("%q is lost or broken: %s", word, got)
 		}

@@ -10,15 +10,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
-// Metrics returns what the metrics of every service are, for one of them.
+// Metrics returns the metrics that every service has.
 func Metrics(name string) []metric.Definition {
 	set := metric.New(prometheus.NewRegistry(), name)
 	new(connection).measure(set, NewHealth().Part("nats"))
 	return append(set.Definitions(), MetricsWithoutNATS(name)...)
 }
 
-// MetricsWithoutNATS returns what they are for a service that has no use for the
-// broker.
+// MetricsWithoutNATS returns them for a service that does not use the broker.
 func MetricsWithoutNATS(name string) []metric.Definition {
 	return []metric.Definition{buildDefinition(name)}
 }
@@ -35,7 +34,7 @@ func buildDefinition(name string) metric.Definition {
 	}
 }
 
-// buildInfo names the service and version that runs.
+// buildInfo exposes service and version.
 func buildInfo(name string) prometheus.Collector {
 	d := buildDefinition(name)
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -44,11 +43,10 @@ func buildInfo(name string) prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// connection is the one to the broker, once there was one.
+// connection is the connection to the broker, once established.
 type connection struct{ conn atomic.Pointer[nats.Conn] }
 
-// measure makes the metrics of the connection, whose part is ready while there
-// is one.
+// measure creates the metrics of the connection; its part is ready while connected.
 func (c *connection) measure(set *metric.Set, part *Part) {
 	set.GaugeFunc("nats_connected", "Whether there is a connection to NATS: 0 or 1.", func() float64 {
 		if part.why() == "" {
@@ -56,7 +54,7 @@ func (c *connection) measure(set *metric.Set, part *Part) {
 		}
 		return 0
 	})
-	set.CounterFunc("nats_reconnects_total", "How often the connection to NATS came back.", func() float64 {
+	set.CounterFunc("nats_reconnects_total", "Reconnections to NATS.", func() float64 {
 		if nc := c.conn.Load(); nc != nil {
 			return float64(nc.Stats().Reconnects)
 		}

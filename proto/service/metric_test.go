@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("The metrics of every service", func() {
-	It("report what runs, and whether there is a broker", func() {
+	It("report its version, and whether it is connected to a broker", func() {
 		server := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		registry := prometheus.NewRegistry()
 		host := service.Host{

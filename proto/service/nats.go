@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// NATSOptions are how to reach the broker.
+// NATSOptions configure the connection to the broker.
 type NATSOptions struct {
 	// URL is one or more server addresses, separated by commas.
 	URL string
-	// Files authenticate.
+	// Files for authentication.
 	Files NATSFiles
-	// Dial connects in another way than the URL, such as within the process.
+	// Dial replaces the connection by URL, for example with one inside the process.
 	Dial nats.Option
 }
 
@@ -30,7 +30,7 @@ func (o *NATSOptions) BindFlags(fs *pflag.FlagSet) {
 	o.Files.BindFlags(fs)
 }
 
-// Validate checks what can be checked without a connection.
+// Validate checks the options without connecting.
 func (o *NATSOptions) Validate() error {
 	for server := range strings.SplitSeq(o.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(server))
@@ -38,7 +38,8 @@ func (o *NATSOptions) Validate() error {
 			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", RedactServers(server))
 		}
 	}
-	for flag, file := range map[string]string{"nats-creds": o.Files.Creds, "nats-nkey": o.Files.NKey, "nats-ca": o.Files.CA, "nats-cert": o.Files.Cert, "nats-key": o.Files.Key} {
+	for flag, file := range map[string]string{"nats-creds": o.Files.Creds, "nats-nkey": o.Files.NKey,
+		"nats-ca": o.Files.CA, "nats-cert": o.Files.Cert, "nats-key": o.Files.Key} {
 		if file == "" {
 			continue
 		}
@@ -49,13 +50,13 @@ func (o *NATSOptions) Validate() error {
 	return o.Files.Validate()
 }
 
-// InboxPrefix begins the inboxes of a program, so that permissions can distinguish them.
+// InboxPrefix is the prefix of a program's inboxes, which permissions can refer to.
 func InboxPrefix(name string) string { return "_INBOX_" + name }
 
-// Connect returns a connection that waits for the broker, reconnects for ever,
-// and logs each change of state once. Its inboxes begin with InboxPrefix.
+// Connect returns a connection that waits for the broker, reconnects without limit, and logs each
+// change of state once. Its inboxes begin with InboxPrefix.
 //
-// It returns as soon as the broker has responded, or with ctx's error.
+// It returns once the broker has responded, or with ctx's error.
 func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logger, part *Part) (*nats.Conn, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 	}
 }
 
-// connectionState turns the callbacks of a connection into one log line per change.
+// connectionState logs one line per change of the connection.
 type connectionState struct {
 	log     zerolog.Logger
 	part    *Part
@@ -106,7 +107,7 @@ type connectionState struct {
 	isUp     bool
 	reported bool
 	faults   map[string]time.Time
-	// connected is closed when there is a connection for the first time.
+	// connected is closed on the first connection.
 	connected chan struct{}
 	once      sync.Once
 }
@@ -132,10 +133,10 @@ func (s *connectionState) down(err error) {
 		return
 	}
 	s.reported = true
-	s.log.Warn().Err(err).Str("servers", s.servers).Msg("no connection to NATS; trying until there is one")
+	s.log.Warn().Err(err).Str("servers", s.servers).Msg("no connection to NATS, retrying")
 }
 
-// fault logs an asynchronous error, at most once a minute for each text.
+// fault logs an asynchronous error, at most once a minute per text.
 func (s *connectionState) fault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// NATSFiles are files by which a program and the NATS servers authenticate each other;
-// each may be empty.
+// NATSFiles are files with which a program and the NATS servers authenticate each other; each may
+// be empty.
 type NATSFiles struct {
 	// Creds is a file with a user JWT and NKey seed.
 	Creds string
 	// NKey is a file with an NKey seed.
 	NKey string
-	// CA is a file with certificates to trust in place of the system's.
+	// CA is a file with certificates to trust instead of the system's.
 	CA string
-	// Cert and Key are files for client authentication by TLS.
+	// Cert and Key are files for TLS client authentication.
 	Cert, Key string
 }
 
@@ -31,15 +31,15 @@ func (f *NATSFiles) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Key, "nats-key", "", "file with the key of the client certificate for NATS")
 }
 
-// Validate checks what can be checked without reading a file.
+// Validate checks the options without reading a file.
 func (f *NATSFiles) Validate() error {
 	if (f.Cert == "") != (f.Key == "") {
-		return errors.New("--nats-cert and --nats-key: one is given without the other")
+		return errors.New("--nats-cert and --nats-key must be set together")
 	}
 	return nil
 }
 
-// Options are those of a connection that uses the files.
+// Options returns the connection options for these files.
 func (f *NATSFiles) Options() []nats.Option {
 	var opts []nats.Option
 	if f.Creds != "" {
@@ -63,7 +63,7 @@ func (f *NATSFiles) Options() []nats.Option {
 	return opts
 }
 
-// RedactServers returns addresses of servers, separated by commas, without credentials.
+// RedactServers returns comma-separated server addresses without credentials.
 func RedactServers(servers string) string {
 	parts := strings.Split(servers, ",")
 	for i, p := range parts {

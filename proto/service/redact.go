@@ -8,19 +8,17 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// redacting writes log lines without the addresses that errors of the network
-// bring along: "read tcp 10.0.0.1:53418->10.0.0.2:443: …". They are in the
-// texts of many libraries, and all of those pass only here. The servers of the
-// broker are kept, which the operator has named.
+// redacting removes addresses in network errors from log lines: "read tcp
+// 10.0.0.1:53418->10.0.0.2:443: …". Many libraries produce such texts, and this is the only place
+// that they all pass. The configured broker addresses stay.
 type redacting struct{ to io.Writer }
 
-// addresses finds those of hosts, and the servers of the broker whole.
+// addresses matches host addresses, and complete broker addresses.
 var addresses = regexp.MustCompile(`(?:nats|tls|wss?)://[^\s",]*|` +
 	`\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b(?::[0-9]+)?|` +
 	`\[[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(?:%[0-9A-Za-z]+)?\](?::[0-9]+)?`)
 
-// Write writes one line. What it returns counts the bytes of line, whatever
-// became of them.
+// Write writes one line. It returns the length of line, even if fewer bytes were written.
 func (r redacting) Write(line []byte) (int, error) {
 	if _, err := r.to.Write(redactAddresses(line)); err != nil {
 		return 0, err

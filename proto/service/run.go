@@ -20,13 +20,13 @@ import (
 
 // Options are the flags that every service has.
 type Options struct {
-	// Log selects what is logged.
+	// Log options.
 	Log LogOptions
-	// NATS is how to reach the broker.
+	// NATS options.
 	NATS NATSOptions
 	// Addresses to listen at.
 	Addresses Addresses
-	// WithoutNATS: the service has no use for the broker.
+	// WithoutNATS: the service does not use the broker.
 	WithoutNATS bool
 }
 
@@ -41,33 +41,33 @@ func (o *Options) BindFlags(fs *pflag.FlagSet, listen string) {
 
 const flushTimeout = 2 * time.Second
 
-// Runtime is what a process hands to a service in it.
+// Runtime is the environment of a service.
 type Runtime struct {
 	// Log is the logger of the service.
 	Log zerolog.Logger
-	// Health takes the parts of the service.
+	// Health of the service.
 	Health *Health
-	// Metrics takes the metrics of the service.
+	// Metrics of the service.
 	Metrics prometheus.Registerer
-	// NATS is connected when the service starts.
+	// NATS is already connected.
 	NATS *nats.Conn
-	// JetStream is the context on that connection.
+	// JetStream context of the connection.
 	JetStream jetstream.JetStream
-	// Tracer makes the spans of the service; nil: traces are off.
+	// Tracer of the service; nil if tracing is off.
 	Tracer *tracing.Tracer
 
 	running *Part
 }
 
-// Started is called when the service has added all its parts to Health. Before
-// that the process is not ready, whatever the state of the parts.
+// Started must be called when the service has added all its parts to Health. The process is not
+// ready before.
 func (rt *Runtime) Started() { rt.running.Ready() }
 
-// Run is one process with one service: it sets up logs, health, metrics and
-// the connection to NATS, runs the service until ctx is done or the service
-// fails, and then closes the connection with all that was published flushed.
+// Run runs one service in a process. It sets up logs, health, metrics and the connection to NATS,
+// runs the service until ctx is done or the service fails, flushes published messages, and closes
+// the connection.
 //
-// While the service drains, /readyz answers 503 and /healthz 200.
+// While the service drains, /readyz responds with 503 and /healthz with 200.
 func (o *Options) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
 	log, err := o.Log.New(os.Stderr, name)
 	if err != nil {
@@ -83,7 +83,8 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	health := NewHealth()
 	traces := tracing.FromEnv(ctx, name, BuildVersion(), log)
 	defer traces.Shutdown(context.WithoutCancel(ctx))
-	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS, Tracer: traces.Tracer(), running: health.Part(runningPart)}
+	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS,
+		Tracer: traces.Tracer(), running: health.Part(runningPart)}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)
 	endpoints, err := o.Addresses.Open(health, registry)
@@ -105,28 +106,27 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	return group.Wait()
 }
 
-// Host is where a service runs: what several of them in one process share.
+// Host is the shared environment of several services in one process.
 type Host struct {
-	// Log, Health and Metrics are handed on.
+	// Log, Health and Metrics are shared.
 	Log     zerolog.Logger
 	Health  *Health
 	Metrics prometheus.Registerer
-	// NATS is how to connect; each service has a connection of its own.
+	// NATS has the connection options; each service has its own connection.
 	NATS NATSOptions
-	// WithoutNATS: the service has no use for the broker.
+	// WithoutNATS: the service does not use the broker.
 	WithoutNATS bool
-	// Tracer is handed on; nil: traces are off.
+	// Tracer is shared; nil if tracing is off.
 	Tracer *tracing.Tracer
 
 	running *Part
 }
 
-// runningPart is ready from the time that a service has added all its parts to
-// the time that it drains.
+// runningPart is ready from the call of Started until the service drains.
 const runningPart = "running"
 
-// Run connects to NATS, runs a service until ctx is done or the service fails,
-// and closes the connection with all that was published flushed.
+// Run connects to NATS, runs a service until ctx is done or the service fails, flushes published
+// messages, and closes the connection.
 func (h Host) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
 	rt := &Runtime{Log: h.Log, Health: h.Health, Metrics: h.Metrics, Tracer: h.Tracer, running: h.running}
 	if rt.running == nil {
@@ -150,8 +150,9 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 	return nil
 }
 
-// connected returns a service with a connection to NATS around it.
-func (h Host) connected(set *metric.Set, name string, serve func(context.Context, *Runtime) error) func(context.Context, *Runtime) error {
+// connected wraps a service with a connection to NATS.
+func (h Host) connected(set *metric.Set, name string, serve func(context.Context, *Runtime) error) func(context.Context,
+	*Runtime) error {
 	part := h.Health.Part("nats")
 	c := new(connection)
 	c.measure(set, part)

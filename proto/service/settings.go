@@ -7,16 +7,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Settings are what may be chosen about a command.
+// Settings are the settings of a command.
 type Settings interface {
-	// BindFlags adds their flags.
+	// BindFlags adds the flags.
 	BindFlags(fs *pflag.FlagSet)
-	// Validate returns the first thing that is wrong, as a sentence.
+	// Validate returns the first invalid setting, as a sentence.
 	Validate() error
 }
 
-// NewCommand returns cmd with the flags of the settings, as one that takes no
-// arguments and runs once the settings are valid.
+// NewCommand adds the flags of the settings to cmd, which takes no arguments and runs if the
+// settings are valid.
 func NewCommand(cmd *cobra.Command, s Settings, run func(ctx context.Context) error) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -2,10 +2,10 @@ package service
 
 import "time"
 
-// Varz is what a NATS server reports of itself, as far as it matters here: at /varz of
-// its monitoring port, and to the system account.
+// Varz is the part of a NATS server's report that we need: at /varz of its monitoring port, and for
+// the system account.
 type Varz struct {
-	// MemoryLimit is its GOMEMLIMIT in bytes; 0: it has none.
+	// MemoryLimit is its GOMEMLIMIT in bytes; 0 if unset.
 	MemoryLimit int64 `json:"gomemlimit"`
 	JetStream   struct {
 		// Config is nil without JetStream.
@@ -13,9 +13,9 @@ type Varz struct {
 	} `json:"jetstream"`
 }
 
-// DiskSync is how soon a server writes to disk what it has acknowledged.
+// DiskSync is the delay between acknowledging a message and syncing it to disk.
 type DiskSync struct {
-	// Always: before it acknowledges; else after Interval.
+	// Always means before the acknowledgement, otherwise after Interval.
 	Always   bool          `json:"sync_always"`
 	Interval time.Duration `json:"sync_interval"`
 }

@@ -5,7 +5,7 @@ import "runtime/debug"
 // Version is the release, set by the linker; see BuildVersion.
 var Version string //nolint:gochecknoglobals // the linker needs a variable
 
-// BuildVersion returns Version, or what the Go toolchain recorded.
+// BuildVersion returns Version, or the version recorded by the Go toolchain.
 func BuildVersion() string {
 	if Version != "" {
 		return Version

@@ -1,4 +1,4 @@
-// Package suitetest runs suites of Ginkgo, all in one way.
+// Package suitetest runs all Ginkgo suites in the same way.
 package suitetest
 
 import (
@@ -12,8 +12,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long a spec waits for what must come, on a machine that is busy
-// with other tests.
+// patience is how long a spec waits for an event on a busy machine.
 const patience = 30 * time.Second
 
 // Run runs the specs of a package.
@@ -24,23 +23,24 @@ func Run(t *testing.T, suite string) {
 	ginkgo.RunSpecs(t, suite)
 }
 
-// ExpectNoLeaks fails the suite unless all goroutines end that its specs begin. Call
-// it first in BeforeSuite, so that it looks after all that specs clean up.
+// ExpectNoLeaks fails the suite unless all goroutines of its specs end. Call it first in
+// BeforeSuite, so that it runs after all other cleanup.
 func ExpectNoLeaks() {
-	// The goroutines of Ginkgo are no concern of ours.
+	// Ignore the goroutines of Ginkgo.
 	before := goleak.IgnoreCurrent()
 	ginkgo.DeferCleanup(func() {
 		gomega.Expect(leaks(before)).To(gomega.Succeed())
 	})
 }
 
-// VerifyNoLeaks runs the tests of a package, of testing and of Ginkgo, and fails
-// unless all goroutines end that they begin.
+// VerifyNoLeaks runs the tests of a package, of testing and Ginkgo, and fails unless all their
+// goroutines end.
 func VerifyNoLeaks(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
 		// Ginkgo listens for an interrupt until the process ends.
-		ginkgos := goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2")
+		ginkgos := goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler." +
+		"(*InterruptHandler).registerForInterrupts.func2")
 		if err := leaks(ginkgos); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -49,7 +49,7 @@ func VerifyNoLeaks(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaks returns an error about goroutines that have not ended after some patience.
+// leaks returns an error if goroutines do not end within patience.
 func leaks(but goleak.Option) error {
 	for end := time.Now().Add(patience); ; {
 		if err := goleak.Find(but); err == nil || time.Now().After(end) {

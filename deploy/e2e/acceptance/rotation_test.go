@@ -62,14 +62,14 @@ var _ = Describe("The signing key of the watcher", func() {
 		isServed("before")
 
 		replace(trusted, append(read(next), "\n"+string(read(trusted))...))
-		eventuallyLogged("took the new content")
+		eventuallyLogged("loaded the new content")
 		isServed("between")
 		watcher.ShouldStop(ctx)
 		w.Launch(ctx, world.Watcher, "--signing-key="+nextSeed).EventuallyReady(ctx)
 		isServed("after")
 
 		replace(trusted, []byte("no key\n"))
-		eventuallyLogged("keeping the last good content")
+		eventuallyLogged("keeping the last valid content")
 		isServed("meanwhile")
 		Expect(writer.Log.Matching("keeping")).
 			To(ConsistOf(And(ContainSubstring(trusted),

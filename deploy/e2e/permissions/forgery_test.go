@@ -149,7 +149,7 @@ var _ = Describe("A compromised fetcher", func() {
 		before.EventuallyHasData(ctx, "password", "forged")
 
 		b.run(ctx, "identities", "--out", b.identities, "--revoke-signing-key")
-		Eventually(ctx, func() []string { return w.Writer().Log.Matching("took the new content of file ") }).
+		Eventually(ctx, func() []string { return w.Writer().Log.Matching("loaded the new content of file ") }).
 			Should(HaveLen(1))
 		_, err = w.Watcher().Stop(ctx)
 		Expect(err).NotTo(HaveOccurred())

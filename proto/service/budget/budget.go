@@ -1,5 +1,5 @@
-// Package budget bounds how much of something each namespace may use up, so that
-// one of them cannot use up what all share.
+// Package budget limits the consumption of each namespace, so that no namespace can exhaust a
+// shared resource.
 package budget
 
 import (
@@ -11,55 +11,53 @@ import (
 )
 
 const (
-	// recovered is the part of a budget that must be there again, as one in so
-	// many, before a namespace counts as within it: else it would be over it and
-	// within it in turns, with each single use.
+	// recovered is the reciprocal of the fraction of a budget that must be refilled before a
+	// namespace counts as within it again. Otherwise it would alternate with every single use.
 	recovered = 10
-	// smoothing is how slowly the mean of what is used up at a time follows.
+	// smoothing is the weight of past uses in the mean.
 	smoothing = 8
-	// sweepAt is the number of namespaces above which idle ones are looked for
-	// and dropped.
+	// sweepAt is the number of namespaces above which idle ones are dropped.
 	sweepAt = 1024
 )
 
-// Names of budgets, in logs and metric labels.
+// Names of budgets in logs and metric labels.
 const (
 	Writes     = "writes"
 	WriteBytes = "write_bytes"
 	Events     = "events"
 )
 
-// Config is how much a namespace may use up.
+// Config has the limits of a namespace.
 type Config struct {
-	// Burst is what may be used up at once; zero: there is no bound.
+	// Burst is the maximum use at once; zero means no limit.
 	Burst int64
-	// Refill is the time in which a budget that is used up is whole again.
+	// Refill is the time in which an empty budget is refilled.
 	Refill time.Duration
 }
 
-// Validate checks the bounds.
+// Validate checks the limits.
 func (c Config) Validate() error {
 	switch {
 	case c.Burst < 0:
 		return errors.New("budget of a namespace must not be negative")
 	case c.Burst > 0 && c.Refill <= 0:
-		return errors.New("time in which a budget is whole again must be positive")
+		return errors.New("refill time of a budget must be positive")
 	}
 	return nil
 }
 
-// rate returns how much comes back in a second.
+// rate returns the refill per second.
 func (c Config) rate() rate.Limit { return rate.Limit(float64(c.Burst) / c.Refill.Seconds()) }
 
-// Shortage is that a namespace is over its budget.
+// Shortage means that a namespace exceeded its budget.
 type Shortage struct {
-	// Wait until there is enough again.
+	// Wait until the budget is sufficient again.
 	Wait time.Duration
 	// First reports whether the namespace was within its budget until now.
 	First bool
 }
 
-// Budget keeps what is left for each namespace. It is safe for concurrent use.
+// Budget tracks the budgets of all namespaces. It is safe for concurrent use.
 type Budget struct {
 	cfg Config
 	now func() time.Time
@@ -69,19 +67,17 @@ type Budget struct {
 	nextSweep  int
 }
 
-// account is what is known of a namespace.
+// account is the state of a namespace.
 type account struct {
 	left *rate.Limiter
-	// need is what must be there before the namespace is within its budget
-	// again; zero: it is.
+	// need is the balance at which the namespace is within its budget again; zero if it is.
 	need float64
-	// mean of what is used up at a time, and next is the time that is given to
-	// the next that has to come back.
+	// mean use, and next, the time for the next refused caller to come back.
 	mean float64
 	next time.Time
 }
 
-// New returns a budget that is whole for each namespace, by the clock now.
+// New returns full budgets for all namespaces, on the clock now.
 func New(cfg Config, now func() time.Time) (*Budget, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -89,8 +85,8 @@ func New(cfg Config, now func() time.Time) (*Budget, error) {
 	return &Budget{cfg: cfg, now: now, namespaces: map[string]*account{}, nextSweep: sweepAt}, nil
 }
 
-// Take uses up n if there is as much, or returns the shortage. What is larger
-// than the whole budget takes the whole.
+// Take uses n if the balance is sufficient, or returns the shortage. A use larger than the whole
+// budget takes the whole budget.
 func (b *Budget) Take(namespace string, n int64) (s *Shortage) {
 	b.with(namespace, func(a *account, now time.Time) {
 		n := min(n, b.cfg.Burst)
@@ -101,10 +97,9 @@ func (b *Budget) Take(namespace string, n int64) (s *Shortage) {
 	return s
 }
 
-// Check returns the shortage if nothing is left. It is for what is of a size
-// that is known only when it is there, and is then given to Spend. Each that is
-// refused gets a time of its own, as far after the last as what it is
-// likely to use up takes to come back.
+// Check returns the shortage if the budget is empty. It is for uses of unknown size, which Spend
+// records afterwards. Each refused caller gets its own time, spaced by the time in which a mean use
+// is refilled.
 func (b *Budget) Check(namespace string) (s *Shortage) {
 	b.with(namespace, func(a *account, now time.Time) {
 		if a.left.TokensAt(now) > 0 {
@@ -121,8 +116,7 @@ func (b *Budget) Check(namespace string) (s *Shortage) {
 	return s
 }
 
-// Spend uses up n, though there may not be as much: what is missing then has to
-// come back first.
+// Spend uses n even if the balance is insufficient; the debt must be refilled first.
 func (b *Budget) Spend(namespace string, n int64) {
 	b.with(namespace, func(a *account, now time.Time) {
 		a.left.ReserveN(now, int(min(n, b.cfg.Burst)))
@@ -130,7 +124,7 @@ func (b *Budget) Spend(namespace string, n int64) {
 	})
 }
 
-// with hands over the account of a namespace, if there is a bound.
+// with calls do with the account of a namespace, if there is a limit.
 func (b *Budget) with(namespace string, use func(a *account, now time.Time)) {
 	if b.cfg.Burst == 0 {
 		return
@@ -141,19 +135,19 @@ func (b *Budget) with(namespace string, use func(a *account, now time.Time)) {
 	use(b.account(namespace, now), now)
 }
 
-// short notes that a namespace is over its budget, as n is not there.
+// short records that a namespace exceeded its budget, because n is not available.
 func (b *Budget) short(a *account, n int64, now time.Time) *Shortage {
 	first := a.need == 0
 	a.need = max(a.need, float64(b.cfg.Burst)/recovered, float64(n))
 	return &Shortage{First: first, Wait: b.in(a.need - a.left.TokensAt(now))}
 }
 
-// in returns the time in which an amount comes back.
+// in returns the time in which an amount is refilled.
 func (b *Budget) in(amount float64) time.Duration {
 	return time.Duration(max(0, amount) / float64(b.cfg.rate()) * float64(time.Second))
 }
 
-// account returns that of a namespace, as it is now.
+// account returns the current account of a namespace.
 func (b *Budget) account(namespace string, now time.Time) *account {
 	b.sweep(now)
 	a, ok := b.namespaces[namespace]
@@ -167,8 +161,7 @@ func (b *Budget) account(namespace string, now time.Time) *account {
 	return a
 }
 
-// sweep drops namespaces whose budget is whole once there are many: one that
-// is made anew is the same.
+// sweep drops namespaces with a full budget once there are many, because a new account is the same.
 func (b *Budget) sweep(now time.Time) {
 	if len(b.namespaces) < b.nextSweep {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 )
 
-// clock stands still until it is moved.
+// clock is a clock that tests advance.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
@@ -83,7 +83,7 @@ func TestCheckGivesEachATimeOfItsOwn(t *testing.T) {
 	for range 50 { // all were looked for before the first was there
 		b.Spend("ns", 10)
 	}
-	// 400 are missing: they come back in 400 s.
+	// 400 are missing and refilled in 400 s.
 	var last time.Duration
 	for i := range 5 {
 		s := b.Check("ns")

@@ -1,4 +1,4 @@
 package budget
 
-// Namespaces returns how many namespaces are kept.
+// Namespaces returns the number of accounts.
 func Namespaces(b *Budget) int { return len(b.namespaces) }

@@ -22,10 +22,10 @@ import (
 
 // Options select the cluster.
 type Options struct {
-	// Kubeconfig is a file; empty: $KUBECONFIG, else the service account of the pod
-	// for a service, and ~/.kube/config for a user.
+	// Kubeconfig is a file. If empty, services use $KUBECONFIG or the service account of the pod;
+	// users get $KUBECONFIG or ~/.kube/config.
 	Kubeconfig string
-	// Context in the kubeconfig; empty: its current one.
+	// Context in the kubeconfig; empty means its current one.
 	Context string
 }
 
@@ -36,12 +36,12 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) { o.bindFlags(fs, "the service ac
 func (o *Options) BindUserFlags(fs *pflag.FlagSet) { o.bindFlags(fs, "~/.kube/config") }
 
 func (o *Options) bindFlags(fs *pflag.FlagSet, otherwise string) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; without it $KUBECONFIG, else "+otherwise)
-	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig; without it the current one")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; default: $KUBECONFIG, else "+otherwise)
+	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig; default: the current one")
 }
 
-// Config returns the client configuration for a service. Requests are not
-// throttled in the client: API Priority and Fairness paces them (KEP-1040).
+// Config returns the client configuration for a service. The client does not throttle requests,
+// because API Priority and Fairness does (KEP-1040).
 func (o *Options) Config(name string) (*rest.Config, error) {
 	config, err := o.load()
 	if err != nil {
@@ -52,8 +52,7 @@ func (o *Options) Config(name string) (*rest.Config, error) {
 	return config, nil
 }
 
-// ValidateNamespaces returns the first name in the value of a flag that no namespace
-// can have, as a sentence.
+// ValidateNamespaces returns a sentence about the first invalid namespace in the value of a flag.
 func ValidateNamespaces(flag string, names ...string) error {
 	for _, name := range names {
 		if len(validation.IsDNS1123Label(name)) > 0 {
@@ -63,8 +62,7 @@ func ValidateNamespaces(flag string, names ...string) error {
 	return nil
 }
 
-// ValidateSelection returns what is wrong with --protected-namespaces and --selector, as
-// a sentence.
+// ValidateSelection returns a sentence about an invalid --protected-namespaces or --selector.
 func ValidateSelection(protected []string, selector string) error {
 	if err := ValidateNamespaces("protected-namespaces", protected...); err != nil {
 		return err
@@ -75,8 +73,9 @@ func ValidateSelection(protected []string, selector string) error {
 	return nil
 }
 
-// Run runs a service that works on the cluster.
-func (o *Options) Run(ctx context.Context, s *service.Options, name string, run func(context.Context, *service.Runtime, *rest.Config) error) error {
+// Run runs a service that uses the cluster.
+func (o *Options) Run(ctx context.Context, s *service.Options, name string,
+	run func(context.Context, *service.Runtime, *rest.Config) error) error {
 	config, err := o.Config(name)
 	if err != nil {
 		return err
@@ -88,7 +87,7 @@ func (o *Options) load() (*rest.Config, error) {
 	if o.Kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("no cluster: give --kubeconfig or set KUBECONFIG, or run in a pod with a service account")
+			return nil, errors.New("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("use the service account of the pod: %w", err)
@@ -106,26 +105,26 @@ func (o *Options) load() (*rest.Config, error) {
 	return config, nil
 }
 
-// UserConfig returns the client configuration that kubectl has: that of a kubeconfig,
-// or, in a pod without one, that of the service account.
+// UserConfig returns the client configuration like kubectl: from a kubeconfig or, in a pod without
+// one, from the service account.
 func (o *Options) UserConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
 }
 
-// BridgeKlog sends what Kubernetes' libraries log to the logger.
+// BridgeKlog forwards the logs of Kubernetes libraries to the logger.
 func BridgeKlog(log zerolog.Logger) {
 	klog.SetLoggerWithOptions(Logr(log), klog.ContextualLogger(true))
 }
 
-// Logr returns the logger in the form that Kubernetes' libraries take.
+// Logr returns the logger as a logr.Logger.
 func Logr(log zerolog.Logger) logr.Logger {
 	return logr.FromSlogHandler(slog.Handler(zerolog.NewSlogHandler(log)))
 }
 
-// DebugLogr returns Logr for what logs every try: nothing is logged above the level of
-// debug.
+// DebugLogr returns Logr with everything at level debug, for libraries that log every try.
 func DebugLogr(log zerolog.Logger) logr.Logger {
 	if log.GetLevel() > zerolog.DebugLevel {
 		return logr.Discard()

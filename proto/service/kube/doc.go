@@ -1,4 +1,4 @@
-// Package kube is what the services that talk to Kubernetes share: the client
-// configuration, the bridge from klog, and Events. It is apart from package
-// service, because the fetcher has nothing to do with Kubernetes.
+// Package kube has the shared code of services that talk to Kubernetes: the client configuration,
+// the bridge from klog, and Events. It is separate from package service, because the fetcher does
+// not use Kubernetes.
 package kube

@@ -26,47 +26,45 @@ import (
 const Controller = "x-kv8s.io/curl-me-that"
 
 const (
-	// recordedSize and recordedTTL bound what a Recorder holds of what it
-	// has written. The API server keeps Events for an hour.
+	// recordedSize and recordedTTL limit the memory of a Recorder about written Events. The API
+	// server keeps Events for an hour.
 	recordedSize = 4096
 	recordedTTL  = time.Hour
 )
 
-// maxNote is the limit of the API for the note of an Event, in bytes.
+// maxNote is the API's limit for the note of an Event, in bytes.
 const maxNote = 1024
 
-// Event is a change of state of an object, for its owner.
+// Event reports a change of state of an object to its owner.
 type Event struct {
-	// APIVersion and Kind of the object; empty: it is a ConfigMap.
+	// APIVersion and Kind of the object; empty means a ConfigMap.
 	APIVersion, Kind string
 	// Namespace, Name and UID of the object.
 	Namespace, Name string
 	UID             types.UID
 	// Warning: something is wrong.
 	Warning bool
-	// Reason from the closed set, in CamelCase.
+	// Reason is one of the known reasons, in CamelCase.
 	Reason string
-	// Action that was taken, or not taken, in CamelCase.
+	// Action that was taken or refused, in CamelCase.
 	Action string
 	// Note is a sentence for people.
 	Note string
-	// Occurrence distinguishes this change of state from others with the same
-	// reason: the same one is written once, however often it is recorded.
+	// Occurrence distinguishes this change of state from others with the same reason. The same
+	// occurrence is written once, however often it is recorded.
 	Occurrence string
-	// Again is when the same was observed once more: if it was written before,
-	// its series is counted up. Zero: it is written once.
+	// Again is when the same was observed again. If an Event exists, its series is incremented.
+	// Zero: it is written once.
 	Again time.Time
 }
 
-// Recorder writes Events through v1, which takes the times and counts by which
-// kubectl orders them; events.k8s.io/v1 refuses them.
+// Recorder writes Events with core/v1, which accepts the times and counts that kubectl sorts by;
+// events.k8s.io/v1 rejects them.
 //
-// The stock recorder merges the Events of one life of the process. Here the
-// name of an Event is derived from its content, so that the API server itself
-// keeps a change of state from being written twice, also after a restart, a
-// redelivered message, or by two replicas. Names that were written lately are
-// remembered, which saves the request. What was observed once more by a later
-// look counts up the series of the Event, which keeps it from expiring, too.
+// The stock recorder merges Events within one process. This one derives the name of an Event from
+// its content, so that the API server prevents duplicates, also after a restart, a redelivered
+// message, or from two replicas. Names of recent Events are cached to save the request. A repeated
+// observation increments the series of the Event, which also keeps it from expiring.
 type Recorder struct {
 	client   client.EventsGetter
 	instance string
@@ -86,17 +84,17 @@ func NewRecorder(c client.EventsGetter, name string, clock clock.PassiveClock) *
 	}
 }
 
-// Recorded reports whether this recorder has lately written an Event.
+// Recorded reports whether this recorder has written an Event recently.
 func (r *Recorder) Recorded(e Event) bool {
 	_, recorded := r.recorded.Get(recordedKey(e))
 	return recorded
 }
 
-// recordedKey names an Event among those of all namespaces.
+// recordedKey identifies an Event among all namespaces.
 func recordedKey(e Event) string { return e.Namespace + "/" + e.name() }
 
-// Record writes an Event, unless it was written before or its namespace is
-// being deleted. Errors are worth another try.
+// Record writes an Event, unless it exists or its namespace is being deleted. The caller may retry
+// after an error.
 func (r *Recorder) Record(ctx context.Context, e Event) error {
 	if e.Again.IsZero() && r.Recorded(e) {
 		return nil
@@ -105,7 +103,8 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 	switch {
 	case apierrors.IsAlreadyExists(err) && !e.Again.IsZero():
 		err = r.countUp(ctx, e)
-	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err),
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		err = nil
 	}
 	if err != nil {
@@ -115,9 +114,8 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 	return nil
 }
 
-// countUp counts up the series of an Event that exists, unless it has counted
-// this observation already. Another Event that has its name is left alone, and so
-// is one that expires meanwhile.
+// countUp increments the series of an existing Event, unless it already counted this observation.
+// It ignores a different Event with that name, and one that expires meanwhile.
 func (r *Recorder) countUp(ctx context.Context, e Event) error {
 	events := r.client.Events(e.Namespace)
 	held, err := events.Get(ctx, e.name(), metav1.GetOptions{})
@@ -152,7 +150,7 @@ func (r *Recorder) countUp(ctx context.Context, e Event) error {
 	return err
 }
 
-// last returns when an Event was last observed.
+// last returns the time of the last observation of an Event.
 func last(e *corev1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time
@@ -193,7 +191,7 @@ func (e Event) name() string {
 	return strings.TrimRight(cut(e.Name, 230), "-.") + "." + hex.EncodeToString(sum[:8])
 }
 
-// cut shortens s to at most n bytes without breaking a character.
+// cut truncates s to at most n bytes without breaking a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -23,7 +23,7 @@ import (
 func TestKube(t *testing.T) { suitetest.Run(t, "kube") }
 
 var _ = Describe("Events", func() {
-	It("emits an Event once for a change of state, by any process and however often, and again for another one", func(ctx SpecContext) {
+	It("emits one Event per change of state, from any number of processes", func(ctx SpecContext) {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(config.QPS).To(BeNumerically("<", 0))
@@ -49,7 +49,7 @@ var _ = Describe("Events", func() {
 		Expect(notes(ctx, cluster, namespace)).To(ConsistOf(strings.Repeat("ü", 512), "short"))
 	})
 
-	It("counts up the series of an Event once for each observation, and never that of somebody else", func(ctx SpecContext) {
+	It("increments the series of an Event once per observation, but not that of a foreign Event", func(ctx SpecContext) {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
 		cluster := kubernetes.NewForConfigOrDie(config)
@@ -93,11 +93,12 @@ var _ = Describe("Events", func() {
 		Expect(read().Series).To(BeNil(), "somebody has made an Event of the same name")
 	})
 
-	It("gives an Event up when its namespace is gone", func(ctx SpecContext) {
+	It("gives up on an Event if its namespace is gone", func(ctx SpecContext) {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
 		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).CoreV1(), "spec", clock.RealClock{})
-		Expect(recorder.Record(ctx, kube.Event{Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout", Action: "Fetch", Note: "n"})).To(Succeed())
+		Expect(recorder.Record(ctx, kube.Event{Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout",
+			Action: "Fetch", Note: "n"})).To(Succeed())
 	})
 })
 
@@ -113,7 +114,7 @@ func notes(ctx context.Context, cluster kubernetes.Interface, namespace string) 
 }
 
 var _ = Describe("a kubeconfig", func() {
-	It("names in one sentence a kubeconfig that cannot be read", func() {
+	It("is named in one sentence if it cannot be read", func() {
 		_, err := (&kube.Options{Kubeconfig: "/nowhere"}).Config("spec")
 		Expect(err).To(MatchError("read kubeconfig /nowhere: stat /nowhere: no such file or directory"))
 		file := GinkgoT().TempDir() + "/config"
@@ -123,9 +124,9 @@ var _ = Describe("a kubeconfig", func() {
 		Expect(err.Error()).NotTo(ContainSubstring("\n"))
 	})
 
-	It("needs no kubeconfig in a pod, and asks for one elsewhere", func() {
+	It("is not needed in a pod, but elsewhere", func() {
 		GinkgoT().Setenv("KUBECONFIG", "")
 		_, err := (&kube.Options{}).Config("spec")
-		Expect(err).To(MatchError("no cluster: give --kubeconfig or set KUBECONFIG, or run in a pod with a service account"))
+		Expect(err).To(MatchError("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"))
 	})
 })

@@ -11,28 +11,26 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
-// noAnswer is the status code of a request that got no response, as the
-// components of Kubernetes call it.
+// noAnswer is the status code of a request without a response, as in Kubernetes components.
 const noAnswer = "<error>"
 
-// Calls counts the requests to the API server under the names that the
-// components of Kubernetes use. Those names come with component-base for a
-// whole process, with the address of the server as a label and a dozen of
-// series that never move here; so they are made again, for one configuration.
+// Calls counts requests to the API server under the names that Kubernetes components use. The
+// implementation in component-base is global, adds the server's address as a label and has many
+// unused series, so this one replaces it for one configuration.
 type Calls struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
 
-// NewCalls makes the metrics in a set with standard names, for the methods that
-// a service uses.
+// NewCalls creates the metrics in a set with standard names, for the methods that a service uses.
 func NewCalls(set *metric.Set, methods ...string) *Calls {
-	const name, help = "rest_client_requests_total", "Requests to the API server, by method and status code; " + noAnswer + ": there was no answer."
+	const name, help = "rest_client_requests_total", "Requests to the API server, by method and status code; " + noAnswer +
+		": no response."
 	method := metric.Of("method", methods...)
 	c := &Calls{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"code", "method"}),
 		durations: set.Histograms("rest_client_request_duration_seconds",
-			"Time to the headers of an answer of the API server, by method; a watch goes on after that.",
+			"Time until the response headers from the API server, by method; a watch continues after that.",
 			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2, 4, 8, 15, 30}, method),
 	}
 	for _, m := range method.Values {
@@ -41,7 +39,7 @@ func NewCalls(set *metric.Set, methods ...string) *Calls {
 	}
 	set.Add(c.requests, metric.Definition{
 		Name: name, Kind: metric.Counter, Help: help,
-		Labels: []metric.Label{{Name: "code", Open: "status codes of HTTP, `" + noAnswer + "`"}, method},
+		Labels: []metric.Label{{Name: "code", Open: "HTTP status codes,                   "}, method},
 	})
 	return c
 }
@@ -72,5 +70,5 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// WrappedRoundTripper lets client-go look inside.
+// WrappedRoundTripper lets client-go unwrap it.
 func (c *counted) WrappedRoundTripper() http.RoundTripper { return c.next }

@@ -7,8 +7,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
-// QueueMetrics are those of one work queue under the names that the components
-// of Kubernetes use. Queues of the same name may follow one another.
+// QueueMetrics are the metrics of one work queue under the names that Kubernetes components use.
+// Several queues can use the same name one after another.
 type QueueMetrics struct {
 	depth, unfinished, longest prometheus.Gauge
 	adds, retries              prometheus.Counter
@@ -17,8 +17,7 @@ type QueueMetrics struct {
 
 var _ workqueue.MetricsProvider = (*QueueMetrics)(nil)
 
-// NewQueueMetrics makes the metrics of the queue with that name in a set with
-// standard names.
+// NewQueueMetrics creates the metrics of the queue with that name in a set with standard names.
 func NewQueueMetrics(set *metric.Set, queue string) *QueueMetrics {
 	name := metric.Of("name", queue)
 	gauge := func(suffix, help string) prometheus.Gauge {
@@ -28,27 +27,28 @@ func NewQueueMetrics(set *metric.Set, queue string) *QueueMetrics {
 		return set.Counters("workqueue_"+suffix, help, name).WithLabelValues(queue)
 	}
 	histogram := func(suffix, help string) prometheus.Observer {
-		return set.Histograms("workqueue_"+suffix, help, prometheus.ExponentialBuckets(1e-5, 4, 12), name).WithLabelValues(queue)
+		return set.Histograms("workqueue_"+suffix, help, prometheus.ExponentialBuckets(1e-5, 4, 12),
+			name).WithLabelValues(queue)
 	}
 	return &QueueMetrics{
 		depth:      gauge("depth", "Objects that wait in the queue."),
 		adds:       counter("adds_total", "Objects that were added to the queue."),
-		retries:    counter("retries_total", "Objects that were added again after an error, or to look later."),
+		retries:    counter("retries_total", "Objects that were added again after an error, or for a later check."),
 		waited:     histogram("queue_duration_seconds", "Time that an object waited in the queue."),
-		worked:     histogram("work_duration_seconds", "Time that the work on an object took."),
-		unfinished: gauge("unfinished_work_seconds", "Time that has gone into the work that is not done yet, over all workers."),
-		longest:    gauge("longest_running_processor_seconds", "Time that the longest work that is not done yet has taken."),
+		worked:     histogram("work_duration_seconds", "Time to process an object."),
+		unfinished: gauge("unfinished_work_seconds", "Total time of the work in progress, over all workers."),
+		longest:    gauge("longest_running_processor_seconds", "Time of the longest work in progress."),
 	}
 }
 
-// Reset is for the end of the queue, with whatever was in it.
+// Reset clears the metrics at the end of the queue.
 func (m *QueueMetrics) Reset() {
 	m.depth.Set(0)
 	m.unfinished.Set(0)
 	m.longest.Set(0)
 }
 
-// NewDepthMetric implements workqueue.MetricsProvider, as do those below.
+// NewDepthMetric implements workqueue.MetricsProvider, like the methods below.
 func (m *QueueMetrics) NewDepthMetric(string) workqueue.GaugeMetric { return m.depth }
 
 // NewAddsMetric returns the counter of added objects.
@@ -57,7 +57,7 @@ func (m *QueueMetrics) NewAddsMetric(string) workqueue.CounterMetric { return m.
 // NewLatencyMetric returns the histogram of the time in the queue.
 func (m *QueueMetrics) NewLatencyMetric(string) workqueue.HistogramMetric { return m.waited }
 
-// NewWorkDurationMetric returns the histogram of the time that work takes.
+// NewWorkDurationMetric returns the histogram of processing times.
 func (m *QueueMetrics) NewWorkDurationMetric(string) workqueue.HistogramMetric { return m.worked }
 
 // NewUnfinishedWorkSecondsMetric returns the gauge of unfinished work.

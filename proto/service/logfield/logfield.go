@@ -1,5 +1,4 @@
-// Package logfield writes the fields that the log lines of all services share,
-// each under one name and in one form.
+// Package logfield writes the log fields that all services share, each with one name and format.
 package logfield
 
 import (
@@ -19,14 +18,13 @@ func Object(line *zerolog.Event, namespace, name string) *zerolog.Event {
 	return line.Str("configmap", namespace+"/"+name)
 }
 
-// Cause adds why a fetch was asked for, such as cause=retry: the word of metric
-// labels, traces and curlctl.
+// Cause adds the cause of a fetch, such as cause=retry, with the same word as in metric labels,
+// traces and curlctl.
 func Cause(line *zerolog.Event, cause v1.Cause) *zerolog.Event {
 	return line.Str("cause", pipeline.CauseName(cause))
 }
 
-// Duration adds a duration as people write it, such as next=1m20s, without
-// digits that carry nothing.
+// Duration adds a readable duration, such as next=1m20s, without insignificant digits.
 func Duration(line *zerolog.Event, name string, d time.Duration) *zerolog.Event {
 	return line.Str(name, rounded(d).String())
 }

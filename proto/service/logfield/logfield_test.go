@@ -19,7 +19,8 @@ func TestFieldsHaveOneForm(t *testing.T) {
 	line = logfield.Object(line, "shop", "cool.map")
 	line = logfield.Duration(logfield.Cause(line, v1.Cause_CAUSE_RETRY), "next", 43222692*time.Nanosecond)
 	logfield.Duration(line, "wait", 68*time.Minute+38*time.Second+470*time.Millisecond).Msg("x")
-	const want = `{"level":"info","key":"shop/cool.map/my.data","configmap":"shop/cool.map","cause":"retry","next":"43ms","wait":"1h8m38s","message":"x"}` + "\n"
+	const want = `{"level":"info","key":"shop/cool.map/my.data","configmap":"shop/cool.map","cause":"retry",` +
+		`"next":"43ms","wait":"1h8m38s","message":"x"}` + "\n"
 	if got := out.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

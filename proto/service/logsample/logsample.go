@@ -1,5 +1,5 @@
-// Package logsample bounds the log lines that come once per message: a burst of
-// messages must not become a burst of lines.
+// Package logsample limits log lines that are written per message, so that a burst of messages does
+// not flood the log.
 package logsample
 
 import (
@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// Burst is how many lines of one kind are written in one Period.
+	// Burst is the maximum number of lines of one kind in one Period.
 	Burst = 50
-	// Period after which lines of a kind are written again, and the number of
-	// those left out is written.
+	// Period is the time after which lines of a kind are written again, after a line with the
+	// number of suppressed ones.
 	Period = time.Second
 )
 
-// Log writes lines of a few kinds, of each at most Burst in a Period. When it
-// has left out any, one more line counts them. It is safe for concurrent use.
+// Log writes lines of a few kinds, at most Burst of each in a Period, and one more with the number
+// of suppressed lines. It is safe for concurrent use.
 type Log struct {
 	log zerolog.Logger
 
@@ -26,8 +26,7 @@ type Log struct {
 	kinds map[kind]*count
 }
 
-// kind of lines: those of one level, so that a burst of what is usual leaves out no
-// warning.
+// kind of lines, per level, so that a burst of ordinary lines suppresses no warning.
 type kind struct {
 	level zerolog.Level
 	name  string
@@ -43,9 +42,8 @@ type count struct {
 // New returns a Log that writes to log.
 func New(log zerolog.Logger) *Log { return &Log{log: log, kinds: map[kind]*count{}} }
 
-// Line returns a line to be filled and sent, or nil, on which all methods do
-// nothing: the level is not logged, or the burst of its kind is used up. Kinds are from a
-// closed set.
+// Line returns a line to fill and send. It returns nil, on which all methods do nothing, if the
+// level is disabled or the burst of its kind is exhausted. There must be few kinds.
 func (l *Log) Line(level zerolog.Level, name string) *zerolog.Event {
 	if level < l.log.GetLevel() {
 		return nil
@@ -71,11 +69,11 @@ func (l *Log) Line(level zerolog.Level, name string) *zerolog.Event {
 	return nil
 }
 
-// account logs how many lines were left out.
+// account logs the number of suppressed lines.
 func (l *Log) account(k kind, c *count) {
 	l.mu.Lock()
 	omitted := c.omitted
 	c.omitted = 0
 	l.mu.Unlock()
-	l.log.WithLevel(k.level).Str("kind", k.name).Int("omitted", omitted).Msg("left out lines of this kind")
+	l.log.WithLevel(k.level).Str("kind", k.name).Int("omitted", omitted).Msg("suppressed lines of this kind")
 }

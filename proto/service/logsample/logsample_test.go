@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 )
 
-// entry is a line as it was written.
+// entry is a written line.
 type entry struct {
 	Level, Kind, Message string
 	N, Omitted           int
@@ -51,7 +51,8 @@ func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
 			t.Fatalf("%d lines", len(entries))
 		}
 		last := entries[len(entries)-1]
-		if want := (entry{Level: "info", Kind: "retry", Omitted: 1000 - logsample.Burst, Message: "left out lines of this kind"}); last != want {
+		if want := (entry{Level: "info", Kind: "retry", Omitted: 1000 - logsample.Burst,
+			Message: "suppressed lines of this kind"}); last != want {
 			t.Errorf("last line is %+v", last)
 		}
 		if n := entries[logsample.Burst-1].N; n != logsample.Burst-1 {

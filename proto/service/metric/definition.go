@@ -1,12 +1,12 @@
 package metric
 
-// Project is what all names of our own metrics begin with.
+// Project is the prefix of all our own metrics.
 const Project = "curlmethat"
 
-// Kind of a metric, as Prometheus calls it.
+// Kind of a metric, as in Prometheus.
 type Kind string
 
-// The kinds.
+// Kinds of metrics.
 const (
 	Counter   Kind = "counter"
 	Gauge     Kind = "gauge"
@@ -17,15 +17,14 @@ const (
 type Label struct {
 	// Name of the label.
 	Name string
-	// Values that it can have; for an open label, those that are there from
-	// the start.
+	// Values of the label; for an open label, only the initial ones.
 	Values []string
-	// Open describes a set of values that others define, such as the status
-	// codes of HTTP; empty: Values are all.
+	// Open describes values that others define, such as HTTP status codes; empty if Values are
+	// complete.
 	Open string
 }
 
-// Of returns a label with a closed set of values.
+// Of returns a label with the given values.
 func Of[S ~string](name string, values ...S) Label {
 	l := Label{Name: name, Values: make([]string, len(values))}
 	for i, v := range values {
@@ -36,12 +35,12 @@ func Of[S ~string](name string, values ...S) Label {
 
 // Definition describes a metric.
 type Definition struct {
-	// Name in full.
+	// Name is the full name.
 	Name string
 	// Kind of the metric.
 	Kind Kind
 	// Help is one sentence for operators.
 	Help string
-	// Labels in the order in which they are given to series.
+	// Labels in the order of label values.
 	Labels []Label
 }

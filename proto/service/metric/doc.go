@@ -1,11 +1,9 @@
-// Package metric makes the metrics of a service by one scheme.
+// Package metric creates the metrics of a service in a uniform way.
 //
-// A name is curlmethat_<service>_<noun>_<unit>, with _total at the end of
-// counters, in base units. A label has a closed set of values, all of which
-// are there from the start, so that a rate has a zero to begin with; none of
-// them ever holds a URL, host, namespace or object, which tenants choose. A
-// histogram has classic buckets and native ones.
+// Names have the form curlmethat_<service>_<noun>_<unit>, with _total for counters, in base units.
+// All values of a label exist from the start, so that rates begin at zero. No label contains a URL,
+// host, namespace or object, because tenants choose these. Histograms have classic and native
+// buckets.
 //
-// What is made is remembered as a Definition, from which the page about all
-// metrics is written.
+// Each metric is recorded as a Definition, for the page about all metrics.
 package metric

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// nativeFactor is how much wider each native bucket is than the one before.
+	// nativeFactor is the growth factor of native buckets.
 	nativeFactor = 1.1
-	// nativeBuckets bounds the native buckets of one series; beyond it they are
-	// made anew or wider, at most once per nativeReset.
+	// nativeBuckets is the maximum number of native buckets per series. Beyond it they are reset or
+	// widened, at most once per nativeReset.
 	nativeBuckets = 160
 	nativeReset   = time.Hour
 )
 
-// Set makes and registers metrics. It is used by one goroutine, at the start.
+// Set creates and registers metrics. It is not safe for concurrent use.
 type Set struct {
 	prefix      string
 	registry    prometheus.Registerer
@@ -26,8 +26,7 @@ type Set struct {
 	errs        []error
 }
 
-// New returns an empty set for the metrics of a service, or of another part of
-// the project.
+// New returns an empty set for the metrics of a service or another component.
 func New(registry prometheus.Registerer, service string) *Set {
 	return &Set{prefix: Project + "_" + service + "_", registry: registry}
 }
@@ -35,7 +34,7 @@ func New(registry prometheus.Registerer, service string) *Set {
 // Standard returns an empty set for metrics whose names are not ours.
 func Standard(registry prometheus.Registerer) *Set { return &Set{registry: registry} }
 
-// Err returns why metrics could not be registered; nil: all are.
+// Err returns the first error of registering metrics.
 func (s *Set) Err() error {
 	if err := errors.Join(s.errs...); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
@@ -43,22 +42,22 @@ func (s *Set) Err() error {
 	return nil
 }
 
-// Definitions returns what was made, in that order.
+// Definitions returns the created metrics in order.
 func (s *Set) Definitions() []Definition { return slices.Clone(s.definitions) }
 
-// Counter makes a counter.
+// Counter creates a counter.
 func (s *Set) Counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: s.prefix + name, Help: help})
 	s.add(c, Counter, name, help)
 	return c
 }
 
-// CounterFunc makes a counter that is read when it is asked for.
+// CounterFunc creates a counter that calls read on each scrape.
 func (s *Set) CounterFunc(name, help string, value func() float64) {
 	s.add(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: s.prefix + name, Help: help}, value), Counter, name, help)
 }
 
-// Counters makes a counter with a label.
+// Counters creates a counter with a label.
 func (s *Set) Counters(name, help string, label Label) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: s.prefix + name, Help: help}, []string{label.Name})
 	preset(c.WithLabelValues, label)
@@ -66,14 +65,14 @@ func (s *Set) Counters(name, help string, label Label) *prometheus.CounterVec {
 	return c
 }
 
-// Gauge makes a gauge.
+// Gauge creates a gauge.
 func (s *Set) Gauge(name, help string) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: s.prefix + name, Help: help})
 	s.add(g, Gauge, name, help)
 	return g
 }
 
-// Gauges makes a gauge with a label.
+// Gauges creates a gauge with a label.
 func (s *Set) Gauges(name, help string, label Label) *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: s.prefix + name, Help: help}, []string{label.Name})
 	preset(g.WithLabelValues, label)
@@ -81,13 +80,13 @@ func (s *Set) Gauges(name, help string, label Label) *prometheus.GaugeVec {
 	return g
 }
 
-// GaugeFunc makes a gauge that is read when it is asked for.
+// GaugeFunc creates a gauge that is read on each scrape.
 func (s *Set) GaugeFunc(name, help string, value func() float64) {
 	s.add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: s.prefix + name, Help: help}, value), Gauge, name, help)
 }
 
-// OptionalGaugeFunc makes a gauge that is read when it is asked for, and that
-// has no series while nothing is known.
+// OptionalGaugeFunc creates a gauge that is read on each scrape, and has no series while its value
+// is unknown.
 func (s *Set) OptionalGaugeFunc(name, help string, read func() (value float64, known bool)) {
 	desc := prometheus.NewDesc(s.prefix+name, help, nil, nil)
 	s.add(&gauges{desc: desc, values: []string{""}, read: func() map[string]float64 {
@@ -98,21 +97,21 @@ func (s *Set) OptionalGaugeFunc(name, help string, read func() (value float64, k
 	}}, Gauge, name, help)
 }
 
-// GaugesFunc makes a gauge with a label that is read when it is asked for: by
-// value of the label. A value that is not returned has no series.
+// GaugesFunc creates a gauge with a label that is read on each scrape, as a map by label value. A
+// missing value has no series.
 func (s *Set) GaugesFunc(name, help string, label Label, read func() map[string]float64) {
 	desc := prometheus.NewDesc(s.prefix+name, help, []string{label.Name}, nil)
 	s.add(&gauges{desc: desc, values: label.Values, read: read}, Gauge, name, help, label)
 }
 
-// Histogram makes a histogram; the bounds are those of its classic buckets.
+// Histogram creates a histogram with these classic buckets.
 func (s *Set) Histogram(name, help string, bounds []float64) prometheus.Histogram {
 	h := prometheus.NewHistogram(s.histogram(name, help, bounds))
 	s.add(h, Histogram, name, help)
 	return h
 }
 
-// Histograms makes a histogram with a label.
+// Histograms creates a histogram with a label.
 func (s *Set) Histograms(name, help string, bounds []float64, label Label) *prometheus.HistogramVec {
 	h := prometheus.NewHistogramVec(s.histogram(name, help, bounds), []string{label.Name})
 	preset(h.WithLabelValues, label)
@@ -120,14 +119,14 @@ func (s *Set) Histograms(name, help string, bounds []float64, label Label) *prom
 	return h
 }
 
-// preset makes a series for each value of a label, so that it is there before it moves.
+// preset creates a series for each value of a label, so that it exists before its first change.
 func preset[M any](with func(...string) M, label Label) {
 	for _, v := range label.Values {
 		with(v)
 	}
 }
 
-// Add registers a metric that was made elsewhere.
+// Add registers a metric that was created elsewhere.
 func (s *Set) Add(c prometheus.Collector, d Definition) {
 	s.definitions = append(s.definitions, d)
 	if err := s.registry.Register(c); err != nil {
@@ -148,7 +147,7 @@ func (s *Set) add(c prometheus.Collector, kind Kind, name, help string, labels .
 	s.Add(c, Definition{Name: s.prefix + name, Kind: kind, Help: help, Labels: labels})
 }
 
-// gauges are read when they are asked for.
+// gauges are read on each scrape.
 type gauges struct {
 	desc   *prometheus.Desc
 	values []string

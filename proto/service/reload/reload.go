@@ -1,8 +1,7 @@
-// Package reload holds the content of a mounted file, and follows its changes.
+// Package reload reads a mounted file and follows its changes.
 //
-// A file is compared by content, not by time stamp: a mounted ConfigMap or
-// Secret changes by a swapped symbolic link, and time stamps of file systems
-// are coarse. The files are small and read every few seconds.
+// Files are compared by content. A mounted ConfigMap or Secret changes by a swapped symbolic link,
+// and file time stamps are coarse. The files are small and read every few seconds.
 package reload
 
 import (
@@ -19,16 +18,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// MaxSize is the largest file that is read, in bytes.
+// MaxSize is the maximum size of a file, in bytes.
 const MaxSize = 1 << 20
 
-// interval is the time between two looks at a file.
+// interval is the time between two checks of a file.
 const interval = 5 * time.Second
 
-// ErrTooLarge is returned for a file of more than MaxSize bytes.
+// ErrTooLarge means that a file has more than MaxSize bytes.
 var ErrTooLarge = errors.New("file exceeds 1 MiB")
 
-// File holds the last good value of a file. It is safe for concurrent use.
+// File holds the last valid value of a file. It is safe for concurrent use.
 type File[T any] struct {
 	path  string
 	parse func([]byte) (T, error)
@@ -39,8 +38,8 @@ type File[T any] struct {
 	failure string
 }
 
-// Open reads the file at path for the first time and fails if it is missing,
-// too large or refused by parse.
+// Open reads the file at path for the first time. It fails if the file is missing or too large, or
+// if parse rejects it.
 func Open[T any](path string, parse func([]byte) (T, error)) (*File[T], error) {
 	f := &File[T]{path: path, parse: parse}
 	if _, err := f.poll(); err != nil {
@@ -49,17 +48,17 @@ func Open[T any](path string, parse func([]byte) (T, error)) (*File[T], error) {
 	return f, nil
 }
 
-// Value returns the last good value.
+// Value returns the last valid value.
 func (f *File[T]) Value() T { return *f.value.Load() }
 
-// poll reports whether a new value was taken. The error is given once for each state in
-// which the file is found, not once for each look.
+// poll reports whether there is a new value. It returns each error once per state of the file, not
+// once per check.
 func (f *File[T]) poll() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	content, err := read(f.path)
 	if err != nil {
-		// What is there again later is parsed again, also if it is the same.
+		// A file that reappears is parsed again, even with the same content.
 		f.content = nil
 		return false, f.once(err)
 	}
@@ -77,9 +76,9 @@ func (f *File[T]) poll() (changed bool, err error) {
 	return true, nil
 }
 
-// Look reads the file again, and calls report, unless that is nil, with its path: with nil
-// once for each new value that is taken, and with an error once for each state in which the
-// file is missing or broken, while the last good value stays. A nil File does nothing.
+// Look reads the file again. It calls report, if set, with path and nil for each new value, and
+// with path and an error once for each state in which the file is missing or invalid; the last
+// valid value then stays. A nil File does nothing.
 func (f *File[T]) Look(report func(path string, err error)) {
 	if f == nil {
 		return
@@ -89,18 +88,18 @@ func (f *File[T]) Look(report func(path string, err error)) {
 	}
 }
 
-// Report returns what logs how a look ended, for Look.
+// Report returns a function that logs the result of a check, for Look.
 func Report(log zerolog.Logger) func(path string, err error) {
 	return func(path string, err error) {
 		if err != nil {
-			log.Error().Err(err).Msg("keeping the last good content of file " + path)
+			log.Error().Err(err).Msg("keeping the last valid content of file " + path)
 			return
 		}
-		log.Info().Msg("took the new content of file " + path)
+		log.Info().Msg("loaded the new content of file " + path)
 	}
 }
 
-// once lets an error through unless it is the one that was reported last.
+// once passes an error on unless it was the last one.
 func (f *File[T]) once(err error) error {
 	if err.Error() == f.failure {
 		return nil
@@ -128,8 +127,7 @@ func read(path string) ([]byte, error) {
 	return content, nil
 }
 
-// Run calls poll at every tick until ctx is done. Without ticks it brings a
-// ticker of its own.
+// Run calls poll at every tick until ctx is done. Without ticks it uses its own ticker.
 func Run(ctx context.Context, ticks <-chan time.Time, poll func()) {
 	if ticks == nil {
 		ticker := time.NewTicker(interval)

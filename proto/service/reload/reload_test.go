@@ -111,9 +111,9 @@ func TestLookLogsEachNewStateOnce(t *testing.T) {
 		write(t, path, content)
 		file.Look(reload.Report(zerolog.New(&log)))
 	}
-	want := `{"level":"info","message":"took the new content of file ` + path + `"}
-{"level":"error","error":"read ` + path + `: bad","message":"keeping the last good content of file ` + path + `"}
-{"level":"info","message":"took the new content of file ` + path + `"}
+	want := `{"level":"info","message":"loaded the new content of file ` + path + `"}
+{"level":"error","error":"read ` + path + `: bad","message":"keeping the last valid content of file ` + path + `"}
+{"level":"info","message":"loaded the new content of file ` + path + `"}
 `
 	if log.String() != want {
 		t.Errorf("logged %s", log.String())

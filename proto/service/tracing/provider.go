@@ -1,10 +1,10 @@
-// Package tracing makes the spans of the services with OpenTelemetry: one for each
-// message that is published, fetched or applied.
+// Package tracing creates the spans of the services with OpenTelemetry: one for each message that
+// is published, fetched or applied.
 //
-// Trace context travels in the headers of NATS messages (package pipeline). The
-// variables OTEL_* configure the SDK. Without an endpoint nothing is made or allocated.
+// Trace context is sent in the headers of NATS messages (package pipeline). The variables OTEL_*
+// configure the SDK. Without an endpoint nothing is created or allocated.
 //
-// No span holds a query string, userinfo, an IP address or text of a server.
+// No span contains a query string, userinfo, an IP address or text of a server.
 package tracing
 
 import (
@@ -26,44 +26,48 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// FlushTimeout is the maximum time for sending the rest when a service ends.
+// FlushTimeout is the maximum time to send the remaining spans when a service ends.
 const FlushTimeout = 2 * time.Second
 
 // errorInterval is the minimum time between two log lines about the collector.
 const errorInterval = 5 * time.Minute
 
-// Provider receives the spans of one service. A nil Provider is off.
+// Provider receives the spans of one service. A nil Provider does nothing.
 type Provider struct{ sdk *sdktrace.TracerProvider }
 
-// FromEnv returns a provider that sends spans by OTLP over HTTP in the background, as the
-// variables OTEL_* configure it; nil if they name no endpoint or turn traces off.
+// FromEnv returns a provider that sends spans by OTLP over HTTP in the background, as configured by
+// the variables OTEL_*. It returns nil if they name no endpoint or turn traces off.
 //
-// The error handler of the SDK is global: with several services in one process, the last
-// one logs.
+// The error handler of the SDK is global: with several services in one process, the last one logs.
 func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *Provider {
 	collector := endpoint(log)
 	if collector == "" {
 		return nil
 	}
 	otel.SetLogger(logr.Discard()) // it prints values of variables, which may be secrets
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn().Msg("configure traces by OTEL_*: " + err.Error()) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn().Msg("configure traces by OTEL_*: " +
+			err.Error())
+	}))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		log.Warn().Msg("OTEL_EXPORTER_OTLP_*: the certificates do not fit the address; traces are off")
+		log.Warn().Msg("OTEL_EXPORTER_OTLP_*: the certificates do not match the address; traces are off")
 		return nil
 	}
 	p := New(ctx, service, version, sdktrace.NewBatchSpanProcessor(exporter))
 	seldom := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: errorInterval})
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		seldom.Warn().Str("collector", collector).Str("error", kindOf(err)).Msg("traces do not reach the collector; working on without them")
+		seldom.Warn().Str("collector", collector).Str("error",
+			kindOf(err)).Msg("cannot send traces to the collector, continuing without them")
 	}))
 	log.Info().Str("collector", collector).Msg("sending traces")
 	return p
 }
 
-// endpoint returns the address of the collector without userinfo; empty: traces are off.
+// endpoint returns the address of the collector without userinfo; empty if traces are off.
 func endpoint(log zerolog.Logger) string {
-	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || strings.EqualFold(os.Getenv("OTEL_TRACES_EXPORTER"), "none") {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") ||
+		strings.EqualFold(os.Getenv("OTEL_TRACES_EXPORTER"), "none") {
 		return ""
 	}
 	raw := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
@@ -78,7 +82,7 @@ func endpoint(log zerolog.Logger) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// kindOf describes an error without its text, which may hold what the collector sent.
+// kindOf describes an error without its text, which may contain text of the collector.
 func kindOf(err error) string {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation.Error()
@@ -86,11 +90,11 @@ func kindOf(err error) string {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
 		return "timeout"
 	}
-	return "the collector refused them"
+	return "the collector rejected them"
 }
 
-// New returns a provider that hands ended spans to a processor. Sampler, resource and
-// limits follow the variables OTEL_*.
+// New returns a provider that passes ended spans to a processor. The variables OTEL_* configure
+// sampler, resource and limits.
 func New(ctx context.Context, service, version string, processor sdktrace.SpanProcessor) *Provider {
 	own := resource.NewSchemaless(
 		semconv.ServiceName("curl-me-that-"+service),
@@ -114,7 +118,7 @@ func (p *Provider) Tracer() *Tracer {
 	return &Tracer{otel: p.sdk.Tracer("github.com/kv8s/curl-me-that")}
 }
 
-// Shutdown sends the rest within FlushTimeout.
+// Shutdown sends the remaining spans within FlushTimeout.
 func (p *Provider) Shutdown(ctx context.Context) {
 	if p == nil {
 		return

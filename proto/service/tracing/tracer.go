@@ -15,44 +15,42 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Attributes of our own; the others are those of the semantic conventions.
+// Our own attributes; the others are semantic conventions.
 const (
 	// ConfigMap is the name of the ConfigMap.
 	ConfigMap attribute.Key = "curlmethat.configmap"
-	// DataKey is the key in it.
+	// DataKey is the key in the ConfigMap.
 	DataKey attribute.Key = "curlmethat.key"
-	// Cause is why a fetch was asked for.
+	// Cause is the cause of the fetch.
 	Cause attribute.Key = "curlmethat.cause"
 	// Attempt counts the attempts of a round, from 1.
 	Attempt attribute.Key = "curlmethat.attempt"
-	// Outcome is how the handling of a message ended.
+	// Outcome is the result of handling a message.
 	Outcome attribute.Key = "curlmethat.outcome"
-	// Disposition is what becomes of a message, and Verdict what became of the result
-	// in it.
+	// Disposition of the message, and Verdict on the result in it.
 	Disposition attribute.Key = "curlmethat.disposition"
 	Verdict     attribute.Key = "curlmethat.verdict"
 	// Delivery counts the deliveries of a message, from 1.
 	Delivery attribute.Key = "curlmethat.delivery"
-	// Link is what a link leads to.
+	// Link is the kind of a link.
 	Link attribute.Key = "curlmethat.link"
 )
 
-// What links lead to.
+// Kinds of links.
 const (
-	// EarlierAttempt: the attempt that set the timer which has fired.
+	// EarlierAttempt: the attempt that set the timer.
 	EarlierAttempt = "earlier_attempt"
-	// ReplayedFailure: the attempt that ended in the failure which is replayed.
+	// ReplayedFailure: the attempt that ended in the replayed failure.
 	ReplayedFailure = "replayed_failure"
 	// SharedGET: the fetch whose GET this one shares.
 	SharedGET = "shared_get"
 )
 
-// Tracer makes the spans of one service. A nil Tracer makes none.
+// Tracer creates the spans of one service. A nil Tracer creates none.
 type Tracer struct{ otel trace.Tracer }
 
-// Publish begins the span of publishing to a subject: a new trace, whose
-// context goes out with what is published with the returned context. The caller
-// ends the span.
+// Publish starts the span of publishing to a subject, in a new trace; messages published with the
+// returned context carry it. The caller ends the span.
 func (t *Tracer) Publish(ctx context.Context, kind pipeline.Kind, key pipeline.Key) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, trace.SpanFromContext(ctx)
@@ -64,8 +62,8 @@ func (t *Tracer) Publish(ctx context.Context, kind pipeline.Kind, key pipeline.K
 		trace.WithAttributes(about(kind, key)...))
 }
 
-// Consume begins the span of handling a message, in the trace whose context
-// the message carries, or in a new one. The caller ends the span.
+// Consume starts the span of handling a message, in the message's trace or in a new one. The caller
+// ends the span.
 func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m Message) (context.Context, trace.Span) {
 	ctx = pipeline.ContextWithTrace(ctx, m.Headers())
 	if t == nil {
@@ -85,14 +83,14 @@ func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m Mess
 	return t.otel.Start(ctx, operation+" "+kind.String(), options...) //nolint:spancheck // the caller ends it
 }
 
-// LinkTo adds a link to a span, if there is something to link to.
+// LinkTo adds a link to a span, unless the target is empty.
 func LinkTo(span trace.Span, to trace.SpanContext, what string) {
 	if span.IsRecording() && to.IsValid() && to.SpanID() != span.SpanContext().SpanID() {
 		span.AddLink(trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{Link.String(what)}})
 	}
 }
 
-// Stamp adds the id of a trace, under trace_id, to a log line, if there is one.
+// Stamp adds the field trace_id to a log line, if there is a trace.
 func Stamp(line *zerolog.Event, span trace.SpanContext) *zerolog.Event {
 	if !span.HasTraceID() {
 		return line
@@ -100,8 +98,8 @@ func Stamp(line *zerolog.Event, span trace.SpanContext) *zerolog.Event {
 	return line.Stringer("trace_id", span.TraceID())
 }
 
-// Message is a message as a span describes it. A jetstream.Msg and a pipeline.Delivery
-// both are one.
+// Message has the fields of a message that a span needs. jetstream.Msg and pipeline.Delivery
+// implement it.
 type Message interface {
 	Subject() string
 	Data() []byte
@@ -120,7 +118,7 @@ func about(kind pipeline.Kind, key pipeline.Key) []attribute.KeyValue {
 	}
 }
 
-// Fail marks a span as failed for a reason from a closed set.
+// Fail marks a span as failed for one of the known reasons.
 func Fail(span trace.Span, reason string) {
 	if span.IsRecording() {
 		span.SetAttributes(semconv.ErrorTypeKey.String(reason))

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var key = pipeline.Key{Namespace: "default", Name: "cool.map", Key: "my.data"}
 
-// collector is an OTLP receiver that keeps what it is sent.
+// collector is an OTLP receiver that records spans.
 type collector struct {
 	*httptest.Server
 
@@ -74,7 +74,7 @@ func (c *collector) setRefuse(refuse bool) {
 	c.refuse = refuse
 }
 
-// unset unsets what the machine's own environment may say.
+// unset unsets variables of the machine's environment.
 func unset(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{
@@ -110,7 +110,8 @@ func TestFromEnvSendsWhatTheVariablesAskFor(t *testing.T) {
 		attributes[a.GetKey()] = a.GetValue().GetStringValue()
 	}
 	for name, want := range map[string]string{
-		"service.name": "mine", "service.namespace": "curl-me-that", "service.version": "1.2.3", "deployment.environment.name": "test",
+		"service.name": "mine", "service.namespace": "curl-me-that", "service.version": "1.2.3",
+		"deployment.environment.name": "test",
 	} {
 		if attributes[name] != want {
 			t.Errorf("%s is %q", name, attributes[name])
@@ -148,7 +149,8 @@ func TestFromEnvLogsOneSentenceForEachMistake(t *testing.T) {
 		name, value, sentence string
 		off                   bool
 	}{
-		{"OTEL_EXPORTER_OTLP_ENDPOINT", "user:hidden@collector", "OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318; traces are off", true},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "user:hidden@collector",
+			"OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318; traces are off", true},
 		{"OTEL_TRACES_SAMPLER", "some", `configure traces by OTEL_*: unsupported sampler: some`, false},
 	} {
 		t.Run(wrong.name, func(t *testing.T) {
@@ -159,7 +161,8 @@ func TestFromEnvLogsOneSentenceForEachMistake(t *testing.T) {
 			var log bytes.Buffer
 			p := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
 			defer p.Shutdown(t.Context())
-			if (p == nil) != wrong.off || !bytes.Contains(log.Bytes(), []byte(wrong.sentence)) || bytes.Contains(log.Bytes(), []byte("hidden")) {
+			if (p == nil) != wrong.off || !bytes.Contains(log.Bytes(), []byte(wrong.sentence)) ||
+				bytes.Contains(log.Bytes(), []byte("hidden")) {
 				t.Errorf("provider %v, log %s", p, &log)
 			}
 		})
@@ -179,7 +182,7 @@ func TestAFailingCollectorIsLoggedOnceAndDelaysNothing(t *testing.T) {
 		span.End()
 	}
 	p.Shutdown(t.Context())
-	if n := bytes.Count(log.Bytes(), []byte("traces do not reach the collector; working on without them")); n != 1 {
+	if n := bytes.Count(log.Bytes(), []byte("cannot send traces to the collector, continuing without them")); n != 1 {
 		t.Errorf("said %d times: %s", n, &log)
 	}
 	if bytes.Contains(log.Bytes(), []byte("secret of the server")) {
@@ -206,7 +209,7 @@ func TestCollectorThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// message is one delivery of a message as the server makes it.
+// message is one delivery of a message as the server sends it.
 type message struct {
 	jetstream.Msg
 	header nats.Header
@@ -219,7 +222,8 @@ func (m message) Headers() nats.Header { return m.header }
 
 func (m message) Metadata() (*jetstream.MsgMetadata, error) {
 	return &jetstream.MsgMetadata{
-		Stream: pipeline.Requests, Sequence: jetstream.SequencePair{Stream: 7}, Timestamp: time.Unix(1, 2), NumDelivered: m.number,
+		Stream: pipeline.Requests, Sequence: jetstream.SequencePair{Stream: 7}, Timestamp: time.Unix(1, 2),
+		NumDelivered: m.number,
 	}, nil
 }
 
@@ -232,7 +236,7 @@ func TestNilTracerPassesTraceContextOn(t *testing.T) {
 	}
 }
 
-// handle is what the services do about traces for a message.
+// handle creates spans for a message like the services do.
 func handle(ctx context.Context, tracer *tracing.Tracer, m jetstream.Msg) {
 	ctx, span := tracer.Consume(ctx, "fetch", "fetcher", m)
 	_, sent := tracer.Publish(ctx, pipeline.KindContent, key)

@@ -1,5 +1,5 @@
-// Package kubetest has what tests with an API server need, be they of testing or of
-// Ginkgo (GinkgoTB). Its helpers fail the test, and clean up after it.
+// Package kubetest has helpers for tests with an API server, for testing and Ginkgo (GinkgoTB).
+// They fail the test on errors, and clean up after it.
 package kubetest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Config reaches the API server of KUBECONFIG, as often as a test likes.
+// Config returns the client configuration of KUBECONFIG.
 func Config(tb testing.TB) *rest.Config {
 	tb.Helper()
 	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
@@ -29,11 +29,13 @@ func Config(tb testing.TB) *rest.Config {
 	return config
 }
 
-// Namespace makes a namespace until the test ends, and returns its name.
-func Namespace(ctx context.Context, tb testing.TB, client kubernetes.Interface, prefix string, labels map[string]string) string {
+// Namespace creates a namespace until the test ends, and returns its name.
+func Namespace(ctx context.Context, tb testing.TB, client kubernetes.Interface, prefix string,
+	labels map[string]string) string {
 	tb.Helper()
 	namespaces := client.CoreV1().Namespaces()
-	created, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: labels}}, metav1.CreateOptions{})
+	created, err := namespaces.Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: labels}}, metav1.CreateOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}

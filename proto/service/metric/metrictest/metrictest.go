@@ -1,4 +1,4 @@
-// Package metrictest reads metrics as specs compare them.
+// Package metrictest reads metrics for specs.
 package metrictest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
-// Read returns the value of each series by its name and labels, as in
-// name{label="value"}: of a histogram the number of its observations.
+// Read returns the value of each series by name and labels, as in name{label="value"}; for a
+// histogram, the number of observations.
 func Read(from prometheus.Gatherer) (map[string]float64, error) {
 	families, err := from.Gather()
 	if err != nil {
@@ -29,21 +29,21 @@ func Read(from prometheus.Gatherer) (map[string]float64, error) {
 	return series, nil
 }
 
-// Value returns the sum of all series whose names begin with prefix, which may
-// end within the labels.
+// Value returns the sum of all series whose names begin with prefix, which may include labels.
 func Value(from prometheus.Gatherer, prefix string) (sum float64, err error) {
 	series, err := Read(from)
 	for name, v := range series {
-		if name == prefix || strings.HasPrefix(name, prefix+"{") || strings.Contains(prefix, "{") && strings.HasPrefix(name, prefix) {
+		if name == prefix || strings.HasPrefix(name, prefix+"{") || strings.Contains(prefix, "{") &&
+			strings.HasPrefix(name, prefix) {
 			sum += v
 		}
 	}
 	return sum, err
 }
 
-// Problems returns what breaks the conventions: those that promlint knows, and
-// ours: all that is gathered must be defined, with the labels and the values
-// that its definition has, and every histogram must have native buckets, too.
+// Problems returns violations of the conventions of promlint and of ours: every gathered series
+// must be defined, with the labels and values of its definition, and every histogram needs native
+// buckets, too.
 func Problems(from prometheus.Gatherer, definitions []metric.Definition) ([]string, error) {
 	families, err := from.Gather()
 	if err != nil {
@@ -68,7 +68,7 @@ func Problems(from prometheus.Gatherer, definitions []metric.Definition) ([]stri
 	return problems, nil
 }
 
-// Unnamed returns the names of the definitions that none of the series is of.
+// Unnamed returns the names of definitions without a series.
 func Unnamed(definitions []metric.Definition, series []string) (names []string) {
 	for _, d := range definitions {
 		if !slices.ContainsFunc(series, func(s string) bool { name, _, _ := strings.Cut(s, "{"); return name == d.Name }) {
