@@ -87,7 +87,7 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 	})
 
 	Describe("of a pair that breaks a rule", func() {
-		const sentence = "annotation curl-me-that, pair 2 (key k): the scheme is neither http nor https; use http:// or https://"
+		const sentence = "annotation curl-me-that, pair 2 (key k): the scheme must be http or https; use http:// or https://"
 
 		It("takes one Event, keeps the value of its key, and holds up no other pair", func(ctx SpecContext) {
 			first := w.watch().awaitReady()

@@ -69,7 +69,7 @@ var _ = Describe("An annotation", func() {
 		cm.Ask(ctx, "page=ftp://example.com/?token=S3CR3T other="+page.URL())
 		cm.EventuallyHasData(ctx, "other", "there")
 		Eventually(ctx, problem).Should(HaveValue(HaveField("Message",
-			"annotation curl-me-that, pair 1 (key page): the scheme is neither http nor https; use http:// or https://; "+
+			"annotation curl-me-that, pair 1 (key page): the scheme must be http or https; use http:// or https://; "+
 				"also annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?")))
 		Eventually(ctx, problem).Should(HaveValue(HaveField("Since", first.Since)))
 		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).NotTo(ContainSubstring("S3CR3T"))

@@ -39,7 +39,7 @@ var _ = Describe("kubectl", func() {
 			GinkgoHelper()
 			cmd := exec.CommandContext(ctx, kubectl, args...)
 			cmd.Env = append(os.Environ(), "PATH="+plugins+":"+os.Getenv("PATH"), "KUBECONFIG="+w.Cluster.Kubeconfig,
-				"CURLMETHAT_SERVER="+w.NATS.URL())
+				"CURLMETHAT_NATS_URL="+w.NATS.URL())
 			var said bytes.Buffer
 			cmd.Stderr = &said
 			out, err := cmd.Output()

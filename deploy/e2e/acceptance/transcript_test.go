@@ -73,7 +73,7 @@ func (t *transcript) shell(ctx context.Context, command string) *exec.Cmd {
 	}
 	shell := exec.CommandContext(ctx, "sh", "-c", command)
 	shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+t.config(),
-		"CURLMETHAT_SERVER="+t.world.NATS.URL(), "COLUMNS=120")
+		"CURLMETHAT_NATS_URL="+t.world.NATS.URL(), "COLUMNS=120")
 	shell.Dir = "../../.."
 	return shell
 }
@@ -234,9 +234,9 @@ func (t *transcript) isMistyped(ctx context.Context) {
 	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page=ftp://example.com' "+
 		"x-kv8s.io/curl-refrsh=10m", ContainSubstring("annotated"))
 	t.types(ctx, events("mine"),
-		And(ContainSubstring("the scheme is neither http nor https"), ContainSubstring("did you mean curl-refresh?")))
+		And(ContainSubstring("the scheme must be http or https"), ContainSubstring("did you mean curl-refresh?")))
 	t.types(ctx, "curlctl status "+t.world.Namespace+"/mine",
-		And(ContainSubstring("not followed since"), ContainSubstring("the scheme is neither http nor https")))
+		And(ContainSubstring("not followed since"), ContainSubstring("the scheme must be http or https")))
 	t.types(ctx, "kubectl get configmap mine -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
 	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").
 		URL()+"' x-kv8s.io/curl-refrsh-", ContainSubstring("annotated"))

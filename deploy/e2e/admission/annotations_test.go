@@ -236,7 +236,7 @@ var _ = Describe("The annotation policy with the chart's default values", func()
 		heard.texts = nil
 		Expect(try(ctx, api, "page=ftp://example.com")).To(Succeed())
 		Expect(heard.texts).To(ConsistOf(
-			HaveSuffix("annotation curl-me-that, pair 1 (key page): the scheme is neither http nor https; use http:// or " +
+			HaveSuffix("annotation curl-me-that, pair 1 (key page): the scheme must be http or https; use http:// or " +
 				"https://")))
 		heard.texts = nil
 		Expect(try(ctx, api, "page=example.com")).To(Succeed())
