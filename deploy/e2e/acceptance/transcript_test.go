@@ -261,12 +261,12 @@ func (t *transcript) fails(ctx context.Context) {
 
 	t.part("Too large", "The operator sets the limit.")
 	t.wants(ctx, "huge", "page="+site.Page("/huge").Serves(make([]byte, 1001)).URL())
-	t.types(ctx, events("huge"), ContainSubstring("sent more than is allowed: the limit is 1000 bytes"))
+	t.types(ctx, events("huge"), ContainSubstring("is too large: the limit is 1000 bytes"))
 
 	t.part("An unexpected body", "A digest pins the body. Any other body is not stored.")
 	t.wants(ctx, "pinned", "page="+site.Page("/pinned").Says("something else").
 		URL(), "x-kv8s.io/curl-sha256=page="+strings.Repeat("ab", 32))
-	t.types(ctx, events("pinned"), ContainSubstring("sent something else than curl-sha256 names"))
+	t.types(ctx, events("pinned"), ContainSubstring("does not match curl-sha256"))
 
 	t.part("A certificate of an unknown authority",
 		"The Event says what is wrong with the certificate, without the address.")
@@ -275,7 +275,7 @@ func (t *transcript) fails(ctx context.Context) {
 	t.world.Trust(tls)
 	t.wants(ctx, "self-signed", "page=https://"+tls.PageByAddress("/"))
 	t.types(ctx, events("self-signed"),
-		ContainSubstring("can be trusted: the certificate is signed by an unknown authority"))
+		ContainSubstring("failed: the certificate is signed by an unknown authority"))
 
 	t.part("A host that asks for a pause",
 		"The next attempt waits as long as the host asks. The list of failures shows until when.")
