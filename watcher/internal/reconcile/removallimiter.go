@@ -117,6 +117,9 @@ func (r *Reconciler) holdBack(o *annotated.Object, p *plan.Plan) (again time.Dur
 	return removalWindow
 }
 
+// unlessMeant is what to do about removals that are held back and meant.
+const unlessMeant = " or start the watcher with --max-removals=0 until they are removed"
+
 // count counts the keys of all objects by namespace. The caller holds the lock.
 func (r *Reconciler) count(now time.Time) {
 	b, limit, before := &r.limiter, r.config.MaxRemovals, r.limiter
@@ -143,8 +146,9 @@ func (r *Reconciler) count(now time.Time) {
 		was := before.tallies[namespace]
 		held := t.asked > 0 && t.tooMany(limit)
 		if held && (was == nil || was.asked == 0 || !was.tooMany(limit)) {
-			r.lines.Line(zerolog.ErrorLevel, heldBackLine).Str("namespace", namespace).Int("removals", t.asked+t.sent).Int("keys", t.keys+t.sent).
-				Msg("refusing to remove so many keys of a namespace at once; check its annotations, or start the watcher with --max-removals=0 until they are removed")
+			r.lines.Line(zerolog.ErrorLevel, heldBackLine).
+				Str("namespace", namespace).Int("removals", t.asked+t.sent).Int("keys", t.keys+t.sent).
+				Msg("refusing to remove so many keys of a namespace at once; check its annotations," + unlessMeant)
 		}
 		if held || b.all {
 			b.held += t.asked
@@ -154,7 +158,7 @@ func (r *Reconciler) count(now time.Time) {
 	switch {
 	case b.all && !before.all:
 		r.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.asked+sum.sent).Int("keys", sum.keys+sum.sent).
-			Msg("refusing to remove keys in so many namespaces at once; check --annotation-keys, or start the watcher with --max-removals=0 until they are removed")
+			Msg("refusing to remove keys in so many namespaces at once; check --annotation-keys," + unlessMeant)
 	case b.held == 0 && before.held > 0:
 		r.deps.Log.Info().Msg("no removals are held back any more")
 	}
