@@ -311,9 +311,9 @@ func (t *transcript) isSuspended(ctx context.Context) {
 	t.types(ctx, "kubectl create configmap own --from-literal=page=mine", ContainSubstring("created"))
 	t.types(ctx, "kubectl annotate configmap own 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").
 		URL()+"'", ContainSubstring("annotated"))
-	t.types(ctx, events("own"), ContainSubstring("key page exists already and was not written by curl-me-that"))
+	t.types(ctx, events("own"), ContainSubstring("key page already exists and was not written by curl-me-that"))
 	t.types(ctx, statusOf("own"),
-		ContainSubstring(`"message":"key page exists already and was not written by curl-me-that`))
+		ContainSubstring(`"message":"key page already exists and was not written by curl-me-that`))
 
 	t.part("An edit by hand", "curl-me-that repairs keys that it wrote. An Event names who changed them.")
 	t.wants(ctx, "edited", "page="+t.world.Origin.Page("/hello").URL())

@@ -199,7 +199,7 @@ var _ = Describe("A missing permission of the writer", func() {
 		cm := w.Create(ctx, "denied", world.Asking("mydata="+page.URL()))
 		cm.EventuallyTells(ctx, "WriteFailed")
 		note := cm.Events(ctx)[0].Note
-		Expect(strings.ToLower(note)).To(ContainSubstring("refuses"))
+		Expect(strings.ToLower(note)).To(ContainSubstring("refused"))
 		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(2 * time.Second).
 			WithPolling(200 * time.Millisecond).Should(ConsistOf("WriteFailed"))
 		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total")).To(BeNumerically("<", 20), "no storm")
