@@ -101,7 +101,7 @@ var _ = Describe("fetcher check", func() {
 		},
 		Entry("loopback", 1, "denied: it has no public address", "http://127.0.0.1/"),
 		Entry("allowed loopback", 0, "allowed", "http://127.0.0.1:9999/", "--allow-cidr=127.0.0.0/8"),
-		Entry("scheme", 1, "denied: the scheme is neither http nor https", "ftp://example.com"),
+		Entry("scheme", 1, "denied: the scheme must be http or https", "ftp://example.com"),
 		Entry("port", 1, "denied: the port is not allowed", "http://192.0.2.1:22"),
 		Entry("garbage", 1, "denied: the url contains characters other than printable ASCII", "not correct"),
 		Entry("as the annotation has it: a port with zeros", 0, "allowed", "http://127.0.0.1:08080/", "--allow-cidr=127.0.0.0/8"),
