@@ -205,7 +205,7 @@ func (w *world) runBriefly(ctx context.Context, args ...string) result {
 	if !endless {
 		return w.run(ctx, args...)
 	}
-	stop := w.passing()
+	stop := w.passing() //nolint:contextcheck // it ends with the spec
 	defer stop()
 	brief, end := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer end()

@@ -237,7 +237,7 @@ func (w *world) watching(ctx context.Context, args ...string) (out, said *gbytes
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	out, said = gbytes.NewBuffer(), gbytes.NewBuffer()
-	cmd := curlctl.Command("curlctl") //nolint:contextcheck // it takes the context of ExecuteContext
+	cmd := curlctl.Command("curlctl")
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(out)
 	cmd.SetErr(said)

@@ -139,7 +139,7 @@ var _ = Describe("A long history", Ordered, func() {
 		Expect(best).To(BeNumerically("<", firstPageTime))
 	})
 
-	It("is listed and replayed with little memory", func(ctx SpecContext) {
+	It("is listed and replayed with little memory", func(SpecContext) {
 		if runtime.GOOS != "linux" {
 			Skip("the memory of a process is read from /proc")
 		}

@@ -44,7 +44,8 @@ func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string,
 }
 
 func compareConsumer(ctx context.Context, js jetstream.JetStream, stream string,
-	want jetstream.ConsumerConfig) ([]string, error) {
+	want jetstream.ConsumerConfig,
+) ([]string, error) {
 	have, err := consumerConfig(ctx, js, stream, want.Durable)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):

@@ -48,7 +48,8 @@ var _ = Describe("Consume", func() {
 
 	DescribeTable("reconnects",
 		func(ctx SpecContext, disturb func(context.Context, *natstest.Server, jetstream.JetStream) error,
-			within time.Duration) {
+			within time.Duration,
+		) {
 			s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 			other := pipelinetest.Connect(GinkgoTB(), s)
 			c := pipeline.NewClient(other)
@@ -303,7 +304,8 @@ func consume(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOpti
 
 // consumeWith runs Consume until the spec ends; a message is acknowledged when handle returns.
 func consumeWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions,
-	handle func(context.Context, *pipeline.Delivery)) *consumption {
+	handle func(context.Context, *pipeline.Delivery),
+) *consumption {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &consumption{done: make(chan struct{})}
 	o.State = func(err error) {

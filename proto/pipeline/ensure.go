@@ -50,7 +50,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int6
 }
 
 func ensureStream(ctx context.Context, js jetstream.JetStream, want, atFirst jetstream.StreamConfig,
-	onlyCreate bool) (jetstream.Stream, error) {
+	onlyCreate bool,
+) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		stream, err = js.CreateStream(ctx, atFirst)
@@ -123,7 +124,8 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 }
 
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig,
-	onlyCreate bool) error {
+	onlyCreate bool,
+) error {
 	c, err := consumerConfig(ctx, js, stream, want.Durable)
 	switch {
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
@@ -156,7 +158,8 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 // consumerConfig looks up a consumer. The error wraps jetstream.ErrConsumerNotFound, or
 // jetstream.ErrNotPullConsumer for a push consumer.
 func consumerConfig(ctx context.Context, js jetstream.JetStream, stream, name string) (jetstream.ConsumerConfig,
-	error) {
+	error,
+) {
 	consumer, err := js.Consumer(ctx, stream, name)
 	if err != nil {
 		return jetstream.ConsumerConfig{}, fmt.Errorf("look up consumer %s of stream %s: %w", name, stream, err)

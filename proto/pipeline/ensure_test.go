@@ -41,8 +41,10 @@ var _ = Describe("Ensure", func() {
 		failures := stream(ctx, js, pipeline.Failures).CachedInfo().Config
 		Expect(failures.MaxAge).To(Equal(14 * 24 * time.Hour))
 
-		for of, name := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer,
-			pipeline.Results: pipeline.WriterConsumer} {
+		for of, name := range map[string]string{
+			pipeline.Requests: pipeline.FetcherConsumer,
+			pipeline.Results:  pipeline.WriterConsumer,
+		} {
 			c, err := js.Consumer(ctx, of, name)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(c.CachedInfo().Config.AckPolicy).To(Equal(jetstream.AckExplicitPolicy))
@@ -89,13 +91,17 @@ var _ = Describe("Ensure", func() {
 			GinkgoHelper()
 			results, failures := stream(ctx, js, pipeline.Results).CachedInfo().Config, stream(ctx, js,
 				pipeline.Failures).CachedInfo().Config
-			return []int64{results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge),
-				stream(ctx, js, pipeline.Audit).CachedInfo().Config.MaxBytes}
+			return []int64{
+				results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge),
+				stream(ctx, js, pipeline.Audit).CachedInfo().Config.MaxBytes,
+			}
 		}
 		const day = int64(24 * time.Hour)
 		Expect(limits()).To(Equal([]int64{4 << 30, 1 << 30, 14 * day, 256 << 20}))
-		raised := pipeline.Topology{MaxResultBytes: 5 << 30, MaxFailureBytes: 2 << 30, FailureAge: 30 * 24 * time.Hour,
-			MaxAuditBytes: 512 << 20}
+		raised := pipeline.Topology{
+			MaxResultBytes: 5 << 30, MaxFailureBytes: 2 << 30, FailureAge: 30 * 24 * time.Hour,
+			MaxAuditBytes: 512 << 20,
+		}
 		for _, topology := range []pipeline.Topology{raised, {}} {
 			_, err := pipeline.Ensure(ctx, js, topology)
 			Expect(err).NotTo(HaveOccurred())

@@ -69,8 +69,10 @@ var _ = Describe("Consume with dispositions", func() {
 
 	It("publishes a dead letter with its reason", func(ctx SpecContext) {
 		publish(ctx, key)
-		why := &pipeline.ClassError{Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
-			Err: errors.New("namespace is protected")}
+		why := &pipeline.ClassError{
+			Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
+			Err:   errors.New("namespace is protected"),
+		}
 		r := handleWith(ctx, js, fetcher,
 			func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.DeadLetter(why) })
 		Eventually(r.ended).Should(HaveExactElements("dead_letter"))
@@ -245,7 +247,8 @@ func (h *handling) errors() (errs []error) {
 
 // handleWith runs Consume until the spec ends.
 func handleWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions,
-	handle pipeline.Handler) *handling {
+	handle pipeline.Handler,
+) *handling {
 	ctx, cancel := context.WithCancel(ctx)
 	h := &handling{done: make(chan struct{})}
 	o.Observe = func(_ *pipeline.Delivery, d pipeline.Disposition) {

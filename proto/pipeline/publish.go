@@ -103,7 +103,8 @@ func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.W
 
 // replaceWant publishes m in place of the want of a key.
 func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uint64,
-	opts ...jetstream.PublishOpt) (uint64, error) {
+	opts ...jetstream.PublishOpt,
+) (uint64, error) {
 	cancelTimer(m, key)
 	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last))
 	ack, err := c.js.PublishMsg(ctx, m, opts...)
@@ -204,7 +205,8 @@ func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplic
 // conditional publish is in flight, because the server cannot check the condition then. After a
 // change of leader, that publish may be one of ours whose response was lost.
 func (c *Client) publishFor(ctx context.Context, m *nats.Msg, key Key, want uint64,
-	opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	opts ...jetstream.PublishOpt,
+) (*jetstream.PubAck, error) {
 	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequenceForSubject(want, key.Want()))
 	for wait := askFirst; ; wait *= 2 {
 		ack, err := c.js.PublishMsg(ctx, m, opts...)

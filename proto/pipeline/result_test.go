@@ -20,8 +20,10 @@ import (
 func content(k pipeline.Key, seq uint64, size int) *v1.Result {
 	body := make([]byte, size)
 	_, _ = rand.Read(body)
-	return &v1.Result{Want: pipelinetest.Want(k, "https://a.example"), Sequence: seq,
-		Outcome: &v1.Result_Content{Content: &v1.Content{Body: body}}}
+	return &v1.Result{
+		Want: pipelinetest.Want(k, "https://a.example"), Sequence: seq,
+		Outcome: &v1.Result_Content{Content: &v1.Content{Body: body}},
+	}
 }
 
 var _ = Describe("A result", func() {

@@ -23,8 +23,10 @@ func TestSubjects(t *testing.T) {
 		"curl.failure.AddressDenied.%28address%29." + tokens:  k.DeadLetter("AddressDenied", "fe80::1%eth0"),
 		"curl.failure.Malformed.%." + tokens:                  k.DeadLetter("Malformed", ""),
 		"curl.failure.Malformed.%.%.%.%":                      pipeline.Key{}.DeadLetter("Malformed", ""),
-		"curl.want.a.b%2Ec." + strings.Repeat("x", 253): pipeline.Key{Namespace: "a", Name: "b.c",
-			Key: strings.Repeat("x", 253)}.Want(),
+		"curl.want.a.b%2Ec." + strings.Repeat("x", 253): pipeline.Key{
+			Namespace: "a", Name: "b.c",
+			Key: strings.Repeat("x", 253),
+		}.Want(),
 		"curl.failure.Timeout." + strings.Repeat("h", 253) + "." + tokens: k.DeadLetter("Timeout", strings.Repeat("h", 4096)),
 	} {
 		if got != want {
@@ -121,8 +123,10 @@ func checkLiteral(t *testing.T, subject string, tokens int) {
 
 // For any subject, parsing neither panics nor accepts a second spelling.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"curl.want.a.b.c", "curl.failure.R.h.a.b.c", "curl.result.content.a.b%2Ec.d",
-		"curl.want.%.%.%", "curl.want.%2e.b.c", "."} {
+	for _, seed := range []string{
+		"curl.want.a.b.c", "curl.failure.R.h.a.b.c", "curl.result.content.a.b%2Ec.d",
+		"curl.want.%.%.%", "curl.want.%2e.b.c", ".",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, subject string) {
@@ -151,8 +155,12 @@ func FuzzParse(f *testing.F) {
 // Parsing a subject returns its parts, including dots, wildcards and empty strings.
 func TestParsedSubjectsAreThoseThatWereMade(t *testing.T) {
 	t.Parallel()
-	for _, parts := range [][3]string{{"ns", "cm", "k"}, {"ns", "kube-root-ca.crt", "my.data"}, {"*", ">", "%41 \x00"},
-		{}} {
+	for _, parts := range [][3]string{
+		{"ns", "cm", "k"},
+		{"ns", "kube-root-ca.crt", "my.data"},
+		{"*", ">", "%41 \x00"},
+		{},
+	} {
 		k := pipeline.Key{Namespace: parts[0], Name: parts[1], Key: parts[2]}
 		for want, subject := range map[pipeline.Kind]string{
 			pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),

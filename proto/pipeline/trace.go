@@ -41,8 +41,10 @@ func ContextWithTrace(ctx context.Context, h nats.Header) context.Context {
 	if h.Get(headerTraceparent) == "" {
 		return ctx
 	}
-	fields := propagation.MapCarrier{headerTraceparent: h.Get(headerTraceparent),
-		headerTracestate: h.Get(headerTracestate)}
+	fields := propagation.MapCarrier{
+		headerTraceparent: h.Get(headerTraceparent),
+		headerTracestate:  h.Get(headerTracestate),
+	}
 	return propagation.TraceContext{}.Extract(ctx, fields)
 }
 

@@ -75,8 +75,10 @@ func TestTraceparentIsReadAsItWasWritten(t *testing.T) {
 	if have := pipeline.Traceparent(pipeline.ParseTraceparent(traceparent)); have != traceparent {
 		t.Errorf("have %q", have)
 	}
-	for _, text := range []string{"", "nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01",
-		traceparent[:50]} {
+	for _, text := range []string{
+		"", "nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		traceparent[:50],
+	} {
 		if span := pipeline.ParseTraceparent(text); span.IsValid() {
 			t.Errorf("%q gives %v", text, span)
 		}

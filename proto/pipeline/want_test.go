@@ -122,9 +122,11 @@ var _ = Describe("A want", func() {
 	})
 
 	It("has a sequence even if it cannot be decoded", func(ctx SpecContext) {
-		for _, garbage := range [][]byte{{0xff},
+		for _, garbage := range [][]byte{
+			{0xff},
 			mustMarshal(pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example")),
-			mustMarshal(&v1.Due{WantSequence: 1})} {
+			mustMarshal(&v1.Due{WantSequence: 1}),
+		} {
 			ack, err := js.Publish(ctx, key.Want(), garbage)
 			Expect(err).NotTo(HaveOccurred())
 			_, seq, err := c.LastWant(ctx, key)

@@ -70,7 +70,7 @@ func begin(ctx context.Context) *system {
 	for _, tenant := range s.Tenants {
 		s.rights.In(ctx, tenant.Namespace, world.WriterRules()...)
 	}
-	s.hostile = hostile.New(s.Tenants[1], hostileScale)
+	s.hostile = hostile.New(s.Tenants[1], hostileScale) //nolint:contextcheck // its cleanup has a context of its own
 	return s
 }
 

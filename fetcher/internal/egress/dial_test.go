@@ -152,8 +152,10 @@ var _ = Describe("a name", func() {
 
 	It("in a URL is checked, however the URL was parsed", func() {
 		gate, _ := newGate(egress.Config{}, names)
-		Expect(gate.For("team-a").CheckURL(&url.URL{Scheme: "ftp",
-			Host: "data.example.com"})).To(Equal(&egress.DeniedError{Rule: egress.RuleScheme}))
+		Expect(gate.For("team-a").CheckURL(&url.URL{
+			Scheme: "ftp",
+			Host:   "data.example.com",
+		})).To(Equal(&egress.DeniedError{Rule: egress.RuleScheme}))
 	})
 
 	It("gets at most 16 dials", func(ctx SpecContext) {

@@ -130,8 +130,10 @@ func spellings(a [4]byte) []string {
 // FuzzSpelling checks that a denied address is denied in every spelling, and that a denied range
 // takes precedence over an allowed one in all of them.
 func FuzzSpelling(f *testing.F) {
-	for _, seed := range []uint32{0x7f000001, 0xa9fea9fe, 0x0a000001, 0xa83f8110, 0x00000000, 0xffffffff, 0x5db8d822,
-		0xac100001, 0xc0a80101, 0x64400001} {
+	for _, seed := range []uint32{
+		0x7f000001, 0xa9fea9fe, 0x0a000001, 0xa83f8110, 0x00000000, 0xffffffff, 0x5db8d822,
+		0xac100001, 0xc0a80101, 0x64400001,
+	} {
 		f.Add(seed)
 	}
 	policy := defaultPolicy(f, Config{})
@@ -160,8 +162,10 @@ func FuzzSpelling(f *testing.F) {
 
 // FuzzAddress checks that no private address is dialled, whatever a name resolves to.
 func FuzzAddress(f *testing.F) {
-	for _, seed := range []string{"127.0.0.1", "::1", "fe80::1", "64:ff9b::7f00:1", "2606:4700::5efe:7f00:1",
-		"::ffff:10.0.0.1", "2606:4700::1"} {
+	for _, seed := range []string{
+		"127.0.0.1", "::1", "fe80::1", "64:ff9b::7f00:1", "2606:4700::5efe:7f00:1",
+		"::ffff:10.0.0.1", "2606:4700::1",
+	} {
 		addr := netip.MustParseAddr(seed)
 		f.Add(addr.AsSlice())
 	}

@@ -81,8 +81,10 @@ var _ = Describe("policies of namespaces", func() {
 	})
 
 	It("add to the policy of the flags", func() {
-		gate := start(egress.Config{DenyHosts: []string{"data.bad.example"}, AllowPorts: []int{9001},
-			NAT64: []string{"2a00:1:1::/48"}})
+		gate := start(egress.Config{
+			DenyHosts: []string{"data.bad.example"}, AllowPorts: []int{9001},
+			NAT64: []string{"2a00:1:1::/48"},
+		})
 
 		Expect(allows(gate, "named", "http://wiki/")).To(BeTrue())
 		Expect(allows(gate, "other", "http://wiki/")).To(BeFalse())

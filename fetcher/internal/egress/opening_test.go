@@ -209,8 +209,10 @@ var _ = Describe("the operator's settings", func() {
 	)
 
 	It("include ranges with host bits and single addresses", func() {
-		Expect(egress.Config{AllowCIDRs: []string{"127.0.0.1/8", " ::1 "},
-			DenyCIDRs: []string{"10.0.0.1"}}.Validate()).To(Succeed())
+		Expect(egress.Config{
+			AllowCIDRs: []string{"127.0.0.1/8", " ::1 "},
+			DenyCIDRs:  []string{"10.0.0.1"},
+		}.Validate()).To(Succeed())
 	})
 
 	It("are rejected with a negative dial timeout", func() {

@@ -101,7 +101,7 @@ func (e *Engine) claim(ctx context.Context, w *throttle.Waiter) (*trigger, error
 	}
 	now := e.deps.Clock.Now()
 	t := &trigger{kind: pipeline.KindDue, key: w.Key, storedAt: w.Since, deliveries: 1, claimed: true, began: now}
-	t.take(due)
+	t.take(due) //nolint:contextcheck // it reads a trace context; nothing waits
 	due.Unended++
 	err = try(ctx, func(ctx context.Context) (err error) {
 		ctx = pipeline.ContextWithTrace(ctx, claimed{w}.Headers())

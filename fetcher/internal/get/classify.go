@@ -103,11 +103,15 @@ func (x *exchange) classify(cause error) Error {
 			phrase: "failed: " + condition.Detail(&v1.Failure{Detail: detail}),
 		}
 	case !x.gotResponse():
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
-			phrase: "failed: no connection, or closed without a response"}
+		return Error{
+			Class:  v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
+			phrase: "failed: no connection, or closed without a response",
+		}
 	case isCut(cause), x.ended():
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
-			phrase: "broke off before the response was complete"}
+		return Error{
+			Class:  v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
+			phrase: "broke off before the response was complete",
+		}
 	}
 	return Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, phrase: "got a response that is not valid HTTP"}
 }

@@ -269,8 +269,10 @@ var _ = Describe("credentials", func() {
 `)
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		share := func(namespace, other, url string) bool {
-			return client.Resolve(get.Request{Namespace: namespace, URL: url}) == client.Resolve(get.Request{Namespace: other,
-				URL: url})
+			return client.Resolve(get.Request{Namespace: namespace, URL: url}) == client.Resolve(get.Request{
+				Namespace: other,
+				URL:       url,
+			})
 		}
 		for _, url := range []string{
 			"https://data.example.com/api", "https://data.example.com/", "http://data.example.com/",

@@ -71,8 +71,10 @@ func hostileBodies() []hostile {
 		{name: "limit exactly, until close", handle: say(ok + "Connection: close\r\n\r\n" + full), body: full},
 		{name: "limit plus one", handle: say(ok + length(limit+1) + full + "x"), class: bodyTooLarge},
 		{name: "limit plus one, chunked", handle: say(chunked + chunk(full+"x") + "0\r\n\r\n"), class: bodyTooLarge},
-		{name: "limit plus one, until close", handle: say(ok + "Connection: close\r\n\r\n" + full + "x"),
-			class: bodyTooLarge},
+		{
+			name: "limit plus one, until close", handle: say(ok + "Connection: close\r\n\r\n" + full + "x"),
+			class: bodyTooLarge,
+		},
 		{name: "endless body, fast", handle: repeat(ok+"\r\n", secret), class: bodyTooLarge},
 		{name: "endless chunks, fast", handle: repeat(chunked, chunk(secret)), class: bodyTooLarge},
 		{name: "endless body, slow", handle: slowly(ok + "\r\n"), class: timedOut},
@@ -82,50 +84,72 @@ func hostileBodies() []hostile {
 		{name: "truncated trailer", handle: say(chunked + chunk(secret) + "0\r\nX-Tra"), class: connectFailed},
 		{name: "chunk size that is none", handle: sayAndHold(chunked + secret + "\r\n"), class: badResponse},
 		{name: "chunk size of 2^64", handle: say(chunked + "10000000000000000\r\n" + secret), class: badResponse},
-		{name: "chunk-extension flood", handle: repeat(chunked, "1;"+strings.Repeat("e", 2000)+"\r\nx\r\n"),
-			class: badResponse},
+		{
+			name: "chunk-extension flood", handle: repeat(chunked, "1;"+strings.Repeat("e", 2000)+"\r\nx\r\n"),
+			class: badResponse,
+		},
 		{name: "endless chunk extension", handle: repeat(chunked+"1;", secret), class: badResponse},
 		{name: "trailer flood", handle: repeat(chunked+chunk("x")+"0\r\n", "X-Trailer: "+secret+"\r\n"), class: badResponse},
 		{name: "invalid UTF-8, NUL and escape bytes", handle: say(ok + length(len(odd)) + odd), body: odd},
-		{name: "gzip bomb", handle: say(ok + "Content-Encoding: gzip\r\n" + length(len(bomb())) + bomb()),
-			class: badResponse},
+		{
+			name: "gzip bomb", handle: say(ok + "Content-Encoding: gzip\r\n" + length(len(bomb())) + bomb()),
+			class: badResponse,
+		},
 		{name: "gzip bomb unsaid", handle: say(ok + length(len(bomb())) + bomb()), body: bomb()},
-		{name: "gzip as transfer coding",
-			handle: say(ok + "Transfer-Encoding: gzip, chunked\r\n\r\n" + chunk(bomb()) + "0\r\n\r\n"), class: badResponse},
+		{
+			name:   "gzip as transfer coding",
+			handle: say(ok + "Transfer-Encoding: gzip, chunked\r\n\r\n" + chunk(bomb()) + "0\r\n\r\n"), class: badResponse,
+		},
 		{name: "brotli", handle: say(ok + "Content-Encoding: br\r\n" + length(4) + "\x8b\x00\x80\x03"), class: badResponse},
-		{name: "identity said twice, then gzip",
-			handle: say(ok + "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n" + length(1) + "x"), class: badResponse},
+		{
+			name:   "identity said twice, then gzip",
+			handle: say(ok + "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n" + length(1) + "x"), class: badResponse,
+		},
 		{name: "identity said", handle: say(ok + "Content-Encoding: identity\r\n" + length(5) + "hello"), body: "hello"},
-		{name: "pipelined second response", handle: say(ok + length(5) + "hello" + ok + length(len(secret)) + secret),
-			body: "hello"},
+		{
+			name: "pipelined second response", handle: say(ok + length(5) + "hello" + ok + length(len(secret)) + secret),
+			body: "hello",
+		},
 	}
 }
 
 func hostileLengths() []hostile {
 	return []hostile{
-		{name: "absurd Content-Length", handle: sayAndHold(ok + "Content-Length: 9223372036854775807\r\n\r\nx"),
-			class: bodyTooLarge},
-		{name: "Content-Length beyond 64 bits", handle: sayAndHold(ok + "Content-Length: 99999999999999999999\r\n\r\nx"),
-			class: badResponse},
+		{
+			name: "absurd Content-Length", handle: sayAndHold(ok + "Content-Length: 9223372036854775807\r\n\r\nx"),
+			class: bodyTooLarge,
+		},
+		{
+			name: "Content-Length beyond 64 bits", handle: sayAndHold(ok + "Content-Length: 99999999999999999999\r\n\r\nx"),
+			class: badResponse,
+		},
 		{name: "negative Content-Length", handle: sayAndHold(ok + "Content-Length: -1\r\n\r\nx"), class: badResponse},
 		{name: "Content-Length with a sign", handle: sayAndHold(ok + "Content-Length: +5\r\n\r\nhello"), class: badResponse},
 		{name: "empty Content-Length", handle: sayAndHold(ok + "Content-Length: \r\n\r\nx"), class: badResponse},
-		{name: "conflicting Content-Lengths", handle: sayAndHold(ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"),
-			class: badResponse},
+		{
+			name: "conflicting Content-Lengths", handle: sayAndHold(ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"),
+			class: badResponse,
+		},
 	}
 }
 
 func hostileHeaders() []hostile {
 	return []hostile{
 		{name: "one header of 2 MiB", handle: repeat(ok+"X-Big: ", strings.Repeat("x", 2<<20)), class: badResponse},
-		{name: "headers below the limit",
-			handle: say(ok + "X-Big: " + strings.Repeat("x", 60<<10) + "\r\n" + length(1) + "x"), body: "x"},
-		{name: "headers above the limit",
-			handle: say(ok + "X-Big: " + strings.Repeat("x", 66<<10) + "\r\n" + length(1) + "x"), class: badResponse},
+		{
+			name:   "headers below the limit",
+			handle: say(ok + "X-Big: " + strings.Repeat("x", 60<<10) + "\r\n" + length(1) + "x"), body: "x",
+		},
+		{
+			name:   "headers above the limit",
+			handle: say(ok + "X-Big: " + strings.Repeat("x", 66<<10) + "\r\n" + length(1) + "x"), class: badResponse,
+		},
 		{name: "endless small headers", handle: repeat(ok, "X-Small: "+secret+"\r\n"), class: badResponse},
 		{name: "endless folded header", handle: repeat(ok, " "+secret+"\r\n"), class: badResponse},
-		{name: "endless 103s", handle: repeat("", "HTTP/1.1 103 Early Hints\r\nLink: <"+secret+">\r\n\r\n"),
-			class: badResponse},
+		{
+			name: "endless 103s", handle: repeat("", "HTTP/1.1 103 Early Hints\r\nLink: <"+secret+">\r\n\r\n"),
+			class: badResponse,
+		},
 		{name: "endless 100s", handle: repeat("", "HTTP/1.1 100 Continue\r\n\r\n"), class: badResponse},
 		{name: "103s without haste", handle: slowly("HTTP/1.1 103 Early Hints\r\n"), class: timedOut},
 		{name: "endless status line", handle: repeat("HTTP/1.1 200 ", secret), class: badResponse},
@@ -141,29 +165,43 @@ func hostileHeaders() []hostile {
 
 func hostileStatuses() []hostile {
 	var all []hostile
-	for _, status := range []int{101, 201, 202, 203, 204, 205, 206, 226, 300, 304, 305, 400, 401, 404, 407, 408, 418, 425,
-		429, 451, 500, 502, 503, 999} {
+	for _, status := range []int{
+		101, 201, 202, 203, 204, 205, 206, 226, 300, 304, 305, 400, 401, 404, 407, 408, 418, 425,
+		429, 451, 500, 502, 503, 999,
+	} {
 		text := fmt.Sprintf("HTTP/1.1 %d %s\r\nRetry-After: 1000000000000\r\n", status, secret)
 		body := length(len(secret)) + secret
 		if status == 101 || status == 204 || status == 304 {
 			body = "\r\n"
 		}
-		all = append(all, hostile{name: fmt.Sprint("status ", status), handle: say(text + body), class: badStatus,
-			status: status})
+		all = append(all, hostile{
+			name: fmt.Sprint("status ", status), handle: say(text + body), class: badStatus,
+			status: status,
+		})
 	}
 	return append(all,
-		hostile{name: "404 with an endless body", handle: repeat("HTTP/1.1 404 No\r\n\r\n", secret), class: badStatus,
-			status: 404},
-		hostile{name: "500 without its body", handle: sayAndHold("HTTP/1.1 500 No\r\n" + length(100)), class: badStatus,
-			status: 500},
-		hostile{name: "500 with a broken body", handle: say("HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\nzz"),
-			class: badStatus, status: 500},
-		hostile{name: "503 in gzip",
+		hostile{
+			name: "404 with an endless body", handle: repeat("HTTP/1.1 404 No\r\n\r\n", secret), class: badStatus,
+			status: 404,
+		},
+		hostile{
+			name: "500 without its body", handle: sayAndHold("HTTP/1.1 500 No\r\n" + length(100)), class: badStatus,
+			status: 500,
+		},
+		hostile{
+			name: "500 with a broken body", handle: say("HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\nzz"),
+			class: badStatus, status: 500,
+		},
+		hostile{
+			name:   "503 in gzip",
 			handle: say("HTTP/1.1 503 No\r\nContent-Encoding: gzip\r\n" + length(4) + "\x1f\x8b\x08\x00"), class: badStatus,
-			status: 503},
-		hostile{name: "101 that goes on talking",
+			status: 503,
+		},
+		hostile{
+			name:   "101 that goes on talking",
 			handle: repeat("HTTP/1.1 101 Yes\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", secret), class: badStatus,
-			status: 101},
+			status: 101,
+		},
 	)
 }
 
@@ -175,25 +213,37 @@ func hostileRedirects() []hostile {
 	return []hostile{
 		{name: "redirect to self", handle: redirectTo("/" + secret), class: tooManyRedirects, status: 302},
 		{name: "redirect to a denied address", handle: redirectTo("http://127.0.0.2/"), class: addressDenied},
-		{name: "redirect to the metadata service", handle: redirectTo("http://169.254.169.254/latest/meta-data/"),
-			class: addressDenied},
+		{
+			name: "redirect to the metadata service", handle: redirectTo("http://169.254.169.254/latest/meta-data/"),
+			class: addressDenied,
+		},
 		{name: "redirect to an odd spelling of it", handle: redirectTo("http://0xa9fea9fe/"), class: addressDenied},
 		{name: "redirect to file:", handle: redirectTo("file:///etc/passwd"), class: addressDenied},
 		{name: "redirect to data:", handle: redirectTo("data:text/plain," + secret), class: addressDenied},
-		{name: "redirect with credentials", handle: redirectTo("http://" + secret + ":pw@data.example.com/"),
-			class: addressDenied},
-		{name: "redirect without Location", handle: say("HTTP/1.1 302 Found\r\n" + length(0)), class: badResponse,
-			status: 302},
+		{
+			name: "redirect with credentials", handle: redirectTo("http://" + secret + ":pw@data.example.com/"),
+			class: addressDenied,
+		},
+		{
+			name: "redirect without Location", handle: say("HTTP/1.1 302 Found\r\n" + length(0)), class: badResponse,
+			status: 302,
+		},
 		{name: "redirect with an empty Location", handle: redirectTo(""), class: badResponse, status: 302},
-		{name: "redirect with a broken Location", handle: redirectTo("http://[" + secret + "/"), class: badResponse,
-			status: 302},
-		{name: "redirect with a broken port", handle: redirectTo("http://data.example.com:x/"), class: badResponse,
-			status: 302},
+		{
+			name: "redirect with a broken Location", handle: redirectTo("http://[" + secret + "/"), class: badResponse,
+			status: 302,
+		},
+		{
+			name: "redirect with a broken port", handle: redirectTo("http://data.example.com:x/"), class: badResponse,
+			status: 302,
+		},
 		{name: "redirect to port 22", handle: redirectTo("http://93.184.216.34:22/"), class: addressDenied},
 		{name: "redirect to an endless URL", handle: redirectTo("/" + strings.Repeat("x", 30_000)), class: addressDenied},
-		{name: "redirect that never ends its body",
+		{
+			name:   "redirect that never ends its body",
 			handle: sayAndHold("HTTP/1.1 302 Found\r\nLocation: /" + secret + "\r\n" + length(100)), class: tooManyRedirects,
-			status: 302},
+			status: 302,
+		},
 	}
 }
 

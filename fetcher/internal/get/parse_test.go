@@ -110,8 +110,10 @@ func TestParseNetrc(t *testing.T) {
 		"account":            {"machine a login b account x password c", []login{{"a", "b", "c"}}},
 		"quotes":             {`machine a login "b c" password "d\"e\\f # g"`, []login{{"a", "b c", `d"e\f # g`}}},
 		"empty password":     {`machine a login b password ""`, []login{{"a", "b", ""}}},
-		"macdef": {"machine a login b password c\nmacdef init\ncd x\nmachine y\n\nmachine d login e",
-			[]login{{"a", "b", "c"}, {"d", "e", ""}}},
+		"macdef": {
+			"machine a login b password c\nmacdef init\ncd x\nmachine y\n\nmachine d login e",
+			[]login{{"a", "b", "c"}, {"d", "e", ""}},
+		},
 	} {
 		got, err := parseNetrc([]byte(c.content))
 		if err != nil || len(got) != len(c.want) {

@@ -65,7 +65,6 @@ type state struct {
 	pending     *time.Timer
 	since       time.Time
 	fetched     bool
-	slow        time.Duration
 }
 
 type message struct {

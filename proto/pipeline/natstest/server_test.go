@@ -196,8 +196,10 @@ func TestCluster(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 	}
 	js := connect(t, servers[0])
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"},
-		Replicas: 3}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s"},
+		Replicas: 3,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	servers[2].Stop()

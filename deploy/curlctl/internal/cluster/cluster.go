@@ -191,7 +191,7 @@ func using(o kube.Options, operation string, do func(*rest.Config, *http.Client)
 
 // Usage returns the containers that use a ConfigMap, sorted by pod. It leaves out terminated
 // ones unless all is set.
-func Usage(
+func Usage( //nolint:revive // six independent inputs
 	ctx context.Context, o kube.Options, namespace string, cm podusage.ConfigMap, all bool, now time.Time,
 ) ([]podusage.Usage, error) {
 	var found []podusage.Usage

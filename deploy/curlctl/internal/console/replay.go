@@ -148,7 +148,7 @@ func readRate(text string) (rate replay.Rate, err error) {
 }
 
 // runReplay replays the selected failures, and follows them if they are not too many.
-func (s *Server) runReplay(
+func (s *Server) runReplay( //nolint:revive // six independent inputs
 	ctx context.Context, j *jobs.Job, who *access.Person, sel selection, rate replay.Rate, record audit.Action,
 ) error {
 	client := s.deps.Conn.Client

@@ -197,7 +197,7 @@ func (f *Follower) Written(ctx context.Context) (bool, error) {
 		})
 		switch {
 		case ctx.Err() != nil:
-			return false, nil
+			return false, nil //nolint:nilerr // the user ended it
 		case err != nil:
 			return false, err
 		case info.NumPending == 0 && info.NumAckPending == 0 || info.AckFloor.Stream >= last:

@@ -27,19 +27,19 @@ func startHost() *origin.Server {
 			kind, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 			switch kind {
 			case "instant":
-				fmt.Fprint(w, "body of ", r.URL.Path)
+				fmt.Fprint(w, "body of ", r.URL.Path) //nolint:gosec // a hostile server
 			case "changing":
 				fmt.Fprint(w, "body ", n)
 			case "slow":
 				wait(r, slow)
-				fmt.Fprint(w, "body of ", r.URL.Path)
+				fmt.Fprint(w, "body of ", r.URL.Path) //nolint:gosec // a hostile server
 			case "hanging":
 				wait(r, time.Minute)
 			case "flapping":
 				if n%2 == 0 {
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}
-				fmt.Fprint(w, "body of ", r.URL.Path)
+				fmt.Fprint(w, "body of ", r.URL.Path) //nolint:gosec // a hostile server
 			case "missing":
 				w.WriteHeader(http.StatusNotFound)
 			case "busy":
@@ -48,7 +48,7 @@ func startHost() *origin.Server {
 			case "large":
 				_, _ = w.Write(append(bytes.Repeat([]byte("x"), large), fmt.Sprint(n)...))
 			case "loop":
-				http.Redirect(w, r, r.URL.Path, http.StatusFound)
+				http.Redirect(w, r, r.URL.Path, http.StatusFound) //nolint:gosec // a hostile server
 			case "endless":
 				for r.Context().Err() == nil {
 					if _, err := w.Write(make([]byte, 64<<10)); err != nil {

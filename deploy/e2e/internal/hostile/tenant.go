@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,7 +61,10 @@ type Attack struct {
 }
 
 // Attacks returns all attacks.
-func Attacks() []Attack {
+func Attacks() []Attack { return slices.Concat(forgeries(), failures(), loads()) }
+
+// forgeries are statuses, reasons and names that a user makes up, and edits in a row.
+func forgeries() []Attack {
 	return []Attack{
 		{"sets curl-now on 300 keys of a slow host", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 300, func(i int) []world.Trait {
@@ -108,6 +112,12 @@ func Attacks() []Attack {
 		{"asks for one slow URL in 200 objects", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 200, func(int) []world.Trait { return []world.Trait{a.asking("slow", 0)} })
 		}},
+	}
+}
+
+// failures are hosts and objects that let each fetch or write fail.
+func failures() []Attack {
+	return []Attack{
 		{"refreshes 200 keys of a flapping host", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 200, func(i int) []world.Trait {
 				return []world.Trait{a.asking("flapping", i), world.Annotated(refreshKey, Refresh)}
@@ -141,6 +151,12 @@ func Attacks() []Attack {
 		{"has 200 immutable objects", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 200, func(i int) []world.Trait { return []world.Trait{a.asking("instant", i), world.Immutable()} })
 		}},
+	}
+}
+
+// loads ask for much, or for the same again and again.
+func loads() []Attack {
+	return []Attack{
 		{"asks for 500 keys that exist", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 500, func(i int) []world.Trait {
 				return []world.Trait{a.asking("instant", i), world.Holding("mydata", "mine")}

@@ -73,6 +73,7 @@ func (p *report) skipped() {
 		switch item.Verdict {
 		case replay.Wanted, replay.Replayed, replay.Older:
 			continue
+		default:
 		}
 		if n++; n <= maxNamed {
 			p.s.Out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, printer.In(printer.Yellow, string(item.Verdict)))
