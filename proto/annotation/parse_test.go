@@ -270,7 +270,8 @@ func TestAFieldThatIsNoPairRejectsTheWholeValue(t *testing.T) {
 func TestABadPairDoesNotAffectOthers(t *testing.T) {
 	for bad, want := range map[string]string{
 		"b=ftp://e.example.com/?token=S3CR3T": "pair 2 (key b): the scheme is neither http nor https; use http:// or https://",
-		"b=https://u:S3CR3T@e.example.com": "pair 2 (key b): the url contains a user name or a password; remove it, and ask the operator to configure " +
+		"b=https://u:S3CR3T@e.example.com": "pair 2 (key b): the url contains a user name or a password; remove it, and " +
+			"ask the operator to configure " +
 			"credentials for that host",
 		"p/b=e.example.com":                      "pair 2: the key has characters other than letters, digits, -, _ and .; use only those",
 		"..b=e.example.com":                      "pair 2: the key is . or begins with ..; use another one",

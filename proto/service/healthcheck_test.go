@@ -70,7 +70,7 @@ var _ = Describe("the health check of a service", Ordered, func() {
 	DescribeTable("reports in one sentence why it got no response:", func(listen, sentence string) {
 		Expect(exits(1, nil, "--listen", listen)).To(Equal("toy: healthcheck: " + sentence))
 	},
-		Entry("no listener", "127.0.0.1:1", "ask at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"),
+		Entry("no listener", "127.0.0.1:1", "request to 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"),
 		Entry("no health is served", "", "--listen is empty: the process serves no health"),
 		Entry("invalid address", "nowhere", "--listen: address nowhere: missing port in address"),
 	)

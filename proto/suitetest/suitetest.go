@@ -40,7 +40,7 @@ func VerifyNoLeaks(m *testing.M) {
 	if code == 0 {
 		// Ginkgo listens for an interrupt until the process ends.
 		ginkgos := goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler." +
-		"(*InterruptHandler).registerForInterrupts.func2")
+			"(*InterruptHandler).registerForInterrupts.func2")
 		if err := leaks(ginkgos); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
