@@ -125,15 +125,15 @@ func TestParseRefuses(t *testing.T) {
 		"query alone":        {"a=?q=1", "pair 1 (key a): the host is missing"},
 		"no scheme, slashes": {"a=//data.example.com/", "pair 1 (key a): the host is missing"},
 		"scheme, no slashes": {"a=http:data.example.com", "pair 1 (key a): the url cannot be parsed"},
-		"ftp":                {"a=ftp://data.example.com/", "pair 1 (key a): the scheme is neither http nor https"},
-		"file":               {"a=file:///etc/passwd", "pair 1 (key a): the scheme is neither http nor https"},
+		"ftp":                {"a=ftp://data.example.com/", "pair 1 (key a): the scheme must be http or https"},
+		"file":               {"a=file:///etc/passwd", "pair 1 (key a): the scheme must be http or https"},
 		"gopher": {
 			"a=gopher://127.0.0.1:6379/_FLUSHALL",
-			"pair 1 (key a): the scheme is neither http nor https",
+			"pair 1 (key a): the scheme must be http or https",
 		},
 		"http over a socket": {
 			"a=http+unix://%2Fvar%2Frun%2Fdocker.sock/",
-			"pair 1 (key a): the scheme is neither http nor https",
+			"pair 1 (key a): the scheme must be http or https",
 		},
 		"javascript": {"a=javascript:alert(1)", "pair 1 (key a): the url cannot be parsed"},
 		"jar":        {"a=jar:http://x!/", "pair 1 (key a): the url cannot be parsed"},
@@ -202,7 +202,7 @@ func TestParseRefuses(t *testing.T) {
 		},
 		"second pair bad": {
 			"a=e.example.com b=ftp://e.example.com",
-			"pair 2 (key b): the scheme is neither http nor https",
+			"pair 2 (key b): the scheme must be http or https",
 		},
 		"many pairs": {manyPairs(annotation.MaxPairs + 1), "129 pairs, more than 128"},
 		"long value": {strings.Repeat(" ", annotation.MaxValueBytes+1), "32769 bytes, more than 32768"},
@@ -269,7 +269,7 @@ func TestAFieldThatIsNoPairRejectsTheWholeValue(t *testing.T) {
 
 func TestABadPairDoesNotAffectOthers(t *testing.T) {
 	for bad, want := range map[string]string{
-		"b=ftp://e.example.com/?token=S3CR3T": "pair 2 (key b): the scheme is neither http nor https; use http:// or https://",
+		"b=ftp://e.example.com/?token=S3CR3T": "pair 2 (key b): the scheme must be http or https; use http:// or https://",
 		"b=https://u:S3CR3T@e.example.com": "pair 2 (key b): the url contains a user name or a password; remove it, and " +
 			"ask the operator to configure " +
 			"credentials for that host",
@@ -492,7 +492,7 @@ func TestProblemOfTheObject(t *testing.T) {
 			"x-kv8s.io/curl-refresh": "soon",
 		},
 		"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?": {key: "a=example.com/,b=c", "x-kv8s.io/curl-refrsh": "1h", "x-kv8s.io/curl-refresh": "1ms"},
-		"annotation curl-me-that, pair 1 (key a): the scheme is neither http nor https; use http:// or https://; " +
+		"annotation curl-me-that, pair 1 (key a): the scheme must be http or https; use http:// or https://; " +
 			"also annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove one " +
 			"of them": {key: "a=ftp://example.com", annotation.LegacyKey: "x"},
 	} {
