@@ -14,7 +14,7 @@ const MaxBytes = 2048
 // Mistakes in a URL for which there is specific advice.
 const (
 	// BadScheme means a scheme such as ftp.
-	BadScheme = "the scheme is neither http nor https"
+	BadScheme = "the scheme must be http or https"
 	// HasUser means a URL with userinfo.
 	HasUser = "the url contains a user name or a password"
 	// BadText means characters that need escaping.
