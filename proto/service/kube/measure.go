@@ -39,7 +39,7 @@ func NewCalls(set *metric.Set, methods ...string) *Calls {
 	}
 	set.Add(c.requests, metric.Definition{
 		Name: name, Kind: metric.Counter, Help: help,
-		Labels: []metric.Label{{Name: "code", Open: "HTTP status codes,                   "}, method},
+		Labels: []metric.Label{{Name: "code", Open: "HTTP status codes, `<error>`"}, method},
 	})
 	return c
 }
