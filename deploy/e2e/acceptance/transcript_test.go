@@ -104,6 +104,8 @@ var normal = []struct {
 	{regexp.MustCompile(`(?m)^in \d+[mh] +`), "in 60m   "},
 	{regexp.MustCompile(`(?m)^\ds( +)`), "5s${1}"},
 	{regexp.MustCompile(`(?m)^\d\ds( +)`), "5s ${1}"},
+	{regexp.MustCompile(`(?m)^\dm\ds( +)`), "5s  ${1}"},
+	{regexp.MustCompile(`(?m)^\dm\d\ds( +)`), "5s   ${1}"},
 	{regexp.MustCompile(`(failing +BadStatus(?: \d+)? +)\d+s( +)\d+m`), "${1}5s${2}19m"},
 	{regexp.MustCompile(`(page +)\d+s( +pause)`), "${1}5s${2}"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:8443"},
