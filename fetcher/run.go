@@ -75,11 +75,16 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 		options := consumption(rt, cfg, handler)
 		options.Poison = known(handler.Poison)
 		err := pipeline.Consume(ctx, rt.JetStream, options, known(handler.Handle))
-		slots.Stop()
+		handingBack, cancel := context.WithTimeout(following, handBackTimeout)
+		defer cancel()
+		handler.HandBack(handingBack, slots.Stop())
 		return err
 	})
 	return group.Wait()
 }
+
+// handBackTimeout is how long waiting keys are handed back at the end of the process.
+const handBackTimeout = 10 * time.Second
 
 func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.Gate, *get.Client, error) {
 	gate, err := egress.New(cfg.Egress, egress.Deps{

@@ -30,7 +30,7 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 		{"--namespace-refreshes=-1", `--namespace-refreshes: -1 is negative`},
 		{"--workers=0", `--workers: 0, at least 1 is needed`},
 		{"--signing-key=/dev/null", `--signing-key: read /dev/null: it holds no NKey user seed`},
-		{"--stream-replicas=2", `--stream-replicas: 2 is not 0, 1, 3 or 5`},
+		{"--stream-replicas=2", `--stream-replicas: 2 must be 0, 1, 3 or 5`},
 		{"--max-results-bytes=1000", `--max-results-bytes: 1000 is less than 16 MiB`},
 		{"--max-failures-bytes=-1", `--max-failures-bytes: -1 is less than 1 MiB`},
 		{"--failures-max-age=1m", `--failures-max-age: 1m0s is shorter than an hour`},

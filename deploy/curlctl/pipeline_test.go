@@ -225,7 +225,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(r.code).To(Equal(2))
 		Expect(r.err).To(ContainSubstring(sentence))
 	},
-		Entry(nil, "--replicas=2", "--replicas: 2 is not 0, 1, 3 or 5"),
+		Entry(nil, "--replicas=2", "--replicas: 2 must be 0, 1, 3 or 5"),
 		Entry(nil, "--max-results-bytes=1000", "--max-results-bytes: 1000 is less than 16 MiB"),
 		Entry(nil, "--max-audit-bytes=-1", "--max-audit-bytes: -1 is less than 16 KiB"),
 	)

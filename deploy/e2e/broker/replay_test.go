@@ -136,7 +136,7 @@ var _ = Describe("A replay", func() {
 		code, err := p.Stop(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(6))
-		Expect(p.Log.String()).To(ContainSubstring("running it again is safe"))
+		Expect(p.Log.String()).To(ContainSubstring("safe to run it again"))
 
 		var replays []*process.Process
 		for range 3 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -69,7 +70,8 @@ func (t *trigger) rank() throttle.Rank {
 func (e *Engine) start(w *throttle.Waiter, slot *throttle.Slot) {
 	select {
 	case <-e.deps.Draining:
-		return // the lease brings it back
+		e.handBack(context.Background(), w)
+		return
 	default:
 	}
 	e.deps.Metrics.inFlight.Inc()
@@ -89,6 +91,38 @@ func (e *Engine) start(w *throttle.Waiter, slot *throttle.Slot) {
 	ended := e.handleClaimed(ctx, t)
 	e.report(t, ended)
 	t.setSpanOutcome(ended)
+}
+
+// handBackWorkers is the number of keys that are handed back at a time.
+const handBackWorkers = 16
+
+// HandBack ends the leases of keys that still wait, so that other fetchers get them at once. It
+// stops when ctx is done; then the leases bring the rest back.
+func (e *Engine) HandBack(ctx context.Context, waiters []*throttle.Waiter) {
+	var group errgroup.Group
+	group.SetLimit(handBackWorkers)
+	for _, w := range waiters {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			e.handBack(ctx, w)
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// handBack ends the lease of a key. If that fails, the lease ends by itself.
+func (e *Engine) handBack(ctx context.Context, w *throttle.Waiter) {
+	due, err := pipeline.DecodeDue(w.Key, w.Due)
+	if err != nil {
+		return
+	}
+	_ = try(ctx, func(ctx context.Context) error {
+		_, err := e.deps.Client.ReplaceTimer(ctx, due, e.deps.Clock.Now(), w.Timer)
+		return err
+	})
 }
 
 // claim sets the timer of a waiting key in place of its lease. That fails when another

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -69,12 +70,16 @@ func New(cfg Config, deps Deps) (*Throttle, error) {
 // OnStart sets Deps.Start, before the first key waits.
 func (t *Throttle) OnStart(start func(*Waiter, *Slot)) { t.deps.Start = start }
 
-// Stop starts no further key, and waits until those that were started have ended.
-func (t *Throttle) Stop() {
+// Stop starts no further key, waits until those that were started have ended, and returns the
+// keys that still wait.
+func (t *Throttle) Stop() []*Waiter {
 	t.mu.Lock()
 	t.stopped = true
 	t.mu.Unlock()
 	t.running.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.queued))
 }
 
 // attempt is a request with the state of its host and namespace.
