@@ -82,7 +82,7 @@ var _ = Describe("The API server", func() {
 		w.delete(ctx, "gone")
 		Eventually(w.retracted(ctx, gone)).Should(BeTrue())
 		Expect(g.forget.Load()).To(BeFalse())
-		Expect(g.lists.Load()).To(Equal(lists + 1))
+		Eventually(g.lists.Load).Should(Equal(lists + 1))
 		Expect(w.want(ctx, kept)()).NotTo(BeNil())
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before + 1))
 	})

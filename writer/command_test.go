@@ -28,7 +28,7 @@ func TestCommandRefuses(t *testing.T) {
 		"no annotation": {[]string{"--annotation-keys="}, "name at least one annotation key"},
 		"keys":          {[]string{"--trusted-keys=/dev/null"}, "--trusted-keys: read /dev/null: it must hold one to 2 NKey user public keys"},
 		"kubeconfig":    {[]string{"--kubeconfig=" + nowhere}, nowhere},
-		"no cluster":    {[]string{}, "no cluster: give --kubeconfig"},
+		"no cluster":    {[]string{}, "no cluster: set --kubeconfig"},
 		"argument":      {[]string{"now"}, `unknown command "now"`},
 		"unknown flag":  {[]string{"--lingre=1s"}, "unknown flag: --lingre"},
 	} {

@@ -75,7 +75,7 @@ var _ = Describe("A failing control plane", func() {
 			Expect(err).To(MatchError(ContainSubstring(hint)))
 		},
 		Entry("the port", "port", "many", "remove the file"),
-		Entry("the certificates", "pki/ca.crt", "", "pki to have new ones made"),
+		Entry("the certificates", "pki/ca.crt", "", "pki to create new ones"),
 	)
 
 	It("names the program that cannot run", func(ctx SpecContext) {
