@@ -23,7 +23,7 @@ var (
 		`status|failing|failures(?: show| --| -|$)|wants|timers|audit|doctor|check|completion|.* --dry-run)|` +
 		`^kubectl (?:get|describe|auth can-i|explain|events) `)
 	// elsewhere matches commands that need more than an API server and the services.
-	elsewhere = regexp.MustCompile(`(?:get|describe|explain) (?:watchers?|wat|pod|hpa|scaledobject)\b|--fetch`)
+	elsewhere = regexp.MustCompile(`--raw|(?:get|describe|explain) (?:watchers?|wat|pod|hpa|scaledobject)\b|--fetch`)
 	// part matches a command within a sentence that leaves out its object.
 	part = regexp.MustCompile(` (?:-\w|--[\w-]+|show|configmap)$`)
 )
@@ -94,9 +94,11 @@ func documented(root string) []string {
 		switch name := entry.Name(); {
 		case err != nil:
 			return err
-		case entry.IsDir() && slices.Contains([]string{".git", ".cache", "testdata", "bin", "decisions", "docs"}, name):
+		case entry.IsDir() && slices.Contains([]string{".git", ".cache", "testdata", "bin", "decisions"}, name):
 			return filepath.SkipDir
-		case filepath.Ext(name) != ".md" && !strings.Contains(path, filepath.Join("prometheus", "rules")) || entry.IsDir():
+		case name == "half-hour.md" || name == "verify.md":
+			return nil
+		case filepath.Ext(name) != ".md" && !strings.Contains(path, filepath.Join("files", "rules")) || entry.IsDir():
 			return nil
 		}
 		text, err := os.ReadFile(path)
