@@ -63,7 +63,8 @@ var _ = Describe("a service as a process", Ordered, func() {
 	})
 
 	DescribeTable("reports an invalid flag in one sentence, and exits with 1:", func(env []string, args []string,
-		sentence string) {
+		sentence string,
+	) {
 		session := run(toy, env, args...)
 		Eventually(session).Should(gexec.Exit(1))
 		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence))

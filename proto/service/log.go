@@ -65,13 +65,15 @@ const consoleIndent = "             "
 var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 func console(w io.Writer) io.Writer {
-	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly,
+	return zerolog.ConsoleWriter{
+		Out: w, TimeFormat: time.TimeOnly,
 		FormatExtra: func(_ map[string]any, line *bytes.Buffer) error {
 			text := Wrap(line.String(), consoleWidth, consoleIndent)
 			line.Reset()
 			_, err := line.WriteString(text)
 			return err
-		}}
+		},
+	}
 }
 
 // Wrap wraps a text between words to that many columns, unless a word is longer. Each line but the

@@ -38,8 +38,10 @@ func (o *NATSOptions) Validate() error {
 			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", RedactServers(server))
 		}
 	}
-	for flag, file := range map[string]string{"nats-creds": o.Files.Creds, "nats-nkey": o.Files.NKey,
-		"nats-ca": o.Files.CA, "nats-cert": o.Files.Cert, "nats-key": o.Files.Key} {
+	for flag, file := range map[string]string{
+		"nats-creds": o.Files.Creds, "nats-nkey": o.Files.NKey,
+		"nats-ca": o.Files.CA, "nats-cert": o.Files.Cert, "nats-key": o.Files.Key,
+	} {
 		if file == "" {
 			continue
 		}

@@ -20,8 +20,10 @@ func TestLogHidesAddresses(t *testing.T) {
 		}
 		return a
 	}
-	broken := &net.OpError{Op: "read", Net: "tcp", Source: address("10.1.2.3:53418"), Addr: address("10.96.0.1:443"),
-		Err: syscall.ECONNRESET}
+	broken := &net.OpError{
+		Op: "read", Net: "tcp", Source: address("10.1.2.3:53418"), Addr: address("10.96.0.1:443"),
+		Err: syscall.ECONNRESET,
+	}
 	six := &net.OpError{Op: "dial", Net: "tcp", Addr: address("[fd00::1]:443"), Err: syscall.ECONNREFUSED}
 	for _, c := range []struct {
 		name, want string

@@ -83,8 +83,10 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	health := NewHealth()
 	traces := tracing.FromEnv(ctx, name, BuildVersion(), log)
 	defer traces.Shutdown(context.WithoutCancel(ctx))
-	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS,
-		Tracer: traces.Tracer(), running: health.Part(runningPart)}
+	host := Host{
+		Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS,
+		Tracer: traces.Tracer(), running: health.Part(runningPart),
+	}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)
 	endpoints, err := o.Addresses.Open(health, registry)

@@ -75,7 +75,8 @@ func ValidateSelection(protected []string, selector string) error {
 
 // Run runs a service that uses the cluster.
 func (o *Options) Run(ctx context.Context, s *service.Options, name string,
-	run func(context.Context, *service.Runtime, *rest.Config) error) error {
+	run func(context.Context, *service.Runtime, *rest.Config) error,
+) error {
 	config, err := o.Config(name)
 	if err != nil {
 		return err

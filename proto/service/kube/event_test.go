@@ -97,8 +97,10 @@ var _ = Describe("Events", func() {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
 		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).CoreV1(), "spec", clock.RealClock{})
-		Expect(recorder.Record(ctx, kube.Event{Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout",
-			Action: "Fetch", Note: "n"})).To(Succeed())
+		Expect(recorder.Record(ctx, kube.Event{
+			Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout",
+			Action: "Fetch", Note: "n",
+		})).To(Succeed())
 	})
 })
 

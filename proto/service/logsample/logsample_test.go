@@ -51,8 +51,10 @@ func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
 			t.Fatalf("%d lines", len(entries))
 		}
 		last := entries[len(entries)-1]
-		if want := (entry{Level: "info", Kind: "retry", Omitted: 1000 - logsample.Burst,
-			Message: "suppressed lines of this kind"}); last != want {
+		if want := (entry{
+			Level: "info", Kind: "retry", Omitted: 1000 - logsample.Burst,
+			Message: "suppressed lines of this kind",
+		}); last != want {
 			t.Errorf("last line is %+v", last)
 		}
 		if n := entries[logsample.Burst-1].N; n != logsample.Burst-1 {

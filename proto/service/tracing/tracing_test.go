@@ -149,8 +149,10 @@ func TestFromEnvLogsOneSentenceForEachMistake(t *testing.T) {
 		name, value, sentence string
 		off                   bool
 	}{
-		{"OTEL_EXPORTER_OTLP_ENDPOINT", "user:hidden@collector",
-			"OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318; traces are off", true},
+		{
+			"OTEL_EXPORTER_OTLP_ENDPOINT", "user:hidden@collector",
+			"OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318; traces are off", true,
+		},
 		{"OTEL_TRACES_SAMPLER", "some", `configure traces by OTEL_*: unsupported sampler: some`, false},
 	} {
 		t.Run(wrong.name, func(t *testing.T) {

@@ -31,7 +31,8 @@ func Config(tb testing.TB) *rest.Config {
 
 // Namespace creates a namespace until the test ends, and returns its name.
 func Namespace(ctx context.Context, tb testing.TB, client kubernetes.Interface, prefix string,
-	labels map[string]string) string {
+	labels map[string]string,
+) string {
 	tb.Helper()
 	namespaces := client.CoreV1().Namespaces()
 	created, err := namespaces.Create(ctx,
