@@ -75,9 +75,10 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 		options := consumption(rt, cfg, handler)
 		options.Poison = known(handler.Poison)
 		err := pipeline.Consume(ctx, rt.JetStream, options, known(handler.Handle))
+		waiters := slots.Stop() // GETs that run may take as long as the hand-back
 		handingBack, cancel := context.WithTimeout(following, handBackTimeout)
 		defer cancel()
-		handler.HandBack(handingBack, slots.Stop())
+		handler.HandBack(handingBack, waiters)
 		return err
 	})
 	return group.Wait()
