@@ -352,7 +352,7 @@ var _ = Describe("In a browser, the console", func() {
 		worker := newTab(t.base + "/refetch")
 		worker.script(`document.querySelector('input[name=rate]').value = '6/m'`)
 		worker.click("button.main")
-		worker.sees(" of 6 asked")
+		worker.sees(" of 6 requested")
 		t.script(`window.same = 1`)
 		server.Stop()
 		t.sees("Lost the connection to NATS, reconnecting. The numbers are from ")
