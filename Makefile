@@ -37,7 +37,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 NO_DWARF := -gcflags=all=-dwarf=false
 
 # The version is a linker flag. Go would ask git, which fails in a checkout of another user.
-LDFLAGS  = -s -w -X $(REPOSITORY)/proto/service.Version=$(VERSION)
+LDFLAGS  = -s -w -X $(REPOSITORY)/proto/process.Version=$(VERSION)
 # Rare garbage collection saves a quarter of the CPU time of compiler and linker.
 GO_BUILD = CGO_ENABLED=0 GOGC=$(or $(GOGC),400) go build -trimpath -buildvcs=false $(NO_DWARF) -ldflags '$(LDFLAGS)'
 

@@ -5,7 +5,7 @@ import (
 	"math"
 	"runtime/debug"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 )
 
 // limitBodies lowers the limit of bodies to what the broker and the memory take.
-func (c *Config) limitBodies(rt *service.Runtime) error {
+func (c *Config) limitBodies(rt *process.Runtime) error {
 	maxPayload := rt.NATS.MaxPayload()
 	body, err := bodyLimit(c.Get.MaxBody, maxPayload)
 	if err != nil {

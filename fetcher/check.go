@@ -10,7 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // checkCommand prints the verdict of the egress policy without a fetch.
@@ -68,7 +68,7 @@ func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string
 		fmt.Fprintf(out, "  %s: may be reached\n", a.Addr)
 	}
 	if !verdict.Allowed {
-		return service.ExitError{Err: verdict.Err, Code: 1, Silent: true}
+		return process.ExitError{Err: verdict.Err, Code: 1, Silent: true}
 	}
 	return nil
 }

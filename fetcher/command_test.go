@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kv8s/curl-me-that/fetcher"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // execute runs a command line, and returns what it prints and its error.
@@ -85,7 +85,7 @@ var _ = Describe("The command line", func() {
 
 var _ = Describe("fetcher check", func() {
 	code := func(err error) int {
-		if exit, ok := errors.AsType[service.ExitError](err); ok {
+		if exit, ok := errors.AsType[process.ExitError](err); ok {
 			Expect(exit.Silent).To(BeTrue(), "all has been said")
 			return exit.Code
 		}

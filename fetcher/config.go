@@ -16,8 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/budget"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -60,7 +60,7 @@ func DefaultConfig() Config {
 			ResultBytes:   budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
 		},
 	}
-	c.Get.Version = service.BuildVersion()
+	c.Get.Version = process.BuildVersion()
 	return c
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // BenchmarkBesideAHangingHost measures what 500 URLs of a host that never
@@ -104,11 +104,11 @@ func runFetcher(b *testing.B, broker *natstest.Server, registry *prometheus.Regi
 	must(b, err)
 	config := fetcher.DefaultConfig()
 	config.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
-	health := service.NewHealth()
+	health := process.NewHealth()
 	ctx, cancel := context.WithCancel(b.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		rt := &service.Runtime{Log: zerolog.Nop(), Health: health, Metrics: registry, NATS: nc, JetStream: js}
+		rt := &process.Runtime{Log: zerolog.Nop(), Health: health, Metrics: registry, NATS: nc, JetStream: js}
 		if err := fetcher.Run(ctx, rt, config); err != nil {
 			b.Error(err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
-	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
 // Metrics returns what the metrics of a fetcher are.

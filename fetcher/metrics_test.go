@@ -23,9 +23,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/metric"
-	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 )
 
 // lab is a fetcher as a service, with a broker and a web server.
@@ -97,16 +97,16 @@ func (l *lab) start(change ...func(*fetcher.Config)) {
 	for _, c := range change {
 		c(&cfg)
 	}
-	health := service.NewHealth()
+	health := process.NewHealth()
 	begun := health.Part("begun") // else health has no parts, which is ready
-	host := service.Host{
+	host := process.Host{
 		Log: zerolog.New(GinkgoWriter), Health: health, Metrics: l.registry,
-		NATS: service.NATSOptions{URL: "nats://in.process", Dial: l.server.Dial()},
+		NATS: process.NATSOptions{URL: "nats://in.process", Dial: l.server.Dial()},
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- host.Run(ctx, "fetcher", func(ctx context.Context, rt *service.Runtime) error {
+		ended <- host.Run(ctx, "fetcher", func(ctx context.Context, rt *process.Runtime) error {
 			begun.Ready()
 			return fetcher.Run(ctx, rt, cfg)
 		})
@@ -238,7 +238,7 @@ func shown() []string {
 }
 
 func definitions() []metric.Definition {
-	return append(service.Metrics("fetcher"), fetcher.Metrics()...)
+	return append(process.Metrics("fetcher"), fetcher.Metrics()...)
 }
 
 var _ = Describe("The metrics of a fetcher", func() {

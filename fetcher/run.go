@@ -14,14 +14,14 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/metric"
-	"github.com/kv8s/curl-me-that/proto/service/reload"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
 
 // Run reads messages and handles them until ctx is done, and then finishes
 // what is in work. The streams and the consumer need not exist yet.
-func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
+func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 }
 
 // newEngine completes the dependencies of an engine by what the runtime has.
-func newEngine(ctx context.Context, rt *service.Runtime, cfg Config, deps engine.Deps) (*engine.Engine, error) {
+func newEngine(ctx context.Context, rt *process.Runtime, cfg Config, deps engine.Deps) (*engine.Engine, error) {
 	if deps.Signatures == nil && cfg.Get.HeaderFile != "" {
 		rt.Log.Warn().Msg("credentials go with every want, whoever has published it; see --trusted-keys")
 	}
@@ -118,7 +118,7 @@ func newEngine(ctx context.Context, rt *service.Runtime, cfg Config, deps engine
 }
 
 // brokerTime returns the time of the broker.
-func brokerTime(ctx context.Context, rt *service.Runtime) (time.Time, error) {
+func brokerTime(ctx context.Context, rt *process.Runtime) (time.Time, error) {
 	consumer, err := rt.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil {
 		return time.Time{}, err
@@ -127,7 +127,7 @@ func brokerTime(ctx context.Context, rt *service.Runtime) (time.Time, error) {
 }
 
 // consumption returns how messages are taken.
-func consumption(rt *service.Runtime, cfg Config, handler *engine.Engine) pipeline.ConsumeOptions {
+func consumption(rt *process.Runtime, cfg Config, handler *engine.Engine) pipeline.ConsumeOptions {
 	return pipeline.ConsumeOptions{
 		Stream:      pipeline.Requests,
 		Consumer:    pipeline.FetcherConsumer,

@@ -20,13 +20,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 var _ = Describe("Run", func() {
 	var (
 		server *natstest.Server
-		rt     *service.Runtime
+		rt     *process.Runtime
 		log    *gbytes.Buffer
 		cfg    fetcher.Config
 	)
@@ -34,8 +34,8 @@ var _ = Describe("Run", func() {
 		server = pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		js := pipelinetest.Connect(GinkgoTB(), server)
 		log = gbytes.NewBuffer()
-		rt = &service.Runtime{
-			Log: zerolog.New(log), Health: service.NewHealth(), Metrics: prometheus.NewRegistry(), NATS: js.Conn(), JetStream: js,
+		rt = &process.Runtime{
+			Log: zerolog.New(log), Health: process.NewHealth(), Metrics: prometheus.NewRegistry(), NATS: js.Conn(), JetStream: js,
 		}
 		cfg = fetcher.DefaultConfig()
 		cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
@@ -14,11 +14,11 @@ import (
 func Command(elect leader.Elect) *cobra.Command {
 	var c Config
 	c.Election.Elect = elect
-	return service.NewCommand(&cobra.Command{
+	return process.NewCommand(&cobra.Command{
 		Use:   "watcher",
 		Short: "See annotated ConfigMaps and publish what each one wants",
 	}, &c, func(ctx context.Context) error {
-		return c.Kube.Run(ctx, &c.Service, "watcher", func(ctx context.Context, rt *service.Runtime, cluster *rest.Config) error {
+		return c.Kube.Run(ctx, &c.Service, "watcher", func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
 			return Run(ctx, rt, c, cluster)
 		})
 	})

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // Pace is how often a watcher under test looks after what should not happen;
@@ -28,7 +28,7 @@ func (c offClock) Now() time.Time                  { return c.RealClock.Now().Ad
 func (c offClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // RunAt is Run at another pace.
-func RunAt(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config, at Pace) error {
+func RunAt(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config, at Pace) error {
 	p := defaultPace()
 	if at.Check > 0 {
 		p.check = at.Check

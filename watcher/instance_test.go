@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 )
@@ -33,7 +33,7 @@ type options struct {
 type instance struct {
 	log     *gbytes.Buffer
 	metrics *prometheus.Registry
-	health  *service.Health
+	health  *process.Health
 	cancel  context.CancelFunc
 	ended   chan error
 }
@@ -52,7 +52,7 @@ func (w *world) watch(change ...func(*options)) *instance {
 		c(&o)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	i := &instance{log: gbytes.NewBuffer(), metrics: prometheus.NewRegistry(), health: service.NewHealth(), cancel: cancel, ended: make(chan error, 1)}
+	i := &instance{log: gbytes.NewBuffer(), metrics: prometheus.NewRegistry(), health: process.NewHealth(), cancel: cancel, ended: make(chan error, 1)}
 	go func() {
 		defer GinkgoRecover()
 		i.ended <- i.run(ctx, w, o)
@@ -63,7 +63,7 @@ func (w *world) watch(change ...func(*options)) *instance {
 
 func (i *instance) run(ctx context.Context, w *world, o options) error {
 	log := zerolog.New(io.MultiWriter(i.log, GinkgoWriter)).Level(zerolog.InfoLevel).With().Timestamp().Logger()
-	broker := service.NATSOptions{URL: "nats://in.process", Dial: w.nats.Dial()}
+	broker := process.NATSOptions{URL: "nats://in.process", Dial: w.nats.Dial()}
 	conn, err := broker.Connect(ctx, "watcher", log, i.health.Part("nats"))
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (i *instance) run(ctx context.Context, w *world, o options) error {
 	if err != nil {
 		return err
 	}
-	rt := &service.Runtime{Log: log, Health: i.health, Metrics: i.metrics, NATS: conn, JetStream: js}
+	rt := &process.Runtime{Log: log, Health: i.health, Metrics: i.metrics, NATS: conn, JetStream: js}
 	return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
 }
 

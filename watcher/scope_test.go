@@ -8,7 +8,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 )
 
 // elsewhere returns the same world with a further namespace.

@@ -21,9 +21,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/budget"
-	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
@@ -39,7 +39,7 @@ import (
 
 // Run is the watcher: it runs until ctx is done, and returns an error only for
 // what waiting does not mend.
-func Run(ctx context.Context, rt *service.Runtime, c Config, api *rest.Config) error {
+func Run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config) error {
 	return run(ctx, rt, c, api, defaultPace())
 }
 
@@ -63,7 +63,7 @@ func defaultPace() pace {
 	return pace{check: 15 * time.Second, stall: informer.StallAfter, wall: clock.RealClock{}}
 }
 
-func run(ctx context.Context, rt *service.Runtime, c Config, api *rest.Config, at pace) error {
+func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, at pace) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -115,10 +115,10 @@ type parts struct {
 	bounded  *quota.Quota
 	sessions *session.Runner
 	election leader.Deps
-	cache    *service.Part
+	cache    *process.Part
 }
 
-func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, metrics *metrics) (*parts, error) {
+func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, metrics *metrics) (*parts, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err

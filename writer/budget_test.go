@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/service/budget"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
 var _ = Describe("A namespace that is over its budget", func() {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/budget"
-	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -27,7 +27,7 @@ const (
 // and Selector must be those of the watcher.
 type Config struct {
 	// Service are the flags that every service has.
-	Service service.Options
+	Service process.Options
 	// Kube selects the cluster to write to.
 	Kube kube.Options
 	// Concurrency is how many ConfigMaps are patched at a time. Above 32 an

@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/metric"
-	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/writer"
 )
 
@@ -134,7 +134,7 @@ func shown() []string {
 	return []string{own + "in_flight_limit_messages", own + "denied_namespaces", "curlmethat_build_info"}
 }
 
-func definitions() []metric.Definition { return append(service.Metrics("writer"), writer.Metrics()...) }
+func definitions() []metric.Definition { return append(process.Metrics("writer"), writer.Metrics()...) }
 
 var _ = Describe("The metrics of a writer", func() {
 	for _, m := range moves() {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/budget"
-	"github.com/kv8s/curl-me-that/proto/service/kube"
-	"github.com/kv8s/curl-me-that/proto/service/reload"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/process/reload"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
@@ -36,7 +36,7 @@ const (
 
 // Run applies results until ctx is done. It then takes no more, finishes what
 // it has begun, gives the rest back to the server, and returns nil.
-func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config) error {
+func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config) error {
 	metrics := newMetrics(rt.Metrics)
 	client, err := apiserver.NewClient(metrics.calls.Of(cluster))
 	if err != nil {
@@ -87,7 +87,7 @@ type parts struct {
 }
 
 // assemble puts the parts of the writer together.
-func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking *breaker.Breaker, metrics *metrics) (*parts, error) {
+func assemble(rt *process.Runtime, c Config, client *apiserver.Client, breaking *breaker.Breaker, metrics *metrics) (*parts, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err

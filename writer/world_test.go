@@ -30,8 +30,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer"
@@ -53,7 +53,7 @@ type world struct {
 	config  writer.Config
 	cluster *rest.Config
 	calls   *calls
-	health  *service.Health
+	health  *process.Health
 	metrics *prometheus.Registry
 	log     *gbytes.Buffer
 	stop    func()
@@ -92,18 +92,18 @@ func (w *world) start() {
 // startWithout is start without waiting.
 func (w *world) startWithout() {
 	GinkgoHelper()
-	w.health, w.metrics = service.NewHealth(), prometheus.NewRegistry()
+	w.health, w.metrics = process.NewHealth(), prometheus.NewRegistry()
 	w.calls.reset()
 	begun := w.health.Part("begun") // else health has no parts, which is ready
-	host := service.Host{
+	host := process.Host{
 		Log:    zerolog.New(zerolog.MultiLevelWriter(w.log, GinkgoWriter)),
 		Health: w.health, Metrics: w.metrics,
-		NATS: service.NATSOptions{URL: nats.DefaultURL, Dial: w.broker.Dial()},
+		NATS: process.NATSOptions{URL: nats.DefaultURL, Dial: w.broker.Dial()},
 	}
 	ctx, cancel := context.WithCancel(w.ctx())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- host.Run(ctx, "writer", func(ctx context.Context, rt *service.Runtime) error {
+		ended <- host.Run(ctx, "writer", func(ctx context.Context, rt *process.Runtime) error {
 			begun.Ready()
 			return writer.Run(ctx, rt, w.config, w.cluster)
 		})

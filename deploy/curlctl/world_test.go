@@ -31,7 +31,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // world is a broker with the streams of the pipeline.
@@ -84,7 +84,7 @@ func runAs(ctx context.Context, program string, now func() time.Time, args ...st
 	cmd.SetIn(strings.NewReader(""))
 	err := cmd.ExecuteContext(ctx)
 	r := result{}
-	var exit service.ExitError
+	var exit process.ExitError
 	switch {
 	case errors.As(err, &exit):
 		r.code = exit.Code
@@ -175,16 +175,16 @@ func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	for _, c := range change {
 		c(&cfg)
 	}
-	host := service.Host{
-		Log: zerolog.New(GinkgoWriter), Health: service.NewHealth(), Metrics: prometheus.NewRegistry(),
-		NATS: service.NATSOptions{URL: w.server.URL(), Dial: w.server.Dial()},
+	host := process.Host{
+		Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: prometheus.NewRegistry(),
+		NATS: process.NATSOptions{URL: w.server.URL(), Dial: w.server.Dial()},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer GinkgoRecover()
-		Expect(host.Run(ctx, "fetcher", func(ctx context.Context, rt *service.Runtime) error {
+		Expect(host.Run(ctx, "fetcher", func(ctx context.Context, rt *process.Runtime) error {
 			return fetcher.Run(ctx, rt, cfg)
 		})).To(Succeed())
 	}()

@@ -11,7 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/kv8s/curl-me-that/fetcher"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher"
 	"github.com/kv8s/curl-me-that/writer"
 )
@@ -36,9 +36,9 @@ type Config struct {
 	// if a flag asked for it.
 	ours bool
 	// Addresses for health and metrics of all services.
-	Addresses service.Addresses
+	Addresses process.Addresses
 	// Log configures the log.
-	Log service.LogOptions
+	Log process.LogOptions
 	// The options of the services. Common options are those of the watcher.
 	Watcher watcher.Config
 	Fetcher fetcher.Config

@@ -23,8 +23,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/fetcher"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher"
 	"github.com/kv8s/curl-me-that/writer"
@@ -127,7 +127,7 @@ func (c *Config) controlPlane(ctx context.Context, system *System, dir string,
 type assembly struct {
 	config   *Config
 	log      zerolog.Logger
-	health   *service.Health
+	health   *process.Health
 	registry *prometheus.Registry
 	nats     *broker.Broker
 	// plane is our own control plane, or nil.
@@ -135,7 +135,7 @@ type assembly struct {
 }
 
 func newAssembly(c *Config, log zerolog.Logger) *assembly {
-	a := &assembly{config: c, log: log, health: service.NewHealth(), registry: prometheus.NewRegistry()}
+	a := &assembly{config: c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry()}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return a
 }
@@ -162,7 +162,7 @@ func (a *assembly) serve(ctx context.Context, ready func(context.Context) error)
 			return err
 		}
 		group.Go(func() error {
-			return a.run(ctx, name, func(ctx context.Context, rt *service.Runtime) error {
+			return a.run(ctx, name, func(ctx context.Context, rt *process.Runtime) error {
 				if int(begun.Add(1)) == len(services) {
 					assembled.Ready()
 				}
@@ -191,15 +191,15 @@ func (a *assembly) watchPlane(ctx context.Context) error {
 }
 
 // run runs one service.
-func (a *assembly) run(ctx context.Context, name string, serve func(context.Context, *service.Runtime) error) error {
+func (a *assembly) run(ctx context.Context, name string, serve func(context.Context, *process.Runtime) error) error {
 	tracer, flush := a.config.tracer(ctx, name, a.log)
 	defer flush()
-	host := service.Host{
+	host := process.Host{
 		Tracer: tracer,
 		Log:    a.log.With().Str("service", name).Logger(), Health: a.health.Group(name),
 		// two of them watch Kubernetes
 		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, a.registry),
-		NATS:    service.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()}, WithoutNATS: name == keeperName,
+		NATS:    process.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()}, WithoutNATS: name == keeperName,
 	}
 	if err := host.Run(ctx, name, serve); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -207,15 +207,15 @@ func (a *assembly) run(ctx context.Context, name string, serve func(context.Cont
 	return nil
 }
 
-func (c *Config) services() map[string]func(context.Context, *service.Runtime, *rest.Config) error {
-	services := map[string]func(context.Context, *service.Runtime, *rest.Config) error{
-		"watcher": func(ctx context.Context, rt *service.Runtime, cluster *rest.Config) error {
+func (c *Config) services() map[string]func(context.Context, *process.Runtime, *rest.Config) error {
+	services := map[string]func(context.Context, *process.Runtime, *rest.Config) error{
+		"watcher": func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
 			return watcher.Run(ctx, rt, c.Watcher, cluster)
 		},
-		"fetcher": func(ctx context.Context, rt *service.Runtime, _ *rest.Config) error {
+		"fetcher": func(ctx context.Context, rt *process.Runtime, _ *rest.Config) error {
 			return fetcher.Run(ctx, rt, c.Fetcher)
 		},
-		"writer": func(ctx context.Context, rt *service.Runtime, cluster *rest.Config) error {
+		"writer": func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
 			return writer.Run(ctx, rt, c.Writer, cluster)
 		},
 	}

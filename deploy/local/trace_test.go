@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
-	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
-	"github.com/kv8s/curl-me-that/proto/service/tracing"
+	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
 // traced returns the services and messages of the log lines of a trace.

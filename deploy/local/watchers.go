@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
@@ -43,7 +43,7 @@ func serveWatchers(ctx context.Context, cluster *rest.Config) error {
 }
 
 // runKeeper runs keeper with the watcher's flags, which both have.
-func (c *Config) runKeeper(ctx context.Context, rt *service.Runtime, cluster *rest.Config) error {
+func (c *Config) runKeeper(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
 	if err := serveWatchers(ctx, cluster); err != nil {
 		return err
 	}

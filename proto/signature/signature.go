@@ -18,7 +18,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/kv8s/curl-me-that/proto/service/reload"
+	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
 
 // MaxKeys is the maximum number of trusted public keys: the current one, and the previous or next

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
@@ -20,7 +20,7 @@ const DefaultWorkers = 4
 // Config has the settings of keeper.
 type Config struct {
 	// Service has the flags that every service shares.
-	Service service.Options
+	Service process.Options
 	// Kube selects the cluster.
 	Kube kube.Options
 	// Namespaces to watch; empty means all.

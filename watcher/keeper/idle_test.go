@@ -28,8 +28,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -118,7 +118,7 @@ func (r *rig) begin() {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(clients.Close)
 	r.registry = prometheus.NewRegistry()
-	rt := &service.Runtime{Log: zerolog.New(GinkgoWriter), Health: service.NewHealth(), Metrics: r.registry}
+	rt := &process.Runtime{Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: r.registry}
 	r.keeper, err = newKeeper(rt, c, clients, newMetrics(r.registry, c), r.clock)
 	Expect(err).NotTo(HaveOccurred())
 }

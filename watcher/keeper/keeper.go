@@ -21,8 +21,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
@@ -40,7 +40,7 @@ import (
 const requestTimeout = 10 * time.Second
 
 // Run runs keeper until ctx is done. It returns an error only if waiting does not help.
-func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config) error {
+func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (k *keeper) watch(ctx context.Context, group *errgroup.Group) {
 // keeper holds the running parts.
 type keeper struct {
 	config   Config
-	runtime  *service.Runtime
+	runtime  *process.Runtime
 	clients  *clients
 	metrics  *metrics
 	watchers *informer.Informer[*reconcile.Watcher]
@@ -107,11 +107,11 @@ type keeper struct {
 	// queue of the current leadership term; nil if another keeper leads.
 	queue    atomic.Pointer[queue.Work]
 	election leader.Deps
-	cache    *service.Part
+	cache    *process.Part
 	work     *reconcile.Reconciler
 }
 
-func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics, wall clock.PassiveClock) (*keeper, error) {
+func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics, wall clock.PassiveClock) (*keeper, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func (k *keeper) enqueue(name types.NamespacedName, live bool) {
 }
 
 // lead runs the work of the leader: it reconciles all Watchers, then each one that changes.
-func (k *keeper) lead(health *service.Part) func(context.Context) error {
+func (k *keeper) lead(health *process.Part) func(context.Context) error {
 	return func(ctx context.Context) error {
 		k.metrics.leader.Set(1)
 		defer k.metrics.leader.Set(0)

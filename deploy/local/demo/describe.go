@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // columns of the narrowest terminal.
@@ -45,5 +45,5 @@ func (d *demo) events(ctx context.Context, name string) ([]corev1.Event, error) 
 
 // wrap breaks text between words into lines that fit, each with the indent.
 func wrap(text, indent string) string {
-	return service.Wrap(indent+strings.Join(strings.Fields(text), " "), columns, indent) + "\n"
+	return process.Wrap(indent+strings.Join(strings.Fields(text), " "), columns, indent) + "\n"
 }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/kv8s/curl-me-that/deploy/local/demo/joke"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 const (
@@ -38,7 +38,7 @@ func (h *hosts) serve(ctx context.Context, port string) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+joke.Path, joke.Handler())
 	go func() {
-		if err := service.Serve(ctx, listener, mux); err != nil {
+		if err := process.Serve(ctx, listener, mux); err != nil {
 			select {
 			case h.failed <- err:
 			default: // the first error ends the demo

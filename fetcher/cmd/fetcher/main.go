@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"github.com/kv8s/curl-me-that/fetcher"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-func main() { os.Exit(service.Execute(fetcher.Command())) }
+func main() { os.Exit(process.Execute(fetcher.Command())) }

@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/service/reload"
+	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
 
 // DefaultDialTimeout is the default time limit of one dial, with the lookup and all addresses.

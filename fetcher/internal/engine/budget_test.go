@@ -12,7 +12,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/service/budget"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
 func in(namespace string) func(*v1.Want) {

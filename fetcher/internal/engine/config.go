@@ -7,7 +7,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
-	"github.com/kv8s/curl-me-that/proto/service/budget"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
 // Config is what may be chosen about the handling of messages.

@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/service/tracing"
+	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
 // fetched is what a GET came to: there was no slot, or it failed, or there

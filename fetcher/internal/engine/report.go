@@ -4,9 +4,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service/budget"
-	"github.com/kv8s/curl-me-that/proto/service/logfield"
-	"github.com/kv8s/curl-me-that/proto/service/tracing"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/process/logfield"
+	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
 // report counts and logs an outcome: one line, without the URL, which may hold

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/proto/service/reload"
+	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
 
 // Deps are the dependencies of a Client. Only the gate is required.

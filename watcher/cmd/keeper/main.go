@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 )
@@ -14,6 +14,6 @@ import (
 const gcPercent = 25
 
 func main() {
-	service.LimitGarbage(gcPercent)
-	os.Exit(service.Execute(keeper.Command(lease.Elect)))
+	process.LimitGarbage(gcPercent)
+	os.Exit(process.Execute(keeper.Command(lease.Elect)))
 }

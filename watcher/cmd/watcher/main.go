@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 )
@@ -15,6 +15,6 @@ import (
 const gcPercent = 50
 
 func main() {
-	service.LimitGarbage(gcPercent)
-	os.Exit(service.Execute(watcher.Command(lease.Elect)))
+	process.LimitGarbage(gcPercent)
+	os.Exit(process.Execute(watcher.Command(lease.Elect)))
 }

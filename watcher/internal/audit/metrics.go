@@ -3,7 +3,7 @@ package audit
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // maxAnswer bounds what a monitoring port answers, in bytes.
@@ -17,11 +17,11 @@ const maxAnswer = 1 << 20
 // disk asks all servers, and returns the latest; nil unless all of them answer. Only the system
 // account and the monitoring port have it, and the watcher has no right in the
 // system account.
-func (e *Exporter) disk(ctx context.Context) *service.DiskSync {
+func (e *Exporter) disk(ctx context.Context) *process.DiskSync {
 	if len(e.config.Monitors) == 0 {
 		return nil
 	}
-	all := &service.DiskSync{Always: true}
+	all := &process.DiskSync{Always: true}
 	for _, address := range e.config.Monitors {
 		one, err := varz(ctx, address)
 		if err != nil {
@@ -35,7 +35,7 @@ func (e *Exporter) disk(ctx context.Context) *service.DiskSync {
 }
 
 // varz asks one server.
-func varz(ctx context.Context, address string) (*service.DiskSync, error) {
+func varz(ctx context.Context, address string) (*process.DiskSync, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(address, "/")+"/varz", http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("ask the monitoring port: %w", err)
@@ -45,7 +45,7 @@ func varz(ctx context.Context, address string) (*service.DiskSync, error) {
 		return nil, fmt.Errorf("ask the monitoring port: %w", err)
 	}
 	defer response.Body.Close()
-	var answer service.Varz
+	var answer process.Varz
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil {
 		return nil, fmt.Errorf("read what the monitoring port answers: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // errDisconnected reports that there is no broker to ask.
@@ -22,7 +22,7 @@ type snapshot struct {
 	streams   map[string]*jetstream.StreamInfo
 	consumers map[string]consumer
 	timers    float64
-	disk      *service.DiskSync
+	disk      *process.DiskSync
 }
 
 // consumer is a durable consumer, which may be missing.

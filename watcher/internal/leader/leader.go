@@ -7,8 +7,8 @@ import (
 	"github.com/rs/zerolog"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
 // Deps are what an election works with.
@@ -19,7 +19,7 @@ type Deps struct {
 	// watcher.
 	Lead func(ctx context.Context) error
 	// Health is ready while another watcher leads: the cache is warm.
-	Health *service.Part
+	Health *process.Part
 	// Holding is 1 while this watcher holds the Lease.
 	Holding prometheus.Gauge
 	Log     zerolog.Logger

@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -75,7 +75,7 @@ type Deps struct {
 	Reconciler Reconciler
 	Auditor    Auditor
 	// Health is ready while a session publishes.
-	Health  *service.Part
+	Health  *process.Part
 	Clock   clock.WithTicker
 	Log     zerolog.Logger
 	Queue   *kube.QueueMetrics

@@ -4,8 +4,8 @@ package main
 import (
 	"os"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-func main() { os.Exit(service.Execute(writer.Command())) }
+func main() { os.Exit(process.Execute(writer.Command())) }

@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/utils/clock"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 const (
@@ -36,7 +36,7 @@ type Breaker struct {
 	probe func(context.Context) error
 	clock clock.WithTicker
 	log   zerolog.Logger
-	part  *service.Part
+	part  *process.Part
 
 	mu       sync.Mutex
 	pass     chan struct{}        // closed while work may pass
@@ -57,7 +57,7 @@ type Deps struct {
 	// Log has a line for each change.
 	Log zerolog.Logger
 	// Part is that of the API server in the health of the process; nil: none.
-	Part *service.Part
+	Part *process.Part
 }
 
 // New returns a breaker that lets work pass.

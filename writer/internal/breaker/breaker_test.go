@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/utils/clock"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
 )
 
@@ -22,7 +22,7 @@ var errRefused = errors.New("connection refused")
 // guarded is a breaker in front of an API server that may be away.
 type guarded struct {
 	*breaker.Breaker
-	health *service.Health
+	health *process.Health
 	log    *bytes.Buffer
 	away   atomic.Bool
 	probes atomic.Int32
@@ -30,7 +30,7 @@ type guarded struct {
 
 func newGuarded(t *testing.T, away bool) *guarded {
 	t.Helper()
-	g := &guarded{health: service.NewHealth(), log: &bytes.Buffer{}}
+	g := &guarded{health: process.NewHealth(), log: &bytes.Buffer{}}
 	g.away.Store(away)
 	g.Breaker = breaker.New(breaker.Deps{Probe: func(context.Context) error {
 		g.probes.Add(1)

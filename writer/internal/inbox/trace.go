@@ -5,7 +5,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service/tracing"
+	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 )
 

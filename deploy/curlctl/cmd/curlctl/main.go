@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // gcPercent is GOGC. With 70, a list of 50,000 keys takes a quarter more processor time and 24 MiB
@@ -15,5 +15,5 @@ const gcPercent = 150
 
 func main() {
 	debug.SetGCPercent(gcPercent)
-	os.Exit(service.Execute(curlctl.Command(os.Args[0])))
+	os.Exit(process.Execute(curlctl.Command(os.Args[0])))
 }

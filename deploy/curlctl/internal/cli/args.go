@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // NoArgs refuses arguments, and suggests similar commands.
@@ -99,10 +99,10 @@ func (s *Session) Confirm(question string, args ...any) error {
 }
 
 // environment sets flags from environment variables for completion, which runs before
-// service.Execute does.
+// process.Execute does.
 func environment(cmd *cobra.Command) {
 	for _, name := range natsconn.FlagNames() {
-		if value := os.Getenv(service.EnvName(name)); value != "" && !cmd.Flags().Changed(name) {
+		if value := os.Getenv(process.EnvName(name)); value != "" && !cmd.Flags().Changed(name) {
 			_ = cmd.Flags().Set(name, value) // completion prints no errors
 		}
 	}

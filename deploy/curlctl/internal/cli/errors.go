@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // Exit codes.
@@ -39,7 +39,7 @@ const (
 
 // Errorf returns a printable error with an exit code.
 func Errorf(code int, format string, args ...any) error {
-	return service.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: code}
+	return process.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: code}
 }
 
 // printable is an error with text that tenants and servers choose.
@@ -61,11 +61,11 @@ func (e printable) Unwrap() error { return e.error }
 func Usagef(format string, args ...any) error { return Errorf(Usage, format, args...) }
 
 // Silent returns an exit code without a message.
-func Silent(code int) error { return service.ExitError{Code: code, Silent: true} }
+func Silent(code int) error { return process.ExitError{Code: code, Silent: true} }
 
 // coded gives an error its exit code.
 func coded(ctx context.Context, err error) error {
-	var exit service.ExitError
+	var exit process.ExitError
 	var refused *natsconn.PermissionError
 	var kubernetes *cluster.Error
 	switch {

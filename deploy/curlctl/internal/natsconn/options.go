@@ -15,7 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // Options select servers and credentials.
@@ -26,7 +26,7 @@ type Options struct {
 	// URL.
 	Context string
 	// Files authenticate.
-	Files service.NATSFiles
+	Files process.NATSFiles
 	// Timeout limits the time to connect.
 	Timeout time.Duration
 	// Refused is called when the server denies something; nil: the context of Open ends.
@@ -107,7 +107,7 @@ func (o *Options) connect(refused func(*PermissionError)) (*nats.Conn, natsconte
 		nats.MaxReconnects(-1),
 		func(n *nats.Options) error {
 			if n.InboxPrefix == "" {
-				n.InboxPrefix = service.InboxPrefix("curlctl")
+				n.InboxPrefix = process.InboxPrefix("curlctl")
 			}
 			return nil
 		},
@@ -137,7 +137,7 @@ func (o *Options) connect(refused func(*PermissionError)) (*nats.Conn, natsconte
 func (o *Options) from() string {
 	switch {
 	case o.URL != "":
-		return " at " + service.RedactServers(o.URL)
+		return " at " + process.RedactServers(o.URL)
 	case o.Context != "":
 		return " by context " + o.Context
 	}

@@ -14,11 +14,11 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 func command() *cobra.Command {
-	var log service.LogOptions
+	var log process.LogOptions
 	var pages, listen string
 	cmd := &cobra.Command{
 		Use:   "origin",
@@ -32,7 +32,7 @@ func command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			logger.Info().Str("version", service.BuildVersion()).Str("pages", pages).Str("listen", listen).Msg("starting")
+			logger.Info().Str("version", process.BuildVersion()).Str("pages", pages).Str("listen", listen).Msg("starting")
 			return serve(cmd.Context(), pages, listen)
 		},
 	}
@@ -49,7 +49,7 @@ func serve(ctx context.Context, pages, listen string) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	aside := http.NewServeMux()
-	aside.Handle("/", service.Handler(service.NewHealth(), registry))
+	aside.Handle("/", process.Handler(process.NewHealth(), registry))
 	aside.Handle("/pages/", remote.Handler(site))
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -65,7 +65,7 @@ func serve(ctx context.Context, pages, listen string) error {
 			return fmt.Errorf("--%s: %w", s.flag, err)
 		}
 		defer listener.Close()
-		group.Go(func() error { return service.Serve(ctx, listener, s.handler) })
+		group.Go(func() error { return process.Serve(ctx, listener, s.handler) })
 	}
 	return group.Wait()
 }

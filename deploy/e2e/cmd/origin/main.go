@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-func main() { os.Exit(service.Execute(command())) }
+func main() { os.Exit(process.Execute(command())) }

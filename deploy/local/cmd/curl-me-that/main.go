@@ -11,14 +11,14 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/deploy/local/demo"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-func main() { os.Exit(service.Execute(command())) }
+func main() { os.Exit(process.Execute(command())) }
 
 func command() *cobra.Command {
 	c := local.DefaultConfig()
-	cmd := service.NewCommand(&cobra.Command{
+	cmd := process.NewCommand(&cobra.Command{
 		Use:   "curl-me-that",
 		Short: "Keep ConfigMaps in sync with URLs: all services in one process",
 		Long: `Runs watcher, fetcher, writer and NATS in one process, against the cluster of
@@ -41,7 +41,7 @@ takes some minutes the first time.`,
 func demoCommand() *cobra.Command {
 	c := local.DefaultConfig()
 	d := demo.Config{Out: os.Stdout}
-	cmd := service.NewCommand(&cobra.Command{
+	cmd := process.NewCommand(&cobra.Command{
 		Use:   "demo",
 		Short: "Watch ConfigMaps being filled, failing and being replayed",
 	}, &c, func(ctx context.Context) error { return demo.Run(ctx, d, c) })

@@ -9,8 +9,8 @@ import (
 	"text/template"
 
 	"github.com/kv8s/curl-me-that/fetcher"
-	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/watcher"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 	"github.com/kv8s/curl-me-that/writer"
@@ -29,12 +29,12 @@ type section struct {
 func sections() []section {
 	own, pipeline := watcher.Metrics()
 	return []section{
-		{"Watcher", "Port 8081.", append(service.Metrics("watcher"), own...)},
+		{"Watcher", "Port 8081.", append(process.Metrics("watcher"), own...)},
 		{"Pipeline", "Port 8081 of the watcher that leads, and of no other. Read from NATS every 15 s; " +
 			"while NATS does not answer only `curlmethat_pipeline_up` is there, and 0.", pipeline},
-		{"Fetcher", "Port 8082.", append(service.Metrics("fetcher"), fetcher.Metrics()...)},
-		{"Writer", "Port 8083.", append(service.Metrics("writer"), writer.Metrics()...)},
-		{"Keeper", "Port 8085.", append(service.MetricsWithoutNATS("keeper"), keeper.Metrics()...)},
+		{"Fetcher", "Port 8082.", append(process.Metrics("fetcher"), fetcher.Metrics()...)},
+		{"Writer", "Port 8083.", append(process.Metrics("writer"), writer.Metrics()...)},
+		{"Keeper", "Port 8085.", append(process.MetricsWithoutNATS("keeper"), keeper.Metrics()...)},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 )
 
 const samples = "../../../samples"

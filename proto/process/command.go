@@ -1,0 +1,126 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// envPrefix is the prefix of each flag's environment variable: CURLMETHAT_NATS_URL sets --nats-url.
+const envPrefix = "CURLMETHAT_"
+
+// EnvName returns the environment variable that sets a flag.
+func EnvName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Execute runs a command until it returns or a signal ends it, and returns the exit code. The first
+// SIGINT or SIGTERM cancels the context of the command, which then drains; the second ends the
+// process at once with 128 plus the signal's number. Errors are printed as one sentence. A command
+// with the flag --listen gets a subcommand healthcheck.
+func Execute(cmd *cobra.Command) int {
+	// net/http logs unsolicited data of servers with the standard logger.
+	log.SetOutput(io.Discard)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.Version = BuildVersion()
+	addHealthcheck(cmd)
+	describeEnv(cmd)
+	cmd.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return applyEnv(c.Flags()) }
+
+	ctx, stop := withSignals(context.Background())
+	defer stop()
+	err := cmd.ExecuteContext(ctx)
+	switch {
+	case err == nil, errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return 0
+	default:
+		var code ExitError
+		if errors.As(err, &code) && code.Silent {
+			return code.Code
+		}
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), err)
+		if code.Code != 0 {
+			return code.Code
+		}
+		return 1
+	}
+}
+
+// ExitError carries an exit code other than 1.
+type ExitError struct {
+	// Err is the error to print.
+	Err error
+	// Code of the process.
+	Code int
+	// Silent: the command has already printed everything.
+	Silent bool
+}
+
+// Error returns the text of Err.
+func (e ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e ExitError) Unwrap() error { return e.Err }
+
+// withSignals cancels the context on the first signal and exits on the second.
+func withSignals(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-parent.Done():
+			return
+		case <-ctx.Done():
+		}
+		if s, ok := (<-signals).(syscall.Signal); ok {
+			os.Exit(128 + int(s))
+		}
+	}()
+	return ctx, cancel
+}
+
+// applyEnv sets each flag that is not on the command line from its environment variable.
+func applyEnv(flags *pflag.FlagSet) error {
+	var first error
+	apply := func(f *pflag.Flag) {
+		value, set := os.LookupEnv(EnvName(f.Name))
+		if f.Changed || !set || first != nil {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			first = fmt.Errorf("environment variable %s: %q is not valid for --%s", EnvName(f.Name), value, f.Name)
+		}
+	}
+	flags.VisitAll(apply)
+	return first
+}
+
+// describeEnv adds the environment variable to the help of each flag.
+func describeEnv(cmd *cobra.Command) {
+	each := func(f *pflag.Flag) {
+		if f.Name != "help" && f.Name != "version" && !strings.Contains(f.Usage, envPrefix) {
+			f.Usage += " [" + EnvName(f.Name) + "]"
+		}
+	}
+	cmd.LocalFlags().VisitAll(each)
+	for _, sub := range cmd.Commands() {
+		describeEnv(sub)
+	}
+}

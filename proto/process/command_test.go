@@ -1,0 +1,154 @@
+package process_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+)
+
+// build builds the test service under testdata.
+func build() string {
+	GinkgoHelper()
+	path, err := gexec.Build("./testdata/toy")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(gexec.CleanupBuildArtifacts)
+	return path
+}
+
+func run(path string, env []string, args ...string) *gexec.Session {
+	GinkgoHelper()
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill().Wait() })
+	return session
+}
+
+// freeAddress returns a loopback address that was free a moment ago.
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close() //nolint:errcheck // it was never used
+	return listener.Addr().String()
+}
+
+var _ = Describe("a service as a process", Ordered, func() {
+	var toy string
+	BeforeAll(func() { toy = build() })
+
+	It("reads each flag from its environment variable, and prefers the command line", func() {
+		env := []string{"CURLMETHAT_GREETING=from the environment"}
+		Eventually(run(toy, env, "--log-format", "json", "--nats-url",
+			"nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the environment"))
+		Eventually(run(toy, env, "--greeting", "from the flag", "--nats-url",
+			"nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the flag"))
+	})
+
+	It("names the environment variables in its help", func() {
+		session := run(toy, nil, "--help")
+		Eventually(session).Should(gexec.Exit(0))
+		Expect(string(session.Out.Contents())).To(ContainSubstring("[CURLMETHAT_NATS_URL]"))
+	})
+
+	DescribeTable("reports an invalid flag in one sentence, and exits with 1:", func(env []string, args []string,
+		sentence string,
+	) {
+		session := run(toy, env, args...)
+		Eventually(session).Should(gexec.Exit(1))
+		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence))
+	},
+		Entry("an unknown flag", nil, []string{"--wrong"}, "unknown flag: --wrong"),
+		Entry("an argument", nil, []string{"wrong"}, `unknown command "wrong" for "toy"`),
+		Entry("a level", nil, []string{"--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`),
+		Entry("a format", nil, []string{"--log-format", "xml"}, `--log-format: "xml" is not one of json, console, auto`),
+		Entry("an address of NATS", nil, []string{"--nats-url", "nats://user:secret@"},
+			`--nats-url: "nats://" is not an address such as nats://nats:4222`),
+		Entry("a file", nil, []string{"--nats-creds", "/nowhere"}, "--nats-creds: stat /nowhere: no such file or directory"),
+		Entry("a certificate without its key", nil, []string{"--nats-cert", "/dev/null"},
+			"--nats-cert and --nats-key must be set together"),
+		Entry("an address to listen at", nil, []string{"--listen", "nowhere"},
+			"--listen: listen tcp: address nowhere: missing port in address"),
+		Entry("an address for metrics to listen at", nil, []string{"--metrics-listen", "nowhere"},
+			"--metrics-listen: listen tcp: address nowhere: missing port in address"),
+		Entry("a variable", []string{"CURLMETHAT_COUNT=many"}, nil,
+			`environment variable CURLMETHAT_COUNT: "many" is not valid for --count`),
+	)
+
+	It("waits for NATS, logs that once, and ends at once on a signal", func() {
+		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://user:secret@127.0.0.1:1")
+		Eventually(session.Err).Should(gbytes.Say("no connection to NATS, retrying"))
+		Consistently(session.Err).WithTimeout(2 * time.Second).ShouldNot(gbytes.Say("no connection to NATS"))
+		session.Terminate()
+		Eventually(session).Should(gexec.Exit(0))
+		Expect(string(session.Err.Contents())).NotTo(ContainSubstring("secret"))
+	})
+
+	// status returns a function that returns the status code at an address, or 0 if nothing
+	// listens.
+	status := func(ctx context.Context) func(address, path string) func() int {
+		return func(address, path string) func() int {
+			return func() int {
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+				Expect(err).NotTo(HaveOccurred())
+				response, err := http.DefaultClient.Do(request)
+				if err != nil {
+					return 0
+				}
+				_ = response.Body.Close()
+				return response.StatusCode
+			}
+		}
+	}
+
+	It("serves metrics at --metrics-listen only, if that is set", func(ctx SpecContext) {
+		status := status(ctx)
+		health, metrics := freeAddress(), freeAddress()
+		apart := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
+		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
+		Expect(status(metrics, "/healthz")()).To(Equal(http.StatusNotFound))
+		Expect(status(health, "/healthz")()).To(Equal(http.StatusOK))
+		Expect(status(health, "/readyz")()).To(Equal(http.StatusServiceUnavailable))
+		Expect(status(health, "/metrics")()).To(Equal(http.StatusNotFound))
+		apart.Terminate()
+		Eventually(apart).Should(gexec.Exit(0))
+
+		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--metrics-listen", metrics)
+		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
+	})
+
+	It("serves profiles next to the metrics only with --profiling", func(ctx SpecContext) {
+		status := status(ctx)
+		health, metrics := freeAddress(), freeAddress()
+		plain := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
+		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
+		Expect(status(metrics, "/debug/pprof/")()).To(Equal(http.StatusNotFound))
+		plain.Terminate()
+		Eventually(plain).Should(gexec.Exit(0))
+
+		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics, "--profiling")
+		Eventually(status(metrics, "/debug/pprof/heap")).Should(Equal(http.StatusOK))
+		Expect(status(health, "/debug/pprof/heap")()).To(Equal(http.StatusNotFound))
+	})
+
+	It("drains at the first signal and exits at once at the second", func() {
+		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1", "--stubborn")
+		Eventually(session.Err).Should(gbytes.Say("stubborn"))
+		session.Signal(syscall.SIGTERM)
+		Eventually(session.Err).Should(gbytes.Say("draining"))
+		Consistently(session).WithTimeout(300 * time.Millisecond).ShouldNot(gexec.Exit())
+		session.Signal(syscall.SIGTERM)
+		Eventually(session).Should(gexec.Exit(128 + int(syscall.SIGTERM)))
+	})
+})

@@ -1,0 +1,134 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/process"
+)
+
+// Options select the cluster.
+type Options struct {
+	// Kubeconfig is a file. If empty, services use $KUBECONFIG or the service account of the pod;
+	// users get $KUBECONFIG or ~/.kube/config.
+	Kubeconfig string
+	// Context in the kubeconfig; empty means its current one.
+	Context string
+}
+
+// BindFlags adds the flags of the options for a service.
+func (o *Options) BindFlags(fs *pflag.FlagSet) { o.bindFlags(fs, "the service account of the pod") }
+
+// BindUserFlags adds the flags of the options for a program that a user runs.
+func (o *Options) BindUserFlags(fs *pflag.FlagSet) { o.bindFlags(fs, "~/.kube/config") }
+
+func (o *Options) bindFlags(fs *pflag.FlagSet, otherwise string) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; default: $KUBECONFIG, else "+otherwise)
+	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig; default: the current one")
+}
+
+// Config returns the client configuration for a service. The client does not throttle requests,
+// because API Priority and Fairness does (KEP-1040).
+func (o *Options) Config(name string) (*rest.Config, error) {
+	config, err := o.load()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = -1, 0
+	config.UserAgent = "curl-me-that-" + name + "/" + process.BuildVersion()
+	return config, nil
+}
+
+// ValidateNamespaces returns a sentence about the first invalid namespace in the value of a flag.
+func ValidateNamespaces(flag string, names ...string) error {
+	for _, name := range names {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return fmt.Errorf("--%s: %q is not the name of a namespace", flag, name)
+		}
+	}
+	return nil
+}
+
+// ValidateSelection returns a sentence about an invalid --protected-namespaces or --selector.
+func ValidateSelection(protected []string, selector string) error {
+	if err := ValidateNamespaces("protected-namespaces", protected...); err != nil {
+		return err
+	}
+	if _, err := labels.Parse(selector); err != nil {
+		return fmt.Errorf("--selector: %q is not a label selector such as %s", selector, annotation.Selector)
+	}
+	return nil
+}
+
+// Run runs a service that uses the cluster.
+func (o *Options) Run(ctx context.Context, s *process.Options, name string,
+	run func(context.Context, *process.Runtime, *rest.Config) error,
+) error {
+	config, err := o.Config(name)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx, name, func(ctx context.Context, rt *process.Runtime) error { return run(ctx, rt, config) })
+}
+
+func (o *Options) load() (*rest.Config, error) {
+	if o.Kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		config, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("use the service account of the pod: %w", err)
+		}
+		return config, nil
+	}
+	config, err := o.UserConfig()
+	if err != nil {
+		where := o.Kubeconfig
+		if where == "" {
+			where = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		}
+		return nil, fmt.Errorf("read kubeconfig %s: %w", where, err)
+	}
+	return config, nil
+}
+
+// UserConfig returns the client configuration like kubectl: from a kubeconfig or, in a pod without
+// one, from the service account.
+func (o *Options) UserConfig() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+}
+
+// BridgeKlog forwards the logs of Kubernetes libraries to the logger.
+func BridgeKlog(log zerolog.Logger) {
+	klog.SetLoggerWithOptions(Logr(log), klog.ContextualLogger(true))
+}
+
+// Logr returns the logger as a logr.Logger.
+func Logr(log zerolog.Logger) logr.Logger {
+	return logr.FromSlogHandler(slog.Handler(zerolog.NewSlogHandler(log)))
+}
+
+// DebugLogr returns Logr with everything at level debug, for libraries that log every try.
+func DebugLogr(log zerolog.Logger) logr.Logger {
+	if log.GetLevel() > zerolog.DebugLevel {
+		return logr.Discard()
+	}
+	return Logr(log)
+}

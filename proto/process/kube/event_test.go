@@ -1,0 +1,134 @@
+package kube_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
+)
+
+func TestKube(t *testing.T) { suitetest.Run(t, "kube") }
+
+var _ = Describe("Events", func() {
+	It("emits one Event per change of state, from any number of processes", func(ctx SpecContext) {
+		config, err := (&kube.Options{}).Config("spec")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.QPS).To(BeNumerically("<", 0))
+		cluster := kubernetes.NewForConfigOrDie(config)
+		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
+
+		event := kube.Event{
+			Namespace: namespace, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
+			Reason: "KeyExists", Action: "Skip", Note: strings.Repeat("ü", 1000), Occurrence: "one",
+		}
+		first := kube.NewRecorder(cluster.CoreV1(), "first", clock.RealClock{})
+		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{})
+		for _, r := range []*kube.Recorder{first, second, first} {
+			Expect(r.Record(ctx, event)).To(Succeed())
+		}
+		Expect(first.Recorded(event)).To(BeTrue(), "the request is saved")
+		other := event
+		other.Namespace = "other"
+		Expect(first.Recorded(other)).To(BeFalse(), "an Event of the same name in another namespace")
+		Expect(notes(ctx, cluster, namespace)).To(ConsistOf(strings.Repeat("ü", 512)))
+		event.Occurrence, event.Note = "another", "short"
+		Expect(second.Record(ctx, event)).To(Succeed())
+		Expect(notes(ctx, cluster, namespace)).To(ConsistOf(strings.Repeat("ü", 512), "short"))
+	})
+
+	It("increments the series of an Event once per observation, but not that of a foreign Event", func(ctx SpecContext) {
+		config, err := (&kube.Options{}).Config("spec")
+		Expect(err).NotTo(HaveOccurred())
+		cluster := kubernetes.NewForConfigOrDie(config)
+		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
+		now := time.Now()
+		first := kube.NewRecorder(cluster.CoreV1(), "first", testclock.NewFakePassiveClock(now))
+		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{})
+		event := kube.Event{
+			Namespace: namespace, Name: "map", UID: "uid", Warning: true,
+			Reason: "BadStatus", Action: "Fetch", Note: "example.com responded with 404", Occurrence: "one", Again: now,
+		}
+		read := func() corev1.Event {
+			GinkgoHelper()
+			list, err := cluster.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(list.Items).To(HaveLen(1))
+			return list.Items[0]
+		}
+		Expect(first.Record(ctx, event)).To(Succeed())
+		Expect(read().Series).To(BeNil(), "it was observed once")
+		Expect(read().Count).To(BeEquivalentTo(1))
+		for hour := range 3 {
+			event.Again = now.Add(time.Duration(hour) * time.Hour)
+			for _, r := range []*kube.Recorder{first, second, first} { // delivered again, also to another replica
+				Expect(r.Record(ctx, event)).To(Succeed())
+			}
+		}
+		Expect(read().Series.Count).To(BeEquivalentTo(3))
+		Expect(read().Series.LastObservedTime.Time).To(BeTemporally("~", event.Again, time.Millisecond))
+		Expect(read().Count).To(BeEquivalentTo(3))
+		Expect(read().LastTimestamp.Time).To(BeTemporally("~", event.Again, time.Second), "by which kubectl orders Events")
+
+		theirs := read()
+		theirs.ObjectMeta = metav1.ObjectMeta{Namespace: theirs.Namespace, Name: theirs.Name}
+		theirs.Series, theirs.ReportingController = nil, "somebody.example/else"
+		Expect(cluster.CoreV1().Events(namespace).Delete(ctx, theirs.Name, metav1.DeleteOptions{})).To(Succeed())
+		_, err = cluster.CoreV1().Events(namespace).Create(ctx, &theirs, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		event.Again = now.Add(24 * time.Hour)
+		Expect(first.Record(ctx, event)).To(Succeed())
+		Expect(read().Series).To(BeNil(), "somebody has made an Event of the same name")
+	})
+
+	It("gives up on an Event if its namespace is gone", func(ctx SpecContext) {
+		config, err := (&kube.Options{}).Config("spec")
+		Expect(err).NotTo(HaveOccurred())
+		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).CoreV1(), "spec", clock.RealClock{})
+		Expect(recorder.Record(ctx, kube.Event{
+			Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout",
+			Action: "Fetch", Note: "n",
+		})).To(Succeed())
+	})
+})
+
+func notes(ctx context.Context, cluster kubernetes.Interface, namespace string) []string {
+	GinkgoHelper()
+	list, err := cluster.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var out []string
+	for _, e := range list.Items {
+		out = append(out, e.Note)
+	}
+	return out
+}
+
+var _ = Describe("a kubeconfig", func() {
+	It("is named in one sentence if it cannot be read", func() {
+		_, err := (&kube.Options{Kubeconfig: "/nowhere"}).Config("spec")
+		Expect(err).To(MatchError("read kubeconfig /nowhere: stat /nowhere: no such file or directory"))
+		file := GinkgoT().TempDir() + "/config"
+		Expect(os.WriteFile(file, []byte("not: [a config"), 0o600)).To(Succeed())
+		_, err = (&kube.Options{Kubeconfig: file}).Config("spec")
+		Expect(err).To(MatchError(HavePrefix("read kubeconfig " + file)))
+		Expect(err.Error()).NotTo(ContainSubstring("\n"))
+	})
+
+	It("is not needed in a pod, but elsewhere", func() {
+		GinkgoT().Setenv("KUBECONFIG", "")
+		_, err := (&kube.Options{}).Config("spec")
+		Expect(err).To(MatchError("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"))
+	})
+})

@@ -1,0 +1,74 @@
+package kube
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kv8s/curl-me-that/proto/process/metric"
+)
+
+// QueueMetrics are the metrics of one work queue under the names that Kubernetes components use.
+// Several queues can use the same name one after another.
+type QueueMetrics struct {
+	depth, unfinished, longest prometheus.Gauge
+	adds, retries              prometheus.Counter
+	waited, worked             prometheus.Observer
+}
+
+var _ workqueue.MetricsProvider = (*QueueMetrics)(nil)
+
+// NewQueueMetrics creates the metrics of the queue with that name in a set with standard names.
+func NewQueueMetrics(set *metric.Set, queue string) *QueueMetrics {
+	name := metric.Of("name", queue)
+	gauge := func(suffix, help string) prometheus.Gauge {
+		return set.Gauges("workqueue_"+suffix, help, name).WithLabelValues(queue)
+	}
+	counter := func(suffix, help string) prometheus.Counter {
+		return set.Counters("workqueue_"+suffix, help, name).WithLabelValues(queue)
+	}
+	histogram := func(suffix, help string) prometheus.Observer {
+		return set.Histograms("workqueue_"+suffix, help, prometheus.ExponentialBuckets(1e-5, 4, 12),
+			name).WithLabelValues(queue)
+	}
+	return &QueueMetrics{
+		depth:      gauge("depth", "Objects that wait in the queue."),
+		adds:       counter("adds_total", "Objects that were added to the queue."),
+		retries:    counter("retries_total", "Objects that were added again after an error, or for a later check."),
+		waited:     histogram("queue_duration_seconds", "Time that an object waited in the queue."),
+		worked:     histogram("work_duration_seconds", "Time to process an object."),
+		unfinished: gauge("unfinished_work_seconds", "Total time of the work in progress, over all workers."),
+		longest:    gauge("longest_running_processor_seconds", "Time of the longest work in progress."),
+	}
+}
+
+// Reset clears the metrics at the end of the queue.
+func (m *QueueMetrics) Reset() {
+	m.depth.Set(0)
+	m.unfinished.Set(0)
+	m.longest.Set(0)
+}
+
+// NewDepthMetric implements workqueue.MetricsProvider, like the methods below.
+func (m *QueueMetrics) NewDepthMetric(string) workqueue.GaugeMetric { return m.depth }
+
+// NewAddsMetric returns the counter of added objects.
+func (m *QueueMetrics) NewAddsMetric(string) workqueue.CounterMetric { return m.adds }
+
+// NewLatencyMetric returns the histogram of the time in the queue.
+func (m *QueueMetrics) NewLatencyMetric(string) workqueue.HistogramMetric { return m.waited }
+
+// NewWorkDurationMetric returns the histogram of processing times.
+func (m *QueueMetrics) NewWorkDurationMetric(string) workqueue.HistogramMetric { return m.worked }
+
+// NewUnfinishedWorkSecondsMetric returns the gauge of unfinished work.
+func (m *QueueMetrics) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return m.unfinished
+}
+
+// NewLongestRunningProcessorSecondsMetric returns the gauge of the longest work.
+func (m *QueueMetrics) NewLongestRunningProcessorSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return m.longest
+}
+
+// NewRetriesMetric returns the counter of objects added again.
+func (m *QueueMetrics) NewRetriesMetric(string) workqueue.CounterMetric { return m.retries }

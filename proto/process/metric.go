@@ -1,0 +1,63 @@
+package process
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kv8s/curl-me-that/proto/process/metric"
+)
+
+// Metrics returns the metrics that every service has.
+func Metrics(name string) []metric.Definition {
+	set := metric.New(prometheus.NewRegistry(), name)
+	new(connection).measure(set, NewHealth().Part("nats"))
+	return append(set.Definitions(), MetricsWithoutNATS(name)...)
+}
+
+// MetricsWithoutNATS returns them for a service that does not use the broker.
+func MetricsWithoutNATS(name string) []metric.Definition {
+	return []metric.Definition{buildDefinition(name)}
+}
+
+func buildDefinition(name string) metric.Definition {
+	return metric.Definition{
+		Name: metric.Project + "_build_info", Kind: metric.Gauge,
+		Help: "Always 1; the labels are the service, its version and the Go that built it.",
+		Labels: []metric.Label{
+			metric.Of("component", name),
+			{Name: "version", Open: "version of the release"},
+			{Name: "goversion", Open: "version of Go"},
+		},
+	}
+}
+
+// buildInfo exposes service and version.
+func buildInfo(name string) prometheus.Collector {
+	d := buildDefinition(name)
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: d.Name, Help: d.Help,
+		ConstLabels: prometheus.Labels{"component": name, "version": BuildVersion(), "goversion": runtime.Version()},
+	}, func() float64 { return 1 })
+}
+
+// connection is the connection to the broker, once established.
+type connection struct{ conn atomic.Pointer[nats.Conn] }
+
+// measure creates the metrics of the connection; its part is ready while connected.
+func (c *connection) measure(set *metric.Set, part *Part) {
+	set.GaugeFunc("nats_connected", "Whether there is a connection to NATS: 0 or 1.", func() float64 {
+		if part.why() == "" {
+			return 1
+		}
+		return 0
+	})
+	set.CounterFunc("nats_reconnects_total", "Reconnections to NATS.", func() float64 {
+		if nc := c.conn.Load(); nc != nil {
+			return float64(nc.Stats().Reconnects)
+		}
+		return 0
+	})
+}

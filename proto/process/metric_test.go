@@ -1,0 +1,48 @@
+package process_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
+)
+
+var _ = Describe("The metrics of every service", func() {
+	It("report its version, and whether it is connected to a broker", func() {
+		server := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
+		registry := prometheus.NewRegistry()
+		host := process.Host{
+			Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: registry,
+			NATS: process.NATSOptions{URL: "nats://in.process", Dial: server.Dial()},
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- host.Run(ctx, "toy", func(ctx context.Context, rt *process.Runtime) error {
+				rt.Started()
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		DeferCleanup(func() { cancel(); Eventually(ended).Should(Receive()) })
+		value := func(series string) func() (float64, error) {
+			return func() (float64, error) { return metrictest.Value(registry, series) }
+		}
+		Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
+		Expect(value(`curlmethat_build_info{component="toy"`)()).To(BeEquivalentTo(1))
+		Expect(value("curlmethat_toy_nats_reconnects_total")()).To(BeZero())
+		server.Stop()
+		Eventually(value("curlmethat_toy_nats_connected")).Should(BeZero())
+		Expect(server.Start()).To(Succeed())
+		Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
+		Eventually(value("curlmethat_toy_nats_reconnects_total")).Should(BeEquivalentTo(1))
+		Expect(metrictest.Problems(registry, process.Metrics("toy"))).To(BeEmpty())
+	})
+})

@@ -1,0 +1,152 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+)
+
+// NATSOptions configure the connection to the broker.
+type NATSOptions struct {
+	// URL is one or more server addresses, separated by commas.
+	URL string
+	// Files for authentication.
+	Files NATSFiles
+	// Dial replaces the connection by URL, for example with one inside the process.
+	Dial nats.Option
+}
+
+// BindFlags adds the flags of the options.
+func (o *NATSOptions) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.URL, "nats-url", nats.DefaultURL, "addresses of the NATS servers, separated by commas")
+	o.Files.BindFlags(fs)
+}
+
+// Validate checks the options without connecting.
+func (o *NATSOptions) Validate() error {
+	for server := range strings.SplitSeq(o.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(server))
+		if err != nil || u.Host == "" {
+			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", RedactServers(server))
+		}
+	}
+	for flag, file := range map[string]string{
+		"nats-creds": o.Files.Creds, "nats-nkey": o.Files.NKey,
+		"nats-ca": o.Files.CA, "nats-cert": o.Files.Cert, "nats-key": o.Files.Key,
+	} {
+		if file == "" {
+			continue
+		}
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("--%s: %w", flag, err)
+		}
+	}
+	return o.Files.Validate()
+}
+
+// InboxPrefix is the prefix of a program's inboxes, which permissions can refer to.
+func InboxPrefix(name string) string { return "_INBOX_" + name }
+
+// Connect returns a connection that waits for the broker, reconnects without limit, and logs each
+// change of state once. Its inboxes begin with InboxPrefix.
+//
+// It returns once the broker has responded, or with ctx's error.
+func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logger, part *Part) (*nats.Conn, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	state := &connectionState{log: log, part: part, servers: RedactServers(o.URL), connected: make(chan struct{})}
+	opts := []nats.Option{
+		nats.Name("curl-me-that/" + name),
+		nats.CustomInboxPrefix(InboxPrefix(name)),
+		nats.MaxReconnects(-1),
+		nats.RetryOnFailedConnect(true),
+		nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(500 * time.Millisecond),
+		nats.ReconnectJitter(500*time.Millisecond, 500*time.Millisecond),
+		nats.PingInterval(10 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.ReconnectBufSize(-1), // a publish during an outage fails at once and is tried again by its owner
+		nats.ConnectHandler(func(*nats.Conn) { state.up() }),
+		nats.ReconnectHandler(func(*nats.Conn) { state.up() }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { state.fault(err) }),
+	}
+	opts = append(opts, o.Files.Options()...)
+	if o.Dial != nil {
+		opts = append(opts, o.Dial)
+	}
+	state.down(nil)
+	nc, err := nats.Connect(o.URL, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %s: %w", state.servers, err)
+	}
+	select {
+	case <-state.connected:
+		return nc, nil
+	case <-ctx.Done():
+		nc.Close()
+		return nil, fmt.Errorf("connect to NATS at %s: %w", state.servers, ctx.Err())
+	}
+}
+
+// connectionState logs one line per change of the connection.
+type connectionState struct {
+	log     zerolog.Logger
+	part    *Part
+	servers string
+
+	mu       sync.Mutex
+	isUp     bool
+	reported bool
+	faults   map[string]time.Time
+	// connected is closed on the first connection.
+	connected chan struct{}
+	once      sync.Once
+}
+
+func (s *connectionState) up() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isUp {
+		return
+	}
+	s.isUp, s.reported = true, false
+	s.part.Ready()
+	s.log.Info().Str("servers", s.servers).Msg("connected to NATS")
+	s.once.Do(func() { close(s.connected) })
+}
+
+func (s *connectionState) down(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isUp = false
+	s.part.NotReady("no connection to NATS")
+	if s.reported || err == nil {
+		return
+	}
+	s.reported = true
+	s.log.Warn().Err(err).Str("servers", s.servers).Msg("no connection to NATS, retrying")
+}
+
+// fault logs an asynchronous error, at most once a minute per text.
+func (s *connectionState) fault(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.faults == nil || len(s.faults) > 100 {
+		s.faults = map[string]time.Time{}
+	}
+	if now := time.Now(); now.Sub(s.faults[err.Error()]) > time.Minute {
+		s.faults[err.Error()] = now
+		s.log.Error().Err(err).Msg("NATS reported an error")
+	}
+}

@@ -1,0 +1,79 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/pflag"
+)
+
+// NATSFiles are files with which a program and the NATS servers authenticate each other; each may
+// be empty.
+type NATSFiles struct {
+	// Creds is a file with a user JWT and NKey seed.
+	Creds string
+	// NKey is a file with an NKey seed.
+	NKey string
+	// CA is a file with certificates to trust instead of the system's.
+	CA string
+	// Cert and Key are files for TLS client authentication.
+	Cert, Key string
+}
+
+// BindFlags adds the flags of the files.
+func (f *NATSFiles) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&f.Creds, "nats-creds", "", "file with a NATS user JWT and NKey seed")
+	fs.StringVar(&f.NKey, "nats-nkey", "", "file with a NATS NKey seed")
+	fs.StringVar(&f.CA, "nats-ca", "", "file with the certificates to trust for NATS")
+	fs.StringVar(&f.Cert, "nats-cert", "", "file with the client certificate for NATS")
+	fs.StringVar(&f.Key, "nats-key", "", "file with the key of the client certificate for NATS")
+}
+
+// Validate checks the options without reading a file.
+func (f *NATSFiles) Validate() error {
+	if (f.Cert == "") != (f.Key == "") {
+		return errors.New("--nats-cert and --nats-key must be set together")
+	}
+	return nil
+}
+
+// Options returns the connection options for these files.
+func (f *NATSFiles) Options() []nats.Option {
+	var opts []nats.Option
+	if f.Creds != "" {
+		opts = append(opts, nats.UserCredentials(f.Creds))
+	}
+	if f.NKey != "" {
+		opts = append(opts, func(c *nats.Options) error {
+			opt, err := nats.NkeyOptionFromSeed(f.NKey)
+			if err != nil {
+				return fmt.Errorf("--nats-nkey: %w", err)
+			}
+			return opt(c)
+		})
+	}
+	if f.CA != "" {
+		opts = append(opts, nats.RootCAs(f.CA))
+	}
+	if f.Cert != "" {
+		opts = append(opts, nats.ClientCert(f.Cert, f.Key))
+	}
+	return opts
+}
+
+// RedactServers returns comma-separated server addresses without credentials.
+func RedactServers(servers string) string {
+	parts := strings.Split(servers, ",")
+	for i, p := range parts {
+		scheme, rest, found := strings.Cut(strings.TrimSpace(p), "://")
+		if !found {
+			scheme, rest = "", scheme
+		} else {
+			scheme += "://"
+		}
+		parts[i] = scheme + rest[strings.LastIndex(rest, "@")+1:]
+	}
+	return strings.Join(parts, ",")
+}

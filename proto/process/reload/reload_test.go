@@ -1,0 +1,123 @@
+package reload_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/proto/process/reload"
+)
+
+var errBad = errors.New("bad")
+
+func parse(content []byte) (string, error) {
+	if string(content) == "bad" {
+		return "", errBad
+	}
+	return string(content), nil
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLook(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "one")
+	file, err := reload.Open(path, parse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove := func() { _ = os.Remove(path) }
+	for i, step := range []struct {
+		change  func()
+		changed bool
+		err     error
+		value   string
+	}{
+		{func() {}, false, nil, "one"},
+		{func() { write(t, path, "two") }, true, nil, "two"},
+		{func() { write(t, path, "two") }, false, nil, "two"},
+		{func() { write(t, path, "bad") }, false, errBad, "two"},
+		{func() {}, false, nil, "two"},
+		{func() { write(t, path, "three") }, true, nil, "three"},
+		{remove, false, os.ErrNotExist, "three"},
+		{remove, false, nil, "three"},
+		{func() { write(t, path, "three") }, true, nil, "three"},
+		{func() { write(t, path, "bad") }, false, errBad, "three"},
+		{remove, false, os.ErrNotExist, "three"},
+		{func() { write(t, path, "bad") }, false, errBad, "three"},
+		{func() { write(t, path, "") }, true, nil, ""},
+		{func() { write(t, path, string(make([]byte, reload.MaxSize+1))) }, false, reload.ErrTooLarge, ""},
+		{func() { write(t, path, string(make([]byte, reload.MaxSize))) }, true, nil, string(make([]byte, reload.MaxSize))},
+	} {
+		step.change()
+		var reports []error
+		file.Look(func(_ string, err error) { reports = append(reports, err) })
+		err := errors.Join(reports...)
+		changed := len(reports) == 1 && err == nil
+		if len(reports) > 1 || changed != step.changed || !errors.Is(err, step.err) || file.Value() != step.value {
+			t.Errorf("step %d: changed %t, %v, value of %d bytes", i, changed, err, len(file.Value()))
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if _, err := reload.Open(path, parse); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing file gives %v", err)
+	}
+	write(t, path, "bad")
+	if _, err := reload.Open(path, parse); !errors.Is(err, errBad) {
+		t.Errorf("broken file gives %v", err)
+	}
+}
+
+func TestRun(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ticks := make(chan time.Time)
+	polls := make(chan struct{}, 2)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		reload.Run(ctx, ticks, func() { polls <- struct{}{} })
+	}()
+	ticks <- time.Now()
+	ticks <- time.Now()
+	<-polls
+	<-polls
+	cancel()
+	<-done
+}
+
+func TestLookLogsEachNewStateOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "one")
+	file, err := reload.Open(path, parse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	for _, content := range []string{"one", "two", "two", "bad", "bad", "three"} {
+		write(t, path, content)
+		file.Look(reload.Report(zerolog.New(&log)))
+	}
+	want := `{"level":"info","message":"loaded the new content of file ` + path + `"}
+{"level":"error","error":"read ` + path + `: bad","message":"keeping the last valid content of file ` + path + `"}
+{"level":"info","message":"loaded the new content of file ` + path + `"}
+`
+	if log.String() != want {
+		t.Errorf("logged %s", log.String())
+	}
+	var none *reload.File[string]
+	none.Look(func(string, error) { t.Error("a file that there is not was reported") })
+}

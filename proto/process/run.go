@@ -1,0 +1,180 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/proto/process/tracing"
+)
+
+// Options are the flags that every service has.
+type Options struct {
+	// Log options.
+	Log LogOptions
+	// NATS options.
+	NATS NATSOptions
+	// Addresses to listen at.
+	Addresses Addresses
+	// WithoutNATS: the service does not use the broker.
+	WithoutNATS bool
+}
+
+// BindFlags adds the flags of the options; listen is the default address.
+func (o *Options) BindFlags(fs *pflag.FlagSet, listen string) {
+	o.Log.BindFlags(fs)
+	if !o.WithoutNATS {
+		o.NATS.BindFlags(fs)
+	}
+	o.Addresses.BindFlags(fs, listen)
+}
+
+const flushTimeout = 2 * time.Second
+
+// Runtime is the environment of a service.
+type Runtime struct {
+	// Log is the logger of the service.
+	Log zerolog.Logger
+	// Health of the service.
+	Health *Health
+	// Metrics of the service.
+	Metrics prometheus.Registerer
+	// NATS is already connected.
+	NATS *nats.Conn
+	// JetStream context of the connection.
+	JetStream jetstream.JetStream
+	// Tracer of the service; nil if tracing is off.
+	Tracer *tracing.Tracer
+
+	running *Part
+}
+
+// Started must be called when the service has added all its parts to Health. The process is not
+// ready before.
+func (rt *Runtime) Started() { rt.running.Ready() }
+
+// Run runs one service in a process. It sets up logs, health, metrics and the connection to NATS,
+// runs the service until ctx is done or the service fails, flushes published messages, and closes
+// the connection.
+//
+// While the service drains, /readyz responds with 503 and /healthz with 200.
+func (o *Options) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
+	log, err := o.Log.New(os.Stderr, name)
+	if err != nil {
+		return err
+	}
+	if !o.WithoutNATS {
+		if err := o.NATS.Validate(); err != nil {
+			return err
+		}
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	health := NewHealth()
+	traces := tracing.FromEnv(ctx, name, BuildVersion(), log)
+	defer traces.Shutdown(context.WithoutCancel(ctx))
+	host := Host{
+		Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS,
+		Tracer: traces.Tracer(), running: health.Part(runningPart),
+	}
+	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
+	aside, closeAside := context.WithCancel(groupCtx)
+	endpoints, err := o.Addresses.Open(health, registry)
+	if err != nil {
+		closeAside()
+		return err
+	}
+	for _, e := range endpoints {
+		group.Go(func() error { return e.Serve(aside) })
+	}
+	group.Go(func() error {
+		defer closeAside()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(groupCtx, cancel)()
+		log.Info().Str("version", BuildVersion()).Msg("starting")
+		return host.Run(ctx, name, serve)
+	})
+	return group.Wait()
+}
+
+// Host is the shared environment of several services in one process.
+type Host struct {
+	// Log, Health and Metrics are shared.
+	Log     zerolog.Logger
+	Health  *Health
+	Metrics prometheus.Registerer
+	// NATS has the connection options; each service has its own connection.
+	NATS NATSOptions
+	// WithoutNATS: the service does not use the broker.
+	WithoutNATS bool
+	// Tracer is shared; nil if tracing is off.
+	Tracer *tracing.Tracer
+
+	running *Part
+}
+
+// runningPart is ready from the call of Started until the service drains.
+const runningPart = "running"
+
+// Run connects to NATS, runs a service until ctx is done or the service fails, flushes published
+// messages, and closes the connection.
+func (h Host) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
+	rt := &Runtime{Log: h.Log, Health: h.Health, Metrics: h.Metrics, Tracer: h.Tracer, running: h.running}
+	if rt.running == nil {
+		rt.running = h.Health.Part(runningPart)
+	}
+	set := metric.New(h.Metrics, name)
+	stopped := context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })
+	defer stopped()
+	run := serve
+	if !h.WithoutNATS {
+		run = h.connected(set, name, serve)
+	}
+	set.Add(buildInfo(name), buildDefinition(name))
+	if err := set.Err(); err != nil {
+		return err
+	}
+	if err := run(ctx, rt); err != nil {
+		return err
+	}
+	rt.Log.Info().Msg("stopped")
+	return nil
+}
+
+// connected wraps a service with a connection to NATS.
+func (h Host) connected(set *metric.Set, name string, serve func(context.Context, *Runtime) error) func(context.Context,
+	*Runtime) error {
+	part := h.Health.Part("nats")
+	c := new(connection)
+	c.measure(set, part)
+	return func(ctx context.Context, rt *Runtime) error {
+		nc, err := h.NATS.Connect(ctx, name, rt.Log, part)
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		rt.NATS = nc
+		c.conn.Store(nc)
+		if rt.JetStream, err = jetstream.New(nc); err != nil {
+			return fmt.Errorf("use JetStream: %w", err)
+		}
+		if err := serve(ctx, rt); err != nil {
+			return err
+		}
+		if err := nc.FlushTimeout(flushTimeout); err != nil && nc.IsConnected() {
+			rt.Log.Warn().Err(err).Msg("not all acknowledgements reached NATS")
+		}
+		return nil
+	}
+}

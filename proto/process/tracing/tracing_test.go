@@ -1,0 +1,277 @@
+package tracing_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process/tracing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var key = pipeline.Key{Namespace: "default", Name: "cool.map", Key: "my.data"}
+
+// collector is an OTLP receiver that records spans.
+type collector struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	refuse  bool
+	batches []*tracepb.TracesData
+	headers []http.Header
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	c := new(collector)
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(func() {
+		c.Close()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	})
+	return c
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body := io.Reader(r.Body)
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		body, _ = gzip.NewReader(r.Body)
+	}
+	raw, _ := io.ReadAll(body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data := new(tracepb.TracesData) // an export request has the same form
+	if c.refuse || r.URL.Path != "/v1/traces" || proto.Unmarshal(raw, data) != nil {
+		http.Error(w, "secret of the server", http.StatusBadRequest)
+		return
+	}
+	c.batches = append(c.batches, data)
+	c.headers = append(c.headers, r.Header)
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+func (c *collector) setRefuse(refuse bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = refuse
+}
+
+// unset unsets variables of the machine's environment.
+func unset(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{
+		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+		"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_HEADERS",
+		"OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG", "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES",
+	} {
+		t.Setenv(name, "")
+	}
+}
+
+func TestFromEnvSendsWhatTheVariablesAskFor(t *testing.T) {
+	unset(t)
+	c := newCollector(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20token")
+	t.Setenv("OTEL_SERVICE_NAME", "mine")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+	p := tracing.FromEnv(t.Context(), "fetcher", "1.2.3", zerolog.Nop())
+	_, span := p.Tracer().Publish(t.Context(), pipeline.KindWant, key)
+	span.End()
+	p.Shutdown(t.Context())
+
+	if len(c.batches) != 1 {
+		t.Fatalf("%d batches", len(c.batches))
+	}
+	if have := c.headers[0].Get("Authorization"); have != "Bearer token" {
+		t.Errorf("Authorization is %q", have)
+	}
+	resource := c.batches[0].GetResourceSpans()[0]
+	attributes := map[string]string{}
+	for _, a := range resource.GetResource().GetAttributes() {
+		attributes[a.GetKey()] = a.GetValue().GetStringValue()
+	}
+	for name, want := range map[string]string{
+		"service.name": "mine", "service.namespace": "curl-me-that", "service.version": "1.2.3",
+		"deployment.environment.name": "test",
+	} {
+		if attributes[name] != want {
+			t.Errorf("%s is %q", name, attributes[name])
+		}
+	}
+	sent := resource.GetScopeSpans()[0].GetSpans()[0]
+	if sent.GetName() != "publish curl.want" || sent.GetKind() != tracepb.Span_SPAN_KIND_PRODUCER {
+		t.Errorf("sent %v", sent)
+	}
+}
+
+func TestFromEnvIsOff(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"without an endpoint": {"OTEL_TRACES_SAMPLER": "always_on"},
+		"when disabled":       {"OTEL_SDK_DISABLED": "TRUE", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"},
+		"without an exporter": {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			unset(t)
+			for name, value := range env {
+				t.Setenv(name, value)
+			}
+			var log bytes.Buffer
+			p := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
+			if p != nil || p.Tracer() != nil || log.Len() > 0 {
+				t.Errorf("provider %v, log %s", p, &log)
+			}
+			p.Shutdown(t.Context())
+		})
+	}
+}
+
+func TestFromEnvLogsOneSentenceForEachMistake(t *testing.T) {
+	for _, wrong := range []struct {
+		name, value, sentence string
+		off                   bool
+	}{
+		{
+			"OTEL_EXPORTER_OTLP_ENDPOINT", "user:hidden@collector",
+			"OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318; traces are off", true,
+		},
+		{"OTEL_TRACES_SAMPLER", "some", `configure traces by OTEL_*: unsupported sampler: some`, false},
+	} {
+		t.Run(wrong.name, func(t *testing.T) {
+			unset(t)
+			c := newCollector(t)
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+			t.Setenv(wrong.name, wrong.value)
+			var log bytes.Buffer
+			p := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
+			defer p.Shutdown(t.Context())
+			if (p == nil) != wrong.off || !bytes.Contains(log.Bytes(), []byte(wrong.sentence)) ||
+				bytes.Contains(log.Bytes(), []byte("hidden")) {
+				t.Errorf("provider %v, log %s", p, &log)
+			}
+		})
+	}
+}
+
+func TestAFailingCollectorIsLoggedOnceAndDelaysNothing(t *testing.T) {
+	unset(t)
+	c := newCollector(t)
+	c.setRefuse(true)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1") // every span is a batch
+	var log bytes.Buffer
+	p := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
+	for range 20 {
+		_, span := p.Tracer().Publish(t.Context(), pipeline.KindWant, key)
+		span.End()
+	}
+	p.Shutdown(t.Context())
+	if n := bytes.Count(log.Bytes(), []byte("cannot send traces to the collector, continuing without them")); n != 1 {
+		t.Errorf("said %d times: %s", n, &log)
+	}
+	if bytes.Contains(log.Bytes(), []byte("secret of the server")) {
+		t.Errorf("the log repeats what the collector said: %s", &log)
+	}
+}
+
+func TestCollectorThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
+	unset(t)
+	release := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer s.Close()
+	defer close(release)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", s.URL)
+	p := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.Nop())
+	_, span := p.Tracer().Publish(t.Context(), pipeline.KindWant, key)
+	span.End()
+	done := make(chan struct{})
+	go func() { defer close(done); p.Shutdown(t.Context()) }()
+	select {
+	case <-done:
+	case <-time.After(5 * tracing.FlushTimeout):
+		t.Fatal("Shutdown hangs")
+	}
+}
+
+// message is one delivery of a message as the server sends it.
+type message struct {
+	jetstream.Msg
+	header nats.Header
+	number uint64
+}
+
+func (m message) Subject() string      { return key.Want() }
+func (m message) Data() []byte         { return []byte("{}") }
+func (m message) Headers() nats.Header { return m.header }
+
+func (m message) Metadata() (*jetstream.MsgMetadata, error) {
+	return &jetstream.MsgMetadata{
+		Stream: pipeline.Requests, Sequence: jetstream.SequencePair{Stream: 7}, Timestamp: time.Unix(1, 2),
+		NumDelivered: m.number,
+	}, nil
+}
+
+func TestNilTracerPassesTraceContextOn(t *testing.T) {
+	header := nats.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}
+	var off *tracing.Tracer
+	ctx, span := off.Consume(t.Context(), "fetch", "fetcher", message{header: header, number: 1})
+	if span.IsRecording() || trace.SpanContextFromContext(ctx).TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
+		t.Errorf("span %v", span.SpanContext())
+	}
+}
+
+// handle creates spans for a message like the services do.
+func handle(ctx context.Context, tracer *tracing.Tracer, m jetstream.Msg) {
+	ctx, span := tracer.Consume(ctx, "fetch", "fetcher", m)
+	_, sent := tracer.Publish(ctx, pipeline.KindContent, key)
+	tracing.LinkTo(span, trace.SpanContext{}, tracing.SharedGET)
+	tracing.Fail(span, "Timeout")
+	_ = pipeline.Traceparent(span.SpanContext())
+	sent.End()
+	span.End()
+}
+
+func TestOffCostsNothing(t *testing.T) {
+	var tracer *tracing.Tracer
+	ctx, m := t.Context(), jetstream.Msg(message{number: 1})
+	if n := testing.AllocsPerRun(100, func() { handle(ctx, tracer, m) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkOff(b *testing.B) {
+	var tracer *tracing.Tracer
+	ctx, m := b.Context(), jetstream.Msg(message{number: 1})
+	b.ReportAllocs()
+	for b.Loop() {
+		handle(ctx, tracer, m)
+	}
+}
+
+func BenchmarkOn(b *testing.B) {
+	p := tracing.New(b.Context(), "fetcher", "", sdktrace.NewBatchSpanProcessor(tracetest.NewNoopExporter()))
+	defer p.Shutdown(b.Context())
+	ctx, m, tracer := b.Context(), jetstream.Msg(message{number: 1}), p.Tracer()
+	b.ReportAllocs()
+	for b.Loop() {
+		handle(ctx, tracer, m)
+	}
+}

@@ -1,0 +1,21 @@
+package process
+
+import "time"
+
+// Varz is the part of a NATS server's report that we need: at /varz of its monitoring port, and for
+// the system account.
+type Varz struct {
+	// MemoryLimit is its GOMEMLIMIT in bytes; 0 if unset.
+	MemoryLimit int64 `json:"gomemlimit"`
+	JetStream   struct {
+		// Config is nil without JetStream.
+		Config *DiskSync `json:"config"`
+	} `json:"jetstream"`
+}
+
+// DiskSync is the delay between acknowledging a message and syncing it to disk.
+type DiskSync struct {
+	// Always means before the acknowledgement, otherwise after Interval.
+	Always   bool          `json:"sync_always"`
+	Interval time.Duration `json:"sync_interval"`
+}
