@@ -20,30 +20,30 @@ const lookups = 3
 
 // confirm reads the want that a due belongs to, and reports if there is nothing
 // to be done for it.
-func (e *Engine) confirm(ctx context.Context, t *trigger) result {
+func (e *Engine) confirm(ctx context.Context, t *trigger) ending {
 	if t.kind != pipeline.KindDue {
-		return result{}
+		return ending{}
 	}
 	want, sequence, err := e.lastWant(ctx, t.key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && t.deliveries < lookups:
-		return result{outcome: postponed, wait: replicaLag}
+		return ending{outcome: postponed, wait: replicaLag}
 	case errors.Is(err, pipeline.ErrNoMessage):
-		return result{outcome: superseded}
+		return ending{outcome: superseded}
 	case errors.Is(err, pipeline.ErrMalformed):
-		return result{outcome: superseded} // a want is a trigger itself, and was malformed as one
+		return ending{outcome: superseded} // a want is a trigger itself, and was malformed as one
 	case err != nil:
 		return afterPublishError(err)
 	case sequence < t.wantSequence:
-		return result{outcome: postponed, wait: replicaLag}
+		return ending{outcome: postponed, wait: replicaLag}
 	case sequence > t.wantSequence || want == nil:
-		return result{outcome: superseded}
+		return ending{outcome: superseded}
 	}
 	t.want, t.readFirst = want, !t.untried()
 	if !t.readFirst {
 		t.cause = want.GetCause()
 	}
-	return result{}
+	return ending{}
 }
 
 // current reports whether the want of a trigger is still the last one, as far as

@@ -93,7 +93,7 @@ func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disp
 
 // Poison gives a key up whose message was begun again and again without an end.
 func (e *Engine) Poison(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-	return e.handle(ctx, d, func(ctx context.Context, t *trigger) result {
+	return e.handle(ctx, d, func(ctx context.Context, t *trigger) ending {
 		return e.giveUp(ctx, t, poisoned())
 	})
 }
@@ -105,19 +105,19 @@ func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 	}
 }
 
-func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(context.Context, *trigger) result) pipeline.Disposition {
+func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(context.Context, *trigger) ending) pipeline.Disposition {
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
 	t, err := e.decode(d) //nolint:contextcheck // a trace context is read by way of a context; nothing waits
 	ctx = e.begin(ctx, t, d)
 	d.SetTrace(t.span.SpanContext())
 	defer t.endSlot()
-	var ended result
+	var ended ending
 	switch {
 	case err != nil:
-		ended = result{outcome: malformed, failure: undecodable(err)}
+		ended = ending{outcome: malformed, failure: undecodable(err)}
 	case t.tombstone():
-		ended = result{outcome: tombstone}
+		ended = ending{outcome: tombstone}
 	default:
 		ended = do(ctx, t)
 	}
@@ -127,7 +127,7 @@ func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(conte
 }
 
 // fetchAndPublish follows a message as far as it goes.
-func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) result {
+func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 	if t.cause == v1.Cause_CAUSE_PARKED && !t.claimed && e.deps.Throttle.Waits(t.key, t.wantSequence) {
 		return e.wait(ctx, t, new(throttle.Busy))
 	}

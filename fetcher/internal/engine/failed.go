@@ -14,7 +14,7 @@ import (
 )
 
 // failed decides what becomes of a key whose attempt has failed.
-func (e *Engine) failed(ctx context.Context, t *trigger, f failure) result {
+func (e *Engine) failed(ctx context.Context, t *trigger, f failure) ending {
 	f.RetryAfter = min(f.RetryAfter, e.cfg.MaxRetryAfter)
 	if pipeline.Retries(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) {
 		return e.retry(ctx, t, f)
@@ -32,7 +32,7 @@ const (
 
 // retry sets the timer of the next attempt, and publishes the failure if it lasts and
 // its class has changed.
-func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
+func (e *Engine) retry(ctx context.Context, t *trigger, f failure) ending {
 	attempts := t.attempts + 1
 	wait := e.cfg.Retry.Delay(attempts, f.RetryAfter, e.deps.Random())
 	a := followUp{failure: f, at: e.deps.Clock.Now(), publish: f.Class != t.reported && (attempts == reportAfter || wait > withholdFor)}
@@ -49,7 +49,7 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 		return afterPublishError(err)
 	}
 	e.deps.Metrics.retries.Inc()
-	return result{outcome: retry, failure: f, wait: wait}
+	return ending{outcome: retry, failure: f, wait: wait}
 }
 
 // followUp is what follows from an attempt that failed.
@@ -73,7 +73,7 @@ const deadLetters = "dead_letters"
 // giveUp publishes a dead letter, if the namespace is within its budget of them,
 // publishes the failure, and sets the timer of the next refresh, or of a slow
 // recheck.
-func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
+func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) ending {
 	a := e.lastOfRound(t, f, e.deps.Clock.Now())
 	dropped := false
 	err := t.inOrder(
@@ -85,7 +85,7 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	if err != nil {
 		return afterPublishError(err)
 	}
-	return result{outcome: gaveUp, failure: f, wait: a.next.Sub(a.at), dropped: dropped}
+	return ending{outcome: gaveUp, failure: f, wait: a.next.Sub(a.at), dropped: dropped}
 }
 
 // keepDeadLetter publishes the dead letter of a trigger, or reports that it was dropped.
@@ -180,7 +180,7 @@ func (e *Engine) publishFailure(ctx context.Context, t *trigger, a followUp) err
 	if !a.publish {
 		return nil
 	}
-	result := e.result(t, &v1.Result{Outcome: &v1.Result_Failure{Failure: t.describe(a)}})
+	result := e.complete(t, &v1.Result{Outcome: &v1.Result_Failure{Failure: t.describe(a)}})
 	if !e.fit(result) {
 		return errRefused
 	}

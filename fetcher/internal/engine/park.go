@@ -46,7 +46,7 @@ func waitsFor(c throttle.Cause) v1.WaitsFor {
 
 // park puts an attempt off without having made it; a wait of zero is about
 // parkPause.
-func (e *Engine) park(ctx context.Context, t *trigger, cause throttle.Cause, wait time.Duration) result {
+func (e *Engine) park(ctx context.Context, t *trigger, cause throttle.Cause, wait time.Duration) ending {
 	if wait == 0 {
 		wait = schedule.Around(parkPause, e.deps.Random())
 	}
@@ -56,5 +56,5 @@ func (e *Engine) park(ctx context.Context, t *trigger, cause throttle.Cause, wai
 		return afterPublishError(err)
 	}
 	e.deps.Metrics.parked.WithLabelValues(string(cause)).Inc()
-	return result{outcome: parked, wait: wait}
+	return ending{outcome: parked, wait: wait}
 }

@@ -82,12 +82,12 @@ func (e *Engine) pause(d time.Duration) error {
 }
 
 // afterPublishError is the end of a message whose outcome could not be published.
-func afterPublishError(err error) result {
+func afterPublishError(err error) ending {
 	switch {
 	case errors.Is(err, pipeline.ErrSuperseded):
-		return result{outcome: superseded}
+		return ending{outcome: superseded}
 	case errors.Is(err, errRefused):
-		return result{outcome: malformed, failure: refusedByBroker(err)}
+		return ending{outcome: malformed, failure: refusedByBroker(err)}
 	}
-	return result{outcome: postponed}
+	return ending{outcome: postponed}
 }

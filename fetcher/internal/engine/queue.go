@@ -23,7 +23,7 @@ const claimFor = pipeline.AckWait
 // wait lets a key without a slot wait in the queue of its host. Its timer is a lease,
 // after which the broker delivers it again, perhaps to another fetcher. A key whose
 // lease has ended without its turn gets another one.
-func (e *Engine) wait(ctx context.Context, t *trigger, busy *throttle.Busy) result {
+func (e *Engine) wait(ctx context.Context, t *trigger, busy *throttle.Busy) ending {
 	now, renewed := e.deps.Clock.Now(), busy.Cause == ""
 	lease := throttle.Lease(t.waitingSince.IsZero(), e.deps.Random())
 	rests := busy.Pause > lease
@@ -49,10 +49,10 @@ func (e *Engine) wait(ctx context.Context, t *trigger, busy *throttle.Busy) resu
 		}, lease)
 	}
 	if renewed {
-		return result{outcome: waits, wait: lease}
+		return ending{outcome: waits, wait: lease}
 	}
 	e.deps.Metrics.parked.WithLabelValues(string(busy.Cause)).Inc()
-	return result{outcome: parked, wait: lease}
+	return ending{outcome: parked, wait: lease}
 }
 
 // rank is the importance of a key among those of its namespace.
@@ -147,7 +147,7 @@ func (e *Engine) claim(ctx context.Context, w *throttle.Waiter) (*trigger, error
 
 // handleClaimed follows a claimed key as far as it goes. A panic must not end the
 // process; nothing else would count it.
-func (e *Engine) handleClaimed(ctx context.Context, t *trigger) (ended result) {
+func (e *Engine) handleClaimed(ctx context.Context, t *trigger) (ended ending) {
 	defer func() {
 		if value := recover(); value != nil {
 			e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).Msg("handling of a waiting key panicked")

@@ -12,7 +12,7 @@ import (
 // report counts and logs an outcome: one line, without the URL, which may hold
 // secrets, and without any text of the server. When there are many, lines of one
 // outcome are counted instead.
-func (e *Engine) report(t *trigger, ended result) {
+func (e *Engine) report(t *trigger, ended ending) {
 	e.deps.Metrics.requests.WithLabelValues(string(ended.outcome)).Inc()
 	level := zerolog.InfoLevel
 	switch ended.outcome {

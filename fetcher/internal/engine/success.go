@@ -17,31 +17,31 @@ import (
 const headroom = 1 << 10
 
 // keepInSync sets the timer of a want whose key already holds its body.
-func (e *Engine) keepInSync(ctx context.Context, t *trigger) result {
+func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 	if t.want.GetRefresh().AsDuration() <= 0 {
-		return result{outcome: inSync}
+		return ending{outcome: inSync}
 	}
 	t.cached = t.want.GetSettled()
 	if err := e.schedule(ctx, t, t.cached, 0); err != nil {
 		return afterPublishError(err)
 	}
-	return result{outcome: inSync}
+	return ending{outcome: inSync}
 }
 
 // succeeded hands on what a good answer means for the key.
-func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) result {
+func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) ending {
 	body := cachedBodyAfter(r, t.cached)
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
 		return e.failed(ctx, t, mismatched())
 	}
-	ended := result{outcome: content}
+	ended := ending{outcome: content}
 	var result *v1.Result
 	switch {
 	case body.GetSha256() != t.cached.GetSha256():
 		result = e.content(t, r)
 	case t.reported != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
 		ended.outcome = recovered
-		result = e.result(t, &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
+		result = e.complete(t, &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
 	default:
 		ended.outcome = unmodified
 	}
@@ -102,13 +102,13 @@ func cachedBodyAfter(r get.Response, cached *v1.Settled) *v1.Settled {
 }
 
 func (e *Engine) content(t *trigger, r get.Response) *v1.Result {
-	return e.result(t, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
+	return e.complete(t, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
 		Body: r.Body, Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified,
 	}}})
 }
 
-// result completes a result.
-func (e *Engine) result(t *trigger, r *v1.Result) *v1.Result {
+// complete sets the fields that all results have.
+func (e *Engine) complete(t *trigger, r *v1.Result) *v1.Result {
 	if t.readFirst {
 		t.want.Status, t.want.ReadFirst = "", true
 	}

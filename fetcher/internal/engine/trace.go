@@ -66,7 +66,7 @@ func newTrace(ctx context.Context) context.Context {
 }
 
 // setSpanOutcome completes the span of a trigger. Of the URL it has host and path.
-func (t *trigger) setSpanOutcome(ended result) {
+func (t *trigger) setSpanOutcome(ended ending) {
 	if !t.span.IsRecording() {
 		return
 	}

@@ -126,13 +126,13 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 func (a *Applier) apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	t := &task{Applier: a, ref: ref, items: items}
 	t.start()
-	return t.carryOut(ctx)
+	return t.run(ctx)
 }
 
-// carryOut carries out plans until one is accepted.
-func (t *task) carryOut(ctx context.Context) []Outcome {
+// run carries out plans until one is accepted.
+func (t *task) run(ctx context.Context) []Outcome {
 	for range maxTries {
-		outcomes, done := t.try(ctx)
+		outcomes, done := t.attempt(ctx)
 		if done {
 			return outcomes
 		}
@@ -141,17 +141,17 @@ func (t *task) carryOut(ctx context.Context) []Outcome {
 		}
 		select { // there is another writer of this object
 		case <-ctx.Done():
-			return t.deferred("object changes faster than it can be patched; later")
+			return t.deferAll("object changes faster than it can be patched; later")
 		case <-t.deps.Clock.After(rand.N(conflictPause)):
 		}
 	}
 	t.deps.Metrics.exhausted.Inc()
-	return t.deferred("object changes faster than it can be patched; later")
+	return t.deferAll("object changes faster than it can be patched; later")
 }
 
-// apart applies items one by one, the oldest trigger first, so that one which is
+// oneByOne applies items one by one, the oldest trigger first, so that one which is
 // refused does not hold up the others.
-func (a *Applier) apart(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
+func (a *Applier) oneByOne(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	outcomes := make([]Outcome, len(items))
 	for _, i := range plan.Order(items) {
 		outcomes[i] = a.apply(ctx, ref, []plan.Item{items[i]})[0]

@@ -66,21 +66,21 @@ func (t *task) covers(version string) bool {
 	return true
 }
 
-// try plans, and patches if there is anything to patch. It is not done when
+// attempt plans, and patches if there is anything to patch. It is not done when
 // the object turns out to be another than was planned for.
-func (t *task) try(ctx context.Context) (outcomes []Outcome, done bool) {
+func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 	p, err := t.plan(ctx)
 	if err != nil {
-		return t.failed(ctx, err), true
+		return t.handleFailure(ctx, err), true
 	}
 	if p.Empty() {
 		return t.finish(ctx, p), true
 	}
 	switch full := p.TooLargeFor(t.object); {
 	case full && len(t.items) > 1:
-		return t.each(ctx), true
+		return t.liveOneByOne(ctx), true
 	case full: // the API server need not be asked
-		return t.refused(ctx, p, plan.NoRoom, errNoRoom)
+		return t.handleRefusal(ctx, p, plan.NoRoom, errNoRoom)
 	}
 	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil {
 		return t.overBudget(ctx, kind, short), true
@@ -100,28 +100,28 @@ func (t *task) try(ctx context.Context) (outcomes []Outcome, done bool) {
 			t.forget() // how much room is left shows in the object
 			return nil, false
 		}
-		return t.refused(ctx, p, plan.NoRoom, err)
+		return t.handleRefusal(ctx, p, plan.NoRoom, err)
 	case apiserver.Immutable:
-		return t.refused(ctx, p, plan.Immutable, err)
+		return t.handleRefusal(ctx, p, plan.Immutable, err)
 	case apiserver.TooLarge:
-		return t.refused(ctx, p, plan.TooLarge, err)
+		return t.handleRefusal(ctx, p, plan.TooLarge, err)
 	case apiserver.Rejected:
-		return t.refused(ctx, p, plan.Rejected, err)
+		return t.handleRefusal(ctx, p, plan.Rejected, err)
 	default:
-		return t.failed(ctx, err), true
+		return t.handleFailure(ctx, err), true
 	}
 }
 
 // errNoRoom is what the API server would refuse a patch for.
 var errNoRoom = errors.New("the annotations leave no room for a status")
 
-// each applies items one by one, all to the object as it was just read.
-func (t *task) each(ctx context.Context) []Outcome {
+// liveOneByOne applies items one by one, all to the object as it was just read.
+func (t *task) liveOneByOne(ctx context.Context) []Outcome {
 	outcomes := make([]Outcome, len(t.items))
 	for _, i := range plan.Order(t.items) {
 		object := *t.object
 		one := &task{Applier: t.Applier, ref: t.ref, items: t.items[i : i+1], object: &object, known: true}
-		outcomes[i] = one.carryOut(ctx)[0]
+		outcomes[i] = one.run(ctx)[0]
 	}
 	return outcomes
 }
@@ -166,25 +166,25 @@ func (t *task) decide() plan.Plan {
 	return t.config.Planner.Plan(t.object, t.items)
 }
 
-// refused deals with a patch that the API server refuses for what it would do.
+// handleRefusal deals with a patch that the API server refuses for what it would do.
 // What is not possible for a value may be possible for the status, so another
 // try records the obstacle.
-func (t *task) refused(ctx context.Context, p plan.Plan, obstacle plan.Obstacle, err error) ([]Outcome, bool) {
+func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obstacle, err error) ([]Outcome, bool) {
 	if len(t.items) > 1 {
-		return t.apart(ctx, t.ref, t.items), true
+		return t.oneByOne(ctx, t.ref, t.items), true
 	}
 	if t.object.Obstacle == plan.NoObstacle && len(p.Values) > 0 {
 		t.obstacle, t.object.Obstacle = obstacle, obstacle
 		return nil, false
 	}
 	t.deps.Breaker.Success(t.ref.Namespace)
-	return t.refuse(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, obstacle) }), true
+	return t.giveUp(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, obstacle) }), true
 }
 
-// refuse gives results up that cannot even be recorded in the status. One Event
+// giveUp gives results up that cannot even be recorded in the status. One Event
 // reports it. The results are acknowledged: what the object does not
 // hold is wanted again by the watcher.
-func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
+func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
 	for _, item := range t.items {
 		written := true
 		if !item.OfObject() {
@@ -200,24 +200,24 @@ func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) p
 	return all(len(t.items), Outcome{Verdict: plan.Refused})
 }
 
-// deferred gives results up for now, for a reason that has nothing to do with
+// deferAll gives results up for now, for a reason that has nothing to do with
 // them. The watcher wants again what the object does not hold.
-func (t *task) deferred(why string) []Outcome {
+func (t *task) deferAll(why string) []Outcome {
 	t.resultLine(t.items[0], zerolog.WarnLevel, plan.Deferred).Int("results", len(t.items)).Msg(why)
 	return all(len(t.items), Outcome{Verdict: plan.Deferred})
 }
 
-// failed deals with a request that the API server did not serve.
-func (t *task) failed(ctx context.Context, err error) []Outcome {
+// handleFailure deals with a request that the API server did not serve.
+func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 	switch apiserver.Classify(err) {
 	case apiserver.Forbidden:
 		t.deps.Breaker.Deny(t.ref.Namespace, err)
-		return t.refuse(ctx, err, plan.Denial)
+		return t.giveUp(ctx, err, plan.Denial)
 	case apiserver.Unavailable:
 		after := apiserver.RetryAfter(err)
 		t.deps.Breaker.Failure(err, after)
 		if t.deps.Breaker.Allows() && t.faults.Add(t.ref) > maxFaults {
-			return t.deferred("requests for this object fail again and again, and others do not; later")
+			return t.deferAll("requests for this object fail again and again, and others do not; later")
 		}
 		return all(len(t.items), Outcome{Unavailable: true, After: after})
 	default:

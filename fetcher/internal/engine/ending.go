@@ -31,8 +31,8 @@ func outcomes() []outcome {
 	}
 }
 
-// result is how the handling of a message ended.
-type result struct {
+// ending is how the handling of a message ended.
+type ending struct {
 	outcome outcome
 	// failure of the attempt, if it failed.
 	failure failure
@@ -46,7 +46,7 @@ type result struct {
 // disposition is what becomes of the message. All that was handled is
 // acknowledged, since a timer or a dead letter holds what is left to do; only
 // what was not is given back.
-func (r result) disposition() pipeline.Disposition {
+func (r ending) disposition() pipeline.Disposition {
 	switch {
 	case r.outcome == malformed:
 		return pipeline.DeadLetter(&pipeline.ClassError{Class: r.failure.Class, Err: r.failure.cause})
