@@ -74,7 +74,7 @@ var _ = Describe("A namespace beyond its limits", func() {
 			key := pipeline.Key{Namespace: w.namespace, Name: fmt.Sprint("cm-", n), Key: "a"}
 			Eventually(func() time.Duration { return w.want(ctx, key)().GetRefresh().AsDuration() }).Should(Equal(20 * time.Second))
 		}
-		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(
+		Eventually(func() []string { return w.notes(ctx, "AnnotationAdjusted") }).Should(ConsistOf(
 			fmt.Sprintf("curl-refresh is multiplied by 2 in namespace %s; its 15 refreshed keys ask for more than 1 refreshes a second", w.namespace)))
 	})
 })

@@ -1,6 +1,9 @@
 package annotation
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrConfig wraps the errors of New. They are the operator's mistakes, not a user's.
@@ -39,12 +42,25 @@ func invalidPairs(annotation, value, cause string) error {
 	}
 }
 
+// blocked ends a sentence about an annotation that stops all fetches of the object.
+const blocked = "; nothing is fetched until this is corrected"
+
 // tooLong rejects a value of the main annotation that exceeds a limit.
 func tooLong(annotation, excess string) error {
 	return &ValueError{
 		annotation: annotation,
-		text:       "annotation " + shortName(annotation) + " has " + excess + "; spread the pairs over several ConfigMaps",
+		text:       "annotation " + shortName(annotation) + " has " + excess + "; spread the pairs over several ConfigMaps" + blocked,
 		cause:      excess,
+	}
+}
+
+// commaList rejects a value of the main annotation whose pairs are separated by commas.
+func (p *parser) commaList(number int, key string) error {
+	if keyRule(key) != "" {
+		key = ""
+	}
+	return &ValueError{
+		annotation: p.annotation, text: p.text(number, key, ruleEnd) + blocked, cause: fmt.Sprintf("pair %d: %s", number, ruleEnd),
 	}
 }
 
@@ -53,7 +69,7 @@ func tooLong(annotation, excess string) error {
 func invalidOption(annotation, name, value, wrong, cause string) error {
 	return &ValueError{
 		annotation: annotation,
-		text:       "annotation " + name + " value '" + quotable(value) + "' " + wrong,
+		text:       "annotation " + name + " value '" + quotable(value) + "' " + wrong + blocked,
 		cause:      cause,
 	}
 }

@@ -4,15 +4,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // OptionNames returns the names of the options, each used with the prefix of an accepted annotation
 // key. The chart's admission policy lists them, too.
 func OptionNames() []string { return []string{RefreshName, NowName, SuspendName, SHA256Name} }
 
-// Concerns reports whether any annotation is one of ours, or has a name that looks like a typo of
-// one.
-func (g *Grammar) Concerns(annotations map[string]string) bool {
+// Concerns reports whether an object has any annotation of ours, or an annotation or a label whose
+// name looks like a typo of one.
+func (g *Grammar) Concerns(o metav1.Object) bool {
+	annotations := o.GetAnnotations()
 	if _, _, found := g.Find(annotations); found {
 		return true
 	}
@@ -21,14 +24,22 @@ func (g *Grammar) Concerns(annotations map[string]string) bool {
 			return true
 		}
 	}
-	return false
+	return len(g.mislabeled(o.GetLabels())) > 0
 }
 
-// unknown reports whether a name is PREFIX/curl-… under an accepted prefix, but none of ours.
+// unknown reports whether an annotation is none of ours, but has a similar name: an accepted prefix
+// and curl-…, or a prefix and a name that are nearly right.
 func (g *Grammar) unknown(annotation string) bool {
-	prefix, name, found := strings.Cut(annotation, "/")
-	return found && strings.HasPrefix(name, "curl-") && annotation != StatusKey &&
-		slices.Contains(g.prefixes, prefix) && !slices.Contains(OptionNames(), name) && !slices.Contains(g.keys, annotation)
+	prefix, name := cutPrefix(annotation)
+	switch {
+	case annotation == StatusKey, slices.Contains(g.keys, annotation):
+		return false
+	case !slices.Contains(g.prefixes, prefix):
+		return g.nearest(name) != "" && (prefix == "" || nearest(prefix, g.prefixes, maxPrefixSlips) != "")
+	case slices.Contains(OptionNames(), name):
+		return false
+	}
+	return strings.HasPrefix(name, "curl-") || g.nearest(name) != ""
 }
 
 // unknownNames returns a problem for each annotation that nothing reads.
@@ -39,12 +50,30 @@ func (g *Grammar) unknownNames(annotations map[string]string) []Problem {
 			continue
 		}
 		text := "annotation " + annotation + " is unknown and has no effect; "
-		if name := g.nearest(annotation); name != "" {
-			text += "did you mean " + name + "?"
+		prefix, name := cutPrefix(annotation)
+		meant := g.nearest(name)
+		if meant != "" && !slices.Contains(g.prefixes, prefix) {
+			meant = g.prefixes[0] + "/" + meant
+		}
+		if meant != "" {
+			text += "did you mean " + meant + "?"
 		} else {
 			text += "use one of " + strings.Join(g.names(), ", ")
 		}
 		problems = append(problems, Problem{Rule: text, Text: text})
+	}
+	return problems
+}
+
+// mislabeled returns a problem for each label with the name of an annotation.
+func (g *Grammar) mislabeled(labels map[string]string) []Problem {
+	var problems []Problem
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		prefix, name := cutPrefix(label)
+		if slices.Contains(g.prefixes, prefix) && g.nearest(name) != "" {
+			text := "label " + label + " has no effect; did you mean the annotation " + g.nearest(name) + "?"
+			problems = append(problems, Problem{Rule: text, Text: text})
+		}
 	}
 	return problems
 }
@@ -60,19 +89,26 @@ func (g *Grammar) names() []string {
 	return append(names, OptionNames()...)
 }
 
-// nearest returns the known name that is most similar to an unknown annotation, or "" if none is.
-func (g *Grammar) nearest(annotation string) string {
-	prefix, wrong, _ := strings.Cut(annotation, "/")
-	known := OptionNames()
-	for _, key := range g.keys {
-		if under, name, _ := strings.Cut(key, "/"); under == prefix {
-			known = append(known, name)
-		}
-	}
-	const slips = 2
-	best, found := slips+1, ""
+// cutPrefix splits the name of an annotation or label.
+func cutPrefix(full string) (prefix, name string) {
+	slash := strings.LastIndexByte(full, '/')
+	return full[:max(slash, 0)], full[slash+1:]
+}
+
+// Maximum number of wrong characters in a name or prefix that is still recognized. The prefix may
+// lack its .io.
+const maxNameSlips, maxPrefixSlips = 2, 3
+
+// nearest returns the known name that is most similar to another one, or "" if none is.
+func (g *Grammar) nearest(name string) string { return nearest(name, g.names(), maxNameSlips) }
+
+func nearest(wrong string, known []string, slips int) (found string) {
+	best := slips + 1
 	for _, name := range known {
-		if d := distance(wrong, name); d < best {
+		if d := len(wrong) - len(name); d > slips || d < -slips {
+			continue
+		}
+		if d := distance(strings.ToLower(wrong), name); d < best {
 			best, found = d, name
 		}
 	}

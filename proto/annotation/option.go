@@ -45,13 +45,12 @@ func (g *Grammar) refresh(annotations map[string]string) (time.Duration, []Probl
 	if allowed == interval {
 		return allowed, nil, nil
 	}
-	limit := "shorter than the minimum"
+	limit, used := "below the minimum of ", duration.Format(allowed)
 	if allowed < interval {
-		limit = "longer than the maximum"
+		limit = "above the maximum of "
 	}
-	text := "annotation " + RefreshName + " value '" + quotable(value) + "' is " + limit + "; " +
-		duration.Format(allowed) + " is used"
-	return allowed, []Problem{{Rule: text, Text: text, Followed: true}}, nil
+	text := RefreshName + " is " + quotable(trimmed) + ", " + limit + used + "; " + used + " is used"
+	return allowed, []Problem{{Rule: text, Text: text, Adjusted: true, Followed: true}}, nil
 }
 
 // now reads curl-now. A value that is too long or not valid UTF-8 is replaced by its digest.
@@ -86,7 +85,7 @@ func (g *Grammar) digests(annotations map[string]string, request Request) (map[s
 	for key := range digests {
 		if !request.Names(key) {
 			return nil, invalidOption(annotation, SHA256Name, value,
-				"has a digest for a key that is not requested", "key "+key+" is not requested")
+				"has a digest for key "+key+", which is not requested", "key "+key+" is not requested")
 		}
 	}
 	return digests, nil

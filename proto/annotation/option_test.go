@@ -146,7 +146,7 @@ func TestOptionRefused(t *testing.T) {
 		},
 		{
 			annotation.SHA256Name, "c=" + digest,
-			"annotation curl-sha256 value 'c=" + digest + "' has a digest for a key that is not requested",
+			"annotation curl-sha256 value 'c=" + digest + "' has a digest for key c, which is not requested",
 			"key c is not requested",
 		},
 	} {
@@ -156,7 +156,7 @@ func TestOptionRefused(t *testing.T) {
 			t.Errorf("%s %q: got %v, want a ValueError", c.name, c.value, err)
 			continue
 		}
-		if refused.Error() != c.text || refused.Cause() != c.cause || refused.Annotation() != "x-kv8s.io/"+c.name {
+		if refused.Error() != c.text+blocked || refused.Cause() != c.cause || refused.Annotation() != "x-kv8s.io/"+c.name {
 			t.Errorf("%s %q:\n got %q (%s, %s)\nwant %q (%s)", c.name, c.value, refused, refused.Cause(), refused.Annotation(),
 				c.text, c.cause)
 		}

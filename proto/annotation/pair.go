@@ -17,9 +17,10 @@ const (
 	ruleKey   = "the key has characters other than letters, digits, -, _ and ."
 	ruleLong  = "the key is longer than 253 characters"
 	ruleDots  = "the key is . or begins with .."
-	ruleTwice = "the key appears twice"
+	ruleTwice = "the key appears twice, so none of its urls is fetched"
+	ruleEnd   = "the url ends with a comma"
 	ruleComma = "the host contains a comma"
-	ruleJoin  = "the url has a comma followed by what looks like another pair"
+	ruleJoin  = "the url contains a comma and what looks like another pair"
 )
 
 // advice tells how to fix each kind of mistake.
@@ -29,7 +30,8 @@ var advice = map[string]string{
 	ruleDots:         "use another one",
 	ruleTwice:        "use each key once",
 	ruleComma:        "separate pairs by spaces",
-	ruleJoin:         "if it is one, separate pairs by spaces",
+	ruleEnd:          "separate pairs by spaces only, or write %2C if the comma belongs to the url",
+	ruleJoin:         "separate pairs by spaces, or write %2C if the comma belongs to the url",
 	weburl.BadScheme: "use http:// or https://",
 	weburl.HasUser:   "remove it, and ask the operator to configure credentials for that host",
 	weburl.BadText:   "escape the others, as in %20",
@@ -80,13 +82,11 @@ func (p *parser) pair(number int, key, value string) {
 		return
 	}
 	p.broken = false
-	p.pairs = append(p.pairs, Pair{Key: key, URL: url})
 	if commaInPath.MatchString(value) {
-		p.problems = append(p.problems, Problem{
-			Rule: key + ": " + ruleJoin, Text: p.text(number, key, ruleJoin),
-			Followed: true,
-		})
+		p.refuse(number, key, ruleJoin)
+		return
 	}
+	p.pairs = append(p.pairs, Pair{Key: key, URL: url})
 }
 
 // repeated rejects all pairs of a key that appears more than once, because choosing one would be a

@@ -5,8 +5,17 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
+
+// ParseObject parses the annotations of a ConfigMap as Parse does, and adds a problem for each label
+// that should be an annotation.
+func (g *Grammar) ParseObject(o metav1.Object) (Request, error) {
+	request, err := g.Parse(o.GetAnnotations())
+	request.Problems = append(request.Problems, g.mislabeled(o.GetLabels())...)
+	return request, err
+}
 
 // Parse parses the annotations of one ConfigMap.
 //
@@ -67,6 +76,9 @@ func (g *Grammar) pairs(annotation, value string) ([]Pair, []Problem, error) {
 	}
 	for i, field := range fields {
 		key, url, _ := strings.Cut(field, "=")
+		if strings.HasSuffix(field, ",") {
+			return nil, nil, p.commaList(i+1, key)
+		}
 		p.pair(i+1, key, url)
 	}
 	slices.SortFunc(p.pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })

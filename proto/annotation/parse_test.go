@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
@@ -118,7 +120,7 @@ func TestParseRefuses(t *testing.T) {
 		"parent directory":   {"..a=e.example.com", "pair 1: the key is . or begins with .."},
 		"long key":           {strings.Repeat("k", 254) + "=e.example.com", "pair 1: the key is longer than 253 characters"},
 		"url alone":          {"https://e.example.com/?a=b", "pair 1: the key is not valid in a ConfigMap"},
-		"key twice":          {"a=x.example.com b=y.example.com a=x.example.com", "pair 3 (key a): the key appears twice"},
+		"key twice":          {"a=x.example.com b=y.example.com a=x.example.com", "pair 3 (key a): the key appears twice, so none of its urls is fetched"},
 		"no url":             {"a=", "pair 1 (key a): the host is missing"},
 		"scheme alone":       {"a=https://", "pair 1 (key a): the host is missing"},
 		"path alone":         {"a=https:///etc/passwd", "pair 1 (key a): the host is missing"},
@@ -258,8 +260,8 @@ func TestAFieldThatIsNoPairRejectsTheWholeValue(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]string{
-		manyPairs(annotation.MaxPairs + 1):              "annotation curl-me-that has 129 pairs, more than 128; spread the pairs over several ConfigMaps",
-		strings.Repeat(" ", annotation.MaxValueBytes+1): "annotation curl-me-that has 32769 bytes, more than 32768; spread the pairs over several ConfigMaps",
+		manyPairs(annotation.MaxPairs + 1):              "annotation curl-me-that has 129 pairs, more than 128; spread the pairs over several ConfigMaps" + blocked,
+		strings.Repeat(" ", annotation.MaxValueBytes+1): "annotation curl-me-that has 32769 bytes, more than 32768; spread the pairs over several ConfigMaps" + blocked,
 	} {
 		if _, err := grammar(t).Parse(ask(value)); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -279,12 +281,13 @@ func TestABadPairDoesNotAffectOthers(t *testing.T) {
 		"b=":                                     "pair 2 (key b): the host is missing; write key=host/path",
 		"b=e.example.com,d=f.example.com":        "pair 2 (key b): the host contains a comma; separate pairs by spaces",
 		"b=https://e.example.com,d=https://f.ex": "pair 2 (key b): the host contains a comma; separate pairs by spaces",
-		"b=e.example.com,":                       "pair 2 (key b): the host contains a comma; separate pairs by spaces",
+		"b=https://e.example.com/x,d=https://f.ex": "pair 2 (key b): the url contains a comma and what looks like another pair; " +
+			"separate pairs by spaces, or write %2C if the comma belongs to the url",
 		"b=https://\u00e9.example.com":           "pair 2 (key b): the url contains characters other than printable ASCII; escape the others, as in %20",
 		"b=e_example.com:http":                   "pair 2 (key b): the url cannot be parsed; write it as in key=https://example.com/path",
 		"b=" + longURL(weburl.MaxBytes+1):        "pair 2 (key b): the url is longer than 2048 characters; use a shorter one",
-		"b=x.example.com b=y.example.com":        "pair 3 (key b): the key appears twice; use each key once",
-		"b=x.example.com b=y.example.com b=z.ex": "pair 3 (key b): the key appears twice; use each key once",
+		"b=x.example.com b=y.example.com":        "pair 3 (key b): the key appears twice, so none of its urls is fetched; use each key once",
+		"b=x.example.com b=y.example.com b=z.ex": "pair 3 (key b): the key appears twice, so none of its urls is fetched; use each key once",
 	} {
 		request, err := grammar(t).Parse(ask("a=a.example.com " + bad + " c=c.example.com"))
 		if err != nil || len(request.Problems) != 1 || !request.Refuses() {
@@ -359,16 +362,11 @@ func TestOddValuesAreFollowed(t *testing.T) {
 		},
 		"too often": {
 			map[string]string{"x-kv8s.io/curl-refresh": "1s"},
-			[]string{"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"},
+			[]string{"curl-refresh is 1s, below the minimum of 10s; 10s is used"},
 		},
 		"too seldom": {
 			map[string]string{"x-kv8s.io/curl-refresh": "400d"},
-			[]string{"annotation curl-refresh value '400d' is longer than the maximum; 365d is used"},
-		},
-		"a joined url": {
-			map[string]string{annotation.DefaultKey: "a=https://a.example.com/x,b=https://b.example.com"},
-			[]string{"annotation curl-me-that, pair 1 (key a): the url has a comma followed by what looks like another pair; " +
-				"if it is one, separate pairs by spaces"},
+			[]string{"curl-refresh is 400d, above the maximum of 365d; 365d is used"},
 		},
 	} {
 		annotations := ask("a=a.example.com")
@@ -391,16 +389,92 @@ func TestATypoInTheNameOfTheAnnotation(t *testing.T) {
 	annotations := map[string]string{"x-kv8s.io/curl-me-tha": "a=a.example.com"}
 	g := grammar(t)
 	request, err := g.Parse(annotations)
-	if err != nil || request.Present || len(request.Problems) != 1 || !g.Concerns(annotations) ||
+	if err != nil || request.Present || len(request.Problems) != 1 || !g.Concerns(object(annotations, nil)) ||
 		request.Problems[0].Text != "annotation x-kv8s.io/curl-me-tha is unknown and has no effect; "+
 			"did you mean curl-me-that?" {
 		t.Errorf("got %+v, %v", request, err)
 	}
-	if g.Concerns(map[string]string{"x-kv8s.io/curl-refresh": "1h", "other": ""}) {
+	if g.Concerns(object(map[string]string{"x-kv8s.io/curl-refresh": "1h", "other": ""}, nil)) {
 		t.Error("an option alone asks for nothing")
 	}
-	if !g.Concerns(ask("a=a.example.com")) {
+	if !g.Concerns(object(ask("a=a.example.com"), nil)) {
 		t.Error("an annotation asks for something")
+	}
+}
+
+func object(annotations, labels map[string]string) metav1.Object {
+	return &metav1.ObjectMeta{Annotations: annotations, Labels: labels}
+}
+
+// blocked ends the sentence about an annotation that stops all fetches.
+const blocked = "; nothing is fetched until this is corrected"
+
+func TestNamesThatAreNearlyRight(t *testing.T) {
+	const unknown, meant = "annotation %s is unknown and has no effect; did you mean %s?", "x-kv8s.io/curl-me-that"
+	for name, want := range map[string]string{
+		"x-kv8s/curl-me-that":        meant,
+		"kv8s.io/curl-me-that":       meant,
+		"curl-me-that":               meant,
+		"x-kv8s.com/Curl-Me-Taht":    meant,
+		"x-kv8s/curl-refresh":        "x-kv8s.io/curl-refresh",
+		"x-kv8s.io/curl_me_that":     "curl-me-that",
+		"x-kv8s.io/crul-me-that":     "curl-me-that",
+		"x-kv8s.io/curlmethat":       "curl-me-that",
+		"other.io/curl-me-that":      "",
+		"x-kv8s/other":               "",
+		"k8s.io/cluster-name":        "",
+		"a/b/curl-me-that":           "",
+		"x-kv8s.io/inject":           "",
+		"kubectl.kubernetes.io/last": "",
+	} {
+		o := object(map[string]string{name: "a=a.example.com"}, nil)
+		request, err := grammar(t).ParseObject(o)
+		var got string
+		if len(request.Problems) == 1 {
+			got = request.Problems[0].Text
+		}
+		if want != "" {
+			want = fmt.Sprintf(unknown, name, want)
+		}
+		if err != nil || request.Present || got != want || grammar(t).Concerns(o) != (want != "") {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestALabelInPlaceOfAnAnnotation(t *testing.T) {
+	o := object(nil, map[string]string{"x-kv8s.io/curl-me-that": "true", "x-kv8s.io/curl-refersh": "10m", "app": "x"})
+	request, err := grammar(t).ParseObject(o)
+	var got []string
+	for _, p := range request.Problems {
+		got = append(got, p.Text)
+	}
+	if want := []string{
+		"label x-kv8s.io/curl-me-that has no effect; did you mean the annotation curl-me-that?",
+		"label x-kv8s.io/curl-refersh has no effect; did you mean the annotation curl-refresh?",
+	}; err != nil || !slices.Equal(got, want) || !grammar(t).Concerns(o) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if grammar(t).Concerns(object(nil, map[string]string{"app": "curl-me-that"})) {
+		t.Error("other labels are not ours")
+	}
+}
+
+func TestPairsSeparatedByCommasAreNotFetched(t *testing.T) {
+	for value, want := range map[string]string{
+		"a=a.example.com/x, b=b.example.com": "annotation curl-me-that, pair 1 (key a): ",
+		"a=a.example.com, b=b.example.com":   "annotation curl-me-that, pair 1 (key a): ",
+		"b=b.example.com a/=a.example.com,":  "annotation curl-me-that, pair 2: ",
+	} {
+		request, err := grammar(t).Parse(ask(value))
+		want += "the url ends with a comma; separate pairs by spaces only, or write %2C if the comma belongs to the url" + blocked
+		if err == nil || err.Error() != want || len(request.Pairs) > 0 {
+			t.Errorf("%s: got %v", value, err)
+		}
+	}
+	request, err := grammar(t).Parse(ask("a=a.example.com/x,y b=b.example.com/x%2C?q=1,c=http://x"))
+	if err != nil || len(request.Pairs) != 2 || len(request.Problems) > 0 {
+		t.Errorf("commas within a URL: got %+v, %v", request, err)
 	}
 }
 
@@ -487,7 +561,7 @@ func TestProblemOfTheObject(t *testing.T) {
 			key:                     "x",
 			"x-kv8s.io/curl-refrsh": "1h",
 		},
-		"annotation curl-refresh value 'soon' is not a duration such as 10m": {
+		"annotation curl-refresh value 'soon' is not a duration such as 10m" + blocked: {
 			key:                      "a=example.com",
 			"x-kv8s.io/curl-refresh": "soon",
 		},

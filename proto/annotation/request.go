@@ -50,8 +50,9 @@ type Problem struct {
 	Text string
 	// Refused reports that a pair is not followed at all.
 	Refused bool
-	// Followed reports that the text is followed nevertheless, within an operator's limit or in its
-	// likely meaning.
+	// Adjusted reports that the annotation is followed within an operator's limit.
+	Adjusted bool
+	// Followed reports an adjustment that the writer does not know of.
 	Followed bool
 }
 

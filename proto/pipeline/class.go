@@ -15,6 +15,8 @@ const (
 	ReasonContested = "Contested"
 	// ReasonHeldBack: a namespace removes so many keys at once that the brake stops all removals.
 	ReasonHeldBack = "RemovalHeldBack"
+	// ReasonAdjusted: an annotation is followed within an operator's limit.
+	ReasonAdjusted = "AnnotationAdjusted"
 	// ReasonRecovered: a failure is over.
 	ReasonRecovered = "Recovered"
 )

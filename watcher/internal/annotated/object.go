@@ -82,7 +82,7 @@ func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
 	if r.Protected != nil && r.Protected(m.Namespace, m.Name) {
 		return false
 	}
-	if r.Grammar.Concerns(m.Annotations) {
+	if r.Grammar.Concerns(m) {
 		return true
 	}
 	_, found := m.Annotations[annotation.StatusKey]
@@ -95,7 +95,7 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		return nil
 	}
 	o := &Object{Meta: informer.MetaOf(m), Created: m.CreationTimestamp.Unix(), SeenAt: r.Now()}
-	o.Request, o.Invalid = r.Grammar.Parse(m.Annotations)
+	o.Request, o.Invalid = r.Grammar.ParseObject(m)
 	// A status that cannot be read counts as none: ownership of the
 	// keys is read from managedFields, and the writer writes a new one.
 	written, _ := status.Parse(m.Annotations[annotation.StatusKey])

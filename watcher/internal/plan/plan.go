@@ -136,8 +136,12 @@ func (m *planner) mention(problems []annotation.Problem) {
 		if problem.Key != "" { // its number changes with other pairs
 			occurrence = problem.Key + "\x00" + problem.Rule
 		}
+		reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
+		if problem.Adjusted {
+			reason = pipeline.ReasonAdjusted
+		}
 		m.plan.Conditions = append(m.plan.Conditions, Condition{
-			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
+			Reason:     reason,
 			Key:        problem.Key,
 			Note:       problem.Text,
 			Occurrence: occurrence,

@@ -35,7 +35,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		conflicts: set.Counter("publish_conflicts_total", "Publishes refused because the subject held another message than expected."),
 		events: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.", metric.Of("reason",
 			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
-			pipeline.ReasonDrifted, pipeline.ReasonContested, pipeline.ReasonHeldBack)),
+			pipeline.ReasonDrifted, pipeline.ReasonContested, pipeline.ReasonHeldBack, pipeline.ReasonAdjusted)),
 		overBudget: set.Counter("events_over_budget_total",
 			"Events that were put off, or dropped when what they are about was over, since their namespace is over its budget of them."),
 	}

@@ -120,7 +120,7 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 		Ignored: !d.Selector.Matches(labels.Set(m.Labels)),
 		Room:    status.MaxBytes - len(annotation.StatusKey),
 	}
-	o.Request, o.Invalid = d.Grammar.Parse(m.Annotations)
+	o.Request, o.Invalid = d.Grammar.ParseObject(m)
 	text, has := m.Annotations[annotation.StatusKey]
 	o.HasStatus = has
 	// A status that cannot be read is as good as none, and is replaced.

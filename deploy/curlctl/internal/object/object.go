@@ -75,7 +75,7 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 	if err != nil {
 		return err
 	}
-	request, err := grammar.Parse(object.Annotations)
+	request, err := grammar.ParseObject(object)
 	v.Annotation, v.Suspended = request.Annotation, request.Suspended
 	if err != nil {
 		v.Problem = err.Error()

@@ -103,7 +103,7 @@ var _ = Describe("Compiling a Watcher", func() {
 	})
 
 	It("plans an unusual but valid source", func() {
-		p := compiled(func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://b.example.com/x,c=https://c.example.com" })
+		p := compiled(func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://b.example.com/x,c=1?d=http://e" })
 		Expect(p.Problem).To(BeNil())
 		Expect(p.Sources).To(HaveLen(2))
 	})

@@ -195,7 +195,7 @@ func (c *checking) check(ctx context.Context, grammar *annotation.Grammar, objec
 	error,
 ) {
 	whole := checked{ConfigMap: object.Namespace + "/" + object.Name}
-	request, err := grammar.Parse(object.Annotations)
+	request, err := grammar.ParseObject(object)
 	immutable := object.Immutable != nil && *object.Immutable
 	switch {
 	case err != nil:
