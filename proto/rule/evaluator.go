@@ -1,0 +1,206 @@
+package rule
+
+import (
+	"context"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+)
+
+const (
+	// DefaultMaxBody is the default maximum size of a body in bytes.
+	DefaultMaxBody = 256 << 10
+	// deadline is the maximum duration of the evaluation of all expressions on a body.
+	deadline = 100 * time.Millisecond
+	// maxCost is the maximum cost of an expression, in units of CEL.
+	maxCost = 1_000_000
+	// interruptEvery is the number of iterations between checks of the deadline.
+	interruptEvery = 16
+	// maxCached is the maximum length of all compiled expressions in characters.
+	maxCached = 64 << 10
+)
+
+// Cause says why an expression does not let a body pass.
+type Cause int
+
+const (
+	// Passed means that the expression gave what it should.
+	Passed Cause = iota
+	// False means that a rule gave false.
+	False
+	// Inapplicable means that the expression cannot be evaluated on this body.
+	Inapplicable
+	// NotJSON means that the expression reads json, and the body is not JSON.
+	NotJSON
+	// Costly means that the evaluation exceeded a limit.
+	Costly
+	// TooLarge means that the body, or the selected part of it, is too large.
+	TooLarge
+)
+
+// Outcome is the outcome of the expressions on a body.
+type Outcome struct {
+	// Rules has the outcome of each rule.
+	Rules []Cause
+	// Select is the outcome of the selection, and Selected the selected part of the body.
+	Select   Cause
+	Selected []byte
+}
+
+// Failed returns the first rule that does not let the body pass, counted from 1, or 0 for the
+// selection, and the cause; Passed if there is none.
+func (o Outcome) Failed() (number int, cause Cause) {
+	for i, cause := range o.Rules {
+		if cause != Passed {
+			return i + 1, cause
+		}
+	}
+	return 0, o.Select
+}
+
+// Evaluator evaluates expressions. It is safe for concurrent use.
+//
+// It evaluates one body at a time, because the cost that CEL limits says nothing about memory, and
+// lets namespaces take turns. Calls whose duration or memory depends on their arguments are replaced
+// by bounded ones, because CEL checks the deadline in loops only.
+type Evaluator struct {
+	maxBody int
+	turns   turns
+	// programs and cached belong to the evaluation whose turn it is, as does meter.
+	programs map[string]cel.Program
+	cached   int
+	meter    meter
+}
+
+// NewEvaluator returns an evaluator for bodies up to that size.
+func NewEvaluator(maxBody int) *Evaluator {
+	return &Evaluator{maxBody: maxBody, programs: map[string]cel.Program{}}
+}
+
+// MaxBody returns the maximum size of a body and of a selection.
+func (e *Evaluator) MaxBody() int { return e.maxBody }
+
+// Evaluate evaluates the expressions of a key on a body; held is the number of bytes that the key
+// has.
+func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) Outcome {
+	o := Outcome{Rules: make([]Cause, len(s.Expect)), Selected: body}
+	if len(body) > e.maxBody {
+		for i := range o.Rules {
+			o.Rules[i] = TooLarge
+		}
+		o.Select = TooLarge
+		return o
+	}
+	e.turns.take(namespace)
+	defer e.turns.pass()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	e.meter = meter{ctx: ctx}
+	v := &variables{body: body, held: held}
+	for i, text := range s.Expect {
+		value, cause := e.value(ctx, text, true, v)
+		if cause == Passed && value != types.True {
+			cause = False
+			if value != types.False {
+				cause = Inapplicable
+			}
+		}
+		o.Rules[i] = cause
+	}
+	if s.Select != "" {
+		var value ref.Val
+		if value, o.Select = e.value(ctx, s.Select, false, v); o.Select == Passed {
+			o.Selected, o.Select = encode(value, e.maxBody)
+		}
+	}
+	return o
+}
+
+// value evaluates one expression.
+func (e *Evaluator) value(ctx context.Context, text string, isRule bool, v *variables) (ref.Val, Cause) {
+	program, err := e.program(text, isRule)
+	if err != nil {
+		return nil, Inapplicable
+	}
+	v.notJSON = false
+	e.meter.work, e.meter.copied = 0, 0
+	value, _, err := program.ContextEval(ctx, v)
+	var cancelled interpreter.EvalCancelledError
+	switch {
+	case err == nil:
+		return value, Passed
+	case ctx.Err() != nil, e.meter.exceeded(), errors.As(err, &cancelled):
+		return nil, Costly
+	case v.notJSON:
+		return nil, NotJSON
+	}
+	return nil, Inapplicable
+}
+
+// program compiles an expression, unless it has been compiled before.
+func (e *Evaluator) program(text string, isRule bool) (cel.Program, error) {
+	if program := e.programs[text]; program != nil {
+		return program, nil
+	}
+	ast, err := compile(text, isRule)
+	if err != nil {
+		return nil, err
+	}
+	env, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	// Options that track state or cost would switch the limit off.
+	program, err := env.Program(ast, cel.CustomDecoratorV2(e.meter.bound), cel.CostLimit(maxCost),
+		cel.InterruptCheckFrequency(interruptEvery))
+	if err != nil {
+		return nil, err
+	}
+	if e.cached += len(text); e.cached > maxCached {
+		clear(e.programs)
+		e.cached = len(text)
+	}
+	e.programs[text] = program
+	return program, nil
+}
+
+// variables resolves the variables of expressions on one body.
+type variables struct {
+	body []byte
+	held int64
+	// text and json are made when an expression reads them; notJSON reports that it read json and
+	// the body is not JSON.
+	text, json ref.Val
+	notJSON    bool
+}
+
+// ResolveName implements interpreter.Activation.
+func (v *variables) ResolveName(name string) (any, bool) {
+	switch name {
+	case "body":
+		if v.text == nil {
+			v.text = types.Bytes(v.body)
+			if utf8.Valid(v.body) {
+				v.text = types.String(v.body)
+			}
+		}
+		return v.text, true
+	case "json":
+		if v.json == nil {
+			v.json = decode(v.body)
+		}
+		v.notJSON = v.notJSON || types.IsError(v.json)
+		return v.json, true
+	case "heldSize":
+		return types.Int(v.held), true
+	}
+	return nil, false
+}
+
+// Parent implements interpreter.Activation.
+func (*variables) Parent() interpreter.Activation { return nil }

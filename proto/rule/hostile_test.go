@@ -1,0 +1,156 @@
+package rule_test
+
+import (
+	"fmt"
+	"runtime/metrics"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/rule"
+)
+
+// times repeats a macro that doubles its value.
+func times(n int, start, step string) string {
+	return strings.Repeat("[", n) + start + strings.Repeat("]"+step+"[0]", n)
+}
+
+// hostileExpressions use the time, the memory or the stack of the evaluator as much as their authors can.
+func hostileExpressions() []string {
+	digits := "[" + strings.TrimSuffix(strings.Repeat("0,", 100), ",") + "]"
+	return []string{
+		times(40, "body", ".map(x,x+x)") + " == ''",
+		times(40, "body", ".map(x,[x,x])") + " == body",
+		times(40, "json", ".map(x,[x,x])") + " == " + times(3, "json", ".map(x,[x,x])"),
+		times(40, "[json]", ".map(x,x+x)") + " == [json]",
+		"string(size(" + times(40, "[json]", ".map(x,x+x)") + "[0].map(y,[y,y]))) == body",
+		times(40, "[0]", ".map(x,x+x)") + ".all(x,x==0)",
+		"size(" + times(40, "[0]", ".map(x,x+x)") + ") > 0",
+		"1 in " + times(40, "[0]", ".map(x,x+x)"),
+		times(30, "{'a':json}", ".map(x,{'a':x,'b':x})") + " != {}",
+		"[" + strings.TrimSuffix(strings.Repeat("body+", 90), "+") + "].size() > 0",
+		"size(" + strings.TrimSuffix(strings.Repeat("body+", 90), "+") + ") > 0",
+		digits + ".map(a," + digits + ".map(b," + digits + ".map(c,body+body)))==[]",
+		digits + ".all(a," + digits + ".all(b," + digits + ".all(c,size(body)>=0)))",
+		digits + ".map(a," + digits + ".map(b," + digits + ".map(c,[a,b,c])))==[]",
+		digits + ".map(a,bytes(body)) == []",
+		digits + ".map(a,string(bytes(body))+'x') == []",
+		"body.matches('.{0,1000}y')",
+		"body.matches('(x+x+)+y')",
+		"body.matches('((a{30}){30})*b')",
+		"body.matches('(.*)(.*)(.*)(.*)(.*)(.*)(.*)[a-z]$')",
+		"'x'.matches(body)",
+		"body.matches(body)",
+		"body.matches('[')",
+		strings.TrimSuffix(strings.Repeat("body.matches('.*.*.*x')||", 40), "||"),
+		digits + ".exists(a," + digits + ".exists(b,body.matches('.*.*.*x')))",
+		digits + ".exists(a,body.contains(body+'x'))",
+		digits + ".map(a,json) == " + digits + ".map(a,json)",
+		"json.all(x,json.all(y,json.all(z,x==z)))",
+		"json.map(x,json.map(y,[json,json])) == json",
+		"json.filter(x,x in json).size() == 0",
+		"json == json && json in [json,json,json]",
+		"json[json[json[0]]] == json",
+		"body[0] == 1",
+		"int(body) > 0 || double(body) > 0.0",
+		"timestamp(body) > timestamp(body) || duration(body) > duration(body)",
+		strings.Repeat("(", 90) + "json" + strings.Repeat(")", 90) + " == 1",
+		strings.Repeat("!", 95) + "(json == json)",
+		strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500) + " == 1",
+		"heldSize / 0 == 1 || 9223372036854775807 + heldSize == 1",
+		strings.Repeat("1+", 90) + "1 == json",
+	}
+}
+
+// hostileBodies are bodies of servers that mean harm.
+func hostileBodies() map[string]string {
+	const kib256 = 256 << 10
+	fill := func(part string) string { return strings.Repeat(part, kib256/len(part)) }
+	list := func(part string) string {
+		return "[" + strings.Repeat(part+",", (kib256-8)/(len(part)+1)-1) + part + "]"
+	}
+	return map[string]string{
+		"empty":           "",
+		"null":            "null",
+		"deep lists":      strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
+		"deep objects":    strings.Repeat(`{"":`, 60_000),
+		"nested 100":      strings.Repeat("[", 100) + strings.Repeat("]", 100),
+		"letters":         fill("x"),
+		"spaces":          fill(" "),
+		"digits":          fill("9"),
+		"huge exponent":   "[1e999999]",
+		"many exponents":  list("1e308"),
+		"invalid UTF-8":   fill("\xff\xfe"),
+		"runes":           fill("€"),
+		"empty lists":     list("[]"),
+		"empty objects":   list("{}"),
+		"objects":         list(`{"":0}`),
+		"1 MB of objects": strings.Repeat(`{"":0},`, 150_000),
+		"numbers":         list("0"),
+		"texts":           list(`"x"`),
+		"object":          "{" + strings.TrimSuffix(manyKeys(20_000), ",") + "}",
+		"escapes":         `["` + strings.Repeat(`\\\"`, kib256/4-2) + `"]`,
+	}
+}
+
+func manyKeys(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `"%d":0,`, i)
+	}
+	return text.String()
+}
+
+const (
+	// longest is the maximum duration of an evaluation.
+	longest = 200 * time.Millisecond
+	// mostMemory is the heap that evaluations may take in addition, as deploy/docs/rules.md states.
+	mostMemory = 128 << 20
+)
+
+func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
+	e := rule.NewEvaluator(rule.DefaultMaxBody)
+	var peak atomic.Uint64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for tick := time.NewTicker(time.Millisecond); ; {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				peak.Store(max(peak.Load(), heap()))
+			}
+		}
+	}()
+	before := heap()
+	for name, body := range hostileBodies() {
+		for _, text := range hostileExpressions() {
+			var took time.Duration
+			for range 3 { // other processes share the machine
+				began := time.Now()
+				e.Evaluate("hostile", rule.Set{Expect: []string{text}, Select: text}, []byte(body), 1)
+				if took = time.Since(began); took < longest {
+					break
+				}
+			}
+			if took >= longest {
+				t.Errorf("%.60s on %s took %s", text, name, took)
+			}
+		}
+	}
+	close(stop)
+	<-stopped
+	if more := int64(peak.Load() - before); more > mostMemory {
+		t.Errorf("evaluations took %d MiB", more>>20)
+	} else {
+		t.Logf("evaluations took %d MiB", more>>20)
+	}
+}
+
+func heap() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}

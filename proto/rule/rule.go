@@ -1,0 +1,102 @@
+// Package rule evaluates the expressions of curl-expect and curl-select on response bodies. They are
+// written in CEL with its standard functions only.
+//
+// Tenants write expressions and strangers write bodies, so an evaluation has bounds that hold for
+// every pair of them: see Evaluator.
+package rule
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+)
+
+const (
+	// MaxRules is the maximum number of rules of a key.
+	MaxRules = 8
+	// MaxLength is the maximum length of an expression in characters.
+	MaxLength = 1024
+	// MaxAnnotation is the maximum length of an annotation with expressions in bytes.
+	MaxAnnotation = 8 << 10
+	// maxSyntax is the maximum nesting of an expression.
+	maxSyntax = 100
+	// maxMistake is the maximum length of a sentence about a mistake.
+	maxMistake = 200
+)
+
+// Set holds the expressions of one key.
+type Set struct {
+	// Expect has the rules; each must be true.
+	Expect []string
+	// Select gives the value of the key; empty: the body.
+	Select string
+}
+
+// Empty reports whether there are no expressions.
+func (s Set) Empty() bool { return len(s.Expect) == 0 && s.Select == "" }
+
+// Digest identifies the expressions; it is empty without any.
+func (s Set) Digest() string {
+	if s.Empty() {
+		return ""
+	}
+	sum := sha256.New()
+	for _, text := range append([]string{s.Select}, s.Expect...) {
+		fmt.Fprintf(sum, "%d %s", len(text), text)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+// Mistake says why text is not a usable expression, or is empty. A rule has to give a boolean.
+func Mistake(text string, isRule bool) string {
+	_, err := compile(text, isRule)
+	if err == nil {
+		return ""
+	}
+	line := []rune(strings.Join(strings.Fields(err.Error()), " "))
+	if len(line) > maxMistake {
+		line = append(line[:maxMistake-1], '…')
+	}
+	return string(line)
+}
+
+// environment declares the variables. It takes a megabyte, so only processes that meet an expression
+// make it.
+var environment = sync.OnceValues(func() (*cel.Env, error) { //nolint:gochecknoglobals // immutable
+	return cel.NewEnv(
+		cel.Variable("body", cel.DynType), cel.Variable("json", cel.DynType), cel.Variable("heldSize", cel.IntType),
+		cel.ParserRecursionLimit(maxSyntax), cel.ParserExpressionSizeLimit(MaxLength))
+})
+
+// compile parses and checks an expression.
+func compile(text string, isRule bool) (*cel.Ast, error) {
+	if n := len([]rune(text)); n > MaxLength {
+		return nil, fmt.Errorf("it has %d characters, more than %d", n, MaxLength)
+	}
+	env, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(text)
+	if issues.Err() != nil {
+		first := issues.Errors()[0]
+		message, _ := strings.CutPrefix(first.Message, "Syntax error: ")
+		if first.Location.Line() < 0 { // the whole is refused
+			return nil, errors.New(message)
+		}
+		return nil, errors.New(message + column(first.Location.Column()))
+	}
+	if output := ast.OutputType(); isRule && !output.IsExactType(cel.BoolType) && !output.IsExactType(cel.DynType) {
+		native := ast.NativeRep()
+		return nil, errors.New("expected a boolean" + column(native.SourceInfo().GetStartLocation(native.Expr().ID()).Column()))
+	}
+	return ast, nil
+}
+
+func column(fromZero int) string { return ", column " + strconv.Itoa(fromZero+1) }

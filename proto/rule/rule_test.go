@@ -1,0 +1,174 @@
+package rule_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/rule"
+)
+
+// evaluate returns the outcome of one rule.
+func evaluate(body, text string, held int64) rule.Cause {
+	o := rule.NewEvaluator(rule.DefaultMaxBody).Evaluate("team-a", rule.Set{Expect: []string{text}}, []byte(body), held)
+	return o.Rules[0]
+}
+
+func TestRulesLetBodiesPass(t *testing.T) {
+	object := `{"rules":[1],"version":3,"big":9007199254740993,"ratio":0.5}`
+	for _, c := range []struct {
+		body, text string
+		want       rule.Cause
+	}{
+		{object, `size(json.rules) > 0`, rule.Passed},
+		{object, `json.version >= 3`, rule.Passed},
+		{object, `json.version > 3`, rule.False},
+		{object, `json.big == 9007199254740993`, rule.Passed},
+		{object, `json.big == 9007199254740992`, rule.False},
+		{object, `json.ratio < 1`, rule.Passed},
+		{object, `json.rules`, rule.Inapplicable},
+		{object, `json.other == 1`, rule.Inapplicable},
+		{object, `has(json.other) || "version" in json`, rule.Passed},
+		{object, `1 in json.rules && !(2 in json.rules)`, rule.Passed},
+		{object, `json.rules.map(r, r + 1) == [2]`, rule.Passed},
+		{object, `json != {} && body.matches("^[{].*[}]$")`, rule.Passed},
+		{"<html>", `size(json.rules) > 0`, rule.NotJSON},
+		{"{} {}", `json == {}`, rule.NotJSON},
+		{"\xff", `json == {}`, rule.NotJSON},
+		{"<html>", `size(json.rules) > 0 || body.contains("html")`, rule.Passed},
+		{"-----BEGIN CERTIFICATE-----", `body.startsWith("-----BEGIN CERTIFICATE-----")`, rule.Passed},
+		{"abc", `size(body) * 2 > heldSize`, rule.Passed},
+		{"ab", `size(body) * 2 > heldSize`, rule.False},
+		{"\xff\xfe", `body == b"\xff\xfe" && size(body) == 2`, rule.Passed},
+		{"abc", `string(bytes(body)) + "d" == "abcd"`, rule.Passed},
+		{strings.Repeat("x", rule.DefaultMaxBody+1), `true`, rule.TooLarge},
+	} {
+		if got := evaluate(c.body, c.text, 5); got != c.want {
+			t.Errorf("%s on %.40s is %d, not %d", c.text, c.body, got, c.want)
+		}
+	}
+}
+
+func TestSelections(t *testing.T) {
+	e := rule.NewEvaluator(64)
+	body := `{"data":{"b":[1,2.5,true,null],"a":"<é>"},"text":"plain"}`
+	for text, want := range map[string]string{
+		`json.data`:                   `{"a":"<é>","b":[1,2.5,true,null]}`,
+		`json.text`:                   `plain`,
+		`json.data.b.filter(x, x==1)`: `[1]`,
+		`b"\xff"`:                     "\xff",
+		`size(body)`:                  fmt.Sprint(len(body) - 1), // in characters
+		`{1: 2u}`:                     `{"1":2}`,
+	} {
+		if o := e.Evaluate("team-a", rule.Set{Select: text}, []byte(body), 0); o.Select != rule.Passed || string(o.Selected) != want {
+			t.Errorf("%s selects %d %q, not %q", text, o.Select, o.Selected, want)
+		}
+	}
+	for text, want := range map[string]rule.Cause{
+		`json.other`:              rule.Inapplicable,
+		`[body, body]`:            rule.TooLarge,
+		`body + body`:             rule.TooLarge,
+		`1.0 / 0.0`:               rule.Inapplicable,
+		`timestamp(0)`:            rule.Inapplicable,
+		`[[json]].map(x, [x, x])`: rule.TooLarge,
+	} {
+		if o := e.Evaluate("team-a", rule.Set{Select: text}, []byte(body), 0); o.Select != want {
+			t.Errorf("%s selects %d, not %d", text, o.Select, want)
+		}
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"size(json.rules) > 0":    "",
+		"json.ok":                 "",
+		"size(json) + heldSize":   "expected a boolean, column 12",
+		"nobody == 1":             "undeclared reference to 'nobody' (in container ''), column 1",
+		"body.lowerAscii()":       "undeclared reference to 'lowerAscii' (in container ''), column 16",
+		strings.Repeat("1", 1025): "it has 1025 characters, more than 1024",
+	} {
+		if got := rule.Mistake(text, true); got != want {
+			t.Errorf("%.40s: %q, not %q", text, got, want)
+		}
+	}
+	if got := rule.Mistake("size(json.rules", true); !strings.HasSuffix(got, ", column 16") || strings.Contains(got, "\n") {
+		t.Errorf("a syntax error is %q", got)
+	}
+	if got := rule.Mistake("json.data", false); got != "" {
+		t.Errorf("a selection that gives no boolean is %q", got)
+	}
+}
+
+func TestTheDigestDependsOnEveryExpression(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range []rule.Set{
+		{}, {Expect: []string{"a"}}, {Select: "a"}, {Expect: []string{"a", "b"}}, {Expect: []string{"b", "a"}}, {Expect: []string{"ab"}},
+	} {
+		if seen[s.Digest()] {
+			t.Errorf("%v has the digest of another set", s)
+		}
+		seen[s.Digest()] = true
+	}
+}
+
+func TestNamespacesTakeTurns(t *testing.T) {
+	e := rule.NewEvaluator(rule.DefaultMaxBody)
+	slow := rule.Set{Expect: []string{`[0,0,0,0,0,0,0,0,0,0].all(a,[0,0,0,0,0,0,0,0,0,0].all(b,[0,0,0,0,0,0,0,0,0,0].all(c,size(body)>0)))`}}
+	body := []byte(strings.Repeat("x", rule.DefaultMaxBody))
+	var waiting, others sync.WaitGroup
+	var mu sync.Mutex
+	left, leftAtEnd := 20, 0
+	for range left {
+		waiting.Go(func() {
+			e.Evaluate("hostile", slow, body, 0)
+			mu.Lock()
+			defer mu.Unlock()
+			left--
+		})
+	}
+	for e.Waiting() < 10 {
+		runtime.Gosched()
+	}
+	others.Go(func() {
+		e.Evaluate("team-a", rule.Set{Expect: []string{"true"}}, nil, 0)
+		mu.Lock()
+		defer mu.Unlock()
+		leftAtEnd = left
+	})
+	others.Wait()
+	waiting.Wait()
+	if leftAtEnd < 5 {
+		t.Errorf("another namespace waited until %d evaluations were left", leftAtEnd)
+	}
+}
+
+// BenchmarkRule measures a rule on a body of 10 kB; see deploy/docs/rules.md.
+func BenchmarkRule(b *testing.B) {
+	one := `{"ip_prefix": "3.4.12.4/32", "region": "eu-west-1", "service": "AMAZON", "network_border_group": "eu-west-1"},`
+	body := []byte(`{"version":3,"rules":[` + strings.TrimSuffix(strings.Repeat(one, 90), ",") + `]}`)
+	e := rule.NewEvaluator(rule.DefaultMaxBody)
+	for name, text := range map[string]string{
+		"size of a list": `size(json.rules) > 0`, "start of a body": `body.startsWith("{")`, "size": `size(body) * 2 > heldSize`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			before := cpu()
+			for b.Loop() {
+				if e.Evaluate("team-a", rule.Set{Expect: []string{text}}, body, 0).Rules[0] != rule.Passed {
+					b.Fatal("refused")
+				}
+			}
+			b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/op") // others use the machine, too
+		})
+	}
+}
+
+// cpu returns the processor time that the process has used.
+func cpu() time.Duration {
+	var used syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
