@@ -13,10 +13,7 @@ const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 
 // with returns annotations that request keys a and b, with one option.
 func with(name, value string) map[string]string {
-	return map[string]string{
-		annotation.DefaultKey: "a=a.example.com b=b.example.com",
-		"x-kv8s.io/" + name:   value,
-	}
+	return map[string]string{annotation.DefaultKey: "a=a.example.com b=b.example.com", "x-kv8s.io/" + name: value}
 }
 
 func TestRefresh(t *testing.T) {

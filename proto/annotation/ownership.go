@@ -224,9 +224,5 @@ func (m manager) fingerprint() string {
 
 // newestFirst orders managers by time, then by name to keep the order stable.
 func newestFirst(a, b manager) int {
-	return cmp.Or(
-		b.time.Compare(a.time),
-		cmp.Compare(a.name, b.name),
-		cmp.Compare(a.operation, b.operation),
-	)
+	return cmp.Or(b.time.Compare(a.time), cmp.Compare(a.name, b.name), cmp.Compare(a.operation, b.operation))
 }

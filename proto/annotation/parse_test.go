@@ -56,23 +56,17 @@ func TestParseAccepts(t *testing.T) {
 			"a=e.example.com/?u=http://x.example.com",
 			[]annotation.Pair{{"a", "https://e.example.com/?u=http://x.example.com"}},
 		},
-		"query, no path":    {"a=http://e.example.com?q=1", []annotation.Pair{{"a", "http://e.example.com?q=1"}}},
-		"upper case":        {"A=HTTP://E.Example.COM/Path?Q=X", []annotation.Pair{{"A", "http://e.example.com/Path?Q=X"}}},
-		"fragment":          {"a=https://e.example.com/x#top", []annotation.Pair{{"a", "https://e.example.com/x"}}},
-		"@ in the fragment": {"a=http://127.0.0.1#@e.example.com/", []annotation.Pair{{"a", "http://127.0.0.1"}}},
-		"@ in the path":     {"a=e.example.com/react@18", []annotation.Pair{{"a", "https://e.example.com/react@18"}}},
-		"escapes": {
-			"a=https://e.example.com/%0d%0aX:1",
-			[]annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}},
-		},
-		"root dot":   {"a=https://e.example.com./", []annotation.Pair{{"a", "https://e.example.com./"}}},
-		"underscore": {"a=https://e_e.example.com/", []annotation.Pair{{"a", "https://e_e.example.com/"}}},
-		"punycode":   {"a=http://xn--exmple-cua.com/", []annotation.Pair{{"a", "http://xn--exmple-cua.com/"}}},
-		"IPv4":       {"a=http://93.184.216.34/", []annotation.Pair{{"a", "http://93.184.216.34/"}}},
-		"IPv6": {
-			"a=http://[2606:4700:4700::ABCD]/",
-			[]annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}},
-		},
+		"query, no path":      {"a=http://e.example.com?q=1", []annotation.Pair{{"a", "http://e.example.com?q=1"}}},
+		"upper case":          {"A=HTTP://E.Example.COM/Path?Q=X", []annotation.Pair{{"A", "http://e.example.com/Path?Q=X"}}},
+		"fragment":            {"a=https://e.example.com/x#top", []annotation.Pair{{"a", "https://e.example.com/x"}}},
+		"@ in the fragment":   {"a=http://127.0.0.1#@e.example.com/", []annotation.Pair{{"a", "http://127.0.0.1"}}},
+		"@ in the path":       {"a=e.example.com/react@18", []annotation.Pair{{"a", "https://e.example.com/react@18"}}},
+		"escapes":             {"a=https://e.example.com/%0d%0aX:1", []annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}}},
+		"root dot":            {"a=https://e.example.com./", []annotation.Pair{{"a", "https://e.example.com./"}}},
+		"underscore":          {"a=https://e_e.example.com/", []annotation.Pair{{"a", "https://e_e.example.com/"}}},
+		"punycode":            {"a=http://xn--exmple-cua.com/", []annotation.Pair{{"a", "http://xn--exmple-cua.com/"}}},
+		"IPv4":                {"a=http://93.184.216.34/", []annotation.Pair{{"a", "http://93.184.216.34/"}}},
+		"IPv6":                {"a=http://[2606:4700:4700::ABCD]/", []annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}}},
 		"IPv6 and port":       {"a=[::1]:8080/x", []annotation.Pair{{"a", "https://[::1]:8080/x"}}},
 		"IPv6 and zone":       {"a=http://[fe80::1%25Eth0]:80/", []annotation.Pair{{"a", "http://[fe80::1%25Eth0]:80/"}}},
 		"zone with all signs": {"a=http://[fe80::1%25Az0-9_z.9]/", []annotation.Pair{{"a", "http://[fe80::1%25Az0-9_z.9]/"}}},
@@ -129,20 +123,14 @@ func TestParseRefuses(t *testing.T) {
 		"scheme, no slashes": {"a=http:data.example.com", "pair 1 (key a): the url cannot be parsed"},
 		"ftp":                {"a=ftp://data.example.com/", "pair 1 (key a): the scheme must be http or https"},
 		"file":               {"a=file:///etc/passwd", "pair 1 (key a): the scheme must be http or https"},
-		"gopher": {
-			"a=gopher://127.0.0.1:6379/_FLUSHALL",
-			"pair 1 (key a): the scheme must be http or https",
-		},
+		"gopher":             {"a=gopher://127.0.0.1:6379/_FLUSHALL", "pair 1 (key a): the scheme must be http or https"},
 		"http over a socket": {
 			"a=http+unix://%2Fvar%2Frun%2Fdocker.sock/",
 			"pair 1 (key a): the scheme must be http or https",
 		},
 		"javascript": {"a=javascript:alert(1)", "pair 1 (key a): the url cannot be parsed"},
 		"jar":        {"a=jar:http://x!/", "pair 1 (key a): the url cannot be parsed"},
-		"password": {
-			"a=http://user:pw@data.example.com/",
-			"pair 1 (key a): the url contains a user name or a password",
-		},
+		"password":   {"a=http://user:pw@data.example.com/", "pair 1 (key a): the url contains a user name or a password"},
 		"user":       {"a=user@data.example.com/", "pair 1 (key a): the url contains a user name or a password"},
 		"empty user": {"a=http://@data.example.com/", "pair 1 (key a): the url contains a user name or a password"},
 		"escaped slash": {
@@ -162,10 +150,7 @@ func TestParseRefuses(t *testing.T) {
 			"a=http://127。0。0。1/",
 			"pair 1 (key a): the url contains characters other than printable ASCII",
 		},
-		"wide letters": {
-			"a=http://ⅼocalhost/",
-			"pair 1 (key a): the url contains characters other than printable ASCII",
-		},
+		"wide letters": {"a=http://ⅼocalhost/", "pair 1 (key a): the url contains characters other than printable ASCII"},
 		"control character": {
 			"a=http://e.example.com/\x00",
 			"pair 1 (key a): the url contains characters other than printable ASCII",
@@ -174,14 +159,11 @@ func TestParseRefuses(t *testing.T) {
 			"a=http://e.example.com/\xff",
 			"pair 1 (key a): the url contains characters other than printable ASCII",
 		},
-		"escaped host":  {"a=http://ex%C3%A4mple.com/", "pair 1 (key a): the host is not a host name"},
-		"= in host":     {"a=b=c", "pair 1 (key a): the host is not a host name"},
-		"quote in host": {"a=isn't", "pair 1 (key a): the host is not a host name"},
-		"empty label":   {"a=e..example.com", "pair 1 (key a): the host is not a host name"},
-		"long label": {
-			"a=" + strings.Repeat("h", 64) + ".example.com",
-			"pair 1 (key a): the host is not a host name",
-		},
+		"escaped host":       {"a=http://ex%C3%A4mple.com/", "pair 1 (key a): the host is not a host name"},
+		"= in host":          {"a=b=c", "pair 1 (key a): the host is not a host name"},
+		"quote in host":      {"a=isn't", "pair 1 (key a): the host is not a host name"},
+		"empty label":        {"a=e..example.com", "pair 1 (key a): the host is not a host name"},
+		"long label":         {"a=" + strings.Repeat("h", 64) + ".example.com", "pair 1 (key a): the host is not a host name"},
 		"empty label, port":  {"a=e..example.com:80", "pair 1 (key a): the host is not a host name"},
 		"longer than a name": {"a=" + longName(254), "pair 1 (key a): the host is not a host name"},
 		"long fragment": {
@@ -193,21 +175,15 @@ func TestParseRefuses(t *testing.T) {
 		"negative port": {"a=http://data.example.com:-1/", "pair 1 (key a): the url cannot be parsed"},
 		"empty port":    {"a=http://data.example.com:/", "pair 1 (key a): the port is missing"},
 		"port 0":        {"a=http://data.example.com:0/", "pair 1 (key a): the port is not a number from 1 to 65535"},
-		"port 65536": {
-			"a=http://data.example.com:65536/",
-			"pair 1 (key a): the port is not a number from 1 to 65535",
-		},
-		"long url": {"a=" + longURL(weburl.MaxBytes+1), "pair 1 (key a): the url is longer than 2048 characters"},
+		"port 65536":    {"a=http://data.example.com:65536/", "pair 1 (key a): the port is not a number from 1 to 65535"},
+		"long url":      {"a=" + longURL(weburl.MaxBytes+1), "pair 1 (key a): the url is longer than 2048 characters"},
 		"long without scheme": {
 			"a=" + strings.TrimPrefix(longURL(weburl.MaxBytes+1), "https://"),
 			"pair 1 (key a): the url is longer than 2048 characters",
 		},
-		"second pair bad": {
-			"a=e.example.com b=ftp://e.example.com",
-			"pair 2 (key b): the scheme must be http or https",
-		},
-		"many pairs": {manyPairs(annotation.MaxPairs + 1), "129 pairs, more than 128"},
-		"long value": {strings.Repeat(" ", annotation.MaxValueBytes+1), "32769 bytes, more than 32768"},
+		"second pair bad": {"a=e.example.com b=ftp://e.example.com", "pair 2 (key b): the scheme must be http or https"},
+		"many pairs":      {manyPairs(annotation.MaxPairs + 1), "129 pairs, more than 128"},
+		"long value":      {strings.Repeat(" ", annotation.MaxValueBytes+1), "32769 bytes, more than 32768"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -492,10 +468,7 @@ func TestParseTakesAsManyPairsAsAllowed(t *testing.T) {
 }
 
 func TestParseWithoutAnnotation(t *testing.T) {
-	for _, annotations := range []map[string]string{
-		nil,
-		{"x-kv8s.io/curl-refresh": "rubbish", "other": "not correct"},
-	} {
+	for _, annotations := range []map[string]string{nil, {"x-kv8s.io/curl-refresh": "rubbish", "other": "not correct"}} {
 		request, err := grammar(t).Parse(annotations)
 		if err != nil || request.Present {
 			t.Errorf("%v: got %+v, %v", annotations, request, err)

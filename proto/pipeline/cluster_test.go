@@ -36,10 +36,8 @@ var _ = Describe("A cluster of three servers", func() {
 
 	It("follows the same rules as a single server", func(ctx SpecContext) {
 		By("when it creates replicated streams once and keeps their replicas")
-		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
-		Expect(err).NotTo(HaveOccurred())
-		again, err := pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		epoch := must(pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3}))
+		again := must(pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{}))
 		Expect(again).To(Equal(epoch), "all servers tell the same epoch")
 		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
 			Expect(stream(ctx, js, name).CachedInfo().Config.Replicas).To(Equal(3))
@@ -54,23 +52,20 @@ var _ = Describe("A cluster of three servers", func() {
 		By("when a want counts as published although the response was lost")
 		for n := range 20 {
 			k := pipelinetest.Numbered(n)
-			seq, err := clients[0].PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0)
-			Expect(err).NotTo(HaveOccurred())
+			seq := must(clients[0].PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0))
 			Eventually(ctx, func() (uint64, error) {
 				return clients[n%3].PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0)
 			}).Should(Equal(seq))
-			_, err = clients[n%3].PublishWant(ctx, pipelinetest.Want(k, "https://b.example"), 0)
+			_, err := clients[n%3].PublishWant(ctx, pipelinetest.Want(k, "https://b.example"), 0)
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
-			tomb, err := clients[0].PublishTombstone(ctx, k, seq)
-			Expect(err).NotTo(HaveOccurred())
+			tomb := must(clients[0].PublishTombstone(ctx, k, seq))
 			// A replica that is behind for longer than the client's pauses is asked again.
 			Eventually(ctx, func() (uint64, error) { return clients[n%3].PublishTombstone(ctx, k, seq) }).Should(Equal(tomb))
 		}
 
 		By("when timers of an unchanged want fire")
 		w := pipelinetest.Want(pipelinetest.Numbered(100), "https://a.example")
-		seq, err := clients[1].PublishWant(ctx, w, 0)
-		Expect(err).NotTo(HaveOccurred())
+		seq := must(clients[1].PublishWant(ctx, w, 0))
 		at := time.Now().Add(500 * time.Millisecond)
 		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).To(Succeed())
 		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq - 1},
@@ -81,17 +76,14 @@ var _ = Describe("A cluster of three servers", func() {
 		By("when it stores results")
 		Expect(clients[1].PublishResult(ctx, content(key, 7, 10))).To(Succeed())
 		Eventually(func() uint64 {
-			return stream(ctx, js,
-				pipeline.Results).CachedInfo().State.Msgs
+			return stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs
 		}).Should(BeEquivalentTo(1))
 	}, SpecTimeout(3*time.Minute))
 
 	It("continues without its leader", func(ctx SpecContext) {
-		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3}))
 		w := pipelinetest.Want(key, "https://a.example")
-		seq, err := clients[0].PublishWant(ctx, w, 0)
-		Expect(err).NotTo(HaveOccurred())
+		seq := must(clients[0].PublishWant(ctx, w, 0))
 		at := time.Now().Add(time.Second)
 		Expect(clients[0].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).To(Succeed())
 
@@ -120,8 +112,7 @@ var _ = Describe("A cluster of three servers", func() {
 		other := clients[left[1]]
 		Eventually(r.handled, time.Minute).Should(ConsistOf(key.Want(), key.Due()))
 		Expect(fired(ctx, other.JetStream(), key).Time).To(BeTemporally(">=", at))
-		_, err = other.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example"), 0)
-		Expect(err).NotTo(HaveOccurred())
+		must(other.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example"), 0))
 		Eventually(r.handled, time.Minute).Should(ContainElement(pipelinetest.Numbered(1).Want()))
 		Eventually(r.state).Should(Succeed())
 	}, SpecTimeout(3*time.Minute))

@@ -13,12 +13,10 @@ var _ = Describe("Compare", func() {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
 
-		stream, err := js.Stream(ctx, pipeline.Failures)
-		Expect(err).NotTo(HaveOccurred())
+		stream := must(js.Stream(ctx, pipeline.Failures))
 		old := stream.CachedInfo().Config
 		old.MaxMsgsPerSubject = 5
-		_, err = js.UpdateStream(ctx, old)
-		Expect(err).NotTo(HaveOccurred())
+		must(js.UpdateStream(ctx, old))
 		Expect(js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		for range 2 {
@@ -29,8 +27,7 @@ var _ = Describe("Compare", func() {
 			))
 		}
 
-		_, err = pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
 	})
 })

@@ -21,8 +21,7 @@ var _ = Describe("Ensure", func() {
 	It("creates the streams and consumers", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		js := pipelinetest.Connect(GinkgoTB(), s)
-		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{MaxResultBytes: 1 << 20})
-		Expect(err).NotTo(HaveOccurred())
+		epoch := must(pipeline.Ensure(ctx, js, pipeline.Topology{MaxResultBytes: 1 << 20}))
 
 		requests := stream(ctx, js, pipeline.Requests)
 		Expect(epoch).To(Equal(requests.CachedInfo().Created.UnixMilli()))
@@ -45,8 +44,7 @@ var _ = Describe("Ensure", func() {
 			pipeline.Requests: pipeline.FetcherConsumer,
 			pipeline.Results:  pipeline.WriterConsumer,
 		} {
-			c, err := js.Consumer(ctx, of, name)
-			Expect(err).NotTo(HaveOccurred())
+			c := must(js.Consumer(ctx, of, name))
 			Expect(c.CachedInfo().Config.AckPolicy).To(Equal(jetstream.AckExplicitPolicy))
 			Expect(c.CachedInfo().Config.AckWait).To(Equal(pipeline.AckWait))
 		}
@@ -55,8 +53,7 @@ var _ = Describe("Ensure", func() {
 	It("writes nothing if everything exists", func(ctx SpecContext) {
 		s, js, first := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		seen := apiCalls(s, js)
-		again, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		again := must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Expect(again).To(Equal(first))
 		Expect(seen()).To(ConsistOf(
 			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher",
@@ -69,19 +66,16 @@ var _ = Describe("Ensure", func() {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		fetchers := consumer(ctx, js)
 		fetchers.MaxAckPending = 7
-		_, err := js.UpdateConsumer(ctx, pipeline.Requests, fetchers)
-		Expect(err).NotTo(HaveOccurred())
+		must(js.UpdateConsumer(ctx, pipeline.Requests, fetchers))
 		other := pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 2 << 20, FailureAge: time.Hour}
-		_, err = pipeline.Ensure(ctx, js, other)
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, js, other))
 		Expect(stream(ctx, js, pipeline.Results).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(1 << 20))
 		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(2 << 20))
 		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxAge).To(Equal(time.Hour))
 		Expect(consumer(ctx, js).MaxAckPending).To(Equal(64 << 10))
 
 		seen := apiCalls(s, js)
-		_, err = pipeline.Ensure(ctx, js, other)
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, js, other))
 		Expect(seen()).To(HaveEach(ContainSubstring(".INFO.")))
 	})
 
@@ -103,14 +97,12 @@ var _ = Describe("Ensure", func() {
 			MaxAuditBytes: 512 << 20,
 		}
 		for _, topology := range []pipeline.Topology{raised, {}} {
-			_, err := pipeline.Ensure(ctx, js, topology)
-			Expect(err).NotTo(HaveOccurred())
+			must(pipeline.Ensure(ctx, js, topology))
 			Expect(limits()).To(Equal([]int64{5 << 30, 2 << 30, 30 * day, 512 << 20}))
 			Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
 		}
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
-		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Expect(limits()).To(Equal([]int64{4 << 30, 2 << 30, 30 * day, 512 << 20}))
 	})
 
@@ -119,8 +111,7 @@ var _ = Describe("Ensure", func() {
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		seen := apiCalls(s, js)
 		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour}
-		_, err := pipeline.Ensure(ctx, js, other)
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, js, other))
 		Expect(seen()).To(ContainElements("$JS.API.STREAM.CREATE.CURL_RESULTS",
 			"$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer"))
 		Expect(seen()).NotTo(ContainElement(Or(ContainSubstring("UPDATE"),
@@ -145,8 +136,7 @@ var _ = Describe("Ensure", func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 
-		_, err = pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 
 		have := stream(ctx, js, pipeline.Requests).CachedInfo().Config
 		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>", "curl.begun.>"))
@@ -269,15 +259,13 @@ var _ = Describe("Ensure", func() {
 		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
 		_, _, err = pipeline.Epoch(ctx, js)
 		Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
-		after, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		after := must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Expect(after).To(BeNumerically(">", before))
 	})
 
 	It("keeps the epoch across a restart and a purge", func(ctx SpecContext) {
 		s, js, before := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		_, err := pipeline.NewClient(js).PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.NewClient(js).PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
 		Expect(stream(ctx, js, pipeline.Requests).Purge(ctx)).To(Succeed())
 		Expect(s.Restart()).To(Succeed())
 		epoch, first, err := pipeline.Epoch(ctx, pipelinetest.Connect(GinkgoTB(), s))
@@ -302,27 +290,23 @@ func createStream(configs ...jetstream.StreamConfig) func(context.Context, jetst
 // stream looks a stream up.
 func stream(ctx context.Context, js jetstream.JetStream, name string) jetstream.Stream {
 	GinkgoHelper()
-	s, err := js.Stream(ctx, name)
-	Expect(err).NotTo(HaveOccurred())
+	s := must(js.Stream(ctx, name))
 	return s
 }
 
 // consumer returns the configuration of the fetchers' consumer.
 func consumer(ctx context.Context, js jetstream.JetStream) jetstream.ConsumerConfig {
 	GinkgoHelper()
-	c, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-	Expect(err).NotTo(HaveOccurred())
+	c := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
 	return c.CachedInfo().Config
 }
 
 // apiCalls records JetStream API calls; the returned function lists their subjects.
 func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 	GinkgoHelper()
-	nc, err := s.Connect()
-	Expect(err).NotTo(HaveOccurred())
+	nc := must(s.Connect())
 	DeferCleanup(nc.Close)
-	sub, err := nc.SubscribeSync(">")
-	Expect(err).NotTo(HaveOccurred())
+	sub := must(nc.SubscribeSync(">"))
 	Expect(nc.Flush()).To(Succeed())
 	var subjects []string
 	return func() []string {
@@ -330,8 +314,7 @@ func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 		const mark = "end.of.calls" // which comes behind all that js has sent
 		Expect(js.Conn().Publish(mark, nil)).To(Succeed())
 		for {
-			m, err := sub.NextMsg(10 * time.Second)
-			Expect(err).NotTo(HaveOccurred())
+			m := must(sub.NextMsg(10 * time.Second))
 			if m.Subject == mark {
 				return subjects
 			}

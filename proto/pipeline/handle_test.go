@@ -34,8 +34,7 @@ var _ = Describe("Consume with dispositions", func() {
 	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 	publish := func(ctx context.Context, k pipeline.Key) {
 		GinkgoHelper()
-		_, err := c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example/x?token=secret"), 0)
-		Expect(err).NotTo(HaveOccurred())
+		must(c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example/x?token=secret"), 0))
 	}
 	pending := func(ctx context.Context) func() int { return func() int { return outstanding(ctx, js) } }
 
@@ -88,8 +87,7 @@ var _ = Describe("Consume with dispositions", func() {
 
 	It("publishes a dead letter for a message without a key, and for one that cannot be decoded", func(ctx SpecContext) {
 		for _, subject := range []string{"curl.want.x", key.Want()} {
-			_, err := js.Publish(ctx, subject, []byte("garbage"))
-			Expect(err).NotTo(HaveOccurred())
+			must(js.Publish(ctx, subject, []byte("garbage")))
 		}
 		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
 			return pipeline.DeadLetter(pipeline.ErrMalformed)
@@ -104,10 +102,8 @@ var _ = Describe("Consume with dispositions", func() {
 
 	It("publishes one dead letter even if its acknowledgement is lost", func(ctx SpecContext) {
 		publish(ctx, key)
-		consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-		Expect(err).NotTo(HaveOccurred())
-		m, err := consumer.Next()
-		Expect(err).NotTo(HaveOccurred())
+		consumer := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+		m := must(consumer.Next())
 		handling := pipeline.NewConsumer(js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
 			return pipeline.DeadLetter(pipeline.ErrMalformed)
 		})
@@ -125,8 +121,7 @@ var _ = Describe("Consume with dispositions", func() {
 		})
 		Eventually(r.ended).Should(HaveExactElements("retry"))
 		Expect(r.errors()[0]).To(MatchError(ContainSubstring("publish dead letter")))
-		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Eventually(r.ended).Should(HaveExactElements("retry", "dead_letter"))
 		Expect(deadLetters(ctx, c)).To(HaveLen(1))
 	})

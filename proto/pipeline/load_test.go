@@ -57,8 +57,7 @@ var _ = Describe("Loading", func() {
 			subjects[e.Subject] = true
 			_, k, err := pipeline.ParseSubject(e.Subject)
 			Expect(err).NotTo(HaveOccurred())
-			w, err := pipeline.DecodeWant(k, e.Data)
-			Expect(err).NotTo(HaveOccurred())
+			w := must(pipeline.DecodeWant(k, e.Data))
 			if tomb, ok := tombs[e.Subject]; ok != (w == nil) || ok && tomb != e.Sequence {
 				Fail("tombstone and want of " + e.Subject + " are mixed up")
 			}
@@ -71,8 +70,7 @@ var _ = Describe("Loading", func() {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		for n := range 3 {
-			seq, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), 0)
-			Expect(err).NotTo(HaveOccurred())
+			seq := must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), 0))
 			due := &v1.Due{Want: pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), WantSequence: seq}
 			Expect(c.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
 		}
@@ -102,8 +100,7 @@ var _ = Describe("Loading", func() {
 		var subjects []string
 		Expect(c.LoadWants(ctx, func(e pipeline.Message) error {
 			if len(subjects) == 0 {
-				_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(9), "https://a.example"), 0)
-				Expect(err).NotTo(HaveOccurred())
+				must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(9), "https://a.example"), 0))
 			}
 			subjects = append(subjects, e.Subject)
 			return nil
@@ -138,8 +135,7 @@ var _ = Describe("Loading", func() {
 	It("needs only the watcher's rights", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{ConfigFile: "testdata/watcher.conf"})
 		admin := pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("admin", "admin"))
-		_, err := pipeline.Ensure(ctx, admin, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, admin, pipeline.Topology{}))
 
 		var violations atomic.Int32
 		js := pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("watcher", "watcher"),
@@ -151,8 +147,7 @@ var _ = Describe("Loading", func() {
 		Expect(entries(ctx, c.LoadWants)).To(HaveLen(wants))
 		_, seq, err := c.LastWant(ctx, pipelinetest.Numbered(0))
 		Expect(err).NotTo(HaveOccurred())
-		_, err = c.PublishTombstone(ctx, pipelinetest.Numbered(0), seq)
-		Expect(err).NotTo(HaveOccurred())
+		must(c.PublishTombstone(ctx, pipelinetest.Numbered(0), seq))
 		_, _, err = pipeline.Epoch(ctx, js)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(violations.Load()).To(BeZero())
@@ -185,8 +180,7 @@ func publishWants(ctx context.Context, c *pipeline.Client, n, size int) {
 			for i := p; i < n; i += publishers {
 				w := pipelinetest.Want(pipelinetest.Numbered(i), "https://a.example")
 				w.Status = strings.Repeat("x", size)
-				_, err := c.PublishWant(ctx, w, 0)
-				Expect(err).NotTo(HaveOccurred())
+				must(c.PublishWant(ctx, w, 0))
 			}
 		})
 	}

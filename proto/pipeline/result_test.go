@@ -32,11 +32,9 @@ var _ = Describe("A result", func() {
 			_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 			r.Want, r.Sequence = pipelinetest.Want(key, "https://a.example"), 1
 			Expect(pipeline.NewClient(js).PublishResult(ctx, r)).To(Succeed())
-			m, err := stream(ctx, js, pipeline.Results).GetMsg(ctx, 1)
-			Expect(err).NotTo(HaveOccurred())
+			m := must(stream(ctx, js, pipeline.Results).GetMsg(ctx, 1))
 			Expect(m.Subject).To(Equal(subject))
-			got, err := pipeline.DecodeResult(key, m.Data)
-			Expect(err).NotTo(HaveOccurred())
+			got := must(pipeline.DecodeResult(key, m.Data))
 			Expect(got.GetSequence()).To(BeEquivalentTo(1))
 		},
 		Entry("content", &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{}}}, key.Content()),
@@ -50,8 +48,7 @@ var _ = Describe("A result", func() {
 			_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 			r.Want, r.Sequence = pipelinetest.Want(key, "https://a.example"), 7
 			guessed := strconv.FormatInt(r.GetWant().GetEpoch(), 10) + ".7." + kind
-			_, err := js.Publish(ctx, pipelinetest.Numbered(1).Content(), nil, jetstream.WithMsgID(guessed))
-			Expect(err).NotTo(HaveOccurred())
+			must(js.Publish(ctx, pipelinetest.Numbered(1).Content(), nil, jetstream.WithMsgID(guessed)))
 			Expect(pipeline.NewClient(js).PublishResult(ctx, r)).To(Succeed())
 			Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
 		},
@@ -75,13 +72,10 @@ var _ = Describe("A result", func() {
 				Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}},
 			})).To(Succeed())
 		}
-		first, err := stream(ctx, js, pipeline.Results).GetMsg(ctx, 1)
-		Expect(err).NotTo(HaveOccurred())
+		first := must(stream(ctx, js, pipeline.Results).GetMsg(ctx, 1))
 		Expect(first.Subject).To(Equal(key.Content()))
-		last, err := stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, key.Failure())
-		Expect(err).NotTo(HaveOccurred())
-		r, err := pipeline.DecodeResult(key, last.Data)
-		Expect(err).NotTo(HaveOccurred())
+		last := must(stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, key.Failure()))
+		r := must(pipeline.DecodeResult(key, last.Data))
 		Expect(r.GetUnmodified()).NotTo(BeNil(), "the newest state is the one that counts")
 	})
 
@@ -111,8 +105,7 @@ var _ = Describe("A result", func() {
 	It("that exceeds the server's max_payload fails with ErrTooLarge", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{MaxPayload: 64 << 10})
 		js := pipelinetest.Connect(GinkgoTB(), s)
-		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		c := pipeline.NewClient(js)
 		Expect(c.PublishResult(ctx, content(key, 1, 64<<10))).To(MatchError(pipeline.ErrTooLarge))
 		Expect(c.PublishResult(ctx, content(key, 1, 60<<10))).To(Succeed())
@@ -132,8 +125,7 @@ var _ = Describe("A dead letter", func() {
 		Expect(c.PublishDeadLetter(ctx, key, d, "1.8")).To(Succeed())
 		failures := stream(ctx, js, pipeline.Failures)
 		Expect(failures.CachedInfo().State.Msgs).To(BeEquivalentTo(2))
-		m, err := failures.GetMsg(ctx, 1)
-		Expect(err).NotTo(HaveOccurred())
+		m := must(failures.GetMsg(ctx, 1))
 		reason, host, k, err := pipeline.ParseDeadLetter(m.Subject)
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]any{reason, host, k}).To(Equal([]any{"Timeout", "data.example.com", key}))
@@ -153,9 +145,7 @@ var _ = Describe("A dead letter", func() {
 // ackNext acknowledges the oldest result.
 func ackNext(ctx SpecContext, js jetstream.JetStream) {
 	GinkgoHelper()
-	writer, err := js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
-	Expect(err).NotTo(HaveOccurred())
-	m, err := writer.Next(jetstream.FetchMaxWait(time.Second))
-	Expect(err).NotTo(HaveOccurred())
+	writer := must(js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer))
+	m := must(writer.Next(jetstream.FetchMaxWait(time.Second)))
 	Expect(m.DoubleAck(ctx)).To(Succeed())
 }

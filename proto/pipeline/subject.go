@@ -88,16 +88,11 @@ func AuditSubject(action, user, id string) string {
 
 // ParseAudit returns action and user of a subject of AuditSubject, or ErrSubject.
 func ParseAudit(subject string) (action, user string, err error) {
-	rest, ok := strings.CutPrefix(subject, recordPrefix)
-	parts := strings.Split(rest, ".")
-	if !ok || len(parts) != 3 {
-		return "", "", fmt.Errorf("%w: %q", ErrSubject, subject)
-	}
-	if action, err = untoken(parts[0]); err != nil {
+	parts, err := untokens(subject, recordPrefix, 3)
+	if err != nil {
 		return "", "", err
 	}
-	user, err = untoken(parts[1])
-	return action, user, err
+	return parts[0], parts[1], nil
 }
 
 // tokenOrAny returns the token of a value, or the wildcard if it is empty.

@@ -152,31 +152,6 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Parsing a subject returns its parts, including dots, wildcards and empty strings.
-func TestParsedSubjectsAreThoseThatWereMade(t *testing.T) {
-	t.Parallel()
-	for _, parts := range [][3]string{
-		{"ns", "cm", "k"},
-		{"ns", "kube-root-ca.crt", "my.data"},
-		{"*", ">", "%41 \x00"},
-		{},
-	} {
-		k := pipeline.Key{Namespace: parts[0], Name: parts[1], Key: parts[2]}
-		for want, subject := range map[pipeline.Kind]string{
-			pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
-			pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
-		} {
-			if kind, key, err := pipeline.ParseSubject(subject); kind != want || key != k || err != nil {
-				t.Errorf("%q is of %v, %q, %v", subject, kind, key, err)
-			}
-		}
-		reason, host, key, err := pipeline.ParseDeadLetter(k.DeadLetter("Timeout", "data.example.com"))
-		if reason != "Timeout" || host != "data.example.com" || key != k || err != nil {
-			t.Errorf("%q: %q, %q, %v", k, reason, host, err)
-		}
-	}
-}
-
 func TestParseAudit(t *testing.T) {
 	t.Parallel()
 	for subject, want := range map[string][2]string{

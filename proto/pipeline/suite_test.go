@@ -5,6 +5,9 @@ import (
 	"os"
 	"testing"
 
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -26,3 +29,10 @@ func TestMain(m *testing.M) {
 }
 
 var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
+
+// must returns the value of a call that must succeed.
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}

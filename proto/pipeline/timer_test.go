@@ -51,8 +51,7 @@ var _ = Describe("A timer", func() {
 			Expect(m.Time).To(BeTemporally(">=", at[n]))
 			Expect(m.Time).To(BeTemporally("<=", at[n].Add(lateness)))
 			Expect(last(ctx, js, pipelinetest.Numbered(n).Timer())).To(BeNil())
-			due, err := pipeline.DecodeDue(pipelinetest.Numbered(n), m.Data)
-			Expect(err).NotTo(HaveOccurred())
+			due := must(pipeline.DecodeDue(pipelinetest.Numbered(n), m.Data))
 			_, seq, err := c.LastWant(ctx, pipelinetest.Numbered(n))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(due.GetWantSequence()).To(Equal(seq))
@@ -93,15 +92,13 @@ var _ = Describe("A timer", func() {
 
 	It("is refused after its want was replaced or ended", func(ctx SpecContext) {
 		due := wanted(key)
-		next, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence())
-		Expect(err).NotTo(HaveOccurred())
-		err = c.PublishTimer(ctx, due, time.Now())
+		next := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
+		err := c.PublishTimer(ctx, due, time.Now())
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
 		Expect(last(ctx, js, key.Timer())).To(BeNil())
 
-		_, err = c.PublishTombstone(ctx, key, next)
-		Expect(err).NotTo(HaveOccurred())
+		must(c.PublishTombstone(ctx, key, next))
 		due.WantSequence = next
 		Expect(c.PublishTimer(ctx, due, time.Now())).To(MatchError(pipeline.ErrSuperseded))
 
@@ -120,8 +117,7 @@ var _ = Describe("A timer", func() {
 
 		m := fired(ctx, js, key)
 		Expect(m.Time).To(BeTemporally(">=", at))
-		second, err := pipeline.DecodeDue(key, m.Data)
-		Expect(err).NotTo(HaveOccurred())
+		second := must(pipeline.DecodeDue(key, m.Data))
 		Expect(second.GetAttempts()).To(BeEquivalentTo(4))
 		// want, first timer, second timer, due of the second
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(BeEquivalentTo(4))
@@ -152,19 +148,15 @@ var _ = Describe("A timer", func() {
 		due := wanted(key)
 		Expect(c.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
 		Expect(c.CancelTimer(ctx, key, due.GetWantSequence())).To(Succeed())
-		next, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence())
-		Expect(err).NotTo(HaveOccurred())
+		next := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
 		due.WantSequence = next
-		_, err = c.PublishDue(ctx, due, "replay")
-		Expect(err).NotTo(HaveOccurred())
+		must(c.PublishDue(ctx, due, "replay"))
 	})
 
 	It("can be replaced by sequence while it is pending", func(ctx SpecContext) {
 		due := wanted(key)
-		first, err := c.SetTimer(ctx, due, time.Now().Add(time.Hour))
-		Expect(err).NotTo(HaveOccurred())
-		second, err := c.SetTimer(ctx, due, time.Now().Add(time.Hour))
-		Expect(err).NotTo(HaveOccurred())
+		first := must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
+		second := must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 		replace := func(last uint64) error { _, err := c.ReplaceTimer(ctx, due, time.Now(), last); return err }
 		Expect(replace(first)).To(MatchError(pipeline.ErrSuperseded))
 		due.Attempts = 4
@@ -173,9 +165,8 @@ var _ = Describe("A timer", func() {
 		Expect(replace(second)).To(MatchError(pipeline.ErrSuperseded))
 
 		other := wanted(pipelinetest.Numbered(1))
-		third, err := c.SetTimer(ctx, other, time.Now().Add(time.Hour))
-		Expect(err).NotTo(HaveOccurred())
-		_, err = c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://b.example"), other.GetWantSequence())
+		third := must(c.SetTimer(ctx, other, time.Now().Add(time.Hour)))
+		_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://b.example"), other.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
 		_, err = c.ReplaceTimer(ctx, other, time.Now(), third)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
@@ -187,8 +178,7 @@ var _ = Describe("A timer", func() {
 		at := time.Now().Add(2 * time.Second)
 		Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
 		Expect(c.PublishTimer(ctx, other, at.Add(300*time.Millisecond))).To(Succeed())
-		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence())
-		Expect(err).NotTo(HaveOccurred())
+		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
 		fired(ctx, js, pipelinetest.Numbered(1))
 		Expect(last(ctx, js, key.Due())).To(BeNil())
 	})

@@ -27,16 +27,14 @@ var _ = Describe("Trace context", func() {
 	It("is published in headers with the names from W3C", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
-		_, err := c.PublishWant(traced(ctx), pipelinetest.Want(key, "https://a.example"), 0)
-		Expect(err).NotTo(HaveOccurred())
+		must(c.PublishWant(traced(ctx), pipelinetest.Want(key, "https://a.example"), 0))
 		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 	})
 
 	It("is left out if there is none", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
-		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
-		Expect(err).NotTo(HaveOccurred())
+		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
 		Expect(last(ctx, js, key.Want()).Header).NotTo(HaveKey("traceparent"))
 	})
 
@@ -44,10 +42,8 @@ var _ = Describe("Trace context", func() {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		w := pipelinetest.Want(key, "https://a.example")
-		seq, err := c.PublishWant(ctx, w, 0)
-		Expect(err).NotTo(HaveOccurred())
-		state, err := trace.ParseTraceState("vendor=opaque")
-		Expect(err).NotTo(HaveOccurred())
+		seq := must(c.PublishWant(ctx, w, 0))
+		state := must(trace.ParseTraceState("vendor=opaque"))
 		span := pipeline.ParseTraceparent(traceparent).WithTraceState(state)
 		due := &v1.Due{Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_RETRY}
 		Expect(c.PublishTimer(trace.ContextWithSpanContext(ctx, span), due,
@@ -60,11 +56,9 @@ var _ = Describe("Trace context", func() {
 
 	It("drops a state that is so long that it would crowd out the body", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		state, err := trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250))
-		Expect(err).NotTo(HaveOccurred())
+		state := must(trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250)))
 		span := trace.ContextWithSpanContext(ctx, pipeline.ParseTraceparent(traceparent).WithTraceState(state))
-		_, err = pipeline.NewClient(js).PublishWant(span, pipelinetest.Want(key, "https://a.example"), 0)
-		Expect(err).NotTo(HaveOccurred())
+		must(pipeline.NewClient(js).PublishWant(span, pipelinetest.Want(key, "https://a.example"), 0))
 		header := last(ctx, js, key.Want()).Header
 		Expect(header).To(HaveKey("traceparent"))
 		Expect(header).NotTo(HaveKey("tracestate"))

@@ -32,13 +32,11 @@ var _ = Describe("A want", func() {
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 
 		first := pipelinetest.Want(key, "https://a.example")
-		one, err := c.PublishWant(ctx, first, 0)
-		Expect(err).NotTo(HaveOccurred())
+		one := must(c.PublishWant(ctx, first, 0))
 		expectWant(ctx, c, first, one)
 
 		second := pipelinetest.Want(key, "https://b.example")
-		two, err := c.PublishWant(ctx, second, one)
-		Expect(err).NotTo(HaveOccurred())
+		two := must(c.PublishWant(ctx, second, one))
 		Expect(two).To(BeNumerically(">", one))
 		expectWant(ctx, c, second, two)
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(1))
@@ -46,12 +44,10 @@ var _ = Describe("A want", func() {
 
 	DescribeTable("is refused if the subject holds an unexpected message:",
 		func(ctx SpecContext, expected func(current uint64) uint64) {
-			_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://other.example"), 0)
-			Expect(err).NotTo(HaveOccurred())
+			must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://other.example"), 0))
 			held := pipelinetest.Want(key, "https://a.example")
-			current, err := c.PublishWant(ctx, held, 0)
-			Expect(err).NotTo(HaveOccurred())
-			_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), expected(current))
+			current := must(c.PublishWant(ctx, held, 0))
+			_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), expected(current))
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			Expect(err).To(MatchError(ContainSubstring(key.String())))
 			expectWant(ctx, c, held, current)
@@ -63,11 +59,9 @@ var _ = Describe("A want", func() {
 
 	It("counts as published if the response to an earlier try was lost", func(ctx SpecContext) {
 		w := pipelinetest.Want(key, "https://a.example")
-		first, err := c.PublishWant(ctx, w, 0)
-		Expect(err).NotTo(HaveOccurred())
+		first := must(c.PublishWant(ctx, w, 0))
 		w.ResourceVersion = "a later one"
-		again, err := c.PublishWant(ctx, w, 0)
-		Expect(err).NotTo(HaveOccurred())
+		again := must(c.PublishWant(ctx, w, 0))
 		Expect(again).To(Equal(first))
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(Equal(first))
 	})
@@ -78,9 +72,8 @@ var _ = Describe("A want", func() {
 			held, ok := proto.Clone(w).(*v1.Want)
 			Expect(ok).To(BeTrue())
 			other(held)
-			_, err := c.PublishWant(ctx, held, 0)
-			Expect(err).NotTo(HaveOccurred())
-			_, err = c.PublishWant(ctx, w, 0)
+			must(c.PublishWant(ctx, held, 0))
+			_, err := c.PublishWant(ctx, w, 0)
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		},
 		Entry("of another epoch", func(w *v1.Want) { w.Epoch++ }),
@@ -90,26 +83,23 @@ var _ = Describe("A want", func() {
 
 	It("cancels the timer of its key and no other", func(ctx SpecContext) {
 		for _, k := range []pipeline.Key{key, pipelinetest.Numbered(1)} {
-			seq, err := c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0)
-			Expect(err).NotTo(HaveOccurred())
+			seq := must(c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0))
 			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(k, "https://a.example"), WantSequence: seq},
 				time.Now().Add(time.Hour))).To(Succeed())
 			Expect(last(ctx, js, k.Timer())).NotTo(BeNil())
 		}
 		_, seq, err := c.LastWant(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), seq)
-		Expect(err).NotTo(HaveOccurred())
+		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), seq))
 		Expect(last(ctx, js, key.Timer())).To(BeNil())
 		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).NotTo(BeNil())
 	})
 
 	It("keeps the timer if it is refused", func(ctx SpecContext) {
-		seq, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
-		Expect(err).NotTo(HaveOccurred())
+		seq := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
 		Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
 			time.Now().Add(time.Hour))).To(Succeed())
-		_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
+		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
 	})
@@ -127,16 +117,14 @@ var _ = Describe("A want", func() {
 			mustMarshal(pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example")),
 			mustMarshal(&v1.Due{WantSequence: 1}),
 		} {
-			ack, err := js.Publish(ctx, key.Want(), garbage)
-			Expect(err).NotTo(HaveOccurred())
+			ack := must(js.Publish(ctx, key.Want(), garbage))
 			_, seq, err := c.LastWant(ctx, key)
 			Expect(err).To(MatchError(pipeline.ErrMalformed))
 			Expect(seq).To(Equal(ack.Sequence))
 		}
 		_, seq, _ := c.LastWant(ctx, key)
 		w := pipelinetest.Want(key, "https://a.example")
-		healed, err := c.PublishWant(ctx, w, seq)
-		Expect(err).NotTo(HaveOccurred())
+		healed := must(c.PublishWant(ctx, w, seq))
 		expectWant(ctx, c, w, healed)
 	})
 
@@ -153,16 +141,13 @@ var _ = Describe("A want", func() {
 	Describe("that ended", func() {
 		var seq uint64
 		BeforeEach(func(ctx SpecContext) {
-			var err error
-			seq, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
-			Expect(err).NotTo(HaveOccurred())
+			seq = must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
 			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
 				time.Now().Add(time.Hour))).To(Succeed())
 		})
 
 		It("ends with a tombstone that expires, and without a timer", func(ctx SpecContext) {
-			tomb, err := c.PublishTombstone(ctx, key, seq)
-			Expect(err).NotTo(HaveOccurred())
+			tomb := must(c.PublishTombstone(ctx, key, seq))
 			have, at, err := c.LastWant(ctx, key)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(have).To(BeNil())
@@ -177,28 +162,22 @@ var _ = Describe("A want", func() {
 		It("is not ended by a late tombstone, unless that was published before", func(ctx SpecContext) {
 			_, err := c.PublishTombstone(ctx, key, seq+1)
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
-			tomb, err := c.PublishTombstone(ctx, key, seq)
-			Expect(err).NotTo(HaveOccurred())
-			again, err := c.PublishTombstone(ctx, key, seq)
-			Expect(err).NotTo(HaveOccurred())
+			tomb := must(c.PublishTombstone(ctx, key, seq))
+			again := must(c.PublishTombstone(ctx, key, seq))
 			Expect(again).To(Equal(tomb))
 		})
 
 		It("can be published again after its tombstone, even if that has expired", func(ctx SpecContext) {
-			tomb, err := c.PublishTombstone(ctx, key, seq)
-			Expect(err).NotTo(HaveOccurred())
-			back, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)
-			Expect(err).NotTo(HaveOccurred())
-			tomb, err = c.PublishTombstone(ctx, key, back)
-			Expect(err).NotTo(HaveOccurred())
+			tomb := must(c.PublishTombstone(ctx, key, seq))
+			back := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb))
+			tomb = must(c.PublishTombstone(ctx, key, back))
 
 			Expect(stream(ctx, js, pipeline.Requests).DeleteMsg(ctx, tomb)).To(Succeed())
-			_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)
+			_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			_, _, err = c.LastWant(ctx, key)
 			Expect(err).To(MatchError(pipeline.ErrNoMessage))
-			_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
-			Expect(err).NotTo(HaveOccurred())
+			must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
 		})
 	})
 })
@@ -259,7 +238,6 @@ func last(ctx context.Context, js jetstream.JetStream, subject string) *jetstrea
 
 func mustMarshal(m proto.Message) []byte {
 	GinkgoHelper()
-	data, err := proto.Marshal(m)
-	Expect(err).NotTo(HaveOccurred())
+	data := must(proto.Marshal(m))
 	return data
 }

@@ -113,53 +113,6 @@ func TestStoreOutlivesTheServer(t *testing.T) {
 	}
 }
 
-func TestWipe(t *testing.T) {
-	t.Parallel()
-	s := run(t, natstest.Options{})
-	fill(t, connect(t, s), 1)
-	if err := s.Wipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
-	fill(t, connect(t, s), 1)
-}
-
-func TestNamedStoreIsKept(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	first := run(t, natstest.Options{StoreDir: dir})
-	fill(t, connect(t, first), 3)
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got := count(t, connect(t, run(t, natstest.Options{StoreDir: dir}))); got != 3 {
-		t.Errorf("%d messages are left of 3", got)
-	}
-}
-
-func TestListen(t *testing.T) {
-	t.Parallel()
-	s := run(t, natstest.Options{Listen: true})
-	nc, err := nats.Connect(s.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	before := s.URL()
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	if s.URL() != before {
-		t.Errorf("the server moved from %s to %s", before, s.URL())
-	}
-	awaitAnswer(t, nc)
-	if _, err := nats.Connect(run(t, natstest.Options{}).URL(), nats.Timeout(time.Second)); err == nil {
-		t.Error("a server that was not asked to listens")
-	}
-}
-
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "nats.conf")
@@ -183,30 +136,5 @@ func TestOptions(t *testing.T) {
 
 	if _, err := natstest.Run(natstest.Options{ConfigFile: filepath.Join(t.TempDir(), "none")}); err == nil {
 		t.Error("a missing configuration is no error")
-	}
-}
-
-func TestCluster(t *testing.T) {
-	t.Parallel()
-	servers, err := natstest.RunCluster(3, natstest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range servers {
-		t.Cleanup(func() { _ = s.Close() })
-	}
-	js := connect(t, servers[0])
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "S", Subjects: []string{"s"},
-		Replicas: 3,
-	}); err != nil {
-		t.Fatal(err)
-	}
-	servers[2].Stop()
-	if _, err := js.Publish(t.Context(), "s", nil); err != nil {
-		t.Errorf("two of three are no majority: %v", err)
-	}
-	if err := servers[2].Start(); err != nil {
-		t.Error(err)
 	}
 }

@@ -46,8 +46,7 @@ func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *
 	}
 	otel.SetLogger(logr.Discard()) // it prints values of variables, which may be secrets
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.Warn().Msg("configure traces by OTEL_*: " +
-			err.Error())
+		log.Warn().Msg("configure traces by OTEL_*: " + err.Error())
 	}))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
