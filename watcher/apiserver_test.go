@@ -99,18 +99,6 @@ var _ = Describe("The API server", func() {
 		w.ask(ctx, "cm", "k=example.com/new")
 		Eventually(w.url(ctx, key)).Should(Equal("https://example.com/new"))
 	})
-
-	It("tries until the API server works that responds with errors and asks to wait", func(ctx SpecContext) {
-		g := newGateway()
-		g.refuse.Store(http.StatusTooManyRequests)
-		w.watch(func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} })
-		w.create(ctx, "cm", "k=example.com")
-		Eventually(g.refused.Load).Should(BeNumerically(">", 1))
-		g.refuse.Store(http.StatusServiceUnavailable)
-		Eventually(g.refused.Load).Should(BeNumerically(">", 2))
-		g.refuse.Store(0)
-		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
-	})
 })
 
 // gateway passes requests on to the API server, and may change or refuse them.
@@ -123,17 +111,13 @@ type gateway struct {
 	lists atomic.Int64
 	// restored lets the server say that it is at an early version.
 	restored atomic.Bool
-	// refuse is the status of all answers; 0: pass them on.
-	refuse, refused atomic.Int64
 }
 
 func newGateway() *gateway {
 	GinkgoHelper()
-	target, err := url.Parse(cluster.Host)
-	Expect(err).NotTo(HaveOccurred())
+	target := must(url.Parse(cluster.Host))
 	own, _ := dialed(cluster)
-	transport, err := rest.TransportFor(own)
-	Expect(err).NotTo(HaveOccurred())
+	transport := must(rest.TransportFor(own))
 	g := &gateway{}
 	proxy := &httputil.ReverseProxy{
 		Transport:     transport,
@@ -151,12 +135,6 @@ func newGateway() *gateway {
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {},
 	}
 	g.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if status := int(g.refuse.Load()); status != 0 {
-			g.refused.Add(1)
-			rw.Header().Set("Retry-After", "1")
-			rw.WriteHeader(status)
-			return
-		}
 		query := r.URL.Query()
 		if query.Get("limit") == "1" && g.restored.Load() {
 			rw.Header().Set("Content-Type", "application/json")

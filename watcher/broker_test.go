@@ -80,8 +80,7 @@ var _ = Describe("The stream of requests", func() {
 	It("fills the stream again when somebody purged it", func(ctx SpecContext) {
 		i := w.watch(quickly).awaitReady()
 		lost(ctx, func() {
-			stream, err := w.js.Stream(ctx, pipeline.Requests)
-			Expect(err).NotTo(HaveOccurred())
+			stream := must(w.js.Stream(ctx, pipeline.Requests))
 			Expect(stream.Purge(ctx)).To(Succeed())
 		})
 		Expect(i.log).To(gbytes.Say("the stream of requests was changed by another client: it was purged"))
@@ -90,8 +89,7 @@ var _ = Describe("The stream of requests", func() {
 	It("sees that the stream was purged long before all is compared", func(ctx SpecContext) {
 		i := w.watch(func(o *options) { o.pace.Check = time.Hour }).awaitReady()
 		lost(ctx, func() {
-			stream, err := w.js.Stream(ctx, pipeline.Requests)
-			Expect(err).NotTo(HaveOccurred())
+			stream := must(w.js.Stream(ctx, pipeline.Requests))
 			Expect(stream.Purge(ctx)).To(Succeed())
 		})
 		Eventually(i.value(own + "purges_total")).Should(BeEquivalentTo(1))
@@ -138,11 +136,9 @@ var _ = Describe("The stream of requests", func() {
 		w.watch().awaitReady().stop()
 		wanted, unwanted, elsewhere := w.key("cm", "k"), w.key("none", "k"), pipeline.Key{Namespace: "another", Name: "none", Key: "k"}
 		for _, key := range []pipeline.Key{wanted, unwanted, elsewhere} {
-			_, err := w.js.Publish(ctx, key.Want(), []byte("garbage"))
-			Expect(err).NotTo(HaveOccurred())
+			must(w.js.Publish(ctx, key.Want(), []byte("garbage")))
 		}
-		_, err := w.js.Publish(ctx, "curl.want.nonsense", []byte("garbage"))
-		Expect(err).NotTo(HaveOccurred())
+		must(w.js.Publish(ctx, "curl.want.nonsense", []byte("garbage")))
 		w.create(ctx, "cm", "k=example.com")
 		w.watch().awaitReady()
 		Eventually(w.url(ctx, wanted)).Should(Equal("https://example.com"))
@@ -232,8 +228,7 @@ func (w *world) fetch(ctx context.Context) {
 	GinkgoHelper()
 	var last uint64
 	Expect(w.pipeline.LoadWants(ctx, func(m pipeline.Message) error { last = max(last, m.Sequence); return nil })).To(Succeed())
-	consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-	Expect(err).NotTo(HaveOccurred())
+	consumer := must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
 	Eventually(func(g Gomega) {
 		batch, err := consumer.FetchNoWait(100)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -57,8 +57,7 @@ func (w *world) fetches(ctx context.Context, key pipeline.Key, body string) {
 
 func (w *world) purgeResults(ctx context.Context) {
 	GinkgoHelper()
-	results, err := w.js.Stream(ctx, pipeline.Results)
-	Expect(err).NotTo(HaveOccurred())
+	results := must(w.js.Stream(ctx, pipeline.Results))
 	Expect(results.Purge(ctx)).To(Succeed())
 }
 
@@ -143,8 +142,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		w.create(ctx, "cm", "k=example.com", hourly)
 		w.watch(audited).awaitReady()
 		w.answer(ctx, key, "old")
-		backup, err := kube.CoreV1().ConfigMaps(w.namespace).Get(ctx, "cm", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		backup := must(kube.CoreV1().ConfigMaps(w.namespace).Get(ctx, "cm", metav1.GetOptions{}))
 		w.answer(ctx, key, "new")
 		w.refreshes(ctx, key, "new", time.Hour)
 		w.patch(ctx, annotation.FieldManager, "cm", object{"data": backup.Data, "metadata": object{"annotations": backup.Annotations}})
@@ -158,23 +156,19 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		w.refreshes(ctx, key, "body", 3*time.Second)
 
 		By("refusing what the server publishes when the timer fires")
-		requests, err := w.js.Stream(ctx, pipeline.Requests)
-		Expect(err).NotTo(HaveOccurred())
+		requests := must(w.js.Stream(ctx, pipeline.Requests))
 		limit := func(bytes int32) {
 			GinkgoHelper()
 			config := requests.CachedInfo().Config
 			config.MaxMsgSize = bytes
-			_, err := w.js.UpdateStream(ctx, config)
-			Expect(err).NotTo(HaveOccurred())
+			must(w.js.UpdateStream(ctx, config))
 		}
 		limit(64)
-		timer, err := w.pipeline.LastMessage(ctx, pipeline.Requests, key.Timer())
-		Expect(err).NotTo(HaveOccurred())
-		at, err := pipeline.FiresAt(timer)
-		Expect(err).NotTo(HaveOccurred())
+		timer := must(w.pipeline.LastMessage(ctx, pipeline.Requests, key.Timer()))
+		at := must(pipeline.FiresAt(timer))
 		Eventually(time.Now).Should(BeTemporally(">", at.Add(500*time.Millisecond)))
 		limit(pipeline.MaxRequestBytes)
-		_, err = w.pipeline.LastMessage(ctx, pipeline.Requests, key.Due())
+		_, err := w.pipeline.LastMessage(ctx, pipeline.Requests, key.Due())
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 
 		Eventually(cause(ctx)).Should(Equal(v1.Cause_CAUSE_AUDIT))

@@ -95,14 +95,12 @@ func moves() []move {
 		{own + "purges_total", func(ctx context.Context, w *world) {
 			create(ctx, w)
 			Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
-			stream, err := w.js.Stream(ctx, pipeline.Requests)
-			Expect(err).NotTo(HaveOccurred())
+			stream := must(w.js.Stream(ctx, pipeline.Requests))
 			Expect(stream.Purge(ctx)).To(Succeed())
 		}, nil},
 		{own + "out_of_scope_wants", func(ctx context.Context, w *world) {
 			want := &v1.Want{Namespace: "elsewhere", Name: "cm", Key: "k", Url: "https://example.com"}
-			_, err := w.pipeline.PublishWant(ctx, want, 0)
-			Expect(err).NotTo(HaveOccurred())
+			must(w.pipeline.PublishWant(ctx, want, 0))
 			Expect(w.nats.Restart()).To(Succeed())
 		}, nil},
 		{own + "watch_silence_seconds", func(context.Context, *world) {}, BeNumerically(">", 0.3)},
@@ -124,8 +122,7 @@ func overtake(ctx context.Context, w *world) {
 	Expect(err).NotTo(HaveOccurred())
 	other := proto.CloneOf(want)
 	other.Url = "https://example.com/other"
-	_, err = w.pipeline.PublishWant(ctx, other, last)
-	Expect(err).NotTo(HaveOccurred())
+	must(w.pipeline.PublishWant(ctx, other, last))
 	w.ask(ctx, "cm", "k=example.com/third")
 }
 
@@ -146,8 +143,7 @@ var _ = Describe("The metrics of a watcher", func() {
 			w := newWorld(ctx)
 			i := w.watch().awaitReady()
 			Eventually(i.value(own + "sessions_total")).Should(BeEquivalentTo(1))
-			before, err := i.value(m.series)()
-			Expect(err).NotTo(HaveOccurred())
+			before := must(i.value(m.series)())
 			m.do(ctx, w)
 			to := m.to
 			if to == nil {

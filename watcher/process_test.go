@@ -3,7 +3,6 @@ package watcher_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -21,9 +20,7 @@ var _ = Describe("The process", Ordered, func() {
 	var binary string
 
 	BeforeAll(func() {
-		var err error
-		binary, err = gexec.Build("github.com/kv8s/curl-me-that/watcher/cmd/watcher")
-		Expect(err).NotTo(HaveOccurred())
+		binary = must(gexec.Build("github.com/kv8s/curl-me-that/watcher/cmd/watcher"))
 		DeferCleanup(gexec.CleanupBuildArtifacts)
 	})
 
@@ -31,8 +28,7 @@ var _ = Describe("The process", Ordered, func() {
 		GinkgoHelper()
 		command := exec.Command(binary, args...)
 		command.Env = append(os.Environ(), env...)
-		session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
-		Expect(err).NotTo(HaveOccurred())
+		session := must(gexec.Start(command, GinkgoWriter, GinkgoWriter))
 		DeferCleanup(func() { session.Kill().Wait() })
 		return session
 	}
@@ -45,21 +41,8 @@ var _ = Describe("The process", Ordered, func() {
 		},
 		Entry("a flag", "--workers: 0, at least 1 is needed", nil, "--workers=0"),
 		Entry("its twin in the environment", "--workers: 0, at least 1 is needed", []string{"CURLMETHAT_WORKERS=0"}),
-		Entry("a twin that is no number", `environment variable CURLMETHAT_WORKERS: "many" is not valid for --workers`, []string{"CURLMETHAT_WORKERS=many"}),
-		Entry("a flag that there is not", "unknown flag: --worker", nil, "--worker=1"),
-		Entry("an argument", `unknown command "all" for "watcher"`, nil, "all"),
 		Entry("a kubeconfig that there is not", "read kubeconfig /does/not/exist: .*no such file or directory", nil, "--kubeconfig=/does/not/exist"),
-		Entry("a broker address that is none", `--nats-url: "nats" is not an address such as nats://nats:4222`, nil, "--nats-url=nats", "--listen="),
-		Entry("a level", `--log-level: "loud" is not one of debug, info, warn, error`, nil, "--log-level=loud"),
 	)
-
-	It("ends with one sentence when the kubeconfig is garbage", func() {
-		file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-		Expect(os.WriteFile(file, []byte("gar: [bage"), 0o600)).To(Succeed())
-		session := run(nil, "--kubeconfig="+file)
-		Eventually(session).Should(gexec.Exit(1))
-		Expect(string(session.Err.Contents())).To(MatchRegexp("^watcher: read kubeconfig " + file + ": .*\n$"))
-	})
 
 	It("publishes, and ends in order on SIGTERM", func(ctx SpecContext) {
 		w := newWorld(ctx)

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
 )
 
@@ -27,10 +26,8 @@ type hold struct{ closed chan struct{} }
 // wired returns a configuration that reaches the cluster over a wire.
 func wired() (*wire, *rest.Config) {
 	GinkgoHelper()
-	target, err := url.Parse(cluster.Host)
-	Expect(err).NotTo(HaveOccurred())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	target := must(url.Parse(cluster.Host))
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	w := &wire{listener: listener, upstream: target.Host, conns: map[net.Conn]*hold{}}
 	w.wg.Go(w.accept)
 	DeferCleanup(w.sever)
@@ -105,8 +102,7 @@ func (w *wire) sever() {
 
 func (w *wire) mend() {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", w.listener.Addr().String())
-	Expect(err).NotTo(HaveOccurred())
+	listener := must(net.Listen("tcp", w.listener.Addr().String()))
 	w.listener = listener
 	w.wg.Go(w.accept)
 }

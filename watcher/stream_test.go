@@ -60,10 +60,9 @@ type tape struct {
 func (w *world) record(subject string) *tape {
 	GinkgoHelper()
 	t := &tape{}
-	conn, err := w.nats.Connect()
-	Expect(err).NotTo(HaveOccurred())
+	conn := must(w.nats.Connect())
 	DeferCleanup(conn.Close)
-	_, err = conn.Subscribe(subject, func(m *nats.Msg) {
+	_, err := conn.Subscribe(subject, func(m *nats.Msg) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.messages = append(t.messages, m)
@@ -116,8 +115,7 @@ func (t *tape) causes() []v1.Cause {
 // results returns the outcomes that wait for the writer.
 func (w *world) results(ctx context.Context) []*v1.Result {
 	GinkgoHelper()
-	stream, err := w.js.Stream(ctx, pipeline.Results)
-	Expect(err).NotTo(HaveOccurred())
+	stream := must(w.js.Stream(ctx, pipeline.Results))
 	results := []*v1.Result{}
 	state := stream.CachedInfo().State
 	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
@@ -128,8 +126,7 @@ func (w *world) results(ctx context.Context) []*v1.Result {
 		Expect(err).NotTo(HaveOccurred())
 		_, key, err := pipeline.ParseSubject(m.Subject)
 		Expect(err).NotTo(HaveOccurred())
-		result, err := pipeline.DecodeResult(key, m.Data)
-		Expect(err).NotTo(HaveOccurred())
+		result := must(pipeline.DecodeResult(key, m.Data))
 		results = append(results, result)
 	}
 	return results

@@ -25,3 +25,10 @@ var _ = BeforeSuite(func() {
 	suitetest.ExpectNoLeaks()
 	cluster, kube = dialed(kubetest.Config(GinkgoTB()))
 })
+
+// must returns the value of a call that must succeed.
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}

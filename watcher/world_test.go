@@ -34,8 +34,7 @@ func dialed(config *rest.Config) (*rest.Config, *kubernetes.Clientset) {
 	dialer := connrotation.NewDialer((&net.Dialer{}).DialContext)
 	own := rest.CopyConfig(config)
 	own.Dial = dialer.DialContext
-	client, err := kubernetes.NewForConfig(own)
-	Expect(err).NotTo(HaveOccurred())
+	client := must(kubernetes.NewForConfig(own))
 	DeferCleanup(dialer.CloseAll)
 	return own, client
 }
@@ -58,8 +57,7 @@ func newWorld(ctx context.Context) *world {
 	js := pipelinetest.Connect(GinkgoTB(), server)
 	signingKey, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
-	trusted, err := signature.LoadVerifier(keys)
-	Expect(err).NotTo(HaveOccurred())
+	trusted := must(signature.LoadVerifier(keys))
 	return &world{namespace: kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil), nats: server, js: js, pipeline: pipeline.NewClient(js), signingKey: signingKey, trusted: trusted}
 }
 
@@ -81,8 +79,7 @@ func (w *world) create(ctx context.Context, name, value string, more ...func(*co
 	for _, change := range more {
 		change(cm)
 	}
-	cm, err := kube.CoreV1().ConfigMaps(w.namespace).Create(ctx, cm, metav1.CreateOptions{FieldManager: somebody})
-	Expect(err).NotTo(HaveOccurred())
+	cm = must(kube.CoreV1().ConfigMaps(w.namespace).Create(ctx, cm, metav1.CreateOptions{FieldManager: somebody}))
 	return cm
 }
 
@@ -111,8 +108,7 @@ type object = map[string]any
 // patch merges a change into a ConfigMap, as manager.
 func (w *world) patch(ctx context.Context, manager, name string, change object) *corev1.ConfigMap {
 	GinkgoHelper()
-	text, err := json.Marshal(change)
-	Expect(err).NotTo(HaveOccurred())
+	text := must(json.Marshal(change))
 	cm, err := kube.CoreV1().ConfigMaps(w.namespace).Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: manager})
 	Expect(err).NotTo(HaveOccurred())
 	return cm
@@ -138,8 +134,7 @@ func (w *world) delete(ctx context.Context, name string) {
 // events returns the Events of a reason, in the namespace of this world.
 func (w *world) events(ctx context.Context, reason string) []eventsv1.Event {
 	GinkgoHelper()
-	list, err := kube.EventsV1().Events(w.namespace).List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	list := must(kube.EventsV1().Events(w.namespace).List(ctx, metav1.ListOptions{}))
 	var found []eventsv1.Event
 	for _, e := range list.Items {
 		if e.Reason == reason {

@@ -33,10 +33,8 @@ func (w *world) report(ctx context.Context, key pipeline.Key, change func(*statu
 	GinkgoHelper()
 	want, seq, err := w.pipeline.LastWant(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
-	cm, err := kube.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	s, err := status.Parse(cm.Annotations[annotation.StatusKey])
-	Expect(err).NotTo(HaveOccurred())
+	cm := must(kube.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}))
+	s := must(status.Parse(cm.Annotations[annotation.StatusKey]))
 	entry := s.Keys[key.Key]
 	entry.URL, entry.FetchedAt = want.GetUrl(), time.Now()
 	entry.Fence = status.Fence{Epoch: want.GetEpoch(), Seq: seq}
