@@ -59,8 +59,8 @@ var _ = Describe("The stream of requests", func() {
 		empty()
 		Eventually(w.url(ctx, settled)).Should(Equal("https://example.com/a"))
 		Eventually(w.url(ctx, waiting)).Should(Equal("https://example.com/b"))
-		Expect(w.want(ctx, settled)().GetSettled().GetSha256()).To(Equal(digest("body of example.com/a")))
-		Expect(w.want(ctx, waiting)().GetSettled()).To(BeNil())
+		Expect(w.want(ctx, settled)().GetCached().GetSha256()).To(Equal(digest("body of example.com/a")))
+		Expect(w.want(ctx, waiting)().GetCached()).To(BeNil())
 		Expect(w.notes(ctx, "Drifted")).To(BeEmpty())
 	}
 
@@ -158,8 +158,8 @@ var _ = Describe("The stream of requests", func() {
 		}
 		Eventually(w.url(ctx, settled)).Should(Equal("https://example.com/a"))
 		Eventually(w.url(ctx, waiting)).Should(Equal("https://example.com/b"))
-		Expect(w.want(ctx, settled)().GetSettled()).NotTo(BeNil())
-		Expect(w.want(ctx, waiting)().GetSettled()).To(BeNil())
+		Expect(w.want(ctx, settled)().GetCached()).NotTo(BeNil())
+		Expect(w.want(ctx, waiting)().GetCached()).To(BeNil())
 	})
 
 	It("publishes a tombstone, and lets the writer know, when a pair is taken out", func(ctx SpecContext) {
@@ -206,7 +206,7 @@ var _ = Describe("The stream of requests", func() {
 			return status.Fence{Epoch: want.GetEpoch(), Seq: seq}.Newer(held)
 		}
 		Eventually(after).Should(BeTrue())
-		Expect(w.want(ctx, key)().GetSettled()).NotTo(BeNil(), "nothing has to be fetched for that")
+		Expect(w.want(ctx, key)().GetCached()).NotTo(BeNil(), "nothing has to be fetched for that")
 
 		By("doing so once")
 		sequence := w.sequence(ctx, pipeline.Requests)()

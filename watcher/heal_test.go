@@ -46,7 +46,7 @@ var _ = Describe("A key that is no longer as it was written", func() {
 		Eventually(func() []string { return w.notes(ctx, "Drifted") }).
 			Should(ConsistOf("key k was changed by field manager " + somebody + "; it is fetched again"))
 		Consistently(func() int { return len(w.notes(ctx, "Drifted")) }).Should(Equal(1))
-		Expect(tape.causes()).To(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_HEALED))
+		Expect(tape.causes()).To(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_DRIFT))
 	})
 
 	It("asks again for a key that was deleted", func(ctx SpecContext) {
@@ -76,7 +76,7 @@ var _ = Describe("A key that is no longer as it was written", func() {
 		w.report(ctx, key, func(e *status.Entry) {
 			e.SHA256, e.Drift = digest("right"), w.want(ctx, key)().GetDrift()
 		}, object{})
-		Consistently(tape.causes).Should(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_HEALED))
+		Consistently(tape.causes).Should(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_DRIFT))
 	})
 
 	It("slows down when a key is changed back again and again, with one Event", func(ctx SpecContext) {

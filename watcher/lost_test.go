@@ -39,7 +39,7 @@ func (w *world) schedules(ctx context.Context, key pipeline.Key, body string, in
 	want, sequence, err := w.pipeline.LastWant(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(w.pipeline.PublishTimer(ctx, &v1.Due{
-		Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH, Settled: &v1.Settled{Sha256: digest(body)},
+		Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: digest(body)},
 	}, time.Now().Add(in))).To(Succeed())
 	return want, sequence
 }
@@ -79,7 +79,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 	askedAgain := func(ctx context.Context) {
 		GinkgoHelper()
 		Eventually(cause(ctx)).Should(Equal(v1.Cause_CAUSE_AUDIT))
-		Expect(w.want(ctx, key)().GetSettled()).To(BeNil(), "a fetch has to follow")
+		Expect(w.want(ctx, key)().GetCached()).To(BeNil(), "a fetch has to follow")
 	}
 
 	It("asks again for a body whose result was purged, and not before", func(ctx SpecContext) {
@@ -172,7 +172,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 
 		Eventually(cause(ctx)).Should(Equal(v1.Cause_CAUSE_AUDIT))
-		Expect(w.want(ctx, key)().GetSettled().GetSha256()).To(Equal(digest("body")))
+		Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body")))
 		_, err = w.pipeline.LastMessage(ctx, pipeline.Requests, key.Timer())
 		Expect(err).To(MatchError(pipeline.ErrNoMessage), "the want has cancelled it")
 	})

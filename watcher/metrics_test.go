@@ -76,7 +76,7 @@ func moves() []move {
 		{own + `wants_published_total{cause="new"}`, create, nil},
 		{own + `wants_published_total{cause="changed"}`, edit, nil},
 		{own + `wants_published_total{cause="tombstone"}`, remove, nil},
-		{own + `wants_published_total{cause="healed"}`, func(ctx context.Context, w *world) {
+		{own + `wants_published_total{cause="drift"}`, func(ctx context.Context, w *world) {
 			w.satisfied(ctx, "cm", "example.com")
 			w.patch(ctx, somebody, "cm", object{"data": nil})
 		}, nil},
@@ -296,7 +296,7 @@ var _ = Describe("A want", func() {
 		w.watch().awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")
 		w.patch(ctx, somebody, "cm", object{"data": nil})
-		Eventually(func() v1.Cause { return w.want(ctx, key)().GetCause() }).Should(Equal(v1.Cause_CAUSE_HEALED))
+		Eventually(func() v1.Cause { return w.want(ctx, key)().GetCause() }).Should(Equal(v1.Cause_CAUSE_DRIFT))
 		Expect(w.want(ctx, key)().GetAskedAt()).To(BeNil())
 	})
 })

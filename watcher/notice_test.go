@@ -53,7 +53,7 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 			By("asking again once it can be read, without a fetch of what is there")
 			w.ask(ctx, "cm", "k=example.com")
 			Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
-			Expect(w.want(ctx, key)().GetSettled().GetSha256()).To(Equal(digest("body of example.com")))
+			Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body of example.com")))
 		})
 	})
 
@@ -111,7 +111,7 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 			By("asking again once it is right, without a fetch of what is there")
 			w.ask(ctx, "cm", "free=example.com k=example.com")
 			Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
-			Expect(w.want(ctx, key)().GetSettled().GetSha256()).To(Equal(digest("body of example.com")))
+			Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body of example.com")))
 		})
 
 		DescribeTable("names the pair, the rule and the cure", func(ctx SpecContext, value, text string) {

@@ -70,7 +70,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
 		got := w.edit("cm", hold("edited"))
 		want := readFirst(w.want(got, "mydata", url))
-		want.Drift, want.Cause = ownerOf(got, "mydata").Fingerprint, v1.Cause_CAUSE_HEALED
+		want.Drift, want.Cause = ownerOf(got, "mydata").Fingerprint, v1.Cause_CAUSE_DRIFT
 		w.apply(w.content(want, "ours"))
 		got = w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "ours"}))
@@ -84,7 +84,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = nil })
 		want := w.want(got, "mydata", url)
-		want.Drift, want.Cause = ownerOf(got, "mydata").Fingerprint, v1.Cause_CAUSE_HEALED
+		want.Drift, want.Cause = ownerOf(got, "mydata").Fingerprint, v1.Cause_CAUSE_DRIFT
 		w.signer.Sign(want)
 		Expect(want.GetDrift()).To(Equal("none"))
 		w.calls.reset()
@@ -100,7 +100,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		fingerprint := ownerOf(got, "mydata").Fingerprint
 		heal := func() *v1.Result {
 			want := readFirst(w.want(w.get("cm"), "mydata", url))
-			want.Drift, want.Cause = fingerprint, v1.Cause_CAUSE_HEALED
+			want.Drift, want.Cause = fingerprint, v1.Cause_CAUSE_DRIFT
 			return w.content(want, "new")
 		}
 		w.apply(heal())

@@ -62,7 +62,7 @@ func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq 
 	}
 	have, at, ok := c.readBack(ctx, key, last)
 	if ok && have != nil && have.GetEpoch() == w.GetEpoch() && SameRequest(have, w) &&
-		(have.GetSettled() == nil || w.GetSettled() != nil) { // one that is in sync triggers no fetch
+		(have.GetCached() == nil || w.GetCached() != nil) { // one that is in sync triggers no fetch
 		return at, nil
 	}
 	return 0, err

@@ -34,7 +34,7 @@ var _ = Describe("A timer", func() {
 		GinkgoHelper()
 		due := pipelinetest.Due(GinkgoTB(), js, k)
 		due.Cause, due.Attempts, due.FirstFailedAt = v1.Cause_CAUSE_RETRY, 3, timestamppb.New(time.Unix(1, 2))
-		due.Reported, due.Settled = v1.FailureClass_FAILURE_CLASS_TIMEOUT, &v1.Settled{Etag: `"e"`}
+		due.Reported, due.Cached = v1.FailureClass_FAILURE_CLASS_TIMEOUT, &v1.Cached{Etag: `"e"`}
 		return due
 	}
 
@@ -57,7 +57,7 @@ var _ = Describe("A timer", func() {
 			Expect(due.GetWantSequence()).To(Equal(seq))
 			Expect(due.GetAttempts()).To(BeEquivalentTo(3))
 			Expect(due.GetFirstFailedAt().AsTime()).To(BeTemporally("==", time.Unix(1, 2)))
-			Expect(due.GetSettled().GetEtag()).To(Equal(`"e"`))
+			Expect(due.GetCached().GetEtag()).To(Equal(`"e"`))
 			Expect(proto.Equal(due.GetWant(), pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"))).To(BeTrue())
 			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.DueTTL))
 		}

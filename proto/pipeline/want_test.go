@@ -77,7 +77,7 @@ var _ = Describe("A want", func() {
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		},
 		Entry("of another epoch", func(w *v1.Want) { w.Epoch++ }),
-		Entry("that fetches nothing", func(w *v1.Want) { w.Settled = &v1.Settled{Sha256: "00"} }),
+		Entry("that fetches nothing", func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: "00"} }),
 		Entry("for another object of that name", func(w *v1.Want) { w.Uid = "another" }),
 	)
 

@@ -54,7 +54,7 @@ func another(text string) string {
 
 // passedOn lists the fields that others may set, because they do not affect a write. Every new
 // field must be signed or listed here.
-var passedOn = []protoreflect.Name{"cause", "settled", "observed_at", "asked_at", "installation", "signature"}
+var passedOn = []protoreflect.Name{"cause", "cached", "observed_at", "asked_at", "installation", "signature"}
 
 func TestEveryDecisiveFieldIsSigned(t *testing.T) {
 	signer, public := keys(t)

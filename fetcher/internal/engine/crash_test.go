@@ -75,13 +75,13 @@ var _ = Describe("A fetcher that is killed", func() {
 		o := serve(tagged(`"v1"`, "hello there"))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		killed()
-		Expect(w.timer().GetSettled()).To(BeNil())
+		Expect(w.timer().GetCached()).To(BeNil())
 
 		f := w.fetcher()
 		w.fire(w.timer().Due)
 		f.step()
 		Expect(triggers()).To(Equal(2))
-		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v1"`), "this one was delivered once")
+		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`), "this one was delivered once")
 	})
 
 	It("loses no timer, and neither does a broker that is killed", func() {

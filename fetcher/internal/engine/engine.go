@@ -137,7 +137,7 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 	if t.unended >= e.cfg.MaxUnended {
 		return e.giveUp(ctx, t, poisoned())
 	}
-	if t.kind == pipeline.KindWant && t.want.GetSettled() != nil {
+	if t.kind == pipeline.KindWant && t.want.GetCached() != nil {
 		return e.keepInSync(ctx, t)
 	}
 	if short := e.resultBytes.Check(t.key.Namespace); short != nil {

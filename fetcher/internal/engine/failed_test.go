@@ -132,7 +132,7 @@ var _ = Describe("A failed attempt", func() {
 		want := w.want(o.URL, every(time.Minute))
 		due := &v1.Due{
 			Want: want, WantSequence: w.publish(want), Cause: v1.Cause_CAUSE_REFRESH,
-			Settled: &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`},
+			Cached: &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`},
 		}
 		Expect(w.next().Ack()).To(Succeed())
 		w.fire(due)
@@ -295,10 +295,10 @@ var _ = Describe("A failed attempt", func() {
 		f.step()
 		broken.Store(true)
 		elapse()
-		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v1"`))
+		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`))
 		broken.Store(false)
 		elapse()
-		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v1"`))
+		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`))
 		Expect(w.results()).To(HaveLen(1), "the body; the failure was over before it was published")
 	})
 

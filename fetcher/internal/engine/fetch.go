@@ -58,7 +58,7 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 // through.
 func (t *trigger) notBefore() time.Time {
 	switch {
-	case t.urgent(), t.cause == v1.Cause_CAUSE_AUDIT, t.cause == v1.Cause_CAUSE_HEALED:
+	case t.urgent(), t.cause == v1.Cause_CAUSE_AUDIT, t.cause == v1.Cause_CAUSE_DRIFT:
 		return t.storedAt
 	default:
 		return time.Time{}

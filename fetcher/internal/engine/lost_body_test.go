@@ -29,7 +29,7 @@ var _ = Describe("A want for a body that was fetched before", func() {
 			})
 			w.publish(w.want(o.URL, every(10*time.Minute)))
 			f.step()
-			Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v1"`))
+			Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`))
 			Expect(w.results()).To(HaveLen(1))
 
 			// At once, while the response is still shared.
@@ -42,7 +42,7 @@ var _ = Describe("A want for a body that was fetched before", func() {
 			Expect(o.gets.Load()).To(BeEquivalentTo(2), "what was fetched before the want is older than what it asks for")
 		},
 		Entry("of the audit", v1.Cause_CAUSE_AUDIT),
-		Entry("after a drift", v1.Cause_CAUSE_HEALED),
+		Entry("after a drift", v1.Cause_CAUSE_DRIFT),
 		Entry("of a person", v1.Cause_CAUSE_NOW),
 	)
 })

@@ -76,7 +76,7 @@ var _ = Describe("Objects with the same URL", func() {
 			want := w.want(o.URL, named("cm", i), every(time.Hour))
 			sequence := w.publish(want)
 			Expect(w.next().Ack()).To(Succeed())
-			w.fire(&v1.Due{Want: want, WantSequence: sequence, Settled: &v1.Settled{Sha256: digest("old"), Etag: tag}})
+			w.fire(&v1.Due{Want: want, WantSequence: sequence, Cached: &v1.Cached{Sha256: digest("old"), Etag: tag}})
 			f.step()
 		}
 		Expect(o.gets.Load()).To(BeEquivalentTo(3))
@@ -121,7 +121,7 @@ var _ = Describe("Objects with the same URL", func() {
 			want := w.want(fmt.Sprintf("%s/%d", o.URL, i), named("cm", i), every(time.Hour))
 			dues = append(dues, &v1.Due{
 				Want: want, WantSequence: w.publish(want), Cause: v1.Cause_CAUSE_REFRESH,
-				Settled: &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`},
+				Cached: &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`},
 			})
 			Expect(w.next().Ack()).To(Succeed())
 		}

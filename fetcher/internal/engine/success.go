@@ -21,7 +21,7 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 	if t.want.GetRefresh().AsDuration() <= 0 {
 		return ending{outcome: inSync}
 	}
-	t.cached = t.want.GetSettled()
+	t.cached = t.want.GetCached()
 	if err := e.schedule(ctx, t, t.cached, 0); err != nil {
 		return afterPublishError(err)
 	}
@@ -69,7 +69,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 // schedule sets the timer of the next regular fetch after a good answer;
 // without refresh it just looks whether the want still holds. Superseded
 // wants are an error that wraps pipeline.ErrSuperseded.
-func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, maxAge time.Duration) error {
+func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxAge time.Duration) error {
 	interval := t.want.GetRefresh().AsDuration()
 	switch {
 	case interval <= 0 && t.claimed:
@@ -86,15 +86,15 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	}
 	// What the writer may drop has to be published again.
 	if !t.overtaken(now) {
-		due.Settled, due.Reported, due.Withheld, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, false, 0
+		due.Cached, due.Reported, due.Withheld, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, false, 0
 	}
 	_, err := e.setTimer(newTrace(ctx), due, at)
 	return err
 }
 
 // cachedBodyAfter returns the body that the key holds after an answer.
-func cachedBodyAfter(r get.Response, cached *v1.Settled) *v1.Settled {
-	body := &v1.Settled{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified}
+func cachedBodyAfter(r get.Response, cached *v1.Cached) *v1.Cached {
+	body := &v1.Cached{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified}
 	if r.NotModified {
 		body.Sha256 = cached.GetSha256()
 	}

@@ -105,8 +105,8 @@ var _ = Describe("A good answer", func() {
 		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
 		Expect(t.GetWantSequence()).To(Equal(sequence))
 		Expect(t.GetWant().GetStatus()).To(BeEmpty())
-		Expect(t.GetSettled().GetSha256()).To(Equal(digest("hello there")))
-		Expect(t.GetSettled().GetEtag()).To(Equal(`"v1"`))
+		Expect(t.GetCached().GetSha256()).To(Equal(digest("hello there")))
+		Expect(t.GetCached().GetEtag()).To(Equal(`"v1"`))
 		Expect(t.at).To(BeTemporally("~", w.clock.Now().Add(10*time.Minute), 5*time.Minute))
 		Expect(w.results()).To(HaveLen(1))
 	})
@@ -114,22 +114,22 @@ var _ = Describe("A good answer", func() {
 	It("304 to a refresh publishes nothing but the next timer", func() {
 		o := serve(tagged(`"v1"`, "hello there"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
-			d.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`}
+			d.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`}
 		})
 
 		w.fetcher().step()
 
 		Expect(w.results()).To(BeEmpty())
 		t := w.timer()
-		Expect(t.GetSettled().GetSha256()).To(Equal(digest("hello there")))
-		Expect(t.GetSettled().GetEtag()).To(Equal(`"v1"`))
+		Expect(t.GetCached().GetSha256()).To(Equal(digest("hello there")))
+		Expect(t.GetCached().GetEtag()).To(Equal(`"v1"`))
 		Eventually(w.pending).Should(BeZero())
 	})
 
 	It("200 with the body that the key holds publishes nothing but the next timer", func() {
 		o := serve(says("hello there"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
-			d.Settled = &v1.Settled{Sha256: digest("hello there")}
+			d.Cached = &v1.Cached{Sha256: digest("hello there")}
 		})
 		w.fetcher().step()
 		Expect(w.results()).To(BeEmpty())
@@ -139,17 +139,17 @@ var _ = Describe("A good answer", func() {
 	It("publishes another body than the key holds", func() {
 		o := serve(tagged(`"v2"`, "general kenobi"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
-			d.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`}
+			d.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`}
 		})
 		w.fetcher().step()
 		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("general kenobi"))
-		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v2"`))
+		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v2"`))
 	})
 
 	It("publishes the recovery when the body after failures is the one that the key holds", func() {
 		o := serve(says("hello there"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
-			d.Settled = &v1.Settled{Sha256: digest("hello there")}
+			d.Cached = &v1.Cached{Sha256: digest("hello there")}
 			d.Reported, d.StatusCode, d.Attempts = v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 503, 2
 			d.FirstFailedAt = timestamppb.New(w.clock.Now().Add(-time.Minute))
 		})
@@ -238,12 +238,12 @@ var _ = Describe("A good answer", func() {
 	It("fails for a body with another digest than demanded, and leaves the last good body", func() {
 		o := serve(tagged(`"evil"`, "evil"))
 		due(w.want(o.URL, every(10*time.Minute), func(w *v1.Want) { w.Sha256 = digest("hello there") }), func(d *v1.Due) {
-			d.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"good"`}
+			d.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"good"`}
 		})
 		w.fetcher().step()
 		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH))
 		Expect(w.result().GetFailure().GetGaveUp()).To(BeTrue())
-		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"good"`))
+		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"good"`))
 	})
 
 	It("publishes a body with the digest that is demanded", func() {
@@ -276,7 +276,7 @@ var _ = Describe("A body at the limit of the broker", func() {
 		w.fetcher().step()
 		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE))
 		Expect(w.deadLetters()).To(HaveLen(1))
-		Expect(w.timer().GetSettled()).To(BeNil())
+		Expect(w.timer().GetCached()).To(BeNil())
 		Eventually(w.pending).Should(BeZero())
 	})
 })

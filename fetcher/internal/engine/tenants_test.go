@@ -203,7 +203,7 @@ var _ = Describe("Namespaces with the same URL", func() {
 								Expect(t.next().Ack()).To(Succeed())
 								t.fire(&v1.Due{
 									Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH,
-									Settled: &v1.Settled{Sha256: digest("old"), Etag: `"v1"`},
+									Cached: &v1.Cached{Sha256: digest("old"), Etag: `"v1"`},
 								})
 								t.step()
 							}

@@ -68,7 +68,7 @@ type history struct {
 	// statusCode is the HTTP status of the last attempt that failed; 0: none.
 	statusCode int32
 	// cached is the body that the key already holds; nil: unknown.
-	cached *v1.Settled
+	cached *v1.Cached
 	// freshUntil is when the fetch after the last good one was due; zero: there
 	// was none for this want.
 	freshUntil time.Time
@@ -119,7 +119,7 @@ func (t *trigger) take(due *v1.Due) {
 	if due.GetWithheld() {
 		t.reported, t.withheld = v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, due.GetReported()
 	}
-	t.cached, t.replayOf = due.GetSettled(), due.GetReplayOf()
+	t.cached, t.replayOf = due.GetCached(), due.GetReplayOf()
 	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())
 	if due.GetWaitingSince() != nil {
 		t.waitingSince = due.GetWaitingSince().AsTime()
@@ -159,7 +159,7 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 		Attempts:     t.attempts,
 		Reported:     t.reported,
 		StatusCode:   t.statusCode,
-		Settled:      t.cached,
+		Cached:       t.cached,
 		ReplayOf:     t.replayOf,
 		Earlier:      t.traceparent(),
 	}
@@ -186,7 +186,7 @@ const slimAbove = pipeline.MaxRequestBytes - 8<<10
 // want itself when the timer has fired.
 func slim(w *v1.Want) *v1.Want {
 	w = proto.CloneOf(w)
-	w.Status, w.Settled, w.ReadFirst = "", nil, true
+	w.Status, w.Cached, w.ReadFirst = "", nil, true
 	if proto.Size(w) > slimAbove {
 		w = &v1.Want{
 			Namespace: w.GetNamespace(), Name: w.GetName(), Key: w.GetKey(),

@@ -165,7 +165,7 @@ var _ = Describe("A message", func() {
 	})
 
 	Describe("for a key that holds its body already", func() {
-		settled := func(w *v1.Want) { w.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`} }
+		settled := func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`} }
 
 		It("just sets the timer of the refresh", func() {
 			sequence := w.publish(w.want(o.URL, settled, every(10*time.Minute)))
@@ -175,7 +175,7 @@ var _ = Describe("A message", func() {
 			t := w.timer()
 			Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
 			Expect(t.GetWantSequence()).To(Equal(sequence))
-			Expect(t.GetSettled().GetEtag()).To(Equal(`"v1"`))
+			Expect(t.GetCached().GetEtag()).To(Equal(`"v1"`))
 			Eventually(w.pending).Should(BeZero())
 
 			w.fire(t.Due)

@@ -41,7 +41,7 @@ const (
 	// The value of curl-now changed.
 	Cause_CAUSE_NOW Cause = 3
 	// A key that we wrote vanished or changed hands.
-	Cause_CAUSE_HEALED Cause = 4
+	Cause_CAUSE_DRIFT Cause = 4
 	// The audit found the key unsatisfied with nothing on its way.
 	Cause_CAUSE_AUDIT Cause = 5
 	// The interval of curl-refresh has passed.
@@ -63,7 +63,7 @@ var (
 		1:  "CAUSE_NEW",
 		2:  "CAUSE_CHANGED",
 		3:  "CAUSE_NOW",
-		4:  "CAUSE_HEALED",
+		4:  "CAUSE_DRIFT",
 		5:  "CAUSE_AUDIT",
 		6:  "CAUSE_REFRESH",
 		7:  "CAUSE_RETRY",
@@ -76,7 +76,7 @@ var (
 		"CAUSE_NEW":         1,
 		"CAUSE_CHANGED":     2,
 		"CAUSE_NOW":         3,
-		"CAUSE_HEALED":      4,
+		"CAUSE_DRIFT":       4,
 		"CAUSE_AUDIT":       5,
 		"CAUSE_REFRESH":     6,
 		"CAUSE_RETRY":       7,
@@ -453,11 +453,11 @@ type Want struct {
 	ReadFirst bool `protobuf:"varint,12,opt,name=read_first,json=readFirst,proto3" json:"read_first,omitempty"`
 	// Why the want was published.
 	Cause Cause `protobuf:"varint,13,opt,name=cause,proto3,enum=curlmethat.v1.Cause" json:"cause,omitempty"`
-	// Fingerprint of the foreign or missing ownership that caused CAUSE_HEALED.
+	// Fingerprint of the foreign or missing ownership that caused CAUSE_DRIFT.
 	Drift string `protobuf:"bytes,14,opt,name=drift,proto3" json:"drift,omitempty"`
 	// Set when the key already holds a body for this want: no fetch is due
 	// before the next refresh.
-	Settled *Settled `protobuf:"bytes,15,opt,name=settled,proto3" json:"settled,omitempty"`
+	Cached *Cached `protobuf:"bytes,15,opt,name=cached,proto3" json:"cached,omitempty"`
 	// When the watcher saw the version of the object that the want was read from.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
 	// When somebody changed what the key asks for, as well as that is known: for
@@ -604,9 +604,9 @@ func (x *Want) GetDrift() string {
 	return ""
 }
 
-func (x *Want) GetSettled() *Settled {
+func (x *Want) GetCached() *Cached {
 	if x != nil {
-		return x.Settled
+		return x.Cached
 	}
 	return nil
 }
@@ -639,9 +639,8 @@ func (x *Want) GetSignature() []byte {
 	return nil
 }
 
-// Settled describes the body that a key already holds, which code calls the cached
-// body. The schema only grows, so that the name stays.
-type Settled struct {
+// Cached describes the body that a key already holds.
+type Cached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Digest of the body, 64 lower-case hexadecimal digits.
 	Sha256 string `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
@@ -653,20 +652,20 @@ type Settled struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Settled) Reset() {
-	*x = Settled{}
+func (x *Cached) Reset() {
+	*x = Cached{}
 	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Settled) String() string {
+func (x *Cached) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Settled) ProtoMessage() {}
+func (*Cached) ProtoMessage() {}
 
-func (x *Settled) ProtoReflect() protoreflect.Message {
+func (x *Cached) ProtoReflect() protoreflect.Message {
 	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -678,26 +677,26 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Settled.ProtoReflect.Descriptor instead.
-func (*Settled) Descriptor() ([]byte, []int) {
+// Deprecated: Use Cached.ProtoReflect.Descriptor instead.
+func (*Cached) Descriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *Settled) GetSha256() string {
+func (x *Cached) GetSha256() string {
 	if x != nil {
 		return x.Sha256
 	}
 	return ""
 }
 
-func (x *Settled) GetEtag() string {
+func (x *Cached) GetEtag() string {
 	if x != nil {
 		return x.Etag
 	}
 	return ""
 }
 
-func (x *Settled) GetLastModified() string {
+func (x *Cached) GetLastModified() string {
 	if x != nil {
 		return x.LastModified
 	}
@@ -722,7 +721,7 @@ type Due struct {
 	// withheld is set.
 	Reported FailureClass `protobuf:"varint,6,opt,name=reported,proto3,enum=curlmethat.v1.FailureClass" json:"reported,omitempty"`
 	// The body that the key already holds, for conditional requests.
-	Settled *Settled `protobuf:"bytes,7,opt,name=settled,proto3" json:"settled,omitempty"`
+	Cached *Cached `protobuf:"bytes,7,opt,name=cached,proto3" json:"cached,omitempty"`
 	// Failure entry that an operator replayed (sequence in CURL_FAILURES).
 	ReplayOf uint64 `protobuf:"varint,8,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
 	// Trace context of what came before (W3C traceparent): the attempt that set
@@ -823,9 +822,9 @@ func (x *Due) GetReported() FailureClass {
 	return FailureClass_FAILURE_CLASS_UNSPECIFIED
 }
 
-func (x *Due) GetSettled() *Settled {
+func (x *Due) GetCached() *Cached {
 	if x != nil {
-		return x.Settled
+		return x.Cached
 	}
 	return nil
 }
@@ -1780,7 +1779,7 @@ var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x04\n" +
+	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x04\n" +
 	"\x04Want\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1797,25 +1796,25 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
 	"read_first\x18\f \x01(\bR\treadFirst\x12*\n" +
 	"\x05cause\x18\r \x01(\x0e2\x14.curlmethat.v1.CauseR\x05cause\x12\x14\n" +
-	"\x05drift\x18\x0e \x01(\tR\x05drift\x120\n" +
-	"\asettled\x18\x0f \x01(\v2\x16.curlmethat.v1.SettledR\asettled\x12;\n" +
+	"\x05drift\x18\x0e \x01(\tR\x05drift\x12-\n" +
+	"\x06cached\x18\x0f \x01(\v2\x15.curlmethat.v1.CachedR\x06cached\x12;\n" +
 	"\vobserved_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"observedAt\x125\n" +
 	"\basked_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aaskedAt\x12\"\n" +
 	"\finstallation\x18\x12 \x01(\tR\finstallation\x12\x1c\n" +
-	"\tsignature\x18\x13 \x01(\fR\tsignature\"Z\n" +
-	"\aSettled\x12\x16\n" +
+	"\tsignature\x18\x13 \x01(\fR\tsignature\"Y\n" +
+	"\x06Cached\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xff\x05\n" +
+	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xfc\x05\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
 	"\x05cause\x18\x03 \x01(\x0e2\x14.curlmethat.v1.CauseR\x05cause\x12\x1a\n" +
 	"\battempts\x18\x04 \x01(\rR\battempts\x12B\n" +
 	"\x0ffirst_failed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rfirstFailedAt\x127\n" +
-	"\breported\x18\x06 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\breported\x120\n" +
-	"\asettled\x18\a \x01(\v2\x16.curlmethat.v1.SettledR\asettled\x12\x1b\n" +
+	"\breported\x18\x06 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\breported\x12-\n" +
+	"\x06cached\x18\a \x01(\v2\x15.curlmethat.v1.CachedR\x06cached\x12\x1b\n" +
 	"\treplay_of\x18\b \x01(\x04R\breplayOf\x12\x18\n" +
 	"\aearlier\x18\t \x01(\tR\aearlier\x12;\n" +
 	"\vfresh_until\x18\n" +
@@ -1904,13 +1903,13 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\fon_behalf_of\x18\t \x01(\tR\n" +
 	"onBehalfOf\x12\x10\n" +
 	"\x03via\x18\n" +
-	" \x01(\tR\x03via*\xcd\x01\n" +
+	" \x01(\tR\x03via*\xcc\x01\n" +
 	"\x05Cause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tCAUSE_NEW\x10\x01\x12\x11\n" +
 	"\rCAUSE_CHANGED\x10\x02\x12\r\n" +
-	"\tCAUSE_NOW\x10\x03\x12\x10\n" +
-	"\fCAUSE_HEALED\x10\x04\x12\x0f\n" +
+	"\tCAUSE_NOW\x10\x03\x12\x0f\n" +
+	"\vCAUSE_DRIFT\x10\x04\x12\x0f\n" +
 	"\vCAUSE_AUDIT\x10\x05\x12\x11\n" +
 	"\rCAUSE_REFRESH\x10\x06\x12\x0f\n" +
 	"\vCAUSE_RETRY\x10\a\x12\x10\n" +
@@ -1989,7 +1988,7 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(FailureDetail)(0),            // 2: curlmethat.v1.FailureDetail
 	(WaitsFor)(0),                 // 3: curlmethat.v1.WaitsFor
 	(*Want)(nil),                  // 4: curlmethat.v1.Want
-	(*Settled)(nil),               // 5: curlmethat.v1.Settled
+	(*Cached)(nil),                // 5: curlmethat.v1.Cached
 	(*Due)(nil),                   // 6: curlmethat.v1.Due
 	(*Result)(nil),                // 7: curlmethat.v1.Result
 	(*Content)(nil),               // 8: curlmethat.v1.Content
@@ -2006,14 +2005,14 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
 	16, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
-	5,  // 2: curlmethat.v1.Want.settled:type_name -> curlmethat.v1.Settled
+	5,  // 2: curlmethat.v1.Want.cached:type_name -> curlmethat.v1.Cached
 	17, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
 	17, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
 	4,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 6: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
 	17, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 8: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
-	5,  // 9: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
+	5,  // 9: curlmethat.v1.Due.cached:type_name -> curlmethat.v1.Cached
 	17, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
 	17, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
 	3,  // 12: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor

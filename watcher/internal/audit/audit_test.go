@@ -233,7 +233,7 @@ func (b *bench) metric(name, cause string) float64 {
 }
 
 func cached(sum string) func(*v1.Due) {
-	return func(d *v1.Due) { d.Settled = &v1.Settled{Sha256: sum} }
+	return func(d *v1.Due) { d.Cached = &v1.Cached{Sha256: sum} }
 }
 
 func TestAudit(t *testing.T) {
@@ -408,7 +408,7 @@ func TestAKeyIsAskedForAgainAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing
 
 func TestAKeyThatIsRefreshedAsOftenAsAuditedIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	refresh := func(d *v1.Due) { d.Settled = &v1.Settled{Sha256: other} }
+	refresh := func(d *v1.Due) { d.Cached = &v1.Cached{Sha256: other} }
 	for name, hold := range map[string]func(*bench, pipeline.Key){
 		"although it holds nothing":         func(*bench, pipeline.Key) {},
 		"although it holds an earlier body": (*bench).holds,

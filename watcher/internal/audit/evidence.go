@@ -157,7 +157,7 @@ func (a *Auditor) pendingOf(l *look, c candidate, latest map[string]pipeline.Mes
 // find returns what is found of a candidate. It takes a key into the table whose timer is of a
 // newer body than the object has, and out of it a key whose body was equal.
 func (a *Auditor) find(l *look, c candidate, p pending) wantindex.Finding {
-	young, sum := a.config.young(), p.due.GetSettled().GetSha256()
+	young, sum := a.config.young(), p.due.GetCached().GetSha256()
 	equal := sum != "" && sum == c.entry.SHA256
 	// Each attempt fails until the want is signed again.
 	inVain := p.due.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS

@@ -220,7 +220,7 @@ func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Wan
 func (m *planner) copied(w *v1.Want, last wantindex.Want, have bool) {
 	w.ReadFirst = true
 	if last.Resolved && last.Digest == wantindex.Digest(w) { // it was put over our status
-		m.publish(w, v1.Cause_CAUSE_HEALED, last)
+		m.publish(w, v1.Cause_CAUSE_DRIFT, last)
 		return
 	}
 	m.unsatisfied(w, status.Entry{}, last, have)
@@ -248,20 +248,20 @@ func (m *planner) occupied(pair annotation.Pair, entry status.Entry) {
 // satisfied handles a key that holds what is asked for. A want that the stream
 // does not have is published as in sync: it only starts the refresh timer.
 func (m *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
-	cached := &v1.Settled{Sha256: entry.SHA256, Etag: entry.ETag, LastModified: entry.LastModified}
+	cached := &v1.Cached{Sha256: entry.SHA256, Etag: entry.ETag, LastModified: entry.LastModified}
 	switch {
 	case !have:
-		w.Settled = cached
+		w.Cached = cached
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
 	case last.Digest != wantindex.Digest(w):
-		w.Settled = cached
+		w.Cached = cached
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Finding == wantindex.BodyLost, last.Finding == wantindex.Refused:
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case last.Finding != wantindex.NothingLost && last.Refreshes:
-		w.Settled = cached
+		w.Cached = cached
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case last.Drift != "" || !last.Resolved:
 		m.plan.InSync = append(m.plan.InSync, w.GetKey())
@@ -286,7 +286,7 @@ func (m *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Owner
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case repairing:
 	default:
-		m.publish(w, v1.Cause_CAUSE_HEALED, last)
+		m.publish(w, v1.Cause_CAUSE_DRIFT, last)
 	}
 }
 
@@ -295,7 +295,7 @@ func (m *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Owner
 func (m *planner) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.Want) {
 	w.Drift = owner.Fingerprint
 	m.reportDrift(w.GetKey(), last.Fence, owner)
-	m.publish(w, v1.Cause_CAUSE_HEALED, last)
+	m.publish(w, v1.Cause_CAUSE_DRIFT, last)
 }
 
 // reportDrift reports that a key is no longer as we wrote it. However often it

@@ -103,19 +103,19 @@ func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want
 
 // decision is a plan in short.
 type decision struct {
-	cause                     v1.Cause // of the one want, if any
-	settled, readFirst        bool
-	drift                     string
-	last                      uint64
-	conditions                []string
-	retract, remove           []string
-	markSettled, markAnswered []string
+	cause             v1.Cause // of the one want, if any
+	cached, readFirst bool
+	drift             string
+	last              uint64
+	conditions        []string
+	retract, remove   []string
+	inSync, resolved  []string
 }
 
 func (c call) decide(t *testing.T) decision {
 	t.Helper()
 	p := plan.Make(c.object, c.wants, epoch)
-	d := decision{retract: p.Retract, remove: p.Remove, markSettled: p.InSync, markAnswered: p.Resolved}
+	d := decision{retract: p.Retract, remove: p.Remove, inSync: p.InSync, resolved: p.Resolved}
 	for _, n := range p.Conditions {
 		d.conditions = append(d.conditions, n.Reason+" "+n.Key)
 	}
@@ -126,9 +126,9 @@ func (c call) decide(t *testing.T) decision {
 		if w.Cause == v1.Cause_CAUSE_UNSPECIFIED || w.Uid != "uid" || w.ResourceVersion != "5" || w.Epoch < epoch || w.Url == "" {
 			t.Errorf("want lacks something: %v", w.Want)
 		}
-		d.cause, d.settled, d.readFirst, d.drift, d.last = w.Cause, w.Settled != nil, w.ReadFirst, w.Drift, w.Last
-		if d.settled && (w.Settled.GetSha256() != sum || w.Settled.GetEtag() != "etag") {
-			t.Errorf("settled as %v", w.Settled)
+		d.cause, d.cached, d.readFirst, d.drift, d.last = w.Cause, w.Cached != nil, w.ReadFirst, w.Drift, w.Last
+		if d.cached && (w.Cached.GetSha256() != sum || w.Cached.GetEtag() != "etag") {
+			t.Errorf("cached as %v", w.Cached)
 		}
 	}
 	return d
@@ -152,7 +152,7 @@ func TestMakeOneKey(t *testing.T) {
 		"another value of curl-now": {about(none, nil, wanted(now("1"))), decision{cause: v1.Cause_CAUSE_NOW, last: 7}},
 		"nothing on its way":        {about(none, nil, wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
 
-		"failing":                           {about(none, &status.Entry{Error: "Timeout", Fence: status.Fence{Epoch: epoch, Seq: 7}}, wanted()), decision{markAnswered: k}},
+		"failing":                           {about(none, &status.Entry{Error: "Timeout", Fence: status.Fence{Epoch: epoch, Seq: 7}}, wanted()), decision{resolved: k}},
 		"failing, forgotten by the stream":  {about(none, &status.Entry{Error: "Timeout"}, nil), decision{cause: v1.Cause_CAUSE_NEW}},
 		"failing, nothing on its way":       {about(none, &status.Entry{Error: "Timeout"}, wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
 		"immutable, nothing on its way":     {about(none, &status.Entry{Error: "Immutable"}, wanted(lost)), decision{}},
@@ -161,44 +161,44 @@ func TestMakeOneKey(t *testing.T) {
 		"the same, nothing on its way":      {about(ours, written(fails("Timeout")), wanted(lost, answered)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
 
 		"as it should be":                          {about(ours, written(), wanted(answered)), decision{}},
-		"as it should be for the first time":       {about(ours, written(), wanted()), decision{markAnswered: k, markSettled: k}},
-		"as it should be, by an older answer":      {about(ours, written(), wanted(at(8), drift("none"))), decision{markSettled: k}},
-		"as it should be, forgotten by the stream": {about(ours, written(), nil), decision{cause: v1.Cause_CAUSE_NEW, settled: true}},
-		"as it should be, other interval":          {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Refresh = time.Minute })), decision{cause: v1.Cause_CAUSE_CHANGED, settled: true, last: 7}},
-		"as it should be, with that digest":        {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum} })), decision{cause: v1.Cause_CAUSE_CHANGED, settled: true, last: 7}},
+		"as it should be for the first time":       {about(ours, written(), wanted()), decision{resolved: k, inSync: k}},
+		"as it should be, by an older answer":      {about(ours, written(), wanted(at(8), drift("none"))), decision{inSync: k}},
+		"as it should be, forgotten by the stream": {about(ours, written(), nil), decision{cause: v1.Cause_CAUSE_NEW, cached: true}},
+		"as it should be, other interval":          {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Refresh = time.Minute })), decision{cause: v1.Cause_CAUSE_CHANGED, cached: true, last: 7}},
+		"as it should be, with that digest":        {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum} })), decision{cause: v1.Cause_CAUSE_CHANGED, cached: true, last: 7}},
 		"another digest is asked for":              {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum2} })), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
 		"as it should be, to be fetched now":       {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Now = "1" })), decision{cause: v1.Cause_CAUSE_NOW, last: 7}},
-		"refreshed, but no timer":                  {about(ours, written(), wanted(answered, lost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, settled: true, last: 7}},
+		"refreshed, but no timer":                  {about(ours, written(), wanted(answered, lost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, cached: true, last: 7}},
 		"held, the last body got lost":             {about(ours, written(), wanted(answered, bodyLost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
 		"refreshed, with its timer":                {about(ours, written(), wanted(answered, refreshes)), decision{}},
 		"fetched once, no timer":                   {about(ours, written(), wanted(answered, lost)), decision{}},
-		"want of another epoch":                    {about(ours, written(), new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, settled: true, last: 3, markAnswered: k}},
+		"want of another epoch":                    {about(ours, written(), new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, cached: true, last: 3, resolved: k}},
 		"want of another epoch, unanswered":        {about(none, nil, new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
 		"garbage":                                  {about(none, nil, new(wantindex.Unreadable(epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
 
-		"deleted":                                            {about(none, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, conditions: drifted}},
-		"deleted, forgotten by the stream":                   {about(none, written(), nil), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", conditions: drifted}},
+		"deleted":                                            {about(none, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
+		"deleted, forgotten by the stream":                   {about(none, written(), nil), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", conditions: drifted}},
 		"deleted, being repaired":                            {about(none, written(), wanted(at(8), drift("none"))), decision{conditions: drifted}},
-		"deleted again after a repair":                       {about(none, written(), wanted(answered, drift("none"))), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, conditions: drifted}},
+		"deleted again after a repair":                       {about(none, written(), wanted(answered, drift("none"))), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
 		"deleted, the repair fails":                          {about(none, written(fails("Timeout")), wanted(answered, drift("none"))), decision{conditions: drifted}},
 		"deleted, the repair got lost":                       {about(none, written(), wanted(at(8), drift("none"), lost)), decision{cause: v1.Cause_CAUSE_AUDIT, drift: "none", last: 8, conditions: drifted}},
 		"deleted, to be fetched now":                         {about(none, written(), wanted(at(8), drift("none"), now("1"))), decision{cause: v1.Cause_CAUSE_NOW, drift: "none", last: 8, conditions: drifted}},
-		"deleted, being repaired for another url":            {about(none, written(), wanted(at(8), drift("none"), asksElse)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 8, conditions: drifted}},
-		"deleted, and to be fetched now":                     {about(none, written(), wanted(answered, now("1"))), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, conditions: drifted}},
-		"deleted, and found lost":                            {about(none, written(), wanted(answered, lost)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, conditions: drifted}},
-		"deleted, another fetch under way":                   {about(none, written(), wanted(at(8))), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 8, conditions: drifted}},
-		"deleted, no trace of who did":                       {about(none, written(), wanted(answered), func(c *call) { c.object.Written = time.Time{} }), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", readFirst: true, last: 7, conditions: drifted}},
-		"edited":                                             {about(foreign, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: foreign.Fingerprint, readFirst: true, last: 7, conditions: drifted}},
+		"deleted, being repaired for another url":            {about(none, written(), wanted(at(8), drift("none"), asksElse)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 8, conditions: drifted}},
+		"deleted, and to be fetched now":                     {about(none, written(), wanted(answered, now("1"))), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
+		"deleted, and found lost":                            {about(none, written(), wanted(answered, lost)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
+		"deleted, another fetch under way":                   {about(none, written(), wanted(at(8))), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 8, conditions: drifted}},
+		"deleted, no trace of who did":                       {about(none, written(), wanted(answered), func(c *call) { c.object.Written = time.Time{} }), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", readFirst: true, last: 7, conditions: drifted}},
+		"edited":                                             {about(foreign, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: foreign.Fingerprint, readFirst: true, last: 7, conditions: drifted}},
 		"edited, being repaired":                             {about(foreign, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{conditions: drifted}},
 		"edited again, being repaired":                       {about(later, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{conditions: drifted}},
-		"edited to what is right":                            {about(foreign, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered, drift(foreign.Fingerprint))), decision{markSettled: k}},
+		"edited to what is right":                            {about(foreign, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered, drift(foreign.Fingerprint))), decision{inSync: k}},
 		"edited to what is right, written by us since":       {about(ours, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered)), decision{}},
-		"edited again after that":                            {about(later, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: later.Fingerprint, readFirst: true, last: 7, conditions: drifted}},
-		"edited while it asked for another url":              {about(foreign, written(func(e *status.Entry) { e.URL = "https://old" }), wanted(asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7, markAnswered: k}},
-		"record of owners emptied":                           {about(unknown, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "unknown", readFirst: true, last: 7}},
+		"edited again after that":                            {about(later, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: later.Fingerprint, readFirst: true, last: 7, conditions: drifted}},
+		"edited while it asked for another url":              {about(foreign, written(func(e *status.Entry) { e.URL = "https://old" }), wanted(asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7, resolved: k}},
+		"record of owners emptied":                           {about(unknown, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "unknown", readFirst: true, last: 7}},
 		"record of owners emptied, found to be right":        {about(unknown, written(func(e *status.Entry) { e.Drift = "unknown" }), wanted(answered)), decision{}},
 		"never a record of owners":                           {about(unknown, nil, nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
-		"backup restored":                                    {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), nil), decision{cause: v1.Cause_CAUSE_HEALED, drift: foreign.Fingerprint, readFirst: true, conditions: drifted}},
+		"backup restored":                                    {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), nil), decision{cause: v1.Cause_CAUSE_DRIFT, drift: foreign.Fingerprint, readFirst: true, conditions: drifted}},
 		"backup of another cluster restored, being repaired": {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), wanted(drift(foreign.Fingerprint))), decision{conditions: drifted}},
 
 		"copied with its status":                               {about(foreign, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
@@ -206,13 +206,13 @@ func TestMakeOneKey(t *testing.T) {
 		"copied, by ourselves as far as is recorded":           {about(ours, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
 		"copied, being fetched":                                {about(foreign, written(on("another")), wanted()), decision{}},
 		"copied, the fetch got lost":                           {about(foreign, written(on("another")), wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, readFirst: true, last: 7}},
-		"a copy put over our status":                           {about(foreign, written(on("another")), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, readFirst: true, last: 7}},
+		"a copy put over our status":                           {about(foreign, written(on("another")), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, readFirst: true, last: 7}},
 		"a copy put over our status that asks for another url": {about(foreign, written(on("another")), wanted(answered, asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, readFirst: true, last: 7}},
 		"a copy of a failure, not ours":                        {about(foreign, &status.Entry{Error: "Timeout", Object: "another"}, nil), decision{conditions: []string{"KeyExists k"}}},
 		"not copied":                                           {about(ours, written(on("uid")), wanted(answered)), decision{}},
 
-		"replaced without our status":             {about(none, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, conditions: drifted}},
-		"status removed, value kept":              {about(ours, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, last: 7}},
+		"replaced without our status":             {about(none, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
+		"status removed, value kept":              {about(ours, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, last: 7}},
 		"replaced and asking for another url":     {about(none, nil, wanted(answered, asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
 		"status removed, forgotten by the stream": {about(ours, nil, nil), decision{cause: v1.Cause_CAUSE_NEW}},
 

@@ -52,12 +52,12 @@ func TestWantHasAllThatDecides(t *testing.T) {
 				w.Cause, w.AskedAt, w.Refresh, w.Now, w.Sha256 = v1.Cause_CAUSE_CHANGED, asked, durationpb.New(time.Minute), "1", sum
 			}),
 		},
-		"now":          {about(none, nil, wanted(now("1")), delivered), base(func(w *v1.Want) { w.Cause, w.AskedAt = v1.Cause_CAUSE_NOW, asked })},
-		"found lost":   {about(none, nil, wanted(lost), delivered), base(func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_AUDIT })},
-		"to be healed": {about(none, nil, wanted(answered), delivered), base(func(w *v1.Want) { w.Cause, w.Drift = v1.Cause_CAUSE_HEALED, "none" })},
+		"now":        {about(none, nil, wanted(now("1")), delivered), base(func(w *v1.Want) { w.Cause, w.AskedAt = v1.Cause_CAUSE_NOW, asked })},
+		"found lost": {about(none, nil, wanted(lost), delivered), base(func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_AUDIT })},
+		"drifted":    {about(none, nil, wanted(answered), delivered), base(func(w *v1.Want) { w.Cause, w.Drift = v1.Cause_CAUSE_DRIFT, "none" })},
 		"in sync": {about(ours, written(modified), nil, delivered), base(func(w *v1.Want) {
 			w.Cause, w.AskedAt, w.Status = v1.Cause_CAUSE_NEW, asked, held.String()
-			w.Settled = &v1.Settled{Sha256: sum, Etag: "etag", LastModified: "yesterday"}
+			w.Cached = &v1.Cached{Sha256: sum, Etag: "etag", LastModified: "yesterday"}
 		})},
 	} {
 		p := plan.Make(tt.object, tt.wants, epoch)

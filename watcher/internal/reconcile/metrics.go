@@ -26,7 +26,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		wants: set.Counters("wants_published_total", "Wants published to the stream of requests, by cause.", metric.Of("cause",
 			pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED), pipeline.CauseName(v1.Cause_CAUSE_NOW),
-			pipeline.CauseName(v1.Cause_CAUSE_HEALED), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
+			pipeline.CauseName(v1.Cause_CAUSE_DRIFT), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
 		requests: set.Counter("reconciles_published_total", "Times that the writer was asked to bring a ConfigMap in line with its annotations: the status, or keys that are no longer asked for."),
 		removals: set.Counter("removals_published_total", "Keys that the writer was asked to remove, as their pair is gone from the annotation; each is counted again if it is asked again."),
 		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for and stay, as too many of their namespace, or in too many namespaces, were to be removed at once."),

@@ -105,7 +105,7 @@ func TestAnotherWatcherWasFasterAndItsWantIsResolvedAlready(t *testing.T) {
 
 	t.Log("What has happened to the key meanwhile is seen at once.")
 	b.lose("k")
-	if b.look(); b.published() != 2 || b.cause("k") != v1.Cause_CAUSE_HEALED {
+	if b.look(); b.published() != 2 || b.cause("k") != v1.Cause_CAUSE_DRIFT {
 		t.Errorf("published %d", b.published())
 	}
 }
@@ -245,7 +245,7 @@ func TestAnAnswerIsRemembered(t *testing.T) {
 	}
 	b.object.Status = annotated.Entries{} // replaced by an object without our status
 	b.lose("k")
-	if b.lookFresh(); b.cause("k") != v1.Cause_CAUSE_HEALED || !slices.Equal(b.reasons(), []string{"Drifted"}) {
+	if b.lookFresh(); b.cause("k") != v1.Cause_CAUSE_DRIFT || !slices.Equal(b.reasons(), []string{"Drifted"}) {
 		t.Errorf("%s, emitted %v", b.cause("k"), b.reasons())
 	}
 }

@@ -64,4 +64,4 @@ func (r *Reconciler) repaired(key pipeline.Key) {
 }
 
 // isRepair reports whether a want repairs a key that changed hands.
-func isRepair(w plan.Want) bool { return w.Cause == v1.Cause_CAUSE_HEALED }
+func isRepair(w plan.Want) bool { return w.Cause == v1.Cause_CAUSE_DRIFT }

@@ -16,7 +16,7 @@ func repairAll(b *bench, n int) {
 	b.answer("k")
 	for range n {
 		b.lose("k")
-		if again := b.lookFresh(); again != 0 || b.cause("k") != v1.Cause_CAUSE_HEALED {
+		if again := b.lookFresh(); again != 0 || b.cause("k") != v1.Cause_CAUSE_DRIFT {
 			b.t.Fatalf("repair waits %s", again)
 		}
 		b.answer("k")
@@ -58,7 +58,7 @@ func TestRepairsAreMadeAtOnceAgainOnceTheirRowHasEnded(t *testing.T) {
 	repairAll(b, 3)
 	b.clock.Step(20*time.Minute + time.Second)
 	b.lose("k")
-	if again := b.look(); again != 0 || b.cause("k") != v1.Cause_CAUSE_HEALED {
+	if again := b.look(); again != 0 || b.cause("k") != v1.Cause_CAUSE_DRIFT {
 		t.Errorf("repair waits %s", again)
 	}
 }
@@ -79,7 +79,7 @@ func TestARepairThatCannotBePublishedIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := b.emitted
-	if again := b.awaitBroker(); again != 0 || b.cause("k") != v1.Cause_CAUSE_HEALED {
+	if again := b.awaitBroker(); again != 0 || b.cause("k") != v1.Cause_CAUSE_DRIFT {
 		t.Errorf("repair waits %s", again)
 	}
 	if len(b.emitted) != len(before) || slices.Contains(b.reasons(), "Contested") {

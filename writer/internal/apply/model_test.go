@@ -350,7 +350,7 @@ func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotatio
 	case holds && intact && !entry.Failing() && m.rand.IntN(4) > 0:
 		return
 	case holds && !intact:
-		w.Drift, w.Cause = o.Fingerprint, v1.Cause_CAUSE_HEALED
+		w.Drift, w.Cause = o.Fingerprint, v1.Cause_CAUSE_DRIFT
 		w.ReadFirst = w.GetReadFirst() || o.State == annotation.Foreign
 	}
 	m.signer.Sign(w)

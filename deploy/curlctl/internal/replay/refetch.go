@@ -48,7 +48,7 @@ func refetch(ctx context.Context, client *operate.Client, key pipeline.Key, begu
 			return false, err
 		}
 		due := newDue(want, sequence, v1.Cause_CAUSE_NOW)
-		if due.Settled, err = inherit(ctx, client, key, due); err != nil {
+		if due.Cached, err = inherit(ctx, client, key, due); err != nil {
 			return false, err
 		}
 		_, err = client.PublishDue(ctx, due, fmt.Sprintf("refetch.%d.%d", begun, sequence))

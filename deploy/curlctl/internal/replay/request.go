@@ -66,14 +66,14 @@ func publish(ctx context.Context, client *operate.Client, item *Item) (Verdict, 
 // newDue returns the request to fetch a want.
 func newDue(want *v1.Want, sequence uint64, cause v1.Cause) *v1.Due {
 	want = proto.CloneOf(want)
-	want.Status, want.Settled = "", nil
+	want.Status, want.Cached = "", nil
 	return &v1.Due{Want: want, WantSequence: sequence, Cause: cause}
 }
 
 // inherit copies the failures known to the pending timer of the key, so that the same
 // failure is not reported as new. It returns the body that the key is known to hold.
 // Without one, every response goes to the writer, which writes only differences.
-func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) (*v1.Settled, error) {
+func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) (*v1.Cached, error) {
 	timer, err := client.PendingTimer(ctx, key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
@@ -85,5 +85,5 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 	}
 	due.Reported, due.Withheld = timer.Due.GetReported(), timer.Due.GetWithheld()
 	due.StatusCode, due.FirstFailedAt = timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
-	return timer.Due.GetSettled(), nil
+	return timer.Due.GetCached(), nil
 }
