@@ -77,7 +77,10 @@ func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableReso
 	Expect(err).NotTo(HaveOccurred())
 	definition := &unstructured.Unstructured{}
 	Expect(yaml.Unmarshal(crd.Watchers, &definition.Object)).To(Succeed())
-	_, err = client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
+	_, err = client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	}).
 		Apply(ctx, definition.GetName(), definition, metav1.ApplyOptions{FieldManager: "spec", Force: true})
 	Expect(err).NotTo(HaveOccurred())
 	watchers := client.Resource(watchv1.Resource())
@@ -130,7 +133,10 @@ func (r *rig) run(ctx context.Context) {
 	group := &errgroup.Group{}
 	r.watch(running, group)
 	DeferCleanup(func() { cancel(); Expect(group.Wait()).To(Succeed()) })
-	for _, synced := range []<-chan struct{}{r.watchers.Synced(), r.targets.Synced(), r.namespaces.Synced(), r.pods.Store.Synced()} {
+	for _, synced := range []<-chan struct{}{
+		r.watchers.Synced(), r.targets.Synced(), r.namespaces.Synced(),
+		r.pods.Store.Synced(),
+	} {
 		Eventually(ctx, synced).WithTimeout(patience).Should(BeClosed())
 	}
 }
@@ -166,7 +172,8 @@ func (r *rig) eventuallyHas(ctx context.Context, name string, generation int64) 
 // selector end in the suffix.
 func (r *rig) once(method, ending string, change func()) {
 	r.before.Store(new(func(request *http.Request) {
-		if request.Method == method && strings.HasSuffix(request.URL.Path+"?"+request.URL.Query().Get("fieldSelector"), ending) {
+		if request.Method == method && strings.HasSuffix(request.URL.Path+"?"+request.URL.Query().Get("fieldSelector"),
+			ending) {
 			r.before.Store(nil)
 			change()
 		}
@@ -176,7 +183,8 @@ func (r *rig) once(method, ending string, change func()) {
 // byHand merges a patch into a ConfigMap as a person with an editor would.
 func (r *rig) byHand(ctx context.Context, name, patch string) {
 	GinkgoHelper()
-	_, err := r.core.ConfigMaps(r.namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-edit"})
+	_, err := r.core.ConfigMaps(r.namespace).Patch(ctx, name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: "kubectl-edit"})
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -203,18 +211,21 @@ func (r *rig) reports(ctx context.Context, configMap, entry string) {
 	text := `{"a":` + strings.ReplaceAll(entry, "URL", "https://rules.example.com") + `}`
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotation.StatusKey: text}}, "data": map[string]string{"a": "body"}})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = r.core.ConfigMaps(r.namespace).Patch(ctx, configMap, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: annotation.FieldManager})
+	_, err = r.core.ConfigMaps(r.namespace).Patch(ctx, configMap, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: annotation.FieldManager})
 	Expect(err).NotTo(HaveOccurred())
 }
 
 // ready returns the Ready condition as status/reason, and the reason of Fresh.
 func (r *rig) ready(ctx context.Context, g Gomega, name string) string {
 	GinkgoHelper()
-	list, err := r.clients.api.watchers.in(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	list, err := r.clients.api.watchers.in(r.namespace).List(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(list.Items).To(HaveLen(1))
 	conditions := list.Items[0].Status.Conditions
-	ready, fresh := meta.FindStatusCondition(conditions, watchv1.ConditionReady), meta.FindStatusCondition(conditions, watchv1.ConditionFresh)
+	ready, fresh := meta.FindStatusCondition(conditions, watchv1.ConditionReady), meta.FindStatusCondition(conditions,
+		watchv1.ConditionFresh)
 	if ready == nil || fresh == nil {
 		return ""
 	}
@@ -224,21 +235,27 @@ func (r *rig) ready(ctx context.Context, g Gomega, name string) string {
 // sidecarRuns creates a pod with the running sidecar of a Watcher.
 func (r *rig) sidecarRuns(ctx context.Context, watcher string) {
 	GinkgoHelper()
-	_, err := r.core.ServiceAccounts(r.namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	_, err := r.core.ServiceAccounts(r.namespace).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	pod, err := r.core.Pods(r.namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "web", Labels: map[string]string{watchv1.InjectedLabel: "true"}, Annotations: map[string]string{watchv1.InjectedAnnotation: watcher + "=1"},
+			Name: "web", Labels: map[string]string{watchv1.InjectedLabel: "true"},
+			Annotations: map[string]string{watchv1.InjectedAnnotation: watcher + "=1"},
 		},
 		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: "watch", Image: "registry.example/watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
-			Containers:     []corev1.Container{{Name: "app", Image: "registry.example/app"}},
+			InitContainers: []corev1.Container{{
+				Name: "watch", Image: "registry.example/watch",
+				RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+			}},
+			Containers: []corev1.Container{{Name: "app", Image: "registry.example/app"}},
 		},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
-		Name: "watch", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(r.clock.Now())}},
+		Name: "watch", Ready: true,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(r.clock.Now())}},
 	}}
 	_, err = r.core.Pods(r.namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -247,15 +264,21 @@ func (r *rig) sidecarRuns(ctx context.Context, watcher string) {
 var _ = Describe("An idle keeper", func() {
 	It("writes nothing for ten minutes, however often it looks, whatever state a Watcher is in", func(ctx SpecContext) {
 		r := newRig(ctx)
-		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, metav1.CreateOptions{})
+		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
+			metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		const source = `sources: [{key: a, url: rules.example.com}]`
 		states := map[string]struct{ spec, entry, ready string }{
-			"static":    {`configData: {a: b}`, "", "True/Ready Fresh"},
-			"pending":   {source, "", "Unknown/Progressing Fetching"},
-			"good":      {source, `{"url":"URL","sha256":"` + strings.Repeat("ab", 32) + `","size":4,"fetchedAt":"2026-11-23T00:00:00Z"}`, "True/Ready Fresh"},
-			"failing":   {source, `{"error":"Timeout","errorUrl":"URL","since":"2026-11-23T00:00:00Z","attempts":6}`, "False/FetchFailed Timeout"},
-			"stale":     {source, `{"url":"URL","sha256":"` + strings.Repeat("ab", 32) + `","size":4,"error":"BadStatus","since":"2026-11-23T00:00:00Z"}`, "True/Ready BadStatus"},
+			"static":  {`configData: {a: b}`, "", "True/Ready Fresh"},
+			"pending": {source, "", "Unknown/Progressing Fetching"},
+			"good": {source, `{"url":"URL","sha256":"` + strings.Repeat("ab", 32) +
+				`","size":4,"fetchedAt":"2026-11-23T00:00:00Z"}`, "True/Ready Fresh"},
+			"failing": {
+				source, `{"error":"Timeout","errorUrl":"URL","since":"2026-11-23T00:00:00Z","attempts":6}`,
+				"False/FetchFailed Timeout",
+			},
+			"stale": {source, `{"url":"URL","sha256":"` + strings.Repeat("ab", 32) +
+				`","size":4,"error":"BadStatus","since":"2026-11-23T00:00:00Z"}`, "True/Ready BadStatus"},
 			"suspended": {`suspend: true, ` + source, "", "Unknown/Suspended Suspended"},
 			"exists":    {`configData: {a: b}, target: {name: theirs}`, "", "False/TargetExists Fresh"},
 			"thief":     {`configData: {a: b}, target: {name: good-config}`, "", "False/TargetOwned Fresh"},

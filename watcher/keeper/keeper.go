@@ -111,7 +111,9 @@ type keeper struct {
 	work     *reconcile.Reconciler
 }
 
-func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics, wall clock.PassiveClock) (*keeper, error) {
+func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics, wall clock.PassiveClock) (*keeper,
+	error,
+) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err
@@ -131,7 +133,8 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *injection.Namespace]{
 		Now: wall.Now, Notify: k.namespaceChanged, Read: injection.Read,
 	})
-	checker, err := injection.New(injection.Config{Enabled: c.Sidecars, Protected: c.Protected}, injection.Deps{Labels: k.labels})
+	checker, err := injection.New(injection.Config{Enabled: c.Sidecars, Protected: c.Protected},
+		injection.Deps{Labels: k.labels})
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +150,10 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	})
 	metrics.measure(k.watchers, wall.Now)
 	health := rt.Health.Part("election")
-	k.election = leader.Deps{Leases: clients.Leases, Lead: k.lead(health), Health: health, Holding: metrics.lease, Log: rt.Log}
+	k.election = leader.Deps{
+		Leases: clients.Leases, Lead: k.lead(health), Health: health, Holding: metrics.lease,
+		Log: rt.Log,
+	}
 	return k, metrics.err()
 }
 
@@ -155,7 +161,8 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 func reader(compiler *plan.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
 	return func(w *watchv1.Watcher) *reconcile.Watcher {
 		return &reconcile.Watcher{
-			Meta: informer.MetaOf(w), Plan: compiler.Compile(w), Status: condition.Kept(w.Status), Digest: plan.DigestOf(w.Status),
+			Meta: informer.MetaOf(w), Plan: compiler.Compile(w), Status: condition.Kept(w.Status),
+			Digest: plan.DigestOf(w.Status),
 		}
 	}
 }

@@ -23,7 +23,8 @@ const heldBytes = 4 << 10
 func ready(namespace string, i int) *watchv1.Watcher {
 	w := &watchv1.Watcher{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("watcher-%05d", i), UID: types.UID(fmt.Sprintf("b0c3a5ba-0000-4000-8000-%012d", i)),
+			Namespace: namespace, Name: fmt.Sprintf("watcher-%05d", i),
+			UID:             types.UID(fmt.Sprintf("b0c3a5ba-0000-4000-8000-%012d", i)),
 			ResourceVersion: fmt.Sprint(1000 + i), Generation: 1, CreationTimestamp: metav1.Now(),
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(strings.Repeat("{}", 500))}},
 		},
@@ -33,10 +34,14 @@ func ready(namespace string, i int) *watchv1.Watcher {
 		},
 	}
 	w.Status.ConfigMapName, w.Status.Fetched, w.Status.ContentSHA256 = w.ConfigMapName(), "1/1", fmt.Sprintf("%064d", i)
-	w.Status.Sources = []watchv1.SourceStatus{{Key: "rules.json", State: watchv1.Good, SHA256: fmt.Sprintf("%064d", i), Size: 256}}
+	w.Status.Sources = []watchv1.SourceStatus{{
+		Key: "rules.json", State: watchv1.Good, SHA256: fmt.Sprintf("%064d", i),
+		Size: 256,
+	}}
 	for _, kind := range []string{watchv1.ConditionReady, watchv1.ConditionFresh} {
 		w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{
-			Type: kind, Status: metav1.ConditionTrue, Reason: kind, Message: fmt.Sprint("ConfigMap watcher-", i, "-config holds 1 fetched and 1 static keys"),
+			Type: kind, Status: metav1.ConditionTrue, Reason: kind,
+			Message:            fmt.Sprint("ConfigMap watcher-", i, "-config holds 1 fetched and 1 static keys"),
 			ObservedGeneration: 1, LastTransitionTime: metav1.Now(),
 		})
 	}
@@ -50,7 +55,8 @@ func made(w *watchv1.Watcher) *metav1.PartialObjectMetadata {
 		Labels: map[string]string{watchv1.WatcherLabel: w.Name},
 		Annotations: map[string]string{
 			annotation.DefaultKey: "rules.json=" + w.Spec.Sources[0].URL,
-			annotation.StatusKey: fmt.Sprintf(`{"rules.json":{"url":%q,"sha256":%q,"size":256,"fetchedAt":"2026-11-23T00:00:00Z","fence":"1767323045000.7"}}`,
+			annotation.StatusKey: fmt.Sprintf(`{"rules.json":{"url":%q,"sha256":%q,"size":256,"fetchedAt":"2026-11-23T00:00:00Z",`+
+				`"fence":"1767323045000.7"}}`,
 				w.Spec.Sources[0].URL, w.Status.Sources[0].SHA256),
 		},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w, watchv1.GroupVersion().WithKind(watchv1.Kind))},

@@ -86,7 +86,8 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 			watchers.Each(func(w *reconcile.Watcher) { counts[string(stateOf(w))]++ })
 			return counts
 		})
-	m.own.GaugeFunc("not_ready_seconds", "Longest time that a Watcher which is not suspended has not been Ready; 0 if all are.",
+	m.own.GaugeFunc("not_ready_seconds",
+		"Longest time that a Watcher which is not suspended has not been Ready; 0 if all are.",
 		func() float64 { return notReady(watchers, now()).Seconds() })
 	m.own.GaugesFunc("sidecars", "Sidecars of pods by state, from the status of their Watchers.",
 		metric.Of("state", sidecar.States()...), func() map[string]float64 { return sidecars(watchers) })
@@ -99,7 +100,8 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 		})
 		return float64(outdated)
 	})
-	m.own.GaugeFunc("watch_silence_seconds", "Time since the last sign of life of the watch of Watchers, for the namespace with the longest silence.",
+	m.own.GaugeFunc("watch_silence_seconds",
+		"Time since the last sign of life of the watch of Watchers, for the namespace with the longest silence.",
 		func() float64 { return watchers.Silence().Seconds() })
 }
 

@@ -27,15 +27,20 @@ var _ = Describe("keeper's metrics", func() {
 		r := newRig(ctx)
 		for _, cm := range []corev1.ConfigMap{
 			{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
-			{ObjectMeta: metav1.ObjectMeta{Name: "fixed", Labels: map[string]string{watchv1.WatcherLabel: "fixed"}}, Immutable: new(true)},
+			{
+				ObjectMeta: metav1.ObjectMeta{Name: "fixed", Labels: map[string]string{watchv1.WatcherLabel: "fixed"}},
+				Immutable:  new(true),
+			},
 		} {
 			_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &cm, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}
 		r.run(ctx)
 		specs := map[string]string{
-			"static": `configData: {a: b}`, "pending": `sources: [{key: a, url: rules.example.com}]`, "exists": `configData: {a: b}, target: {name: theirs}`,
-			"fixed": `configData: {a: b}, target: {name: fixed}`, "suspended": `suspend: true, sources: [{key: a, url: rules.example.com}]`,
+			"static": `configData: {a: b}`, "pending": `sources: [{key: a, url: rules.example.com}]`,
+			"exists":    `configData: {a: b}, target: {name: theirs}`,
+			"fixed":     `configData: {a: b}, target: {name: fixed}`,
+			"suspended": `suspend: true, sources: [{key: a, url: rules.example.com}]`,
 		}
 		var names []string
 		for name, spec := range specs {
@@ -51,7 +56,8 @@ var _ = Describe("keeper's metrics", func() {
 		}).WithTimeout(patience).Should(Succeed())
 		r.edit(ctx, "static", `{"spec":{"configData":{"a":"c"}}}`)
 		r.eventuallyHas(ctx, "static", 2)
-		r.once(http.MethodPatch, "/configmaps/static-config?", func() { r.byHand(ctx, "static-config", `{"data":{"mine":"kept"}}`) })
+		r.once(http.MethodPatch, "/configmaps/static-config?",
+			func() { r.byHand(ctx, "static-config", `{"data":{"mine":"kept"}}`) })
 		_, err := r.work.Reconcile(ctx, types.NamespacedName{Namespace: r.namespace, Name: "static"})
 		Expect(err).To(HaveOccurred())
 

@@ -16,7 +16,8 @@ var _ = Describe("A change during a reconcile", func() {
 		r.run(ctx)
 		r.apply(ctx, "raced", `configData: {a: one}`)
 		r.eventuallyHas(ctx, "raced", 1)
-		r.once(http.MethodGet, "/watchers?metadata.name=raced", func() { r.edit(ctx, "raced", `{"spec":{"configData":{"a":"two"}}}`) })
+		r.once(http.MethodGet, "/watchers?metadata.name=raced",
+			func() { r.edit(ctx, "raced", `{"spec":{"configData":{"a":"two"}}}`) })
 		r.look(ctx, Default, []string{"raced"})
 		Expect(r.before.Load()).To(BeNil(), "it was changed in between")
 		Expect(r.writes.Load()).To(BeZero(), "requests that change something")
@@ -37,7 +38,8 @@ var _ = Describe("A change during a reconcile", func() {
 		r.edit(ctx, "raced", `{"spec":{"configData":{"a":"two"}}}`)
 		r.eventuallyHas(ctx, "raced", 2)
 		before := r.writes.Load()
-		r.once(http.MethodPatch, "/configmaps/raced-config?", func() { r.byHand(ctx, "raced-config", `{"data":{"mine":"kept"}}`) })
+		r.once(http.MethodPatch, "/configmaps/raced-config?",
+			func() { r.byHand(ctx, "raced-config", `{"data":{"mine":"kept"}}`) })
 		raced := types.NamespacedName{Namespace: r.namespace, Name: "raced"}
 		_, err := r.work.Reconcile(ctx, raced)
 		Expect(err).To(MatchError(ContainSubstring("apply ConfigMap "+r.namespace+"/raced-config")), "to be tried again")

@@ -17,7 +17,8 @@ var _ = Describe("A ConfigMap that the API server refuses", func() {
 		r := newRig(ctx)
 		fixed := types.NamespacedName{Namespace: r.namespace, Name: "fixed"}
 		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fixed.Name, Labels: map[string]string{watchv1.WatcherLabel: fixed.Name}}, Immutable: new(true),
+			ObjectMeta: metav1.ObjectMeta{Name: fixed.Name, Labels: map[string]string{watchv1.WatcherLabel: fixed.Name}},
+			Immutable:  new(true),
 		}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		r.run(ctx)

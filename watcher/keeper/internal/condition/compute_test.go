@@ -93,17 +93,20 @@ var _ = DescribeTable("The conditions of a Watcher",
 	},
 	Entry("while the ConfigMap is applied", input(nil, func(in *condition.Input) { in.Applied, in.Target = false, nil }),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("with the body, while an edit is applied", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) { in.Applied = false }),
+	Entry("with the body, while an edit is applied",
+		input(map[string]status.Entry{"a": written()}, func(in *condition.Input) { in.Applied = false }),
 		"Ready=Unknown/Progressing Fresh=True/Fresh Reconciling=True/Progressing", "1/1"),
 	Entry("before the first fetch", input(nil),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("with the body", input(map[string]status.Entry{"a": written()}),
 		"Ready=True/Ready Fresh=True/Fresh", "1/1"),
-	Entry("with the body of another URL", input(map[string]status.Entry{"a": {URL: "https://example.com/old", SHA256: sum}}),
+	Entry("with the body of another URL",
+		input(map[string]status.Entry{"a": {URL: "https://example.com/old", SHA256: sum}}),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("with a body of another digest than requested", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
-		in.Plan.Sources[0].SHA256 = strings.Repeat("cd", 32)
-	}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("with a body of another digest than requested",
+		input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
+			in.Plan.Sources[0].SHA256 = strings.Repeat("cd", 32)
+		}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("with a body of the requested digest", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
 		in.Plan.Sources[0].SHA256 = sum
 	}), "Ready=True/Ready Fresh=True/Fresh", "1/1"),
@@ -116,11 +119,14 @@ var _ = DescribeTable("The conditions of a Watcher",
 		"Ready=True/Ready Fresh=False/BadStatus", "1/1"),
 	Entry("when the first fetch fails", input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}),
 		"Ready=False/FetchFailed Fresh=False/Timeout Reconciling=True/FetchFailed", "0/1"),
-	Entry("when policy forbids the URL", input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))}),
+	Entry("when policy forbids the URL",
+		input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Stalled=True/AddressDenied", "0/1"),
-	Entry("when policy forbids the address that DNS returns now", input(map[string]status.Entry{"a": failing(status.Entry{}, "AddressDenied")}),
+	Entry("when policy forbids the address that DNS returns now",
+		input(map[string]status.Entry{"a": failing(status.Entry{}, "AddressDenied")}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "0/1"),
-	Entry("when policy forbids a URL whose body is there", input(map[string]status.Entry{"a": terminal(failing(written(), "AddressDenied"))}),
+	Entry("when policy forbids a URL whose body is there",
+		input(map[string]status.Entry{"a": terminal(failing(written(), "AddressDenied"))}),
 		"Ready=True/Ready Fresh=False/AddressDenied", "1/1"),
 	Entry("when policy forbids a URL whose body is there, and another fetch fails", input(map[string]status.Entry{
 		"a": terminal(failing(written(), "AddressDenied")), "b": failing(status.Entry{}, "Timeout"),
@@ -128,11 +134,13 @@ var _ = DescribeTable("The conditions of a Watcher",
 		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
 	}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "1/2"),
-	Entry("when policy forbids the URL, and the Watcher cannot be compiled", input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))},
-		func(in *condition.Input) {
-			in.Applied, in.Plan.Problem = false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
-		}), "Ready=False/TooLarge Fresh=False/AddressDenied Stalled=True/TooLarge", "0/1"),
-	Entry("when the failure is that of an earlier URL", input(map[string]status.Entry{"a": {Error: "Timeout", ErrorURL: "https://example.com/old"}}),
+	Entry("when policy forbids the URL, and the Watcher cannot be compiled",
+		input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))},
+			func(in *condition.Input) {
+				in.Applied, in.Plan.Problem = false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
+			}), "Ready=False/TooLarge Fresh=False/AddressDenied Stalled=True/TooLarge", "0/1"),
+	Entry("when the failure is that of an earlier URL",
+		input(map[string]status.Entry{"a": {Error: "Timeout", ErrorURL: "https://example.com/old"}}),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("when the ConfigMap is immutable", input(map[string]status.Entry{"a": failing(status.Entry{}, "Immutable")}),
 		"Ready=False/TargetImmutable Fresh=False/Immutable Stalled=True/TargetImmutable", "0/1"),
@@ -148,12 +156,14 @@ var _ = DescribeTable("The conditions of a Watcher",
 		"Ready=Unknown/Suspended Fresh=Unknown/Suspended", "0/1"),
 	Entry("with a sidecar that pods get", input(map[string]status.Entry{"a": written()}, withSidecar),
 		"Ready=True/Ready Fresh=True/Fresh Injectable=True/Injectable", "1/1"),
-	Entry("with a sidecar that pods do not get, which does not affect its data", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
-		in.NotInjected = &plan.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
-	}), "Ready=True/Ready Fresh=True/Fresh Injectable=False/PodSecurity", "1/1"),
-	Entry("with a sidecar, before the namespaces are listed", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
-		in.InjectionKnown = false
-	}), "Ready=True/Ready Fresh=True/Fresh Injectable=Unknown/Progressing", "1/1"),
+	Entry("with a sidecar that pods do not get, which does not affect its data",
+		input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
+			in.NotInjected = &plan.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
+		}), "Ready=True/Ready Fresh=True/Fresh Injectable=False/PodSecurity", "1/1"),
+	Entry("with a sidecar, before the namespaces are listed",
+		input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
+			in.InjectionKnown = false
+		}), "Ready=True/Ready Fresh=True/Fresh Injectable=Unknown/Progressing", "1/1"),
 	Entry("suspended, without sources", input(nil, suspended, func(in *condition.Input) { in.Plan.Sources = nil }),
 		"Ready=True/Ready Fresh=True/Fresh", "0/0"),
 	Entry("without sources", input(nil, func(in *condition.Input) { in.Plan.Sources = nil }),
@@ -223,7 +233,8 @@ var _ = Describe("The status of a Watcher", func() {
 		before := condition.Compute(in)
 		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)
 		in.Plan.StaticSHA256, in.Applied = plan.DigestOf("other"), false
-		Expect(condition.Compute(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256), HaveField("ChangedAt", before.ChangedAt)))
+		Expect(condition.Compute(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256),
+			HaveField("ChangedAt", before.ChangedAt)))
 		in.Applied = true
 		Expect(condition.Compute(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
 	})
@@ -255,7 +266,8 @@ var _ = Describe("The status of a Watcher", func() {
 			Expect(kept.Conditions[i]).To(Equal(c))
 		}
 		in.Target = holding(map[string]status.Entry{"a": written()})
-		Expect(condition.Kept(condition.Compute(in)).Conditions).To(ContainElement(And(HaveField("Type", watchv1.ConditionFresh), HaveField("Message", ""))))
+		Expect(condition.Kept(condition.Compute(in)).Conditions).To(ContainElement(And(HaveField("Type",
+			watchv1.ConditionFresh), HaveField("Message", ""))))
 	})
 
 	It("does not list healthy keys among the failing ones", func() {

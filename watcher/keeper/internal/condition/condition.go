@@ -143,9 +143,11 @@ func (in Input) conditions(sources []watchv1.SourceStatus) []metav1.Condition {
 		if failing := first(sources, in.isTerminal); reason == watchv1.ReasonFetchFailed && failing != nil {
 			reason = failing.Reason
 		}
-		conditions = append(conditions, in.condition(watchv1.ConditionStalled, verdict{metav1.ConditionTrue, reason, ready.message}))
+		conditions = append(conditions,
+			in.condition(watchv1.ConditionStalled, verdict{metav1.ConditionTrue, reason, ready.message}))
 	case ready.status != metav1.ConditionTrue && !in.Plan.Suspended:
-		conditions = append(conditions, in.condition(watchv1.ConditionReconciling, verdict{metav1.ConditionTrue, ready.reason, ready.message}))
+		conditions = append(conditions,
+			in.condition(watchv1.ConditionReconciling, verdict{metav1.ConditionTrue, ready.reason, ready.message}))
 	}
 	return conditions
 }
@@ -177,19 +179,26 @@ func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) 
 		return in.progressing("ConfigMap " + in.Plan.Target.Name + " is being applied"), false
 	}
 	if first(sources, isMissing) != nil {
-		return verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, failures(sources, isMissing)}, first(sources, in.isTerminal) != nil
+		return verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, failures(sources, isMissing)},
+			first(sources, in.isTerminal) != nil
 	}
 	if pending := first(sources, isUnfetched); pending != nil {
 		return in.progressing("key " + pending.Key + " has not been fetched yet"), false
 	}
-	return verdict{metav1.ConditionTrue, watchv1.ReasonReady, fmt.Sprintf("ConfigMap %s holds %d fetched and %d static keys",
-		in.Plan.Target.Name, len(sources), in.Plan.Static)}, false
+	return verdict{
+		metav1.ConditionTrue, watchv1.ReasonReady,
+		fmt.Sprintf("ConfigMap %s holds %d fetched and %d static keys",
+			in.Plan.Target.Name, len(sources), in.Plan.Static),
+	}, false
 }
 
 // progressing is the value of Ready while work is in flight.
 func (in Input) progressing(message string) verdict {
 	if in.Plan.Suspended {
-		return verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, message + ", and will not be while spec.suspend is true"}
+		return verdict{
+			metav1.ConditionUnknown, watchv1.ReasonSuspended,
+			message + ", and will not be while spec.suspend is true",
+		}
 	}
 	return verdict{metav1.ConditionUnknown, watchv1.ReasonProgressing, message}
 }
@@ -223,7 +232,8 @@ func (in Input) injectable() verdict {
 	if in.NotInjected != nil {
 		return verdict{metav1.ConditionFalse, in.NotInjected.Reason, in.NotInjected.Message}
 	}
-	return verdict{metav1.ConditionTrue, watchv1.ReasonInjectable, "pods with the annotation " + watchv1.InjectAnnotation + ": " +
+	return verdict{metav1.ConditionTrue, watchv1.ReasonInjectable, "pods with the annotation " + watchv1.InjectAnnotation +
+		": " +
 		in.Plan.Watcher.Name + " get container " + in.Plan.Sidecar.Container.Name + " when they are created"}
 }
 

@@ -12,7 +12,8 @@ import (
 // Watcher.
 func Kept(s watchv1.WatcherStatus) watchv1.WatcherStatus {
 	kept := watchv1.WatcherStatus{
-		ContentSHA256: s.ContentSHA256, ChangedAt: s.ChangedAt, LastHandledReconcileAt: s.LastHandledReconcileAt, Pods: s.Pods,
+		ContentSHA256: s.ContentSHA256, ChangedAt: s.ChangedAt, LastHandledReconcileAt: s.LastHandledReconcileAt,
+		Pods:       s.Pods,
 		Conditions: make([]metav1.Condition, len(s.Conditions)),
 	}
 	for i, c := range s.Conditions {

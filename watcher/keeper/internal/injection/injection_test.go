@@ -52,7 +52,10 @@ func same(*plan.Sidecar) {}
 func privileged(s *plan.Sidecar) { s.Container.SecurityContext.Privileged = new(true) }
 
 func hostPath(s *plan.Sidecar) {
-	s.Volume = &corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}
+	s.Volume = &corev1.Volume{
+		Name:         "host",
+		VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}},
+	}
 }
 
 func probing(s *plan.Sidecar) {
@@ -61,7 +64,9 @@ func probing(s *plan.Sidecar) {
 
 func bare(s *plan.Sidecar) { s.Container.SecurityContext = nil }
 
-var _ = DescribeTable("The sidecar of a Watcher", func(change func(*plan.Sidecar), labels map[string]string, reason string, message any) {
+var _ = DescribeTable("The sidecar of a Watcher", func(change func(*plan.Sidecar), labels map[string]string,
+	reason string, message any,
+) {
 	found := obstacle(true, sidecar(change), labels)
 	if reason == "" {
 		Expect(found).To(BeNil())
@@ -70,27 +75,38 @@ var _ = DescribeTable("The sidecar of a Watcher", func(change func(*plan.Sidecar
 	Expect(found).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", message))))
 },
 	Entry("is injected where pods may do anything", privileged, map[string]string{"x-kv8s.io/inject": "enabled"}, "", ""),
-	Entry("is injected if it meets the standard", same, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted"}, "", ""),
+	Entry("is injected if it meets the standard", same,
+		map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted"}, "", ""),
 	Entry("is injected if the standard of an earlier version allows it", probing, map[string]string{
-		"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/enforce-version": "v1.30",
+		"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline",
+		"pod-security.kubernetes.io/enforce-version": "v1.30",
 	}, "", ""),
-	Entry("is refused if that of a later version does not", probing, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
+	Entry("is refused if that of a later version does not", probing,
+		map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
 		watchv1.ReasonPodSecurity, ContainSubstring(`baseline:latest: probe or lifecycle host`)),
 	Entry("is not injected without the label", same, map[string]string{"team": "a"}, watchv1.ReasonNamespaceNotEnabled,
 		"the pods of namespace team-a get no sidecars until it has the label x-kv8s.io/inject=enabled"),
-	Entry("is not injected with another value of it", same, map[string]string{"x-kv8s.io/inject": "true"}, watchv1.ReasonNamespaceNotEnabled,
+	Entry("is not injected with another value of it", same, map[string]string{"x-kv8s.io/inject": "true"},
+		watchv1.ReasonNamespaceNotEnabled,
 		"the pods of namespace team-a get no sidecars until it has the label x-kv8s.io/inject=enabled"),
-	Entry("is refused when it is privileged", privileged, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
+	Entry("is refused when it is privileged", privileged,
+		map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
 		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard baseline:latest: `+
 			`privileged (container "watch" must not set securityContext.privileged=true)`),
-	Entry("is refused for its volume", hostPath, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
+	Entry("is refused for its volume", hostPath,
+		map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
 		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard baseline:latest: `+
 			`hostPath volumes (volume "host")`),
-	Entry("is refused with all of its violations, and none that a pod can fix", bare, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "v1.36"},
+	Entry("is refused with all of its violations, and none that a pod can fix", bare,
+		map[string]string{
+			"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted",
+			"pod-security.kubernetes.io/enforce-version": "v1.36",
+		},
 		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard restricted:v1.36: `+
 			`allowPrivilegeEscalation != false (container "watch" must set securityContext.allowPrivilegeEscalation=false), `+
 			`unrestricted capabilities (container "watch" must set securityContext.capabilities.drop=["ALL"])`),
-	Entry("is checked against the strictest standard if the label is invalid", privileged, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "privilegd"},
+	Entry("is checked against the strictest standard if the label is invalid", privileged,
+		map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "privilegd"},
 		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard restricted:latest: `+
 			`privileged (container "watch" must not set securityContext.privileged=true)`),
 )

@@ -38,7 +38,10 @@ func watcher(change ...func(*watchv1.Watcher)) *watchv1.Watcher {
 		Spec: watchv1.WatcherSpec{
 			Interval:   "10m",
 			ConfigData: map[string]string{"LEVEL": "warn"},
-			Sources:    []watchv1.Source{{Key: "b", URL: "b.example.com"}, {Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum}},
+			Sources: []watchv1.Source{
+				{Key: "b", URL: "b.example.com"},
+				{Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum},
+			},
 		},
 	}
 	for _, c := range change {
@@ -94,7 +97,11 @@ var _ = Describe("Compiling a Watcher", func() {
 			HaveField("Generation", int64(2)), HaveField("Created", created),
 			HaveField("Target", types.NamespacedName{Namespace: "team-a", Name: "other"}),
 			HaveField("Suspended", true), HaveField("Now", "1"), HaveField("Static", 2),
-			HaveField("Sidecar", HaveValue(Equal(plan.Sidecar{Container: &corev1.Container{Name: "reloader"}, Volume: &corev1.Volume{Name: "cache"}}))),
+			HaveField("Sidecar",
+				HaveValue(Equal(plan.Sidecar{
+					Container: &corev1.Container{Name: "reloader"},
+					Volume:    &corev1.Volume{Name: "cache"},
+				}))),
 		))
 		Expect(p.StaticSHA256).NotTo(Equal(compiled().StaticSHA256))
 		Expect(compiled()).To(HaveValue(HaveField("Sidecar", BeNil())))
@@ -134,7 +141,9 @@ var _ = Describe("Compiling a Watcher", func() {
 	})
 })
 
-var _ = DescribeTable("A change of a Watcher changes the applied object", func(change func(*watchv1.Watcher), fieldsToo bool) {
+var _ = DescribeTable("A change of a Watcher changes the applied object", func(change func(*watchv1.Watcher),
+	fieldsToo bool,
+) {
 	before, after := compiled(), compiled(change)
 	Expect(after.Digest).NotTo(Equal(before.Digest))
 	if fieldsToo {
@@ -145,7 +154,8 @@ var _ = DescribeTable("A change of a Watcher changes the applied object", func(c
 },
 	Entry("a value of the same field", func(w *watchv1.Watcher) { w.Spec.ConfigData["LEVEL"] = "info" }, false),
 	Entry("another static key", func(w *watchv1.Watcher) { w.Spec.ConfigData["MORE"] = "" }, true),
-	Entry("another binary key", func(w *watchv1.Watcher) { w.Spec.ConfigBinaryData = map[string][]byte{"logo": {1}} }, true),
+	Entry("another binary key", func(w *watchv1.Watcher) { w.Spec.ConfigBinaryData = map[string][]byte{"logo": {1}} },
+		true),
 	Entry("a static key that becomes binary", func(w *watchv1.Watcher) {
 		w.Spec.ConfigData, w.Spec.ConfigBinaryData = nil, map[string][]byte{"LEVEL": []byte("warn")}
 	}, true),
@@ -163,10 +173,13 @@ var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sente
 		w.Spec.ConfigData = map[string]string{"a": strings.Repeat("x", 1<<20), "b": "y"}
 	}, watchv1.ReasonTooLarge, "the static data has 1048577 bytes, but a ConfigMap holds at most 1048576"),
 	Entry("more than that together with binary data", func(w *watchv1.Watcher) {
-		w.Spec.ConfigData, w.Spec.ConfigBinaryData = map[string]string{"a": strings.Repeat("x", 1<<20)}, map[string][]byte{"b": {1}}
+		w.Spec.ConfigData, w.Spec.ConfigBinaryData = map[string]string{"a": strings.Repeat("x",
+			1<<20)}, map[string][]byte{"b": {1}}
 	}, watchv1.ReasonTooLarge, "the static data has 1048577 bytes"),
-	Entry("an interval that the grammar refuses", func(w *watchv1.Watcher) { w.Spec.Interval = "soon" }, watchv1.ReasonInvalidSource, "curl-refresh"),
-	Entry("a URL that the grammar refuses", func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://" }, watchv1.ReasonInvalidSource, "b"),
+	Entry("an interval that the grammar refuses", func(w *watchv1.Watcher) { w.Spec.Interval = "soon" },
+		watchv1.ReasonInvalidSource, "curl-refresh"),
+	Entry("a URL that the grammar refuses", func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://" },
+		watchv1.ReasonInvalidSource, "b"),
 )
 
 var _ = It("A digest is parsed from its own text only", func() {

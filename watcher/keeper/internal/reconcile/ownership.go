@@ -34,8 +34,12 @@ func isOurGroup(apiVersion string) bool {
 }
 
 func exists(p *plan.Plan, whose string) *plan.Problem {
-	return &plan.Problem{Reason: watchv1.ReasonTargetExists, Message: "ConfigMap " + p.Target.Name + " exists and is not changed" + whose +
-		"; label it " + watchv1.WatcherLabel + "=" + watchv1.LabelValue(p.Watcher.Name) + " to hand it over, or use another name"}
+	return &plan.Problem{
+		Reason: watchv1.ReasonTargetExists,
+		Message: "ConfigMap " + p.Target.Name + " exists and is not changed" + whose +
+			"; label it " + watchv1.WatcherLabel + "=" + watchv1.LabelValue(p.Watcher.Name) +
+			" to hand it over, or use another name",
+	}
 }
 
 func owned(p *plan.Plan, by string) *plan.Problem {

@@ -35,8 +35,11 @@ func refusal(p *plan.Plan, err error) *plan.Problem {
 			Message: "ConfigMap " + p.Target.Name + " would be too large; move static data to another Watcher",
 		}
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		return &plan.Problem{Reason: watchv1.ReasonTargetRefused, Message: "the API server refuses ConfigMap " + p.Target.Name +
-			" (" + string(apierrors.ReasonForError(err)) + "); kubectl apply of a ConfigMap of that name prints why"}
+		return &plan.Problem{
+			Reason: watchv1.ReasonTargetRefused,
+			Message: "the API server refuses ConfigMap " + p.Target.Name +
+				" (" + string(apierrors.ReasonForError(err)) + "); kubectl apply of a ConfigMap of that name prints why",
+		}
 	}
 	return nil
 }

@@ -161,7 +161,8 @@ func starts(reason string) bool {
 
 // crashes reports whether a running container has crashed more than once, and recently.
 func crashes(s *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) bool {
-	return s.RestartCount > 1 && last != nil && last.ExitCode != 0 && last.FinishedAt.Sub(last.StartedAt.Time) < RecoveryTime
+	return s.RestartCount > 1 && last != nil && last.ExitCode != 0 &&
+		last.FinishedAt.Sub(last.StartedAt.Time) < RecoveryTime
 }
 
 // written matches the reasons that the kubelet writes.

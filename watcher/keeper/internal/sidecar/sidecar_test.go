@@ -24,12 +24,18 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 // pod returns a pod with the sidecar "watch" of generation 3 of Watcher errors.
 func pod(change ...func(*corev1.Pod, *corev1.ContainerStatus)) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web", Annotations: map[string]string{watchv1.InjectedAnnotation: "errors=3"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team-a", Name: "web",
+			Annotations: map[string]string{watchv1.InjectedAnnotation: "errors=3"},
+		},
 		Spec: corev1.PodSpec{InitContainers: []corev1.Container{
 			{Name: "migrate"}, {Name: "watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
 		}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: []corev1.ContainerStatus{
-			{Name: "migrate", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}}, RestartCount: 5},
+			{Name: "migrate", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 1,
+				Reason:   "Error",
+			}}, RestartCount: 5},
 			{Name: "watch"},
 		}},
 	}
@@ -59,7 +65,8 @@ func crashed(times int32, after time.Duration) func(*corev1.Pod, *corev1.Contain
 	return func(_ *corev1.Pod, s *corev1.ContainerStatus) {
 		s.RestartCount = times
 		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
-			ExitCode: 1, Reason: "Error", StartedAt: metav1.NewTime(now.Add(-time.Hour - after)), FinishedAt: metav1.NewTime(now.Add(-time.Hour)),
+			ExitCode: 1, Reason: "Error", StartedAt: metav1.NewTime(now.Add(-time.Hour - after)),
+			FinishedAt: metav1.NewTime(now.Add(-time.Hour)),
 		}
 	}
 }
@@ -89,18 +96,21 @@ var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
 	seen := got.Pods[types.NamespacedName{Namespace: "team-a", Name: "web"}]
 	Expect(strings.TrimSpace(fmt.Sprint(seen.State, " ", seen.Reason))).To(Equal(want))
 },
-	Entry("is starting before the kubelet reports it", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.InitContainerStatuses = nil }), "starting"),
+	Entry("is starting before the kubelet reports it",
+		pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.InitContainerStatuses = nil }), "starting"),
 	Entry("is starting while it waits for other containers", pod(waits("PodInitializing")), "starting"),
 	Entry("is starting while its image is pulled", pod(waits("ContainerCreating")), "starting"),
 	Entry("fails if its image cannot be pulled", pod(waits("ImagePullBackOff")), "failing ImagePullBackOff"),
 	Entry("fails if its key is missing", pod(waits("CreateContainerConfigError")), "failing CreateContainerConfigError"),
-	Entry("fails while it waits for its next start", pod(waits("CrashLoopBackOff"), crashed(3, time.Second)), "failing CrashLoopBackOff"),
+	Entry("fails while it waits for its next start", pod(waits("CrashLoopBackOff"), crashed(3, time.Second)),
+		"failing CrashLoopBackOff"),
 	Entry("fails without a reason that no kubelet writes", pod(waits("a text\nof a tenant")), "failing Error"),
 	Entry("is ready if it is running and ready", pod(runs(time.Minute)), "ready"),
 	Entry("is starting if it is running and not ready", pod(runs(time.Minute), unready), "starting"),
 	Entry("is ready again after one crash", pod(runs(time.Minute), crashed(1, time.Second)), "ready"),
 	Entry("fails while it is running in a crash loop", pod(runs(time.Minute), crashed(2, time.Second)), "failing Error"),
-	Entry("is ready after running long enough", pod(runs(sidecar.RecoveryTime+time.Second), crashed(9, time.Second)), "ready"),
+	Entry("is ready after running long enough", pod(runs(sidecar.RecoveryTime+time.Second), crashed(9, time.Second)),
+		"ready"),
 	Entry("is ready if it ran long enough before", pod(runs(time.Minute), crashed(9, time.Hour)), "ready"),
 	Entry("is starting again after it ended once", pod(ended(1, 0)), "starting"),
 	Entry("fails if it ends again", pod(ended(1, 1)), "failing Error"),
@@ -126,7 +136,8 @@ var _ = Describe("A pod", func() {
 	DescribeTable("is dropped without a sidecar of ours", func(p *corev1.Pod) {
 		Expect(sidecar.Read(p)).To(BeNil())
 	},
-		Entry("that has succeeded", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
+		Entry("that has succeeded",
+			pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
 		Entry("that has failed", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodFailed })),
 		Entry("without the annotation", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Annotations = nil })),
 		Entry("with an invalid annotation", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) {

@@ -44,7 +44,8 @@ func Read(m *metav1.PartialObjectMetadata) *Target {
 	}
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
 		t.Controller = metav1.OwnerReference{
-			APIVersion: unique.Make(controller.APIVersion).Value(), Kind: unique.Make(controller.Kind).Value(), Name: controller.Name, UID: controller.UID,
+			APIVersion: unique.Make(controller.APIVersion).Value(), Kind: unique.Make(controller.Kind).Value(),
+			Name: controller.Name, UID: controller.UID,
 		}
 	}
 	if text := m.Annotations[annotation.StatusKey]; text != "" {
@@ -54,7 +55,8 @@ func Read(m *metav1.PartialObjectMetadata) *Target {
 	var newest time.Time
 	for _, entry := range m.ManagedFields {
 		switch {
-		case entry.Manager == watchv1.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "":
+		case entry.Manager == watchv1.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == "":
 			t.Fields = fieldsOf(entry)
 		case entry.Manager != annotation.FieldManager && entry.Time != nil && !entry.Time.Before(&metav1.Time{Time: newest}):
 			newest, t.Other = entry.Time.Time, unique.Make(entry.Manager).Value()
