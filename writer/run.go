@@ -123,13 +123,10 @@ func assemble(rt *process.Runtime, c Config, client *apiserver.Client, breaking 
 	if err != nil {
 		return nil, err
 	}
-	queue, err := batch.New(batch.Config{Linger: c.Linger, Concurrency: c.Concurrency},
-		batch.Deps[types.NamespacedName, plan.Item, apply.Outcome]{
-			Clock: clock.RealClock{}, Share: func(ref types.NamespacedName) string { return ref.Namespace }, Work: applier.Apply,
-		})
-	if err != nil {
-		return nil, err
-	}
+	queue := batch.New(batch.Config[types.NamespacedName, plan.Item, apply.Outcome]{
+		Linger: c.Linger, Concurrency: c.Concurrency,
+		Share: func(ref types.NamespacedName) string { return ref.Namespace }, Work: applier.Apply,
+	})
 	return &parts{
 		inbox: inbox.New(inbox.Config{Protected: c.Protected, Messages: messages, Bytes: messageBytes}, inbox.Deps{
 			Breaker: breaking,

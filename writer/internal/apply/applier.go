@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,13 +70,14 @@ type Deps struct {
 type Applier struct {
 	config Config
 	deps   Deps
-	// objects and confirmed are what is known from earlier batches.
-	objects   *cache.Objects
-	confirmed cache.Confirmed
-	// unwritable holds keys that cannot be written.
-	unwritable cache.Refused
-	// faults counts requests that failed in a row, by object.
-	faults  cache.Faults
+	objects *cache.Objects
+	// confirmed holds the newest fetch that found the value of a key unchanged. An older failure
+	// that comes late must not count as new, because the fetcher would never report its end.
+	confirmed cache.Expiring[cache.Key, plan.Confirmation]
+	// unwritable has the keys that are reported as not written although the status does not say so.
+	unwritable cache.Expiring[cache.Key, bool]
+	// faults counts failed requests in a row by object.
+	faults  cache.Expiring[types.NamespacedName, int]
 	budgets budgets
 	lines   *logsample.Log
 	// doubted holds what was wrong with signatures, each of which is logged once.
@@ -96,8 +98,13 @@ func New(c Config, d Deps) (*Applier, error) {
 	}
 	return &Applier{
 		config: c, deps: d, budgets: b, lines: logsample.New(d.Log),
-		objects: cache.NewObjects(d.Clock), confirmed: cache.NewConfirmed(d.Clock),
-		unwritable: cache.NewRefused(d.Clock), faults: cache.NewFaults(d.Clock),
+		objects: cache.NewObjects(d.Clock),
+		// Results may come back for this long after an outage.
+		confirmed: cache.NewExpiring[cache.Key, plan.Confirmation](16384, 10*time.Minute, d.Clock),
+		// Kubernetes keeps Events for this long.
+		unwritable: cache.NewExpiring[cache.Key, bool](4096, time.Hour, d.Clock),
+		// The results of a failing object come back every few seconds.
+		faults: cache.NewExpiring[types.NamespacedName, int](1024, 2*time.Minute, d.Clock),
 	}, nil
 }
 
@@ -108,7 +115,7 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 	defer cancel()
 	a.deps.Metrics.batch.Observe(float64(len(items)))
 	if !a.deps.Breaker.Allows() {
-		return all(len(items), Outcome{Unavailable: true})
+		return slices.Repeat([]Outcome{{Unavailable: true}}, len(items))
 	}
 	began := a.deps.Clock.Now()
 	outcomes := a.apply(ctx, ref, items)

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -48,8 +49,8 @@ func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shorta
 			continue
 		}
 		uid := types.UID(item.Result.GetWant().GetUid())
-		t.unwritable.Put(uid, item.Key.Key)
+		t.unwritable.Put(cacheKey(item), true)
 		_, _ = t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})
 	}
-	return all(len(t.items), Outcome{Verdict: plan.Deferred})
+	return slices.Repeat([]Outcome{{Verdict: plan.Deferred}}, len(t.items))
 }

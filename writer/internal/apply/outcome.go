@@ -18,12 +18,3 @@ type Outcome struct {
 	// Together is how many results were applied at once.
 	Together int
 }
-
-// all returns the same outcome for n results.
-func all(n int, o Outcome) []Outcome {
-	outcomes := make([]Outcome, n)
-	for i := range outcomes {
-		outcomes[i] = o
-	}
-	return outcomes
-}

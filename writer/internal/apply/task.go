@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
@@ -153,7 +154,7 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 func (t *task) decide() plan.Plan {
 	if t.object != nil && t.object.Confirmed == nil {
 		for _, item := range t.items {
-			newest := t.confirmed.Get(t.object.UID, item.Key.Key)
+			newest := t.confirmed.Get(cacheKey(item))
 			if newest == (plan.Confirmation{}) { // as for most
 				continue
 			}
@@ -189,7 +190,7 @@ func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) p
 		written := true
 		if !item.OfObject() {
 			uid := types.UID(item.Result.GetWant().GetUid())
-			t.unwritable.Put(uid, item.Key.Key)
+			t.unwritable.Put(cacheKey(item), true)
 			// Where even Events are forbidden, the log has to do.
 			written, _ = t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)})
 		}
@@ -197,14 +198,14 @@ func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) p
 			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("API server refuses the change")
 		}
 	}
-	return all(len(t.items), Outcome{Verdict: plan.Refused})
+	return slices.Repeat([]Outcome{{Verdict: plan.Refused}}, len(t.items))
 }
 
 // deferAll gives results up for now, for a reason that has nothing to do with
 // them. The watcher wants again what the object does not hold.
 func (t *task) deferAll(why string) []Outcome {
 	t.resultLine(t.items[0], zerolog.WarnLevel, plan.Deferred).Int("results", len(t.items)).Msg(why)
-	return all(len(t.items), Outcome{Verdict: plan.Deferred})
+	return slices.Repeat([]Outcome{{Verdict: plan.Deferred}}, len(t.items))
 }
 
 // handleFailure deals with a request that the API server did not serve.
@@ -216,13 +217,16 @@ func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 	case apiserver.Unavailable:
 		after := apiserver.RetryAfter(err)
 		t.deps.Breaker.Failure(err, after)
-		if t.deps.Breaker.Allows() && t.faults.Add(t.ref) > maxFaults {
-			return t.deferAll("requests for this object fail again and again, and others do not; later")
+		if faults := t.faults.Get(t.ref) + 1; t.deps.Breaker.Allows() {
+			t.faults.Put(t.ref, faults)
+			if faults > maxFaults {
+				return t.deferAll("requests for this object fail again and again, and others do not; later")
+			}
 		}
-		return all(len(t.items), Outcome{Unavailable: true, After: after})
+		return slices.Repeat([]Outcome{{Unavailable: true, After: after}}, len(t.items))
 	default:
 		t.resultLine(t.items[0], zerolog.WarnLevel, plan.Refused).Err(err).Msg("object cannot be read")
-		return all(len(t.items), Outcome{Verdict: plan.Refused})
+		return slices.Repeat([]Outcome{{Verdict: plan.Refused}}, len(t.items))
 	}
 }
 
@@ -243,19 +247,29 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 				continue
 			}
 		}
-		if d.Confirmed {
-			t.confirmed.Put(t.object.UID, t.items[i].Key.Key, t.items[i].Confirmation())
+		confirmation, key := t.items[i].Confirmation(), cacheKey(t.items[i])
+		if d.Confirmed && confirmation.Fence.Newer(t.confirmed.Get(key).Fence) {
+			t.confirmed.Put(key, confirmation)
 		}
 		t.logResult(t.items[i], d)
 	}
 	return outcomes
 }
 
+// cacheKey is the key of an item in caches.
+func cacheKey(i plan.Item) cache.Key {
+	return cache.Key{UID: types.UID(i.Result.GetWant().GetUid()), Key: i.Key.Key}
+}
+
 // restored reports whether an item has brought a value which this process had
 // reported as one that cannot be written. The status has nothing of that.
 func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
-	return good && d.Verdict == plan.Written && t.unwritable.Take(t.object.UID, item.Key.Key) && len(d.Events) == 0
+	if !good || d.Verdict != plan.Written || !t.unwritable.Get(cacheKey(item)) {
+		return false
+	}
+	t.unwritable.Drop(cacheKey(item))
+	return len(d.Events) == 0
 }
 
 // emitEvents emits events about an item, and reports whether it wrote any. An error

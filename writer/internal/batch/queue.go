@@ -2,75 +2,52 @@ package batch
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 // Config of a Queue.
-type Config struct {
-	// Linger is how long the first piece of work for an object waits for more.
+type Config[K comparable, W, O any] struct {
+	// Linger is how long the first piece of work for a key waits for more.
 	Linger time.Duration
-	// Concurrency is how many objects are worked on at a time.
+	// Concurrency is the maximum number of keys that are worked on at a time.
 	Concurrency int
-}
-
-// Queue gathers work of type W by a key of type K. How much waits in it is
-// bounded by its callers, who wait for the outcome.
-type Queue[K comparable, W, O any] struct {
-	config Config
-	clock  clock.Clock
-	slots  *slots
-	share  func(K) string
-	work   func(context.Context, K, []W) []O
-
-	mu     sync.Mutex
-	groups map[K]*group[W, O]
-	open   sync.WaitGroup
-}
-
-// group is the work that waits for one key. It exists as long as a goroutine
-// works on it.
-type group[W, O any] struct {
-	works []W
-	done  []chan<- O
-}
-
-// Deps is what a Queue works with.
-type Deps[K comparable, W, O any] struct {
-	Clock clock.Clock
-	// Share names those among whom the concurrency is shared, such as namespaces.
+	// Share returns the share of a key, such as its namespace. A free slot goes to the share that
+	// holds the fewest.
 	Share func(K) string
 	// Work returns one outcome for each piece of work, in the same order.
 	Work func(context.Context, K, []W) []O
 }
 
-// New returns an empty queue.
-func New[K comparable, W, O any](c Config, d Deps[K, W, O]) (*Queue[K, W, O], error) {
-	if c.Linger < 0 {
-		return nil, fmt.Errorf("make queue: linger %v is negative", c.Linger)
-	}
-	if c.Concurrency < 1 {
-		return nil, fmt.Errorf("make queue: concurrency %d is less than 1", c.Concurrency)
-	}
-	if d.Clock == nil || d.Share == nil {
-		return nil, errors.New("make queue: no clock, or no shares")
-	}
-	return &Queue[K, W, O]{
-		config: c,
-		clock:  d.Clock,
-		slots:  newSlots(c.Concurrency),
-		share:  d.Share,
-		work:   d.Work,
-		groups: map[K]*group[W, O]{},
-	}, nil
+// Queue gathers work of type W by a key of type K. Callers wait for the outcome, which bounds its
+// length.
+type Queue[K comparable, W, O any] struct {
+	config Config[K, W, O]
+	open   sync.WaitGroup
+
+	mu      sync.Mutex
+	groups  map[K]*group[W, O]
+	free    int
+	held    map[string]int
+	waiting map[string][]chan struct{}
 }
 
-// Add queues w and returns where its outcome will come. The context, without
-// its cancellation, is that of the work: what was begun is finished.
+// group is the pending work for one key. It exists as long as a goroutine works on it.
+type group[W, O any] struct {
+	works []W
+	done  []chan<- O
+}
+
+// New returns an empty queue.
+func New[K comparable, W, O any](c Config[K, W, O]) *Queue[K, W, O] {
+	return &Queue[K, W, O]{
+		config: c, groups: map[K]*group[W, O]{},
+		free: c.Concurrency, held: map[string]int{}, waiting: map[string][]chan struct{}{},
+	}
+}
+
+// Add queues w and returns a channel for its outcome. The work gets the context without its
+// cancellation, because started work is finished.
 func (q *Queue[K, W, O]) Add(ctx context.Context, key K, w W) <-chan O {
 	done := make(chan O, 1)
 	q.mu.Lock()
@@ -90,25 +67,25 @@ func (q *Queue[K, W, O]) Add(ctx context.Context, key K, w W) <-chan O {
 // Wait returns when all work is done.
 func (q *Queue[K, W, O]) Wait() { q.open.Wait() }
 
-// drive works on one key until nothing waits for it. What arrives during the
-// work has waited long enough and lingers no more.
+// drive works on one key until no work is pending. Work that arrives meanwhile does not linger.
 func (q *Queue[K, W, O]) drive(ctx context.Context, key K, g *group[W, O]) {
 	if q.config.Linger > 0 {
-		<-q.clock.After(q.config.Linger)
+		<-time.After(q.config.Linger)
 	}
-	for q.waiting(key, g) {
-		q.slots.acquire(q.share(key))
+	share := q.config.Share(key)
+	for q.pending(key, g) {
+		q.acquire(share)
 		works, done := q.take(g)
-		outcomes := q.work(ctx, key, works)
-		q.slots.release(q.share(key))
+		outcomes := q.config.Work(ctx, key, works)
+		q.release(share)
 		for i, d := range done {
 			d <- outcomes[i]
 		}
 	}
 }
 
-// waiting reports whether work waits in the group, and removes it if not.
-func (q *Queue[K, W, O]) waiting(key K, g *group[W, O]) bool {
+// pending reports whether work is pending in the group, and removes the group if not.
+func (q *Queue[K, W, O]) pending(key K, g *group[W, O]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(g.works) == 0 {
@@ -125,4 +102,45 @@ func (q *Queue[K, W, O]) take(g *group[W, O]) (works []W, done []chan<- O) {
 	works, done = g.works, g.done
 	g.works, g.done = nil, nil
 	return works, done
+}
+
+// acquire waits for a slot.
+func (q *Queue[K, W, O]) acquire(share string) {
+	turn := make(chan struct{})
+	q.mu.Lock()
+	q.waiting[share] = append(q.waiting[share], turn)
+	q.grant()
+	q.mu.Unlock()
+	<-turn
+}
+
+// release frees a slot.
+func (q *Queue[K, W, O]) release(share string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.free++
+	if q.held[share]--; q.held[share] == 0 {
+		delete(q.held, share)
+	}
+	q.grant()
+}
+
+// grant gives a free slot to the share that waits and holds the fewest. The caller holds the lock.
+func (q *Queue[K, W, O]) grant() {
+	if q.free == 0 || len(q.waiting) == 0 {
+		return
+	}
+	next, found := "", false
+	for share := range q.waiting {
+		if !found || q.held[share] < q.held[next] {
+			next, found = share, true
+		}
+	}
+	turns := q.waiting[next]
+	close(turns[0])
+	q.free--
+	q.held[next]++
+	if q.waiting[next] = turns[1:]; len(turns) == 1 {
+		delete(q.waiting, next)
+	}
 }

@@ -4,14 +4,11 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/writer/internal/batch"
 )
@@ -57,12 +54,7 @@ func first(key string) string { return key[:1] }
 func newQueue(t *testing.T, concurrency int) (*batch.Queue[string, int, int], *recorder) {
 	t.Helper()
 	r := &recorder{each: map[string]*atomic.Int32{}}
-	q, err := batch.New(batch.Config{Linger: linger, Concurrency: concurrency},
-		batch.Deps[string, int, int]{Clock: clock.RealClock{}, Share: first, Work: r.work(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q, r
+	return batch.New(batch.Config[string, int, int]{Linger: linger, Concurrency: concurrency, Share: first, Work: r.work(t)}), r
 }
 
 func TestWhatArrivesTogetherIsDoneTogether(t *testing.T) {
@@ -142,21 +134,4 @@ func TestKeyCanBeUsedAgain(t *testing.T) {
 			q.Wait()
 		}
 	})
-}
-
-func TestConfig(t *testing.T) {
-	for name, tt := range map[string]struct {
-		config batch.Config
-		clock  clock.Clock
-		err    string
-	}{
-		"no clock":       {batch.Config{Concurrency: 1}, nil, "no clock, or no shares"},
-		"no concurrency": {batch.Config{}, clock.RealClock{}, "concurrency 0 is less than 1"},
-		"back in time":   {batch.Config{Concurrency: 1, Linger: -1}, clock.RealClock{}, "linger -1ns is negative"},
-	} {
-		_, err := batch.New(tt.config, batch.Deps[string, int, int]{Clock: tt.clock, Share: first})
-		if err == nil || !strings.HasSuffix(err.Error(), tt.err) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
