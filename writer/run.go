@@ -43,7 +43,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 		return fmt.Errorf("start writer: %w", err)
 	}
 	defer client.Close()
-	breaking := breaker.New(breaker.Deps{Probe: client.Probe, Clock: clock.RealClock{}, Log: rt.Log, Part: rt.Health.Part("kubernetes")})
+	breaking := breaker.New(breaker.Deps{Probe: client.Probe, Log: rt.Log, Part: rt.Health.Part("kubernetes")})
 	metrics.measure(breaking)
 	if err := metrics.err(); err != nil {
 		return err

@@ -68,8 +68,8 @@ type Deps struct {
 
 // Applier applies results to ConfigMaps.
 type Applier struct {
-	config Config
-	deps   Deps
+	config  Config
+	deps    Deps
 	objects *cache.Objects
 	// confirmed holds the newest fetch that found the value of a key unchanged. An older failure
 	// that comes late must not count as new, because the fetcher would never report its end.

@@ -119,7 +119,7 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.App
 	must(t, err)
 	grammar, err := annotation.New(annotation.Defaults())
 	must(t, err)
-	b := breaker.New(breaker.Deps{Probe: func(context.Context) error { return nil }, Clock: clock.RealClock{}, Log: zerolog.Nop()})
+	b := breaker.New(breaker.Deps{Probe: func(context.Context) error { return nil }, Log: zerolog.Nop()})
 	ctx, cancel := context.WithCancel(t.Context())
 	go b.Run(ctx)
 	t.Cleanup(cancel)

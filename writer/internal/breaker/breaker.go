@@ -9,86 +9,77 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 const (
-	// tripAfter is how many requests in a row must fail before the API server
-	// counts as unavailable: one object may fail for reasons of its own.
+	// tripAfter is the number of failed requests in a row after which the API server counts as
+	// unavailable. A single object may fail for reasons of its own.
 	tripAfter = 3
-	// probeFirst and probeMax bound the pause before the API server is asked
-	// whether it is back.
+	// probeFirst and probeMax bound the pauses between probes.
 	probeFirst = 250 * time.Millisecond
 	probeMax   = 2 * time.Second
-	// trial is how long work may pass because of a probe alone.
+	// trial is how long work may pass on a good probe without a served request.
 	trial = 5 * time.Second
-	// waitMax is how long work is held back before its messages are returned.
+	// waitMax is how long work is held back before its messages go back to the queue.
 	waitMax = 10 * time.Second
-	// denialLasts is how long a denial counts that is not repeated.
+	// denialLasts is how long a denial counts unless it is repeated.
 	denialLasts = 10 * time.Minute
 )
 
-// Breaker holds work back while the API server is unavailable. Each change is
-// logged once and shown in the health of the process.
-type Breaker struct {
-	probe func(context.Context) error
-	clock clock.WithTicker
-	log   zerolog.Logger
-	part  *process.Part
-
-	mu       sync.Mutex
-	pass     chan struct{}        // closed while work may pass
-	held     chan struct{}        // closed while it may not
-	up       bool                 // as it was logged
-	failures int                  // in a row
-	after    time.Duration        // for how long the API server asked for no requests
-	denied   map[string]time.Time // when, by namespace
-	servedAt time.Time            // when a request for any namespace was
-	ended    chan struct{}        // closed when Run has returned
+// Deps are the dependencies of a Breaker.
+type Deps struct {
+	// Probe returns nil if the API server is ready.
+	Probe func(context.Context) error
+	// Log gets a line for each change.
+	Log zerolog.Logger
+	// Part is the API server in the health of the process; nil means none.
+	Part *process.Part
 }
 
-// Deps is what a Breaker works with.
-type Deps struct {
-	// Probe asks the API server whether it is there; nil error: it is.
-	Probe func(context.Context) error
-	Clock clock.WithTicker
-	// Log has a line for each change.
-	Log zerolog.Logger
-	// Part is that of the API server in the health of the process; nil: none.
-	Part *process.Part
+// Breaker holds work back while the API server is unavailable. It logs each change once and shows it
+// in the health of the process.
+type Breaker struct {
+	deps    Deps
+	tripped chan struct{} // has a value if Run is to probe
+	ended   chan struct{} // closed when Run has returned
+
+	mu       sync.Mutex
+	allows   bool
+	pass     chan struct{}        // closed while work may pass
+	up       bool                 // as logged
+	failures int                  // in a row
+	after    time.Duration        // requested pause
+	denied   map[string]time.Time // time of the last denial by namespace
+	servedAt time.Time            // time of the last request that was served
 }
 
 // New returns a breaker that lets work pass.
 func New(d Deps) *Breaker {
 	b := &Breaker{
-		probe: d.Probe, clock: d.Clock, log: d.Log, part: d.Part, up: true, denied: map[string]time.Time{},
-		pass: make(chan struct{}), held: make(chan struct{}), ended: make(chan struct{}),
+		deps: d, tripped: make(chan struct{}, 1), ended: make(chan struct{}),
+		allows: true, up: true, pass: make(chan struct{}), denied: map[string]time.Time{},
 	}
 	close(b.pass)
 	return b
 }
 
-// Pass reports whether work may begin. While the API server is unavailable it
-// waits for a while for it to come back, until draining is closed.
+// Pass reports whether work may begin. It waits a while for an unavailable API server, until
+// draining is closed.
 func (b *Breaker) Pass(draining <-chan struct{}) bool {
 	b.mu.Lock()
-	pass := b.pass
+	allows, pass := b.allows, b.pass
 	b.mu.Unlock()
-	select {
-	case <-pass:
+	if allows {
 		return true
-	default:
 	}
-	timer := b.clock.NewTimer(waitMax)
-	defer timer.Stop()
 	select {
 	case <-pass:
 		return true
 	case <-b.ended:
 	case <-draining:
-	case <-timer.C():
+	case <-time.After(waitMax):
 	}
 	return false
 }
@@ -97,11 +88,10 @@ func (b *Breaker) Pass(draining <-chan struct{}) bool {
 func (b *Breaker) Allows() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return isClosed(b.pass)
+	return b.allows
 }
 
-// Denied returns the number of namespaces in which the writer was refused for
-// lack of a permission, and not served since.
+// Denied returns the number of namespaces whose last request was refused for lack of a permission.
 func (b *Breaker) Denied() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,41 +105,40 @@ func (b *Breaker) Available() bool {
 	return b.up
 }
 
-// Success notes that the API server has served a request for a namespace.
+// Success reports that the API server has served a request for a namespace.
 func (b *Breaker) Success(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.servedAt = b.clock.Now()
+	b.servedAt = time.Now()
 	b.restore()
-	if _, denied := b.denied[namespace]; denied {
-		delete(b.denied, namespace)
-		b.permitted()
-	}
+	b.forgive(func(denied string, _ time.Time) bool { return denied == namespace })
 }
 
-// restore notes that the API server is available. The caller holds the lock.
+// restore marks the API server as available. The caller holds the lock.
 func (b *Breaker) restore() {
 	b.failures, b.after = 0, 0
 	b.allow()
 	if !b.up {
 		b.up = true
-		b.log.Info().Msg("Kubernetes API server serves us again")
+		b.deps.Log.Info().Msg("Kubernetes API server serves us again")
 	}
-	b.part.Ready()
+	b.deps.Part.Ready()
 }
 
-// permitted notes that one denial less holds. The caller holds the lock.
-func (b *Breaker) permitted() {
-	if len(b.denied) > 0 {
+// forgive removes denials. The caller holds the lock.
+func (b *Breaker) forgive(which func(namespace string, at time.Time) bool) {
+	before := len(b.denied)
+	maps.DeleteFunc(b.denied, which)
+	if len(b.denied) == before || len(b.denied) > 0 {
 		return
 	}
-	b.log.Info().Msg("the writer has its permissions again")
+	b.deps.Log.Info().Msg("the writer has its permissions again")
 	if b.up {
-		b.part.Ready()
+		b.deps.Part.Ready()
 	}
 }
 
-// Failure notes that it did not, and for how long it asks for no requests.
+// Failure reports that the API server did not serve a request, and the pause that it requested.
 func (b *Breaker) Failure(err error, after time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,132 +149,102 @@ func (b *Breaker) Failure(err error, after time.Duration) {
 	}
 	if b.up {
 		b.up = false
-		b.log.Warn().Err(err).Msg("Kubernetes API server does not serve us; results wait until it does")
-		b.part.NotReady("the Kubernetes API server does not answer")
+		b.deps.Log.Warn().Err(err).Msg("Kubernetes API server does not serve us; results wait until it does")
+		b.deps.Part.NotReady("the Kubernetes API server does not answer")
 	}
-	b.hold()
+	if b.allows {
+		b.allows, b.pass = false, make(chan struct{})
+		b.trip()
+	}
 }
 
-// Deny notes that the API server does not permit what the writer does in a
-// namespace. It may in others, so work goes on; only while no namespace is served
-// the process is not ready.
+// Deny reports a missing permission in a namespace. Work goes on, because the writer may have it in
+// others. The process is unready only while no namespace is served.
 func (b *Breaker) Deny(namespace string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.denied) == 0 {
-		b.log.Error().Err(err).Msg("the writer lacks a permission; grant get and patch of configmaps to its service account")
+		b.deps.Log.Error().Err(err).
+			Msg("the writer lacks a permission; grant get and patch of configmaps to its service account")
 	}
-	b.denied[namespace] = b.clock.Now()
-	if b.clock.Since(b.servedAt) >= denialLasts {
-		b.part.NotReady("the Kubernetes API server refuses the writer")
+	b.denied[namespace] = time.Now()
+	if time.Since(b.servedAt) >= denialLasts {
+		b.deps.Part.NotReady("the Kubernetes API server refuses the writer")
 	}
 }
 
 // Run probes the API server while it is unavailable, until ctx is done.
 func (b *Breaker) Run(ctx context.Context) {
 	defer close(b.ended)
-	if err := b.probe(ctx); err == nil {
+	if err := b.deps.Probe(ctx); err == nil {
 		b.served()
 	} else if ctx.Err() == nil {
 		b.Failure(err, probeFirst)
 	}
-	ticker := b.clock.NewTicker(denialLasts)
+	ticker := time.NewTicker(denialLasts)
 	defer ticker.Stop()
 	for {
-		b.mu.Lock()
-		held := b.held
-		b.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C():
-			b.expire()
-		case <-held:
+		case <-ticker.C: // a namespace that is still denied gets a new denial
+			b.mu.Lock()
+			b.forgive(func(_ string, at time.Time) bool { return time.Since(at) >= denialLasts })
+			b.mu.Unlock()
+		case <-b.tripped:
 			b.awaitRecovery(ctx)
 		}
 	}
 }
 
-// served is Success without a namespace.
+// trip makes Run probe, unless it is about to.
+func (b *Breaker) trip() {
+	select {
+	case b.tripped <- struct{}{}:
+	default:
+	}
+}
+
 func (b *Breaker) served() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.restore()
 }
 
-// expire removes denials that were not repeated: what was denied comes back,
-// unless another replica was permitted to do it.
-func (b *Breaker) expire() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before := len(b.denied)
-	maps.DeleteFunc(b.denied, func(_ string, at time.Time) bool { return b.clock.Since(at) >= denialLasts })
-	if len(b.denied) < before {
-		b.permitted()
-	}
-}
-
-// awaitRecovery probes until there is an answer, and then lets work try.
+// awaitRecovery probes until the API server is ready and a trial succeeds.
 func (b *Breaker) awaitRecovery(ctx context.Context) {
 	for wait := probeFirst; ; wait = min(2*wait, probeMax) {
 		b.mu.Lock()
 		pause := max(wait, b.after)
 		b.after = 0
 		b.mu.Unlock()
-		if !b.sleep(ctx, pause) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(pause):
 		}
-		if b.probe(ctx) == nil {
+		if b.deps.Probe(ctx) == nil {
 			break
 		}
 	}
 	b.mu.Lock()
 	b.allow()
-	held := b.held
 	b.mu.Unlock()
-	timer := b.clock.NewTimer(trial)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-held: // the trial has failed
-	case <-timer.C():
+	case <-b.tripped: // the trial has failed
+		b.trip()
+	case <-time.After(trial):
 		if b.Allows() {
 			b.served()
 		}
 	}
 }
 
-func (b *Breaker) sleep(ctx context.Context, d time.Duration) bool {
-	timer := b.clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C():
-		return true
-	}
-}
-
-// allow and hold let work pass and hold it back; the caller holds the lock.
+// allow lets work pass. The caller holds the lock.
 func (b *Breaker) allow() {
-	if !isClosed(b.pass) {
+	if !b.allows {
+		b.allows = true
 		close(b.pass)
-		b.held = make(chan struct{})
-	}
-}
-
-func (b *Breaker) hold() {
-	if !isClosed(b.held) {
-		close(b.held)
-		b.pass = make(chan struct{})
-	}
-}
-
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

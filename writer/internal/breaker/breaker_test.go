@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
@@ -38,7 +37,7 @@ func newGuarded(t *testing.T, away bool) *guarded {
 			return errRefused
 		}
 		return nil
-	}, Clock: clock.RealClock{}, Log: zerolog.New(g.log), Part: g.health.Part("kubernetes")})
+	}, Log: zerolog.New(g.log), Part: g.health.Part("kubernetes")})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -174,7 +173,7 @@ func TestBreakerDoesNotHoldWorkForEver(t *testing.T) {
 
 func TestBreakerIsGivenUpAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := breaker.New(breaker.Deps{Probe: func(context.Context) error { return errRefused }, Clock: clock.RealClock{}, Log: zerolog.Nop()})
+		g := breaker.New(breaker.Deps{Probe: func(context.Context) error { return errRefused }, Log: zerolog.Nop()})
 		ctx, cancel := context.WithCancel(t.Context())
 		go g.Run(ctx)
 		synctest.Wait()
