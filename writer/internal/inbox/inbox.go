@@ -69,7 +69,6 @@ func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 	item, err := b.config.read(d.Subject(), d.Data())
 	item.Trace = span.SpanContext()
 	if err != nil {
-		err = &pipeline.ClassError{Class: classOf(err), Err: err}
 		setSpanDeadLetter(span, err)
 		return pipeline.DeadLetter(err)
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
+// errMalformed means that a message cannot be acted on.
+var errMalformed = errors.New("malformed result")
+
 // read returns what a message asks for. Its subject and payload must agree,
 // and name what may exist in Kubernetes: the names go into the path of a
 // request and the key into a patch. Errors wrap one of this package; the item
@@ -38,7 +41,10 @@ func (c Config) read(subject string, data []byte) (plan.Item, error) {
 		return item, err
 	}
 	if annotation.Protects(c.Protected, key.Namespace, key.Name) {
-		return item, fmt.Errorf("%w: ConfigMap %s/%s", errProtected, key.Namespace, key.Name)
+		return item, &pipeline.ClassError{
+			Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
+			Err:   fmt.Errorf("protected object: ConfigMap %s/%s", key.Namespace, key.Name),
+		}
 	}
 	return item, nil
 }
@@ -85,27 +91,18 @@ func checkTimes(r *v1.Result) error {
 	return nil
 }
 
-// checkDigest holds a body against the digest that came with it, and against
-// the one that the annotation demands.
+// checkDigest compares a body with the digest in the message and with the digest that the annotation
+// requires.
 func checkDigest(c *v1.Content, demanded string) error {
 	sum := sha256.Sum256(c.GetBody())
-	digest := hex.EncodeToString(sum[:])
-	if digest != c.GetSha256() {
-		return fmt.Errorf("%w than it came with", errDigest)
-	}
-	if demanded != "" && digest != demanded {
-		return fmt.Errorf("%w than the annotation demands", errDigest)
-	}
-	return nil
-}
-
-// classOf returns the failure class under which a message becomes a dead letter.
-func classOf(err error) v1.FailureClass {
+	digest, problem := hex.EncodeToString(sum[:]), ""
 	switch {
-	case errors.Is(err, errDigest):
-		return v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
-	case errors.Is(err, errProtected):
-		return v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
+	case digest != c.GetSha256():
+		problem = "body has another digest than it came with"
+	case demanded != "" && digest != demanded:
+		problem = "body has another digest than the annotation demands"
+	default:
+		return nil
 	}
-	return v1.FailureClass_FAILURE_CLASS_MALFORMED
+	return &pipeline.ClassError{Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, Err: errors.New(problem)}
 }
