@@ -16,7 +16,7 @@ import (
 // answer is the result of one lookup of a name.
 type answer struct {
 	// addrs are the addresses of both families.
-	addrs []netip.Addr
+	addrs []string
 	// alias, if set, is the canonical name with the addresses.
 	alias string
 }
@@ -61,23 +61,23 @@ func (s *Server) Set(name string, addrs ...string) { s.Rebind(name, addrs) }
 // Rebind makes name resolve to each of the lists in turn, one per lookup, and to the last one after
 // that.
 func (s *Server) Rebind(name string, lists ...[]string) {
-	var answers []answer
-	for _, list := range lists {
-		answers = append(answers, answer{addrs: parse(list)})
+	answers := make([]answer, len(lists))
+	for i, list := range lists {
+		answers[i].addrs = list
 	}
 	s.put(name, answers...)
 }
 
 // Alias makes name a CNAME of target, which has addrs.
 func (s *Server) Alias(name, target string, addrs ...string) {
-	s.put(name, answer{alias: target, addrs: parse(addrs)})
+	s.put(name, answer{alias: target, addrs: addrs})
 }
 
 // SetOther makes all names without an entry resolve to addrs.
 func (s *Server) SetOther(addrs ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.other = &answer{addrs: parse(addrs)}
+	s.other = &answer{addrs: addrs}
 }
 
 // Questions returns the number of questions received, for all names and types.
@@ -95,14 +95,6 @@ func (s *Server) Resolver() *net.Resolver {
 			return new(net.Dialer).DialContext(ctx, "udp", s.conn.LocalAddr().String())
 		},
 	}
-}
-
-func parse(list []string) []netip.Addr {
-	var addrs []netip.Addr
-	for _, text := range list {
-		addrs = append(addrs, netip.MustParseAddr(text))
-	}
-	return addrs
 }
 
 func (s *Server) put(name string, answers ...answer) {
@@ -132,30 +124,23 @@ func (s *Server) serve() {
 }
 
 func (s *Server) reply(packet []byte) ([]byte, error) {
-	var parser dnsmessage.Parser
-	header, err := parser.Start(packet)
-	if err != nil {
-		return nil, err
+	var m dnsmessage.Message
+	if err := m.Unpack(packet); err != nil || len(m.Questions) != 1 {
+		return nil, errors.New("not one question")
 	}
-	question, err := parser.Question()
-	if err != nil {
-		return nil, err
-	}
-	found, known := s.look(question)
-	reply := dnsmessage.Message{
-		Header: dnsmessage.Header{
-			ID: header.ID, Response: true, RecursionDesired: true, RecursionAvailable: true,
-		},
-		Questions: []dnsmessage.Question{question},
+	found, known := s.look(m.Questions[0])
+	m = dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: m.ID, Response: true, RecursionDesired: true, RecursionAvailable: true},
+		Questions: m.Questions,
 	}
 	if !known {
-		reply.RCode = dnsmessage.RCodeNameError
-		return reply.Pack()
+		m.RCode = dnsmessage.RCodeNameError
 	}
-	if reply.Answers, err = records(question, found); err != nil {
+	var err error
+	if m.Answers, err = records(m.Questions[0], found); err != nil {
 		return nil, err
 	}
-	return reply.Pack()
+	return m.Pack()
 }
 
 // look finds the answer. It counts questions per family, because one lookup sends one for each.
@@ -190,7 +175,8 @@ func records(q dnsmessage.Question, a answer) ([]dnsmessage.Resource, error) {
 		out = append(out, resource(owner, dnsmessage.TypeCNAME, &dnsmessage.CNAMEResource{CNAME: target}))
 		owner = target
 	}
-	for _, addr := range a.addrs {
+	for _, text := range a.addrs {
+		addr := netip.MustParseAddr(text)
 		switch {
 		case addr.Is4() && q.Type == dnsmessage.TypeA:
 			out = append(out, resource(owner, q.Type, &dnsmessage.AResource{A: addr.As4()}))
