@@ -2,7 +2,6 @@ package writer_test
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A failed fetch", func() {
@@ -116,21 +114,6 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.eventObjects()).To(ConsistOf(HaveField("Series", HaveField("Count", int32(2)))), "it was only delivered again")
 	})
 
-	It("writes nothing for a failure that changes nothing", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		first := w.failure(w.want(cm, "mydata", url), 503)
-		w.apply(first)
-		version := w.get("cm").ResourceVersion
-		second := w.failure(due(w.want(cm, "mydata", url)), 503)
-		second.GetFailure().FirstFailedAt = first.GetFailure().GetFirstFailedAt()
-		audit := w.failure(due(w.want(cm, "mydata", url)), 503)
-		audit.Cause = v1.Cause_CAUSE_AUDIT
-		audit.GetFailure().FirstFailedAt = timestamppb.New(time.Now().Add(time.Hour))
-		w.apply(second, audit)
-		Expect(w.get("cm").ResourceVersion).To(Equal(version))
-		Expect(w.events(cm)).To(HaveLen(1))
-	})
-
 	It("ends with the news that the body is still the same, without touching it", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "good"))
@@ -153,34 +136,7 @@ var _ = Describe("A failed fetch", func() {
 		r.GetFailure().Host = "2001:db8::1"
 		w.apply(r)
 		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: fetching from (address) is not allowed; key mydata has no value yet [why-empty 4]"))
-		Expect(w.log).NotTo(gbytesSay("2001:db8"))
-	})
-
-	It("has a sentence of its own for every failure class", func() {
-		notFetched := []v1.FailureClass{
-			v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION,
-			v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
-			v1.FailureClass_FAILURE_CLASS_WRITE_FAILED, v1.FailureClass_FAILURE_CLASS_MALFORMED,
-		}
-		seen := map[string]v1.FailureClass{}
-		for n := range v1.FailureClass_name {
-			class := v1.FailureClass(n)
-			if slices.Contains(notFetched, class) {
-				continue
-			}
-			name := "cm" + class.String()[len("FAILURE_CLASS_"):]
-			cm := w.create(asking(kubeName(name), "mydata="+url))
-			r := w.failure(w.want(cm, "mydata", url), 503)
-			r.GetFailure().Class = class
-			w.apply(r)
-			said := w.events(cm)
-			Expect(said).To(HaveLen(1), class.String())
-			Expect(said[0]).To(HavePrefix("Warning " + pipeline.Reason(class) + ": "))
-			note := said[0][len("Warning "+pipeline.Reason(class)+": "):]
-			Expect(note).To(And(ContainSubstring("data.example.com"), MatchRegexp(`; key mydata has no value yet( \[why-empty [4-9]\])?$`), Not(ContainSubstring("secret"))))
-			Expect(seen).NotTo(HaveKey(note))
-			seen[note] = class
-		}
+		Expect(string(w.log.Contents())).NotTo(ContainSubstring("2001:db8"))
 	})
 
 	It("gives one Event even if the writer dies before or after it", func() {

@@ -8,12 +8,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 )
 
 var _ = Describe("A message that cannot be meant", func() {
@@ -60,15 +58,9 @@ var _ = Describe("A message that cannot be meant", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(cm.ResourceVersion))
 		Expect(w.calls.all()).To(BeEmpty())
 	},
-		Entry("no uid", func(r *v1.Result) { r.GetWant().Uid = "" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
-		Entry("no url", func(r *v1.Result) { r.GetWant().Url = "" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
-		Entry("no sequence", func(r *v1.Result) { r.Sequence = 0 }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
-		Entry("no outcome", func(r *v1.Result) { r.Outcome = nil }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
-		Entry("a key that is none", func(r *v1.Result) { r.GetWant().Key = "$patch" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
 		Entry("a name that is a path", func(r *v1.Result) { r.GetWant().Name = "../secrets/x" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
-		Entry("a namespace that is a path", func(r *v1.Result) { r.GetWant().Namespace = ".." }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("another digest", func(r *v1.Result) { r.GetContent().Sha256 = sum("other") }, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
 		Entry("a protected namespace", func(r *v1.Result) { r.GetWant().Namespace = "kube-system" }, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
-		Entry("a protected name", func(r *v1.Result) { r.GetWant().Name = "kube-root-ca.crt" }, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
 	)
 
 	It("waits while its dead letter cannot be published", func() {
@@ -139,26 +131,5 @@ var _ = Describe("The end of the writer", func() {
 		w.stop()
 		Expect(time.Since(begun)).To(BeNumerically("<", 10*time.Second))
 		Expect(w.waiting()).To(BeEquivalentTo(2))
-	})
-})
-
-var _ = Describe("The metrics", func() {
-	It("count what became of results, patches and messages", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.start()
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(w.want(cm, "mydata", url), "body"))
-		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} })
-		w.apply(w.failure(w.want(cm, "mydata", url), 500))
-		w.apply(w.content(w.want(cm, "other", url), "body"))
-		w.stop()
-		for series, value := range map[string]float64{
-			`results_total{verdict="gone"}`: 0, `results_total{verdict="not_ours"}`: 0, `results_total{verdict="refused"}`: 0,
-			`results_total{verdict="stale"}`: 1, `results_total{verdict="unchanged"}`: 0, `results_total{verdict="written"}`: 2,
-			`messages_total{disposition="ack"}`: 3, `messages_total{disposition="retry"}`: 0, `messages_total{disposition="dead_letter"}`: 0,
-			`events_emitted_total{reason="BadStatus"}`: 1, `events_emitted_total{reason="Recovered"}`: 0,
-		} {
-			Expect(metrictest.Value(w.metrics, "curlmethat_writer_"+series)).To(Equal(value), series)
-		}
 	})
 })

@@ -138,17 +138,6 @@ var _ = Describe("A key that somebody else owns", func() {
 			Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
 		})
 
-		It("writes a key without a record of its owner if it holds what the writer wrote, or wrote once", func() {
-			cm := w.create(asking("cm", "mydata="+url))
-			w.apply(w.content(w.want(cm, "mydata", url), "ours"))
-			got := unrecorded("cm")
-			w.apply(w.content(readFirst(w.want(got, "mydata", url)), "newer"))
-			Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "newer"}))
-			w.edit("cm", hold("edited"))
-			got = unrecorded("cm")
-			w.apply(w.content(readFirst(w.want(got, "mydata", url)), "newer"))
-			Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "newer"}))
-		})
 	})
 
 	It("reads the object first when entries were taken out of the record of owners", func() {

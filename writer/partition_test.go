@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,62 +15,49 @@ import (
 // time stay dead when it no longer does, as behind a gateway that has
 // forgotten them.
 type hole struct {
-	mu      sync.Mutex
-	open    bool
-	current *sync.Map
+	mu    sync.Mutex
+	open  bool
+	conns []*swallowed
 }
 
 func (h *hole) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	h.mu.Lock()
-	open, current := h.open, h.current
-	h.mu.Unlock()
-	if open {
+	defer h.mu.Unlock()
+	if h.open {
+		h.mu.Unlock()
 		<-ctx.Done()
+		h.mu.Lock()
 		return nil, ctx.Err()
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	swallowed := &swallowed{Conn: conn, closed: make(chan struct{})}
-	current.Store(swallowed, nil)
-	return swallowed, nil
+	h.conns = append(h.conns, &swallowed{Conn: conn, closed: make(chan struct{})})
+	return h.conns[len(h.conns)-1], nil
 }
 
-// swallow makes all connections dead, and all new ones hang.
-func (h *hole) swallow() {
+// set opens or closes the hole. Connections from before stay dead.
+func (h *hole) set(open bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.open = true
-	h.current.Range(func(conn, _ any) bool {
-		conn.(*swallowed).dead.Store("", true)
-		return true
-	})
-}
-
-// heal lets new connections through.
-func (h *hole) heal() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open, h.current = false, &sync.Map{}
+	h.open = open
+	for _, conn := range h.conns {
+		conn.dead.Store(true)
+	}
 }
 
 // swallowed is a connection whose other end may have gone silent.
 type swallowed struct {
 	net.Conn
-	dead   sync.Map
+	dead   atomic.Bool
 	once   sync.Once
 	closed chan struct{}
 }
 
-func (s *swallowed) isDead() bool {
-	_, dead := s.dead.Load("")
-	return dead
-}
-
 func (s *swallowed) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
-	if !s.isDead() {
+	if !s.dead.Load() {
 		return n, err
 	}
 	<-s.closed
@@ -77,7 +65,7 @@ func (s *swallowed) Read(b []byte) (int, error) {
 }
 
 func (s *swallowed) Write(b []byte) (int, error) {
-	if s.isDead() {
+	if s.dead.Load() {
 		return len(b), nil
 	}
 	return s.Conn.Write(b)
@@ -91,7 +79,7 @@ func (s *swallowed) Close() error {
 var _ = Describe("A network that drops all packets", func() {
 	It("uses the API server within seconds after the network has healed, over new connections", func(ctx SpecContext) {
 		w := newWorld(ctx)
-		network := &hole{current: &sync.Map{}}
+		network := new(hole)
 		w.cluster.Dial = network.dial
 		w.start()
 		names := []string{"a", "b", "c", "d"}
@@ -99,15 +87,15 @@ var _ = Describe("A network that drops all packets", func() {
 			w.create(asking(name, "mydata="+url))
 		}
 		w.apply(w.content(w.want(w.get("a"), "mydata", url), "before"))
-		network.swallow()
+		network.set(true)
 		for _, name := range names {
 			w.publish(w.content(w.want(w.get(name), "mydata", url), "after"))
 		}
 		Eventually(w.health.Ready).Should(BeFalse())
-		network.heal()
+		network.set(false)
 		w.catchesUp(names, "after")
 		By("and not holding up the end")
-		network.swallow()
+		network.set(true)
 		w.stop()
 	})
 })

@@ -45,14 +45,6 @@ var _ = Describe("An object without a record of owners", func() {
 		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": []byte("\xffbinary")}))
 	})
 
-	It("keeps a key that somebody else has written", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.start()
-		cm := unrecorded(w, `{"mydata":"theirs"}`)
-		w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "hello there"))
-		Expect(w.get("bare").Data).To(Equal(map[string]string{"mydata": "theirs"}))
-	})
-
 	It("creates no object anew that is gone", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()

@@ -167,19 +167,6 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Warning BadStatus: ")))
 	})
 
-	It("makes a dead letter of messages that contradict each other", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		bad := w.content(w.want(cm, "mydata", url), "body")
-		bad.GetContent().Sha256 = sum("another body")
-		other := w.want(cm, "mydata", url)
-		other.Sha256 = sum("another body")
-		w.apply(bad, w.content(other, "body"))
-		Expect(w.get("cm").ResourceVersion).To(Equal(cm.ResourceVersion))
-		Expect(w.deadLetters()).To(ConsistOf(
-			HaveField("Failure.Class", v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
-			HaveField("Failure.Class", v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
-		))
-	})
 })
 
 // forbid makes the API server refuse changes of ConfigMaps in the namespace of

@@ -53,15 +53,6 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(entry(got, "b")).To(BeZero())
 	})
 
-	It("leaves the key when it is asked for again", func() {
-		w.start()
-		cm := taken()
-		r := w.reconcile(cm)
-		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations[annotation.DefaultKey] = "a=" + url + " b=" + url })
-		w.apply(r)
-		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
-	})
-
 	It("leaves the key when somebody else has taken it over", func() {
 		w.start()
 		taken()
@@ -87,54 +78,6 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
 		Expect(entry(got, "b")).To(BeZero())
 		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer annotated but kept: field manager kustomize-controller also owns it"))
-	})
-
-	It("leaves the key when the manifest that was last applied names it", func() {
-		w.start()
-		taken()
-		got := w.edit("cm", func(cm *corev1.ConfigMap) {
-			cm.Annotations[corev1.LastAppliedConfigAnnotation] = `{"data":{"a":"x","b":"B"}}`
-		})
-		w.apply(w.reconcile(got))
-		got = w.get("cm")
-		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
-		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer annotated but kept: the manifest that was last applied has it, too"))
-	})
-
-	It("leaves the key when the annotation cannot be understood, or the object is suspended", func() {
-		w.start()
-		taken()
-		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations[annotation.DefaultKey] = "a=" + url + " oops" })
-		w.apply(w.reconcile(got))
-		Expect(w.get("cm").Data).To(HaveKey("b"))
-		got = w.edit("cm", func(cm *corev1.ConfigMap) {
-			cm.Annotations[annotation.DefaultKey] = "a=" + url
-			cm.Annotations["x-kv8s.io/curl-suspend"] = "true"
-		})
-		w.apply(w.reconcile(got))
-		Expect(w.get("cm").Data).To(HaveKey("b"))
-	})
-
-	It("goes by the value where no owner of the key is on record", func() {
-		w.start()
-		taken()
-		empty := func() *corev1.ConfigMap {
-			cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "cm", types.MergePatchType,
-				[]byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			return cm
-		}
-		w.apply(w.reconcile(empty()))
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "A"}))
-
-		w.edit("cm", func(cm *corev1.ConfigMap) {
-			delete(cm.Annotations, annotation.DefaultKey)
-			cm.Data["a"] = "edited"
-		})
-		w.apply(w.reconcile(empty()))
-		got := w.get("cm")
-		Expect(got.Data).To(Equal(map[string]string{"a": "edited"}))
-		Expect(got.Annotations).To(BeEmpty())
 	})
 
 	It("does not come back when the body arrives late, and is written once however often it is delivered", func() {

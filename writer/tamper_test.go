@@ -5,9 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-
-	"github.com/onsi/gomega/gbytes"
-	"github.com/onsi/gomega/types"
 )
 
 // send passes a request on to the real API server.
@@ -67,26 +64,4 @@ func reply(r *http.Request, code int, header http.Header, body string) *http.Res
 		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r,
 	}
-}
-
-// gbytesSay matches anywhere in what was logged.
-func gbytesSay(text string) types.GomegaMatcher { return &logged{text: text} }
-
-type logged struct{ text string }
-
-func (l *logged) Match(actual any) (bool, error) {
-	buffer, ok := actual.(*gbytes.Buffer)
-	if !ok {
-		return false, errors.New("not a log")
-	}
-	return strings.Contains(string(buffer.Contents()), l.text), nil
-}
-
-func (l *logged) FailureMessage(any) string { return "expected the log to say " + l.text }
-
-func (l *logged) NegatedFailureMessage(any) string { return "expected the log not to say " + l.text }
-
-// kubeName makes a legal name.
-func kubeName(text string) string {
-	return strings.ToLower(strings.ReplaceAll(text, "_", "-"))
 }

@@ -141,11 +141,4 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 	})
 
-	It("drops a body that is older than what the key holds", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		older := w.content(w.want(cm, "mydata", url), "older")
-		w.apply(w.content(w.want(cm, "mydata", url), "newer"))
-		w.apply(older)
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "newer"}))
-	})
 })
