@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/spf13/pflag"
 
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -70,17 +69,6 @@ var _ = Describe("The command line", func() {
 		Expect(err).To(HaveOccurred())
 	})
 
-	It("sets all that the flags name", func() {
-		cfg := fetcher.DefaultConfig()
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		cfg.BindFlags(flags)
-		Expect(flags.Parse([]string{"--allow-cidr=127.0.0.0/8,::1/128", "--per-host=3", "--max-attempts=2", "--netrc=/etc/netrc"})).To(Succeed())
-		Expect(cfg.Validate()).To(Succeed())
-		Expect(cfg.Egress.AllowCIDRs).To(Equal([]string{"127.0.0.0/8", "::1/128"}))
-		Expect(cfg.Throttle.PerHost).To(Equal(3))
-		Expect(cfg.Engine.MaxAttempts).To(BeEquivalentTo(2))
-		Expect(cfg.Get.Netrc).To(Equal("/etc/netrc"))
-	})
 })
 
 var _ = Describe("fetcher check", func() {

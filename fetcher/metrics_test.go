@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -164,6 +165,12 @@ func moves() []move {
 	hang := func(l *lab) { l.want("cm", "/hang"); l.awaitHanging() }
 	denied := ask("http://10.1.2.3/")
 	const own = "curlmethat_fetcher_"
+	oneSlot := func(c *fetcher.Config) { c.Throttle.PerHost = 1 }
+	queue := func(l *lab) {
+		hang(l)
+		Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
+		l.want("two", "/ok")
+	}
 	return []move{
 		{series: own + `requests_total{outcome="content"}`, do: ask("/ok")},
 		{series: own + `requests_total{outcome="unmodified"}`, do: ask("/ok", refreshed)},
@@ -179,16 +186,9 @@ func moves() []move {
 		{series: own + "body_bytes", do: ask("/ok")},
 		{series: own + "not_modified_total", do: ask("/ok", refreshed), change: func(c *fetcher.Config) { c.Engine.Sharing.Window = 0 }},
 		{series: own + "coalesced_total", do: twice},
+		{series: own + `parked_total{cause="host_busy"}`, do: queue, change: oneSlot},
 		{
-			series: own + `parked_total{cause="host_busy"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
-			do: func(l *lab) {
-				hang(l)
-				Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
-				l.want("two", "/ok")
-			},
-		},
-		{
-			series: own + `claims_total{result="won"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
+			series: own + `claims_total{result="won"}`, change: oneSlot,
 			do: func(l *lab) {
 				hang(l)
 				for i := range 20 {
@@ -210,22 +210,8 @@ func moves() []move {
 		{series: own + "in_flight_messages", do: hang},
 		{series: own + `hosts{state="active"}`, do: hang},
 		{series: own + `hosts{state="paused"}`, do: ask("/busy")},
-		{
-			series: own + `hosts{state="queued"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
-			do: func(l *lab) {
-				hang(l)
-				Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
-				l.want("two", "/ok")
-			},
-		},
-		{
-			series: own + "queued_keys", change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
-			do: func(l *lab) {
-				hang(l)
-				Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
-				l.want("two", "/ok")
-			},
-		},
+		{series: own + `hosts{state="queued"}`, do: queue, change: oneSlot},
+		{series: own + "queued_keys", do: queue, change: oneSlot},
 		{series: own + "staleness_seconds", do: ask("/ok", refreshed)},
 		{series: own + `pushbacks_total{cause="broker"}`, do: func(l *lab) { hang(l); l.server.Stop(); l.release() }},
 		{series: own + "nats_reconnects_total", do: func(l *lab) { Expect(l.server.Restart()).To(Succeed()) }},
@@ -308,15 +294,6 @@ var _ = Describe("The metrics of a fetcher", func() {
 		}).WithTimeout(3 * time.Minute).WithPolling(100 * time.Millisecond).Should(BeEquivalentTo(objects))
 		after, err := metrictest.Read(l.registry)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(names(after)).To(Equal(names(before)))
+		Expect(slices.Sorted(maps.Keys(after))).To(Equal(slices.Sorted(maps.Keys(before))))
 	})
 })
-
-func names(series map[string]float64) []string {
-	list := make([]string, 0, len(series))
-	for name := range series {
-		list = append(list, name)
-	}
-	slices.Sort(list)
-	return list
-}

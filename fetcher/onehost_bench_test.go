@@ -1,19 +1,25 @@
 package fetcher_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // BenchmarkOneHost measures what many URLs of one host cost one fetcher, by how
@@ -85,4 +91,35 @@ func parked(b *testing.B, registry *prometheus.Registry) int {
 		}
 	}
 	return n
+}
+
+func runFetcher(b *testing.B, broker *natstest.Server, registry *prometheus.Registry) (stop func()) {
+	b.Helper()
+	nc, err := broker.Connect()
+	must(b, err)
+	js, err := jetstream.New(nc)
+	must(b, err)
+	config := fetcher.DefaultConfig()
+	config.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
+	health := process.NewHealth()
+	ctx, cancel := context.WithCancel(b.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		rt := &process.Runtime{Log: zerolog.Nop(), Health: health, Metrics: registry, NATS: nc, JetStream: js}
+		if err := fetcher.Run(ctx, rt, config); err != nil {
+			b.Error(err)
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+		nc.Close()
+	}
+}
+
+func must(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
 }

@@ -91,11 +91,6 @@ var _ = Describe("Run", func() {
 		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError(ContainSubstring("GOMEMLIMIT")))
 	})
 
-	It("refuses a configuration that cannot work", func(ctx SpecContext) {
-		cfg.Throttle.PerHost = 0
-		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError("--per-host must be at least 1"))
-	})
-
 	It("refuses files that it cannot read", func(ctx SpecContext) {
 		cfg.Get.Netrc = "/does/not/exist"
 		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError(ContainSubstring("/does/not/exist")))

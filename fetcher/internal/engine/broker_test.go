@@ -129,20 +129,6 @@ var _ = Describe("A long GET", func() {
 		Eventually(beats).Should(BeNumerically(">", 3))
 	})
 
-	It("finishes a long GET before a drain ends", func() {
-		w := newWorld(natstest.Options{}, pipeline.Topology{})
-		o, fetching, proceed := held("hello there")
-		w.publish(w.want(o.URL))
-		stop := w.fetcher().run()
-		Eventually(fetching).Should(BeClosed())
-		stopped := make(chan struct{})
-		go func() { defer close(stopped); stop() }()
-		Consistently(stopped, 50*time.Millisecond).ShouldNot(BeClosed())
-		close(proceed)
-		Eventually(stopped).Should(BeClosed())
-		Expect(w.results()).To(HaveLen(1))
-		Eventually(w.pending).Should(BeZero())
-	})
 })
 
 // beats returns a function that counts how often the server was told that a

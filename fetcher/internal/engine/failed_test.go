@@ -282,26 +282,6 @@ var _ = Describe("A failed attempt", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("keeps what the key holds, for the next conditional GET", func() {
-		var broken atomic.Bool
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			if broken.Load() {
-				fails(http.StatusBadGateway)(w, r)
-				return
-			}
-			tagged(`"v1"`, "hello there")(w, r)
-		})
-		w.publish(w.want(o.URL, every(10*time.Minute)))
-		f.step()
-		broken.Store(true)
-		elapse()
-		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`))
-		broken.Store(false)
-		elapse()
-		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`))
-		Expect(w.results()).To(HaveLen(1), "the body; the failure was over before it was published")
-	})
-
 	It("never makes the answer of an error a body", func() {
 		o := serve(fails(http.StatusForbidden))
 		w.publish(w.want(o.URL))

@@ -87,14 +87,6 @@ var _ = Describe("A good answer", func() {
 		Expect(r.GetWant().GetReadFirst()).To(BeTrue())
 	})
 
-	It("keeps every byte of a binary body", func() {
-		body := "\x00\xff\xfe binary \x80"
-		o := serve(says(body))
-		w.publish(w.want(o.URL))
-		w.fetcher().step()
-		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo(body))
-	})
-
 	It("sets the timer of the next refresh, with what the next GET needs to be conditional", func() {
 		o := serve(tagged(`"v1"`, "hello there"))
 		sequence := w.publish(w.want(o.URL, every(10*time.Minute)))
@@ -134,16 +126,6 @@ var _ = Describe("A good answer", func() {
 		w.fetcher().step()
 		Expect(w.results()).To(BeEmpty())
 		Expect(w.timer()).NotTo(BeNil())
-	})
-
-	It("publishes another body than the key holds", func() {
-		o := serve(tagged(`"v2"`, "general kenobi"))
-		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
-			d.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`}
-		})
-		w.fetcher().step()
-		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("general kenobi"))
-		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v2"`))
 	})
 
 	It("publishes the recovery when the body after failures is the one that the key holds", func() {
@@ -246,12 +228,6 @@ var _ = Describe("A good answer", func() {
 		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"good"`))
 	})
 
-	It("publishes a body with the digest that is demanded", func() {
-		o := serve(says("hello there"))
-		w.publish(w.want(o.URL, func(w *v1.Want) { w.Sha256 = digest("hello there") }))
-		w.fetcher().step()
-		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("hello there"))
-	})
 })
 
 var _ = Describe("A body at the limit of the broker", func() {
