@@ -1,7 +1,9 @@
 package throttle
 
 import (
-	"container/heap"
+	"cmp"
+	"slices"
+	"sort"
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -29,7 +31,6 @@ type Waiter struct {
 
 	until  time.Time
 	tenant *tenant
-	index  int
 }
 
 // Rank is the importance of a key among those of its namespace.
@@ -44,38 +45,56 @@ const (
 
 func (w *Waiter) size() int64 { return waiterBytes + int64(len(w.Due)+len(w.Trace)) }
 
-// Enqueue lets a key wait whose lease was set just now for so long. A key that waits
-// already keeps its place, also with another want. It reports whether there is room.
+// Enqueue lets a key wait whose lease was set just now. A key that waits already keeps its place,
+// also with another want. It reports whether there is room.
 func (t *Throttle) Enqueue(w *Waiter, lease time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
-	if old, ok := t.queued[w.Key]; ok {
+	now := t.deps.Now()
+	if old := t.queued[w.Key]; old != nil {
 		if old.Since.Before(w.Since) {
 			w.Since = old.Since
 		}
 		t.drop(old)
 	}
-	host, namespace := t.host(w.Host), t.namespace(w.Key.Namespace)
-	if namespace.bytes+w.size() > t.cfg.MaxQueued-t.bytes {
+	w.tenant, w.until = t.tenant(w.Host, w.Key.Namespace), now.Add(lease-leaseMargin)
+	if w.tenant.namespace.bytes+w.size() > t.cfg.MaxQueued-t.bytes {
 		return false
 	}
-	w.tenant, w.until = host.tenant(w.Key.Namespace, namespace), now.Add(lease-leaseMargin)
 	t.queued[w.Key] = w
 	t.bytes += w.size()
-	namespace.bytes += w.size()
-	heap.Push(&w.tenant.queue, w)
+	w.tenant.namespace.bytes += w.size()
+	queue := &w.tenant.queue
+	after := sort.Search(len(*queue), func(i int) bool { return w.before((*queue)[i]) })
+	*queue = slices.Insert(*queue, after, w)
 	w.tenant.wake()
 	t.dispatch(now)
 	return true
+}
+
+func (w *Waiter) before(other *Waiter) bool {
+	return cmp.Or(cmp.Compare(w.Rank, other.Rank), w.Since.Compare(other.Since)) < 0
+}
+
+// drop takes a key out of its queue.
+func (t *Throttle) drop(w *Waiter) {
+	delete(t.queued, w.Key)
+	t.bytes -= w.size()
+	w.tenant.namespace.bytes -= w.size()
+	if queue := &w.tenant.queue; (*queue)[0] == w {
+		*queue = (*queue)[1:]
+	} else {
+		at := slices.Index(*queue, w)
+		*queue = slices.Delete(*queue, at, at+1)
+	}
 }
 
 // Waits reports whether a key waits with this want.
 func (t *Throttle) Waits(key pipeline.Key, want uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w, ok := t.queued[key]
-	return ok && w.Want == want
+	w := t.queued[key]
+	return w != nil && w.Want == want
 }
 
 // Queued returns the number of keys that wait.
@@ -83,106 +102,6 @@ func (t *Throttle) Queued() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.queued)
-}
-
-// drop takes a key out of its queue.
-func (t *Throttle) drop(w *Waiter) {
-	heap.Remove(&w.tenant.queue, w.index)
-	delete(t.queued, w.Key)
-	t.bytes -= w.size()
-	w.tenant.namespace.bytes -= w.size()
-}
-
-// queue is a heap of waiters.
-type queue []*Waiter
-
-func (q queue) Len() int { return len(q) }
-
-func (q queue) Less(i, j int) bool {
-	if q[i].Rank != q[j].Rank {
-		return q[i].Rank < q[j].Rank
-	}
-	return q[i].Since.Before(q[j].Since)
-}
-
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-func (q *queue) Push(x any) {
-	w := x.(*Waiter) //nolint:forcetypeassert // container/heap passes what Enqueue pushes
-	w.index = len(*q)
-	*q = append(*q, w)
-}
-
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	w := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	return w
-}
-
-// dispatch starts keys while there is room for them.
-func (t *Throttle) dispatch(now time.Time) {
-	for t.held < t.cfg.Slots && !t.stopped {
-		w := t.next(now)
-		if w == nil {
-			return
-		}
-		s := t.place(w.tenant, now)
-		s.claiming = true
-		w.tenant.claiming++
-		w.tenant.namespace.held++
-		w.tenant.host.claiming++
-		t.running.Go(func() {
-			defer s.End()
-			t.deps.Start(w, s)
-		})
-	}
-}
-
-// next takes the next key out of its queue: one of the namespace that holds fewest
-// slots, whose hosts take turns.
-func (t *Throttle) next(now time.Time) *Waiter {
-	for {
-		var fewest *namespaceState
-		for n := range t.ready {
-			if (fewest == nil || n.held < fewest.held) && !t.overShare(n, now) {
-				fewest = n
-			}
-		}
-		if fewest == nil {
-			return nil
-		}
-		tenant := fewest.ready[0]
-		fewest.ready = fewest.ready[1:]
-		if tenant.ready = false; len(fewest.ready) == 0 {
-			delete(t.ready, fewest)
-		}
-		for len(tenant.queue) > 0 && !tenant.queue[0].until.After(now) {
-			t.drop(tenant.queue[0]) // another fetcher may have it
-		}
-		if len(tenant.queue) == 0 || !t.room(tenant, now) {
-			continue
-		}
-		w := tenant.queue[0]
-		t.drop(w)
-		tenant.wake()
-		return w
-	}
-}
-
-// room reports whether the first key of a queue may be started.
-func (t *Throttle) room(n *tenant, now time.Time) bool {
-	h, held := n.host, n.held+n.claiming
-	if later(h.pause.until, n.pausedUntil).After(now) && !(n.queue[0].Rank == Urgent && held == 0) {
-		return false
-	}
-	limit := h.limit(n, t.cfg.PerHost)
-	ahead := h.ahead(limit, now)
-	return held < limit+ahead && h.held+h.claiming < t.cfg.PerHost+ahead
 }
 
 // maxLease is the maximum time after which the broker delivers a waiting key again,

@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	// contention is how long a namespace that has asked for a slot is counted
-	// among those that want one.
+	// contention is how long a namespace counts among those that want slots after it asked for one.
 	contention = 10 * time.Second
-	// claimedWait is how long a started key waits in memory for its slot, which is
-	// expected to come free within claimTime.
+	// claimedWait is how long a started key waits in memory for its slot, which is expected to come
+	// free within claimTime.
 	claimedWait = time.Second
 	// sweepAt is the number of hosts or namespaces above which idle ones are dropped.
 	sweepAt = 1024
-	// maxPaused bounds the hosts that may be paused: with names under a wildcard
-	// one namespace could make up any number of them.
+	// maxPaused is the maximum number of paused hosts: with names under a wildcard one namespace
+	// could invent any number of them.
 	maxPaused = 16 * sweepAt
 )
 
@@ -32,26 +31,26 @@ type Throttle struct {
 
 	mu         sync.Mutex
 	stopped    bool
-	hosts      map[string]*hostState
-	namespaces map[string]*namespaceState
+	hosts      map[string]*host
+	namespaces map[string]*namespace
 	nextSweep  int
-	// held counts the slots, also those whose GET has ended.
+	// held counts the slots of the process. Each is held until the outcome of its GET is published.
 	held int
-	// queued are the keys that wait, which take so many bytes.
+	// queued are the keys that wait with a lease, and bytes is their memory.
 	queued map[pipeline.Key]*Waiter
 	bytes  int64
-	// ready are the namespaces with a key that may possibly be started.
-	ready map[*namespaceState]struct{}
-	// backlog reports whether requests waited at the broker when the last one came.
-	backlog bool
+	// ready are the namespaces with a key that may be started.
+	ready map[*namespace]struct{}
+	// asked is the last request, and askedBefore the last one of another namespace.
+	asked, askedBefore request
 }
 
 // Deps is what a Throttle works with.
 type Deps struct {
 	// Now is the clock.
 	Now func() time.Time
-	// Start claims a key that has waited, and makes its GET with the slot. It is
-	// called in a goroutine of its own.
+	// Start claims a key that has waited, and makes its GET with the slot. It is called in a
+	// goroutine of its own.
 	Start func(*Waiter, *Slot)
 }
 
@@ -61,17 +60,16 @@ func New(cfg Config, deps Deps) (*Throttle, error) {
 		return nil, err
 	}
 	return &Throttle{
-		cfg: cfg, deps: deps, nextSweep: sweepAt,
-		hosts: map[string]*hostState{}, namespaces: map[string]*namespaceState{},
-		queued: map[pipeline.Key]*Waiter{}, ready: map[*namespaceState]struct{}{},
+		cfg: cfg, deps: deps, nextSweep: sweepAt, hosts: map[string]*host{}, namespaces: map[string]*namespace{},
+		queued: map[pipeline.Key]*Waiter{}, ready: map[*namespace]struct{}{},
 	}, nil
 }
 
 // OnStart sets Deps.Start, before the first key waits.
 func (t *Throttle) OnStart(start func(*Waiter, *Slot)) { t.deps.Start = start }
 
-// Stop starts no further key, waits until those that were started have ended, and returns the
-// keys that still wait.
+// Stop starts no further key, waits until the started ones have ended, and returns the keys that
+// still wait.
 func (t *Throttle) Stop() []*Waiter {
 	t.mu.Lock()
 	t.stopped = true
@@ -82,88 +80,45 @@ func (t *Throttle) Stop() []*Waiter {
 	return slices.Collect(maps.Values(t.queued))
 }
 
-// attempt is a request with the state of its host and namespace.
-type attempt struct {
-	Request
-	throttle *Throttle
-	tenant   *tenant
-	// granted gets the slot of a request that waits in memory.
-	granted chan *Slot
+// request is a namespace that has asked for a slot.
+type request struct {
+	namespace string
+	at        time.Time
+	// backlog reports whether further requests waited at the broker.
+	backlog bool
 }
-
-// claimed reports whether it is for a started key that has no slot yet.
-func (a *attempt) claimed() bool { return a.Slot != nil && a.Slot.claiming }
 
 // Acquire returns a slot, or why there is none. It may wait for a moment.
 func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 	t.mu.Lock()
-	now := t.now()
+	defer t.mu.Unlock()
+	now := t.deps.Now()
 	t.sweep(now)
-	namespace := t.namespace(r.Namespace)
-	namespace.asked, t.backlog = now, r.Backlog
-	a := &attempt{Request: r, throttle: t, tenant: t.host(r.Host).tenant(r.Namespace, namespace)}
-	busy := a.refusal(now)
+	n := t.tenant(r.Host, r.Namespace)
+	if t.asked.namespace != r.Namespace {
+		t.askedBefore = t.asked
+	}
+	t.asked = request{r.Namespace, now, r.Backlog}
+	a := &attempt{tenant: n, slot: r.Slot, urgent: r.Urgent}
+	if r.Slot != nil {
+		a.phase = claimed
+	}
+	busy := t.refusal(a, now)
 	if busy == nil {
-		defer t.mu.Unlock()
 		return t.grant(a, now), nil
 	}
-	wait := a.patience(busy.Cause, now)
+	wait := t.patience(a, busy.Cause, now)
 	if wait == 0 {
-		defer t.mu.Unlock()
 		return nil, busy
 	}
 	a.granted = make(chan *Slot, 1)
-	h := a.tenant.host
+	n.waiting++
+	h := n.host
 	h.waiting = append(h.waiting, a)
-	a.tenant.waiting++
-	t.mu.Unlock()
-	return t.await(a, busy, wait)
-}
-
-// refusal returns why a request may have no slot now.
-func (a *attempt) refusal(now time.Time) *Busy {
-	t, n, h := a.throttle, a.tenant, a.tenant.host
-	if until := later(h.pause.until, n.pausedUntil); until.After(now) && !(a.Urgent && n.held == 0) {
-		return &Busy{Cause: HostSlowed, Pause: until.Sub(now)}
-	}
-	perHost, limit := t.cfg.PerHost, h.limit(n, t.cfg.PerHost)
-	switch {
-	case h.held >= perHost, n.held >= limit:
-		return &Busy{Cause: HostBusy}
-	case a.claimed():
-		return nil
-	case a.Slot == nil && t.overShare(n.namespace, now):
-		return &Busy{Cause: NamespaceShare}
-	case a.Slot == nil && t.held >= t.cfg.Slots:
-		return &Busy{Cause: SlotsBusy}
-	case h.quick(now, t.cfg.MaxWait): // a started key need not wait for long
-		return nil
-	case len(n.queue) > 0, h.held+h.claiming >= perHost, n.held+n.claiming >= limit:
-		return &Busy{Cause: HostBusy}
-	}
-	return nil
-}
-
-// patience is how long a request waits in memory for a slot; 0: not at all.
-func (a *attempt) patience(cause Cause, now time.Time) time.Duration {
-	t, n, h := a.throttle, a.tenant, a.tenant.host
-	switch {
-	case cause != HostBusy && cause != NamespaceShare:
-		return 0
-	case a.claimed():
-		return claimedWait
-	case h.mean == 0 && h.waitedInVain:
-		return 0
-	case h.expected(now)*time.Duration(n.waiting+len(n.queue)+1)/time.Duration(h.limit(n, t.cfg.PerHost)) > t.cfg.MaxWait:
-		return 0
-	}
-	return t.cfg.MaxWait
-}
-
-// await waits for a slot.
-func (t *Throttle) await(a *attempt, busy *Busy, wait time.Duration) (*Slot, *Busy) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+	t.mu.Unlock()
+	defer t.mu.Lock()
 	select {
 	case s := <-a.granted:
 		return s, nil
@@ -171,139 +126,190 @@ func (t *Throttle) await(a *attempt, busy *Busy, wait time.Duration) (*Slot, *Bu
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := a.tenant.host
-	i := slices.Index(h.waiting, a)
-	if i < 0 { // granted at the last moment
-		return <-a.granted, nil
+	if len(a.granted) == 0 {
+		n.waiting--
+		h.waiting = slices.DeleteFunc(h.waiting, func(other *attempt) bool { return other == a })
+		return nil, busy
 	}
-	h.waiting = slices.Delete(h.waiting, i, i+1)
-	a.tenant.waiting--
-	h.waitedInVain = h.mean == 0
-	return nil, busy
+	return <-a.granted, nil
+}
+
+// attempt is a key that asks for a slot.
+type attempt struct {
+	tenant *tenant
+	phase  phase
+	urgent bool
+	// slot of a started key.
+	slot *Slot
+	// granted gets the slot of a key that waits in memory.
+	granted chan *Slot
+}
+
+// phase of a key that asks for a slot.
+type phase int
+
+const (
+	arriving phase = iota // it was delivered
+	starting              // it is the first of its queue
+	claimed               // it was started, has a slot of the process, and needs one of the host
+)
+
+// patience is how long a key waits in memory for a slot.
+func (t *Throttle) patience(a *attempt, cause Cause, now time.Time) time.Duration {
+	n, h := a.tenant, a.tenant.host
+	expected := h.expected(now)
+	before := time.Duration(n.waiting + len(n.queue) + 1)
+	switch {
+	case cause != HostBusy && cause != NamespaceShare:
+		return 0
+	case a.phase == claimed:
+		return claimedWait
+	case h.mean == 0 && expected >= t.cfg.MaxWait, expected*before/time.Duration(h.limit(n, t.cfg.PerHost)) > t.cfg.MaxWait:
+		return 0
+	}
+	return t.cfg.MaxWait
+}
+
+// refusal returns why a key may not have a slot now.
+func (t *Throttle) refusal(a *attempt, now time.Time) *Busy {
+	n, h := a.tenant, a.tenant.host
+	limit, perHost := h.limit(n, t.cfg.PerHost), t.cfg.PerHost
+	used, ahead := n.held, 0
+	if a.phase == starting {
+		used, ahead = n.held+n.claiming, h.ahead(limit, now)
+	}
+	until := later(h.restsUntil, n.restsUntil)
+	switch {
+	case until.After(now) && !(a.urgent && used == 0):
+		return &Busy{Cause: HostSlowed, Pause: until.Sub(now)}
+	case n.held >= limit+ahead, h.held >= perHost+ahead:
+		return &Busy{Cause: HostBusy}
+	case a.phase == claimed:
+		return nil
+	case t.overShare(n.namespace, now):
+		return &Busy{Cause: NamespaceShare}
+	case t.held >= t.cfg.Slots:
+		return &Busy{Cause: SlotsBusy}
+	case a.phase == arriving && h.quick(now, t.cfg.MaxWait): // a started key need not wait for long
+		return nil
+	case a.phase == arriving && len(n.queue) > 0,
+		n.held+n.claiming >= limit+ahead, h.held+h.claiming >= perHost+ahead:
+		return &Busy{Cause: HostBusy}
+	}
+	return nil
+}
+
+// overShare reports whether a namespace holds its share of the slots and others want some.
+func (t *Throttle) overShare(n *namespace, now time.Time) bool {
+	other := t.asked
+	if other.namespace == n.name {
+		other = t.askedBefore
+	}
+	_, ready := t.ready[n]
+	others := t.asked.backlog || len(t.ready) > 1 || len(t.ready) == 1 && !ready || now.Sub(other.at) < contention
+	return others && n.held >= t.cfg.perNamespace()
 }
 
 // place takes a slot of the process, without one of a host.
-func (t *Throttle) place(n *tenant, now time.Time) *Slot {
+func (t *Throttle) place(n *tenant) *Slot {
 	t.held++
-	return &Slot{throttle: t, tenant: n, began: now}
+	n.placed++
+	s := &Slot{throttle: t, tenant: n}
+	s.count(0, 1)
+	return s
 }
 
 // grant takes a slot of a host.
 func (t *Throttle) grant(a *attempt, now time.Time) *Slot {
-	s, n := a.Slot, a.tenant
-	switch {
-	case s == nil:
-		s = t.place(n, now)
-	case s.claiming:
-		s.endClaim()
+	s := a.slot
+	if s == nil {
+		s = t.place(a.tenant)
 	}
-	s.tenant, s.began, s.held = n, now, true
-	n.held++
-	n.namespace.held++
-	n.host.held++
-	n.host.taken = now
+	s.count(1, -1)
+	s.state, s.began, a.tenant.host.taken = getting, now, now
 	return s
 }
 
-// freed hands on what has come free: to the requests that wait in memory, of which
-// started keys come first, then those of the namespace that holds the fewest, and
-// then to the queues.
-func (t *Throttle) freed(h *hostState, now time.Time) {
-	for h.held < t.cfg.PerHost {
-		best := -1
-		for i, a := range h.waiting {
-			if a.refusal(now) == nil && (best < 0 || a.before(h.waiting[best])) {
-				best = i
-			}
+// free hands on what has come free: to the keys that wait in memory, then to the queues.
+func (t *Throttle) free(h *host, now time.Time) {
+	h.waiting = slices.DeleteFunc(h.waiting, func(a *attempt) bool {
+		if h.held >= t.cfg.PerHost || t.refusal(a, now) != nil {
+			return false
 		}
-		if best < 0 {
-			break
-		}
-		a := h.waiting[best]
-		h.waiting = slices.Delete(h.waiting, best, best+1)
 		a.tenant.waiting--
 		a.granted <- t.grant(a, now)
+		return true
+	})
+	for _, n := range h.tenants {
+		n.wake()
 	}
-	h.wake()
 	t.dispatch(now)
 }
 
-func (a *attempt) before(b *attempt) bool {
-	if a.claimed() != b.claimed() {
-		return a.claimed()
+// dispatch starts keys while there is room for them.
+func (t *Throttle) dispatch(now time.Time) {
+	for !t.stopped {
+		w := t.next(now)
+		if w == nil {
+			return
+		}
+		s := t.place(w.tenant)
+		t.running.Go(func() {
+			defer s.End()
+			t.deps.Start(w, s)
+		})
 	}
-	return a.tenant.held < b.tenant.held
 }
 
-// overShare reports whether a namespace holds its share of the slots and others want
-// some.
-func (t *Throttle) overShare(n *namespaceState, now time.Time) bool {
-	if n.held < t.cfg.perNamespace() {
-		return false
-	}
-	for _, other := range t.namespaces {
-		if other != n && (len(other.ready) > 0 || now.Sub(other.asked) < contention) {
-			return true
+// next takes the next key out of its queue: one of the namespace that holds fewest slots, whose
+// hosts take turns.
+func (t *Throttle) next(now time.Time) *Waiter {
+	for t.held < t.cfg.Slots {
+		var fewest *namespace
+		for n := range t.ready {
+			if (fewest == nil || n.held < fewest.held) && !t.overShare(n, now) {
+				fewest = n
+			}
+		}
+		if fewest == nil {
+			return nil
+		}
+		n := fewest.ready[0]
+		fewest.ready = fewest.ready[1:]
+		if n.ready = false; len(fewest.ready) == 0 {
+			delete(t.ready, fewest)
+		}
+		for len(n.queue) > 0 && !n.queue[0].until.After(now) {
+			t.drop(n.queue[0]) // another fetcher may have it
+		}
+		if len(n.queue) > 0 && t.refusal(&attempt{tenant: n, phase: starting, urgent: n.queue[0].Rank == Urgent}, now) == nil {
+			w := n.queue[0]
+			t.drop(w)
+			n.wake()
+			return w
 		}
 	}
-	return t.backlog
+	return nil
 }
 
-func (t *Throttle) host(name string) *hostState {
-	h, ok := t.hosts[name]
-	if !ok {
-		h = &hostState{throttle: t, tenants: map[string]*tenant{}}
-		t.hosts[name] = h
-	}
-	return h
-}
-
-func (t *Throttle) namespace(name string) *namespaceState {
-	n, ok := t.namespaces[name]
-	if !ok {
-		n = new(namespaceState)
-		t.namespaces[name] = n
-	}
-	return n
-}
-
-// Hosts counts the hosts in each state, by the name of that.
-func (t *Throttle) Hosts() map[string]float64 {
+func (t *Throttle) locked(do func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
-	counts := map[string]float64{}
-	for _, s := range States() {
-		counts[string(s)] = 0
-	}
-	for _, h := range t.hosts {
-		if s := h.state(now); s != "" {
-			counts[string(s)]++
-		}
-	}
-	return counts
+	do()
 }
 
 // sweep drops idle hosts and namespaces once there are many.
 func (t *Throttle) sweep(now time.Time) {
-	if len(t.hosts) < t.nextSweep && len(t.namespaces) < t.nextSweep {
+	if len(t.hosts) < t.nextSweep {
 		return
 	}
-	used := map[*namespaceState]bool{}
 	for name, h := range t.hosts {
-		if h.forget(now) {
+		for _, n := range h.tenants {
+			n.forget(now)
+		}
+		if len(h.tenants) == 0 && !h.restsUntil.After(now) {
 			delete(t.hosts, name)
 		}
-		for _, n := range h.tenants {
-			used[n.namespace] = true
-		}
 	}
-	for name, n := range t.namespaces {
-		if n.held == 0 && !used[n] {
-			delete(t.namespaces, name)
-		}
-	}
-	t.nextSweep = max(sweepAt, 2*len(t.hosts), 2*len(t.namespaces))
+	t.nextSweep = max(sweepAt, 2*len(t.hosts))
 }
-
-func (t *Throttle) now() time.Time { return t.deps.Now() }
