@@ -2,13 +2,8 @@ package throttle
 
 import "time"
 
-const (
-	// claimTime is the time that a claim may take. Keys are started so much earlier than a slot is
-	// expected to come free.
-	claimTime = 50 * time.Millisecond
-	// meanWeight is the divisor for one GET in the moving average.
-	meanWeight = 8
-)
+// meanWeight is the divisor for one duration in a moving average.
+const meanWeight = 8
 
 // counts are the slots of a host: held by GETs, and expected by started keys.
 type counts struct{ held, claiming int }
@@ -132,12 +127,14 @@ func (h *host) quick(now time.Time, within time.Duration) bool {
 	return h.mean > 0 && h.expected(now) <= within
 }
 
-// ahead is how many slots will probably come free within claimTime.
-func (h *host) ahead(limit int, now time.Time) int {
-	if h.mean == 0 {
+// ahead is how many keys may be started before their slots come free: as many slots as come free
+// in twice the time that a claim takes, and one more unless it would wait for long.
+func (h *host) ahead(limit int, claim time.Duration, now time.Time) int {
+	expected, slots := h.expected(now), time.Duration(limit)
+	if h.mean == 0 || expected > slots*claimedWait/2 {
 		return 0
 	}
-	return int(min(time.Duration(limit), time.Duration(limit)*claimTime/h.expected(now)))
+	return int(min(slots, 1+2*slots*claim/expected))
 }
 
 // State of a host, from a closed set.

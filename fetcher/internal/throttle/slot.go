@@ -56,11 +56,7 @@ func (s *Slot) advance(to state) {
 		s.count(0, -1)
 	case getting:
 		s.count(-1, 0)
-		held := max(now.Sub(s.began), time.Microsecond)
-		if h.mean == 0 {
-			h.mean = held
-		}
-		h.mean += (held - h.mean) / meanWeight
+		h.mean = average(h.mean, now.Sub(s.began))
 	default:
 	}
 	if s.state = to; to == ended {
@@ -109,6 +105,15 @@ func (s *Slot) Resume() {
 		n.restsUntil = time.Time{}
 	}
 	t.free(h, t.deps.Now())
+}
+
+// average adds a duration to a moving average; 0: there is none yet.
+func average(mean, d time.Duration) time.Duration {
+	d = max(d, time.Microsecond)
+	if mean == 0 {
+		return d
+	}
+	return mean + (d-mean)/meanWeight
 }
 
 func later(a, b time.Time) time.Time {

@@ -12,8 +12,7 @@ import (
 const (
 	// contention is how long a namespace counts among those that want slots after it asked for one.
 	contention = 10 * time.Second
-	// claimedWait is how long a started key waits in memory for its slot, which is expected to come
-	// free within claimTime.
+	// claimedWait is how long a started key waits in memory for its slot.
 	claimedWait = time.Second
 	// sweepAt is the number of hosts or namespaces above which idle ones are dropped.
 	sweepAt = 1024
@@ -41,6 +40,8 @@ type Throttle struct {
 	bytes  int64
 	// ready are the namespaces with a key that may be started.
 	ready map[*namespace]struct{}
+	// claim is the moving average of the time that a claim takes.
+	claim time.Duration
 	// asked is the last request, and askedBefore the last one of another namespace.
 	asked, askedBefore request
 }
@@ -102,6 +103,7 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 	a := &attempt{tenant: n, slot: r.Slot, urgent: r.Urgent}
 	if r.Slot != nil {
 		a.phase = claimed
+		t.claim = average(t.claim, now.Sub(a.slot.began))
 	}
 	busy := t.refusal(a, now)
 	if busy == nil {
@@ -176,7 +178,7 @@ func (t *Throttle) refusal(a *attempt, now time.Time) *Busy {
 	limit, perHost := h.limit(n, t.cfg.PerHost), t.cfg.PerHost
 	used, ahead := n.held, 0
 	if a.phase == starting {
-		used, ahead = n.held+n.claiming, h.ahead(limit, now)
+		used, ahead = n.held+n.claiming, h.ahead(limit, t.claim, now)
 	}
 	until := later(h.restsUntil, n.restsUntil)
 	switch {
@@ -214,7 +216,7 @@ func (t *Throttle) overShare(n *namespace, now time.Time) bool {
 func (t *Throttle) place(n *tenant) *Slot {
 	t.held++
 	n.placed++
-	s := &Slot{throttle: t, tenant: n}
+	s := &Slot{throttle: t, tenant: n, began: t.deps.Now()}
 	s.count(0, 1)
 	return s
 }
