@@ -14,8 +14,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
-var _ = Describe("A namespace that is over its budget", func() {
-	// elsewhere creates a ConfigMap in another namespace, and returns a result for it.
+var _ = Describe("A namespace that exceeded its budget", func() {
+	// elsewhere creates a ConfigMap in another namespace and returns a result for it.
 	elsewhere := func(ctx SpecContext, w *world) (*v1.Result, func() map[string]string) {
 		ns, err := w.kube.CoreV1().Namespaces().Create(ctx,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modest-"}}, metav1.CreateOptions{})
@@ -30,7 +30,7 @@ var _ = Describe("A namespace that is over its budget", func() {
 		}
 	}
 
-	DescribeTable("defers results over the budget without a slot, with one Event for each key, and holds up no other namespace",
+	DescribeTable("has results deferred without a slot, with one Event per key, and does not delay other namespaces",
 		func(ctx SpecContext, kind string, writes, bytes int64) {
 			w := newWorld(ctx)
 			w.config.Writes = budget.Config{Burst: writes, Refill: time.Hour}
@@ -61,7 +61,7 @@ var _ = Describe("A namespace that is over its budget", func() {
 		Entry("of bytes", "write_bytes", int64(0), int64(4500)),
 	)
 
-	It("writes again when some of the budget has come back, with an Event", func(ctx SpecContext) {
+	It("is written to again, with an Event, when some of the budget has come back", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.config.Writes = budget.Config{Burst: 1, Refill: 5 * time.Second}
 		w.start()
@@ -75,7 +75,7 @@ var _ = Describe("A namespace that is over its budget", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed:"), HavePrefix("Normal Recovered:")))
 	})
 
-	It("has its Events dropped and counted, which is logged once, and its status written", func(ctx SpecContext) {
+	It("has Events dropped, which is counted and logged once, but its status is written", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.config.Events = budget.Config{Burst: 2, Refill: time.Hour}
 		w.start()

@@ -15,7 +15,7 @@ func Command() *cobra.Command {
 	var c Config
 	return process.NewCommand(&cobra.Command{
 		Use:   "writer",
-		Short: "Put what was fetched into ConfigMaps",
+		Short: "Write fetched bodies into ConfigMaps",
 		Long: "Writer takes results from NATS JetStream and applies them to ConfigMaps.\n" +
 			"It needs the permissions to get and patch ConfigMaps and to create Events.",
 	}, &c, func(ctx context.Context) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// What an operator gets wrong is answered in one sentence that names the flag.
+// Each mistake gets one sentence with the flag.
 func TestCommandRefuses(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	t.Setenv("KUBECONFIG", "")

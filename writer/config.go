@@ -16,43 +16,36 @@ import (
 )
 
 const (
-	// maxConcurrency is far more than an API server can use.
+	// maxConcurrency is far above what an API server can use.
 	maxConcurrency = 1024
-	// maxLinger keeps a message well below the time after which it would be
-	// delivered again.
+	// maxLinger is well below the time after which a message is delivered again.
 	maxLinger = 5 * time.Second
 )
 
-// Config is what an operator may choose about the writer. Grammar, Protected
-// and Selector must be those of the watcher.
+// Config is the configuration of the writer. Grammar, Protected and Selector must be the same as
+// the watcher's.
 type Config struct {
-	// Service are the flags that every service has.
 	Service process.Options
-	// Kube selects the cluster to write to.
-	Kube kube.Options
-	// Concurrency is how many ConfigMaps are patched at a time. Above 32 an
-	// API server on two cores answers later, not more.
+	Kube    kube.Options
+	// Concurrency is the maximum number of concurrent patches. Above 32, an API server on two cores
+	// gets slower, not busier.
 	Concurrency int
-	// Linger is how long the first result for a ConfigMap waits for others, to
-	// become one patch with them.
+	// Linger is how long the first result for a ConfigMap waits for others to share its patch.
 	Linger time.Duration
-	// Prune: a key is removed when it is no longer asked for.
+	// Prune removes a key that is no longer annotated.
 	Prune bool
-	// Grammar is how annotations are read. The writer does not need its
-	// MinRefresh.
+	// Grammar parses annotations. The writer does not need its MinRefresh.
 	Grammar annotation.Options
-	// Protected namespaces are never written to, nor is kube-root-ca.crt
-	// anywhere.
+	// Protected namespaces are never written to. Nor is any kube-root-ca.crt.
 	Protected []string
-	// Selector is a label selector; other objects are left alone. Empty: all.
+	// Selector is a label selector. Other objects are ignored.
 	Selector string
-	// TrustedKeys is the file with the public NKeys of the watcher, one or two;
-	// empty: no want is trusted, and each object is read before it is written.
+	// TrustedKeys is the path of a file with one or two public NKeys of the watcher. If it is
+	// empty, no want is trusted and each object is read before it is written.
 	TrustedKeys string
-	// Writes and WriteBytes are how often, and how much, may be written in one
-	// namespace.
+	// Writes and WriteBytes are the budgets of one namespace.
 	Writes, WriteBytes budget.Config
-	// Events is how many are written for one namespace.
+	// Events is the Event budget of one namespace.
 	Events budget.Config
 }
 
@@ -61,27 +54,26 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Service.BindFlags(fs, ":8083")
 	c.Kube.BindFlags(fs)
 	c.Grammar = annotation.Defaults()
-	fs.IntVar(&c.Concurrency, "concurrency", 32, "ConfigMaps that are patched at a time")
-	duration.Var(fs, &c.Linger, "linger", 2*time.Millisecond, "how long the first result for a ConfigMap waits for others, to become one patch")
-	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer asked for")
-	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", c.Grammar.Keys, "annotations that ask for data, in order of precedence; the same as the watcher's")
-	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme, "scheme of URLs that have none: http or https; the same as the watcher's")
-	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
-	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector for the ConfigMaps that may be written; the same as the watcher's")
-	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with the public NKeys, one or two, of which one signs the watcher's wants; without it each object is read before it is written; curlctl identities makes it")
+	fs.IntVar(&c.Concurrency, "concurrency", 32, "maximum number of concurrent patches")
+	duration.Var(fs, &c.Linger, "linger", 2*time.Millisecond, "how long the first result for a ConfigMap waits for others to share its patch")
+	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer annotated")
+	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", c.Grammar.Keys, "annotations to read, in order of precedence, the same as the watcher's")
+	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme, "scheme of URLs without one, http or https, the same as the watcher's")
+	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
+	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector for the ConfigMaps to write, the same as the watcher's")
+	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs wants; without it each object is read before it is written; made by curlctl identities")
 	c.bindBudgets(fs)
 }
 
-// bindBudgets adds the flags of what one namespace may use up.
 func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 	c.Events.Refill = 500 * time.Second
-	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000, "Events for one namespace at once, which come back in 500 s; 0: no bound")
+	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000, "Event budget of one namespace, which refills in 500 s; 0 means no limit")
 	c.Writes.Refill, c.WriteBytes.Refill = 1000*time.Second, 256*time.Second
-	fs.Int64Var(&c.Writes.Burst, "namespace-writes", 20_000, "writes in one namespace at once, which come back in 1000 s; 0: no bound")
-	fs.Int64Var(&c.WriteBytes.Burst, "namespace-write-bytes", 512<<20, "bytes written in one namespace at once, which come back in 256 s; 0: no bound")
+	fs.Int64Var(&c.Writes.Burst, "namespace-writes", 20_000, "write budget of one namespace, which refills in 1000 s; 0 means no limit")
+	fs.Int64Var(&c.WriteBytes.Burst, "namespace-write-bytes", 512<<20, "budget of written bytes of one namespace, which refills in 256 s; 0 means no limit")
 }
 
-// Validate returns the first thing that is wrong, as a sentence.
+// Validate returns the first mistake as a sentence.
 func (c *Config) Validate() error {
 	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
 		return fmt.Errorf("--concurrency: %d is not between 1 and %d", c.Concurrency, maxConcurrency)

@@ -1,4 +1,3 @@
-// Package writer is the service that applies results to ConfigMaps. It is the
-// only part of curl-me-that that may change them, and it never leaves the
-// cluster: it talks to the API server and to NATS.
+// Package writer is the service that applies results to ConfigMaps. Only this service may change
+// them. It connects to the API server and to NATS, and never leaves the cluster.
 package writer

@@ -21,7 +21,7 @@ var _ = Describe("A failed fetch", func() {
 		w.start()
 	})
 
-	It("reports the failure of a key without a value by one Event, in a sentence without secrets", func() {
+	It("has one Event for a key without a value, without secrets", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.failure(w.want(cm, "mydata", url), 503))
 		got := w.get("cm")
@@ -33,7 +33,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "POST events"}))
 	})
 
-	It("leaves the last good value, and the Event names that", func() {
+	It("keeps the last good value, which the Event says", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "good"))
 		w.apply(w.failure(due(w.want(cm, "mydata", url)), 404))
@@ -43,7 +43,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com responded with 404; key mydata keeps its last good value [why-empty 8]"))
 	})
 
-	It("gives another Event only when its reason changes or it is given up, and one at its end", func() {
+	It("has another Event only for a new reason or for giving up, and one at its end", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		want := w.want(cm, "mydata", url)
 		first := w.failure(want, 503)
@@ -77,7 +77,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(entry(got, "mydata").Failing()).To(BeFalse())
 	})
 
-	It("has its reason, what comes next and when, in the Event and in the status", func() {
+	It("has its reason and the next try in the Event and in the status", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		r := w.failure(w.want(cm, "mydata", url), 404)
 		at := r.GetObservedAt().AsTime()
@@ -97,7 +97,7 @@ var _ = Describe("A failed fetch", func() {
 		))
 	})
 
-	It("counts up the Event of a failure that is observed again, and writes nothing else", func() {
+	It("increases the count of its Event when it is observed again, and writes nothing else", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		first := w.failure(w.want(cm, "mydata", url), 404)
 		first.GetFailure().GaveUp = true
@@ -114,7 +114,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.eventObjects()).To(ConsistOf(HaveField("Series", HaveField("Count", int32(2)))), "it was only delivered again")
 	})
 
-	It("ends with the news that the body is still the same, without touching it", func() {
+	It("ends without a write of the value if the body is still the same", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "good"))
 		w.apply(w.failure(due(w.want(cm, "mydata", url)), 500))
@@ -128,7 +128,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.events(cm)).To(HaveLen(2))
 	})
 
-	It("leaves the address out of the failure of a URL that has one", func() {
+	It("has no address in its Event if the URL has one", func() {
 		const secret = "https://[2001:db8::1]:8443/x"
 		cm := w.create(asking("cm", "mydata="+secret))
 		r := w.failure(w.want(cm, "mydata", secret), 0)
@@ -139,7 +139,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(string(w.log.Contents())).NotTo(ContainSubstring("2001:db8"))
 	})
 
-	It("gives one Event even if the writer dies before or after it", func() {
+	It("has one Event even if the writer dies before or after it", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "good"))
 		failed := w.failure(due(w.want(cm, "mydata", url)), 500)

@@ -10,14 +10,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// The uid and the version in these wants are those of the live object, so that no
-// conflict would stop the patch.
+// The uid and the version of these wants fit the live object, so no conflict would stop the patch.
 var _ = Describe("A result with a forged want", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	DescribeTable("changes nothing for a forged want", func(body string, forge func(want *v1.Want)) {
+	DescribeTable("changes nothing", func(body string, forge func(want *v1.Want)) {
 		w.start()
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("demanded")
@@ -31,21 +30,21 @@ var _ = Describe("A result with a forged want", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"theirs": "value"}))
 		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
 
-		By("and the true one is written then")
+		By("writing the true one later")
 		want = w.want(cm, "mydata", url)
 		want.Sha256 = sum("demanded")
 		w.signer.Sign(want)
 		w.apply(w.content(want, "demanded"))
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "demanded"))
 	},
-		Entry("for a key that is not asked for", "stolen", func(want *v1.Want) { want.Key, want.Sha256 = "password", "" }),
-		Entry("for a URL that is not asked for", "demanded", func(want *v1.Want) { want.Url = "https://evil.example.com/" }),
-		Entry("without the digest that is demanded", "other", func(want *v1.Want) { want.Sha256 = "" }),
+		Entry("for a key that is not annotated", "stolen", func(want *v1.Want) { want.Key, want.Sha256 = "password", "" }),
+		Entry("for a URL that is not annotated", "demanded", func(want *v1.Want) { want.Url = "https://evil.example.com/" }),
+		Entry("without the required digest", "other", func(want *v1.Want) { want.Sha256 = "" }),
 		Entry("without the digest, and without a signature", "other", func(want *v1.Want) { want.Sha256, want.Signature = "", nil }),
-		Entry("over a key of somebody else", "stolen", func(want *v1.Want) { want.Key, want.Sha256, want.Drift = "theirs", "", "none" }),
+		Entry("over a key of another owner", "stolen", func(want *v1.Want) { want.Key, want.Sha256, want.Drift = "theirs", "", "none" }),
 	)
 
-	It("overwrites no key of which the watcher did not know whose it is", func() {
+	It("does not overwrite a key with an owner that the watcher did not know", func() {
 		w.start()
 		cm := asking("cm", "mydata="+url)
 		cm.Data = map[string]string{"mydata": "by hand"}
@@ -58,7 +57,7 @@ var _ = Describe("A result with a forged want", func() {
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "by hand"))
 	})
 
-	It("costs the read of the object, which is logged once for each cause", func() {
+	It("costs a read of the object, which is logged once per cause", func() {
 		w.start()
 		for _, name := range []string{"one", "two", "three"} {
 			cm := w.create(asking(name, "mydata="+url))
@@ -76,7 +75,7 @@ var _ = Describe("A result with a forged want", func() {
 		}
 	})
 
-	It("takes any want where no key is trusted", func() {
+	It("is accepted after a read if no key is trusted", func() {
 		w.config.TrustedKeys = ""
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))

@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-var _ = Describe("A message that cannot be meant", func() {
+var _ = Describe("A malformed message", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) {
@@ -28,7 +28,7 @@ var _ = Describe("A message that cannot be meant", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}
 
-	It("becomes a dead letter with all that is known of it, and holds up no other", func() {
+	It("becomes a dead letter with its subject and payload, and does not delay others", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		good := w.content(w.want(cm, "mydata", url), "body")
 		raw("curl.result.content.ns.name", []byte("too few tokens"))
@@ -45,11 +45,11 @@ var _ = Describe("A message that cannot be meant", func() {
 			Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
 			Expect(len(letter.GetPayload())).To(BeNumerically("<=", 64<<10))
 		}
-		// They are handled at the same time, so they come in any order.
+		// Messages are handled concurrently, so dead letters come in any order.
 		Expect(deadLetters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"), HaveField("Payload", []byte("too few tokens")))))
 	})
 
-	DescribeTable("makes a dead letter of a result that cannot be meant", func(spoil func(r *v1.Result), class v1.FailureClass) {
+	DescribeTable("becomes a dead letter if the result has", func(spoil func(r *v1.Result), class v1.FailureClass) {
 		cm := w.create(asking("cm", "mydata="+url))
 		r := w.content(w.want(cm, "mydata", url), "body")
 		spoil(r)
@@ -58,12 +58,12 @@ var _ = Describe("A message that cannot be meant", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(cm.ResourceVersion))
 		Expect(w.calls.all()).To(BeEmpty())
 	},
-		Entry("a name that is a path", func(r *v1.Result) { r.GetWant().Name = "../secrets/x" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("a path as name", func(r *v1.Result) { r.GetWant().Name = "../secrets/x" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
 		Entry("another digest", func(r *v1.Result) { r.GetContent().Sha256 = sum("other") }, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
 		Entry("a protected namespace", func(r *v1.Result) { r.GetWant().Namespace = "kube-system" }, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
 	)
 
-	It("waits while its dead letter cannot be published", func() {
+	It("waits until its dead letter can be published", func() {
 		Expect(w.js.DeleteStream(w.ctx(), pipeline.Failures)).To(Succeed())
 		raw("curl.result.content.x.y.z", []byte("garbage"))
 		Eventually(func() string { return string(w.log.Contents()) }).Should(ContainSubstring("its dead letter was not published"))
@@ -75,8 +75,8 @@ var _ = Describe("A message that cannot be meant", func() {
 	})
 })
 
-var _ = Describe("The end of the writer", func() {
-	It("finishes what was begun, gives the rest back, and leaves nothing to wait for", func(ctx SpecContext) {
+var _ = Describe("The shutdown of the writer", func() {
+	It("finishes running work and gives the rest back without a wait for redelivery", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		const n = 300
 		for i := range n {
@@ -120,7 +120,7 @@ var _ = Describe("The end of the writer", func() {
 		}
 	})
 
-	It("does not wait for an API server that is away", func(ctx SpecContext) {
+	It("does not wait for an unavailable API server", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))

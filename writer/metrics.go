@@ -13,14 +13,13 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/inbox"
 )
 
-// Metrics returns what the metrics of a writer are.
+// Metrics returns the definitions of the writer's metrics.
 func Metrics() []metric.Definition {
 	m := newMetrics(prometheus.NewRegistry())
 	m.measure(new(breaker.Breaker))
 	return append(m.own.Definitions(), m.standard.Definitions()...)
 }
 
-// metrics of a writer.
 type metrics struct {
 	own, standard *metric.Set
 
@@ -39,15 +38,15 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// measure makes the metrics of what is known of the API server.
+// measure registers the metrics of the API server's state.
 func (m *metrics) measure(b *breaker.Breaker) {
-	m.own.GaugeFunc("api_server_available", "Whether the Kubernetes API server serves the writer: 0 or 1.", func() float64 {
+	m.own.GaugeFunc("api_server_available", "Whether the Kubernetes API server is available: 0 or 1.", func() float64 {
 		if b.Available() {
 			return 1
 		}
 		return 0
 	})
-	m.own.GaugeFunc("denied_namespaces", "Namespaces in which the writer lately lacked a permission.",
+	m.own.GaugeFunc("denied_namespaces", "Namespaces in which the writer recently lacked a permission.",
 		func() float64 { return float64(b.Denied()) })
 }
 

@@ -18,22 +18,22 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// value returns the sum of the series of the writer that begin so.
+// value returns the sum of the series with this prefix.
 func (w *world) value(series string) func() (float64, error) {
 	return func() (float64, error) { return metrictest.Value(w.metrics, series) }
 }
 
-// move is what makes a series of the writer's metrics move.
+// move is an action that moves a series of the writer.
 type move struct {
 	series string
 	do     func(*world)
-	// to is the value that it has then; nil: more than before.
+	// to is the value afterwards; nil means more than before.
 	to OmegaMatcher
 }
 
 const own = "curlmethat_writer_"
 
-// moves names for each metric what moves it.
+// moves has one action for each metric.
 func moves() []move {
 	write := func(w *world) {
 		cm := w.create(asking("cm", "mydata="+url))
@@ -85,7 +85,7 @@ func moves() []move {
 	}
 }
 
-// squander writes more often than the budget of the namespace allows.
+// squander exceeds the write budget of the namespace.
 func squander(w *world) {
 	for i := range 12 {
 		cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
@@ -93,7 +93,7 @@ func squander(w *world) {
 	}
 }
 
-// complain causes more Events than the budget of the namespace allows.
+// complain exceeds the Event budget of the namespace.
 func complain(w *world) {
 	for i := range 5 {
 		cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
@@ -101,7 +101,7 @@ func complain(w *world) {
 	}
 }
 
-// contend changes the object before each patch of it.
+// contend changes the object before each patch.
 func contend(w *world) {
 	cm := w.create(asking("cm", "mydata="+url))
 	edits := 0
@@ -115,7 +115,7 @@ func contend(w *world) {
 	w.publish(w.content(w.want(cm, "mydata", url), "body"))
 }
 
-// hold lets patches wait until the spec ends.
+// hold blocks patches until the spec ends.
 func hold(w *world) {
 	held, release := context.WithCancel(context.Background())
 	w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
@@ -129,7 +129,7 @@ func hold(w *world) {
 	w.publish(w.content(w.want(cm, "mydata", url), "body"))
 }
 
-// shown are the metrics that have a spec of their own.
+// shown are the metrics with a spec of their own.
 func shown() []string {
 	return []string{own + "in_flight_limit_messages", own + "denied_namespaces", "curlmethat_build_info"}
 }
@@ -160,7 +160,7 @@ var _ = Describe("The metrics of a writer", func() {
 		Expect(w.value(`curlmethat_build_info{component="writer"`)()).To(BeEquivalentTo(1))
 	})
 
-	It("show in how many namespaces the writer lacks a permission", func(ctx SpecContext) {
+	It("show the number of namespaces without a permission", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.cluster.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
 		w.start()
@@ -171,7 +171,7 @@ var _ = Describe("The metrics of a writer", func() {
 		Expect(w.value(own + `patches_total{outcome="forbidden"}`)()).To(BeNumerically(">", 0))
 	})
 
-	It("measure from the annotation to its data once, at the first answer", func(ctx SpecContext) {
+	It("measure the time from annotation to data once, at the first response", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
@@ -188,7 +188,7 @@ var _ = Describe("The metrics of a writer", func() {
 		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeEquivalentTo(1), "a refresh was asked for by nobody")
 	})
 
-	It("names all metrics in a spec", func() {
+	It("each have a spec", func() {
 		series := shown()
 		for _, m := range moves() {
 			series = append(series, m.series)
@@ -196,7 +196,7 @@ var _ = Describe("The metrics of a writer", func() {
 		Expect(metrictest.Unnamed(definitions(), series)).To(BeEmpty())
 	})
 
-	It("follows the conventions and its definitions in every metric", func(ctx SpecContext) {
+	It("follow the conventions and their definitions", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))

@@ -29,7 +29,7 @@ var _ = Describe("An API server in trouble", func() {
 		return found
 	}
 
-	It("sends no second patch when the response to the first is lost", func() {
+	It("gets no second patch if the response to the first is lost", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.calls.losing(http.MethodPatch, 1)
@@ -44,7 +44,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 	})
 
-	It("waits for an API server that is unavailable, logs that once, and uses it within seconds when it is back", func() {
+	It("is awaited while it is unavailable, which is logged once, and used within seconds of its return", func() {
 		w.start()
 		names := []string{"a", "b", "c", "d", "e", "f"}
 		for _, name := range names {
@@ -64,7 +64,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(lines("warn")).To(HaveLen(1))
 	})
 
-	It("finds the API server ready again even when nothing is to be written", func() {
+	It("is ready again even if nothing is to be written", func() {
 		w.calls.away()
 		w.startWithout()
 		Eventually(func() bool { return strings.Contains(string(w.log.Contents()), "does not serve us") }).Should(BeTrue())
@@ -73,7 +73,7 @@ var _ = Describe("An API server in trouble", func() {
 		Eventually(w.health.Ready).Should(BeTrue())
 	})
 
-	It("waits for as long as the API server asks for", func() {
+	It("gets the pause that it requests", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.calls.answering(http.MethodPatch, http.StatusTooManyRequests, http.Header{"Retry-After": {"3"}}, "Too many requests, please try again later.\n")
@@ -87,7 +87,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
 	})
 
-	DescribeTable("tries again after a response that does not decide", func(code int, body string) {
+	DescribeTable("gets the request again after an inconclusive response", func(code int, body string) {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.calls.answering(http.MethodPatch, code, nil, body)
@@ -102,12 +102,12 @@ var _ = Describe("An API server in trouble", func() {
 		Entry("503", 503, "the server is currently unable to handle the request"),
 		Entry("504", 504, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","code":504}`),
 		Entry("429 without a delay", 429, "Too many requests"),
-		Entry("404 by something in between", 404, "404 page not found"),
-		Entry("502 by something in between", 502, "<html>Bad Gateway</html>"),
+		Entry("404 from a proxy", 404, "404 page not found"),
+		Entry("502 from a proxy", 502, "<html>Bad Gateway</html>"),
 		Entry("200 with nonsense", 200, "<html>Welcome to the portal</html>"),
 	)
 
-	It("holds up only the objects that a broken webhook is for", func() {
+	It("delays only the objects of a broken webhook", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.calls.answering(http.MethodPatch, 500, nil, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,`+
@@ -122,7 +122,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Normal Recovered: ")))
 	})
 
-	It("logs once that the permission was taken away, with one Event, and holds no message", func() {
+	It("that withdraws the permission causes one log line and one Event, and holds no message", func() {
 		w.cluster.Impersonate.UserName = "writer-" + w.namespace
 		w.grant("events", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
 		w.start()
@@ -149,7 +149,7 @@ var _ = Describe("An API server in trouble", func() {
 			"Normal Recovered: data.example.com responded; key mydata is up to date"))
 	})
 
-	It("writes values while the API server takes no Events", func() {
+	It("that refuses Events still gets values", func() {
 		w.cluster.Impersonate.UserName = "writer-" + w.namespace
 		w.grant("configmaps", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}})
 		w.start()
@@ -161,8 +161,7 @@ var _ = Describe("An API server in trouble", func() {
 	})
 })
 
-// grant gives the user that the writer is a right in the namespace of the world,
-// and returns when it is in force.
+// grant gives the writer's user a permission in the namespace and waits until it is in force.
 func (w *world) grant(name string, rule rbacv1.PolicyRule) {
 	GinkgoHelper()
 	user, meta := w.cluster.Impersonate.UserName, metav1.ObjectMeta{Name: name}

@@ -11,7 +11,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-var _ = Describe("A key that somebody else owns", func() {
+var _ = Describe("A key of another owner", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) {
@@ -19,11 +19,11 @@ var _ = Describe("A key that somebody else owns", func() {
 		w.start()
 	})
 
-	// hold sets the value of the key as a person would.
+	// hold sets the value of the key like a person.
 	hold := func(value string) func(*corev1.ConfigMap) {
 		return func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"mydata": value} }
 	}
-	// unrecorded empties the record of who owns what, as anybody may.
+	// unrecorded empties the record of owners, as any user may.
 	unrecorded := func(name string) *corev1.ConfigMap {
 		GinkgoHelper()
 		cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), name, types.MergePatchType,
@@ -33,7 +33,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		return cm
 	}
 
-	It("never overwrites a key that the writer never wrote, and reports it by one Event", func() {
+	It("is never overwritten if the writer never wrote it, and has one Event", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Data = map[string]string{"mydata": "theirs"}
 		cm = w.create(cm)
@@ -45,7 +45,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.events(cm)).To(ConsistOf("Warning KeyExists: key mydata already exists and was not written by curl-me-that; it is kept until somebody removes it [why-empty 3]"))
 	})
 
-	It("leaves a key that somebody writes between the fetch and the write", func() {
+	It("is kept if it appears between the fetch and the write", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		r := w.content(w.want(cm, "mydata", url), "ours")
 		w.edit("cm", hold("theirs"))
@@ -54,7 +54,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists")))
 	})
 
-	It("fills a key once its owner has removed it", func() {
+	It("is filled once its owner has removed it", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Data = map[string]string{"mydata": "theirs"}
 		cm = w.create(cm)
@@ -65,7 +65,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists"), HavePrefix("Normal Recovered")))
 	})
 
-	It("repairs a key of another owner that the writer wrote before", func() {
+	It("is repaired if the writer wrote it before", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
 		got := w.edit("cm", hold("edited"))
@@ -79,7 +79,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.events(cm)).To(BeEmpty(), "the watcher tells of drift")
 	})
 
-	It("repairs without a read a key that the writer wrote before and that is gone", func() {
+	It("is repaired without a read if the writer wrote it before and it is gone", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = nil })
@@ -93,7 +93,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
 	})
 
-	It("notes once in the status that a key of another owner holds what was fetched", func() {
+	It("gets a status once if it holds the fetched body", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "old"))
 		got := w.edit("cm", hold("new"))
@@ -114,7 +114,7 @@ var _ = Describe("A key that somebody else owns", func() {
 	})
 
 	Context("without a record of its owner", func() {
-		It("leaves a key without a record of its owner alone if the writer never wrote it", func() {
+		It("is kept if the writer never wrote it", func() {
 			cm := asking("cm", "mydata="+url)
 			cm.Data = map[string]string{"mydata": "theirs"}
 			w.create(cm)
@@ -124,13 +124,13 @@ var _ = Describe("A key that somebody else owns", func() {
 			Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists")))
 		})
 
-		It("writes a key without a record of its owner if it does not exist", func() {
+		It("is written if it does not exist", func() {
 			w.create(asking("cm", "mydata="+url))
 			cm := unrecorded("cm")
 			w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "ours"))
 			got := w.get("cm")
 			Expect(got.Data).To(Equal(map[string]string{"mydata": "ours"}))
-			By("leaving the watcher satisfied")
+			By("satisfying the watcher")
 			owner := ownerOf(got, "mydata")
 			Expect(owner.State == annotation.Ours || owner.Fingerprint == entry(got, "mydata").Drift).To(BeTrue())
 
@@ -140,7 +140,7 @@ var _ = Describe("A key that somebody else owns", func() {
 
 	})
 
-	It("reads the object first when entries were taken out of the record of owners", func() {
+	It("is kept if its owner was removed from the record", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Data = map[string]string{"mydata": "theirs"}
 		w.create(cm)
@@ -153,7 +153,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "theirs"}))
 	})
 
-	It("keeps what others of the same object hold when the status is unreadable", func() {
+	It("is kept if the status is unreadable", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations[annotation.StatusKey] = "{garbage"
 		cm.Data = map[string]string{"theirs": "value"}
@@ -165,7 +165,7 @@ var _ = Describe("A key that somebody else owns", func() {
 	})
 })
 
-// ownerOf returns who owns a key, by the record of the API server.
+// ownerOf returns the recorded owner of a key.
 func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
 	GinkgoHelper()
 	owners, err := annotation.ParseOwners(cm.ManagedFields)

@@ -11,9 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// hole is a network that can swallow all that is sent. Connections from that
-// time stay dead when it no longer does, as behind a gateway that has
-// forgotten them.
+// hole is a network that can drop all packets. Existing connections stay dead afterwards, as behind
+// a gateway that has forgotten them.
 type hole struct {
 	mu    sync.Mutex
 	open  bool
@@ -47,7 +46,7 @@ func (h *hole) set(open bool) {
 	}
 }
 
-// swallowed is a connection whose other end may have gone silent.
+// swallowed is a connection whose peer may be silent.
 type swallowed struct {
 	net.Conn
 	dead   atomic.Bool
@@ -77,7 +76,7 @@ func (s *swallowed) Close() error {
 }
 
 var _ = Describe("A network that drops all packets", func() {
-	It("uses the API server within seconds after the network has healed, over new connections", func(ctx SpecContext) {
+	It("is left over new connections within seconds of its recovery", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		network := new(hole)
 		w.cluster.Dial = network.dial
@@ -94,7 +93,7 @@ var _ = Describe("A network that drops all packets", func() {
 		Eventually(w.health.Ready).Should(BeFalse())
 		network.set(false)
 		w.catchesUp(names, "after")
-		By("and not holding up the end")
+		By("without a delay of the shutdown")
 		network.set(true)
 		w.stop()
 	})

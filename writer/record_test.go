@@ -14,8 +14,8 @@ import (
 )
 
 var _ = Describe("An object without a record of owners", func() {
-	// unrecorded returns an object that was created without any field and
-	// annotated later: the API server does not record who owns what in it.
+	// unrecorded returns an object that was created without any field and annotated later. The API
+	// server has no record of its owners.
 	unrecorded := func(w *world, data string) *corev1.ConfigMap {
 		GinkgoHelper()
 		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
@@ -26,7 +26,7 @@ var _ = Describe("An object without a record of owners", func() {
 		return cm
 	}
 
-	It("gets one with the first body, so that later changes of the key can be seen", func(ctx SpecContext) {
+	It("gets one with the first body, which shows later changes of the key", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := unrecorded(w, `{"theirs":"value"}`)
@@ -45,7 +45,7 @@ var _ = Describe("An object without a record of owners", func() {
 		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": []byte("\xffbinary")}))
 	})
 
-	It("creates no object anew that is gone", func(ctx SpecContext) {
+	It("is not created again if it is gone", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := unrecorded(w, `{}`)

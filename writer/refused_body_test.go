@@ -14,7 +14,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-var _ = Describe("A body that the API server will not take", func() {
+var _ = Describe("A body that the API server refuses", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) {
@@ -31,7 +31,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		return n
 	}
 
-	It("reports an immutable object by one Event, and does not try for ever", func() {
+	It("has one Event if the object is immutable, and no endless retries", func() {
 		immutable := true
 		cm := asking("cm", "mydata="+url)
 		cm.Immutable = &immutable
@@ -46,7 +46,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(patches()).To(Equal(3), "refused, noted, refused")
 	})
 
-	It("reports by one Event that the object would be too large, and fills its other keys", func() {
+	It("has one Event if the object would be too large, whose other keys are filled", func() {
 		big := strings.Repeat("x", 700_000)
 		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
 		w.stop()
@@ -59,7 +59,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(2)))
 		Expect(entry(got, "b")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", "")))
 		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed its size limit with the body from data.example.com; key b has no value yet [why-empty 9]"))
-		By("holding for what is too large for a request, too")
+		By("refusing a request that is too large, too")
 		w.apply(w.content(due(w.want(cm, "c", url)), strings.Repeat("\x01", 700_000)))
 		got = w.get("cm")
 		Expect(got.Data).To(HaveKeyWithValue("c", "small"))
@@ -71,14 +71,14 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered: ")))
 	})
 
-	// validated gives a body the longest validators that are kept.
+	// validated adds the longest possible validators.
 	validated := func(r *v1.Result) *v1.Result {
 		r.GetContent().Etag = `"` + strings.Repeat("e", 250) + `"`
 		r.GetContent().LastModified = strings.Repeat("m", 250)
 		return r
 	}
 
-	It("writes a shorter status when the annotations are full", func() {
+	It("gets a shorter status if the annotations are full", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations["other"] = strings.Repeat("x", 256<<10-1200)
 		cm = w.create(cm)
@@ -94,7 +94,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(entry(got, "mydata")).To(And(HaveField("ETag", ""), HaveField("SHA256", sum("body"))))
 	})
 
-	It("acknowledges a body when there is no room even for a status, and writes it when it is wanted again", func() {
+	It("is acknowledged without room for a status, and written when it is published again", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100)
 		cm = w.create(cm)
@@ -104,7 +104,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(full))
 		Expect(w.get("cm").Data).To(BeEmpty())
 		w.acknowledged()
-		By("saying it once, however often it is wanted again")
+		By("emitting one Event however often it is published")
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
 		Expect(w.events(cm)).To(HaveLen(1))
 		cm = w.edit("cm", func(cm *corev1.ConfigMap) { delete(cm.Annotations, "other") })
@@ -113,7 +113,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(ConsistOf(full, HavePrefix("Normal Recovered: ")))
 	})
 
-	It("sends one request for many keys of an object that has no room for a status", func() {
+	It("costs one request for many keys of an object without room for a status", func() {
 		const keys = 40
 		var pairs strings.Builder
 		for i := range keys {
@@ -131,12 +131,12 @@ var _ = Describe("A body that the API server will not take", func() {
 		w.config.Linger = linger
 		w.start()
 		w.acknowledged()
-		// Results that come while others are in work make up further batches.
+		// Results that arrive during the work form further batches.
 		Expect(patches()).To(BeNumerically("<=", keys/4))
 		Expect(w.events(cm)).To(HaveLen(keys))
 	})
 
-	It("reports by one Event what a policy forbids, acknowledges it, and writes it when it is wanted again", func() {
+	It("has one Event if a policy forbids it, and is written when it is published again", func() {
 		forbid(w, "!has(object.data) || !('mydata' in object.data)")
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))
 		want := w.want(cm, "mydata", url)
@@ -155,7 +155,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed"), HavePrefix("Normal Recovered")))
 	})
 
-	It("reports by one Event that a policy forbids any change", func() {
+	It("has one Event if a policy forbids any change", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		forbid(w, "false")
 		w.publish(w.failure(w.want(cm, "mydata", url), 500))
@@ -169,8 +169,8 @@ var _ = Describe("A body that the API server will not take", func() {
 
 })
 
-// forbid makes the API server refuse changes of ConfigMaps in the namespace of
-// the world unless the expression holds, and waits until it does.
+// forbid makes the API server refuse changes of ConfigMaps in the namespace unless the expression
+// holds, and waits until it does.
 func forbid(w *world, unless string) {
 	GinkgoHelper()
 	fail := admissionv1.Fail

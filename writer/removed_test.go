@@ -10,11 +10,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-var _ = Describe("A pair taken out of the annotation", func() {
+var _ = Describe("A removed pair", func() {
 	var w *world
 
-	// taken returns an object with the keys a and b, of which b is no longer
-	// asked for.
+	// taken returns an object with the keys a and b, where b is no longer annotated.
 	taken := func() *corev1.ConfigMap {
 		GinkgoHelper()
 		cm := w.create(asking("cm", "a="+url+" b="+url))
@@ -24,7 +23,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	It("takes the key with it", func() {
+	It("has its key removed", func() {
 		w.start()
 		w.apply(w.reconcile(taken()))
 		got := w.get("cm")
@@ -33,7 +32,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(entry(got, "a").SHA256).To(Equal(sum("A")))
 	})
 
-	It("takes the status with it when it was the last", func() {
+	It("has the status removed if it was the last", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "\xff"))
@@ -44,7 +43,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(got.BinaryData).To(BeEmpty())
 	})
 
-	It("leaves the key where --prune=false", func() {
+	It("keeps its key with --prune=false", func() {
 		w.config.Prune = false
 		w.start()
 		w.apply(w.reconcile(taken()))
@@ -53,7 +52,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(entry(got, "b")).To(BeZero())
 	})
 
-	It("leaves the key when somebody else has taken it over", func() {
+	It("keeps its key if another manager owns it now", func() {
 		w.start()
 		taken()
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data["b"] = "theirs now" })
@@ -63,7 +62,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(entry(got, "b")).To(BeZero())
 	})
 
-	It("leaves the key when another field manager also owns it, with one Event", func() {
+	It("keeps its key if another field manager also owns it, with one Event", func() {
 		w.start()
 		taken()
 		applied, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "cm", types.ApplyPatchType,
@@ -80,7 +79,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer annotated but kept: field manager kustomize-controller also owns it"))
 	})
 
-	It("does not come back when the body arrives late, and is written once however often it is delivered", func() {
+	It("does not come back with a late body, and is written once however often it is delivered", func() {
 		w.start()
 		cm := taken()
 		late := w.content(w.want(cm, "b", url), "late")

@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	// messages and messageBytes bound what is in work at a time. Bodies of a
-	// mebibyte would else fill the memory of a small pod.
+	// messages and messageBytes limit the messages in flight. Larger bodies could exceed the memory
+	// of a small pod.
 	messages     = 256
 	messageBytes = 64 << 20
 )
 
-// Run applies results until ctx is done. It then takes no more, finishes what
-// it has begun, gives the rest back to the server, and returns nil.
+// Run applies results until ctx is done. Then it finishes running work, gives the rest back to the
+// server, and returns nil.
 func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config) error {
 	metrics := newMetrics(rt.Metrics)
 	client, err := apiserver.NewClient(metrics.calls.Of(cluster))
@@ -69,8 +69,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 			Concurrency: messages,
 			MaxBytes:    messageBytes,
 			State:       state,
-			// Records of what began lie in the stream of requests, where a writer
-			// has no rights.
+			// The writer may not access the records of started messages in the stream of requests.
 			MaxUnended: pipeline.Uncounted,
 			Observe:    made.inbox.Observe,
 		}, made.inbox.Handle)
@@ -78,7 +77,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	return group.Wait()
 }
 
-// parts of a writer that run.
+// parts are the parts of a running writer.
 type parts struct {
 	inbox *inbox.Inbox
 	// drained waits until all messages are handled.
@@ -86,7 +85,7 @@ type parts struct {
 	signatures *signature.Verifier
 }
 
-// assemble puts the parts of the writer together.
+// assemble makes the parts of the writer.
 func assemble(rt *process.Runtime, c Config, client *apiserver.Client, breaking *breaker.Breaker, metrics *metrics) (*parts, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-var _ = Describe("A result that came too late", func() {
+var _ = Describe("A late result", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) {
@@ -21,7 +21,7 @@ var _ = Describe("A result that came too late", func() {
 		w.start()
 	})
 
-	DescribeTable("changes nothing once the object has changed", func(change func(*corev1.ConfigMap)) {
+	DescribeTable("changes nothing if the object now", func(change func(*corev1.ConfigMap)) {
 		cm := w.create(asking("cm", "mydata="+url))
 		want := w.want(cm, "mydata", url)
 		got := w.edit("cm", change)
@@ -29,14 +29,14 @@ var _ = Describe("A result that came too late", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
 		Expect(w.events(cm)).To(BeEmpty())
 	},
-		Entry("asks for another URL", func(cm *corev1.ConfigMap) {
+		Entry("has another URL", func(cm *corev1.ConfigMap) {
 			cm.Annotations[annotation.DefaultKey] = "mydata=https://other.example.com"
 		}),
-		Entry("asks for nothing", func(cm *corev1.ConfigMap) { delete(cm.Annotations, annotation.DefaultKey) }),
+		Entry("has no annotation", func(cm *corev1.ConfigMap) { delete(cm.Annotations, annotation.DefaultKey) }),
 		Entry("is to be ignored", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"reconciler": "ignore"} }),
 	)
 
-	It("leaves an object alone that demands another digest", func() {
+	It("changes nothing if the object now requires another digest", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		want := w.want(cm, "mydata", url)
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("right") })
@@ -46,7 +46,7 @@ var _ = Describe("A result that came too late", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "right"}))
 	})
 
-	It("does not create an object that is gone", func() {
+	It("does not create a deleted object", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		Expect(w.kube.CoreV1().ConfigMaps(w.namespace).Delete(w.ctx(), "cm", metav1.DeleteOptions{})).To(Succeed())
 		w.apply(w.content(w.want(cm, "mydata", url), "late"), w.failure(w.want(cm, "mydata", url), 500), w.reconcile(cm),
@@ -56,7 +56,7 @@ var _ = Describe("A result that came too late", func() {
 		Expect(w.eventObjects()).To(BeEmpty())
 	})
 
-	It("leaves an object alone that was created again", func() {
+	It("changes nothing in an object that was created again", func() {
 		old := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(old, "mydata", url), "first"))
 		old = w.get("cm")
@@ -64,7 +64,7 @@ var _ = Describe("A result that came too late", func() {
 		next := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(old, "mydata", url), "late"), w.failure(due(w.want(old, "mydata", url)), 500))
 		Expect(w.get("cm").ResourceVersion).To(Equal(next.ResourceVersion))
-		By("nor does a version that fits by accident help it")
+		By("having the same version by accident")
 		forged := w.want(next, "mydata", url)
 		forged.Uid = string(old.UID)
 		w.apply(w.content(forged, "forged"))
@@ -74,7 +74,7 @@ var _ = Describe("A result that came too late", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "second"}))
 	})
 
-	It("does not hold up the writer when its namespace is going away", func() {
+	It("does not delay the writer if its namespace is being deleted", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Finalizers = []string{"example.com/keep"}
 		cm = w.create(cm)
@@ -83,7 +83,7 @@ var _ = Describe("A result that came too late", func() {
 		Expect(string(w.log.Contents())).NotTo(ContainSubstring(`"error"`))
 	})
 
-	It("prefers a result from after the streams were made anew to one from before", func() {
+	It("loses to one from newer streams", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		old := w.content(w.want(cm, "mydata", url), "old stream")
 		old.Sequence = 1_000_000
@@ -96,7 +96,7 @@ var _ = Describe("A result that came too late", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "new stream"}))
 	})
 
-	It("yields to one that was fetched later from streams that were restored from a snapshot", func() {
+	It("loses unless it was fetched later from streams that were restored from a snapshot", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "first"))
 		confirming, late := w.content(due(w.want(cm, "mydata", url)), "first"), w.content(due(w.want(cm, "mydata", url)), "late")
@@ -105,13 +105,13 @@ var _ = Describe("A result that came too late", func() {
 		w.apply(confirming)
 		w.apply(late)
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "first"}), "it was fetched before")
-		By("giving out sequences once more")
+		By("repeating sequences")
 		again.ObservedAt = timestamppb.New(time.Now().Add(2 * time.Minute))
 		w.apply(again)
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "after the restore"}))
 	})
 
-	It("takes an object that was restored from a backup as it is", func() {
+	It("fits an object that was restored from a backup", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "first"))
 		backup := w.get("cm")
@@ -122,7 +122,7 @@ var _ = Describe("A result that came too late", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "second"}))
 	})
 
-	It("undoes nothing that came after it in the same moment", func() {
+	It("undoes nothing newer in the same batch", func() {
 		w.stop()
 		cm := w.create(asking("cm", "mydata="+url))
 		older, newer := w.content(w.want(cm, "mydata", url), "older"), w.content(w.want(cm, "mydata", url), "newer")
@@ -138,8 +138,8 @@ var _ = Describe("A result that came too late", func() {
 	})
 })
 
-var _ = Describe("An object that somebody edits all the time", func() {
-	It("gets our value, and keeps all of theirs", func(ctx SpecContext) {
+var _ = Describe("An object under constant edits", func() {
+	It("gets our value and keeps all others", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))

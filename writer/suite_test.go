@@ -17,9 +17,9 @@ import (
 func TestWriter(t *testing.T) { suitetest.Run(t, "writer") }
 
 var (
-	// cluster is the API server that all specs share; each has its own namespace.
+	// cluster is the API server of all specs. Each spec has its own namespace.
 	cluster *rest.Config
-	// person is the client of everybody but the writer.
+	// person is the client of everybody except the writer.
 	person *kubernetes.Clientset
 )
 

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// send passes a request on to the real API server.
+// send forwards a request to the real API server.
 type send = func(*http.Request) (*http.Response, error)
 
 var errCut = errors.New("the connection was cut")
 
-// dropping fails every request about a resource.
+// dropping fails every request for a resource.
 func (c *calls) dropping(resource string) {
 	c.with(func(r *http.Request, next send) (*http.Response, error) {
 		if containsSegment(r.URL.Path, resource) {
@@ -27,7 +27,7 @@ func (c *calls) away() {
 	c.with(func(*http.Request, send) (*http.Response, error) { return nil, errCut })
 }
 
-// losing passes the first requests of a method on, but loses the answers.
+// losing forwards the first requests of a method but loses the responses.
 func (c *calls) losing(method string, n int) {
 	c.with(func(r *http.Request, next send) (*http.Response, error) {
 		response, err := next(r)
@@ -40,7 +40,7 @@ func (c *calls) losing(method string, n int) {
 	})
 }
 
-// answering answers every request of a method as an API server in trouble does.
+// answering responds to every request of a method like an API server in trouble.
 func (c *calls) answering(method string, code int, header http.Header, body string) {
 	c.with(func(r *http.Request, next send) (*http.Response, error) {
 		if r.Method != method {
@@ -50,7 +50,7 @@ func (c *calls) answering(method string, code int, header http.Header, body stri
 	})
 }
 
-// reply returns an answer that no server gave.
+// reply returns a fabricated response.
 func reply(r *http.Request, code int, header http.Header, body string) *http.Response {
 	header = header.Clone()
 	if header == nil {

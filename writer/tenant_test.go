@@ -14,9 +14,8 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-var _ = Describe("A tenant whose results are all refused", func() {
-	// refusing answers requests for a namespace as an API server does that
-	// refuses them, without asking the one of the specs.
+var _ = Describe("A tenant with refused results only", func() {
+	// refusing refuses requests for a namespace without the real API server.
 	refusing := func(namespace, status string) func(*http.Request, send) (*http.Response, error) {
 		return func(r *http.Request, next send) (*http.Response, error) {
 			if !strings.Contains(r.URL.Path, "/namespaces/"+namespace+"/") || r.URL.Path == "/readyz" {
@@ -26,7 +25,7 @@ var _ = Describe("A tenant whose results are all refused", func() {
 		}
 	}
 
-	DescribeTable("holds no slot of the consumer for a tenant whose results are all refused", func(ctx SpecContext, status string) {
+	DescribeTable("occupies no slot of the consumer", func(ctx SpecContext, status string) {
 		w := newWorld(ctx)
 		w.calls.with(refusing("refused", status))
 		stuck := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "refused", UID: "uid", ResourceVersion: "1"}}
@@ -51,15 +50,15 @@ var _ = Describe("A tenant whose results are all refused", func() {
 			Expect(w.get(fmt.Sprint("cm-", i)).Data).To(HaveKeyWithValue("mydata", "body"))
 		}
 	},
-		Entry("when the writer lacks a permission there",
+		Entry("if the writer lacks a permission there",
 			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps \"cm\" is forbidden: User \"w\" cannot patch resource \"configmaps\""}`),
-		Entry("when a webhook refuses there",
+		Entry("if a webhook refuses there",
 			`{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"message":"admission webhook \"x.example.com\" denied the request: no"}`),
 	)
 })
 
-var _ = Describe("A tenant whose results are slow", func() {
-	It("keeps no other tenant waiting for long, however many results it has", func(ctx SpecContext) {
+var _ = Describe("A tenant with slow results", func() {
+	It("does not delay other tenants for long, however many results it has", func(ctx SpecContext) {
 		const each = 6 * time.Second // a webhook that does not answer
 		w := newWorld(ctx)
 		over := make(chan struct{})

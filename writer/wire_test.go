@@ -20,7 +20,7 @@ func marshal(r *v1.Result) []byte {
 	return data
 }
 
-// resultSubject returns where a result is published.
+// resultSubject returns the subject of a result.
 func resultSubject(r *v1.Result) string {
 	key := pipeline.KeyOf(r.GetWant())
 	switch {

@@ -37,7 +37,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// world is one writer with a broker of its own and a namespace of its own.
+// world is one writer with its own broker and namespace.
 type world struct {
 	ctx       func() context.Context
 	kube      *kubernetes.Clientset
@@ -59,7 +59,7 @@ type world struct {
 	stop    func()
 }
 
-// newWorld makes a world without a writer.
+// newWorld returns a world without a running writer.
 func newWorld(ctx SpecContext) *world {
 	GinkgoHelper()
 	w := &world{ctx: func() context.Context { return context.WithoutCancel(ctx) }, cluster: rest.CopyConfig(cluster), calls: &calls{}, log: gbytes.NewBuffer()}
@@ -81,8 +81,8 @@ func newWorld(ctx SpecContext) *world {
 	return w
 }
 
-// start runs the writer until the end of the spec, or until stop is called,
-// which returns when the writer has drained. It waits until the writer is ready.
+// start runs the writer until the end of the spec, or until stop is called, which waits for the
+// drain. It waits until the writer is ready.
 func (w *world) start() {
 	GinkgoHelper()
 	w.startWithout()
@@ -115,7 +115,7 @@ func (w *world) startWithout() {
 	DeferCleanup(w.stop)
 }
 
-// create creates a ConfigMap in the namespace of the world, as a person would.
+// create creates a ConfigMap in the namespace, like a person.
 func (w *world) create(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
 	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx(), cm, metav1.CreateOptions{FieldManager: "person"})
@@ -123,14 +123,13 @@ func (w *world) create(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	return cm
 }
 
-// asking returns a ConfigMap that asks for pairs.
+// asking returns a ConfigMap that is annotated with pairs.
 func asking(name, pairs string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Annotations: map[string]string{annotation.DefaultKey: pairs},
 	}}
 }
 
-// get returns a ConfigMap as it is now.
 func (w *world) get(name string) *corev1.ConfigMap {
 	GinkgoHelper()
 	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), name, metav1.GetOptions{})
@@ -138,7 +137,7 @@ func (w *world) get(name string) *corev1.ConfigMap {
 	return cm
 }
 
-// edit changes a ConfigMap as a person would.
+// edit changes a ConfigMap like a person.
 func (w *world) edit(name string, change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	GinkgoHelper()
 	cm := w.get(name)
@@ -148,7 +147,7 @@ func (w *world) edit(name string, change func(*corev1.ConfigMap)) *corev1.Config
 	return cm
 }
 
-// entry returns what the status of a ConfigMap says about a key.
+// entry returns the status entry of a key.
 func entry(cm *corev1.ConfigMap, key string) status.Entry {
 	GinkgoHelper()
 	s, err := status.Parse(cm.Annotations[annotation.StatusKey])
@@ -156,7 +155,7 @@ func entry(cm *corev1.ConfigMap, key string) status.Entry {
 	return s.Keys[key]
 }
 
-// want returns what the watcher would publish for a key of an object.
+// want returns the watcher's want for a key of an object.
 func (w *world) want(cm *corev1.ConfigMap, key, url string) *v1.Want {
 	want := &v1.Want{
 		Namespace: cm.Namespace, Name: cm.Name, Key: key, Uid: string(cm.UID), ResourceVersion: cm.ResourceVersion,
@@ -166,33 +165,32 @@ func (w *world) want(cm *corev1.ConfigMap, key, url string) *v1.Want {
 	return want
 }
 
-// due returns what is left of a want when a timer has brought it back.
+// due returns the want of a fired timer.
 func due(want *v1.Want) *v1.Want {
 	want.Status, want.ResourceVersion, want.ReadFirst = "", "", true
 	return want
 }
 
-// readFirst lets the writer read the object before it writes.
+// readFirst makes the writer read the object before it writes.
 func readFirst(want *v1.Want) *v1.Want {
 	want.ReadFirst = true
 	return want
 }
 
-// result returns an outcome for the next trigger of a want.
+// result returns a result for the next trigger of a want.
 func (w *world) result(want *v1.Want) *v1.Result {
 	return &v1.Result{
 		Want: want, Sequence: w.seq.Add(1), Cause: want.GetCause(), ObservedAt: timestamppb.Now(),
 	}
 }
 
-// content returns a fetched body.
 func (w *world) content(want *v1.Want, body string) *v1.Result {
 	r := w.result(want)
 	r.Outcome = &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: sum(body)}}
 	return r
 }
 
-// failure returns a fetch that was answered with a status.
+// failure returns a fetch with a bad status.
 func (w *world) failure(want *v1.Want, code int32) *v1.Result {
 	r := w.result(want)
 	r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{
@@ -202,8 +200,7 @@ func (w *world) failure(want *v1.Want, code int32) *v1.Result {
 	return r
 }
 
-// reconcile asks to bring an object in line with its annotations, and to remove what
-// nobody asks for.
+// reconcile requests to bring an object in line with its annotations, including removals.
 func (w *world) reconcile(cm *corev1.ConfigMap) *v1.Result {
 	r := w.result(w.want(cm, status.ObjectKey, ""))
 	r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
@@ -215,7 +212,6 @@ func sum(body string) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// publish hands results to the writer.
 func (w *world) publish(results ...*v1.Result) {
 	GinkgoHelper()
 	for _, r := range results {
@@ -223,14 +219,13 @@ func (w *world) publish(results ...*v1.Result) {
 	}
 }
 
-// publishAsync is publish without waiting for the server.
+// publishAsync does not wait for the server.
 func (w *world) publishAsync(r *v1.Result) {
 	GinkgoHelper()
 	_, err := w.js.PublishAsync(resultSubject(r), marshal(r))
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// again delivers a result once more.
 func (w *world) again(r *v1.Result) {
 	GinkgoHelper()
 	m := nats.NewMsg("")
@@ -239,20 +234,20 @@ func (w *world) again(r *v1.Result) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// apply hands results to the writer and waits until they are acknowledged.
+// apply publishes results and waits until they are acknowledged.
 func (w *world) apply(results ...*v1.Result) {
 	GinkgoHelper()
 	w.publish(results...)
 	w.acknowledged()
 }
 
-// acknowledged waits until no message is queued or in work.
+// acknowledged waits until no message is queued or in flight.
 func (w *world) acknowledged() {
 	GinkgoHelper()
 	Eventually(w.waiting).WithPolling(5 * time.Millisecond).Should(BeZero())
 }
 
-// catchesUp expects that all is written soon, and not only when AckWait is over.
+// catchesUp expects all values soon, well within AckWait.
 func (w *world) catchesUp(names []string, body string) {
 	GinkgoHelper()
 	began := time.Now()
@@ -264,8 +259,7 @@ func (w *world) catchesUp(names []string, body string) {
 	Eventually(w.health.Ready).Should(BeTrue())
 }
 
-// await does what the watcher does about a key that its object does not hold: it
-// asks again, until that has an effect.
+// await publishes a key again and again, like the watcher, until that has an effect.
 func (w *world) await(ask func(), done func() bool) {
 	GinkgoHelper()
 	Eventually(func() bool {
@@ -274,7 +268,7 @@ func (w *world) await(ask func(), done func() bool) {
 	}).WithPolling(100 * time.Millisecond).Should(BeTrue())
 }
 
-// waiting returns the number of messages that are not acknowledged.
+// waiting returns the number of unacknowledged messages.
 func (w *world) waiting() (uint64, error) {
 	stream, err := w.js.Stream(w.ctx(), pipeline.Results)
 	if err != nil {
@@ -283,7 +277,7 @@ func (w *world) waiting() (uint64, error) {
 	return stream.CachedInfo().State.Msgs, nil
 }
 
-// begun returns the number of messages that were delivered and not acknowledged.
+// begun returns the number of delivered but unacknowledged messages.
 func (w *world) begun() (int, error) {
 	consumer, err := w.js.Consumer(w.ctx(), pipeline.Results, pipeline.WriterConsumer)
 	if err != nil {
@@ -292,7 +286,7 @@ func (w *world) begun() (int, error) {
 	return consumer.CachedInfo().NumAckPending, nil
 }
 
-// events returns the Events about an object, oldest first, as "Reason: note".
+// events returns the Events of an object, oldest first, as "Reason: note".
 func (w *world) events(cm *corev1.ConfigMap) []string {
 	GinkgoHelper()
 	var said []string
@@ -311,7 +305,7 @@ func (w *world) eventObjects() []eventsv1.Event {
 	return list.Items
 }
 
-// calls counts the requests of the writer and can tamper with them.
+// calls records the requests of the writer and can tamper with them.
 type calls struct {
 	mu     sync.Mutex
 	seen   []string
@@ -333,7 +327,7 @@ func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// kindOf names a request: what is done, to what.
+// kindOf returns method and resource of a request.
 func kindOf(r *http.Request) string {
 	resource := "other"
 	for _, known := range []string{"configmaps", "events"} {
@@ -344,7 +338,7 @@ func kindOf(r *http.Request) string {
 	return r.Method + " " + resource
 }
 
-// with makes every request go through tamper; nil ends that.
+// with passes every request through tamper; nil ends that.
 func (c *calls) with(tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

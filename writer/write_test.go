@@ -10,8 +10,7 @@ import (
 
 const url = "https://data.example.com/greeting?token=secret"
 
-// linger is how long results of one object are gathered where they must come
-// together, on a machine that is busy with other tests.
+// linger is long enough to batch results on a busy machine.
 const linger = 2 * time.Second
 
 var _ = Describe("A fetched body", func() {
@@ -22,7 +21,7 @@ var _ = Describe("A fetched body", func() {
 		w.start()
 	})
 
-	It("lands in the key with a single request", func() {
+	It("is written with a single request", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
 
@@ -36,7 +35,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.events(cm)).To(BeEmpty())
 	})
 
-	It("leaves everything else of the object alone", func() {
+	It("changes nothing else of the object", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Labels = map[string]string{"app": "x"}
 		cm.Annotations["other"] = "annotation"
@@ -74,13 +73,13 @@ var _ = Describe("A fetched body", func() {
 		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": {0xfe}}))
 	})
 
-	It("writes an empty body", func() {
+	It("may be empty", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), ""))
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": ""}))
 	})
 
-	It("writes results of one object together", func() {
+	It("is written together with others of the same object", func() {
 		w.stop()
 		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
 		w.publish(
@@ -95,7 +94,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
 	})
 
-	It("needs no read when others of the same version were written before", func() {
+	It("needs no read after an earlier write of the same version", func() {
 		cm := w.create(asking("cm", "a="+url+" b="+url))
 		w.apply(w.content(w.want(cm, "a", url), "A"))
 		w.apply(w.content(w.want(cm, "b", url), "B"))
@@ -103,7 +102,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "PATCH configmaps"}))
 	})
 
-	It("reads the object before it writes when it has changed", func() {
+	It("needs a read first if the object has changed", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"theirs": "value"} })
 		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
@@ -111,14 +110,14 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "GET configmaps", "PATCH configmaps"}))
 	})
 
-	It("reads the metadata before it writes the body of a refresh", func() {
+	It("needs a read of the metadata first after a refresh", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "hello there"))
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "hello there"}))
 		Expect(w.calls.all()).To(Equal([]string{"GET configmaps", "PATCH configmaps"}))
 	})
 
-	It("writes nothing for a body that the key already holds", func() {
+	It("is not written if the key already holds it", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
 		got := w.get("cm")
@@ -129,7 +128,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
 	})
 
-	It("writes once a body that is delivered ten times", func() {
+	It("is written once if it is delivered ten times", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		r := w.content(w.want(cm, "mydata", url), "hello there")
 		w.apply(r)

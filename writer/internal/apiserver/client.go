@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// CallTimeout bounds one request to the API server, and probeTimeout one probe.
+	// CallTimeout is the time limit of one request, and probeTimeout that of one probe.
 	CallTimeout  = 10 * time.Second
 	probeTimeout = 3 * time.Second
 )
 
-// Client makes the requests of the writer. Those for metadata return
-// less than a kilobyte instead of the object.
+// Client makes the requests of the writer. Requests for metadata return less than a kilobyte
+// instead of the object.
 type Client struct {
 	objects     corev1client.CoreV1Interface
 	connections *connrotation.Dialer
@@ -61,10 +61,9 @@ func (c *Client) Events() corev1client.EventsGetter { return c.objects }
 // Close closes all connections.
 func (c *Client) Close() { c.connections.CloseAll() }
 
-// Probe asks whether the API server and its store are ready. A refusal is an
-// answer. When there is none, the connections are closed: after an outage of the
-// network they may be dead without a sign of it, and HTTP/2 would go on using
-// them for most of a minute.
+// Probe checks whether the API server and its store are ready. A refusal counts as ready. Without a
+// response it closes all connections: they may be dead after a network outage, and HTTP/2 would
+// keep using them for most of a minute.
 func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -78,32 +77,29 @@ func (c *Client) Probe(ctx context.Context) error {
 	return fmt.Errorf("probe API server: %w", err)
 }
 
-// Patch sends a strategic merge patch, which costs the API server a tenth less
-// than a JSON merge patch (RFC 7386) of the
-// same text, and returns the metadata that it led to.
+// Patch sends a strategic merge patch and returns the resulting metadata. A JSON merge patch (RFC
+// 7386) costs the API server a tenth more.
 func (c *Client) Patch(ctx context.Context, ref types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
 	return metadata(ctx, ref, c.objects.RESTClient().Patch(types.StrategicMergePatchType).Param("fieldManager", annotation.FieldManager).Body(body))
 }
 
-// Apply sends a server-side apply and returns the metadata that it led to. No key
-// in it can have another owner: none of them exists. The status is owned by
-// before-first-apply, so it is forced.
+// Apply sends a server-side apply and returns the resulting metadata. Its keys are new, so they
+// have no other owner. The status belongs to before-first-apply, so the apply is forced.
 func (c *Client) Apply(ctx context.Context, ref types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
 	return metadata(ctx, ref, c.objects.RESTClient().Patch(types.ApplyPatchType).
 		Param("fieldManager", annotation.FieldManager).Param("force", "true").Body(body))
 }
 
-// Metadata returns the metadata as it is now.
+// Metadata returns the current metadata.
 func (c *Client) Metadata(ctx context.Context, ref types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
 	return metadata(ctx, ref, c.objects.RESTClient().Get())
 }
 
-// acceptMetadata asks for the metadata of an object in place of it.
+// acceptMetadata requests the metadata of an object instead of the object.
 const acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-// metadata makes a request to a ConfigMap that is responded to with its metadata.
-// It is what client-go/metadata does, without the options that are encoded anew each
-// time.
+// metadata requests the metadata of a ConfigMap. It does the same as client-go/metadata, which
+// encodes its options for each request.
 func metadata(ctx context.Context, ref types.NamespacedName, request *rest.Request) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -112,7 +108,7 @@ func metadata(ctx context.Context, ref types.NamespacedName, request *rest.Reque
 	return m, err
 }
 
-// ConfigMap returns the whole object as it is now.
+// ConfigMap returns the whole object.
 func (c *Client) ConfigMap(ctx context.Context, ref types.NamespacedName) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()

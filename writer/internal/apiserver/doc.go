@@ -1,3 +1,3 @@
-// Package apiserver makes the requests of the writer to the Kubernetes API server
-// and classifies what comes back.
+// Package apiserver makes the requests of the writer to the Kubernetes API server and classifies
+// the responses.
 package apiserver

@@ -13,38 +13,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Outcome is what an answer of the API server means for a request: the word in
-// metric labels and logs, which is its name in snake case.
+// Outcome is the class of a response of the API server, as in metric labels and logs.
 type Outcome string
 
-// Outcomes of a request that was looked at: done, or to be made again for what the
-// object is now.
+// Outcomes of a request that succeeded or needs the current object.
 const (
-	// OK: the request was done.
+	// OK means that the request succeeded.
 	OK Outcome = "ok"
-	// Conflict: the object has changed; read it and try again.
+	// Conflict means that the object has changed. Read it and try again.
 	Conflict Outcome = "conflict"
-	// Gone: the object does not exist, or not for long.
+	// Gone means that the object does not exist, or is about to be deleted.
 	Gone Outcome = "gone"
 )
 
-// Outcomes that are about the change, and about no other one.
+// Outcomes that concern this change only.
 const (
-	// Immutable: its values cannot be changed.
+	// Immutable means that the values cannot be changed.
 	Immutable Outcome = "immutable"
-	// TooLarge: the values exceed a limit.
+	// TooLarge means that the values exceed a limit.
 	TooLarge Outcome = "too_large"
-	// StatusTooLarge: the annotations exceed their limit.
+	// StatusTooLarge means that the annotations exceed their limit.
 	StatusTooLarge Outcome = "status_too_large"
-	// Rejected: this change is refused, such as by an admission webhook.
+	// Rejected means that this change is refused, for example by an admission webhook.
 	Rejected Outcome = "rejected"
 )
 
-// Outcomes that are about all changes: in a namespace, or anywhere.
+// Outcomes that concern all changes in a namespace, or everywhere.
 const (
-	// Forbidden: the writer lacks a permission.
+	// Forbidden means that the writer lacks a permission.
 	Forbidden Outcome = "forbidden"
-	// Unavailable: the API server cannot serve any request now.
+	// Unavailable means that the API server cannot serve any request now.
 	Unavailable Outcome = "unavailable"
 )
 
@@ -53,7 +51,7 @@ func Outcomes() []Outcome {
 	return []Outcome{OK, Conflict, Gone, Immutable, TooLarge, StatusTooLarge, Rejected, Forbidden, Unavailable}
 }
 
-// Classify is the one table of what can come back from the API server.
+// Classify classifies responses of the API server. No other code does.
 func Classify(err error) Outcome {
 	if err == nil {
 		return OK
@@ -94,7 +92,7 @@ func Classify(err error) Outcome {
 	return Rejected
 }
 
-// gotResponse reports whether a request that failed got a response at all.
+// gotResponse reports whether a failed request got a response.
 func gotResponse(err error) bool {
 	if _, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return true
@@ -103,17 +101,16 @@ func gotResponse(err error) bool {
 	return ok
 }
 
-// byAdmission reports whether a webhook or policy refused the request, or the
-// webhook could not be asked. It concerns the objects that it is for, not the
-// API server.
+// byAdmission reports whether a webhook or policy refused the request, or the webhook failed. This
+// concerns its objects, not the API server.
 func byAdmission(message string) bool {
 	return strings.Contains(message, "admission webhook ") && strings.Contains(message, " denied the request") ||
 		strings.Contains(message, "ValidatingAdmissionPolicy ") && strings.Contains(message, " denied request") ||
 		strings.Contains(message, "failed calling webhook ")
 }
 
-// classifyForbidden distinguishes the refusal by an authorizer, which is about
-// the identity, from that by an admission plugin, which is about the change.
+// classifyForbidden separates a refusal by the authorizer, which concerns the identity, from one by
+// an admission plugin, which concerns the change.
 func classifyForbidden(s metav1.Status) Outcome {
 	switch {
 	case hasCause(s, corev1.NamespaceTerminatingCause):
@@ -125,7 +122,7 @@ func classifyForbidden(s metav1.Status) Outcome {
 	return Rejected
 }
 
-// classifyInvalid reads which field of the object was refused, and why.
+// classifyInvalid returns the outcome by the refused field.
 func classifyInvalid(s metav1.Status) Outcome {
 	if s.Details == nil {
 		return Rejected
@@ -152,15 +149,15 @@ func classifyInvalid(s metav1.Status) Outcome {
 	return Rejected
 }
 
-// byProxy reports whether the response is of something else than an API server, such
-// as a proxy in front of it.
+// byProxy reports whether the response does not come from an API server but, for example, from a
+// proxy.
 func byProxy(s metav1.Status) bool { return hasCause(s, metav1.CauseTypeUnexpectedServerResponse) }
 
 func hasCause(s metav1.Status, cause metav1.CauseType) bool {
 	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
 }
 
-// RetryAfter returns for how long the API server asks for no more requests.
+// RetryAfter returns the pause that the API server requested.
 func RetryAfter(err error) time.Duration {
 	if busy, ok := errors.AsType[*busyError](err); ok {
 		return busy.after

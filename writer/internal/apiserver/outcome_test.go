@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The bodies are those of a kube-apiserver 1.36.
+// The bodies come from kube-apiserver 1.36.
 func TestClassify(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body string

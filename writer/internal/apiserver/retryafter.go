@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// maxRetryAfter bounds how long one answer can hold us up.
+// maxRetryAfter is the maximum pause that one response can request.
 const maxRetryAfter = 30 * time.Second
 
-// busyError is an answer that asks to come back later (RFC 9110 section
-// 10.2.3).
+// busyError is a response with Retry-After (RFC 9110 section 10.2.3).
 type busyError struct {
 	code  int
 	after time.Duration
@@ -22,9 +21,8 @@ func (e *busyError) Error() string {
 	return fmt.Sprintf("API server responded %d, asks to come back in %v", e.code, e.after)
 }
 
-// retryAfterErrors turns answers with Retry-After into errors. client-go would
-// wait inside the request and hold its place; the writer waits for the API
-// server in one place, the circuit breaker.
+// retryAfterErrors turns responses with Retry-After into errors. client-go would wait inside the
+// request and occupy its slot, but only the circuit breaker waits for the API server.
 type retryAfterErrors struct {
 	next http.RoundTripper
 }
@@ -46,11 +44,11 @@ func (e retryAfterErrors) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, &busyError{code: response.StatusCode, after: min(after, maxRetryAfter)}
 }
 
-// delaySeconds reads the one form of Retry-After that API servers use.
+// delaySeconds parses the only form of Retry-After that API servers use.
 func delaySeconds(value string) (time.Duration, bool) {
 	seconds, err := strconv.ParseUint(value, 10, 31)
 	return time.Duration(seconds) * time.Second, err == nil
 }
 
-// WrappedRoundTripper gives client-go access to what is wrapped.
+// WrappedRoundTripper gives client-go access to the wrapped round tripper.
 func (e retryAfterErrors) WrappedRoundTripper() http.RoundTripper { return e.next }

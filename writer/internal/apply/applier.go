@@ -24,45 +24,36 @@ import (
 )
 
 const (
-	// maxTries is how often an object that changes all the time is patched
-	// before its results are deferred.
+	// maxTries is the maximum number of patches for an object that keeps changing before its
+	// results are deferred.
 	maxTries = 10
-	// maxFaults is how often in a row requests for one object may fail, while
-	// those for others do not, before its results are deferred.
+	// maxFaults is the number of failed requests in a row for one object, while others succeed,
+	// before its results are deferred.
 	maxFaults = 5
-	// conflictPause is the longest pause before a further try.
+	// conflictPause is the maximum pause between attempts.
 	conflictPause = 40 * time.Millisecond
-	// applyTimeout bounds all requests for one batch. It is well below the
-	// time after which the message would be delivered again.
+	// applyTimeout is the time limit of all requests for one batch. It is well below the time after
+	// which the message is delivered again.
 	applyTimeout = 22 * time.Second
 )
 
-// Config is what may be chosen about an Applier.
+// Config configures an Applier.
 type Config struct {
-	// Planner decides.
 	Planner plan.Planner
-	// Decoder reads objects.
 	Decoder plan.Decoder
-	// Writes and WriteBytes are how often, and how much, may be written in one
-	// namespace.
+	// Writes and WriteBytes are the budgets of each namespace.
 	Writes, WriteBytes budget.Config
 }
 
-// Deps is what an Applier works with.
+// Deps are the dependencies of an Applier.
 type Deps struct {
-	// Client makes the requests.
-	Client *apiserver.Client
-	// Breaker holds work back while the API server is unavailable.
-	Breaker *breaker.Breaker
-	// Signatures verifies which wants the watcher has published.
+	Client     *apiserver.Client
+	Breaker    *breaker.Breaker
 	Signatures *signature.Verifier
-	// Emitter writes the Events.
-	Emitter *event.Emitter
-	// Metrics are moved by what is applied.
-	Metrics *Metrics
-	// Log takes one line per outcome.
-	Log zerolog.Logger
-	// Clock is the source of time.
+	Emitter    *event.Emitter
+	Metrics    *Metrics
+	// Log gets one line per outcome.
+	Log   zerolog.Logger
 	Clock clock.Clock
 }
 
@@ -80,7 +71,7 @@ type Applier struct {
 	faults  cache.Expiring[types.NamespacedName, int]
 	budgets budgets
 	lines   *logsample.Log
-	// doubted holds what was wrong with signatures, each of which is logged once.
+	// doubted has the signature errors that are already logged.
 	doubted sync.Map
 }
 
@@ -108,8 +99,8 @@ func New(c Config, d Deps) (*Applier, error) {
 	}, nil
 }
 
-// Apply applies results, all of one ConfigMap, and returns what became of
-// each. Only one call at a time may work on an object.
+// Apply applies results of one ConfigMap and returns one outcome for each. Calls for the same
+// object must not overlap.
 func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -129,14 +120,13 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 	return outcomes
 }
 
-// apply applies items together.
 func (a *Applier) apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	t := &task{Applier: a, ref: ref, items: items}
 	t.start()
 	return t.run(ctx)
 }
 
-// run carries out plans until one is accepted.
+// run carries out plans until the API server accepts one.
 func (t *task) run(ctx context.Context) []Outcome {
 	for range maxTries {
 		outcomes, done := t.attempt(ctx)
@@ -156,8 +146,8 @@ func (t *task) run(ctx context.Context) []Outcome {
 	return t.deferAll("object changes faster than it can be patched; later")
 }
 
-// oneByOne applies items one by one, the oldest trigger first, so that one which is
-// refused does not hold up the others.
+// oneByOne applies items one by one, oldest trigger first, so that a refused one does not hold up
+// the others.
 func (a *Applier) oneByOne(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	outcomes := make([]Outcome, len(items))
 	for _, i := range plan.Order(items) {

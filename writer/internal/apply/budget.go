@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// budgets are what may be written in each namespace.
+// budgets limit the writes in each namespace.
 type budgets struct {
 	writes, writeBytes *budget.Budget
 }
@@ -26,7 +26,7 @@ func newBudgets(c Config, now func() time.Time) (b budgets, err error) {
 	return b, err
 }
 
-// take uses up what a plan writes, or returns which budget is short of it.
+// take spends the budget that a plan needs, or returns which budget is short.
 func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget.Shortage) {
 	if short = b.writes.Take(namespace, 1); short != nil {
 		return budget.Writes, short
@@ -34,9 +34,9 @@ func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget
 	return budget.WriteBytes, b.writeBytes.Take(namespace, p.Bytes())
 }
 
-// overBudget gives results up for now, as their namespace is over its budget.
-// They hold no slot: the watcher wants again what the object does not hold. The
-// owner of each key gets one Event about it, and another one when it is over.
+// overBudget defers results of a namespace that exceeded its budget. They occupy no slot, because
+// the watcher publishes missing keys again. The owner of each key gets one Event about it, and
+// another one at the end.
 func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Outcome {
 	if short.First {
 		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("verdict", string(plan.Deferred))

@@ -9,15 +9,15 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Kinds of lines that are about no verdict.
+// Kinds of lines without a verdict.
 const (
 	kindEventFailed  = "event_failed"
 	kindEventRefused = "event_refused"
 	kindOverBudget   = "over_budget"
 )
 
-// line begins a line about an item; nil if there are too many of its kind. It
-// has neither the query of the URL nor anything of the body.
+// line begins a line about an item, without the query of the URL or anything of the body. It
+// returns nil if there are too many lines of its kind.
 func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Event {
 	line := t.lines.Line(level, kind)
 	if line == nil {
@@ -30,12 +30,12 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 	return line.Str("host", pipeline.HostOf(i.Result.GetWant().GetUrl()))
 }
 
-// resultLine is line for what became of an item.
+// resultLine begins a line about the outcome of an item.
 func (t *task) resultLine(i plan.Item, level zerolog.Level, v plan.Verdict) *zerolog.Event {
 	return t.line(i, level, string(v)).Str("verdict", string(v))
 }
 
-// logResult logs what became of an item: on level info what changes something.
+// logResult logs changes at level info and everything else at debug.
 func (t *task) logResult(i plan.Item, d plan.Decision) {
 	level := zerolog.DebugLevel
 	if d.Verdict == plan.Written || d.Verdict == plan.Refused || d.Verdict == plan.NotOurs {

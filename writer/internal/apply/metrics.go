@@ -10,13 +10,13 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Metrics of applying results.
+// Metrics are the metrics of applying results.
 type Metrics struct {
 	results   *prometheus.CounterVec
 	patches   *prometheus.CounterVec
 	reads     *prometheus.CounterVec
 	exhausted prometheus.Counter
-	// overBudget counts the patches that were not sent.
+	// overBudget counts patches that were not sent.
 	overBudget *prometheus.CounterVec
 	batch      prometheus.Histogram
 	seconds    prometheus.Histogram
@@ -24,24 +24,24 @@ type Metrics struct {
 	delivery   prometheus.Histogram
 }
 
-// NewMetrics makes the metrics in the set of the writer.
+// NewMetrics registers the metrics in the set of the writer.
 func NewMetrics(set *metric.Set) *Metrics {
 	latency := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	return &Metrics{
 		results: set.Counters("results_total", "Results acknowledged, by what became of them.", metric.Of("verdict", plan.Verdicts()...)),
-		patches: set.Counters("patches_total", "Patches sent, by their outcome.", metric.Of("outcome", apiserver.Outcomes()...)),
+		patches: set.Counters("patches_total", "Patches sent, by outcome.", metric.Of("outcome", apiserver.Outcomes()...)),
 		reads:   set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.", metric.Of("kind", kindMetadata, kindObject)),
 		exhausted: set.Counter("conflicts_exhausted_total",
-			"Batches put back because their object changed faster than it could be patched."),
+			"Batches deferred because their object changed faster than it could be patched."),
 		overBudget: set.Counters("over_budget_total",
-			"Patches put off since their namespace is over its budget, by which: of writes, or of bytes written.",
+			"Patches deferred because their namespace exceeded a budget, by budget: writes or bytes written.",
 			metric.Of("budget", budget.Writes, budget.WriteBytes)),
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
-		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, requests to the API server included.",
+		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, including requests to the API server.",
 			latency),
-		age: set.Histogram("result_age_seconds", "Age of a result when it was acknowledged: from when a fetcher knew it.", latency),
+		age: set.Histogram("result_age_seconds", "Age of a result when it was acknowledged, from the end of its fetch.", latency),
 		delivery: set.Histogram("annotation_to_data_seconds",
-			"From the change of an annotation to the patch that first put in what it asks for.",
+			"Time from the change of an annotation to the patch with the first data for it.",
 			append(latency, 60, 300, 900, 3600)),
 	}
 }
@@ -52,7 +52,7 @@ const (
 	kindObject   = "object"
 )
 
-// observe counts a result that will not come back.
+// observe counts a result that is acknowledged.
 func (a *Applier) observe(v plan.Verdict, r *v1.Result) {
 	a.deps.Metrics.results.WithLabelValues(string(v)).Inc()
 	if at := r.GetObservedAt(); at != nil {

@@ -22,8 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// crowd is an API server that takes every patch, of whatever object, but for
-// each tenth object, which it does not know.
+// crowd is an API server that accepts every patch, except that every tenth object does not exist.
 type crowd struct{}
 
 func (crowd) RoundTrip(r *http.Request) (*http.Response, error) {

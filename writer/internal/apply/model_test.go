@@ -39,11 +39,10 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// FuzzPromises runs people, watcher, fetcher and writer against a small API
-// server in an order that the seed decides. Others act between any two
-// requests of the writer; messages come late, twice and out of order; requests
-// fail and answers are lost. After each patch, and in the end, the promises
-// must hold.
+// FuzzPromises runs people, watcher, fetcher and writer against a small API server in an order that
+// depends on the seed. Others act between any two requests of the writer. Messages come late, twice
+// and out of order. Requests fail and responses get lost. The promises must hold after each patch
+// and at the end.
 func FuzzPromises(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -70,7 +69,7 @@ var (
 	modelURLs = []string{"https://one.example.com", "https://two.example.com/x?y=z"}
 )
 
-// model is the world with one ConfigMap in it.
+// model is a world with one ConfigMap.
 type model struct {
 	t       *testing.T
 	rand    *rand.Rand
@@ -84,17 +83,17 @@ type model struct {
 	peace bool // nobody interferes, nothing fails
 	lost  bool // the answer to the request in work will be
 	muted bool // an Event could not be written at once
-	// wants that were published, oldest first, for the fetcher.
+	// wants are published wants for the fetcher, oldest first.
 	wants []*v1.Want
-	// seqs of those wants.
+	// seqs are the sequences of wants.
 	seqs []uint64
-	// queue holds results for the writer, done those that were settled.
+	// queue has results for the writer, and done the acknowledged ones.
 	queue, done []*v1.Result
-	// applied holds the fences by which values were written, by uid and key.
+	// applied has the fences of written values by uid and key.
 	applied map[string]status.Fence
-	// transitions are the Events that must have been said in the end.
+	// transitions are the Events that must exist at the end.
 	transitions map[string]bool
-	// failed are the Events that may be said.
+	// failed are the Events that may exist.
 	failed map[string]bool
 }
 
@@ -111,8 +110,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	return m
 }
 
-// newApplier returns an applier as the writer has it, for a cluster, and the signer
-// that it trusts.
+// newApplier returns an applier like the writer's, and the signer that it trusts.
 func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.Applier, *signature.Signer) {
 	t.Helper()
 	client, err := apiserver.NewClient(cluster)
@@ -164,7 +162,6 @@ func (m *model) broken(format string, args ...any) {
 	m.t.Fatalf("%s\nafter\n%s", fmt.Sprintf(format, args...), m.trace.String())
 }
 
-// step lets somebody do something.
 func (m *model) step() {
 	switch m.rand.IntN(8) {
 	case 0:
@@ -211,7 +208,7 @@ func (m *model) fault(r *http.Request) (lost, refused bool) {
 	return lost, refused
 }
 
-// recreate makes a new object under the same name.
+// recreate creates a new object with the same name.
 func (m *model) recreate() {
 	m.uid++
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -241,7 +238,7 @@ func (m *model) pairs() string {
 
 func (m *model) key() string { return modelKeys[m.rand.IntN(len(modelKeys))] }
 
-// body is what a URL answers for an object; there are two versions of it.
+// body is the body of a URL for an object. There are two versions.
 func (m *model) body(url string, uid string) string {
 	text := url + "|" + uid + "|" + string(rune('0'+m.rand.IntN(2)))
 	if strings.HasSuffix(text, "1") && m.rand.IntN(2) == 0 {
@@ -300,7 +297,7 @@ func (m *model) person() {
 	m.log("edited: rv %s %v data %q", next.ResourceVersion, next.Annotations, values(next))
 }
 
-// watch publishes what the object wants now, as the watcher would.
+// watch publishes the wants of the object like the watcher.
 func (m *model) watch() {
 	s := m.server
 	if s.object == nil {
@@ -329,14 +326,13 @@ func (m *model) watch() {
 	}
 }
 
-// ownerOf returns who owns a key of an object; a record that cannot be read knows
-// of nothing.
+// ownerOf returns the owner of a key. An unreadable record has no owners.
 func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
 	owners, _ := annotation.ParseOwners(cm.ManagedFields)
 	return owners.Of(key)
 }
 
-// observe publishes what one pair wants, if it wants anything.
+// observe publishes the want of one pair, if there is one.
 func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotation.Pair) {
 	o := ownerOf(cm, pair.Key)
 	if !entry.Written() && o.State == annotation.Foreign {
@@ -366,7 +362,7 @@ func (m *model) want(cm *corev1.ConfigMap, pair annotation.Pair) *v1.Want {
 	}
 }
 
-// fetch answers one of the wants, often a late one; or a timer that it left.
+// fetch completes a want, often a late one, or a timer of one.
 func (m *model) fetch(fails bool) {
 	if len(m.wants) == 0 {
 		return
@@ -404,7 +400,7 @@ func hash(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// write hands some of the queue to the writer.
+// write passes some of the queue to the writer.
 func (m *model) write() {
 	if len(m.queue) == 0 {
 		return

@@ -21,32 +21,32 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// errRefused is what a dial of a server that is away leads to.
+// errRefused is the error of a dial to an unavailable server.
 var errRefused = errors.New("connection refused")
 
-// modelServer is an API server with one ConfigMap, small enough to be checked
-// at every step. What it does is what the specs of package writer see a real
-// one do: merge patches bound to uid and resourceVersion, and managedFields.
+// modelServer is an API server with one ConfigMap that can be checked at every step. It behaves as
+// the specs of package writer see a real one behave: merge patches bound to uid and
+// resourceVersion, and managedFields.
 type modelServer struct {
-	// object; nil: there is none.
+	// object is nil if it does not exist.
 	object *corev1.ConfigMap
-	// owners of the keys of data and binaryData; nil: no record is kept.
+	// owners of the keys of data and binaryData; nil means that there is no record.
 	owners map[string]owner
-	// version is the last resourceVersion, and the clock of managedFields.
+	// version is the last resourceVersion and the clock of managedFields.
 	version int
 	events  map[string]corev1.Event
 	// before runs before each request, and may change the world.
 	before func()
-	// fault may fail a request before or after it was served.
+	// fault may fail a request before or after it is served.
 	fault func(r *http.Request) (lost, refused bool)
-	// patched is told of each accepted patch.
+	// patched is called for each accepted patch.
 	patched func(before, after *corev1.ConfigMap, owners map[string]owner)
 	patches int
 	// applied are the keys of the last patch.
 	applied []string
 }
 
-// owner of a key, and when it last wrote.
+// owner is a field manager with the time of its last write.
 type owner struct {
 	manager string
 	at      int
@@ -106,7 +106,7 @@ func (s *modelServer) serve(r *http.Request) (*http.Response, error) {
 	})
 }
 
-// whole returns the object with its record of owners.
+// whole returns the object with its managedFields.
 func (s *modelServer) whole() *corev1.ConfigMap {
 	whole := s.object.DeepCopy()
 	whole.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
@@ -143,8 +143,8 @@ func (s *modelServer) patch(body []byte) bool {
 	return true
 }
 
-// begin begins a record of owners with an apply: what was there before belongs
-// to nobody in particular, what came with it to the writer.
+// begin starts a record of owners at an apply: earlier keys belong to before-first-apply, and new
+// ones to the writer.
 func (s *modelServer) begin() {
 	s.owners = map[string]owner{}
 	for key := range values(s.object) {
@@ -168,7 +168,7 @@ func merge[V any](into *map[string]V, from map[string]*V) {
 	}
 }
 
-// replace stores an object, and notes who owns what changed in it.
+// replace stores an object and records the owner of each change.
 func (s *modelServer) replace(next *corev1.ConfigMap, manager string) {
 	s.version++
 	next.ResourceVersion = strconv.Itoa(s.version)
@@ -188,7 +188,7 @@ func (s *modelServer) replace(next *corev1.ConfigMap, manager string) {
 	s.object = next
 }
 
-// values returns data and binaryData in one.
+// values merges data and binaryData.
 func values(cm *corev1.ConfigMap) map[string]string {
 	all := map[string]string{}
 	if cm == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// learn replaces what is known of the object; nil: it does not exist.
+// learn replaces the known object; nil means that it does not exist.
 func (t *task) learn(o *plan.Object) {
 	t.object, t.known = o, true
 	if o == nil {
@@ -21,13 +21,12 @@ func (t *task) learn(o *plan.Object) {
 	}
 }
 
-// forget makes the next try read the object.
+// forget makes the next attempt read the object.
 func (t *task) forget() {
 	t.objects.Drop(t.ref)
 	t.object, t.known = nil, false
 }
 
-// readMetadata reads the metadata of the object.
 func (t *task) readMetadata(ctx context.Context) error {
 	t.deps.Metrics.reads.WithLabelValues(kindMetadata).Inc()
 	read, err := t.deps.Client.Metadata(ctx, t.ref)
@@ -38,7 +37,6 @@ func (t *task) readMetadata(ctx context.Context) error {
 	return nil
 }
 
-// readObject reads the object with its values.
 func (t *task) readObject(ctx context.Context) error {
 	t.deps.Metrics.reads.WithLabelValues(kindObject).Inc()
 	read, err := t.deps.Client.ConfigMap(ctx, t.ref)
@@ -54,7 +52,7 @@ func (t *task) readObject(ctx context.Context) error {
 	return nil
 }
 
-// missing notes that there is no object, if that is what an error means, or returns the error.
+// missing learns that the object does not exist, or returns the error.
 func (t *task) missing(err error) error {
 	if apiserver.Classify(err) != apiserver.Gone {
 		return err
@@ -63,7 +61,7 @@ func (t *task) missing(err error) error {
 	return nil
 }
 
-// patch sends a plan and caches what the object is like then.
+// patch sends a plan and caches the resulting metadata.
 func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	written, err := t.send(ctx, p)
 	t.deps.Metrics.patches.WithLabelValues(string(apiserver.Classify(err))).Inc()
@@ -74,7 +72,6 @@ func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	return nil
 }
 
-// send encodes a plan and sends it.
 func (t *task) send(ctx context.Context, p plan.Plan) (*metav1.PartialObjectMetadata, error) {
 	if beginsRecord(t.object, p) {
 		body, err := encodeApply(t.ref, t.object, p)

@@ -6,15 +6,15 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Outcome is what became of a result.
+// Outcome is the outcome of a result.
 type Outcome struct {
-	// Verdict on it, unless the API server was Unavailable.
+	// Verdict is empty if Unavailable.
 	Verdict plan.Verdict
-	// Unavailable: the API server was, and the result was not applied. All that
-	// is refused for reasons of its own object has a verdict instead.
+	// Unavailable means that the API server was unavailable and the result was not applied. A
+	// result that is refused because of its own object has a verdict instead.
 	Unavailable bool
-	// After is for how long the API server asks for no requests.
+	// After is the pause that the API server requested.
 	After time.Duration
-	// Together is how many results were applied at once.
+	// Together is the number of results in the batch.
 	Together int
 }

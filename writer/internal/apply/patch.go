@@ -13,9 +13,8 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// strategicPatch is a strategic merge patch of plain maps: null removes a member. A
-// key such as $patch would be a directive in it that empties the whole map; no
-// key of a ConfigMap contains that character, and the inbox lets no other pass.
+// strategicPatch is a strategic merge patch of plain maps, in which null removes a member. A key
+// such as $patch would be a directive that empties the whole map. The inbox rejects such keys.
 type strategicPatch struct {
 	Metadata   patchMetadata      `json:"metadata"`
 	Data       map[string]*string `json:"data,omitempty"`
@@ -28,8 +27,7 @@ type patchMetadata struct {
 	Annotations     map[string]*string `json:"annotations,omitempty"`
 }
 
-// encode returns the patch that carries out a plan on the object that was
-// planned for, and on no other version of it.
+// encode returns the patch for the planned version of the object.
 func encode(o *plan.Object, p plan.Plan) ([]byte, error) {
 	patch := strategicPatch{Metadata: patchMetadata{UID: o.UID, ResourceVersion: o.ResourceVersion}}
 	if p.SetStatus {
@@ -57,9 +55,8 @@ func encode(o *plan.Object, p plan.Plan) ([]byte, error) {
 	return marshal(patch)
 }
 
-// beginsRecord reports whether a plan is to be carried out by an apply, so that
-// the API server begins a record of owners and a later change of the keys can
-// be seen in metadata. It must only add keys: an apply takes nothing out.
+// beginsRecord reports whether an apply carries out the plan, so that the API server starts a
+// record of owners and metadata shows later changes of the keys. An apply only adds keys.
 func beginsRecord(o *plan.Object, p plan.Plan) bool {
 	if !o.Unrecorded() || o.Values == nil || len(p.Values) == 0 || p.Status == "" {
 		return false
@@ -72,9 +69,8 @@ func beginsRecord(o *plan.Object, p plan.Plan) bool {
 	return true
 }
 
-// encodeApply returns the same as encode in the form of a server-side apply
-// (KEP-555). It names all that we want to own; with uid and resourceVersion it
-// neither creates nor overwrites.
+// encodeApply returns the plan as a server-side apply (KEP-555) with all fields that we want to
+// own. With uid and resourceVersion it neither creates nor overwrites an object.
 func encodeApply(ref types.NamespacedName, o *plan.Object, p plan.Plan) ([]byte, error) {
 	patch := corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

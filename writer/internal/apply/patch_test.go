@@ -43,8 +43,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// An apply, which begins a record of owners, is bound to the object as it was seen, and
-// is no way to change or take out what is there.
+// An apply is bound to the planned version and never changes or removes a key.
 func TestApplyOnlyAddsKeys(t *testing.T) {
 	unrecorded := func() *plan.Object {
 		return &plan.Object{Freshness: plan.Live, UID: "u", ResourceVersion: "7", Values: map[string]string{"theirs": "digest"}}

@@ -9,7 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// check holds a patch of the writer against the promises.
+// check compares a patch of the writer with the promises.
 func (m *model) check(before, after *corev1.ConfigMap, owners map[string]owner) {
 	m.t.Helper()
 	m.log("  patched: rv %s data %q status %s", after.ResourceVersion, values(after), after.Annotations[annotation.StatusKey])
@@ -44,7 +44,7 @@ func (m *model) status(cm *corev1.ConfigMap) status.Status {
 	return s
 }
 
-// checkValue checks that a value might be changed, and to this.
+// checkValue checks that the writer may change a value to this one.
 func (m *model) checkValue(before *corev1.ConfigMap, key, value string, exists bool, owners map[string]owner, noted, written status.Entry) {
 	m.t.Helper()
 	if o, owned := owners[key]; owned && o.manager != annotation.FieldManager && !noted.Written() {
@@ -78,14 +78,14 @@ func (m *model) checkValue(before *corev1.ConfigMap, key, value string, exists b
 		m.broken("status does not tell the digest of key %s", key)
 	}
 	id := string(before.UID) + "/" + key
-	// One trigger may fail and, delivered again, go well.
+	// A trigger may fail and succeed when it is delivered again.
 	if last := m.applied[id]; !written.Fence.Newer(last) && !(written.Fence == last && noted.Failing()) {
 		m.broken("W1: key %s was written by %v after %v", key, written.Fence, last)
 	}
 	m.applied[id] = written.Fence
 }
 
-// checkAnnotations checks that only our own was touched.
+// checkAnnotations checks that only the status annotation has changed.
 func (m *model) checkAnnotations(before, after *corev1.ConfigMap) {
 	m.t.Helper()
 	for _, pair := range [][2]map[string]string{{before.Annotations, after.Annotations}, {after.Annotations, before.Annotations}} {
@@ -97,7 +97,7 @@ func (m *model) checkAnnotations(before, after *corev1.ConfigMap) {
 	}
 }
 
-// checkEntry checks what the status says, and notes the Events that it demands.
+// checkEntry checks a status entry and collects the Events that it requires.
 func (m *model) checkEntry(after *corev1.ConfigMap, key string, noted, written status.Entry, is map[string]string) {
 	m.t.Helper()
 	id := string(after.UID) + "/" + key
@@ -126,7 +126,7 @@ func (m *model) checkEntry(after *corev1.ConfigMap, key string, noted, written s
 	}
 }
 
-// calm lets all come to rest, and checks that every key ends as it should.
+// calm ends all interference and checks the final state of every key.
 func (m *model) calm() {
 	m.t.Helper()
 	m.peace = true
@@ -153,7 +153,7 @@ func (m *model) calm() {
 	m.broken("L1: it does not come to rest: %q %v", values(m.server.object), m.server.object.Annotations)
 }
 
-// drain applies all that waits.
+// drain applies all pending results.
 func (m *model) drain() {
 	m.t.Helper()
 	for range 200 {
@@ -165,8 +165,7 @@ func (m *model) drain() {
 	m.broken("M1: results are never settled")
 }
 
-// settled tells whether every key that is asked for holds what it should, and
-// no other key does that we wrote.
+// settled reports whether all annotated keys have their value and no other key of ours is left.
 func (m *model) settled() bool {
 	cm := m.server.whole()
 	grammar, err := annotation.New(annotation.Defaults())
@@ -194,8 +193,7 @@ func (m *model) settled() bool {
 	return true
 }
 
-// checkEvents checks that each change of state was said, but for those that
-// were over before they could be.
+// checkEvents checks that each change of state has an Event, except changes that ended before.
 func (m *model) checkEvents() {
 	m.t.Helper()
 	said := map[string]bool{}
@@ -208,16 +206,15 @@ func (m *model) checkEvents() {
 		}
 	}
 	for event := range said {
-		// A failure and its end that wait together are both told, but only the
-		// end shows.
+		// A failure and its end in one batch have two Events, but the status shows only the end.
 		if !m.transitions[event] && !m.failed[event] && !strings.HasSuffix(event, " Recovered") {
 			m.broken("L3: %s was said, but did not happen", event)
 		}
 	}
 }
 
-// checkRest checks that what comes again, and again, changes nothing any more.
-// Once it may: what was stale then can be asked for now.
+// checkRest checks that redelivered results change nothing. The first round may: a stale result may
+// be wanted by now.
 func (m *model) checkRest() {
 	m.t.Helper()
 	m.queue = append(m.queue, m.done...)
@@ -233,8 +230,7 @@ func (m *model) checkRest() {
 	}
 }
 
-// said counts Events. Those about a key of somebody else are left out: they are
-// said again when that somebody writes again, as the watcher does.
+// said counts Events except KeyExists, which is emitted again when the other owner writes again.
 func (m *model) said() (n int) {
 	for _, e := range m.server.events {
 		if e.Reason != "KeyExists" {

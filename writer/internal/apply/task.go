@@ -13,21 +13,21 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// task is one batch on its way into its object.
+// task is one batch for one object.
 type task struct {
 	*Applier
 	ref   types.NamespacedName
 	items []plan.Item
 
-	// object as it is known; nil when it does not exist.
+	// object is nil if it does not exist.
 	object *plan.Object
-	// known: object is good enough to plan for.
+	// known means that the object is good enough to plan for.
 	known bool
-	// obstacle that the API server has named.
+	// obstacle is the refusal that the API server reported.
 	obstacle plan.Obstacle
 }
 
-// start takes the newest knowledge that costs no request.
+// start takes the newest object that costs no request.
 func (t *task) start() {
 	cached, found := t.objects.Get(t.ref)
 	if found && t.covers(cached.ResourceVersion) {
@@ -40,8 +40,8 @@ func (t *task) start() {
 	}
 }
 
-// signed reports whether the watcher has signed all wants. Others may be forged by
-// whoever publishes results, so that only the live object counts.
+// signed reports whether the watcher has signed all wants. An unsigned one may be forged, so only
+// the live object counts.
 func (t *task) signed() bool {
 	for _, item := range t.items {
 		err := t.deps.Signatures.Verify(item.Result.GetWant())
@@ -56,7 +56,7 @@ func (t *task) signed() bool {
 	return true
 }
 
-// covers reports whether no result is about a later version of the object.
+// covers reports whether no result is for a later version of the object.
 func (t *task) covers(version string) bool {
 	for _, item := range t.items {
 		seen := item.Result.GetWant().GetResourceVersion()
@@ -67,8 +67,7 @@ func (t *task) covers(version string) bool {
 	return true
 }
 
-// attempt plans, and patches if there is anything to patch. It is not done when
-// the object turns out to be another than was planned for.
+// attempt plans and patches. It is not done if the object has changed.
 func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 	p, err := t.plan(ctx)
 	if err != nil {
@@ -113,10 +112,10 @@ func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 	}
 }
 
-// errNoRoom is what the API server would refuse a patch for.
+// errNoRoom replaces a refusal by the API server.
 var errNoRoom = errors.New("the annotations leave no room for a status")
 
-// liveOneByOne applies items one by one, all to the object as it was just read.
+// liveOneByOne applies items one by one to the object that was just read.
 func (t *task) liveOneByOne(ctx context.Context) []Outcome {
 	outcomes := make([]Outcome, len(t.items))
 	for _, i := range plan.Order(t.items) {
@@ -127,7 +126,7 @@ func (t *task) liveOneByOne(ctx context.Context) []Outcome {
 	return outcomes
 }
 
-// plan plans for the object, which it reads as far as that is needed.
+// plan makes a plan, and reads as much of the object as it needs.
 func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 	if !t.known {
 		if err := t.readMetadata(ctx); err != nil {
@@ -150,7 +149,7 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 	return p, nil
 }
 
-// decide adds what only this process knows, and plans.
+// decide plans with the confirmations of this process.
 func (t *task) decide() plan.Plan {
 	if t.object != nil && t.object.Confirmed == nil {
 		for _, item := range t.items {
@@ -167,9 +166,8 @@ func (t *task) decide() plan.Plan {
 	return t.config.Planner.Plan(t.object, t.items)
 }
 
-// handleRefusal deals with a patch that the API server refuses for what it would do.
-// What is not possible for a value may be possible for the status, so another
-// try records the obstacle.
+// handleRefusal handles a refused patch. The API server may still accept the status, so the next
+// attempt records the obstacle.
 func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obstacle, err error) ([]Outcome, bool) {
 	if len(t.items) > 1 {
 		return t.oneByOne(ctx, t.ref, t.items), true
@@ -182,16 +180,15 @@ func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obs
 	return t.giveUp(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, obstacle) }), true
 }
 
-// giveUp gives results up that cannot even be recorded in the status. One Event
-// reports it. The results are acknowledged: what the object does not
-// hold is wanted again by the watcher.
+// giveUp acknowledges results that cannot even be recorded in the status, and emits one Event. The
+// watcher publishes missing keys again.
 func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
 	for _, item := range t.items {
 		written := true
 		if !item.OfObject() {
 			uid := types.UID(item.Result.GetWant().GetUid())
 			t.unwritable.Put(cacheKey(item), true)
-			// Where even Events are forbidden, the log has to do.
+			// Without permission for Events, the log has to do.
 			written, _ = t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)})
 		}
 		if written {
@@ -201,14 +198,14 @@ func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) p
 	return slices.Repeat([]Outcome{{Verdict: plan.Refused}}, len(t.items))
 }
 
-// deferAll gives results up for now, for a reason that has nothing to do with
-// them. The watcher wants again what the object does not hold.
+// deferAll acknowledges results that were not written for an unrelated reason. The watcher
+// publishes missing keys again.
 func (t *task) deferAll(why string) []Outcome {
 	t.resultLine(t.items[0], zerolog.WarnLevel, plan.Deferred).Int("results", len(t.items)).Msg(why)
 	return slices.Repeat([]Outcome{{Verdict: plan.Deferred}}, len(t.items))
 }
 
-// handleFailure deals with a request that the API server did not serve.
+// handleFailure handles a request that the API server did not serve.
 func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 	switch apiserver.Classify(err) {
 	case apiserver.Forbidden:
@@ -230,7 +227,7 @@ func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 	}
 }
 
-// finish emits the Events of a plan that has been carried out, and logs it.
+// finish emits and logs the decisions of a completed plan.
 func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 	t.deps.Breaker.Success(t.ref.Namespace)
 	t.faults.Drop(t.ref)
@@ -261,8 +258,8 @@ func cacheKey(i plan.Item) cache.Key {
 	return cache.Key{UID: types.UID(i.Result.GetWant().GetUid()), Key: i.Key.Key}
 }
 
-// restored reports whether an item has brought a value which this process had
-// reported as one that cannot be written. The status has nothing of that.
+// restored reports whether an item wrote a value that this process reported as unwritable. The
+// status does not show that.
 func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
 	if !good || d.Verdict != plan.Written || !t.unwritable.Get(cacheKey(item)) {
@@ -272,9 +269,8 @@ func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	return len(d.Events) == 0
 }
 
-// emitEvents emits events about an item, and reports whether it wrote any. An error
-// is worth another try. An Event that is refused is given up, and counts as written:
-// the value is more important, and the log has it.
+// emitEvents reports whether it wrote any event. An error is worth a retry. A refused Event counts
+// as written, because the value matters more and the log has it.
 func (t *task) emitEvents(ctx context.Context, item plan.Item, uid types.UID, events []plan.Event) (written bool, err error) {
 	written, err = t.deps.Emitter.Emit(ctx, t.ref, uid, events)
 	switch apiserver.Classify(err) {

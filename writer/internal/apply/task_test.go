@@ -7,8 +7,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// What is remembered of an object is of use as long as no watcher has seen a later
-// version of it, or one of which the order is not known.
+// A cached object is usable unless a want has a later version, or one without a known order.
 func TestRememberedObjectsAreAtLeastAsNewAsTheirWants(t *testing.T) {
 	for seen, want := range map[string]bool{"": true, "6": true, "7": true, "8": false, "10": false, "opaque": false} {
 		for _, other := range []string{"", "7"} {

@@ -1,3 +1,3 @@
-// Package batch gathers work by what it is for: what arrives together for one
-// object is done together, and by one goroutine at a time.
+// Package batch groups concurrent work by object, so that one goroutine at a time works on an
+// object.
 package batch

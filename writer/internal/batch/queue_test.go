@@ -15,7 +15,7 @@ import (
 
 const linger = 5 * time.Millisecond
 
-// recorder notes what is worked on together, and takes a second for it.
+// recorder records batches, each of which takes a second.
 type recorder struct {
 	mu      sync.Mutex
 	batches [][]int
@@ -48,7 +48,7 @@ func (r *recorder) work(t *testing.T) func(context.Context, string, []int) []int
 	}
 }
 
-// first lets the first letter of a key be its share.
+// first returns the first letter of a key as its share.
 func first(key string) string { return key[:1] }
 
 func newQueue(t *testing.T, concurrency int) (*batch.Queue[string, int, int], *recorder) {

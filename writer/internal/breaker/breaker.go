@@ -1,5 +1,5 @@
-// Package breaker is the circuit breaker of the writer: it holds work back while
-// the Kubernetes API server is unavailable, and finds out when it is back.
+// Package breaker is the circuit breaker of the writer. It holds work back while the Kubernetes API
+// server is unavailable, and probes for its return.
 package breaker
 
 import (

@@ -18,7 +18,7 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-// guarded is a breaker in front of an API server that may be away.
+// guarded is a breaker with an API server that may be unavailable.
 type guarded struct {
 	*breaker.Breaker
 	health *process.Health
@@ -52,7 +52,7 @@ func newGuarded(t *testing.T, away bool) *guarded {
 	return g
 }
 
-// lines returns how many lines of the log there are.
+// lines counts log lines.
 func (g *guarded) lines() int { return strings.Count(g.log.String(), "\n") }
 
 func TestBreakerIsReadyWithoutWork(t *testing.T) {
@@ -111,8 +111,8 @@ func TestBreakerBearsSingleFaults(t *testing.T) {
 	})
 }
 
-// A server whose probe is well and which yet serves nothing is tried again and
-// again, and neither called well nor complained of each time.
+// A server with a good probe that serves no request is tried again and again, without a log line
+// each time.
 func TestBreakerOnTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, false)

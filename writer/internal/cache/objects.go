@@ -11,17 +11,15 @@ import (
 )
 
 const (
-	// objectsSize and objectsBytes bound the objects that are kept, and objectsTTL
-	// is for how long: it only has to span the results of one object that come one
-	// after the other.
+	// objectsSize and objectsBytes limit the cached objects. objectsTTL only has to span
+	// consecutive results of one object.
 	objectsSize  = 4096
 	objectsBytes = 32 << 20
 	objectsTTL   = 30 * time.Second
 )
 
-// Objects is the metadata of objects after our own last patch. It may be out of
-// date; a patch that is made from it is refused then. It is kept as it came, since
-// most of it is never read again.
+// Objects caches the metadata of objects after our last patch. The API server refuses a patch of
+// outdated metadata. The cache keeps it undecoded, because most of it is never read again.
 type Objects struct {
 	clock clock.Clock
 
@@ -30,14 +28,13 @@ type Objects struct {
 	bytes   int
 }
 
-// object is what is kept of one.
 type object struct {
 	*metav1.ObjectMeta
 	until time.Time
 	bytes int
 }
 
-// overhead is what an object takes in memory beyond its encoded size, in bytes.
+// overhead is the memory of an object beyond its encoded size, in bytes.
 const overhead = 1 << 10
 
 // NewObjects returns an empty cache.
@@ -47,8 +44,7 @@ func NewObjects(clock clock.Clock) *Objects {
 	return c
 }
 
-// Put keeps metadata, and drops what was used longest ago while all together is
-// too large.
+// Put caches metadata and drops the least recently used entries over the limit.
 func (c *Objects) Put(ref types.NamespacedName, m *metav1.ObjectMeta) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +63,7 @@ func (c *Objects) Drop(ref types.NamespacedName) {
 	c.objects.Remove(ref)
 }
 
-// Get returns the metadata of an object, which is not to be changed.
+// Get returns the metadata of an object. Callers must not change it.
 func (c *Objects) Get(ref types.NamespacedName) (*metav1.ObjectMeta, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,8 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/cache"
 )
 
-// metadata returns what an API server sends of a ConfigMap that asks for keys,
-// with as many keys of others.
+// metadata returns the metadata of a ConfigMap with annotated keys and with foreign keys.
 func metadata(tb testing.TB, name string, keys, foreign int) *metav1.ObjectMeta {
 	tb.Helper()
 	pairs := make([]string, keys)
@@ -48,8 +47,7 @@ func metadata(tb testing.TB, name string, keys, foreign int) *metav1.ObjectMeta 
 	}
 }
 
-// fill puts objects into a cache and returns by how much the heap has grown, in
-// bytes.
+// fill caches objects and returns the growth of the heap, in bytes.
 func fill(tb testing.TB, c *cache.Objects, objects, keys, foreign int) int64 {
 	tb.Helper()
 	var before, after runtime.MemStats

@@ -22,23 +22,21 @@ type Metrics struct {
 	dropped prometheus.Counter
 }
 
-// NewMetrics makes the counters of Events in the set of the writer.
+// NewMetrics registers the metrics in the set of the writer.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		emitted: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.", metric.Of("reason", plan.Reasons()...)),
-		dropped: set.Counter("events_dropped_total", "Events not written, since their namespace is over its budget of them."),
+		dropped: set.Counter("events_dropped_total", "Events dropped because their namespace exceeded its budget."),
 	}
 }
 
-// Deps is what an Emitter works with.
+// Deps are the dependencies of an Emitter.
 type Deps struct {
-	// Recorder writes the Events.
 	Recorder *kube.Recorder
-	// Budget is how many are written for each namespace.
-	Budget *budget.Budget
-	// Metrics count them.
+	// Budget limits the Events of each namespace.
+	Budget  *budget.Budget
 	Metrics *Metrics
-	// Log has a line when a namespace gets over its budget.
+	// Log gets a line when a namespace exceeds its budget.
 	Log zerolog.Logger
 }
 
@@ -48,12 +46,11 @@ type Emitter struct {
 	refused atomic.Bool
 }
 
-// New returns an emitter that counts what it emits.
+// New returns an emitter.
 func New(d Deps) *Emitter { return &Emitter{deps: d} }
 
-// Emit emits events until one fails, and reports whether it wrote any: this process
-// may have written them before. What is above the budget of the namespace is counted
-// in place of being written.
+// Emit emits events until one fails, and reports whether it wrote any that this process had not
+// written before. Events over the budget of the namespace are only counted.
 func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.UID, events []plan.Event) (written bool, err error) {
 	for _, event := range events {
 		full := of(ref, uid, event)
@@ -70,11 +67,10 @@ func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.
 	return written, nil
 }
 
-// Refused notes that Events are refused, and reports whether that is a change.
+// Refused records that Events are refused, and reports whether that is new.
 func (e *Emitter) Refused() bool { return !e.refused.Swap(true) }
 
-// affords reports whether a namespace is within its budget of Events, and uses
-// it up by one.
+// affords spends one Event of the budget of a namespace, if it has one.
 func (e *Emitter) affords(namespace string) bool {
 	short := e.deps.Budget.Take(namespace, 1)
 	if short == nil {

@@ -17,29 +17,24 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// maxBackoff bounds the delay before a message comes back that met an API server
-// that is unavailable.
+// maxBackoff is the maximum delay of a message that met an unavailable API server.
 const maxBackoff = 8 * time.Second
 
 // Config of an Inbox.
 type Config struct {
-	// Protected namespaces are never written to.
 	Protected []string
-	// Messages and Bytes are how many are handled at a time.
+	// Messages and Bytes limit the messages in flight.
 	Messages, Bytes int
 }
 
-// Deps is what an Inbox works with.
+// Deps are the dependencies of an Inbox.
 type Deps struct {
-	// Breaker holds work back while the API server is unavailable.
 	Breaker *breaker.Breaker
-	// Queue applies what was read.
-	Queue *batch.Queue[types.NamespacedName, plan.Item, apply.Outcome]
-	// Metrics are moved by what is taken.
+	Queue   *batch.Queue[types.NamespacedName, plan.Item, apply.Outcome]
 	Metrics *Metrics
-	// Tracer makes a span for each message; nil: none.
+	// Tracer makes a span for each message; nil means none.
 	Tracer *tracing.Tracer
-	// Log takes a line for each dead letter.
+	// Log gets a line for each dead letter.
 	Log zerolog.Logger
 }
 
@@ -51,15 +46,13 @@ type Inbox struct {
 	places *places
 }
 
-// New returns an inbox that hands what it reads to a queue while the breaker
-// lets work pass.
+// New returns an inbox that adds work to the queue while the breaker lets it pass.
 func New(c Config, d Deps) *Inbox {
 	return &Inbox{config: c, deps: d, lines: logsample.New(d.Log), places: newPlaces(c.Messages, c.Bytes)}
 }
 
-// Handle reads a message and returns what becomes of it once it is applied. Each
-// message has a span of its own, also when several are applied together: each
-// belongs to another trace.
+// Handle applies a message. Each message has its own span, even in a batch, because each belongs to
+// another trace.
 func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 	b.deps.Metrics.inFlight.Inc()
 	defer b.deps.Metrics.inFlight.Dec()
@@ -86,11 +79,9 @@ func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 	return disposition
 }
 
-// dispose returns what becomes of a message. Only one that met an API server
-// that is unavailable comes back, and holds one of the consumer's slots
-// meanwhile: that is the wanted back-pressure. What is refused or put off for
-// reasons of its own object or namespace is acknowledged, and wanted again by the
-// watcher.
+// dispose returns the disposition of a message. Only a message that met an unavailable API server
+// comes back. Meanwhile it occupies a slot of the consumer, which is intended back-pressure. All
+// others are acknowledged, and the watcher publishes missing keys again.
 func dispose(d *pipeline.Delivery, o apply.Outcome) pipeline.Disposition {
 	if !o.Unavailable {
 		return pipeline.Ack()
@@ -103,7 +94,7 @@ func dispose(d *pipeline.Delivery, o apply.Outcome) pipeline.Disposition {
 	return pipeline.Retry(max(o.After, d.Backoff(maxBackoff)))
 }
 
-// Observe counts what became of a message, and logs dead letters and panics.
+// Observe counts dispositions, and logs dead letters and panics.
 func (b *Inbox) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
 	b.deps.Metrics.messages.WithLabelValues(with.String()).Inc()
 	if with.Err() == nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
-// Metrics of taking messages off the queue.
+// Metrics are the metrics of reading messages.
 type Metrics struct {
 	messages *prometheus.CounterVec
 	inFlight prometheus.Gauge
 }
 
-// NewMetrics makes the metrics in the set of the writer, which has at most limit
-// messages in work.
+// NewMetrics registers the metrics in the set of the writer. limit is the maximum number of
+// messages in flight.
 func NewMetrics(set *metric.Set, limit int) *Metrics {
 	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.", func() float64 { return float64(limit) })
 	return &Metrics{

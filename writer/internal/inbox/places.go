@@ -5,33 +5,30 @@ import (
 	"time"
 )
 
-// slow is how long a result takes in a namespace that may not have all places: a webhook
-// may hold up its writes.
+// slow is the duration of a result above which its namespace loses a quarter of the places. A
+// webhook may be slow.
 const slow = 5 * time.Second
 
-// places are the messages in work by namespace.
+// places counts the messages in flight by namespace.
 type places struct {
-	// messages and bytes are the maximum of a namespace whose results are slow.
+	// messages and bytes are the maximum of a slow namespace.
 	messages, bytes int
 
 	mu sync.Mutex
 	of map[string]*use
 }
 
-// use is that of one namespace.
 type use struct {
 	messages, bytes int
-	// took is how long its last result took.
+	// took is the duration of its last result.
 	took time.Duration
 }
 
-// newPlaces shares places for messages and bytes: a namespace whose results are slow
-// has three quarters.
 func newPlaces(messages, bytes int) *places {
 	return &places{messages: messages - messages/4, bytes: bytes - bytes/4, of: map[string]*use{}}
 }
 
-// take reports whether a namespace may have one more message in work, and takes it.
+// take takes a place for a message, if the namespace may have one more.
 func (p *places) take(namespace string, bytes int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +44,6 @@ func (p *places) take(namespace string, bytes int) bool {
 	return true
 }
 
-// leave gives a place back after some time.
 func (p *places) leave(namespace string, bytes int, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

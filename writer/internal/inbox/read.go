@@ -19,10 +19,9 @@ import (
 // errMalformed means that a message cannot be acted on.
 var errMalformed = errors.New("malformed result")
 
-// read returns what a message asks for. Its subject and payload must agree,
-// and name what may exist in Kubernetes: the names go into the path of a
-// request and the key into a patch. Errors wrap one of this package; the item
-// then holds what could be read.
+// read parses a message. Subject and payload must agree and contain valid Kubernetes names, because
+// the names become part of a request's path and the key part of a patch. With an error, the item
+// has the readable fields.
 func (c Config) read(subject string, data []byte) (plan.Item, error) {
 	kind, key, err := pipeline.ParseSubject(subject)
 	if err != nil {
@@ -33,7 +32,7 @@ func (c Config) read(subject string, data []byte) (plan.Item, error) {
 		return plan.Item{Key: key}, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	item := plan.NewItem(result)
-	// The watcher alone may publish there: it removes no keys where they are too many.
+	// Only the watcher may publish on that subject. It limits how many keys are removed at once.
 	if item.OfObject() != (kind == pipeline.KindReconcile) || item.OfObject() && key.Key != status.ObjectKey {
 		return item, fmt.Errorf("%w: only a watcher, and on its own subject, asks to bring objects in line", errMalformed)
 	}
@@ -80,8 +79,8 @@ func check(key pipeline.Key, r *v1.Result) error {
 	return checkTimes(r)
 }
 
-// checkTimes refuses times that JSON has no form for: with one of them the status
-// of the object, which holds that of all keys, could not be written.
+// checkTimes rejects times that JSON cannot express. One of them would make the status of all keys
+// unwritable.
 func checkTimes(r *v1.Result) error {
 	for _, at := range []*timestamppb.Timestamp{r.GetObservedAt(), r.GetFailure().GetFirstFailedAt(), r.GetFailure().GetNextAt()} {
 		if at != nil && !at.IsValid() {

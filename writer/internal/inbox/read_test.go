@@ -25,10 +25,10 @@ func aResult() *v1.Result {
 	}
 }
 
-// beyond is a time that JSON has no form for.
+// beyond is a time that JSON cannot express.
 func beyond() *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: 1 << 60} }
 
-// ofObject makes a result about the annotations of its object.
+// ofObject turns a result into one about the whole object.
 func ofObject(r *v1.Result) *v1.Want {
 	r.Sequence, r.Want.Url, r.Want.Key = 0, "", "*"
 	r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}

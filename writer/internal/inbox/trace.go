@@ -9,7 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 )
 
-// setSpanOutcome records in a span what became of a message.
+// setSpanOutcome records the outcome in a span.
 func setSpanOutcome(span trace.Span, o apply.Outcome, d pipeline.Disposition) {
 	if !span.IsRecording() {
 		return
@@ -25,7 +25,7 @@ func setSpanOutcome(span trace.Span, o apply.Outcome, d pipeline.Disposition) {
 	span.SetAttributes(tracing.Verdict.String(string(o.Verdict)))
 }
 
-// setSpanDeadLetter records in a span that a message becomes a dead letter.
+// setSpanDeadLetter records a dead letter in a span.
 func setSpanDeadLetter(span trace.Span, why error) {
 	if span.IsRecording() {
 		span.SetAttributes(tracing.Disposition.String(pipeline.DeadLetter(why).String()))

@@ -10,8 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// A row of results for one key ends as if they had come one by one, whatever
-// the order in which they stand.
+// A batch for one key has the same outcome in any order.
 func TestPlanOfSeveral(t *testing.T) {
 	items := []plan.Item{failure(9, timeout), content(8, "c"), failure(7, badStatus), content(6, "b")}
 	p := plan.Planner{Prune: true}.Plan(asking().object(t), items)
@@ -36,7 +35,7 @@ func TestPlanOfSeveral(t *testing.T) {
 	}
 }
 
-// A body that another item of the batch brings already is known without a look at values.
+// The digest of a body from the same batch is known without a read.
 func TestPlanOfTheSameBodyTwice(t *testing.T) {
 	p := plan.Planner{}.Plan(asking().object(t), []plan.Item{content(6, "b"), content(7, "b")})
 	s, err := status.Parse(p.Status)
@@ -67,8 +66,7 @@ func TestPlanForMissingObject(t *testing.T) {
 	}
 }
 
-// An Event that is said again, by a process that does not know of the first
-// time, is the same Event.
+// An Event is the same when another process repeats it.
 func TestEventsAreTheSameAgain(t *testing.T) {
 	for name, item := range map[string]plan.Item{
 		"failure":  failure(6, badStatus),
@@ -165,7 +163,7 @@ func TestAssumedObject(t *testing.T) {
 	}
 }
 
-// A status that does not fit loses what only saves work, and never the fence.
+// A status that does not fit loses validators first, and never a fence.
 func TestStatusFits(t *testing.T) {
 	object := asking().annotated("other", strings.Repeat("x", 256<<10-1500))
 	object.status = map[string]status.Entry{}

@@ -9,7 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// content decides on a body.
+// content handles a body.
 func (b *builder) content(i Item, c *v1.Content) Decision {
 	key := i.Key.Key
 	if !b.object.asks(key, i.url(), c.GetSha256()) {
@@ -21,8 +21,8 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	if foreign {
 		return b.keyExists(i)
 	}
-	// A value that we write is ours, if there is a record of owners. Where there
-	// is none, one can be begun with a key that does not exist yet.
+	// A value that we write is ours if the API server keeps a record of owners. Otherwise a record
+	// can start with a new key.
 	drift := ""
 	if _, exists := b.object.Values[key]; holds || owner.Fingerprint == annotation.FingerprintUnknown && exists {
 		drift = owner.Fingerprint
@@ -50,8 +50,8 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	return b.healthy(i, entry, next)
 }
 
-// holds reports whether key already has the body with that digest, and whether
-// it belongs to another field manager without our ever having written it.
+// holds reports whether the key has the body with that digest. A foreign key belongs to another
+// field manager, and we never wrote it.
 func (b *builder) holds(key, digest string, owner annotation.Ownership, entry status.Entry) (holds, foreign bool) {
 	if !entry.Written() && b.isForeign(key, owner) {
 		return false, true
@@ -67,7 +67,7 @@ func (b *builder) holds(key, digest string, owner annotation.Ownership, entry st
 	}
 }
 
-// unmodified decides on the recovery of a key that keeps its body.
+// unmodified handles the recovery of a key that keeps its body.
 func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	key := i.Key.Key
 	entry := b.status.Keys[key]
@@ -83,7 +83,7 @@ func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	return b.healthy(i, entry, next)
 }
 
-// healthy records that the key is as it should be.
+// healthy records a key without a failure.
 func (b *builder) healthy(i Item, was, next status.Entry) Decision {
 	decision := Decision{Verdict: Written}
 	next.Since = time.Time{}

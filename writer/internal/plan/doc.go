@@ -1,15 +1,13 @@
-// Package plan decides what results mean for a ConfigMap.
+// Package plan decides how results change a ConfigMap.
 //
-// It is pure: from what is known of the object and the results that wait for
-// it follows a plan of one patch, the verdict on each result, and the Events
-// to emit. All promises about what may change are kept here:
+// It is pure. The known object and the pending results determine one patch, a verdict on each
+// result, and the Events to emit. Package plan keeps these promises:
 //
-//   - only a key that the object asks for, from exactly that URL, is written;
-//   - a key that somebody else owns and that we never wrote is left alone;
+//   - only an annotated key is written, and only from its annotated URL;
+//   - a key of another owner that we never wrote is not touched;
 //   - a failure never touches a value;
 //   - a result that is not newer than the fence of its key changes nothing.
 //
-// What makes the plan safe to carry out is not here: the patch carries uid and
-// resourceVersion of the object that was planned for, so that the API server
-// refuses it when anything has changed.
+// The API server refuses the patch if the object has changed, because the patch carries the uid and
+// the resourceVersion of the planned object.
 package plan

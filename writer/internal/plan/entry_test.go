@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// entryAfter returns the entry of the key that one result leads to.
+// entryAfter returns the status entry of the key after one result.
 func entryAfter(t *testing.T, object fixture, item plan.Item) (status.Entry, plan.Plan) {
 	t.Helper()
 	p := plan.Planner{Prune: true}.Plan(object.object(t), []plan.Item{item})
@@ -28,8 +28,7 @@ func entryAfter(t *testing.T, object fixture, item plan.Item) (status.Entry, pla
 	return s.Keys[theKey], p
 }
 
-// The entry of a key that is well describes its body whole; the time of the body is
-// that of its last change.
+// A good entry describes its body, with the time of the last change.
 func TestEntryOfABody(t *testing.T) {
 	ours := asking().ownedBy(annotation.FieldManager)
 	undated := wrote("b")
@@ -65,8 +64,7 @@ func TestEntryOfABody(t *testing.T) {
 	}
 }
 
-// The entry of a key that fails explains it, and a row of failures goes on while it is
-// the same URL that fails.
+// A failing entry has an explanation, and keeps its start while the same URL fails.
 func TestEntryOfAFailure(t *testing.T) {
 	next := timestamppb.New(noon.Add(time.Hour))
 	explained := func(r *v1.Result) {
@@ -97,14 +95,14 @@ func TestEntryOfAFailure(t *testing.T) {
 	}
 }
 
-// elsewhere is e, whose failure is that of another URL than it holds.
+// elsewhere makes another URL fail than the entry holds.
 func elsewhere(e status.Entry) status.Entry {
 	e.ErrorURL = "https://old.example.com"
 	return e
 }
 
-// A key is stale that was given up and has failed for long, as curlctl and the metric of
-// the watcher have it.
+// A key is stale if it was given up and has failed for long, as in curlctl and in the watcher's
+// metric.
 func TestEntryOfAStaleKey(t *testing.T) {
 	const long = condition.StaleIntervals * 10 * time.Minute
 	for name, tt := range map[string]struct {
@@ -130,7 +128,7 @@ func TestEntryOfAStaleKey(t *testing.T) {
 	}
 }
 
-// What a body was not written for is in the status as it is in the Event.
+// The status explains an obstacle with the words of the Event.
 func TestEntryOfAnObstacle(t *testing.T) {
 	for obstacle, gaveUp := range map[plan.Obstacle]bool{plan.Immutable: true, plan.TooLarge: true, plan.Rejected: false} {
 		before := failing(status.Entry{}, "Timeout")
@@ -143,7 +141,7 @@ func TestEntryOfAnObstacle(t *testing.T) {
 	}
 }
 
-// An Event is another one when what happened is, and the same for as long as it lasts.
+// Different problems have different Events, and the same problem keeps its Event.
 func TestOccurrences(t *testing.T) {
 	of := func(object fixture, item plan.Item) string {
 		t.Helper()
@@ -191,8 +189,8 @@ func TestOccurrences(t *testing.T) {
 	}
 }
 
-// What does not fit goes in an order: what only saves work, what only people read, and
-// keys of others that hold nothing. Fences stay, and so does what is held.
+// A status loses validators first, then sizes and times, then foreign keys. It keeps fences and
+// digests.
 func TestWhatIsLeftOutOfAStatus(t *testing.T) {
 	occupied := failing(status.Entry{}, "KeyExists")
 	taken := failing(wrote("t"), "KeyExists")
@@ -234,7 +232,7 @@ func TestWhatIsLeftOutOfAStatus(t *testing.T) {
 	}
 }
 
-// A status that has no room for what is new is not written again and again.
+// A status without room for a new entry is not written again.
 func TestAStatusWithoutRoomForMoreIsLeftAsItIs(t *testing.T) {
 	f := asking().ownedBy("person").annotated(annotation.DefaultKey, "other="+theURL+" "+theKey+"="+theURL)
 	f.status = map[string]status.Entry{"other": {URL: theURL, SHA256: digest("a"), Fence: fence(5)}}
@@ -249,7 +247,7 @@ func TestAStatusWithoutRoomForMoreIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-// The room for a status is what the other annotations leave.
+// The other annotations determine the room for a status.
 func TestRoom(t *testing.T) {
 	bare := asking().object(t).Room
 	noted := asking().noted(wrote("a")).object(t).Room
@@ -276,7 +274,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Only of a live object is it known that the API server keeps no record of it.
+// Only a live object can be known to lack a record of owners.
 func TestUnrecorded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object fixture
@@ -295,8 +293,7 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
-// Of an object that is assumed all keys of a batch are known, in whatever order, with
-// room for all that is to be noted.
+// An assumed object knows all keys of a batch, in any order, and has room for a status.
 func TestAssumedObjectOfSeveralKeys(t *testing.T) {
 	var items []plan.Item
 	for n, key := range []string{"z", "a", "m"} {
@@ -326,7 +323,7 @@ func TestAssumedObjectOfSeveralKeys(t *testing.T) {
 	}
 }
 
-// A confirmation is of the trigger and the time of the item that made it.
+// A confirmation has the fence and the time of its item.
 func TestConfirmation(t *testing.T) {
 	if got := content(6, "b").Confirmation(); got != (plan.Confirmation{Fence: fence(6), At: noon}) {
 		t.Errorf("%+v", got)

@@ -20,11 +20,10 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// eventsFile has every Event of the writer, word for word.
+// eventsFile has every Event of the writer.
 const eventsFile = "testdata/events.golden"
 
-// nextLook lets a fetcher name what comes next: another attempt, or the look of an
-// hour later once it has given up.
+// nextLook sets the next try: soon, or in an hour after giving up.
 func nextLook(f *v1.Failure) {
 	if f.GetGaveUp() {
 		f.Interval, f.NextAt = durationpb.New(time.Hour), timestamppb.New(noon.Add(time.Hour))
@@ -33,8 +32,7 @@ func nextLook(f *v1.Failure) {
 	f.NextAt = timestamppb.New(noon.Add(4 * time.Second))
 }
 
-// ofFetches are the Events of all failures that a fetcher may report: of each class,
-// and of each detail under a class that has it.
+// ofFetches returns the Events of all failures of fetches, for each class and detail.
 func ofFetches(t *testing.T) []plan.Event {
 	t.Helper()
 	details := map[v1.FailureClass][]v1.FailureDetail{}
@@ -88,7 +86,7 @@ func ofFetches(t *testing.T) []plan.Event {
 	return events
 }
 
-// ofWrites are the Events of what the writer itself meets.
+// ofWrites returns the Events of the writer's own failures.
 func ofWrites(t *testing.T) []plan.Event {
 	t.Helper()
 	planned := func(object fixture, item plan.Item) plan.Event {
@@ -114,8 +112,8 @@ func ofWrites(t *testing.T) []plan.Event {
 	}
 }
 
-// A user who guesses the fence of the next result would choose a reason for an Event,
-// which is a label of a metric, too.
+// A user who guesses the next fence must not choose the reason of an Event, because it is a metric
+// label.
 func TestAForgedReasonIsNoneOfAnEvent(t *testing.T) {
 	for _, forged := range []string{"Forged", "InvalidAnnotation"} {
 		object := asking().annotated(annotation.StatusKey, `{"`+theKey+`":{"error":"`+forged+`","fence":"`+fence(6).String()+`"}}`).object(t)
@@ -127,8 +125,8 @@ func TestAForgedReasonIsNoneOfAnEvent(t *testing.T) {
 	}
 }
 
-// TestEveryEventWordForWord holds all that the writer tells the owner of a
-// ConfigMap to a file that reads well from top to bottom; UPDATE_GOLDEN=1 writes it.
+// TestEveryEventWordForWord compares all Events of the writer with a file. UPDATE_GOLDEN=1 writes
+// it.
 func TestEveryEventWordForWord(t *testing.T) {
 	reasons := map[string]bool{}
 	lines := map[string]bool{}

@@ -10,7 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// failure decides on a fetch that failed. It never touches a value.
+// failure handles a failed fetch. It never touches a value.
 func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	key := i.Key.Key
 	if !b.object.asks(key, i.url(), "") {
@@ -27,8 +27,8 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	next := failing(entry, i.url(), pipeline.Reason(f.GetClass()), since)
 	next.Attempts, next.GaveUp, next.Fence = f.GetAttempts(), f.GetGaveUp(), i.Fence
 	next.Explanation = explain(i, f, next.Since)
-	// A later row of failures means that all was well in between, unless it
-	// only began because the watcher asked again.
+	// A later start means that the key recovered in between, unless the watcher's audit started the
+	// round.
 	another := since.After(entry.Since) && i.Result.GetCause() != v1.Cause_CAUSE_AUDIT
 	changed := !sameState(entry, next) || b.unexplained(key, entry, next)
 	event := failed(i, next, actionFetch, failureNote(i, f, next))
@@ -46,8 +46,8 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	return Decision{Verdict: Unchanged}
 }
 
-// unexplained reports whether an older writer has written the entry of a key that
-// fails, without the explanation that next has, and there is room for that.
+// unexplained reports whether the entry comes from an older writer, without the explanation in
+// next, and has room for it.
 func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 	if entry.Explanation != nil || !next.GaveUp {
 		return false
@@ -57,7 +57,7 @@ func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 	return len(with.String()) <= b.object.Room
 }
 
-// explain returns what the status keeps of a failure in a row of them.
+// explain returns the explanation of a failure for the status.
 func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	why := &status.Explanation{
 		HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.url(), f), WaitsFor: condition.WaitsFor(f.GetWaitsFor(), i.url()),
@@ -66,14 +66,14 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	if at := f.GetNextAt(); at != nil {
 		why.NextTry = at.AsTime()
 	}
-	// Not cut to the second, as since is: what the fetcher publishes for this alone is stale.
+	// This time is not truncated to the second like since. Otherwise a failure that became stale
+	// just now would not be stale.
 	now := i.Result.GetObservedAt().AsTime()
 	why.Stale = f.GetGaveUp() && condition.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), now)
 	return why
 }
 
-// isForeign reports whether a key that we never wrote holds a value of another
-// field manager.
+// isForeign reports whether a key that we never wrote has a value of another field manager.
 func (b *builder) isForeign(key string, owner annotation.Ownership) bool {
 	switch owner.State {
 	case annotation.Foreign:
@@ -86,8 +86,7 @@ func (b *builder) isForeign(key string, owner annotation.Ownership) bool {
 	}
 }
 
-// keyExists decides on a key that belongs to another field manager and that we
-// never wrote.
+// keyExists handles a key that belongs to another field manager and that we never wrote.
 func (b *builder) keyExists(i Item) Decision {
 	decision := b.obstacle(i, NotOurs, keyExists)
 	for n := range decision.Events {
@@ -96,7 +95,7 @@ func (b *builder) keyExists(i Item) Decision {
 	return decision
 }
 
-// refuseBody decides on a body that the object cannot take.
+// refuseBody handles a body that the object cannot hold.
 func (b *builder) refuseBody(i Item) Decision {
 	switch b.object.Obstacle {
 	case Immutable:
@@ -108,10 +107,9 @@ func (b *builder) refuseBody(i Item) Decision {
 	}
 }
 
-// obstacle records why a body was not written. Of a write that the API server
-// rejects the fence is not recorded, so that the same result may be applied once
-// the server takes it. Its Event is emitted with each result: the recorder writes
-// it again only when the one before has expired.
+// obstacle records why a body was not written. If the API server rejected the write, the fence
+// stays, so that the same result can be applied later. The recorder emits an Event again only when
+// the previous one has expired.
 func (b *builder) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decision {
 	entry := b.status.Keys[i.Key.Key]
 	next := failing(entry, i.url(), pipeline.Reason(class), i.observed())
@@ -131,8 +129,8 @@ func (b *builder) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decis
 	return decision
 }
 
-// failing returns entry as it is while url fails. A row of failures of one URL
-// goes on when its reason changes, except that a key of somebody else was not fetched.
+// failing returns entry while url fails. A failure of the same URL keeps its start when the reason
+// changes, except from or to KeyExists, which is no fetch.
 func failing(entry status.Entry, url, reason string, since time.Time) status.Entry {
 	occupied := pipeline.Reason(keyExists)
 	sameRow := (entry.Error == occupied) == (reason == occupied)
@@ -144,10 +142,9 @@ func failing(entry status.Entry, url, reason string, since time.Time) status.Ent
 	return entry
 }
 
-// sameState reports whether a person would act alike on two entries that fail: on
-// reason and URL, on whether it is still tried, and once it is given up on the
-// HTTP status, on whether it is stale by it and on whether
-// only an edit helps. Attempts, times and words are no change of state.
+// sameState reports whether two failing entries need the same action from a person: same reason,
+// URL and given-up state, and once given up the same HTTP status, staleness and finality. Attempts,
+// times and words do not count.
 func sameState(a, b status.Entry) bool {
 	if !sameFailure(a, b) || a.GaveUp != b.GaveUp {
 		return false
@@ -155,7 +152,7 @@ func sameState(a, b status.Entry) bool {
 	return !b.GaveUp || a.Explanation == nil || a.HTTPStatus == b.HTTPStatus && a.Stale == b.Stale && a.Terminal == b.Terminal
 }
 
-// sameFailure reports whether two entries fail alike.
+// sameFailure reports whether two entries fail with the same reason and URL.
 func sameFailure(a, b status.Entry) bool {
 	return a.Error == b.Error && a.FailingURL() == b.FailingURL()
 }

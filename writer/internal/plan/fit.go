@@ -7,12 +7,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// fit returns the text of s in at most room bytes, if that is possible. What
-// only saves work goes first: the validators of conditional requests, then the
-// sizes and times that only people read, then the entries of keys that somebody else has
-// written, which hold nothing. Without URL, digest and fence the status would be
-// worthless, so they stay, and so does what is wrong with the annotations, which is
-// bounded. It reports short when not all of s is in the text.
+// fit returns the text of s in at most room bytes, if possible. It drops validators first, then
+// sizes and explanations, then entries of foreign keys without a value. URL, digest, fence and the
+// problem of the annotations stay. short reports whether anything was dropped.
 func fit(s status.Status, room int) (text string, short bool) {
 	text = s.String()
 	for _, slim := range []func(*status.Entry){

@@ -24,24 +24,24 @@ const (
 	epoch  = 1_700_000_000_000
 )
 
-// noon is when everything in the tables happens.
+// noon is the current time in all tables.
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // fixture describes a ConfigMap.
 type fixture struct {
 	annotations map[string]string
 	labels      map[string]string
-	// owners of the key by manager; nil: no record at all.
+	// owners of the key by manager; nil means that there is no record.
 	owners map[string]bool
-	// values, when the whole object was read.
+	// values is nil unless the whole object was read.
 	values    map[string]string
 	status    map[string]status.Entry
 	freshness plan.Freshness
-	// obstacle that the API server has named.
+	// obstacle is the refusal that the API server reported.
 	obstacle plan.Obstacle
 }
 
-// asking is an object that asks for the key and does not have it.
+// asking returns an object that is annotated with the key and does not have it.
 func asking() fixture {
 	return fixture{
 		annotations: map[string]string{annotation.DefaultKey: theKey + "=" + theURL},
@@ -57,7 +57,7 @@ func (f fixture) ownedBy(managers ...string) fixture {
 	return f
 }
 
-// appliedBefore is for an object that somebody has applied by kubectl.
+// appliedBefore sets the manifest of the last kubectl apply.
 func (f fixture) appliedBefore(manifest string) fixture {
 	return f.annotated("kubectl.kubernetes.io/last-applied-configuration", manifest)
 }
@@ -114,7 +114,7 @@ func (f fixture) behind(obstacle plan.Obstacle) fixture {
 	return f
 }
 
-// object returns the object as the judge sees it.
+// object returns the object as the planner sees it.
 func (f fixture) object(t *testing.T) *plan.Object {
 	t.Helper()
 	if s := (status.Status{Keys: f.status}).String(); s != "" {
@@ -129,8 +129,7 @@ func (f fixture) object(t *testing.T) *plan.Object {
 	return o
 }
 
-// records returns managedFields in which a person owns the annotation, and the
-// given managers the key.
+// records returns managedFields in which a person owns the annotation and the managers own the key.
 func records(t *testing.T, owners map[string]bool) []metav1.ManagedFieldsEntry {
 	t.Helper()
 	if owners == nil {
@@ -191,14 +190,14 @@ func failing(e status.Entry, reason string) status.Entry {
 	return e
 }
 
-// given is the entry of a key that was given up.
+// given is the entry of a key after giving up.
 func given(code int32, stale bool) status.Entry {
 	e := failing(status.Entry{}, "BadStatus")
 	e.GaveUp, e.Explanation = true, &status.Explanation{HTTPStatus: code, Stale: stale}
 	return e
 }
 
-// tried is the entry of a key that is tried again.
+// tried is the entry of a key with pending retries.
 func tried(code int32) status.Entry {
 	e := given(code, false)
 	e.GaveUp = false
@@ -211,7 +210,7 @@ func again(r *v1.Result) { r.GetFailure().Again = true }
 // everyTenMinutes gives the want an interval.
 func everyTenMinutes(r *v1.Result) { r.Want.Refresh = durationpb.New(10 * time.Minute) }
 
-// want is the want that all results of the tables answer.
+// want is the want of all results in the tables.
 func want() *v1.Want {
 	return &v1.Want{
 		Namespace: "ns", Name: "cm", Key: theKey, Uid: "uid-1", ResourceVersion: "7", Url: theURL, Epoch: epoch,
@@ -248,7 +247,7 @@ func failure(seq uint64, class v1.FailureClass, change ...func(*v1.Result)) plan
 	})
 }
 
-// reconcile asks to bring the object in line, with the removal of what nobody asks for.
+// reconcile requests to bring the object in line, including removals.
 func reconcile() plan.Item {
 	return result(0, func(r *v1.Result) {
 		r.Want.Key, r.Want.Url = status.ObjectKey, ""

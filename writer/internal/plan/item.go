@@ -12,15 +12,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Item is a result that waits to be applied.
+// Item is a pending result.
 type Item struct {
-	// Key that it is for.
-	Key pipeline.Key
-	// Result as it was published.
+	Key    pipeline.Key
 	Result *v1.Result
-	// Fence of its trigger.
+	// Fence is the fence of its trigger.
 	Fence status.Fence
-	// Trace that it belongs to, for the log; not valid: none.
+	// Trace is its trace for the log; an invalid one means none.
 	Trace trace.SpanContext
 }
 
@@ -33,17 +31,16 @@ func NewItem(r *v1.Result) Item {
 	}
 }
 
-// Confirmation returns what is kept of an item that found what the key holds.
+// Confirmation returns the confirmation of an item that found the value of its key unchanged.
 func (i Item) Confirmation() Confirmation { return Confirmation{Fence: i.Fence, At: i.observed()} }
 
-// OfObject reports whether an item is about the object as a whole. The watcher emits
-// the Events about its annotations.
+// OfObject reports whether an item concerns the whole object. The watcher emits the Events about
+// its annotations.
 func (i Item) OfObject() bool { return i.Result.GetReconcile() != nil }
 
-// url that was asked for.
 func (i Item) url() string { return i.Result.GetWant().GetUrl() }
 
-// observed is when the outcome was known, to the second as the status keeps it.
+// observed returns the time of the outcome, truncated to the second like in the status.
 func (i Item) observed() time.Time {
 	at := i.Result.GetObservedAt()
 	if at == nil {
@@ -52,8 +49,7 @@ func (i Item) observed() time.Time {
 	return at.AsTime().UTC().Truncate(time.Second)
 }
 
-// Order returns the positions of items, oldest trigger first, so that what is
-// newest has the last word.
+// Order returns the positions of items, oldest trigger first, so that the newest one wins.
 func Order(items []Item) []int {
 	positions := make([]int, len(items))
 	for i := range positions {

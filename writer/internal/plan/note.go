@@ -9,10 +9,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// reasonRecovered is the one reason that is no failure.
+// reasonRecovered is the only reason that is no failure.
 const reasonRecovered = pipeline.ReasonRecovered
 
-// Classes of failures that the writer itself meets.
+// Failure classes of the writer itself.
 const (
 	keyExists    = v1.FailureClass_FAILURE_CLASS_KEY_EXISTS
 	immutable    = v1.FailureClass_FAILURE_CLASS_IMMUTABLE
@@ -31,7 +31,7 @@ func Reasons() []string {
 	return reasons
 }
 
-// fetchFailing reports whether entry fails for what a fetcher met.
+// fetchFailing reports whether entry fails because of a fetch.
 func fetchFailing(entry status.Entry) bool {
 	switch pipeline.ClassOf(entry.Error) {
 	case keyExists, immutable, bodyTooLarge, writeFailed:
@@ -45,11 +45,11 @@ func fetchFailing(entry status.Entry) bool {
 const (
 	actionFetch = "Fetch"
 	actionWrite = "Write"
-	// actionRemove: a key that is no longer asked for is taken out.
+	// actionRemove removes a key that is no longer annotated.
 	actionRemove = "Remove"
 )
 
-// failed returns the Event for an entry that now fails.
+// failed returns the Event for a failing entry.
 func failed(i Item, entry status.Entry, action, note string) Event {
 	if cause := condition.WhyEmpty(pipeline.ClassOf(entry.Error)); cause != "" {
 		note += " [" + cause + "]"
@@ -60,7 +60,7 @@ func failed(i Item, entry status.Entry, action, note string) Event {
 	}
 }
 
-// kept returns the Event for a key of ours that is no longer asked for and stays.
+// kept returns the Event for a key of ours that stays without an annotation.
 func kept(key string, written status.Fence, note string) Event {
 	return Event{
 		Reason: pipeline.Reason(keyExists), Warning: true, Action: actionRemove,
@@ -69,7 +69,7 @@ func kept(key string, written status.Fence, note string) Event {
 	}
 }
 
-// recovered returns the Event for a key that is well again.
+// recovered returns the Event for a key that has recovered.
 func recovered(i Item) Event {
 	return Event{
 		Reason:     reasonRecovered,
@@ -79,8 +79,7 @@ func recovered(i Item) Event {
 	}
 }
 
-// failureNote states what went wrong with a fetch, what that means for the key,
-// and what comes next.
+// failureNote says what failed, what that means for the key, and what comes next.
 func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
 	note := condition.Sentence(i.url(), f) + "; " + condition.Value(i.Key.Key, entry.Written())
 	if next := condition.Next(f, i.Result.GetObservedAt().AsTime()); next != "" {
@@ -89,7 +88,7 @@ func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
 	return note
 }
 
-// obstacleNote describes why a body was not written to an object with an obstacle.
+// obstacleNote says why a body was not written.
 func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	key, class := i.Key.Key, pipeline.ClassOf(entry.Error)
 	note := condition.Unwritten(class, i.url(), key)
@@ -105,10 +104,9 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	}
 }
 
-// Refusal returns the Event for an item that the API server will not let into
-// the object, not even as a report in its status. Without one there is no time
-// since when it lasts; until the status or the obstacle changes it is the same change
-// of state.
+// Refusal returns the Event for an item that the API server refuses, even as a report in the
+// status. Without a time in the status, it is the same problem until the status or the obstacle
+// changes.
 func Refusal(o *Object, i Item, by Obstacle) Event {
 	held := o.Status.Keys[i.Key.Key]
 	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
@@ -121,18 +119,16 @@ func Refusal(o *Object, i Item, by Obstacle) Event {
 	return event
 }
 
-// Denial returns the Event for an item that the writer lacks the permission to
-// apply. Nothing is known of the object then, so that it is the same change of
-// state for as long as the Event is kept.
+// Denial returns the Event for an item without a permission to apply it. Nothing is known about the
+// object, so it is the same problem until the Event expires.
 func Denial(i Item) Event {
 	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	return failed(i, entry, actionWrite,
 		"curl-me-that may not write ConfigMaps in this namespace; key "+i.Key.Key+" waits for the permission")
 }
 
-// OverBudget returns the Event for an item that is put off as its namespace is
-// over its budget of writes. Until the status changes it is the same change of
-// state.
+// OverBudget returns the Event for an item of a namespace that exceeded its write budget. It is the
+// same problem until the status changes.
 func OverBudget(o *Object, i Item) Event {
 	held := o.Status.Keys[i.Key.Key]
 	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
@@ -142,6 +138,6 @@ func OverBudget(o *Object, i Item) Event {
 	return event
 }
 
-// Restoration returns the Event for an item that was applied after a Denial or
-// OverBudget, which could not be recorded in the status.
+// Restoration returns the Event for an item that was applied after a Denial or OverBudget, which
+// the status does not show.
 func Restoration(i Item) Event { return recovered(i) }

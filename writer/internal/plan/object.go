@@ -15,105 +15,99 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Freshness is how well an object is known.
+// Freshness is the source of an object.
 type Freshness int
 
 const (
-	// Assumed: as the watcher saw it when it published the want.
+	// Assumed means that the object comes from the watcher's want.
 	Assumed Freshness = iota + 1
-	// Remembered: as it was after a patch of our own.
+	// Remembered means that the object comes from our last patch.
 	Remembered
-	// Live: just read.
+	// Live means that the object was just read.
 	Live
 )
 
-// Object is what is known of a ConfigMap. What is not Live is good enough to
-// write from, since the patch is bound to its version, but not to give up a
-// result for.
+// Object is a known ConfigMap. Any source is good enough for a write, because the patch is bound to
+// the version, but only a live object is good enough to give up a result.
 type Object struct {
-	// Freshness of what follows.
 	Freshness Freshness
-	// UID and ResourceVersion that a patch is bound to.
+	// UID and ResourceVersion bind the patch.
 	UID             types.UID
 	ResourceVersion string
-	// Request is what the annotations ask for.
+	// Request is the content of the annotations.
 	Request annotation.Request
-	// Invalid is why the annotations cannot be parsed.
+	// Invalid is the error of annotations that cannot be parsed.
 	Invalid error
-	// Ignored: the labels exclude the object.
+	// Ignored means that the labels exclude the object.
 	Ignored bool
-	// Status that the object carries.
-	Status status.Status
-	// HasStatus: it carries one, readable or not.
+	Status  status.Status
+	// HasStatus reports whether it has one, even an unreadable one.
 	HasStatus bool
-	// Owners of its keys, as far as they are asked for or in the status.
+	// Owners are the owners of its annotated keys and of the keys in its status.
 	Owners annotation.Owners
-	// Applied holds the keys that are no longer asked for and that somebody
-	// applied by a client (kubectl apply), who would miss them.
+	// Applied has the keys without an annotation that are in the manifest of the last kubectl
+	// apply.
 	Applied map[string]bool
-	// Values holds the digest of each value by key; nil: not known.
+	// Values has the digest of each value by key; nil means unknown.
 	Values map[string]string
-	// Room is how long the status may be, in bytes.
+	// Room is the maximum size of the status, in bytes.
 	Room int
 
-	// Obstacle is what the API server has refused this object before.
+	// Obstacle is an earlier refusal by the API server.
 	Obstacle Obstacle
-	// Confirmed holds by key the newest fetch that found what the
-	// key holds already. The status does not have it, as nothing was written.
+	// Confirmed has the newest fetch by key that found the value unchanged. It was not written, so
+	// the status does not have it.
 	Confirmed map[string]Confirmation
 
-	// untraced: entries are missing in the record of owners: not even
-	// the annotation has one.
+	// untraced means that the record of owners is incomplete: even the annotation has no owner.
 	untraced bool
-	// drift is what Assumed knows instead of Owners.
+	// drift replaces Owners in an assumed object.
 	drift map[string]string
 }
 
-// Confirmation is a fetch that found what the key holds already.
+// Confirmation is a fetch that found the value of its key unchanged.
 type Confirmation struct {
-	// Fence of its trigger.
 	Fence status.Fence
-	// At is when its outcome was known.
+	// At is the time of its outcome.
 	At time.Time
 }
 
-// overtaking is for how long after a confirmation a result with an older fence
-// may still come in: the longest fetch, and clocks of fetchers that differ.
+// overtaking is how long after a confirmation a result with an older fence may still arrive: the
+// longest fetch plus the difference between clocks.
 const overtaking = time.Minute
 
-// overtook reports whether the confirmation is newer than an item. An older fence
-// that was observed much later is no late result: the stream was restored from a
-// snapshot and gives out its sequences once more.
+// overtook reports whether the confirmation is newer than an item. If an older fence was observed
+// much later, the stream was restored from a snapshot and repeats sequences.
 func (c Confirmation) overtook(i Item) bool {
 	return c.Fence.Newer(i.Fence) && !i.observed().After(c.At.Add(overtaking))
 }
 
-// Obstacle is why values of an object cannot be written. What remains possible
-// is to record that in its status.
+// Obstacle is the reason why values of an object cannot be written. The status may still be
+// writable.
 type Obstacle int
 
 const (
-	// NoObstacle is known.
+	// NoObstacle means that none is known.
 	NoObstacle Obstacle = iota
-	// Immutable: the ConfigMap is marked so.
+	// Immutable means that the ConfigMap is marked as immutable.
 	Immutable
-	// TooLarge: the ConfigMap would exceed the limit of the API.
+	// TooLarge means that the ConfigMap would exceed the size limit of the API.
 	TooLarge
-	// Rejected: the API server refuses the change, such as an admission webhook.
+	// Rejected means that the API server refuses the change, for example because of an admission
+	// webhook.
 	Rejected
-	// NoRoom: the other annotations leave none for the status.
+	// NoRoom means that the other annotations leave no room for the status.
 	NoRoom
 )
 
-// Decoder reads objects.
+// Decoder decodes objects.
 type Decoder struct {
-	// Grammar reads annotations.
 	Grammar *annotation.Grammar
-	// Selector selects the objects that may be written.
+	// Selector selects the objects to write.
 	Selector labels.Selector
 }
 
-// Decode returns what is known from the metadata of a ConfigMap.
+// Decode returns the object with this metadata.
 func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	o := &Object{
 		Freshness: freshness, UID: m.UID, ResourceVersion: m.ResourceVersion,
@@ -123,7 +117,7 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	o.Request, o.Invalid = d.Grammar.ParseObject(m)
 	text, has := m.Annotations[annotation.StatusKey]
 	o.HasStatus = has
-	// A status that cannot be read is as good as none, and is replaced.
+	// An unreadable status counts as empty and is replaced.
 	o.Status, _ = status.Parse(text)
 	o.Owners, _ = annotation.ParseOwners(m.ManagedFields)
 	asked := func(key string) bool {
@@ -145,8 +139,8 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	return o
 }
 
-// applied returns the keys that concern us in the annotation in which a client
-// keeps what it has applied. Of text that cannot be read nothing is known.
+// applied returns the relevant keys in the manifest of the last kubectl apply, or nil if it is
+// unreadable.
 func applied(text string, concerns func(key string) bool) map[string]bool {
 	var last struct {
 		Data       map[string]json.RawMessage `json:"data"`
@@ -170,9 +164,8 @@ func applied(text string, concerns func(key string) bool) map[string]bool {
 	return keys
 }
 
-// Assume returns what is known of an object from the wants of items, if that is
-// enough to write without reading: they were all seen at the same version, and
-// the watcher had no doubt about who owns the keys.
+// Assume returns the object according to the wants of items, if it can be written without a read:
+// all wants have the same version, and the watcher knew the owners of the keys.
 func Assume(items []Item) (*Object, bool) {
 	first := items[0].Result.GetWant()
 	o := &Object{
@@ -209,15 +202,14 @@ func Assume(items []Item) (*Object, bool) {
 	return o, err == nil
 }
 
-// Unrecorded reports whether the API server keeps no record of owners for the object
-// and would not begin one at a patch: it never had a field to record, or
-// the record was emptied.
+// Unrecorded reports whether the API server has no record of owners for the object and would not
+// start one at a patch.
 func (o *Object) Unrecorded() bool {
 	return o.Freshness == Live && o.Owners.Of("").State == annotation.Unknown
 }
 
-// owner returns the owner of key. An assumed object has no record of owners: the
-// watcher, which has one, asserts that the key is ours or does not exist.
+// owner returns the owner of key. For an assumed object, the watcher asserts that the key is ours
+// or does not exist.
 func (o *Object) owner(key string) annotation.Ownership {
 	if o.Freshness != Assumed {
 		owner := o.Owners.Of(key)
@@ -232,12 +224,11 @@ func (o *Object) owner(key string) annotation.Ownership {
 	return annotation.Ownership{State: annotation.Ours}
 }
 
-// managed reports whether the object asks for anything in a way that can be
-// understood, and is not suspended or excluded.
+// managed reports whether the annotations are valid, and the object is neither suspended nor
+// excluded.
 func (o *Object) managed() bool { return o.Invalid == nil && !o.Ignored && !o.Request.Suspended }
 
-// asks reports whether the object asks for that URL in key, and for no other
-// digest.
+// asks reports whether the object is annotated with that URL for key, and requires no other digest.
 func (o *Object) asks(key, url, digest string) bool {
 	asked, found := o.Request.URL(key)
 	if !found || asked != url || !o.managed() {

@@ -7,70 +7,65 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Value is a body that goes into a key.
+// Value is a body for a key.
 type Value struct {
-	// Body as received.
 	Body []byte
-	// Binary: it is not valid UTF-8 and belongs to binaryData.
+	// Binary means that the body is not valid UTF-8 and belongs to binaryData.
 	Binary bool
 }
 
 // Event is a change of state of an object, for its owner.
 type Event struct {
-	// Reason from the closed set.
+	// Reason is from a closed set.
 	Reason string
-	// Warning: something is wrong.
+	// Warning means that something is wrong.
 	Warning bool
-	// Action that was taken, or not taken.
-	Action string
+	Action  string
 	// Note is a sentence for people.
 	Note string
-	// Occurrence distinguishes this change of state from others with the same reason.
+	// Occurrence separates this change of state from others with the same reason.
 	Occurrence string
-	// Again is when it was observed: the same one of an earlier look is counted up.
-	// Zero: it is emitted once.
+	// Again is the time of the observation. A repeated Event with a later one increases its count;
+	// zero means that it is emitted once.
 	Again time.Time
 }
 
-// Decision is what becomes of one item.
+// Decision is the decision on one item.
 type Decision struct {
-	// Verdict on it, once the plan is carried out.
 	Verdict Verdict
-	// Events to emit then.
-	Events []Event
-	// Confirmed: the item found what the key holds already, which is not
-	// written down anywhere.
+	Events  []Event
+	// Confirmed means that the item found the value of its key unchanged. Nothing else records
+	// that.
 	Confirmed bool
 
-	// sure: it stands, however well the object is known.
+	// sure means that the decision holds for any freshness of the object.
 	sure bool
 }
 
-// Plan is what is to be done for items that wait for one object.
+// Plan is the plan for the pending items of one object.
 type Plan struct {
-	// Decisions by position of the items.
+	// Decisions are in the order of the items.
 	Decisions []Decision
-	// Values to write by key; nil removes the key.
+	// Values to write by key; nil removes a key.
 	Values map[string]*Value
-	// Status to write when SetStatus; empty removes the annotation.
+	// Status is written if SetStatus; an empty one removes the annotation.
 	Status    string
 	SetStatus bool
-	// NeedValues: nothing was decided, the whole object must be read.
+	// NeedValues means that the whole object must be read for a decision.
 	NeedValues bool
-	// NeedLive: a result would be given up for what is not known for sure.
+	// NeedLive means that a result would be given up because of an object that is not live.
 	NeedLive bool
 }
 
 // Empty reports whether there is nothing to write.
 func (p Plan) Empty() bool { return len(p.Values) == 0 && !p.SetStatus }
 
-// TooLargeFor reports whether there is no room for the status among the
-// annotations of an object that was just read.
+// TooLargeFor reports whether the annotations of a live object leave no room for the status.
 func (p Plan) TooLargeFor(o *Object) bool {
 	return p.SetStatus && o.Freshness == Live && len(p.Status) > o.Room
 }
 
-// Bytes is the size of what is written.
+// Bytes is the size of the write.
 func (p Plan) Bytes() int64 {
 	n := len(p.Status)
 	for _, v := range p.Values {
@@ -81,8 +76,7 @@ func (p Plan) Bytes() int64 {
 	return int64(n)
 }
 
-// occurrence names a state in a row of failures: it stays the same however often,
-// and by which replica, it is reported.
+// occurrence identifies a failing state. It is the same for each report and replica.
 func occurrence(key string, entry status.Entry) string {
 	name := key + "\x00" + entry.FailingURL() + "\x00" + entry.Since.Format(time.RFC3339)
 	if entry.GaveUp {
@@ -91,6 +85,6 @@ func occurrence(key string, entry status.Entry) string {
 	return name
 }
 
-// keyExistsOccurrence names the state of a key that another field manager owns.
-// The watcher, which usually sees it first, uses the same name.
+// keyExistsOccurrence identifies the state of a foreign key. The watcher, which usually sees it
+// first, uses the same one.
 func keyExistsOccurrence(i Item) string { return i.Key.Key }

@@ -9,14 +9,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Planner makes plans by the settings of the writer.
+// Planner makes plans.
 type Planner struct {
-	// Prune: a key that is no longer asked for is removed.
+	// Prune removes a key that is no longer annotated.
 	Prune bool
 }
 
-// Plan returns what is to be done for items, all of the same ConfigMap. A nil object
-// does not exist.
+// Plan returns the plan for items, all of the same ConfigMap. A nil object does not exist.
 func (planner Planner) Plan(object *Object, items []Item) Plan {
 	p := Plan{Decisions: make([]Decision, len(items))}
 	if object == nil {
@@ -47,12 +46,12 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 	return p
 }
 
-// final reports whether the decision gives a result up.
+// final reports whether the decision gives up a result.
 func (d Decision) final() bool {
 	return !d.sure && (d.Verdict == Stale || d.Verdict == Gone || d.Verdict == NotOurs)
 }
 
-// builder holds the object as it will be when the plan is carried out.
+// builder has the state of the object after the plan.
 type builder struct {
 	planner    Planner
 	object     *Object
@@ -81,7 +80,7 @@ func (b *builder) decide(i Item) Decision {
 		if i.Result.GetFailure() != nil || !fetchFailing(entry) {
 			return Decision{Verdict: Unchanged, Events: b.eventsOf(i, entry)}
 		}
-		// The trigger came to its fetcher twice, and the second fetch went well.
+		// The trigger was delivered twice, and its second fetch succeeded.
 	}
 	switch outcome := i.Result.GetOutcome().(type) {
 	case *v1.Result_Content:
@@ -94,9 +93,8 @@ func (b *builder) decide(i Item) Decision {
 	return Decision{Verdict: Refused}
 }
 
-// adoptCopied decides whose the value of a key is whose entry was written on
-// another object: the digest shows whether it is the one that we wrote there,
-// which is then ours here. Any other value belongs to its owner.
+// adoptCopied handles an entry that was copied from another object. The value is ours if it still
+// has the digest in the entry. Otherwise it belongs to its owner.
 func (b *builder) adoptCopied(i Item) {
 	key := i.Key.Key
 	entry := b.status.Keys[key]
@@ -111,9 +109,8 @@ func (b *builder) adoptCopied(i Item) {
 	}
 }
 
-// eventsOf returns the Events that the item led to when it was applied. They are
-// emitted again, as the process may have ended before it could; the recorder
-// writes each only once.
+// eventsOf returns the Events of an applied item again, because the process may have ended before
+// it emitted them. The recorder writes each only once.
 func (b *builder) eventsOf(i Item, entry status.Entry) []Event {
 	switch {
 	case entry.Failing() && !slices.Contains(Reasons(), entry.Error): // a user has written it
@@ -141,7 +138,7 @@ func (b *builder) owner(key string) annotation.Ownership {
 	return b.object.owner(key)
 }
 
-// digest returns the digest of the value that key has in the object.
+// digest returns the digest of the current value of key.
 func (b *builder) digest(key string) (digest string, exists bool) {
 	if b.object.Values == nil {
 		b.needValues = true

@@ -19,20 +19,20 @@ const (
 	timeout   = v1.FailureClass_FAILURE_CLASS_TIMEOUT
 )
 
-// expectation is what a plan for one item must say.
+// expectation is the expected plan for one item.
 type expectation struct {
 	verdict plan.Verdict
-	// value that is written to the key; "-" removes it; "" leaves it.
+	// value to write to the key; "-" removes it and "" keeps it.
 	value string
 	// events by reason.
 	events []string
-	// entry checks the entry of the key that is written; nil: no status is.
+	// entry checks the written entry of the key; nil means that no status is written.
 	entry func(e status.Entry, exists bool) string
 	// needs: "values", "live", or nothing.
 	needs string
 }
 
-// well is the entry of a key that holds body since trigger seq.
+// well checks the entry of a key that holds body since trigger seq.
 func well(body string, seq uint64, drift string) func(status.Entry, bool) string {
 	return func(e status.Entry, exists bool) string {
 		if !exists || e.URL != theURL || e.SHA256 != digest(body) || e.Failing() || e.Fence != fence(seq) || e.Drift != drift {
@@ -42,7 +42,7 @@ func well(body string, seq uint64, drift string) func(status.Entry, bool) string
 	}
 }
 
-// ill is the entry of a key that fails while it holds body ("" none).
+// ill checks the entry of a key that fails while it holds body, if any.
 func ill(body, reason string, seq uint64) func(status.Entry, bool) string {
 	return func(e status.Entry, exists bool) string {
 		held := ""
@@ -86,7 +86,7 @@ func TestPlan(t *testing.T) {
 
 		"same body, some not recorded": {asking().without(annotation.DefaultKey).annotated(annotation.LegacyKey, theKey+"="+theURL).ownedBy(ours).noted(wrote("a")), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
 
-		// A key that somebody else owns.
+		// A key of another owner.
 		"foreign, never ours":             {asking().ownedBy(theirs), content(6, "b"), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
 		"foreign, never ours, same body":  {asking().ownedBy(theirs).holding("b"), content(6, "b"), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
 		"foreign, never ours, known":      {asking().ownedBy(theirs).noted(failing(status.Entry{}, "KeyExists")), content(6, "b"), false, expectation{verdict: plan.NotOurs}},
@@ -98,7 +98,7 @@ func TestPlan(t *testing.T) {
 		"foreign, as noted, another body": {asking().ownedBy(theirs).noted(drifted(wrote("a"), foreign)).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, foreign)}},
 		"foreign, edited again":           {asking().ownedBy(theirs).noted(drifted(wrote("b"), "older")).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, foreign)}},
 
-		// Nobody knows whose it is.
+		// A key without a known owner.
 		"unknown, unread":              {asking().unrecorded(), content(6, "b"), false, expectation{needs: "values"}},
 		"unknown, absent":              {asking().unrecorded().empty(), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, "")}},
 		"unknown, present, never ours": {asking().unrecorded().holding("b"), content(6, "b"), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
@@ -106,7 +106,7 @@ func TestPlan(t *testing.T) {
 		"unknown, same as new":         {asking().unrecorded().noted(wrote("a")).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, "unknown")}},
 		"unknown, nothing to do":       {asking().unrecorded().noted(drifted(wrote("b"), "unknown")).holding("b"), content(6, "b"), false, expectation{verdict: plan.Unchanged}},
 
-		// The object asks for something else.
+		// The object has another annotation.
 		"other URL":     {asking().annotated(annotation.DefaultKey, theKey+"=https://other.example.com"), content(6, "b"), false, expectation{verdict: plan.Stale}},
 		"other key":     {asking().annotated(annotation.DefaultKey, "other="+theURL), content(6, "b"), false, expectation{verdict: plan.Stale}},
 		"nothing":       {asking().without(annotation.DefaultKey), content(6, "b"), false, expectation{verdict: plan.Stale}},
@@ -146,7 +146,7 @@ func TestPlan(t *testing.T) {
 		"later stream":      {asking().ownedBy(ours).noted(wrote("a")), epochs(content(1, "b"), epoch+1), false, expectation{verdict: plan.Written, value: "b", entry: anything}},
 		"earlier stream":    {asking().ownedBy(ours).noted(wrote("a")), epochs(content(99, "b"), epoch-1), false, expectation{verdict: plan.Stale}},
 
-		// A status that came with a copy of another object.
+		// A status that was copied from another object.
 		"copied, unread":                  {asking().ownedBy(theirs).noted(copied(wrote("a"))), content(6, "b"), false, expectation{needs: "values"}},
 		"copied, assumed":                 {asking().ownedBy(ours).noted(copied(wrote("a"))).seen(plan.Assumed), content(6, "a"), false, expectation{needs: "values"}},
 		"copied with its value":           {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("a"), content(1, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 1, "")}},
@@ -161,7 +161,7 @@ func TestPlan(t *testing.T) {
 		"copied, set, pair taken out":     {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(copied(wrote("a"))).holding("x"), reconcile(), false, expectation{verdict: plan.Written, entry: dropped}},
 		"written here, by an older fence": {asking().ownedBy(ours).noted(on("uid-1", wrote("a"))), content(4, "b"), false, expectation{verdict: plan.Stale}},
 
-		// What is not live is good enough to write, not to give up.
+		// Only a live object is good enough to give up a result.
 		"stale, remembered":    {asking().without(annotation.DefaultKey).seen(plan.Remembered), content(6, "b"), false, expectation{needs: "live"}},
 		"foreign, remembered":  {asking().ownedBy(theirs).seen(plan.Remembered), content(6, "b"), false, expectation{needs: "live"}},
 		"body, remembered":     {asking().ownedBy(ours).noted(wrote("a")).seen(plan.Remembered), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, "")}},
@@ -189,7 +189,7 @@ func TestPlan(t *testing.T) {
 		"failure, unknown, absent":  {asking().unrecorded().empty(), failure(6, badStatus), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
 		"failure, unknown, present": {asking().unrecorded().holding("x"), failure(6, badStatus), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
 
-		// Well again without a body.
+		// Recovery without a body.
 		"unmodified":              {asking().ownedBy(ours).noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), false, expectation{verdict: plan.Written, entry: well("a", 6, ""), events: []string{"Recovered"}}},
 		"unmodified, was well":    {asking().ownedBy(ours).noted(wrote("a")), unmodified(6, "a"), false, expectation{verdict: plan.Unchanged}},
 		"unmodified, other body":  {asking().ownedBy(ours).noted(failing(wrote("b"), "Timeout")), unmodified(6, "a"), false, expectation{verdict: plan.Stale}},
@@ -197,7 +197,7 @@ func TestPlan(t *testing.T) {
 		"unmodified, not asked":   {asking().without(annotation.DefaultKey).noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), false, expectation{verdict: plan.Stale}},
 		"unmodified, another URL": {asking().ownedBy(ours).noted(from("https://old.example.com", wrote("a"))), unmodified(6, "a"), false, expectation{verdict: plan.Written, entry: well("a", 6, "")}},
 
-		// Pairs taken out.
+		// Removed pairs.
 		"removed, ours":                  {asking().without(annotation.DefaultKey).ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
 		"removed, ours, kept":            {asking().without(annotation.DefaultKey).ownedBy(ours).noted(wrote("a")), reconcile(), true, expectation{verdict: plan.Written, entry: dropped}},
 		"removed, ours, unnoted":         {asking().without(annotation.DefaultKey).ownedBy(ours), reconcile(), false, expectation{verdict: plan.Unchanged}},
@@ -222,7 +222,7 @@ func TestPlan(t *testing.T) {
 		"removed from an immutable":      {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(ours).noted(wrote("a")).behind(plan.Immutable), reconcile(), false, expectation{verdict: plan.Written, entry: dropped, events: []string{"KeyExists"}}},
 		"removed from one unrelated":     {asking().without(annotation.DefaultKey).ownedBy(theirs), reconcile(), false, expectation{verdict: plan.Unchanged}},
 
-		// What the API server will not take.
+		// Changes that the API server refuses.
 		"immutable":                {asking().behind(plan.Immutable), content(6, "b"), false, expectation{verdict: plan.Refused, entry: ill("", "Immutable", 6), events: []string{"Immutable"}}},
 		"immutable, known":         {asking().noted(failing(status.Entry{}, "Immutable")).behind(plan.Immutable), content(6, "b"), false, expectation{verdict: plan.Refused}},
 		"immutable, same body":     {asking().ownedBy(ours).noted(wrote("a")).behind(plan.Immutable), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
@@ -240,7 +240,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A failure that comes after a later fetch has found all well is no news.
+// A failure is stale if a later fetch has succeeded.
 func TestConfirmed(t *testing.T) {
 	object := asking().ownedBy(annotation.FieldManager).noted(wrote("a")).object(t)
 	p := plan.Planner{}.Plan(object, []plan.Item{content(7, "a")})
@@ -325,7 +325,7 @@ func from(url string, e status.Entry) status.Entry {
 	return e
 }
 
-// copied is an entry with the fence of a stream far ahead of ours.
+// copied returns an entry with the fence of a stream far ahead of ours.
 func copied(e status.Entry) status.Entry {
 	e.Fence.Epoch = epoch + 1000
 	return on("another", e)

@@ -13,7 +13,7 @@ import (
 
 const formatSentence = "annotation value 'not correct' does not match expected format key=url"
 
-// problems is the message that what is wrong with the annotations has changed.
+// problems is the watcher's message about changed problems of annotations.
 func problems() plan.Item {
 	return result(0, func(r *v1.Result) {
 		r.Want.Key, r.Want.Url = status.ObjectKey, ""
@@ -21,8 +21,8 @@ func problems() plan.Item {
 	})
 }
 
-// The status has what is wrong with the annotations as the object has them, for as
-// long as it is so, and is written only when that changes.
+// The status has the problem of the annotations while it lasts, and is written only when it
+// changes.
 func TestProblems(t *testing.T) {
 	held := func(message string) string {
 		s := status.Status{
@@ -35,7 +35,7 @@ func TestProblems(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object  fixture
 		verdict plan.Verdict
-		// message that the status has then; "-": it is not written.
+		// message in the status afterwards; "-" means that it is not written.
 		message string
 		since   time.Time
 	}{
@@ -79,8 +79,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// The status has of a key that we never wrote whose it is, for as long as that is
-// so, and is written only when that begins or the URL changes.
+// The status has the owner of a foreign key, and is written only when that begins or the URL
+// changes.
 func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 	const theirs = "person"
 	noted := func(e status.Entry) fixture { return asking().ownedBy(theirs).noted(e) }
@@ -90,7 +90,7 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object  fixture
 		verdict plan.Verdict
-		// fence and since of the entry that is written; verdict Unchanged: none is.
+		// fence and since of the written entry; nothing is written if the verdict is Unchanged.
 		fence status.Fence
 		since time.Time
 	}{
@@ -127,7 +127,7 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 	}
 }
 
-// A key that is free has not failed for as long as it was somebody else's.
+// The time as a foreign key is no part of a later failure.
 func TestAFailureAfterAnOccupiedKeyBeginsWithItself(t *testing.T) {
 	free := asking().noted(failing(status.Entry{Fence: fence(4)}, "KeyExists"))
 	p := plan.Planner{}.Plan(free.object(t), []plan.Item{failure(7, v1.FailureClass_FAILURE_CLASS_TIMEOUT)})
@@ -137,8 +137,7 @@ func TestAFailureAfterAnOccupiedKeyBeginsWithItself(t *testing.T) {
 	}
 }
 
-// What is known of a key of somebody else takes no room from a body, and is not
-// written again and again where there is none.
+// Entries of foreign keys give way to a body, and are not written again without room.
 func TestOccupiedKeysGiveWay(t *testing.T) {
 	other := failing(status.Entry{}, "KeyExists")
 	full := asking().noted(status.Entry{}).object(t)
@@ -163,7 +162,7 @@ func TestOccupiedKeysGiveWay(t *testing.T) {
 	}
 }
 
-// The writer knows the namespace by the message only, whose figures it puts into sentences of its own.
+// The message has only figures. The sentences are the writer's own.
 func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
 	for _, c := range []struct {
 		bound *v1.Bound
@@ -195,14 +194,14 @@ func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
 	}
 }
 
-// What a want carries of the object has none of its annotations.
+// A want has no annotations of the object.
 func TestProblemsAreNotAssumed(t *testing.T) {
 	if _, known := plan.Assume([]plan.Item{problems()}); known {
 		t.Error("the object was not read")
 	}
 }
 
-// Other results leave it as it is.
+// Other results keep the problem.
 func TestAProblemOutlastsOtherResults(t *testing.T) {
 	s := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "m", Since: noon}}
 	p := plan.Planner{}.Plan(asking().annotated(annotation.StatusKey, s.String()).object(t), []plan.Item{content(6, "b")})
@@ -211,8 +210,7 @@ func TestAProblemOutlastsOtherResults(t *testing.T) {
 	}
 }
 
-// An entry that an older writer has written gets its explanation at the next look, if
-// there is room for that, and then no more.
+// An entry of an older writer gets its explanation once, if there is room.
 func TestOlderEntriesAreExplained(t *testing.T) {
 	older := failing(status.Entry{}, "BadStatus")
 	older.GaveUp, older.Explanation = true, nil
@@ -232,8 +230,7 @@ func TestOlderEntriesAreExplained(t *testing.T) {
 	}
 }
 
-// An entry of a writer that knew nothing of it gets that only an edit helps at the next
-// look, and then no more.
+// An entry of an older writer learns once that only an edit helps.
 func TestThatOnlyAnEditHelpsIsInTheStatus(t *testing.T) {
 	forbidden := func(r *v1.Result) {
 		r.GetFailure().Class, r.GetFailure().Detail = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST

@@ -1,31 +1,29 @@
 package plan
 
-// Verdict is what became of a result: the word in logs and metric labels, which is
-// its name in snake case.
+// Verdict is the outcome of a result, as in logs and metric labels.
 type Verdict string
 
-// Verdicts on a result that the object is in line with.
+// Verdicts on a result that the object has now.
 const (
-	// Written: the object was changed: a value, or the status.
+	// Written means that a value or the status was changed.
 	Written Verdict = "written"
-	// Unchanged: the object is already as planned.
+	// Unchanged means that the object was already as planned.
 	Unchanged Verdict = "unchanged"
 )
 
 // Verdicts on a result that is given up.
 const (
-	// Stale: the object no longer asks for it, or holds something newer.
+	// Stale means that the object is no longer annotated with it, or holds something newer.
 	Stale Verdict = "stale"
-	// Gone: the object does not exist any more.
+	// Gone means that the object does not exist any more.
 	Gone Verdict = "gone"
-	// NotOurs: another field manager owns the key.
+	// NotOurs means that another field manager owns the key.
 	NotOurs Verdict = "not_ours"
-	// Refused: it may not, or cannot, be written.
+	// Refused means that the API server does not accept it.
 	Refused Verdict = "refused"
 )
 
-// Deferred: it was not written now, for a reason that has nothing to do with
-// it. It is wanted again.
+// Deferred means that it was not written for an unrelated reason. The watcher publishes it again.
 const Deferred Verdict = "deferred"
 
 // Verdicts returns all verdicts.
