@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
@@ -50,7 +51,7 @@ func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	gate, err := egress.New(cfg.Egress, egress.Deps{File: cfg.PolicyFile, DialTimeout: cfg.DialTimeout})
+	gate, client, err := newGetter(cfg, zerolog.Nop(), nil)
 	if err != nil {
 		return err
 	}
@@ -66,6 +67,10 @@ func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string
 			continue
 		}
 		fmt.Fprintf(out, "  %s: may be reached\n", a.Addr)
+	}
+	url, _ := weburl.Canonical(raw, defaultScheme)
+	if credential := client.Credential(namespace, url); credential != "" {
+		fmt.Fprintln(out, credential)
 	}
 	if !verdict.Allowed {
 		return process.ExitError{Err: verdict.Err, Code: 1, Silent: true}

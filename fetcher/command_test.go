@@ -106,6 +106,20 @@ var _ = Describe("fetcher check", func() {
 		}
 	})
 
+	It("says which credential is sent", func() {
+		file := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
+		Expect(os.WriteFile(file, []byte("- {host: 127.0.0.1, namespaces: [team-a], headers: {X-A: s3cr3t}}\n"), 0o600)).To(Succeed())
+		for namespace, says := range map[string]string{
+			"team-a": "\nthe credential of entry 1 of the header file is sent\n",
+			"team-b": "\nno credential is configured for this URL and namespace\n",
+		} {
+			out, err := execute("check", "127.0.0.1", "--allow-cidr=127.0.0.0/8", "--header-file="+file, "--namespace="+namespace)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(out).To(HaveSuffix(says))
+			Expect(out).NotTo(ContainSubstring("s3cr3t"))
+		}
+	})
+
 	It("refuses a policy that it cannot read", func() {
 		_, err := execute("check", "http://127.0.0.1/", "--policy=/does/not/exist")
 		Expect(err).To(MatchError(ContainSubstring("/does/not/exist")))

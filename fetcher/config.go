@@ -85,6 +85,8 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 	fs.IntSliceVar(&e.AllowPorts, "allow-port", e.AllowPorts, "ports that may be reached beside 80, 443, 8080 and 8443")
 	fs.StringSliceVar(&e.NAT64, "nat64-prefix", e.NAT64, "prefixes by which the network translates IPv6 to IPv4: their addresses are treated as the IPv4 ones in them")
 	fs.StringVar(&c.PolicyFile, "policy", c.PolicyFile, "file with additions to the egress policy by namespace; read again on change")
+	fs.StringVar(&c.Get.Netrc, "netrc", c.Get.Netrc, "netrc file with credentials for hosts; read again on change")
+	fs.StringVar(&c.Get.HeaderFile, "header-file", c.Get.HeaderFile, "file with headers to send to hosts; read again on change")
 	duration.Var(fs, &c.DialTimeout, "dial-timeout", c.DialTimeout, "time for a name lookup and a connection")
 }
 
@@ -96,8 +98,6 @@ func (c *Config) bindGet(fs *pflag.FlagSet) {
 	duration.Var(fs, &g.TLSTimeout, "tls-timeout", g.TLSTimeout, "time for a TLS handshake")
 	duration.Var(fs, &g.HeaderTimeout, "header-timeout", g.HeaderTimeout, "time for the headers of an answer")
 	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle, "file with certificates to trust beside those of the system; read again on change")
-	fs.StringVar(&g.Netrc, "netrc", g.Netrc, "netrc file with credentials for hosts; read again on change")
-	fs.StringVar(&g.HeaderFile, "header-file", g.HeaderFile, "file with headers to send to hosts; read again on change")
 	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with the public NKeys, one or two, of which one signs the watcher's wants; without it credentials go with every want; curlctl identities makes it")
 	fs.StringVar(&g.Proxy, "proxy", g.Proxy, "URL of an egress proxy; those of the environment are not used")
 }

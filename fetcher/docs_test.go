@@ -14,7 +14,7 @@ import (
 var _ = Describe("The pages beside the code", func() {
 	pages := func() string {
 		var all strings.Builder
-		for _, name := range []string{"README.md", "../deploy/docs/egress.md"} {
+		for _, name := range []string{"README.md", "../deploy/docs/egress.md", "../deploy/docs/credentials.md"} {
 			page, err := os.ReadFile(name)
 			Expect(err).NotTo(HaveOccurred())
 			all.Write(page)

@@ -22,6 +22,8 @@ type Preview struct {
 	// Failure is the reason, as in Events, why the name does not resolve or the
 	// GET failed; empty: neither did, or no GET was made.
 	Failure string
+	// Credential says which credential is sent; empty without a header file.
+	Credential string
 	// Size and SHA256 of the body, if there is one.
 	Size   int
 	SHA256 string
@@ -38,7 +40,7 @@ func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool)
 		return Preview{}, fmt.Errorf("set up a preview: %w", err)
 	}
 	verdict := gate.Verdict(ctx, namespace, url)
-	preview := Preview{Allowed: verdict.Allowed, Reason: verdict.Reason}
+	preview := Preview{Allowed: verdict.Allowed, Reason: verdict.Reason, Credential: client.Credential(namespace, url)}
 	var denied *egress.DeniedError
 	if !verdict.Allowed && !errors.As(verdict.Err, &denied) {
 		preview.Failure = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DNS_FAILED)

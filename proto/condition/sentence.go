@@ -1,6 +1,8 @@
 package condition
 
 import (
+	"cmp"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -21,8 +23,12 @@ func Host(url string) string {
 // of the response only the status.
 func Sentence(url string, f *v1.Failure) string {
 	text := class(Host(url), f)
+	separator := ": "
+	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
+		separator = "; "
+	}
 	if detail := Detail(f); detail != "" {
-		text += ": " + detail
+		text += separator + detail
 	}
 	return text
 }
@@ -42,7 +48,9 @@ func class(host string, f *v1.Failure) string {
 	case v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS:
 		return "a redirect from " + host + " was not followed"
 	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
-		return host + " responded with " + strconv.Itoa(int(f.GetStatusCode()))
+		return host + " responded with " + strconv.Itoa(int(f.GetStatusCode())) + credential(f)
+	case v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
+		return cmp.Or(source(f), "the token URL") + " gave no token for " + host
 	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
 		return "the body from " + host + " is too large"
 	case v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:
@@ -55,6 +63,19 @@ func class(host string, f *v1.Failure) string {
 		return "the request to " + host + " failed"
 	}
 }
+
+// credential says which credential a server refused.
+func credential(f *v1.Failure) string {
+	if source(f) == "" {
+		return ""
+	}
+	return "; the credential of " + source(f) + " was sent"
+}
+
+// sources matches every source of a credential, because a fetcher may be compromised.
+var sources = regexp.MustCompile(`^((entry [0-9]{1,5} of the header file)|(Secret )?[a-z0-9.-]{1,253})$`)
+
+func source(f *v1.Failure) string { return sources.FindString(f.GetCredential()) }
 
 // KeyExists says that somebody else wrote a key.
 func KeyExists(key string) string {
@@ -141,6 +162,7 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:          "the operator denies its address",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:            "this form of URL is not supported",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS:    "credentials are sent only for wants that the watcher signed",
+	v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL:         "no credential is configured for this URL and namespace",
 	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:         "it does not fit into a NATS message (max_payload)",
 }
 
@@ -186,6 +208,7 @@ var sections = map[v1.FailureClass]int{
 	v1.FailureClass_FAILURE_CLASS_TIMEOUT:            6,
 	v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         7,
 	v1.FailureClass_FAILURE_CLASS_BAD_STATUS:         8,
+	v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: 8,
 	v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS: 8,
 	v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:       8,
 	v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:     9,

@@ -53,6 +53,21 @@ func TestSentences(t *testing.T) {
 		"TLS handshake with example.com failed: the server refused it or does not speak TLS": {
 			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE, Redirects: 2,
 		},
+		"example.com responded with 401; no credential is configured for this URL and namespace": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 401, Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL,
+		},
+		"example.com responded with 403; the credential of entry 2 of the header file was sent": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 403, Credential: "entry 2 of the header file",
+		},
+		"example.com responded with 401; the credential of Secret rules-api was sent": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 401, Credential: "Secret rules-api",
+		},
+		"example.com responded with 401": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 401, Credential: "text of a compromised fetcher",
+		},
+		"login.example.com gave no token for example.com": {
+			Class: v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED, Credential: "login.example.com",
+		},
 		"the request to example.com failed": {Class: 99, Detail: 99},
 	} {
 		if got := condition.Sentence("https://example.com/a?token=secret", f); got != want {

@@ -64,6 +64,8 @@ func classOf(c v1.FailureClass) class {
 		return class{reason: "Poison"}
 	case v1.FailureClass_FAILURE_CLASS_MALFORMED:
 		return class{reason: "Malformed"}
+	case v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
+		return class{reason: "CredentialsFailed", retry: true}
 	case v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
 	}
 	return class{reason: "Unknown"}

@@ -62,10 +62,11 @@ func TestReasonsAreThoseOfTheManual(t *testing.T) {
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	retried := map[v1.FailureClass]bool{
-		v1.FailureClass_FAILURE_CLASS_DNS_FAILED:     true,
-		v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED: true,
-		v1.FailureClass_FAILURE_CLASS_TLS_FAILED:     true,
-		v1.FailureClass_FAILURE_CLASS_TIMEOUT:        true,
+		v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         true,
+		v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     true,
+		v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         true,
+		v1.FailureClass_FAILURE_CLASS_TIMEOUT:            true,
+		v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: true,
 	}
 	for n, name := range v1.FailureClass_name {
 		class := v1.FailureClass(n)

@@ -25,7 +25,19 @@ wait for missing objects. The fetcher reloads changed files, so there is no chec
 {{- $args = append $args "--netrc=/etc/curl-me-that/credentials/netrc" -}}
 {{- $items = append $items (dict "key" . "path" "netrc") -}}
 {{- end -}}
-{{- $volumes = append $volumes (dict "name" "credentials" "secret" (dict "secretName" . "defaultMode" 0440 "items" $items)) -}}
+{{- /* The header file names further files of the Secret. */}}
+{{- $sources := list (dict "secret" (dict "name" .)) (dict "secret" (dict "name" . "items" $items)) -}}
+{{- range $.Values.fetcher.tokens -}}
+{{- if regexMatch "^(https?://)?kubernetes([.:/]|$)" .audience -}}
+{{- fail (printf "fetcher.tokens: %s: the API server may accept tokens for the audience %s; use the audience of the host that gets the token" .name .audience) -}}
+{{- end -}}
+{{- $token := dict "path" (printf "tokens/%s" .name) "audience" .audience "expirationSeconds" (.expirationSeconds | default 3600 | int64) -}}
+{{- $sources = append $sources (dict "serviceAccountToken" $token) -}}
+{{- end -}}
+{{- $volumes = append $volumes (dict "name" "credentials" "projected" (dict "defaultMode" 0440 "sources" $sources)) -}}
+{{- end -}}
+{{- if and .Values.fetcher.tokens (not $credentials.secret) -}}
+{{- fail "fetcher.tokens: set fetcher.credentials.secret to a Secret whose header file names the tokens, such as bearerFile: tokens/NAME" -}}
 {{- end -}}
 {{- toYaml (dict "args" $args "volumes" $volumes) -}}
 {{- end -}}

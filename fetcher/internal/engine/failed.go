@@ -200,6 +200,7 @@ func (t *trigger) describe(a followUp) *v1.Failure {
 		Redirects:     uint32(a.Redirects),
 		Again:         a.again,
 		WaitsFor:      a.waitsFor,
+		Credential:    a.Credential,
 	}
 	// What no trusted key has signed is published anew by the watcher before that.
 	if a.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {

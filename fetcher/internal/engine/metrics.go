@@ -87,7 +87,7 @@ func getFailures() []string {
 		v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
 		v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS,
 		v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE,
-		v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE,
+		v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED,
 	} {
 		reasons = append(reasons, pipeline.Reason(c))
 	}

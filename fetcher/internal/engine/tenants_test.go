@@ -1,9 +1,14 @@
 package engine_test
 
 import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,10 +42,12 @@ type tenants struct {
 
 // newTenants starts a server for http and https at 127.0.0.1, by way of a proxy that
 // stands for ports 80 and 443, and a fetcher with a header file.
-func newTenants(trusted bool, headers string) *tenants {
+func newTenants(trusted bool, headers string, files map[string]string) *tenants {
 	GinkgoHelper()
 	t := &tenants{world: newWorld(natstest.Options{}, pipeline.Topology{}), status: http.StatusOK}
-	secure := httptest.NewTLSServer(http.HandlerFunc(t.answer))
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(t.answer))
+	secure.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	secure.StartTLS()
 	DeferCleanup(secure.Close)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect {
@@ -56,6 +63,9 @@ func newTenants(trusted bool, headers string) *tenants {
 	Expect(err).NotTo(HaveOccurred())
 	t.fetcher = t.world.fetcher(func(o *fetcherOptions) {
 		o.get.Proxy, o.get.HeaderFile = proxy.URL, writeFile("headers.yaml", []byte(headers))
+		for name, content := range files {
+			Expect(os.WriteFile(filepath.Join(filepath.Dir(o.get.HeaderFile), name), []byte(content), 0o600)).To(Succeed())
+		}
 		o.get.CABundle = writeFile("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 		if trusted {
 			o.signatures, err = signature.LoadVerifier(keys)
@@ -102,7 +112,10 @@ func (t *tenants) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	by := r.Header.Get("Authorization")
+	by := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		by = r.TLS.PeerCertificates[0].Subject.CommonName
+	}
 	t.reports = append(t.reports, by)
 	if r.Header.Get("If-None-Match") != "" {
 		w.WriteHeader(http.StatusNotModified)
@@ -146,17 +159,35 @@ func (t *tenants) bodies() map[string]string {
 	return bodies
 }
 
+// certificate returns a client certificate and its key.
+func certificate(name string) (crt, key string) {
+	GinkgoHelper()
+	public, private, err := ed25519.GenerateKey(nil)
+	Expect(err).NotTo(HaveOccurred())
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(nil, template, template, public, private)
+	Expect(err).NotTo(HaveOccurred())
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	Expect(err).NotTo(HaveOccurred())
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+}
+
 func report(by string) string { return "report for <" + by + ">" }
 
 var _ = Describe("Namespaces with the same URL", func() {
 	// entry is one for the server, where a redirect leads to.
-	entry := func(path, namespace, token string) string {
+	entry := func(kind, path, namespace, token string) string {
 		scheme := "http"
 		if path == "/up" {
 			scheme = "https"
 		}
-		return fmt.Sprintf("- {host: 127.0.0.1, schemes: [%s], pathPrefix: /private, namespaces: [%q], headers: {Authorization: %s}}\n",
-			scheme, namespace, token)
+		return fmt.Sprintf("- {host: 127.0.0.1, schemes: [%s], pathPrefix: /private, namespaces: [%q], %s}\n",
+			scheme, namespace, map[string]string{
+				"header":      "headers: {Authorization: " + token + "}",
+				"token":       "bearerFile: " + token,
+				"certificate": fmt.Sprintf("clientCertificate: {certFile: %[1]s.crt, keyFile: %[1]s.key}", token),
+			}[kind])
 	}
 	retried := func(t *tenants, namespace string) *v1.Due {
 		GinkgoHelper()
@@ -166,26 +197,36 @@ var _ = Describe("Namespaces with the same URL", func() {
 		return timer.Due
 	}
 
-	for _, trusted := range []bool{true, false} {
+	for _, sort := range []struct {
+		kind    string
+		trusted bool
+	}{{"header", true}, {"header", false}, {"token", true}, {"certificate", true}} {
+		kind, trusted := sort.kind, sort.trusted
 		for _, path := range []string{"/within", "/up"} {
+			if kind == "certificate" && path != "/up" {
+				continue // plain http has no client certificates
+			}
 			for _, tokens := range []map[string]string{
 				{"team-a": "token-a", "team-b": "token-b"},
 				{"team-a": "token-a", "team-b": ""},
 			} {
 				for _, order := range [][]string{{"team-a", "team-b"}, {"team-b", "team-a"}} {
-					Context(fmt.Sprintf("%s, redirected %s, tokens %v, trusted keys %t", strings.Join(order, " before "), path, tokens, trusted), func() {
+					Context(fmt.Sprintf("%s, redirected %s, each with a %s of %v, trusted keys %t", strings.Join(order, " before "), path, kind, tokens, trusted), func() {
 						var t *tenants
 						var own []string
 						BeforeEach(func() {
 							headers := "[]"
 							own = nil
+							files := map[string]string{}
 							for _, namespace := range order {
 								own = append(own, tokens[namespace])
 								if token := tokens[namespace]; token != "" {
-									headers = strings.TrimPrefix(headers, "[]") + entry(path, namespace, token)
+									headers = strings.TrimPrefix(headers, "[]") + entry(kind, path, namespace, token)
+									files[token] = token
+									files[token+".crt"], files[token+".key"] = certificate(token)
 								}
 							}
-							t = newTenants(trusted, headers)
+							t = newTenants(trusted, headers, files)
 						})
 
 						It("get what their own credentials fetch", func() {
@@ -238,7 +279,7 @@ var _ = Describe("Namespaces with the same URL", func() {
 	}
 
 	It("share a GET if they may send the same credentials, or none", func() {
-		t := newTenants(true, entry("/within", "team-*", "token"))
+		t := newTenants(true, entry("header", "/within", "team-*", "token"), nil)
 		for _, namespace := range []string{"team-a", "team-b", "other", "another"} {
 			t.ask(namespace, "/within")
 			t.step()

@@ -83,6 +83,8 @@ func (x *exchange) classify(cause error) Error {
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
+	case errors.As(cause, &own):
+		return *own
 	case errors.As(cause, &denied):
 		e := Error{Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: denied.Detail()}
 		e.phrase = "is denied by the egress policy: " + denied.Error()
@@ -90,8 +92,6 @@ func (x *exchange) classify(cause error) Error {
 			e.phrase = "was redirected to a URL that the egress policy denies: " + denied.Error()
 		}
 		return e
-	case errors.As(cause, &own):
-		return *own
 	case errors.As(cause, &dns):
 		return Error{Class: v1.FailureClass_FAILURE_CLASS_DNS_FAILED, phrase: "failed: the host name did not resolve"}
 	case errors.As(cause, &timeout) && timeout.Timeout():

@@ -23,7 +23,7 @@ type Deps struct {
 	Observer Observer
 	// Now is the clock for dates in Retry-After; nil means time.Now.
 	Now func() time.Time
-	// OnReload is called for each new content of the CA bundle, the netrc file and the header file:
+	// OnReload is called for each new content of a file, such as the CA bundle and the header file:
 	// with nil if it is in force, or with the reason why the previous content stays in force. It
 	// never receives the content.
 	OnReload func(path string, err error)
@@ -64,7 +64,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	c.proxy, errs[0] = cfg.proxy()
 	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
 	c.netrc, errs[2] = open(cfg.Netrc, parseNetrc)
-	c.headers, errs[3] = open(cfg.HeaderFile, parseHeaderFile)
+	c.headers, errs[3] = open(cfg.HeaderFile, parserOfHeaders(cfg.HeaderFile))
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up GET: %w", err)
 	}
@@ -90,6 +90,9 @@ func (c *Client) Run(ctx context.Context) error {
 		c.roots.Look(c.deps.OnReload)
 		c.netrc.Look(c.deps.OnReload)
 		c.headers.Look(c.deps.OnReload)
+		if c.headers != nil {
+			c.headers.Value().look(c.deps.OnReload)
+		}
 		c.sweep(c.isGone)
 	})
 	return nil
@@ -103,7 +106,7 @@ func (c *Client) Resolve(r Request) Request {
 	}
 	r.policy = c.deps.Gate.For(r.Namespace)
 	if u, err := egress.ParseURL(r.URL); err == nil && c.headers != nil {
-		r.entries = c.headers.Value().forHost(r.Namespace, u.Hostname())
+		r.grants.operator = c.headers.Value().forHost(r.Namespace, u.Hostname())
 	}
 	r.Namespace = ""
 	return r

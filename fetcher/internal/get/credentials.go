@@ -1,31 +1,146 @@
 package get
 
 import (
+	"context"
 	"net/http"
 	"net/url"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/credential"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// credentials are the headers for one URL and namespace. They have no String method and appear in
-// no error.
+// grants are the entries of the header files that one namespace may use for one host, comparable.
+type grants struct{ operator, team hostEntries }
+
+// find returns the entry for a URL of the host; the operator's are asked first.
+func (g grants) find(u *url.URL) *headerEntry {
+	if e := g.operator.find(u); e != nil {
+		return e
+	}
+	return g.team.find(u)
+}
+
+// credentials are what one hop sends. They have no String method and appear in no error.
 type credentials struct {
-	login   *login
-	headers *headerEntry
+	login    *login
+	entry    *headerEntry
+	token    string
+	identity *credential.Identity
+}
+
+// sends reports whether the server gets a credential.
+func (c credentials) sends() bool {
+	return c.login != nil || c.token != "" || c.entry != nil && (len(c.entry.Headers) > 0 || c.entry.ClientCertificate != nil)
 }
 
 func (c credentials) apply(h http.Header) {
 	if c.login != nil {
 		h.Set("Authorization", c.login.basic())
 	}
-	if c.headers != nil {
-		c.headers.apply(h)
+	if c.token != "" {
+		h.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.entry != nil {
+		for name, value := range c.entry.Headers {
+			h.Set(name, value)
+		}
 	}
 }
 
-// credentials returns the credentials for a hop.
-func (c *Client) credentials(r Request, u *url.URL) credentials {
-	found := credentials{headers: r.entries.find(u)}
-	if found.headers != nil && found.headers.Netrc && c.netrc != nil {
+// credentials returns the credentials of an entry, which may be nil, for a hop.
+func (c *Client) credentials(ctx context.Context, e *headerEntry, u *url.URL) (credentials, error) {
+	found := credentials{entry: e}
+	switch {
+	case e == nil:
+		return found, nil
+	case e.Netrc && c.netrc != nil:
 		found.login = c.netrc.Value().find(u.Hostname())
+	case e.bearer != nil:
+		found.token = e.bearer.Value()
+	case e.tokens != nil:
+		token, err := e.tokens.Token(ctx, c.tokenRequests())
+		if err != nil {
+			return found, errNoToken(e, err)
+		}
+		found.token = token
 	}
-	return found
+	if e.identity != nil {
+		found.identity = e.identity.Value()
+	}
+	return found, nil
+}
+
+// replace returns other credentials after a 401, if there are any.
+func (c *Client) replace(ctx context.Context, refused credentials) (credentials, bool) {
+	e, token := refused.entry, ""
+	switch {
+	case e == nil:
+	case e.bearer != nil:
+		e.bearer.Look(c.deps.OnReload)
+		token = e.bearer.Value()
+	case e.tokens != nil:
+		var err error
+		if token, err = e.tokens.Replace(ctx, c.tokenRequests(), refused.token); err != nil {
+			return refused, false
+		}
+	}
+	if token == "" || token == refused.token {
+		return refused, false
+	}
+	refused.token = token
+	return refused, true
+}
+
+// tokenRequests are subject to the policy of all namespaces, because all namespaces of an entry share
+// its token.
+func (c *Client) tokenRequests() credential.Requests {
+	policy := c.deps.Gate.For("")
+	transport := c.transport(Request{policy: policy}, credentials{})
+	return credential.Requests{
+		Transport: permitted{policy, transport}, Timeout: c.cfg.Timeout / 2, Now: c.deps.Now,
+	}
+}
+
+// permitted makes requests that a policy permits.
+type permitted struct {
+	policy *egress.Policy
+	next   http.RoundTripper
+}
+
+func (p permitted) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := p.policy.CheckURL(r.URL); err != nil {
+		return nil, err
+	}
+	return p.next.RoundTrip(r)
+}
+
+func errNoToken(e *headerEntry, cause error) *Error {
+	return &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED, Credential: e.OAuth2.Host(),
+		phrase: "was not made: " + e.OAuth2.Host() + " gave no token", cause: cause,
+	}
+}
+
+// explain says in an error which credential a server refused.
+func (c credentials) explain(e *Error) *Error {
+	if c.sends() {
+		e.Credential = c.entry.source
+	} else {
+		e.Detail = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
+	}
+	return e
+}
+
+// Credential says in one sentence which credential is sent to a URL; empty without a header file.
+func (c *Client) Credential(namespace, raw string) string {
+	u, err := egress.ParseURL(raw)
+	if err != nil || c.headers == nil {
+		return ""
+	}
+	if e := c.Resolve(Request{URL: raw, Namespace: namespace}).grants.find(u); e != nil {
+		return "the credential of " + e.source + " is sent"
+	}
+	return condition.Detail(&v1.Failure{Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL})
 }

@@ -202,7 +202,7 @@ var _ = Describe("credentials", func() {
 		Entry("a scheme", "", "- {host: a, namespaces: [x], schemes: [ftp], netrc: true}", "schemes are http and https"),
 		Entry("a port", "", "- {host: a, namespaces: [x], ports: [0], netrc: true}", "ports are from 1 to 65535"),
 		Entry("a path", "", "- {host: a, namespaces: [x], pathPrefix: api, netrc: true}", "pathPrefix begins with a slash"),
-		Entry("nothing to send", "", "- {host: a, namespaces: [x]}", "no headers, and not netrc: true"),
+		Entry("nothing to send", "", "- {host: a, namespaces: [x]}", "no headers, netrc, oauth2"),
 	)
 
 	It("appear in no error", func(ctx SpecContext) {

@@ -32,6 +32,9 @@ type Error struct {
 	// Snippet is the start of the body of a response with a bad status, at most MaxSnippet bytes.
 	// It is for dead letters only, never for Events or logs.
 	Snippet []byte
+	// Credential is the source of a credential that a server refused or that is missing: an entry, a
+	// Secret, or the host of a token URL. It is never a credential.
+	Credential string
 	// Host of the requested URL, in lower case; never the host of a redirect.
 	Host string
 

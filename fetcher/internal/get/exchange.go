@@ -62,14 +62,7 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 	}
 	x.host = u.Hostname()
 	for {
-		var secrets credentials
-		if !x.redirected {
-			secrets = x.client.credentials(x.request, u)
-		}
-		if x.request.Untrusted && secrets != (credentials{}) {
-			return Response{}, errUntrusted
-		}
-		response, next, err := x.hop(ctx, u, secrets)
+		response, next, err := x.attempt(ctx, u)
 		if err != nil || next == nil {
 			return response, err
 		}
@@ -80,18 +73,46 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 	}
 }
 
-// hop makes one request; next is the target of a redirect.
-func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
+// attempt makes a hop with its credentials, and again with others if they have changed.
+func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *url.URL, _ error) {
+	var entry *headerEntry
+	if !x.redirected {
+		entry = x.request.grants.find(u)
+	}
+	if entry != nil && x.request.Untrusted {
+		return Response{}, nil, errUntrusted
+	}
 	if err := x.request.policy.CheckURL(u); err != nil {
 		return Response{}, nil, err
 	}
+	secrets, err := x.client.credentials(ctx, entry, u)
+	if err != nil {
+		x.decided = true
+		return Response{}, nil, err
+	}
+	response, next, err := x.hop(ctx, u, secrets)
+	if x.status == http.StatusUnauthorized {
+		if other, found := x.client.replace(ctx, secrets); found {
+			x.status, x.retryAfter, x.snippet, x.decided = 0, 0, nil, false
+			secrets = other
+			response, next, err = x.hop(ctx, u, secrets)
+		}
+	}
+	if refused := x.status == http.StatusUnauthorized || x.status == http.StatusForbidden; refused && !x.redirected {
+		return response, next, secrets.explain(errStatus(x.status))
+	}
+	return response, next, err
+}
+
+// hop makes one request; next is the target of a redirect.
+func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
 	x.watch = newStopwatch(x.client.deps.Observer)
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
 	defer cancel()
 	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)
 	// A reused connection to the proxy would carry plain responses of other hosts, too.
 	request.Close = x.client.proxy != nil && u.Scheme == "http"
-	answer, err := x.client.transport(x.request).RoundTrip(request)
+	answer, err := x.client.transport(x.request, secrets).RoundTrip(request)
 	if err != nil {
 		return Response{}, nil, err
 	}

@@ -54,7 +54,7 @@ func FuzzFiles(f *testing.F) {
 		secret := append([]byte("s3cr3t-"), content...)
 		for _, text := range [][]byte{content, secret, append([]byte("machine a login "), secret...)} {
 			_, err := parseNetrc(text)
-			_, err2 := parseHeaderFile(text)
+			_, err2 := parseHeaderFile(text, t.TempDir())
 			if err := errors.Join(err, err2); err != nil && strings.Contains(err.Error(), "s3cr3t") {
 				t.Fatal(err)
 			}

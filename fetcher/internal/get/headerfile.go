@@ -2,12 +2,13 @@ package get
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/textproto"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,7 +17,9 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/kv8s/curl-me-that/fetcher/internal/credential"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
 
 // headerFile is a list of headers per host in file order.
@@ -46,9 +49,38 @@ type headerEntry struct {
 	Headers map[string]string `yaml:"headers"`
 	// Netrc reports whether the login of the netrc file is sent.
 	Netrc bool `yaml:"netrc"`
+	// OAuth2 obtains the bearer token that is sent.
+	OAuth2 *credential.OAuth2 `yaml:"oauth2"`
+	// BearerFile has the bearer token that is sent. Like all files of an entry it lies next to the
+	// header file.
+	BearerFile string `yaml:"bearerFile"`
+	// ClientCertificate is shown to the server.
+	ClientCertificate *clientCertificate `yaml:"clientCertificate"`
+	// CAFile has the only authorities that are trusted.
+	CAFile string `yaml:"caFile"`
 
+	// source says in messages where the entry is.
+	source     string
 	host       egress.Pattern
 	namespaces []egress.Pattern
+	bearer     *reload.File[string]
+	tokens     *credential.Tokens
+	secret     *reload.File[string]
+	identity   *reload.File[*credential.Identity]
+}
+
+type clientCertificate struct {
+	CertFile string `yaml:"certFile"`
+	KeyFile  string `yaml:"keyFile"`
+}
+
+// look reads the files of the entries again.
+func (f *headerFile) look(report func(path string, err error)) {
+	for _, e := range f.entries {
+		e.bearer.Look(report)
+		e.secret.Look(report)
+		e.identity.Look(report)
+	}
 }
 
 // forHost returns the entries for a host that a namespace may use.
@@ -116,8 +148,14 @@ var errHeaderFile = errors.New("not a YAML list of entries with host, namespaces
 // lineNumber extracts the line number from a YAML error, because the rest may quote the file.
 var lineNumber = regexp.MustCompile(`line \d+`)
 
-// parseHeaderFile parses a header file. Errors name an entry or a line, never a value.
-func parseHeaderFile(content []byte) (*headerFile, error) {
+// parserOfHeaders returns the parser of a header file at a path.
+func parserOfHeaders(path string) func([]byte) (*headerFile, error) {
+	return func(content []byte) (*headerFile, error) { return parseHeaderFile(content, filepath.Dir(path)) }
+}
+
+// parseHeaderFile parses a header file and opens the files of its entries, which lie in dir. Errors
+// name an entry or a line, never a value.
+func parseHeaderFile(content []byte, dir string) (*headerFile, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
 	var entries []*headerEntry
@@ -134,7 +172,8 @@ func parseHeaderFile(content []byte) (*headerFile, error) {
 		if e == nil {
 			return nil, fmt.Errorf("entry %d: %w", i+1, errHeaderFile)
 		}
-		if err := e.compile(); err != nil {
+		e.source = fmt.Sprintf("entry %d of the header file", i+1)
+		if err := cmp.Or(e.compile(), e.open(dir)); err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i+1, err)
 		}
 	}
@@ -159,8 +198,8 @@ func (e *headerEntry) compile() error {
 	if err := e.compileURL(); err != nil {
 		return err
 	}
-	if len(e.Headers) == 0 && !e.Netrc {
-		return errors.New("no headers, and not netrc: true")
+	if err := e.compileTokens(); err != nil {
+		return err
 	}
 	for name, value := range e.Headers {
 		if !isSettable(name) {
@@ -171,6 +210,63 @@ func (e *headerEntry) compile() error {
 		}
 	}
 	return nil
+}
+
+// compileTokens validates the credentials besides the headers.
+func (e *headerEntry) compileTokens() error {
+	tokens := 0
+	for _, set := range []bool{e.Netrc, e.OAuth2 != nil, e.BearerFile != ""} {
+		if set {
+			tokens++
+		}
+	}
+	switch c := e.ClientCertificate; {
+	case tokens > 1:
+		return errors.New("netrc, oauth2 and bearerFile exclude each other")
+	case c != nil && (c.CertFile == "" || c.KeyFile == ""):
+		return errors.New("clientCertificate: add certFile and keyFile")
+	case tokens+len(e.Headers) == 0 && c == nil && e.CAFile == "":
+		return errors.New("no headers, netrc, oauth2, bearerFile, clientCertificate or caFile")
+	case e.OAuth2 != nil:
+		return e.OAuth2.Validate()
+	}
+	return nil
+}
+
+// open opens the files of the entry. Errors do not contain their names.
+func (e *headerEntry) open(dir string) error {
+	var errs [4]error
+	at := func(name string) string {
+		if name == "" {
+			return ""
+		}
+		if !filepath.IsLocal(name) {
+			errs[0] = errors.New("its files lie next to the header file, or in a directory there")
+		}
+		return filepath.Join(dir, name)
+	}
+	failed := func(field string, err error) error {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s: %w", field, errors.Unwrap(err))
+	}
+	var err error
+	if e.BearerFile != "" {
+		e.bearer, err = credential.Secret(at(e.BearerFile))
+		errs[1] = failed("bearerFile", err)
+	}
+	if e.OAuth2 != nil {
+		e.secret, err = credential.Secret(at(e.OAuth2.ClientSecretFile))
+		errs[2] = failed("oauth2: clientSecretFile", err)
+		e.tokens = credential.NewTokens(*e.OAuth2, e.secret)
+	}
+	if e.ClientCertificate != nil || e.CAFile != "" {
+		c := cmp.Or(e.ClientCertificate, &clientCertificate{})
+		e.identity, err = credential.OpenIdentity(at(c.CertFile), at(c.KeyFile), at(e.CAFile))
+		errs[3] = failed("clientCertificate or caFile", err)
+	}
+	return cmp.Or(errs[:]...)
 }
 
 // compileURL validates scheme, ports and path, and sets the defaults.
@@ -206,10 +302,4 @@ func isSettable(name string) bool {
 		return false
 	}
 	return !strings.HasPrefix(name, "If-") && !strings.HasPrefix(name, "Proxy-")
-}
-
-func (e *headerEntry) apply(h http.Header) {
-	for name, value := range e.Headers {
-		h.Set(name, value)
-	}
 }

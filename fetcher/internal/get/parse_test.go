@@ -159,7 +159,7 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 		"- host: [" + secret:                   "line 1: not a YAML list of entries with host, namespaces and headers",
 		"- {hots: " + secret + "}":             "line 1: not a YAML list of entries with host, namespaces and headers",
 		"-":                                    "entry 1: not a YAML list of entries with host, namespaces and headers",
-		"- {host: a, namespaces: [x]}":         "entry 1: no headers, and not netrc: true",
+		"- {host: a, namespaces: [x]}":         "entry 1: no headers, netrc, oauth2, bearerFile, clientCertificate or caFile",
 		"- {namespaces: [x], headers: {a: b}}": "entry 1: host: not a host pattern such as *.example.com",
 		"- {host: a, namespaces: [\"" + secret +
 			" \\t x\"], headers: {a: b}}": "entry 1: namespaces: not a host pattern such as *.example.com",
@@ -172,10 +172,17 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 		"- {host: a, namespaces: [x], headers: {Proxy-Authorization: b}}":  "entry 1: not a header that may be set",
 		"- {host: a, namespaces: [x], headers: {a: \"" + secret +
 			"\\r\\nb\"}}": "entry 1: value is empty or has a control character",
-		"- {host: a, namespaces: [x], headers: {a: \"\"}}":         "entry 1: value is empty or has a control character",
-		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}": "more than one YAML document",
+		"- {host: a, namespaces: [x], bearerFile: " + secret + "}":                                          "entry 1: bearerFile: no such file or directory",
+		"- {host: a, namespaces: [x], bearerFile: ../" + secret + "}":                                       "entry 1: its files lie next to the header file, or in a directory there",
+		"- {host: a, namespaces: [x], bearerFile: a, netrc: true}":                                          "entry 1: netrc, oauth2 and bearerFile exclude each other",
+		"- {host: a, namespaces: [x], caFile: " + secret + "}":                                              "entry 1: clientCertificate or caFile: no such file or directory",
+		"- {host: a, namespaces: [x], clientCertificate: {certFile: a}}":                                    "entry 1: clientCertificate: add certFile and keyFile",
+		"- {host: a, namespaces: [x], oauth2: {tokenURL: \"http://a/\", clientID: a, clientSecretFile: a}}": "entry 1: oauth2: tokenURL is an https URL without credentials",
+		"- {host: a, namespaces: [x], oauth2: {tokenURL: \"https://a/\", clientID: a}}":                     "entry 1: oauth2: add clientID and clientSecretFile",
+		"- {host: a, namespaces: [x], headers: {a: \"\"}}":                                                  "entry 1: value is empty or has a control character",
+		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}":                                          "more than one YAML document",
 	} {
-		_, err := parseHeaderFile([]byte(content))
+		_, err := parseHeaderFile([]byte(content), "")
 		if err == nil || err.Error() != want {
 			t.Errorf("parseHeaderFile(%q) says %v, want %s", content, err, want)
 		}
@@ -239,7 +246,7 @@ func TestAPathIsBelowItsPrefix(t *testing.T) {
 		}
 	}
 	text := "- {host: a, namespaces: [x], netrc: true, ports: [1, 65535], pathPrefix: /}"
-	if _, err := parseHeaderFile([]byte(text)); err != nil {
+	if _, err := parseHeaderFile([]byte(text), ""); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,15 +19,15 @@ type Request struct {
 	// credentials then fails instead.
 	Untrusted bool
 
-	// policy and entries replace Namespace in a resolved request. Hops use only these, so a
+	// policy and grants replace Namespace in a resolved request. Hops use only these, so a
 	// concurrent reload cannot add credentials.
-	policy  *egress.Policy
-	entries hostEntries
+	policy *egress.Policy
+	grants grants
 }
 
 // MayCarry reports whether a hop of a resolved request may carry credentials, possibly with another
 // scheme, port or path of the host.
-func (r Request) MayCarry() bool { return r.entries != (hostEntries{}) }
+func (r Request) MayCarry() bool { return r.grants != (grants{}) }
 
 func (r Request) conditional() bool { return r.ETag != "" || r.LastModified != "" }
 

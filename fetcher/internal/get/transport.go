@@ -1,6 +1,7 @@
 package get
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/kv8s/curl-me-that/fetcher/internal/credential"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
@@ -18,16 +20,22 @@ import (
 // different ones, so a server that mixes up the responses on a connection cannot leak a response to
 // others.
 type transportKey struct {
-	policy  *egress.Policy
-	entries hostEntries
-	roots   *x509.CertPool
+	policy *egress.Policy
+	grants grants
+	roots  *x509.CertPool
+	// entry has the identity, if there is one.
+	entry    *headerEntry
+	identity *credential.Identity
 }
 
-// transport returns the connection pool for a resolved request.
-func (c *Client) transport(r Request) *http.Transport {
-	k := transportKey{policy: r.policy, entries: r.entries}
+// transport returns the connection pool for a hop of a resolved request with credentials.
+func (c *Client) transport(r Request, secrets credentials) *http.Transport {
+	k := transportKey{policy: r.policy, grants: r.grants}
 	if c.roots != nil {
 		k.roots = c.roots.Value()
+	}
+	if secrets.identity != nil {
+		k.entry, k.identity = secrets.entry, secrets.identity
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +50,8 @@ func (c *Client) transport(r Request) *http.Transport {
 // isGone reports whether no future request can use a key.
 func (c *Client) isGone(k transportKey) bool {
 	return !c.deps.Gate.InForce(k.policy) || c.roots != nil && c.roots.Value() != k.roots ||
-		k.entries.file != nil && k.entries.file != c.headers.Value()
+		k.grants.operator.file != nil && k.grants.operator.file != c.headers.Value() ||
+		k.identity != nil && k.entry.identity.Value() != k.identity
 }
 
 // sweep closes the connections of keys that are gone.
@@ -59,6 +68,9 @@ func (c *Client) sweep(isGone func(transportKey) bool) {
 
 func (c *Client) newTransport(k transportKey) *http.Transport {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: k.roots}
+	if k.identity != nil {
+		secure.Certificates, secure.RootCAs = k.identity.Certificates, cmp.Or(k.identity.Roots, k.roots)
+	}
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
 	t := &http.Transport{
@@ -77,7 +89,7 @@ func (c *Client) newTransport(k transportKey) *http.Transport {
 		ReadBufferSize:         4 << 10,
 	}
 	if c.proxy != nil {
-		c.useProxy(t, k.policy)
+		c.useProxy(t, k)
 		return t
 	}
 	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -132,9 +144,9 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 
 // useProxy sends requests to the operator's proxy, after the policy has
 // permitted every address that the proxy may choose. Nothing else is dialled.
-func (c *Client) useProxy(t *http.Transport, policy *egress.Policy) {
+func (c *Client) useProxy(t *http.Transport, k transportKey) {
 	t.Proxy = func(r *http.Request) (*url.URL, error) {
-		if err := policy.Admit(r.Context(), r.URL); err != nil {
+		if err := k.policy.Admit(r.Context(), r.URL); err != nil {
 			return nil, err
 		}
 		return c.proxy, nil
@@ -146,6 +158,15 @@ func (c *Client) useProxy(t *http.Transport, policy *egress.Policy) {
 			return nil, errors.Join(errProxyFailed, err)
 		}
 		return conn, nil
+	}
+	// The proxy itself never gets a client certificate.
+	plain := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: k.roots}
+	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := t.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return c.handshake(ctx, conn, addr, plain)
 	}
 	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
 		if answer.StatusCode != http.StatusOK {

@@ -152,6 +152,8 @@ const (
 	FailureClass_FAILURE_CLASS_POISON FailureClass = 15
 	// A message cannot be decoded.
 	FailureClass_FAILURE_CLASS_MALFORMED FailureClass = 16
+	// There was no credential to send, such as a token.
+	FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED FailureClass = 17
 )
 
 // Enum value maps for FailureClass.
@@ -174,6 +176,7 @@ var (
 		14: "FAILURE_CLASS_IMMUTABLE",
 		15: "FAILURE_CLASS_POISON",
 		16: "FAILURE_CLASS_MALFORMED",
+		17: "FAILURE_CLASS_CREDENTIALS_FAILED",
 	}
 	FailureClass_value = map[string]int32{
 		"FAILURE_CLASS_UNSPECIFIED":        0,
@@ -193,6 +196,7 @@ var (
 		"FAILURE_CLASS_IMMUTABLE":          14,
 		"FAILURE_CLASS_POISON":             15,
 		"FAILURE_CLASS_MALFORMED":          16,
+		"FAILURE_CLASS_CREDENTIALS_FAILED": 17,
 	}
 )
 
@@ -272,6 +276,8 @@ const (
 	// Policy: the request would carry credentials, and nothing proves that the watcher
 	// has published it.
 	FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS FailureDetail = 20
+	// Status 401 or 403 to a request without credentials.
+	FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL FailureDetail = 21
 )
 
 // Enum value maps for FailureDetail.
@@ -298,6 +304,7 @@ var (
 		18: "FAILURE_DETAIL_DENIED_URL",
 		19: "FAILURE_DETAIL_MESSAGE_LIMIT",
 		20: "FAILURE_DETAIL_DENIED_CREDENTIALS",
+		21: "FAILURE_DETAIL_NO_CREDENTIAL",
 	}
 	FailureDetail_value = map[string]int32{
 		"FAILURE_DETAIL_UNSPECIFIED":           0,
@@ -321,6 +328,7 @@ var (
 		"FAILURE_DETAIL_DENIED_URL":            18,
 		"FAILURE_DETAIL_MESSAGE_LIMIT":         19,
 		"FAILURE_DETAIL_DENIED_CREDENTIALS":    20,
+		"FAILURE_DETAIL_NO_CREDENTIAL":         21,
 	}
 )
 
@@ -1213,7 +1221,10 @@ type Failure struct {
 	// has asked again, or some time has passed.
 	Again bool `protobuf:"varint,12,opt,name=again,proto3" json:"again,omitempty"`
 	// What the next attempt waits for, if not for its time alone.
-	WaitsFor      WaitsFor `protobuf:"varint,13,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
+	WaitsFor WaitsFor `protobuf:"varint,13,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
+	// Where the credential comes from that was refused (401, 403) or is missing: an entry of
+	// the header file, a Secret, or the host of a token URL. Never the credential.
+	Credential    string `protobuf:"bytes,14,opt,name=credential,proto3" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1337,6 +1348,13 @@ func (x *Failure) GetWaitsFor() WaitsFor {
 		return x.WaitsFor
 	}
 	return WaitsFor_WAITS_FOR_UNSPECIFIED
+}
+
+func (x *Failure) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
 }
 
 // Reconcile asks the writer to bring an object in line with its annotations: the
@@ -1851,7 +1869,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\rlast_modified\x18\x04 \x01(\tR\flastModified\"$\n" +
 	"\n" +
 	"Unmodified\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x97\x04\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\xb7\x04\n" +
 	"\aFailure\x121\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\x05class\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1f\n" +
@@ -1868,7 +1886,10 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x06nextAt\x125\n" +
 	"\binterval\x18\v \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x14\n" +
 	"\x05again\x18\f \x01(\bR\x05again\x124\n" +
-	"\twaits_for\x18\r \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\"O\n" +
+	"\twaits_for\x18\r \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x0e \x01(\tR\n" +
+	"credential\"O\n" +
 	"\tReconcile\x12\x16\n" +
 	"\x06remove\x18\x01 \x01(\bR\x06remove\x12*\n" +
 	"\x05bound\x18\x02 \x01(\v2\x14.curlmethat.v1.BoundR\x05bound\"q\n" +
@@ -1916,7 +1937,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\fCAUSE_PARKED\x10\b\x12\x11\n" +
 	"\rCAUSE_RECHECK\x10\t\x12\x10\n" +
 	"\fCAUSE_REPLAY\x10\n" +
-	"*\xa9\x04\n" +
+	"*\xcf\x04\n" +
 	"\fFailureClass\x12\x1d\n" +
 	"\x19FAILURE_CLASS_UNSPECIFIED\x10\x00\x12$\n" +
 	" FAILURE_CLASS_INVALID_ANNOTATION\x10\x01\x12\x1c\n" +
@@ -1935,7 +1956,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x1aFAILURE_CLASS_WRITE_FAILED\x10\r\x12\x1b\n" +
 	"\x17FAILURE_CLASS_IMMUTABLE\x10\x0e\x12\x18\n" +
 	"\x14FAILURE_CLASS_POISON\x10\x0f\x12\x1b\n" +
-	"\x17FAILURE_CLASS_MALFORMED\x10\x10*\xeb\x05\n" +
+	"\x17FAILURE_CLASS_MALFORMED\x10\x10\x12$\n" +
+	" FAILURE_CLASS_CREDENTIALS_FAILED\x10\x11*\x8d\x06\n" +
 	"\rFailureDetail\x12\x1e\n" +
 	"\x1aFAILURE_DETAIL_UNSPECIFIED\x10\x00\x12(\n" +
 	"$FAILURE_DETAIL_CERTIFICATE_AUTHORITY\x10\x01\x12#\n" +
@@ -1958,7 +1980,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x1bFAILURE_DETAIL_DENIED_RANGE\x10\x11\x12\x1d\n" +
 	"\x19FAILURE_DETAIL_DENIED_URL\x10\x12\x12 \n" +
 	"\x1cFAILURE_DETAIL_MESSAGE_LIMIT\x10\x13\x12%\n" +
-	"!FAILURE_DETAIL_DENIED_CREDENTIALS\x10\x14*\xbb\x01\n" +
+	"!FAILURE_DETAIL_DENIED_CREDENTIALS\x10\x14\x12 \n" +
+	"\x1cFAILURE_DETAIL_NO_CREDENTIAL\x10\x15*\xbb\x01\n" +
 	"\bWaitsFor\x12\x19\n" +
 	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fWAITS_FOR_PAUSE\x10\x01\x12\x12\n" +

@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,19 +32,37 @@ var ErrTooLarge = errors.New("file exceeds 1 MiB")
 
 // File holds the last valid value of a file. It is safe for concurrent use.
 type File[T any] struct {
-	path  string
-	parse func([]byte) (T, error)
+	paths []string
+	parse func([][]byte) (T, error)
 	value atomic.Pointer[T]
 
 	mu      sync.Mutex
-	content []byte
+	content [][]byte
 	failure string
 }
 
 // Open reads the file at path for the first time. It fails if the file is missing or too large, or
 // if parse rejects it.
 func Open[T any](path string, parse func([]byte) (T, error)) (*File[T], error) {
-	f := &File[T]{path: path, parse: parse}
+	return OpenAll([]string{path}, func(content [][]byte) (T, error) { return parse(content[0]) })
+}
+
+// OpenOptional is Open for a file that may appear later: a missing one counts as empty.
+func OpenOptional[T any](path string, parse func([]byte) (T, error)) (*File[T], error) {
+	f, err := Open(path, parse)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	f = &File[T]{paths: []string{path}, parse: func(content [][]byte) (T, error) { return parse(content[0]) }}
+	value, err := parse(nil)
+	f.value.Store(&value)
+	return f, err
+}
+
+// OpenAll is Open for files that only make sense together, such as a certificate and its key. Parse
+// receives them in the same order.
+func OpenAll[T any](paths []string, parse func([][]byte) (T, error)) (*File[T], error) {
+	f := &File[T]{paths: paths, parse: parse}
 	if _, err := f.poll(); err != nil {
 		return nil, err
 	}
@@ -56,25 +77,31 @@ func (f *File[T]) Value() T { return *f.value.Load() }
 func (f *File[T]) poll() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	content, err := read(f.path)
+	content, err := readAll(f.paths)
 	if err != nil {
 		// A file that reappears is parsed again, even with the same content.
 		f.content = nil
 		return false, f.once(err)
 	}
-	if f.content != nil && bytes.Equal(content, f.content) {
+	same := f.content != nil && slices.EqualFunc(content, f.content, bytes.Equal)
+	// An invalid file is parsed again, because it may name files that appear later.
+	if same && f.failure == "" {
 		return false, nil
+	}
+	if !same {
+		f.failure = ""
 	}
 	f.content = content
 	value, err := f.parse(content)
 	if err != nil {
-		f.failure = ""
-		return false, f.once(fmt.Errorf("read %s: %w", f.path, err))
+		return false, f.once(fmt.Errorf("read %s: %w", f.name(), err))
 	}
 	f.failure = ""
 	f.value.Store(&value)
 	return true, nil
 }
+
+func (f *File[T]) name() string { return strings.Join(f.paths, " and ") }
 
 // Look reads the file again. It calls report, if set, with path and nil for each new value, and
 // with path and an error once for each state in which the file is missing or invalid; the last
@@ -84,7 +111,7 @@ func (f *File[T]) Look(report func(path string, err error)) {
 		return
 	}
 	if changed, err := f.poll(); (changed || err != nil) && report != nil {
-		report(f.path, err)
+		report(f.name(), err)
 	}
 }
 
@@ -106,6 +133,17 @@ func (f *File[T]) once(err error) error {
 	}
 	f.failure = err.Error()
 	return err
+}
+
+func readAll(paths []string) ([][]byte, error) {
+	all := make([][]byte, len(paths))
+	for i, path := range paths {
+		var err error
+		if all[i], err = read(path); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 func read(path string) ([]byte, error) {

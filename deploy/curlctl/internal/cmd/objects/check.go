@@ -259,6 +259,9 @@ func (c *checking) pairs(
 			if request.Refresh > 0 {
 				f.Verdict += " every " + duration.Format(request.Refresh)
 			}
+			if preview.Credential != "" {
+				f.Detail += "; " + preview.Credential
+			}
 		}
 		found = append(found, f)
 	}

@@ -1,0 +1,78 @@
+package credential
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/kv8s/curl-me-that/proto/process/reload"
+)
+
+// maxToken is the maximum size of a token, in bytes.
+const maxToken = 16 << 10
+
+// Secret follows a file with a secret, such as a projected service account token.
+func Secret(path string) (*reload.File[string], error) { return reload.Open(path, parseSecret) }
+
+func parseSecret(content []byte) (string, error) {
+	secret := string(bytes.TrimSpace(content))
+	if !isToken(secret) {
+		return "", errors.New("not a secret of 1 to 16384 bytes without control characters")
+	}
+	return secret, nil
+}
+
+func isToken(s string) bool {
+	return s != "" && len(s) <= maxToken && httpguts.ValidHeaderFieldValue(s)
+}
+
+// Identity is the TLS configuration of one entry. Equal pointers have equal content.
+type Identity struct {
+	// Certificates are shown to the server; none means that the client stays anonymous.
+	Certificates []tls.Certificate
+	// Roots are the only trusted authorities; nil means those of the process.
+	Roots *x509.CertPool
+}
+
+// NewIdentity parses PEM. Empty parts are absent.
+func NewIdentity(certificate, key, authorities []byte) (*Identity, error) {
+	id := &Identity{}
+	if len(certificate)+len(key) > 0 {
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			// The error may describe the key.
+			return nil, errors.New("not a PEM certificate with its key")
+		}
+		id.Certificates = []tls.Certificate{pair}
+	}
+	if len(authorities) > 0 {
+		if id.Roots = x509.NewCertPool(); !id.Roots.AppendCertsFromPEM(authorities) {
+			return nil, errors.New("no PEM certificate of an authority")
+		}
+	}
+	return id, nil
+}
+
+// OpenIdentity follows the files of an Identity; empty paths are absent.
+func OpenIdentity(certificate, key, authorities string) (*reload.File[*Identity], error) {
+	var paths []string
+	var places [3]int
+	for i, path := range []string{certificate, key, authorities} {
+		if path != "" {
+			paths = append(paths, path)
+			places[i] = len(paths)
+		}
+	}
+	return reload.OpenAll(paths, func(content [][]byte) (*Identity, error) {
+		var parts [3][]byte
+		for i, place := range places {
+			if place > 0 {
+				parts[i] = content[place-1]
+			}
+		}
+		return NewIdentity(parts[0], parts[1], parts[2])
+	})
+}

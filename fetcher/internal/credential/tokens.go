@@ -1,0 +1,174 @@
+package credential
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/kv8s/curl-me-that/proto/process/reload"
+)
+
+const (
+	// renewBefore is how long before its expiry a token is renewed.
+	renewBefore = time.Minute
+	// renewAfter is how old a token must be to be renewed after a 401, so that a URL that always
+	// responds with 401 does not flood the token URL.
+	renewAfter = 10 * time.Second
+	// failFor is how long a failure holds for further requests.
+	failFor = time.Second
+)
+
+// ErrNoToken means that the token URL gave no token. Joined causes may contain text of the server.
+var ErrNoToken = errors.New("got no token")
+
+// OAuth2 are the settings of the client credentials grant (RFC 6749 section 4.4).
+type OAuth2 struct {
+	TokenURL         string   `yaml:"tokenURL"`
+	ClientID         string   `yaml:"clientID"`
+	ClientSecretFile string   `yaml:"clientSecretFile"`
+	Scopes           []string `yaml:"scopes"`
+	// Audience is a parameter that some servers need; empty means none.
+	Audience string `yaml:"audience"`
+}
+
+// Validate returns the first invalid setting.
+func (o *OAuth2) Validate() error {
+	u, err := url.Parse(o.TokenURL)
+	switch {
+	case err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
+		return errors.New("oauth2: tokenURL is an https URL without credentials")
+	case o.ClientID == "" || o.ClientSecretFile == "":
+		return errors.New("oauth2: add clientID and clientSecretFile")
+	}
+	return nil
+}
+
+// Host returns the host of the token URL.
+func (o *OAuth2) Host() string {
+	u, err := url.Parse(o.TokenURL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// Tokens holds the token of one OAuth2. It is safe for concurrent use.
+type Tokens struct {
+	cfg    clientcredentials.Config
+	secret *reload.File[string]
+	group  singleflight.Group
+
+	mu       sync.Mutex
+	value    string
+	obtained time.Time
+	// renewal and expiry are zero if the token does not expire.
+	renewal, expiry time.Time
+	failed          time.Time
+}
+
+// NewTokens obtains the first token when it is needed.
+func NewTokens(o OAuth2, secret *reload.File[string]) *Tokens {
+	t := &Tokens{secret: secret}
+	t.cfg = clientcredentials.Config{ClientID: o.ClientID, TokenURL: o.TokenURL, Scopes: o.Scopes}
+	if o.Audience != "" {
+		t.cfg.EndpointParams = url.Values{"audience": {o.Audience}}
+	}
+	return t
+}
+
+// Requests say how to ask the token URL.
+type Requests struct {
+	// Transport makes the requests; redirects are not followed.
+	Transport http.RoundTripper
+	// Timeout is the time limit of one request.
+	Timeout time.Duration
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Token returns the current token. A token that expires soon is renewed in the background.
+func (t *Tokens) Token(ctx context.Context, by Requests) (string, error) {
+	t.mu.Lock()
+	now, value := by.Now(), t.value
+	expired := value == "" || !t.expiry.IsZero() && !now.Before(t.expiry)
+	current := !expired && (t.renewal.IsZero() || now.Before(t.renewal))
+	t.mu.Unlock()
+	if current {
+		return value, nil
+	}
+	renewed := t.renew(ctx, by)
+	if !expired {
+		return value, nil
+	}
+	return wait(ctx, renewed)
+}
+
+// Replace returns a token after a server has refused one with a 401: a newer one, or the same if it
+// is too new to be renewed.
+func (t *Tokens) Replace(ctx context.Context, by Requests, refused string) (string, error) {
+	t.mu.Lock()
+	value, obtained := t.value, t.obtained
+	t.mu.Unlock()
+	if value != refused || by.Now().Sub(obtained) < renewAfter {
+		return value, nil
+	}
+	return wait(ctx, t.renew(ctx, by))
+}
+
+func wait(ctx context.Context, renewed <-chan singleflight.Result) (string, error) {
+	select {
+	case r := <-renewed:
+		value, _ := r.Val.(string)
+		return value, r.Err
+	case <-ctx.Done():
+		return "", errors.Join(ErrNoToken, context.Cause(ctx))
+	}
+}
+
+// renew makes one request for all callers, so the end of a caller does not end it.
+func (t *Tokens) renew(ctx context.Context, by Requests) <-chan singleflight.Result {
+	ctx = context.WithoutCancel(ctx)
+	return t.group.DoChan("", func() (any, error) {
+		t.mu.Lock()
+		failing := !t.failed.IsZero() && by.Now().Sub(t.failed) < failFor
+		t.mu.Unlock()
+		if failing {
+			return "", ErrNoToken
+		}
+		return t.request(ctx, by)
+	})
+}
+
+func (t *Tokens) request(ctx context.Context, by Requests) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, by.Timeout)
+	defer cancel()
+	client := &http.Client{Transport: by.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // a redirect would carry the client secret elsewhere
+	}}
+	t.cfg.ClientSecret = t.secret.Value()
+	token, err := t.cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := by.Now()
+	if err != nil || token.Type() != "Bearer" || !isToken(token.AccessToken) || isPast(token.Expiry) {
+		t.failed = now
+		return "", errors.Join(ErrNoToken, err)
+	}
+	t.value, t.obtained, t.failed = token.AccessToken, now, time.Time{}
+	t.renewal, t.expiry = time.Time{}, time.Time{}
+	if !token.Expiry.IsZero() {
+		life := time.Until(token.Expiry)
+		t.expiry = now.Add(life)
+		t.renewal = t.expiry.Add(-min(renewBefore, life/2))
+	}
+	return t.value, nil
+}
+
+func isPast(expiry time.Time) bool { return !expiry.IsZero() && time.Until(expiry) <= 0 }
