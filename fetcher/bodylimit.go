@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// envelope is what a result takes beside the body, in bytes, unless URL,
-	// options and status annotation are uncommonly long.
+	// envelope is the size of a result without its body, in bytes, unless URL, options and status
+	// annotation are very long.
 	envelope = 16 << 10
-	// copies of a body that are held at a time: as received, and in a message.
+	// copies of a body that exist at a time: the received one and the one in a message.
 	copies = 2
-	// sharedBodies is how many bodies are held for fetches of the same a
-	// moment later.
+	// sharedBodies is the number of bodies that are kept for other fetches of the same URL.
 	sharedBodies = 4
 )
 
-// limitBodies lowers the limit of bodies to what the broker and the memory take.
+// limitBodies lowers the body limit to what the broker and the memory permit.
 func (c *Config) limitBodies(rt *process.Runtime) error {
 	maxPayload := rt.NATS.MaxPayload()
 	body, err := bodyLimit(c.Get.MaxBody, maxPayload)
@@ -30,21 +29,20 @@ func (c *Config) limitBodies(rt *process.Runtime) error {
 		return err
 	}
 	rt.Log.Info().Int64("max_body", body).Int64("max_payload", maxPayload).Int("concurrency", c.Throttle.Slots).
-		Msg("bodies up to max_body bytes are taken")
+		Msg("accepting bodies of up to max_body bytes")
 	c.Get.MaxBody, c.Engine.Sharing.Bytes = body, sharedBodies*body
 	return nil
 }
 
-// bodyLimit returns the largest body that is taken, given the largest message
-// that the broker takes.
+// bodyLimit returns the maximum body size for the maximum message size of the broker.
 func bodyLimit(maxBody, maxPayload int64) (int64, error) {
 	if maxPayload <= envelope {
-		return 0, fmt.Errorf("max_payload of the NATS server is %d bytes, which leaves no room for a body; raise it above %d", maxPayload, envelope)
+		return 0, fmt.Errorf("max_payload of the NATS server is %d bytes and leaves no room for a body, raise it above %d", maxPayload, envelope)
 	}
 	return min(maxBody, maxPayload-envelope), nil
 }
 
-// memoryLimit returns GOMEMLIMIT in bytes; zero if there is none.
+// memoryLimit returns GOMEMLIMIT in bytes; zero means none.
 func memoryLimit() int64 {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return limit
@@ -52,8 +50,8 @@ func memoryLimit() int64 {
 	return 0
 }
 
-// checkMemory reports whether bodies of all messages in work fit into a memory
-// limit; zero is none.
+// checkMemory reports whether the bodies of all messages in flight fit into a memory limit; zero
+// means none.
 func checkMemory(concurrency int, body, limit int64) error {
 	need := float64(concurrency) * float64(body) * copies
 	if limit == 0 || need <= float64(limit) {

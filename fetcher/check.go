@@ -14,15 +14,15 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// checkCommand prints the verdict of the egress policy without a fetch.
+// checkCommand prints the verdict of the egress policy on a URL.
 func checkCommand() *cobra.Command {
 	cfg := DefaultConfig()
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "check URL",
-		Short: "Check whether the egress policy lets a URL be fetched",
-		Long: "Check decides about a URL as a fetch would and looks its name up, but does not\n" +
-			"connect. It exits with 0 if the URL may be fetched and with 1 if not. Give it the\n" +
+		Short: "Check whether the egress policy permits a URL",
+		Long: "Check applies the egress policy to a URL like a fetch and looks its name up, but does not\n" +
+			"connect. It exits with 0 if the URL is permitted and with 1 if not. Give it the\n" +
 			"flags and the policy file of the fetcher.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,8 +34,7 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// verdictOf decides about a URL as it is fetched when an annotation has it, thus in its
-// canonical form.
+// verdictOf checks a URL in its canonical form, like the URL of an annotation.
 func verdictOf(ctx context.Context, gate *egress.Gate, namespace, raw string) egress.Verdict {
 	url, wrong := weburl.Canonical(raw, defaultScheme)
 	if wrong != "" {
@@ -44,7 +43,7 @@ func verdictOf(ctx context.Context, gate *egress.Gate, namespace, raw string) eg
 	return gate.Verdict(ctx, namespace, url)
 }
 
-// defaultScheme is that of the watcher's flag of this name.
+// defaultScheme is the default of the watcher's flag.
 const defaultScheme = "https"
 
 func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string) error {

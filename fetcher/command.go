@@ -8,7 +8,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// defaultListen is where health and metrics are served.
+// defaultListen is the address for health and metrics.
 const defaultListen = ":8082"
 
 // Command returns the command line of the service.
@@ -17,8 +17,8 @@ func Command() *cobra.Command {
 	cfg := DefaultConfig()
 	cmd := process.NewCommand(&cobra.Command{
 		Use:   "fetcher",
-		Short: "Fetch what ConfigMaps ask for",
-		Long: "Fetcher reads from NATS what ConfigMaps ask for, curls it, and hands bodies and\n" +
+		Short: "Fetch the URLs of ConfigMaps",
+		Long: "Fetcher reads wants from NATS, fetches their URLs, and passes bodies and\n" +
 			"failures to the writer. It has no access to Kubernetes.",
 	}, &cfg, func(ctx context.Context) error {
 		return options.Run(ctx, "fetcher", func(ctx context.Context, rt *process.Runtime) error {

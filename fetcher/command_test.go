@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// execute runs a command line, and returns what it prints and its error.
+// execute runs a command line and returns its output and error.
 func execute(args ...string) (string, error) {
 	cmd := fetcher.Command()
 	var out bytes.Buffer
@@ -28,7 +28,7 @@ func execute(args ...string) (string, error) {
 }
 
 var _ = Describe("The command line", func() {
-	DescribeTable("refuses what cannot work in one sentence that names the flag",
+	DescribeTable("refuses a mistake in one sentence with the flag",
 		func(flag, value string) {
 			_, err := execute("--" + flag + "=" + value)
 			Expect(err).To(HaveOccurred())
@@ -92,12 +92,12 @@ var _ = Describe("fetcher check", func() {
 		Entry("scheme", 1, "denied: the scheme must be http or https", "ftp://example.com"),
 		Entry("port", 1, "denied: the port is not allowed", "http://192.0.2.1:22"),
 		Entry("garbage", 1, "denied: the url contains characters other than printable ASCII", "not correct"),
-		Entry("as the annotation has it: a port with zeros", 0, "allowed", "http://127.0.0.1:08080/", "--allow-cidr=127.0.0.0/8"),
-		Entry("as the annotation has it: a fragment", 0, "allowed", "http://127.0.0.1/#part", "--allow-cidr=127.0.0.0/8"),
-		Entry("as the annotation has it: no scheme", 0, "allowed", "127.0.0.1:8443/x", "--allow-cidr=127.0.0.0/8"),
+		Entry("like an annotation: a port with zeros", 0, "allowed", "http://127.0.0.1:08080/", "--allow-cidr=127.0.0.0/8"),
+		Entry("like an annotation: a fragment", 0, "allowed", "http://127.0.0.1/#part", "--allow-cidr=127.0.0.0/8"),
+		Entry("like an annotation: no scheme", 0, "allowed", "127.0.0.1:8443/x", "--allow-cidr=127.0.0.0/8"),
 	)
 
-	It("decides by the policy of the namespace", func() {
+	It("applies the policy of the namespace", func() {
 		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
 		Expect(os.WriteFile(file, []byte("policies:\n- namespaces: [trusted]\n  allow-cidr: [127.0.0.0/8]\n"), 0o600)).To(Succeed())
 		for namespace, want := range map[string]int{"trusted": 0, "other": 1} {
@@ -120,7 +120,7 @@ var _ = Describe("fetcher check", func() {
 		}
 	})
 
-	It("refuses a policy that it cannot read", func() {
+	It("refuses an unreadable policy", func() {
 		_, err := execute("check", "http://127.0.0.1/", "--policy=/does/not/exist")
 		Expect(err).To(MatchError(ContainSubstring("/does/not/exist")))
 	})

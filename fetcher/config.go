@@ -21,28 +21,25 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// Config is what an operator may choose about a fetcher. Start from
-// DefaultConfig.
+// Config is the configuration of a fetcher. Start from DefaultConfig.
 type Config struct {
-	// Egress lists what the egress policy opens and closes.
+	// Egress is the egress policy of the flags.
 	Egress egress.Config
 	// PolicyFile is the path of a file with policies of namespaces.
 	PolicyFile string
-	// DialTimeout bounds one dial, lookup included.
+	// DialTimeout is the time limit of one dial with its lookup.
 	DialTimeout time.Duration
-	// Get bounds one GET.
+	// Get has the limits of one GET.
 	Get get.Config
-	// Throttle bounds the GETs at a time; its Slots are also the number of
-	// messages in work.
+	// Throttle limits concurrent GETs. Its Slots also limit the messages in flight.
 	Throttle throttle.Config
-	// TrustedKeys is the file with the public NKeys of the watcher, one or two; empty:
-	// credentials go with every want, whoever has published it.
+	// TrustedKeys is the path of a file with one or two public NKeys of the watcher. If it is
+	// empty, credentials are sent for every want, whoever has published it.
 	TrustedKeys string
-	// Engine configures how messages are handled.
-	Engine engine.Config
+	Engine      engine.Config
 }
 
-// DefaultConfig returns what a fetcher does without any flag.
+// DefaultConfig returns the configuration without any flag.
 func DefaultConfig() Config {
 	c := Config{
 		DialTimeout: egress.DefaultDialTimeout,
@@ -64,7 +61,7 @@ func DefaultConfig() Config {
 	return c
 }
 
-// BindFlags adds the flags; what the configuration holds are their defaults.
+// BindFlags adds the flags with the current configuration as defaults.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.BindPolicyFlags(fs)
 	c.bindGet(fs)
@@ -73,64 +70,63 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.bindBudgets(fs)
 }
 
-// BindPolicyFlags adds the flags of the egress policy, which commands have that check
-// URLs, too.
+// BindPolicyFlags adds the flags of the egress policy, for commands that check URLs.
 func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 	e := &c.Egress
-	fs.StringSliceVar(&e.AllowCIDRs, "allow-cidr", e.AllowCIDRs, "address ranges that may be reached at any port and by any name")
-	fs.StringSliceVar(&e.DenyCIDRs, "deny-cidr", e.DenyCIDRs, "address ranges that may never be reached, such as the cluster's own")
-	fs.StringSliceVar(&e.AllowHosts, "allow-host", e.AllowHosts, "host patterns that may be reached though they have one label or a reserved suffix")
-	fs.StringSliceVar(&e.DenyHosts, "deny-host", e.DenyHosts, "host patterns that may never be reached")
-	fs.StringSliceVar(&e.OnlyHosts, "only-host", e.OnlyHosts, "the host patterns that may be reached; none: all")
-	fs.IntSliceVar(&e.AllowPorts, "allow-port", e.AllowPorts, "ports that may be reached beside 80, 443, 8080 and 8443")
-	fs.StringSliceVar(&e.NAT64, "nat64-prefix", e.NAT64, "prefixes by which the network translates IPv6 to IPv4: their addresses are treated as the IPv4 ones in them")
-	fs.StringVar(&c.PolicyFile, "policy", c.PolicyFile, "file with additions to the egress policy by namespace; read again on change")
-	fs.StringVar(&c.Get.Netrc, "netrc", c.Get.Netrc, "netrc file with credentials for hosts; read again on change")
-	fs.StringVar(&c.Get.HeaderFile, "header-file", c.Get.HeaderFile, "file with headers to send to hosts; read again on change")
-	duration.Var(fs, &c.DialTimeout, "dial-timeout", c.DialTimeout, "time for a name lookup and a connection")
+	fs.StringSliceVar(&e.AllowCIDRs, "allow-cidr", e.AllowCIDRs, "address ranges to allow at any port and under any name")
+	fs.StringSliceVar(&e.DenyCIDRs, "deny-cidr", e.DenyCIDRs, "address ranges to deny, such as the cluster's own")
+	fs.StringSliceVar(&e.AllowHosts, "allow-host", e.AllowHosts, "host patterns to allow despite a single label or a reserved suffix")
+	fs.StringSliceVar(&e.DenyHosts, "deny-host", e.DenyHosts, "host patterns to deny")
+	fs.StringSliceVar(&e.OnlyHosts, "only-host", e.OnlyHosts, "the only host patterns to allow; none means all")
+	fs.IntSliceVar(&e.AllowPorts, "allow-port", e.AllowPorts, "ports to allow in addition to 80, 443, 8080 and 8443")
+	fs.StringSliceVar(&e.NAT64, "nat64-prefix", e.NAT64, "prefixes of the network's translation from IPv6 to IPv4, whose addresses count as the IPv4 ones in them")
+	fs.StringVar(&c.PolicyFile, "policy", c.PolicyFile, "file with additions to the egress policy by namespace, reloaded on change")
+	fs.StringVar(&c.Get.Netrc, "netrc", c.Get.Netrc, "netrc file with credentials for hosts, reloaded on change")
+	fs.StringVar(&c.Get.HeaderFile, "header-file", c.Get.HeaderFile, "file with headers to send to hosts, reloaded on change")
+	duration.Var(fs, &c.DialTimeout, "dial-timeout", c.DialTimeout, "time limit of a name lookup and a connection")
 }
 
 func (c *Config) bindGet(fs *pflag.FlagSet) {
 	g := &c.Get
-	fs.Int64Var(&g.MaxBody, "max-body", g.MaxBody, "largest body in bytes; the broker's max_payload bounds it, too")
-	fs.IntVar(&g.MaxRedirects, "max-redirects", g.MaxRedirects, "how many redirects are followed")
-	duration.Var(fs, &g.Timeout, "timeout", g.Timeout, "time for a GET in all")
-	duration.Var(fs, &g.TLSTimeout, "tls-timeout", g.TLSTimeout, "time for a TLS handshake")
-	duration.Var(fs, &g.HeaderTimeout, "header-timeout", g.HeaderTimeout, "time for the headers of an answer")
-	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle, "file with certificates to trust beside those of the system; read again on change")
-	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with the public NKeys, one or two, of which one signs the watcher's wants; without it credentials go with every want; curlctl identities makes it")
-	fs.StringVar(&g.Proxy, "proxy", g.Proxy, "URL of an egress proxy; those of the environment are not used")
+	fs.Int64Var(&g.MaxBody, "max-body", g.MaxBody, "maximum size of a body in bytes, also limited by the broker's max_payload")
+	fs.IntVar(&g.MaxRedirects, "max-redirects", g.MaxRedirects, "maximum number of redirects")
+	duration.Var(fs, &g.Timeout, "timeout", g.Timeout, "time limit of a whole GET")
+	duration.Var(fs, &g.TLSTimeout, "tls-timeout", g.TLSTimeout, "time limit of a TLS handshake")
+	duration.Var(fs, &g.HeaderTimeout, "header-timeout", g.HeaderTimeout, "time limit for the headers of a response")
+	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle, "file with certificates to trust in addition to the system's, reloaded on change")
+	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs wants; without it credentials are sent for every want; made by curlctl identities")
+	fs.StringVar(&g.Proxy, "proxy", g.Proxy, "URL of an egress proxy; proxies in the environment are ignored")
 }
 
 func (c *Config) bindThrottle(fs *pflag.FlagSet) {
 	a := &c.Throttle
-	fs.IntVar(&a.Slots, "concurrency", a.Slots, "messages in work, thus GETs, at a time")
-	fs.IntVar(&a.PerHost, "per-host", a.PerHost, "GETs at a time to one host, one of which is kept for a second namespace")
-	fs.Float64Var(&a.Share, "namespace-share", a.Share, "part of the concurrency that one namespace may hold while others want it, above 0 to 1")
+	fs.IntVar(&a.Slots, "concurrency", a.Slots, "maximum number of concurrent GETs and messages in flight")
+	fs.IntVar(&a.PerHost, "per-host", a.PerHost, "maximum number of concurrent GETs to one host, one of which is reserved for a second namespace")
+	fs.Float64Var(&a.Share, "namespace-share", a.Share, "maximum fraction of the concurrency for one namespace while others wait, above 0 to 1")
 }
 
 func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
-	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure becomes a dead letter")
-	fs.Uint64Var(&e.MaxUnended, "max-deliver", e.MaxUnended, "handlings of one message that may begin without an end, as by a crash, before it becomes a dead letter")
-	duration.Var(fs, &e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
-	duration.Var(fs, &e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
-	duration.Var(fs, &e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")
+	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "maximum number of attempts in a row before a failure becomes a dead letter")
+	fs.Uint64Var(&e.MaxUnended, "max-deliver", e.MaxUnended, "maximum number of starts of one message without an end, such as crashes, before it becomes a dead letter")
+	duration.Var(fs, &e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt, doubled after each further one")
+	duration.Var(fs, &e.Retry.Max, "retry-max", e.Retry.Max, "maximum pause between attempts")
+	duration.Var(fs, &e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "maximum pause that a server may request by Retry-After")
 	duration.Var(fs, &e.Recheck, "recheck", e.Recheck, "pause after the last failed attempt of a key without refresh")
-	duration.Var(fs, &e.Refresh.Min, "min-refresh", e.Refresh.Min, "shortest interval of regular fetches")
-	duration.Var(fs, &e.Refresh.Max, "max-refresh", e.Refresh.Max, "longest interval that a server may ask for by Cache-Control")
-	fs.Float64Var(&e.Refresh.Jitter, "refresh-jitter", e.Refresh.Jitter, "part of the interval by which regular fetches stray, 0 to 0.25")
+	duration.Var(fs, &e.Refresh.Min, "min-refresh", e.Refresh.Min, "minimum interval of regular fetches")
+	duration.Var(fs, &e.Refresh.Max, "max-refresh", e.Refresh.Max, "maximum interval that a server may request by Cache-Control")
+	fs.Float64Var(&e.Refresh.Jitter, "refresh-jitter", e.Refresh.Jitter, "jitter of regular fetches, as a fraction of the interval, 0 to 0.25")
 }
 
 func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Int64Var(&e.ResultBytes.Burst, "namespace-result-bytes", e.ResultBytes.Burst,
-		"bytes of bodies that one namespace may publish at once, which come back in 64 s; 0: no bound")
+		"budget of published bytes of one namespace, which refills in 64 s; 0 means no limit")
 	fs.Int64Var(&e.DeadLetters.Burst, "namespace-dead-letters", e.DeadLetters.Burst,
-		"dead letters that are kept at once for one namespace, which come back in 6 h; 0: no bound")
+		"budget of dead letters of one namespace, which refills in 6 h; 0 means no limit")
 }
 
-// verifier reads TrustedKeys; nil: there are none.
+// verifier reads TrustedKeys; nil means none.
 func (c *Config) verifier() (*signature.Verifier, error) {
 	if c.TrustedKeys == "" {
 		return nil, nil //nolint:nilnil // without keys nothing is verified
@@ -142,10 +138,10 @@ func (c *Config) verifier() (*signature.Verifier, error) {
 	return v, nil
 }
 
-// maxTimeout is what a GET may take so that a drain ends within 30 s.
+// maxTimeout is the maximum time limit of a GET, so that a drain ends within 30 s.
 const maxTimeout = 20 * time.Second
 
-// Validate names the first flag that cannot be used.
+// Validate returns the first invalid flag.
 func (c *Config) Validate() error {
 	switch {
 	case c.DialTimeout <= 0:

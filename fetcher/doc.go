@@ -1,5 +1,4 @@
-// Package fetcher is the service that meets the internet: it reads from NATS
-// what ConfigMaps ask for, curls it, and hands bodies and failures to the
-// writer. It keeps no state and has no access to Kubernetes; any number of
-// replicas share the work.
+// Package fetcher is the only service that connects to the internet. It reads wants from NATS,
+// fetches their URLs, and passes bodies and failures to the writer. It keeps no state and has no
+// access to Kubernetes. Any number of replicas share the work.
 package fetcher

@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher"
 )
 
-var _ = Describe("The pages beside the code", func() {
+var _ = Describe("The pages next to the code", func() {
 	pages := func() string {
 		var all strings.Builder
 		for _, name := range []string{"README.md", "../deploy/docs/egress.md", "../deploy/docs/credentials.md"} {
@@ -22,7 +22,7 @@ var _ = Describe("The pages beside the code", func() {
 		return all.String()
 	}
 
-	It("name every flag", func() {
+	It("have every flag", func() {
 		cfg := fetcher.DefaultConfig()
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		cfg.BindFlags(flags)
@@ -30,7 +30,7 @@ var _ = Describe("The pages beside the code", func() {
 		flags.VisitAll(func(f *pflag.Flag) { Expect(text).To(ContainSubstring("--" + f.Name)) })
 	})
 
-	It("name every metric", func() {
+	It("have every metric", func() {
 		text := pages()
 		for _, d := range fetcher.Metrics() {
 			name := strings.TrimPrefix(d.Name, "curlmethat_fetcher_")

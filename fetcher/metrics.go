@@ -10,7 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
-// Metrics returns what the metrics of a fetcher are.
+// Metrics returns the definitions of the fetcher's metrics.
 func Metrics() []metric.Definition {
 	cfg := DefaultConfig()
 	set := metric.New(prometheus.NewRegistry(), "fetcher")
@@ -20,16 +20,16 @@ func Metrics() []metric.Definition {
 	return set.Definitions()
 }
 
-// newMetrics makes the metrics of a fetcher, and returns those of its engine.
+// newMetrics registers the metrics of a fetcher and returns the engine's.
 func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.Metrics {
 	m := engine.NewMetrics(set)
 	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.",
 		func() float64 { return float64(cfg.Throttle.Slots) })
-	set.GaugeFunc("queued_keys", "Keys that wait for a slot of their host in the memory of the fetcher.",
+	set.GaugeFunc("queued_keys", "Keys in the fetcher's memory that wait for a slot of their host.",
 		func() float64 { return float64(slots.Queued()) })
 	set.GaugesFunc("hosts",
-		"Hosts, by state: paused (asked by Retry-After to be left alone), queued (keys wait for a slot), "+
-			"active (GETs are under way); each in the first that fits.",
+		"Hosts by state: paused (by Retry-After), queued (keys wait for a slot), "+
+			"active (with running GETs); each in the first state that applies.",
 		metric.Of("state", throttle.States()...), slots.Hosts)
 	return m
 }

@@ -29,16 +29,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 )
 
-// lab is a fetcher as a service, with a broker and a web server.
+// lab is a running fetcher with a broker and a web server.
 type lab struct {
 	ctx      context.Context //nolint:containedctx // a lab lives as long as its spec
 	server   *natstest.Server
 	client   *pipeline.Client
 	epoch    int64
 	registry *prometheus.Registry
-	// origin is the address of the web server, in the form of a URL.
+	// origin is the URL of the web server.
 	origin string
-	// release ends what /hang waits for.
+	// release ends the hanging requests.
 	release func()
 }
 
@@ -55,7 +55,7 @@ func newLab(change ...func(*fetcher.Config)) *lab {
 	return l
 }
 
-// serve starts the web server, at all loopback addresses.
+// serve starts the web server on all loopback addresses.
 func (l *lab) serve() {
 	GinkgoHelper()
 	held, release := context.WithCancel(l.ctx)
@@ -120,7 +120,7 @@ func (l *lab) start(change ...func(*fetcher.Config)) {
 	Eventually(health.Ready).Should(BeTrue())
 }
 
-// want asks for a URL, which may be a path of the web server.
+// want publishes a want for a URL or for a path of the web server.
 func (l *lab) want(name, url string, change ...func(*v1.Want)) {
 	GinkgoHelper()
 	if strings.HasPrefix(url, "/") {
@@ -138,25 +138,25 @@ func (l *lab) want(name, url string, change ...func(*v1.Want)) {
 
 func refreshed(w *v1.Want) { w.Refresh = durationpb.New(300 * time.Millisecond) }
 
-// value returns the sum of the series that begin so.
+// value returns the sum of the series with this prefix.
 func (l *lab) value(series string) func() (float64, error) {
 	return func() (float64, error) { return metrictest.Value(l.registry, series) }
 }
 
-// awaitHanging waits for a GET under way.
+// awaitHanging waits for a running GET.
 func (l *lab) awaitHanging() {
 	GinkgoHelper()
 	Eventually(l.value("curlmethat_fetcher_in_flight_messages")).Should(BeNumerically(">=", 1))
 }
 
-// move is what makes a series move.
+// move is an action that moves a series.
 type move struct {
 	series string
 	do     func(*lab)
 	change func(*fetcher.Config)
 }
 
-// moves names for each metric what moves it.
+// moves has one action for each metric.
 func moves() []move {
 	ask := func(path string, change ...func(*v1.Want)) func(*lab) {
 		return func(l *lab) { l.want("cm", path, change...) }
@@ -218,7 +218,7 @@ func moves() []move {
 	}
 }
 
-// shown are the metrics that do not move by what is done, but show a setting.
+// shown are the metrics of settings.
 func shown() []string {
 	return []string{"curlmethat_fetcher_in_flight_limit_messages", "curlmethat_build_info", "curlmethat_fetcher_nats_connected"}
 }
@@ -242,7 +242,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		})
 	}
 
-	It("show settings, and whether there is a broker", func() {
+	It("show settings, and whether the broker is connected", func() {
 		l := newLab(func(c *fetcher.Config) { c.Throttle.Slots = 7 })
 		Expect(l.value("curlmethat_fetcher_in_flight_limit_messages")()).To(BeEquivalentTo(7))
 		Expect(l.value(`curlmethat_build_info{component="fetcher"`)()).To(BeEquivalentTo(1))
@@ -253,7 +253,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		Eventually(l.value("curlmethat_fetcher_nats_connected")).Should(BeEquivalentTo(1))
 	})
 
-	It("names all metrics in a spec", func() {
+	It("each have a spec", func() {
 		series := shown()
 		for _, m := range moves() {
 			series = append(series, m.series)
@@ -261,7 +261,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		Expect(metrictest.Unnamed(definitions(), series)).To(BeEmpty())
 	})
 
-	It("follows the conventions and its definitions in every metric", func() {
+	It("follow the conventions and their definitions", func() {
 		l := newLab()
 		for i, path := range []string{"/ok", "/missing", "/busy", "http://10.1.2.3/"} {
 			l.want(fmt.Sprint("cm-", i), path)
@@ -270,7 +270,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		Expect(metrictest.Problems(l.registry, definitions())).To(BeEmpty())
 	})
 
-	It("have as many series for 10,000 objects on 500 hosts as for none", func() {
+	It("have the same series with 10,000 objects on 500 hosts as with none", func() {
 		const objects, hosts = 10_000, 500
 		l := newLab(func(c *fetcher.Config) {
 			c.Engine.Sharing.Window = 0

@@ -22,10 +22,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// BenchmarkOneHost measures what many URLs of one host cost one fetcher, by how
-// long the host takes: the part of the capacity of its slots that is used, and
-// how often a message is parked for each GET. The simulation of package throttle
-// has further figures.
+// BenchmarkOneHost measures many URLs of one host by its latency: the used fraction of its slots,
+// and the number of parked messages for each GET. The simulation of package throttle has further
+// figures.
 func BenchmarkOneHost(b *testing.B) {
 	for _, bench := range []struct {
 		latency time.Duration
@@ -76,7 +75,7 @@ func oneHost(b *testing.B, latency time.Duration, wants int) (took time.Duration
 	return time.Since(began), parked(b, registry)
 }
 
-// parked returns how often a fetcher has put a message off.
+// parked returns the number of parked messages of a fetcher.
 func parked(b *testing.B, registry *prometheus.Registry) int {
 	b.Helper()
 	families, err := registry.Gather()

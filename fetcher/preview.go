@@ -13,24 +13,23 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Preview is what a fetch would come to.
+// Preview is the expected outcome of a fetch.
 type Preview struct {
-	// Allowed reports whether the egress policy lets the URL be fetched, and
-	// Reason why, in one sentence without an address.
+	// Allowed reports whether the egress policy permits the URL. Reason is one sentence without an
+	// address.
 	Allowed bool
 	Reason  string
-	// Failure is the reason, as in Events, why the name does not resolve or the
-	// GET failed; empty: neither did, or no GET was made.
+	// Failure is the reason of a failed lookup or GET, as in Events; empty means none.
 	Failure string
 	// Credential says which credential is sent; empty without a header file.
 	Credential string
-	// Size and SHA256 of the body, if there is one.
+	// Size and SHA256 describe the body, if there is one.
 	Size   int
 	SHA256 string
 }
 
-// Preview decides about a URL as a fetcher with this configuration would, and makes
-// one GET if it is allowed and asked for. It needs no broker and stores nothing.
+// Preview applies the configuration to a URL, and makes one GET if it is allowed and requested. It
+// needs no broker and stores nothing.
 func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool) (Preview, error) {
 	if err := c.Validate(); err != nil {
 		return Preview{}, err

@@ -19,8 +19,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
 
-// Run reads messages and handles them until ctx is done, and then finishes
-// what is in work. The streams and the consumer need not exist yet.
+// Run handles messages until ctx is done, and then finishes running work. It waits for the streams
+// and the consumer.
 func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -51,7 +51,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 		return err
 	}
 
-	// The files are followed until the last GET is done.
+	// The files are reloaded until the last GET has ended.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
 	group.Go(func() error { return gate.Run(following) })
@@ -84,7 +84,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	return group.Wait()
 }
 
-// handBackTimeout is how long waiting keys are handed back at the end of the process.
+// handBackTimeout is the time limit for handing back waiting keys at the end of the process.
 const handBackTimeout = 10 * time.Second
 
 func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.Gate, *get.Client, error) {
@@ -104,7 +104,7 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 	return gate, client, err
 }
 
-// newEngine completes the dependencies of an engine by what the runtime has.
+// newEngine adds the dependencies from the runtime.
 func newEngine(ctx context.Context, rt *process.Runtime, cfg Config, deps engine.Deps) (*engine.Engine, error) {
 	if deps.Signatures == nil && cfg.Get.HeaderFile != "" {
 		rt.Log.Warn().Msg("credentials go with every want, whoever has published it; see --trusted-keys")
@@ -117,7 +117,7 @@ func newEngine(ctx context.Context, rt *process.Runtime, cfg Config, deps engine
 	return engine.New(cfg.Engine, deps)
 }
 
-// brokerTime returns the time of the broker.
+// brokerTime returns the broker's time.
 func brokerTime(ctx context.Context, rt *process.Runtime) (time.Time, error) {
 	consumer, err := rt.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil {
@@ -126,7 +126,7 @@ func brokerTime(ctx context.Context, rt *process.Runtime) (time.Time, error) {
 	return consumer.CachedInfo().TimeStamp, nil
 }
 
-// consumption returns how messages are taken.
+// consumption returns the options of the consumer.
 func consumption(rt *process.Runtime, cfg Config, handler *engine.Engine) pipeline.ConsumeOptions {
 	return pipeline.ConsumeOptions{
 		Stream:      pipeline.Requests,

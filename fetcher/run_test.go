@@ -50,7 +50,7 @@ var _ = Describe("Run", func() {
 		return stop
 	}
 
-	It("becomes ready once there is something to read from, fetches, and ends when asked", func(ctx SpecContext) {
+	It("becomes ready once the streams exist, fetches, and ends on request", func(ctx SpecContext) {
 		stop := start(ctx)
 		Eventually(log.Contents).Should(ContainSubstring("waiting for the watcher or the setup job to create the streams"))
 		Expect(rt.Health.Ready()).To(BeFalse())
@@ -80,18 +80,18 @@ var _ = Describe("Run", func() {
 		Expect(stop()).To(Succeed())
 	})
 
-	It("logs how large a body may be", func(ctx SpecContext) {
+	It("logs the maximum size of a body", func(ctx SpecContext) {
 		start(ctx)
 		Eventually(log.Contents).Should(ContainSubstring(`"max_body":1000000,"max_payload":1048576`))
 	})
 
-	It("refuses to start with more in flight than fits into memory", func(ctx SpecContext) {
+	It("refuses to start if the messages in flight do not fit into memory", func(ctx SpecContext) {
 		before := debug.SetMemoryLimit(64 << 20)
 		DeferCleanup(func() { debug.SetMemoryLimit(before) })
 		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError(ContainSubstring("GOMEMLIMIT")))
 	})
 
-	It("refuses files that it cannot read", func(ctx SpecContext) {
+	It("refuses unreadable files", func(ctx SpecContext) {
 		cfg.Get.Netrc = "/does/not/exist"
 		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError(ContainSubstring("/does/not/exist")))
 	})

@@ -1,4 +1,4 @@
-// Fetcher curls what ConfigMaps ask for and hands the bodies to the writer.
+// Fetcher fetches the URLs of ConfigMaps and passes the bodies to the writer.
 package main
 
 import (

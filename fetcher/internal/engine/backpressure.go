@@ -10,17 +10,17 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// relief is how long a stream must have taken all that was published before it
-// counts as well again: one that is full has room for a message now and then.
+// relief is how long a stream must accept all messages before it counts as available again. A full
+// stream sometimes has room for one.
 const relief = 10 * time.Second
 
-// backpressure logs once when a stream stops taking messages, and once when it
-// takes them again.
+// backpressure logs once when a stream stops accepting messages, and once when it accepts them
+// again.
 type backpressure struct {
 	log zerolog.Logger
 
 	mu sync.Mutex
-	// refusedAt is when a stream last took no message.
+	// refusedAt is the time of the last refusal by stream.
 	refusedAt map[string]time.Time
 }
 
@@ -28,7 +28,6 @@ func newBackpressure(log zerolog.Logger) *backpressure {
 	return &backpressure{log: log, refusedAt: map[string]time.Time{}}
 }
 
-// refused notes that a stream took no message.
 func (p *backpressure) refused(stream string, err error, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +48,7 @@ func (p *backpressure) refused(stream string, err error, now time.Time) {
 	p.log.Warn().Err(err).Str("stream", stream).Msg(text)
 }
 
-// refusedSince reports whether a stream took no message since a time.
+// refusedSince reports whether a stream has refused a message since a time.
 func (p *backpressure) refusedSince(stream string, since time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +56,6 @@ func (p *backpressure) refusedSince(stream string, since time.Time) bool {
 	return ok && at.After(since)
 }
 
-// accepted notes that a stream took a message.
 func (p *backpressure) accepted(stream string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// loggedLines counts the lines of a log that contain a text.
+// loggedLines counts the log lines with a text.
 func loggedLines(log *gbytes.Buffer, text string) func() int {
 	return func() int {
 		n := 0
@@ -34,7 +34,7 @@ var _ = Describe("A broker in trouble", func() {
 	logged := func(o *fetcherOptions) { o.log = log }
 	BeforeEach(func() { log = gbytes.NewBuffer() })
 
-	Context("whose stream of results is full", func() {
+	Context("with a full stream of results", func() {
 		var (
 			w *world
 			o *origin
@@ -49,7 +49,7 @@ var _ = Describe("A broker in trouble", func() {
 			w.publish(w.want(o.URL + "/another"))
 		})
 
-		It("gets what was fetched as soon as the writer has made room", func() {
+		It("gets the body as soon as the writer has made room", func() {
 			beats := w.beats()
 			f.run()
 			Eventually(loggedLines(log, "stream is full")).Should(Equal(1))
@@ -70,7 +70,7 @@ var _ = Describe("A broker in trouble", func() {
 			Expect(loggedLines(log, "stream is full")()).To(Equal(1))
 		})
 
-		It("gets the message back from a fetcher that drains", func() {
+		It("gets the message back from a draining fetcher", func() {
 			stop := f.run()
 			Eventually(loggedLines(log, "stream is full")).Should(Equal(1))
 			began := time.Now()
@@ -79,14 +79,13 @@ var _ = Describe("A broker in trouble", func() {
 			m := w.next()
 			meta, err := m.Metadata()
 			Expect(err).NotTo(HaveOccurred())
-			// A request that the draining fetcher has open may get it once more, and
-			// gives it back, too.
+			// An open request of the draining fetcher may receive it again, and gives it back, too.
 			Expect(meta.NumDelivered).To(BeNumerically(">=", 2))
 			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*4/5), "it did not wait out AckWait")
 		})
 	})
 
-	It("publishes the body when the broker is back that went away during the GET", func() {
+	It("gets the body after an outage during the GET", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		o, fetching, proceed := held("hello there")
 		w.publish(w.want(o.URL, every(10*time.Minute)))
@@ -103,7 +102,7 @@ var _ = Describe("A broker in trouble", func() {
 		Expect(loggedLines(log, "broker does not answer")()).To(Equal(1), "said once per change of state")
 	})
 
-	It("makes a dead letter when the broker refuses a timer for its size, without another try", func() {
+	It("that refuses a timer for its size gets a dead letter, without a retry", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		o := serve(says("hello there"))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
@@ -120,7 +119,7 @@ var _ = Describe("A broker in trouble", func() {
 })
 
 var _ = Describe("A long GET", func() {
-	It("keeps its message from being delivered to others", func() {
+	It("does not get its message redelivered", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		beats := w.beats()
 		f := w.fetcher(func(o *fetcherOptions) { o.inProgressEvery = 20 * time.Millisecond })
@@ -131,8 +130,7 @@ var _ = Describe("A long GET", func() {
 
 })
 
-// beats returns a function that counts how often the server was told that a
-// message is in work.
+// beats counts the in-progress notifications to the server.
 func (w *world) beats() func() int {
 	GinkgoHelper()
 	var mu sync.Mutex
@@ -153,8 +151,7 @@ func (w *world) beats() func() int {
 	}
 }
 
-// held serves a body once proceed is closed; fetching is closed when it is asked
-// for.
+// held serves a body once proceed is closed, and closes fetching at the request.
 func held(body string) (o *origin, fetching, proceed chan struct{}) {
 	GinkgoHelper()
 	fetching, proceed = make(chan struct{}), make(chan struct{})

@@ -20,7 +20,7 @@ func in(namespace string) func(*v1.Want) {
 }
 
 var _ = Describe("The budget of a namespace", func() {
-	It("bounds the bodies it publishes: further GETs are put off until some of it has come back", func() {
+	It("limits its bodies and parks further GETs until it refills", func() {
 		w, log := newWorld(natstest.Options{}, pipeline.Topology{}), gbytes.NewBuffer()
 		f := w.fetcher(func(o *fetcherOptions) {
 			o.config.ResultBytes = budget.Config{Burst: 2500, Refill: 100 * time.Second}
@@ -51,7 +51,7 @@ var _ = Describe("The budget of a namespace", func() {
 		Expect(w.contents()).To(Equal(5))
 	})
 
-	It("takes nothing from the budget for what is not published", func() {
+	It("is not used up by unpublished bodies", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		f := w.fetcher(func(o *fetcherOptions) {
 			o.config.ResultBytes = budget.Config{Burst: 1500, Refill: time.Hour}
@@ -68,7 +68,7 @@ var _ = Describe("The budget of a namespace", func() {
 		Expect(f.parked("namespace_bytes")).To(BeZero())
 	})
 
-	It("bounds its dead letters: further failures are published, and the drop is counted and logged", func() {
+	It("limits its dead letters, and further failures are published, counted and logged", func() {
 		w, log := newWorld(natstest.Options{}, pipeline.Topology{}), gbytes.NewBuffer()
 		f := w.fetcher(func(o *fetcherOptions) {
 			o.config.DeadLetters = budget.Config{Burst: 2, Refill: time.Hour}

@@ -23,8 +23,7 @@ var _ = Describe("The clock of the machine", func() {
 		began = time.Now()
 	})
 
-	// wrong is a fetcher on a machine whose clock is wrong. The broker of the
-	// spec is on this one, so that its time stamps are right.
+	// wrong returns a fetcher with a wrong clock. The broker has the right one.
 	wrong := func(by time.Duration) *fetcher {
 		return w.fetcher(func(o *fetcherOptions) {
 			o.wallClock = func() time.Time { return time.Now().Add(by) }
@@ -32,7 +31,7 @@ var _ = Describe("The clock of the machine", func() {
 		})
 	}
 
-	DescribeTable("retries and refreshes when it should while the clock of the machine is wrong",
+	DescribeTable("may be wrong without an effect on retries and refreshes",
 		func(by time.Duration) {
 			f := wrong(by)
 			w.publish(w.want(serve(fails(http.StatusBadGateway)).URL))

@@ -10,32 +10,31 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
-// Config is what may be chosen about the handling of messages.
+// Config configures an Engine.
 type Config struct {
-	// MaxAttempts in a row before a key waits for its next refresh or recheck.
+	// MaxAttempts is the maximum number of attempts in a row before a key waits for its next
+	// refresh or recheck.
 	MaxAttempts uint32
-	// MaxUnended is how many claims of a key in a row may stay without an end, as by a
-	// crash, before its message becomes a dead letter.
+	// MaxUnended is the maximum number of claims of a key in a row without an end, for example
+	// because of crashes, before its message becomes a dead letter.
 	MaxUnended uint64
-	// Retry spaces the attempts.
+	// Retry determines the pauses between attempts.
 	Retry schedule.Backoff
-	// MaxRetryAfter bounds what a server may ask for by Retry-After.
+	// MaxRetryAfter is the maximum pause for Retry-After.
 	MaxRetryAfter time.Duration
-	// Refresh spaces regular fetches.
+	// Refresh determines the times of regular fetches.
 	Refresh schedule.Refresh
-	// Recheck is after what time a key without refresh is tried again when all
-	// attempts have failed.
+	// Recheck is the pause after the last failed attempt of a key without refresh.
 	Recheck time.Duration
-	// Sharing bounds how long and how many outcomes of GETs are shared.
+	// Sharing limits the time and the number of shared GETs.
 	Sharing sharedcall.Config
-	// ResultBytes is what the bodies may come to that are published for one
-	// namespace.
+	// ResultBytes is the budget of published bytes of one namespace.
 	ResultBytes budget.Config
-	// DeadLetters is how many are kept for one namespace.
+	// DeadLetters is the budget of dead letters of one namespace.
 	DeadLetters budget.Config
 }
 
-// Validate checks the configuration, and names the flag of what is out of range.
+// Validate returns the first flag that is out of range.
 func (c Config) Validate() error {
 	switch {
 	case c.MaxAttempts < 1:

@@ -9,17 +9,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// replicaLag is after what time a trigger comes back that is newer than the want that
-// a replica of the stream knows of.
+// replicaLag is the delay of a trigger that is newer than the want on a replica of the stream.
 const replicaLag = time.Second
 
-// lookups is how often a want must not be found until it counts as gone. That
-// happens when a stream is purged, and leads to nothing: a replica that lags
-// answers the same, and then it would be lost.
+// lookups is the number of lookups without a want before it counts as purged. A lagging replica has
+// no want either.
 const lookups = 3
 
-// confirm reads the want that a due belongs to, and reports if there is nothing
-// to be done for it.
+// confirm reads the want of a due, and returns an ending if nothing is to be done.
 func (e *Engine) confirm(ctx context.Context, t *trigger) ending {
 	if t.kind != pipeline.KindDue {
 		return ending{}
@@ -46,9 +43,8 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) ending {
 	return ending{}
 }
 
-// current reports whether the want of a trigger is still the last one, as far as
-// the replica knows that answers. Only a later message proves that it is not:
-// a replica that lags may not even have the message that is in work.
+// current returns ErrSuperseded if the want of a trigger has been replaced. Only a later message
+// proves that, because a replica may lag.
 func (e *Engine) current(ctx context.Context, t *trigger) error {
 	_, sequence, err := e.lastWant(ctx, t.key)
 	switch {

@@ -14,17 +14,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// unacknowledged is a message whose acknowledgement is lost, as when the
-// process is killed just before.
+// unacknowledged is a message whose acknowledgement gets lost, like after a kill.
 type unacknowledged struct{ jetstream.Msg }
 
 func (unacknowledged) Ack() error { return nil }
 
-var _ = Describe("A fetcher that is killed", func() {
+var _ = Describe("A killed fetcher", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	// killed lets a fetcher do all but acknowledge, and another one take over.
+	// killed lets one fetcher do everything except the acknowledgement, and another one take over.
 	killed := func() {
 		GinkgoHelper()
 		m := w.next()
@@ -33,8 +32,8 @@ var _ = Describe("A fetcher that is killed", func() {
 		w.fetcher().step()
 	}
 
-	// triggers returns how many triggers the results are of: the writer takes one of
-	// each, by its fence.
+	// triggers counts the triggers of all results. The writer takes one result of each, by its
+	// fence.
 	triggers := func() int {
 		GinkgoHelper()
 		sequences := map[uint64]bool{}
@@ -44,7 +43,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		return len(sequences)
 	}
 
-	It("makes one more GET after a kill before the acknowledgement, and publishes results of no more triggers", func() {
+	It("causes one more GET, and no results of other triggers", func() {
 		o := serve(says("hello there"))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		killed()
@@ -54,7 +53,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("makes no further attempt over a kill, and leaves one timer", func() {
+	It("causes no further attempt, and leaves one timer", func() {
 		o := serve(fails(http.StatusBadGateway))
 		w.publish(w.want(o.URL))
 		killed()
@@ -63,7 +62,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		Expect(w.timer().GetAttempts()).To(BeEquivalentTo(1), "a redelivery is no further attempt")
 	})
 
-	It("leaves one dead letter over a kill after the last attempt", func() {
+	It("leaves one dead letter after the last attempt", func() {
 		o := serve(fails(http.StatusNotFound))
 		w.publish(w.want(o.URL))
 		killed()
@@ -71,7 +70,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		Expect(triggers()).To(Equal(1))
 	})
 
-	It("leaves it open whether the writer took the outcome: the next refresh publishes it again", func() {
+	It("makes the next refresh publish the outcome again", func() {
 		o := serve(tagged(`"v1"`, "hello there"))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		killed()
@@ -84,7 +83,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`), "this one was delivered once")
 	})
 
-	It("loses no timer, and neither does a broker that is killed", func() {
+	It("loses no timer, and neither does a killed broker", func() {
 		o := serve(fails(http.StatusServiceUnavailable))
 		now := time.Now()
 		f := w.fetcher(func(o *fetcherOptions) { o.now = func() time.Time { return now } })

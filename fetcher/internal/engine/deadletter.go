@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// deadLetterTimeout bounds the one try to publish a dead letter: the history of
-	// failures must not hold up the fetching.
+	// deadLetterTimeout is the time limit of the only attempt to publish a dead letter. The history
+	// of failures must not delay fetches.
 	deadLetterTimeout = 2 * time.Second
-	// deadLetterPause is how long dead letters are dropped without a try after one that failed.
+	// deadLetterPause is how long dead letters are dropped after a failed attempt.
 	deadLetterPause = 5 * time.Second
 )
 
-// publishDeadLetter publishes the dead letter of a trigger, and reports whether the
-// stream took it.
+// publishDeadLetter reports whether the stream took the dead letter of a trigger.
 func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a followUp) bool {
 	if e.backpressure.refusedSince(pipeline.Failures, e.deps.Clock.Now().Add(-deadLetterPause)) {
 		return false
@@ -48,7 +47,6 @@ func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a followUp) 
 	return true
 }
 
-// undecodable is the failure of a message that cannot be handled.
 func undecodable(why error) failure {
 	return failure{
 		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED},
@@ -57,8 +55,7 @@ func undecodable(why error) failure {
 	}
 }
 
-// refusedByBroker is the failure of a message that leads to another one that
-// the broker does not take.
+// refusedByBroker is the failure of a message whose outcome the broker refuses.
 func refusedByBroker(why error) failure {
 	return failure{
 		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED},

@@ -1,14 +1,10 @@
-// Package engine is what a fetcher does with a message: it decides whether
-// there is still something to fetch, fetches it, and hands on what came out.
+// Package engine handles messages: it decides whether to fetch, fetches, and publishes the outcome.
 //
-// A message ends in one of four ways: it is acknowledged because all has been
-// done; or because a timer was set that will bring it back; or because a
-// dead letter holds it with its reason; or it is given back to the server while the
-// process drains.
+// A message ends in one of four ways. It is acknowledged because the work is done, or because a
+// timer will bring the key back. Or a dead letter has it with its reason. Or it is given back while
+// the process drains.
 //
-// Every step may be the last of a process that is killed, and the message is
-// then delivered anew. So effects come in the order timer, dead letter,
-// results, acknowledgement; each is fenced by the sequence of the want or named
-// after that of the trigger, and a second run costs one more GET and nothing
-// else.
+// A process may be killed after each step, and the message is then delivered again. So the order is
+// timer, dead letter, results, acknowledgement. Each is fenced by the sequence of the want or has
+// an id with the sequence of the trigger. A second run costs one more GET.
 package engine

@@ -6,7 +6,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// outcome is how the handling of a message ended, from a closed set.
+// outcome is the outcome of a message, from a closed set.
 type outcome string
 
 const (
@@ -31,21 +31,19 @@ func outcomes() []outcome {
 	}
 }
 
-// ending is how the handling of a message ended.
+// ending is the end of the handling of a message.
 type ending struct {
 	outcome outcome
-	// failure of the attempt, if it failed.
 	failure failure
-	// wait until the key is looked at again, if that is known.
+	// wait until the next try of the key, if known.
 	wait time.Duration
-	// dropped reports whether there is no dead letter: the namespace is over its budget of
-	// them, or the stream took none.
+	// dropped reports that there is no dead letter, because of the budget or because the stream
+	// refused it.
 	dropped bool
 }
 
-// disposition is what becomes of the message. All that was handled is
-// acknowledged, since a timer or a dead letter holds what is left to do; only
-// what was not is given back.
+// disposition acknowledges handled messages, because a timer or a dead letter has the rest of the
+// work.
 func (r ending) disposition() pipeline.Disposition {
 	switch {
 	case r.outcome == malformed:

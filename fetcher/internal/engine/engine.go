@@ -20,35 +20,31 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// Clock is the time of the broker.
+// Clock is the broker's clock.
 type Clock interface {
-	// Now returns the time.
+	// Now returns the broker's time.
 	Now() time.Time
-	// Observe takes a time stamp into account that the broker has given.
+	// Observe adjusts the clock to a time stamp of the broker.
 	Observe(stamp time.Time)
 }
 
-// Deps of an Engine; all are needed.
+// Deps are the dependencies of an Engine.
 type Deps struct {
-	// Client publishes and reads the messages of the pipeline.
-	Client *pipeline.Client
-	// Getter makes GETs.
-	Getter *get.Client
-	// Throttle decides when a GET may be made.
+	Client   *pipeline.Client
+	Getter   *get.Client
 	Throttle *throttle.Throttle
-	// Signatures knows by what key the watcher signs wants; nil: all count as signed.
+	// Signatures verifies wants before credentials are sent; nil means that all count as signed.
 	Signatures *signature.Verifier
-	// Draining is closed when the process is to end.
+	// Draining is closed at the start of the shutdown.
 	Draining <-chan struct{}
-	// Clock is the clock for everything that is scheduled.
+	// Clock is the clock of all schedules.
 	Clock Clock
 	// Random returns numbers in [0, 1), for jitter.
 	Random func() float64
-	// Log gets a line for each outcome, within the bounds of package logsample.
+	// Log gets a line for each outcome, within the limits of package logsample.
 	Log zerolog.Logger
-	// Tracer makes a span for each message; nil: none.
-	Tracer *tracing.Tracer
-	// Metrics counts them.
+	// Tracer makes a span for each message; nil means none.
+	Tracer  *tracing.Tracer
 	Metrics *Metrics
 }
 
@@ -63,7 +59,7 @@ type Engine struct {
 	lines        *logsample.Log
 }
 
-// New checks the configuration.
+// New validates the configuration.
 func New(cfg Config, deps Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -84,21 +80,20 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	return e, nil
 }
 
-// Handle does what a message asks for. Its context is not cancelled by the end
-// of the process; Handle ends by itself within the bound of one GET and a
-// publish.
+// Handle handles a message. The end of the process does not cancel its context, but one GET and one
+// publish limit its duration.
 func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 	return e.handle(ctx, d, e.fetchAndPublish)
 }
 
-// Poison gives a key up whose message was begun again and again without an end.
+// Poison gives up a key whose message was started several times without an end.
 func (e *Engine) Poison(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 	return e.handle(ctx, d, func(ctx context.Context, t *trigger) ending {
 		return e.giveUp(ctx, t, poisoned())
 	})
 }
 
-// Observe counts what was kept of messages that could not be handled.
+// Observe counts dead letters of messages that could not be handled.
 func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 	if kept.String() == pipeline.DeadLetter(nil).String() {
 		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(pipeline.FailureClass(kept.Err()))).Inc()
@@ -126,7 +121,7 @@ func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(conte
 	return ended.disposition()
 }
 
-// fetchAndPublish follows a message as far as it goes.
+// fetchAndPublish handles a valid message.
 func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 	if t.cause == v1.Cause_CAUSE_PARKED && !t.claimed && e.deps.Throttle.Waits(t.key, t.wantSequence) {
 		return e.wait(ctx, t, new(throttle.Busy))

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// failed decides what becomes of a key whose attempt has failed.
+// failed decides between a retry and giving up.
 func (e *Engine) failed(ctx context.Context, t *trigger, f failure) ending {
 	f.RetryAfter = min(f.RetryAfter, e.cfg.MaxRetryAfter)
 	if pipeline.Retries(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) {
@@ -23,15 +23,14 @@ func (e *Engine) failed(ctx context.Context, t *trigger, f failure) ending {
 }
 
 const (
-	// reportAfter is the attempt after which a failure is published: most of those that
-	// pass are over by then.
+	// reportAfter is the attempt after which a failure is published. Most short failures are over
+	// by then.
 	reportAfter = 3
-	// withholdFor is the maximum pause after which an attempt may still be awaited for that.
+	// withholdFor is the maximum pause before an attempt for which a failure is withheld.
 	withholdFor = time.Minute
 )
 
-// retry sets the timer of the next attempt, and publishes the failure if it lasts and
-// its class has changed.
+// retry sets the timer of the next attempt, and publishes a lasting failure if its class is new.
 func (e *Engine) retry(ctx context.Context, t *trigger, f failure) ending {
 	attempts := t.attempts + 1
 	wait := e.cfg.Retry.Delay(attempts, f.RetryAfter, e.deps.Random())
@@ -52,26 +51,26 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) ending {
 	return ending{outcome: retry, failure: f, wait: wait}
 }
 
-// followUp is what follows from an attempt that failed.
+// followUp is the consequence of a failed attempt.
 type followUp struct {
 	failure
-	// at is when it failed, next when the key is looked at again.
+	// at is the time of the failure, and next the time of the next try.
 	at, next time.Time
-	// waitsFor is what the next look waits for, besides its time.
+	// waitsFor is the reason for the time of the next try.
 	waitsFor v1.WaitsFor
-	// gaveUp: no further attempt is made in this round. The key is looked at
-	// again at each interval.
+	// gaveUp means that this round has no further attempt. The next round starts after the
+	// interval.
 	gaveUp   bool
 	interval time.Duration
-	// publish: the writer is to know, again: though nothing has changed.
+	// publish means that the writer gets the failure, again that it gets it although nothing has
+	// changed.
 	publish, again bool
 }
 
-// deadLetters is the name of their budget.
+// deadLetters is the name of a budget.
 const deadLetters = "dead_letters"
 
-// giveUp publishes a dead letter, if the namespace is within its budget of them,
-// publishes the failure, and sets the timer of the next refresh, or of a slow
+// giveUp publishes a dead letter and the failure, and sets the timer of the next refresh or
 // recheck.
 func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) ending {
 	a := e.lastOfRound(t, f, e.deps.Clock.Now())
@@ -88,7 +87,8 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) ending {
 	return ending{outcome: gaveUp, failure: f, wait: a.next.Sub(a.at), dropped: dropped}
 }
 
-// keepDeadLetter publishes the dead letter of a trigger, or reports that it was dropped.
+// keepDeadLetter publishes the dead letter of a trigger within the budget, or reports that it was
+// dropped.
 func (e *Engine) keepDeadLetter(ctx context.Context, t *trigger, a followUp) (dropped bool) {
 	if short := e.deadLetters.Take(t.key.Namespace, 1); short != nil {
 		e.logShortage(t, short, deadLetters, "the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
@@ -100,7 +100,7 @@ func (e *Engine) keepDeadLetter(ctx context.Context, t *trigger, a followUp) (dr
 	return dropped
 }
 
-// lookAgain sets the timer of the next refresh, or of a slow recheck.
+// lookAgain sets the timer of the next refresh or recheck.
 func (e *Engine) lookAgain(ctx context.Context, t *trigger, a followUp) error {
 	cause := v1.Cause_CAUSE_RECHECK
 	if t.want.GetRefresh().AsDuration() > 0 {
@@ -112,11 +112,11 @@ func (e *Engine) lookAgain(ctx context.Context, t *trigger, a followUp) error {
 	return err
 }
 
-// repeatAfter is how long a failure that lasts is not published again, unless a
-// person asks.
+// repeatAfter is how long a lasting failure is not published again, unless a person asks for a
+// fetch.
 const repeatAfter = 30 * time.Minute
 
-// lastOfRound returns what follows from the last attempt of a round.
+// lastOfRound returns the consequence of the last attempt of a round.
 func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) followUp {
 	a := followUp{failure: f, at: now, gaveUp: true, interval: e.cfg.Recheck}
 	a.next = now.Add(schedule.Around(e.cfg.Recheck, e.deps.Random()))
@@ -126,17 +126,16 @@ func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) followUp {
 	if asked := now.Add(f.RetryAfter); asked.After(a.next) {
 		a.next, a.waitsFor = asked, v1.WaitsFor_WAITS_FOR_PAUSE
 	}
-	// A round that begins with the class it ends with follows one that was
-	// given up for the same: nothing has changed.
+	// A round that starts with its final class follows one that was given up for the same reason,
+	// so nothing has changed.
 	changed := f.Class != t.reported || t.attempts > 0
 	a.again = t.isRepeated(f, now)
 	a.publish = changed || a.again
 	return a
 }
 
-// isRepeated reports whether a failure that the writer knows is to be published
-// once more: a person has asked for the look, or the last time is a while ago, or
-// the key has become stale by it since.
+// isRepeated reports whether to publish a known failure again: a person asked for a fetch, the last
+// report is old, or the key has become stale since.
 func (t *trigger) isRepeated(f failure, now time.Time) bool {
 	switch {
 	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.reportedAt.IsZero(), t.replayOf > 0:
@@ -149,7 +148,7 @@ func (t *trigger) isRepeated(f failure, now time.Time) bool {
 		condition.FailsForLong(since, interval, now) && !condition.FailsForLong(since, interval, t.reportedAt)
 }
 
-// dueAfter returns a timer's payload after a failure.
+// dueAfter returns the timer's payload after a failure.
 func (e *Engine) dueAfter(t *trigger, a followUp, cause v1.Cause) *v1.Due {
 	due := t.due(cause)
 	due.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
@@ -167,7 +166,7 @@ func (e *Engine) dueAfter(t *trigger, a followUp, cause v1.Cause) *v1.Due {
 	return due
 }
 
-// failingSince is when the unbroken row of failures began.
+// failingSince returns the start of the failures without a success in between.
 func (t *trigger) failingSince(now time.Time) time.Time {
 	if t.firstFailed.IsZero() {
 		return now
@@ -175,7 +174,7 @@ func (t *trigger) failingSince(now time.Time) time.Time {
 	return t.firstFailed
 }
 
-// publishFailure hands a change of the failure state to the writer, if there is one.
+// publishFailure publishes a change of the failure for the writer.
 func (e *Engine) publishFailure(ctx context.Context, t *trigger, a followUp) error {
 	if !a.publish {
 		return nil
@@ -202,7 +201,7 @@ func (t *trigger) describe(a followUp) *v1.Failure {
 		WaitsFor:      a.waitsFor,
 		Credential:    a.Credential,
 	}
-	// What no trusted key has signed is published anew by the watcher before that.
+	// The watcher publishes an unsigned want again before that.
 	if a.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
 		f.NextAt = timestamppb.New(a.next)
 	}

@@ -26,7 +26,7 @@ var _ = Describe("A failed attempt", func() {
 		f = w.fetcher()
 	})
 
-	// elapse lets the pending timer fire, and the fetcher handle what is due.
+	// elapse fires the pending timer and lets the fetcher handle the due.
 	elapse := func() {
 		GinkgoHelper()
 		t := w.timer()
@@ -42,7 +42,7 @@ var _ = Describe("A failed attempt", func() {
 		return all
 	}
 
-	It("schedules the next one, and publishes the failure after the third", func() {
+	It("is repeated later, and published after the third", func() {
 		f := w.fetcher(func(o *fetcherOptions) { o.config.MaxAttempts = 6 })
 		o := serve(fails(http.StatusInternalServerError))
 		sequence := w.publish(w.want(o.URL))
@@ -87,7 +87,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.results()).To(HaveLen(1), "the class is no news")
 	})
 
-	It("publishes nothing for a server that fails every other time", func() {
+	It("is not published if the server fails every other time", func() {
 		n := 0
 		o := serve(func(rw http.ResponseWriter, r *http.Request) {
 			if n++; n%2 == 0 {
@@ -106,7 +106,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
 	})
 
-	It("publishes a failure at once if the next attempt is far off", func() {
+	It("is published at once if the next one is far off", func() {
 		w.publish(w.want(serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "1200")
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -116,7 +116,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.timer().GetWithheld()).To(BeFalse())
 	})
 
-	It("publishes the end of a failure that was published, though another one was withheld since", func() {
+	It("has its end published if it was published, even if another one was withheld since", func() {
 		var status atomic.Int32
 		status.Store(http.StatusNotFound)
 		o := serve(func(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +149,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(results[1].GetUnmodified()).NotTo(BeNil())
 	})
 
-	It("leaves a dead letter, a published failure and a slow recheck after the last attempt that is allowed", func() {
+	It("leaves a dead letter, a published failure and a slow recheck if it was the last", func() {
 		o := serve(fails(http.StatusInternalServerError))
 		w.publish(w.want(o.URL))
 		f.step()
@@ -179,7 +179,7 @@ var _ = Describe("A failed attempt", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("gives up at once, until the next refresh, what does not get better by itself", func() {
+	It("is given up at once until the next refresh if retries are useless", func() {
 		o := serve(fails(http.StatusNotFound))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		f.step()
@@ -199,7 +199,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.timer().GetFirstFailedAt().AsTime()).To(Equal(since.AsTime()))
 	})
 
-	It("publishes a failure once more when the key has become stale by it, and then at most every 30 min", func() {
+	It("is published again when the key has become stale, and then at most every 30 min", func() {
 		w.publish(w.want(serve(fails(http.StatusNotFound)).URL, every(5*time.Minute)))
 		f.step()
 		began := w.clock.Now()
@@ -221,7 +221,7 @@ var _ = Describe("A failed attempt", func() {
 		}
 	})
 
-	It("publishes a failure once more when a person has asked for a look", func() {
+	It("is published again if a person has asked for a fetch", func() {
 		o := serve(fails(http.StatusNotFound))
 		w.publish(w.want(o.URL, func(w *v1.Want) { w.Now, w.Cause = "please", v1.Cause_CAUSE_NOW }))
 		f.step()
@@ -232,7 +232,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(failures()[1].GetAgain()).To(BeTrue())
 	})
 
-	It("publishes until when the host asks to wait, and that the timer waits for that", func() {
+	It("is published with the end of the pause that the host requests", func() {
 		w.publish(w.want(serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "1200")
 			w.WriteHeader(http.StatusTooManyRequests)
@@ -243,14 +243,14 @@ var _ = Describe("A failed attempt", func() {
 		Expect(failures()[0].GetNextAt().AsTime()).To(BeTemporally("~", w.clock.Now().Add(20*time.Minute), 5*time.Minute))
 	})
 
-	It("publishes which limit a body exceeded", func() {
+	It("is published with the limit that a body exceeded", func() {
 		w.publish(w.want(serve(says(strings.Repeat("x", 2<<20))).URL))
 		f.step()
 		Expect(failures()[0].GetLimitBytes()).To(BeNumerically(">", 0))
 		Expect(failures()[0].GetInterval().AsDuration()).To(Equal(time.Hour))
 	})
 
-	It("recovers by itself at the recheck, with the want still in force", func() {
+	It("recovers by itself at the recheck", func() {
 		var healthy atomic.Bool
 		o := serve(func(w http.ResponseWriter, r *http.Request) {
 			if healthy.Load() {
@@ -267,7 +267,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.results()[1].GetContent().GetBody()).To(BeEquivalentTo("hello there"))
 	})
 
-	It("drops dead letters that the stream does not take, and holds up nothing", func() {
+	It("holds up nothing if the stream refuses its dead letter", func() {
 		Expect(w.js.DeleteStream(w.ctx, pipeline.Failures)).To(Succeed())
 		bad, good := serve(fails(http.StatusNotFound)), serve(says("hello there"))
 		f.run()
@@ -282,7 +282,7 @@ var _ = Describe("A failed attempt", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("never makes the answer of an error a body", func() {
+	It("never makes the response of an error a body", func() {
 		o := serve(fails(http.StatusForbidden))
 		w.publish(w.want(o.URL))
 		f.step()
@@ -291,7 +291,7 @@ var _ = Describe("A failed attempt", func() {
 		}
 	})
 
-	It("drops a failed attempt for a want that was replaced", func() {
+	It("is dropped if its want was replaced", func() {
 		o := serve(func(rw http.ResponseWriter, r *http.Request) {
 			defer GinkgoRecover()
 			if r.URL.Path == "/old" {
@@ -306,7 +306,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.timer()).To(BeNil())
 	})
 
-	It("logs a failure by host, reason and status, without what is private", func() {
+	It("is logged with host, reason and status, without secrets", func() {
 		var log bytes.Buffer
 		f = w.fetcher(func(o *fetcherOptions) { o.log = &log })
 		o := serve(fails(http.StatusForbidden))
@@ -335,20 +335,20 @@ var _ = Describe("A failed attempt", func() {
 			})
 		}
 
-		It("repeats no attempt sooner than Retry-After asks for", func() {
+		It("is not repeated sooner than requested", func() {
 			w.publish(w.want(asking(http.StatusServiceUnavailable, "120").URL))
 			f.step()
 			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", 2*time.Minute, time.Second))
 			Expect(w.timer().at).To(BeTemporally(">=", w.clock.Now().Add(2*time.Minute)))
 		})
 
-		It("repeats an attempt within the limit, whatever Retry-After asks for", func() {
+		It("is repeated within the limit", func() {
 			w.publish(w.want(asking(http.StatusTooManyRequests, "1000000000000").URL))
 			f.step()
 			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", time.Hour, time.Minute))
 		})
 
-		It("slows down the host for a short time, and no other one", func() {
+		It("pauses its host for a short time, and no other one", func() {
 			slow := asking(http.StatusTooManyRequests, "120")
 			w.publish(w.want(slow.URL))
 			f.step()
@@ -375,7 +375,7 @@ var _ = Describe("A failed attempt", func() {
 			Expect(slow.gets.Load()).To(Equal(gets + 1))
 		})
 
-		It("does not slow down the host that redirects to the one that asks", func() {
+		It("does not pause a host that redirects to the one that requests it", func() {
 			slow := asking(http.StatusTooManyRequests, "3600")
 			redirects := serve(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/fine" {
@@ -393,7 +393,7 @@ var _ = Describe("A failed attempt", func() {
 			Expect(w.contents()).To(Equal(1))
 		})
 
-		It("does not hold up who asks for a fetch now, once", func() {
+		It("does not delay one fetch that a person asks for", func() {
 			slow := asking(http.StatusTooManyRequests, "3600")
 			w.publish(w.want(slow.URL))
 			f.step()

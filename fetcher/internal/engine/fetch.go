@@ -15,18 +15,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
-// fetched is what a GET came to: there was no slot, or it failed, or there
-// is an answer.
+// fetched is the outcome of a GET: no slot, a failure or a response.
 type fetched struct {
 	busy     *throttle.Busy
 	err      error
 	response get.Response
-	// by is the span of the trigger that the GET was made for.
+	// by is the span of the trigger that made the GET.
 	by trace.SpanContext
 }
 
-// fetch makes the GET of a trigger, or shares one with others. The error is
-// sharedcall.ErrSlow.
+// fetch makes the GET of a trigger or shares one with others. The only error is sharedcall.ErrSlow.
 func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 	r := e.deps.Getter.Resolve(get.Request{
 		URL:          t.want.GetUrl(),
@@ -50,12 +48,10 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 	return got, err
 }
 
-// notBefore is when the GET that answers a trigger may have begun at the
-// earliest. A demand for a fetch now is only met by a GET that began after it,
-// and so is a want for a body that Kubernetes was found not to hold; all else
-// may share what is a second old. The time is that of the broker's clock:
-// one that is ahead costs a GET, one that is behind lets less than that second
-// through.
+// notBefore is the earliest start of a shared GET for a trigger. A fetch on demand needs a GET that
+// started later, and so does a want for a body that Kubernetes has lost. All others may share a GET
+// that is a second old. The time is the broker's: a clock that is ahead costs a GET, and one that
+// is behind shortens that second.
 func (t *trigger) notBefore() time.Time {
 	switch {
 	case t.urgent(), t.cause == v1.Cause_CAUSE_AUDIT, t.cause == v1.Cause_CAUSE_DRIFT:
@@ -65,8 +61,7 @@ func (t *trigger) notBefore() time.Time {
 	}
 }
 
-// urgent reports whether a person has asked for a fetch now, and no attempt has
-// been made since.
+// urgent reports whether a person has asked for a fetch that was not attempted yet.
 func (t *trigger) urgent() bool {
 	switch {
 	case t.attempts > 0:
@@ -77,12 +72,11 @@ func (t *trigger) urgent() bool {
 	return t.cause == v1.Cause_CAUSE_PARKED && (t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.replayOf > 0)
 }
 
-// tooManyPause is the pause that a 429 asks for that has no Retry-After.
+// tooManyPause is the pause after a 429 without Retry-After.
 const tooManyPause = time.Second
 
-// observeLoad lets a host rest that has asked for it, for a short time, and ends
-// that when it has responded well. What another host has asked for to which the
-// GET was redirected bounds the URL alone.
+// observeLoad pauses a host that requests it, for a short time, and ends the pause after a good
+// response. After a redirect to another host, the request affects only the URL.
 func observeLoad(slot *throttle.Slot, err error) {
 	failed, ok := errors.AsType[*get.Error](err)
 	switch {
@@ -96,13 +90,13 @@ func observeLoad(slot *throttle.Slot, err error) {
 	}
 }
 
-// hasOtherDigest reports whether an answer is not the body whose digest is demanded.
+// hasOtherDigest reports whether a response lacks the required digest.
 func (t *trigger) hasOtherDigest(got fetched) bool {
 	sum := t.want.GetSha256()
 	return sum != "" && got.busy == nil && got.err == nil && cachedBodyAfter(got.response, t.cached).GetSha256() != sum
 }
 
-// get makes a GET if the throttle permits it now.
+// get makes a GET if the throttle has a slot.
 func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.Outcome[fetched] {
 	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
 		Host: authority(r.URL), Namespace: t.key.Namespace, Slot: t.slot, Backlog: t.backlog, Urgent: t.urgent(),
@@ -125,21 +119,21 @@ func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.
 	}
 }
 
-// failure is what went wrong with a key.
+// failure is the failure of a key.
 type failure struct {
 	get.Error
-	// text is one sentence for the log.
+	// text is a sentence for the log.
 	text string
-	// cause why the message cannot be handled, if it cannot.
+	// cause is the reason why the message cannot be handled, if there is one.
 	cause error
 }
 
-// failureOf returns what went wrong with a GET.
+// failureOf returns the failure of a GET.
 func failureOf(err error) failure {
 	if f, ok := errors.AsType[*get.Error](err); ok {
 		return failure{Error: *f, text: f.Error()}
 	}
-	// The context of a GET ends by its own deadline only.
+	// Only its own deadline ends the context of a GET.
 	return failure{Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}, text: "GET was stopped before it was done"}
 }
 

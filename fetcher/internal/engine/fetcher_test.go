@@ -26,17 +26,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// fetcherOptions are what a spec may change about a fetcher.
+// fetcherOptions are the options of a fetcher in a spec.
 type fetcherOptions struct {
 	config engine.Config
-	// inProgressEvery, if set, is how often the server is notified of what is in work.
+	// inProgressEvery, if set, is the interval of in-progress notifications.
 	inProgressEvery time.Duration
 
 	limits throttle.Config
 	get    get.Config
 	now    func() time.Time
-	// clock, if set, is used instead of now, and wallClock is the clock of the
-	// machine.
+	// clock, if set, replaces now. wallClock is the machine's clock.
 	clock     engine.Clock
 	wallClock func() time.Time
 	log       io.Writer
@@ -44,11 +43,11 @@ type fetcherOptions struct {
 	js        jetstream.JetStream
 	registry  *prometheus.Registry
 	tracer    *tracing.Tracer
-	// signatures, if set, are verified before credentials are sent.
+	// signatures, if set, verifies wants before credentials are sent.
 	signatures *signature.Verifier
 }
 
-// fetcher is an engine with all that belongs to it.
+// fetcher is an engine with its dependencies.
 type fetcher struct {
 	*engine.Engine
 	world *world
@@ -106,7 +105,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	return &fetcher{Engine: e, world: w, slots: slots, fetcherOptions: o}
 }
 
-// run lets a fetcher consume until the spec ends, or until it is stopped.
+// run consumes until the spec ends or stop is called.
 func (f *fetcher) run() (stop func()) {
 	ctx, cancel := context.WithCancel(f.world.ctx)
 	ended := make(chan struct{})
@@ -121,17 +120,17 @@ func (f *fetcher) run() (stop func()) {
 	return stop
 }
 
-// inFlight returns the number of messages in work.
+// inFlight returns the number of messages in flight.
 func (f *fetcher) inFlight() float64 {
 	return f.metric("curlmethat_fetcher_in_flight_messages", "")
 }
 
-// parked returns how many attempts were put off for a cause.
+// parked returns the number of parked attempts with a cause.
 func (f *fetcher) parked(cause string) int {
 	return int(f.metric("curlmethat_fetcher_parked_total", cause))
 }
 
-// metric returns the value of a counter or gauge with one label value, or none.
+// metric returns a counter or gauge with at most one label value.
 func (f *fetcher) metric(name, label string) float64 {
 	GinkgoHelper()
 	families, err := f.registry.Gather()
@@ -165,7 +164,7 @@ func (f *fetcher) histogram(name string) (count uint64, sum float64) {
 	return 0, 0
 }
 
-// next takes one message from the consumer, without handling it.
+// next takes one message from the consumer.
 func (w *world) next() jetstream.Msg {
 	GinkgoHelper()
 	consumer, err := w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer)
@@ -175,8 +174,7 @@ func (w *world) next() jetstream.Msg {
 	return m
 }
 
-// beginWithoutEnd records what so many processes that died of the next message
-// leave behind.
+// beginWithoutEnd records starts of the next message by processes that died.
 func (w *world) beginWithoutEnd(times uint64) {
 	GinkgoHelper()
 	m := w.next()
@@ -189,18 +187,17 @@ func (w *world) beginWithoutEnd(times uint64) {
 	Expect(m.Nak()).To(Succeed())
 }
 
-// step lets the fetcher handle the next message, from begin to end.
+// step makes the fetcher handle the next message.
 func (f *fetcher) step() {
 	GinkgoHelper()
 	f.handle(f.world.next())
 }
 
-// handle lets the fetcher handle a message, from begin to end.
+// handle makes the fetcher handle a message.
 func (f *fetcher) handle(m jetstream.Msg) {
 	pipeline.NewConsumer(f.js, f.options(), f.Handle).Handle(f.world.ctx, m)
 }
 
-// options are those of a fetcher.
 func (f *fetcher) options() pipeline.ConsumeOptions {
 	return pipeline.ConsumeOptions{
 		Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: f.limits.Slots,
@@ -208,7 +205,7 @@ func (f *fetcher) options() pipeline.ConsumeOptions {
 	}
 }
 
-// clockOf is a clock of the broker that a spec moves.
+// clockOf is a broker's clock that the spec sets.
 type clockOf func() time.Time
 
 func (c clockOf) Now() time.Time    { return c() }

@@ -13,10 +13,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// What was fetched may never have been stored: results are purged, or the
-// writer was refused. The watcher then publishes the want again.
-var _ = Describe("A want for a body that was fetched before", func() {
-	DescribeTable("publishes the whole body again when the watcher asks for one that was lost",
+// A fetched body may be lost before it is written. Then the watcher publishes its want again.
+var _ = Describe("A want for a lost body", func() {
+	DescribeTable("gets the whole body again if it comes",
 		func(cause v1.Cause) {
 			w := newWorld(natstest.Options{}, pipeline.Topology{})
 			f := w.fetcher(func(o *fetcherOptions) { o.clock = brokerclock.New(nil) })
@@ -32,7 +31,7 @@ var _ = Describe("A want for a body that was fetched before", func() {
 			Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`))
 			Expect(w.results()).To(HaveLen(1))
 
-			// At once, while the response is still shared.
+			// The previous response is still shared.
 			w.publish(w.want(o.URL, every(10*time.Minute), func(want *v1.Want) { want.Cause = cause }))
 			f.step()
 			Expect(w.results()).To(HaveLen(2))
@@ -41,8 +40,8 @@ var _ = Describe("A want for a body that was fetched before", func() {
 			Expect(conditional).To(BeZero())
 			Expect(o.gets.Load()).To(BeEquivalentTo(2), "what was fetched before the want is older than what it asks for")
 		},
-		Entry("of the audit", v1.Cause_CAUSE_AUDIT),
+		Entry("from the audit", v1.Cause_CAUSE_AUDIT),
 		Entry("after a drift", v1.Cause_CAUSE_DRIFT),
-		Entry("of a person", v1.Cause_CAUSE_NOW),
+		Entry("from a person", v1.Cause_CAUSE_NOW),
 	)
 })

@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("Metrics", func() {
-	It("observe how late a regular fetch comes, and nothing for a key that was never well", func() {
+	It("observe the delay of a regular fetch, and nothing for a key without a successful one", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		f := w.fetcher()
 		w.publish(w.want(serve(says("hello there")).URL, every(10*time.Minute)))

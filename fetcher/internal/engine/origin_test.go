@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// origin is a web server that counts what it is asked for.
+// origin is a web server that counts requests.
 type origin struct {
 	*httptest.Server
 	gets atomic.Int32
@@ -25,19 +25,19 @@ func serve(handler http.HandlerFunc) *origin {
 	return o
 }
 
-// hangs returns a server that answers nobody before the spec ends.
+// hangs returns a server that does not respond before the spec ends.
 func (w *world) hangs() *origin {
 	o := serve(func(http.ResponseWriter, *http.Request) { <-w.ending })
 	DeferCleanup(w.end)
 	return o
 }
 
-// says answers every GET with a body.
+// says responds with a body.
 func says(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
 }
 
-// fails answers every GET with a status.
+// fails responds with a status.
 func fails(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret of the server", status) }
 }

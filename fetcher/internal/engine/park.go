@@ -9,24 +9,24 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// Causes why an attempt is put off, besides those of package throttle.
+// Causes of a parked attempt besides those of package throttle.
 const (
 	sharedCallSlow throttle.Cause = "shared_call_slow" // a GET of the same is under way and takes long
 	namespaceBytes throttle.Cause = "namespace_bytes"  // the namespace has published all the bytes of its budget
 )
 
-// parkPause is after what time a message comes back that could not wait for a GET of
-// the same. They come at about the same time, to find its outcome.
+// parkPause is the delay of a message that did not wait for a shared GET. All such messages come
+// back at about the same time and share its outcome.
 const parkPause = time.Second
 
-// parkCauses are the values of the metric's label.
+// parkCauses returns the label values of the metric.
 func parkCauses() []throttle.Cause {
 	return []throttle.Cause{
 		sharedCallSlow, namespaceBytes, throttle.HostBusy, throttle.HostSlowed, throttle.NamespaceShare, throttle.SlotsBusy,
 	}
 }
 
-// waitsFor is a cause as a timer carries it.
+// waitsFor returns the cause for a timer.
 func waitsFor(c throttle.Cause) v1.WaitsFor {
 	switch c {
 	case sharedCallSlow:
@@ -44,8 +44,7 @@ func waitsFor(c throttle.Cause) v1.WaitsFor {
 	}
 }
 
-// park puts an attempt off without having made it; a wait of zero is about
-// parkPause.
+// park sets a timer for an attempt that was not made; a wait of zero means about parkPause.
 func (e *Engine) park(ctx context.Context, t *trigger, cause throttle.Cause, wait time.Duration) ending {
 	if wait == 0 {
 		wait = schedule.Around(parkPause, e.deps.Random())

@@ -16,7 +16,7 @@ var _ = Describe("A host without a free slot", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	It("parks the attempt when the host has no free slot, and does not count it", func() {
+	It("parks further attempts without counting them", func() {
 		hanging := w.hangs()
 		f := w.fetcher(func(o *fetcherOptions) { o.limits.PerHost = 3 })
 		for i := range 2 {
@@ -39,7 +39,7 @@ var _ = Describe("A host without a free slot", func() {
 		Eventually(func() int { return f.parked("host_busy") }).Should(Equal(1))
 	})
 
-	It("leaves to the writer what its fast path needs, though the want comes back as due", func() {
+	It("keeps the fast path of the writer for a parked want", func() {
 		want := w.want(serve(says("hello there")).URL)
 		sequence := w.publish(want)
 		Expect(w.next().Ack()).To(Succeed())
@@ -50,7 +50,7 @@ var _ = Describe("A host without a free slot", func() {
 		Expect(w.result().GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
 	})
 
-	It("lets others go on while some are parked", func() {
+	It("does not delay other hosts", func() {
 		const each = 500
 		hanging, instant := w.hangs(), serve(says("hello there"))
 		f := w.fetcher(func(o *fetcherOptions) {
@@ -69,7 +69,7 @@ var _ = Describe("A host without a free slot", func() {
 })
 
 var _ = Describe("A namespace", func() {
-	It("holds its share of the slots at most while others want some", func() {
+	It("gets at most its share of the slots while others wait", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		var origins []*origin
 		for range 8 {

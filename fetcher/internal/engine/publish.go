@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// publishTimeout bounds one try to reach the broker.
+	// publishTimeout is the time limit of one attempt to reach the broker.
 	publishTimeout = 5 * time.Second
-	// publishFirst and publishMax bound the pauses between tries.
+	// publishFirst and publishMax bound the pauses between attempts.
 	publishFirst = 200 * time.Millisecond
 	publishMax   = 5 * time.Second
 )
 
 var (
-	// errRefused means that the broker will never take a message.
+	// errRefused means that the broker will never accept a message.
 	errRefused = errors.New("broker refuses the message")
-	// errDraining means that the process ends before the broker responded.
+	// errDraining means that the process drained before the broker responded.
 	errDraining = errors.New("process is draining")
 )
 
@@ -36,16 +36,15 @@ func (e *Engine) setTimer(ctx context.Context, due *v1.Due, at time.Time) (seque
 	return sequence, err
 }
 
-// publishResult hands an outcome to the writer, with the errors of setTimer.
+// publishResult publishes an outcome for the writer, with the errors of setTimer.
 func (e *Engine) publishResult(ctx context.Context, result *v1.Result) error {
 	return e.untilTaken(ctx, pipeline.Results, func(ctx context.Context) error {
 		return e.deps.Client.PublishResult(ctx, result)
 	})
 }
 
-// untilTaken repeats a call until the broker has done it, so that a body that
-// was fetched is not fetched again. It gives up when the process drains, and
-// returns errors that a repetition does not change.
+// untilTaken repeats a call until the broker has accepted it, so that a body is not fetched twice.
+// It stops while the process drains, and at errors that a retry cannot fix.
 func (e *Engine) untilTaken(ctx context.Context, stream string, call func(context.Context) error) error {
 	for pause := publishFirst; ; pause = min(2*pause, publishMax) {
 		err := try(ctx, call)
@@ -81,7 +80,7 @@ func (e *Engine) pause(d time.Duration) error {
 	}
 }
 
-// afterPublishError is the end of a message whose outcome could not be published.
+// afterPublishError is the ending of a message whose outcome could not be published.
 func afterPublishError(err error) ending {
 	switch {
 	case errors.Is(err, pipeline.ErrSuperseded):

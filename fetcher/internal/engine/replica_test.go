@@ -8,8 +8,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// replicaLags lets what is read of the stream be answered as by a replica that
-// has none of it yet, until it catches up.
+// replicaLags makes reads of the stream respond like an empty replica, until it catches up.
 func (w *world) replicaLags() (catchUp func()) {
 	GinkgoHelper()
 	w.answersReads(false)
@@ -26,7 +25,7 @@ func (w *world) replicaLags() (catchUp func()) {
 	}
 }
 
-// answersReads says whether the server itself answers.
+// answersReads determines whether the server itself responds.
 func (w *world) answersReads(yes bool) {
 	GinkgoHelper()
 	stream, err := w.js.Stream(w.ctx, pipeline.Requests)

@@ -9,9 +9,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
-// report counts and logs an outcome: one line, without the URL, which may hold
-// secrets, and without any text of the server. When there are many, lines of one
-// outcome are counted instead.
+// report counts and logs an outcome, without the URL, which may contain secrets, and without text
+// of the server.
 func (e *Engine) report(t *trigger, ended ending) {
 	e.deps.Metrics.requests.WithLabelValues(string(ended.outcome)).Inc()
 	level := zerolog.InfoLevel
@@ -44,8 +43,7 @@ func (e *Engine) report(t *trigger, ended ending) {
 	line.Msg("message handled")
 }
 
-// logShortage logs that a namespace is over its budget of something, when that
-// has begun.
+// logShortage logs that a namespace has exceeded a budget, once.
 func (e *Engine) logShortage(t *trigger, short *budget.Shortage, kind, text string) {
 	if !short.First {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// named returns a change that makes a want one of many.
+// named gives a want a numbered name.
 func named(prefix string, n int) func(*v1.Want) {
 	return func(w *v1.Want) { w.Name = fmt.Sprintf("%s-%04d", prefix, n) }
 }
@@ -22,7 +22,7 @@ var _ = Describe("Objects with the same URL", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	It("share one GET under way", func() {
+	It("share one running GET", func() {
 		o, _, release := held("hello there")
 		f := w.fetcher(func(o *fetcherOptions) { o.config.Sharing.JoinWithin = 10 * time.Second })
 		for i := range 20 {
@@ -35,7 +35,7 @@ var _ = Describe("Objects with the same URL", func() {
 		Expect(o.gets.Load()).To(BeEquivalentTo(1))
 	})
 
-	It("share an outcome, be it a failure, for a second", func() {
+	It("share an outcome, even a failure, for a second", func() {
 		o := serve(fails(http.StatusNotFound))
 		f := w.fetcher()
 		for i, gets := range []int{1, 1, 2} {
@@ -46,7 +46,7 @@ var _ = Describe("Objects with the same URL", func() {
 		}
 	})
 
-	It("do not share a GET from before somebody asked for one now, or for another digest", func() {
+	It("do not share an earlier GET with a fetch on demand or another digest", func() {
 		o := serve(says("hello there"))
 		f := w.fetcher(func(o *fetcherOptions) { o.now, o.config.Sharing.Window = time.Now, time.Minute })
 		for i, c := range []struct {
@@ -69,7 +69,7 @@ var _ = Describe("Objects with the same URL", func() {
 		Expect(o.gets.Load()).To(BeEquivalentTo(4))
 	})
 
-	It("do not share what was asked for with another validator", func() {
+	It("do not share a GET with another validator", func() {
 		o := serve(tagged(`"v2"`, "hello there"))
 		f := w.fetcher()
 		for i, tag := range []string{"", `"v1"`, `"v2"`} {
@@ -98,7 +98,7 @@ var _ = Describe("Objects with the same URL", func() {
 		Expect(t.at.Sub(w.clock.Now())).To(Equal(time.Second))
 	})
 
-	It("cost at most one GET per fetcher and second, though there are a thousand", func() {
+	It("cost at most one GET per fetcher and second, even a thousand of them", func() {
 		o := serve(says("hello there"))
 		for i := range 1000 {
 			w.publish(w.want(o.URL, named("cm", i)))
@@ -114,7 +114,7 @@ var _ = Describe("Objects with the same URL", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("makes a conditional GET at most for each object whose body did not change, and publishes no result", func() {
+	It("cost at most one conditional GET each if no body has changed, and no result", func() {
 		o := serve(tagged(`"v1"`, "hello there"))
 		var dues []*v1.Due
 		for i := range 200 {

@@ -41,7 +41,7 @@ func (w *world) timerOf(k pipeline.Key) *timer {
 
 func (w *world) timer() *timer { GinkgoHelper(); return w.timerOf(key) }
 
-// messages returns all that a stream holds, by sequence.
+// messages returns the messages of a stream by sequence.
 func (w *world) messages(name string) []*jetstream.RawStreamMsg {
 	GinkgoHelper()
 	stream, err := w.js.Stream(w.ctx, name)
@@ -60,7 +60,7 @@ func (w *world) messages(name string) []*jetstream.RawStreamMsg {
 	return all
 }
 
-// count returns how many messages a stream holds.
+// count returns the number of messages in a stream.
 func (w *world) count(name string) int {
 	GinkgoHelper()
 	stream, err := w.js.Stream(w.ctx, name)
@@ -68,7 +68,7 @@ func (w *world) count(name string) int {
 	return int(stream.CachedInfo().State.Msgs)
 }
 
-// contents returns how many bodies were handed to the writer.
+// contents returns the number of published bodies.
 func (w *world) contents() int {
 	GinkgoHelper()
 	stream, err := w.js.Stream(w.ctx, pipeline.Results)
@@ -78,7 +78,7 @@ func (w *world) contents() int {
 	return len(info.State.Subjects)
 }
 
-// results returns what was handed to the writer.
+// results returns the published results.
 func (w *world) results() []*v1.Result {
 	GinkgoHelper()
 	var all []*v1.Result
@@ -92,7 +92,7 @@ func (w *world) results() []*v1.Result {
 	return all
 }
 
-// result returns the only thing that was handed to the writer.
+// result returns the only published result.
 func (w *world) result() *v1.Result {
 	GinkgoHelper()
 	all := w.results()
@@ -100,7 +100,6 @@ func (w *world) result() *v1.Result {
 	return all[0]
 }
 
-// deadLetters returns what was kept of failures.
 func (w *world) deadLetters() []*v1.DeadLetter {
 	GinkgoHelper()
 	var all []*v1.DeadLetter
@@ -112,7 +111,7 @@ func (w *world) deadLetters() []*v1.DeadLetter {
 	return all
 }
 
-// pending returns how many messages wait for, or are in work at, fetchers.
+// pending returns the number of undelivered and unacknowledged messages.
 func (w *world) pending() uint64 {
 	GinkgoHelper()
 	consumer, err := w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer)

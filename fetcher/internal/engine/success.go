@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// headroom is what the headers of a result take at most, in bytes.
+// headroom is the maximum size of a result's headers, in bytes.
 const headroom = 1 << 10
 
 // keepInSync sets the timer of a want whose key already holds its body.
@@ -92,7 +92,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxA
 	return err
 }
 
-// cachedBodyAfter returns the body that the key holds after an answer.
+// cachedBodyAfter returns the body of the key after a response.
 func cachedBodyAfter(r get.Response, cached *v1.Cached) *v1.Cached {
 	body := &v1.Cached{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified}
 	if r.NotModified {
@@ -117,8 +117,8 @@ func (e *Engine) complete(t *trigger, r *v1.Result) *v1.Result {
 	return r
 }
 
-// fit reports whether the broker takes a result. The status annotation, which
-// only saves the writer a read, gives way to a large body.
+// fit reports whether the broker accepts a result. A large body replaces the status annotation,
+// which only saves the writer a read.
 func (e *Engine) fit(r *v1.Result) bool {
 	limit := int(e.deps.Client.JetStream().Conn().MaxPayload()) - headroom
 	if proto.Size(r) > limit && r.GetWant().GetStatus() != "" {

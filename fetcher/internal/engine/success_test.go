@@ -28,7 +28,7 @@ func every(d time.Duration) func(*v1.Want) {
 	return func(w *v1.Want) { w.Refresh = durationpb.New(d) }
 }
 
-// tagged answers with an ETag, and 304 to whom has it already.
+// tagged responds with an ETag, and with 304 to its validator.
 func tagged(tag, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", tag)
@@ -40,11 +40,11 @@ func tagged(tag, body string) http.HandlerFunc {
 	}
 }
 
-var _ = Describe("A good answer", func() {
+var _ = Describe("A good response", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	// due publishes a want and then a due for it, as a fired timer does.
+	// due publishes a want and a due for it, like a fired timer.
 	due := func(want *v1.Want, change func(*v1.Due)) (wantSequence, dueSequence uint64) {
 		GinkgoHelper()
 		wantSequence = w.publish(want)
@@ -54,7 +54,7 @@ var _ = Describe("A good answer", func() {
 		return wantSequence, w.fire(d)
 	}
 
-	It("publishes the response to a want with all that the fast path of the writer needs", func() {
+	It("is published with everything that the fast path of the writer needs", func() {
 		o := serve(says("hello there"))
 		want := w.want(o.URL)
 		sequence := w.publish(want)
@@ -74,7 +74,7 @@ var _ = Describe("A good answer", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("makes the writer read first after a due, since the status in its want is old", func() {
+	It("to a due makes the writer read first, because the status in its want is old", func() {
 		o := serve(says("hello there"))
 		_, sequence := due(w.want(o.URL), func(*v1.Due) {})
 
@@ -87,7 +87,7 @@ var _ = Describe("A good answer", func() {
 		Expect(r.GetWant().GetReadFirst()).To(BeTrue())
 	})
 
-	It("sets the timer of the next refresh, with what the next GET needs to be conditional", func() {
+	It("sets the timer of the next refresh, with the validators for a conditional GET", func() {
 		o := serve(tagged(`"v1"`, "hello there"))
 		sequence := w.publish(w.want(o.URL, every(10*time.Minute)))
 
@@ -103,7 +103,7 @@ var _ = Describe("A good answer", func() {
 		Expect(w.results()).To(HaveLen(1))
 	})
 
-	It("304 to a refresh publishes nothing but the next timer", func() {
+	It("of 304 to a refresh publishes only the next timer", func() {
 		o := serve(tagged(`"v1"`, "hello there"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
 			d.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`}
@@ -118,7 +118,7 @@ var _ = Describe("A good answer", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("200 with the body that the key holds publishes nothing but the next timer", func() {
+	It("of 200 with the same body publishes only the next timer", func() {
 		o := serve(says("hello there"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
 			d.Cached = &v1.Cached{Sha256: digest("hello there")}
@@ -128,7 +128,7 @@ var _ = Describe("A good answer", func() {
 		Expect(w.timer()).NotTo(BeNil())
 	})
 
-	It("publishes the recovery when the body after failures is the one that the key holds", func() {
+	It("with the same body after failures publishes the recovery", func() {
 		o := serve(says("hello there"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
 			d.Cached = &v1.Cached{Sha256: digest("hello there")}
@@ -146,7 +146,7 @@ var _ = Describe("A good answer", func() {
 		Expect(t.GetFirstFailedAt()).To(BeNil())
 	})
 
-	It("puts the refresh off while a response is fresh, and never brings it forward", func() {
+	It("delays the refresh while it is fresh, and never advances it", func() {
 		var maxAge string
 		o := serve(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "max-age="+maxAge)
@@ -168,7 +168,7 @@ var _ = Describe("A good answer", func() {
 		}
 	})
 
-	DescribeTable("drops the response for a want that is replaced during the fetch",
+	DescribeTable("is dropped if its want was replaced during the fetch",
 		func(change func(*v1.Want)) {
 			var f *fetcher
 			o := serve(func(rw http.ResponseWriter, r *http.Request) {
@@ -192,7 +192,7 @@ var _ = Describe("A good answer", func() {
 		Entry("without", func(*v1.Want) {}),
 	)
 
-	It("reaches the writer even if a replica does not know yet that the key is wanted", func() {
+	It("is published even if a replica does not have its want yet", func() {
 		w.replicaLags()
 		w.publish(w.want(serve(says("hello there")).URL))
 		w.fetcher().step()
@@ -200,7 +200,7 @@ var _ = Describe("A good answer", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("drops the response for a key that is no longer wanted", func() {
+	It("is dropped if its key is no longer wanted", func() {
 		o := serve(func(rw http.ResponseWriter, r *http.Request) {
 			defer GinkgoRecover()
 			_, last, err := w.client.LastWant(w.ctx, key)
@@ -217,7 +217,7 @@ var _ = Describe("A good answer", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("fails for a body with another digest than demanded, and leaves the last good body", func() {
+	It("with another digest than required is a failure, and the last good body stays", func() {
 		o := serve(tagged(`"evil"`, "evil"))
 		due(w.want(o.URL, every(10*time.Minute), func(w *v1.Want) { w.Sha256 = digest("hello there") }), func(d *v1.Due) {
 			d.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"good"`}
@@ -235,7 +235,7 @@ var _ = Describe("A body at the limit of the broker", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{MaxPayload: maxPayload}, pipeline.Topology{}) })
 
-	It("takes the place of the status annotation, which the writer then reads", func() {
+	It("replaces the status annotation, which the writer then reads", func() {
 		body := strings.Repeat("x", maxPayload-8<<10)
 		o := serve(says(body))
 		w.publish(w.want(o.URL, func(w *v1.Want) { w.Status = strings.Repeat("s", 16<<10) }))
@@ -246,7 +246,7 @@ var _ = Describe("A body at the limit of the broker", func() {
 		Expect(r.GetWant().GetReadFirst()).To(BeTrue())
 	})
 
-	It("refuses as too large a body that does not fit in spite of that", func() {
+	It("is refused as too large if it still does not fit", func() {
 		o := serve(says(strings.Repeat("x", maxPayload)))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		w.fetcher().step()

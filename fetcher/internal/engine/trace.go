@@ -18,15 +18,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
-// maxPath bounds how much of the path of a URL a span has, in bytes.
+// maxPath is the maximum length of a URL's path in a span, in bytes.
 const maxPath = 256
 
-// begin begins the span of a trigger.
+// begin starts the span of a trigger.
 //
-// A trace is one round: a want, or one refresh, recheck or replay, with its
-// retries. So the timer of a retry carries the trace context of the message it
-// follows, and that of a refresh carries none; either names the attempt that
-// set it, to link to.
+// A trace is one round: a want, refresh, recheck or replay with its retries. The timer of a retry
+// carries the trace context of its message, and the timer of a refresh carries none. Both link to
+// the attempt that set them.
 func (e *Engine) begin(ctx context.Context, t *trigger, m tracing.Message) context.Context {
 	ctx, t.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, m)
 	t.origin = trace.SpanContextFromContext(pipeline.ContextWithTrace(context.Background(), m.Headers()))
@@ -41,7 +40,7 @@ func (e *Engine) begin(ctx context.Context, t *trigger, m tracing.Message) conte
 	return ctx
 }
 
-// traceparent names the attempt to those that follow it.
+// traceparent identifies the attempt for later ones.
 func (t *trigger) traceparent() string {
 	if !t.span.IsRecording() {
 		return ""
@@ -49,7 +48,7 @@ func (t *trigger) traceparent() string {
 	return pipeline.Traceparent(t.span.SpanContext())
 }
 
-// sameTrace is the context for a timer that goes on with the round.
+// sameTrace is the context for a timer of the same round.
 func (t *trigger) sameTrace(ctx context.Context) context.Context {
 	if !t.origin.IsValid() {
 		return ctx
@@ -57,7 +56,7 @@ func (t *trigger) sameTrace(ctx context.Context) context.Context {
 	return trace.ContextWithSpanContext(ctx, t.origin)
 }
 
-// newTrace is the context for a timer that begins another round.
+// newTrace is the context for a timer of the next round.
 func newTrace(ctx context.Context) context.Context {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
@@ -65,7 +64,7 @@ func newTrace(ctx context.Context) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 }
 
-// setSpanOutcome completes the span of a trigger. Of the URL it has host and path.
+// setSpanOutcome completes the span of a trigger, with host and path of the URL.
 func (t *trigger) setSpanOutcome(ended ending) {
 	if !t.span.IsRecording() {
 		return
@@ -88,7 +87,7 @@ func (t *trigger) setSpanOutcome(ended ending) {
 	t.span.End()
 }
 
-// target returns the attributes of a span that describe a URL.
+// target returns the span attributes of a URL.
 func target(raw string) []attribute.KeyValue {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -119,12 +118,11 @@ func setSpanResponse(span trace.Span, r get.Response) {
 	span.SetAttributes(semconv.HTTPResponseStatusCode(code), semconv.HTTPResponseBodySize(len(r.Body)))
 }
 
-// failedPhase marks the end of a phase that did not succeed; why is in no
-// event, since it may hold addresses.
+// failedPhase marks the end of a failed phase. No event has the error, because it may contain
+// addresses.
 const failedPhase attribute.Key = "curlmethat.failed"
 
-// withPhases adds an event to a span for the begin and the end of each phase of
-// a GET: dns, connect, tls, and the first byte of the answer.
+// withPhases adds an event to a span at the start and the end of each phase of a GET.
 func withPhases(ctx context.Context, span trace.Span) context.Context {
 	if !span.IsRecording() {
 		return ctx

@@ -36,7 +36,7 @@ var _ = Describe("A trace", func() {
 		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.log, o.config.Sharing.Window = tracer, log, 0 })
 	})
 
-	// wanted publishes a want as a watcher with traces does.
+	// wanted publishes a want like a watcher with tracing.
 	wanted := func(want *v1.Want) uint64 {
 		GinkgoHelper()
 		w.ctx = trace.ContextWithSpanContext(w.ctx, pipeline.ParseTraceparent(published))
@@ -44,7 +44,7 @@ var _ = Describe("A trace", func() {
 		w.ctx = trace.ContextWithSpanContext(w.ctx, trace.SpanContext{})
 		return sequence
 	}
-	// elapse fires the pending timer with its header, as the server does.
+	// elapse fires the pending timer with its header, like the server.
 	elapse := func() {
 		GinkgoHelper()
 		t := w.timer()
@@ -63,7 +63,7 @@ var _ = Describe("A trace", func() {
 		return all[len(all)-1]
 	}
 
-	It("goes through a retry, which links to the attempt before", func() {
+	It("continues at a retry, which links to the attempt before", func() {
 		status := http.StatusServiceUnavailable
 		o := serve(func(w http.ResponseWriter, r *http.Request) {
 			if status != http.StatusOK {
@@ -104,7 +104,7 @@ var _ = Describe("A trace", func() {
 		Expect(results[len(results)-1].Header.Get("traceparent")).To(Equal(pipeline.Traceparent(second.SpanContext)))
 	})
 
-	It("distinguishes a handshake from a connect", func() {
+	It("separates a handshake from a connect", func() {
 		o := httptest.NewTLSServer(says("hello there")) // whose certificate nobody trusts
 		DeferCleanup(o.Close)
 		wanted(w.want(o.URL))
@@ -112,7 +112,7 @@ var _ = Describe("A trace", func() {
 		Expect(last().Events).To(ContainElement(HaveField("Name", "tls.done")))
 	})
 
-	It("ends with the round: a refresh begins another and links to what was before", func() {
+	It("ends with the round, and a refresh starts another one with a link", func() {
 		o := serve(says("hello there"))
 		wanted(w.want(o.URL, every(time.Minute)))
 		f.step()
@@ -139,7 +139,7 @@ var _ = Describe("A trace", func() {
 		Expect(all[1].Attributes).To(ContainElement(tracing.Delivery.Int64(2)))
 	})
 
-	It("names the trace in the dead letter, to which the span of its replay links", func() {
+	It("is in the dead letter, to which the span of a replay links", func() {
 		o := serve(fails(http.StatusNotFound))
 		want := w.want(o.URL)
 		sequence := wanted(want)
@@ -158,7 +158,7 @@ var _ = Describe("A trace", func() {
 		Expect(replay.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ReplayedFailure)))
 	})
 
-	It("links those who share a GET to the one that made it", func() {
+	It("links messages with a shared GET to the one that made it", func() {
 		o, _, release := held("hello there")
 		tracer := f.tracer
 		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.config.Sharing.JoinWithin = tracer, 10*time.Second })
@@ -185,7 +185,7 @@ var _ = Describe("A trace", func() {
 		}
 	})
 
-	It("passes a trace on, and begins none, without traces of its own", func() {
+	It("is passed on, and none is started, without tracing", func() {
 		f = w.fetcher()
 		o := serve(says("hello there"))
 		w.publish(w.want(o.URL))

@@ -15,76 +15,72 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// trigger is a message that asks for a fetch, with all that is known of its
-// key.
+// trigger is a message that requests a fetch, with the state of its key.
 type trigger struct {
 	kind pipeline.Kind
 	key  pipeline.Key
-	// sequence of the message, or of the claim of a key that has waited.
+	// sequence of the message, or of the claim of a waiting key.
 	sequence uint64
-	// storedAt is when the stream took the message.
+	// storedAt is the time at which the stream took the message.
 	storedAt time.Time
-	// deliveries counts those of the message, and backlog reports whether more
-	// messages wait behind it.
+	// deliveries counts the deliveries of the message. backlog reports whether more messages wait
+	// behind it.
 	deliveries uint64
 	backlog    bool
 	// claimed reports whether the key has waited. Its timer is the claim until the
 	// outcome is published.
 	claimed bool
-	// began is when the handling began.
+	// began is the start of the handling.
 	began time.Time
-	// span of the handling, and what the trace context of a retry is: that of
-	// the message, or of the span if the message has none.
+	// span of the handling. origin is the trace context of a retry: the message's, or the span's
+	// without one.
 	span   trace.Span
 	origin trace.SpanContext
-	// slot for its own GET; nil: there was none.
+	// slot of its own GET; nil means none.
 	slot *throttle.Slot
-	// gotResponse reports whether a GET has got a good response.
+	// gotResponse reports whether a GET succeeded.
 	gotResponse bool
 
-	// want is what the key asks for; nil: nothing any more.
+	// want of the key; nil means none.
 	want *v1.Want
-	// readFirst reports that the object has changed since the want was published, if only
-	// by our own hand: the status in it is old, and a write at its resource version would
-	// conflict. The want itself stays as it was signed.
+	// readFirst reports that the object has changed since the want was published, possibly by our
+	// own write. The writer must read it first. The want itself stays as it was signed.
 	readFirst bool
-	// wantSequence is where the stream keeps the want.
+	// wantSequence is the sequence of the want in the stream.
 	wantSequence uint64
 	cause        v1.Cause
 	history
 }
 
-// history is what a due carries from one attempt at a key to the next.
+// history is the state that a due carries from one attempt to the next.
 type history struct {
 	// attempts that have failed in this round.
 	attempts uint32
-	// firstFailed is when the unbroken row of failures began; zero: healthy.
+	// firstFailed is the start of the failures; zero means none.
 	firstFailed time.Time
-	// reported is the class of failure that was last published to the writer, withheld
-	// one that was not published yet.
+	// reported is the last published failure class, and withheld one that was not published yet.
 	reported, withheld v1.FailureClass
-	// reportedAt is when that was; zero: never, or that is not known.
+	// reportedAt is the time of that; zero means never or unknown.
 	reportedAt time.Time
-	// statusCode is the HTTP status of the last attempt that failed; 0: none.
+	// statusCode is the HTTP status of the last failed attempt; zero means none.
 	statusCode int32
-	// cached is the body that the key already holds; nil: unknown.
+	// cached is the current body of the key; nil means unknown.
 	cached *v1.Cached
-	// freshUntil is when the fetch after the last good one was due; zero: there
-	// was none for this want.
+	// freshUntil is the scheduled time of the fetch after the last good one; zero means none.
 	freshUntil time.Time
 	replayOf   uint64
-	// waitsFor and waitingSince are why and since when it waits for a slot; zero: it
-	// does not.
+	// waitsFor and waitingSince are the reason and the start of waiting for a slot; zero means that
+	// it does not wait.
 	waitsFor     v1.WaitsFor
 	waitingSince time.Time
 	// unended counts claims in a row without an end.
 	unended uint64
-	// earlier is the span of the attempt, or failure, that this one follows.
+	// earlier is the span of the previous attempt or failure.
 	earlier trace.SpanContext
 }
 
-// decode reads a message. With an error, which wraps pipeline.ErrMalformed or
-// pipeline.ErrSubject, the trigger has what could be read.
+// decode parses a message. With an error, which wraps pipeline.ErrMalformed or pipeline.ErrSubject,
+// the trigger has the readable fields.
 func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 	e.deps.Clock.Observe(d.StoredAt())
 	t := &trigger{
@@ -109,8 +105,7 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 	return t, err
 }
 
-// take reads a due. Its want is old, and without the status of its time: only
-// a writer that reads first may use it.
+// take reads a due. Its want is old and has no status, so the writer must read first.
 func (t *trigger) take(due *v1.Due) {
 	t.readFirst = true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
@@ -137,20 +132,18 @@ func (t *trigger) take(due *v1.Due) {
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
 
-// untried reports whether the message only repeats a want for which no attempt
-// could be made.
+// untried reports whether the message repeats a want without an attempt.
 func (t *trigger) untried() bool {
 	return t.cause == v1.Cause_CAUSE_PARKED && t.attempts == 0 && t.firstFailed.IsZero() && t.cached == nil
 }
 
-// overtaken reports whether others may have worked on the key since the message
-// was first delivered. The writer then may drop the outcome, for an older
-// trigger, so nothing may rely on it.
+// overtaken reports whether others may have worked on the key since the message was first
+// delivered. Then the writer may drop the outcome of an older trigger, so nothing may rely on it.
 func (t *trigger) overtaken(now time.Time) bool {
 	return t.deliveries > 1 || now.Sub(t.began) > pipeline.AckWait
 }
 
-// due returns a timer's payload with what is known now.
+// due returns the timer's payload.
 func (t *trigger) due(cause v1.Cause) *v1.Due {
 	due := &v1.Due{
 		Want:         slim(t.want),
@@ -178,12 +171,11 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 	return due
 }
 
-// slimAbove is the size in bytes above which a timer keeps of a want only what
-// names it: with its own fields it must stay below pipeline.MaxRequestBytes.
+// slimAbove is the size in bytes above which a timer keeps only the identity of a want. The timer
+// must stay below pipeline.MaxRequestBytes.
 const slimAbove = pipeline.MaxRequestBytes - 8<<10
 
-// slim returns a want as a timer carries it. What is fetched is read from the
-// want itself when the timer has fired.
+// slim returns a want for a timer. When the timer has fired, the want itself is read.
 func slim(w *v1.Want) *v1.Want {
 	w = proto.CloneOf(w)
 	w.Status, w.Cached, w.ReadFirst = "", nil, true
@@ -196,7 +188,7 @@ func slim(w *v1.Want) *v1.Want {
 	return w
 }
 
-// authority returns host and port of a URL, the same for all spellings of a host.
+// authority returns host and port of a URL, the same for all spellings.
 func authority(raw string) string {
 	u, err := egress.ParseURL(raw)
 	if err != nil {

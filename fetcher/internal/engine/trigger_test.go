@@ -23,7 +23,7 @@ var _ = Describe("A message", func() {
 		o = serve(says("hello there"))
 	})
 
-	DescribeTable("makes a dead letter of a message that cannot be decoded, and holds up no other",
+	DescribeTable("becomes a dead letter if it cannot be decoded, and does not delay others",
 		func(subject string, data string, named pipeline.Key) {
 			_, err := w.js.Publish(w.ctx, subject, []byte(data))
 			Expect(err).NotTo(HaveOccurred())
@@ -51,7 +51,7 @@ var _ = Describe("A message", func() {
 		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),
 	)
 
-	It("leaves one dead letter of garbage that is delivered twice", func() {
+	It("leaves one dead letter if it is garbage and delivered twice", func() {
 		_, err := w.js.Publish(w.ctx, "curl.want.ns.name.key", []byte("garbage"))
 		Expect(err).NotTo(HaveOccurred())
 		m := w.next()
@@ -61,7 +61,7 @@ var _ = Describe("A message", func() {
 		Expect(w.deadLetters()).To(HaveLen(1))
 	})
 
-	It("makes a poison message a dead letter without another try, and looks at its key later", func() {
+	It("becomes a dead letter if it is poison, and its key is tried later", func() {
 		w.publish(w.want(o.URL))
 		w.beginWithoutEnd(5)
 		f.step()
@@ -73,7 +73,7 @@ var _ = Describe("A message", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("acknowledges a tombstone", func() {
+	It("is acknowledged if it is a tombstone", func() {
 		_, err := w.client.PublishTombstone(w.ctx, key, 0)
 		Expect(err).NotTo(HaveOccurred())
 		f.step()
@@ -100,7 +100,7 @@ var _ = Describe("A message", func() {
 			Expect(w.timer()).To(BeNil())
 		}
 
-		It("acknowledges a due of a want that was replaced: the newer want is its own trigger", func() {
+		It("is acknowledged if its want was replaced", func() {
 			w.publish(w.want(o.URL + "/newer"))
 			Expect(w.next().Ack()).To(Succeed())
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
@@ -108,7 +108,7 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("acknowledges a due of a key that is no longer wanted", func() {
+		It("is acknowledged if its key is no longer wanted", func() {
 			_, err := w.client.PublishTombstone(w.ctx, key, sequence)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(w.next().Ack()).To(Succeed())
@@ -117,7 +117,7 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("acknowledges a due of a key without a want in the end", func() {
+		It("is acknowledged in the end if its key has no want", func() {
 			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })
 			w.fire(&v1.Due{Want: stranger, WantSequence: sequence})
 			for range 3 {
@@ -127,7 +127,7 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("gives a due back until the replica knows its want", func() {
+		It("is given back until the replica has its want", func() {
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
 			catchUp := w.replicaLags()
 			nothingHappens()
@@ -137,7 +137,7 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("gives a due of a newer want back while a replica lags", func() {
+		It("is given back if it belongs to a newer want than the replica's", func() {
 			w.fire(&v1.Due{Want: want, WantSequence: sequence + 100})
 			nothingHappens()
 			Eventually(w.pending).Should(BeEquivalentTo(1))
@@ -148,7 +148,7 @@ var _ = Describe("A message", func() {
 			Expect(m.Ack()).To(Succeed())
 		})
 
-		It("makes the writer read first after a poison due, whose want has no status", func() {
+		It("makes the writer read first if it is poison", func() {
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
 			w.beginWithoutEnd(5)
 			f.step()
@@ -156,7 +156,7 @@ var _ = Describe("A message", func() {
 			Expect(w.result().GetWant().GetReadFirst()).To(BeTrue())
 		})
 
-		It("fetches by the want of now, not by that in the timer", func() {
+		It("uses the current want, not the one in the timer", func() {
 			remembered := w.want(o.URL + "/remembered")
 			w.fire(&v1.Due{Want: remembered, WantSequence: sequence})
 			f.step()
@@ -164,10 +164,10 @@ var _ = Describe("A message", func() {
 		})
 	})
 
-	Describe("for a key that holds its body already", func() {
+	Describe("for a key that already has its body", func() {
 		settled := func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`} }
 
-		It("just sets the timer of the refresh", func() {
+		It("only sets the timer of the refresh", func() {
 			sequence := w.publish(w.want(o.URL, settled, every(10*time.Minute)))
 			f.step()
 			Expect(o.gets.Load()).To(BeZero())
@@ -192,7 +192,7 @@ var _ = Describe("A message", func() {
 		})
 	})
 
-	It("leads to a timer that the server fires", func() {
+	It("sets a timer that the server fires", func() {
 		clock := f.now
 		f = w.fetcher(func(o *fetcherOptions) {
 			o.now = func() time.Time { return clock().Add(-2 * time.Hour) } // what is scheduled is overdue

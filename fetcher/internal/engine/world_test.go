@@ -18,8 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// world is a broker with the streams of the pipeline, and what a spec does
-// with them.
+// world is a broker with the streams of the pipeline.
 type world struct {
 	ctx    context.Context //nolint:containedctx // a world lives as long as its spec
 	server *natstest.Server
@@ -27,7 +26,7 @@ type world struct {
 	client *pipeline.Client
 	epoch  int64
 	clock  *clock
-	// ending is closed by end, when the spec has seen enough.
+	// ending is closed by end.
 	ending chan struct{}
 	end    func()
 }
@@ -51,8 +50,7 @@ func (w *world) connect() jetstream.JetStream {
 	return pipelinetest.Connect(GinkgoTB(), w.server)
 }
 
-// clock stands still until it is moved. It starts an hour ahead, so that no
-// timer fires while a spec looks at it.
+// clock is set by the spec. It starts an hour ahead, so that no timer fires during a spec.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -86,7 +84,7 @@ func (w *world) want(url string, change ...func(*v1.Want)) *v1.Want {
 	return want
 }
 
-// publish replaces the want of its key and returns its sequence.
+// publish replaces the want of its key and returns the sequence.
 func (w *world) publish(want *v1.Want) uint64 {
 	GinkgoHelper()
 	_, last, err := w.client.LastWant(w.ctx, pipeline.KeyOf(want))
@@ -98,7 +96,7 @@ func (w *world) publish(want *v1.Want) uint64 {
 	return sequence
 }
 
-// fire publishes a due as a fired timer does, and returns its sequence.
+// fire publishes a due like a fired timer and returns its sequence.
 func (w *world) fire(due *v1.Due) uint64 {
 	GinkgoHelper()
 	return w.fireWith(nil, due)

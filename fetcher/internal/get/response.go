@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// snippetTimeout is how long to wait for the body of a response with a bad status.
+// snippetTimeout is the time limit for the body of a response with a bad status.
 const snippetTimeout = time.Second
 
 // content reads the body of a 200.
