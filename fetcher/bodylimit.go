@@ -37,7 +37,8 @@ func (c *Config) limitBodies(rt *process.Runtime) error {
 // bodyLimit returns the maximum body size for the maximum message size of the broker.
 func bodyLimit(maxBody, maxPayload int64) (int64, error) {
 	if maxPayload <= envelope {
-		return 0, fmt.Errorf("max_payload of the NATS server is %d bytes and leaves no room for a body, raise it above %d", maxPayload, envelope)
+		return 0, fmt.Errorf("max_payload of the NATS server is %d bytes and leaves no room for a body, raise it above %d",
+			maxPayload, envelope)
 	}
 	return min(maxBody, maxPayload-envelope), nil
 }
@@ -58,7 +59,8 @@ func checkMemory(concurrency int, body, limit int64) error {
 		return nil
 	}
 	const mebibyte = 1 << 20
-	return fmt.Errorf("--concurrency %d times bodies of %d bytes, each held %d times, needs %.0f MiB and GOMEMLIMIT is %.0f MiB; "+
+	return fmt.Errorf("--concurrency %d times bodies of %d bytes, each held %d times, needs %.0f MiB and GOMEMLIMIT "+
+		"is %.0f MiB; "+
 		"lower --concurrency or --max-body, or raise GOMEMLIMIT",
 		concurrency, body, copies, math.Ceil(need/mebibyte), math.Floor(float64(limit)/mebibyte))
 }

@@ -30,9 +30,10 @@ func TestCheckMemory(t *testing.T) {
 		body, limit int64
 		says        string
 	}{
-		"no limit":         {concurrency: 4096, body: 1 << 40},
-		"32 in 64 MiB":     {concurrency: 32, body: 1_000_000, limit: 64 << 20},
-		"64 in 64 MiB":     {concurrency: 64, body: 1_000_000, limit: 64 << 20, says: "needs 123 MiB and GOMEMLIMIT is 64 MiB"},
+		"no limit":     {concurrency: 4096, body: 1 << 40},
+		"32 in 64 MiB": {concurrency: 32, body: 1_000_000, limit: 64 << 20},
+		"64 in 64 MiB": {concurrency: 64, body: 1_000_000, limit: 64 << 20, says: "needs 123 MiB and GOMEMLIMIT is " +
+			"64 MiB"},
 		"names the flags":  {concurrency: 64, body: 1_000_000, limit: 64 << 20, says: "lower --concurrency or --max-body"},
 		"does not wrap":    {concurrency: 4096, body: 1 << 62, limit: 64 << 20, says: "GOMEMLIMIT"},
 		"exactly":          {concurrency: 1, body: 32 << 20, limit: 64 << 20},

@@ -68,7 +68,6 @@ var _ = Describe("The command line", func() {
 		_, err := execute("https://example.com")
 		Expect(err).To(HaveOccurred())
 	})
-
 })
 
 var _ = Describe("fetcher check", func() {
@@ -99,7 +98,8 @@ var _ = Describe("fetcher check", func() {
 
 	It("applies the policy of the namespace", func() {
 		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
-		Expect(os.WriteFile(file, []byte("policies:\n- namespaces: [trusted]\n  allow-cidr: [127.0.0.0/8]\n"), 0o600)).To(Succeed())
+		Expect(os.WriteFile(file, []byte("policies:\n- namespaces: [trusted]\n  allow-cidr: [127.0.0.0/8]\n"),
+			0o600)).To(Succeed())
 		for namespace, want := range map[string]int{"trusted": 0, "other": 1} {
 			_, err := execute("check", "http://127.0.0.1/", "--policy="+file, "--namespace="+namespace)
 			Expect(code(err)).To(Equal(want), namespace)
@@ -108,12 +108,14 @@ var _ = Describe("fetcher check", func() {
 
 	It("says which credential is sent", func() {
 		file := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
-		Expect(os.WriteFile(file, []byte("- {host: 127.0.0.1, namespaces: [team-a], headers: {X-A: s3cr3t}}\n"), 0o600)).To(Succeed())
+		Expect(os.WriteFile(file, []byte("- {host: 127.0.0.1, namespaces: [team-a], headers: {X-A: s3cr3t}}\n"),
+			0o600)).To(Succeed())
 		for namespace, says := range map[string]string{
 			"team-a": "\nthe credential of entry 1 of the header file is sent\n",
 			"team-b": "\nno credential is configured for this URL and namespace\n",
 		} {
-			out, err := execute("check", "127.0.0.1", "--allow-cidr=127.0.0.0/8", "--header-file="+file, "--namespace="+namespace)
+			out, err := execute("check", "127.0.0.1", "--allow-cidr=127.0.0.0/8", "--header-file="+file,
+				"--namespace="+namespace)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(out).To(HaveSuffix(says))
 			Expect(out).NotTo(ContainSubstring("s3cr3t"))

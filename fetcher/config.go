@@ -75,47 +75,62 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 	e := &c.Egress
 	fs.StringSliceVar(&e.AllowCIDRs, "allow-cidr", e.AllowCIDRs, "address ranges to allow at any port and under any name")
 	fs.StringSliceVar(&e.DenyCIDRs, "deny-cidr", e.DenyCIDRs, "address ranges to deny, such as the cluster's own")
-	fs.StringSliceVar(&e.AllowHosts, "allow-host", e.AllowHosts, "host patterns to allow despite a single label or a reserved suffix")
+	fs.StringSliceVar(&e.AllowHosts, "allow-host", e.AllowHosts,
+		"host patterns to allow despite a single label or a reserved suffix")
 	fs.StringSliceVar(&e.DenyHosts, "deny-host", e.DenyHosts, "host patterns to deny")
 	fs.StringSliceVar(&e.OnlyHosts, "only-host", e.OnlyHosts, "the only host patterns to allow; none means all")
 	fs.IntSliceVar(&e.AllowPorts, "allow-port", e.AllowPorts, "ports to allow in addition to 80, 443, 8080 and 8443")
-	fs.StringSliceVar(&e.NAT64, "nat64-prefix", e.NAT64, "prefixes of the network's translation from IPv6 to IPv4, whose addresses count as the IPv4 ones in them")
-	fs.StringVar(&c.PolicyFile, "policy", c.PolicyFile, "file with additions to the egress policy by namespace, reloaded on change")
+	fs.StringSliceVar(&e.NAT64, "nat64-prefix", e.NAT64,
+		"prefixes of the network's translation from IPv6 to IPv4, whose addresses count as the IPv4 ones in them")
+	fs.StringVar(&c.PolicyFile, "policy", c.PolicyFile,
+		"file with additions to the egress policy by namespace, reloaded on change")
 	fs.StringVar(&c.Get.Netrc, "netrc", c.Get.Netrc, "netrc file with credentials for hosts, reloaded on change")
-	fs.StringVar(&c.Get.HeaderFile, "header-file", c.Get.HeaderFile, "file with headers to send to hosts, reloaded on change")
+	fs.StringVar(&c.Get.HeaderFile, "header-file", c.Get.HeaderFile,
+		"file with headers to send to hosts, reloaded on change")
 	duration.Var(fs, &c.DialTimeout, "dial-timeout", c.DialTimeout, "time limit of a name lookup and a connection")
 }
 
 func (c *Config) bindGet(fs *pflag.FlagSet) {
 	g := &c.Get
-	fs.Int64Var(&g.MaxBody, "max-body", g.MaxBody, "maximum size of a body in bytes, also limited by the broker's max_payload")
+	fs.Int64Var(&g.MaxBody, "max-body", g.MaxBody,
+		"maximum size of a body in bytes, also limited by the broker's max_payload")
 	fs.IntVar(&g.MaxRedirects, "max-redirects", g.MaxRedirects, "maximum number of redirects")
 	duration.Var(fs, &g.Timeout, "timeout", g.Timeout, "time limit of a whole GET")
 	duration.Var(fs, &g.TLSTimeout, "tls-timeout", g.TLSTimeout, "time limit of a TLS handshake")
 	duration.Var(fs, &g.HeaderTimeout, "header-timeout", g.HeaderTimeout, "time limit for the headers of a response")
-	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle, "file with certificates to trust in addition to the system's, reloaded on change")
-	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs wants; without it credentials are sent for every want; made by curlctl identities")
+	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle,
+		"file with certificates to trust in addition to the system's, reloaded on change")
+	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
+		"wants; without it credentials are sent for every want; made by curlctl identities")
 	fs.StringVar(&g.Proxy, "proxy", g.Proxy, "URL of an egress proxy; proxies in the environment are ignored")
 }
 
 func (c *Config) bindThrottle(fs *pflag.FlagSet) {
 	a := &c.Throttle
 	fs.IntVar(&a.Slots, "concurrency", a.Slots, "maximum number of concurrent GETs and messages in flight")
-	fs.IntVar(&a.PerHost, "per-host", a.PerHost, "maximum number of concurrent GETs to one host, one of which is reserved for a second namespace")
-	fs.Float64Var(&a.Share, "namespace-share", a.Share, "maximum fraction of the concurrency for one namespace while others wait, above 0 to 1")
+	fs.IntVar(&a.PerHost, "per-host", a.PerHost,
+		"maximum number of concurrent GETs to one host, one of which is reserved for a second namespace")
+	fs.Float64Var(&a.Share, "namespace-share", a.Share,
+		"maximum fraction of the concurrency for one namespace while others wait, above 0 to 1")
 }
 
 func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
-	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "maximum number of attempts in a row before a failure becomes a dead letter")
-	fs.Uint64Var(&e.MaxUnended, "max-deliver", e.MaxUnended, "maximum number of starts of one message without an end, such as crashes, before it becomes a dead letter")
-	duration.Var(fs, &e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt, doubled after each further one")
+	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts,
+		"maximum number of attempts in a row before a failure becomes a dead letter")
+	fs.Uint64Var(&e.MaxUnended, "max-deliver", e.MaxUnended,
+		"maximum number of starts of one message without an end, such as crashes, before it becomes a dead letter")
+	duration.Var(fs, &e.Retry.Base, "retry-base", e.Retry.Base,
+		"pause after the first failed attempt, doubled after each further one")
 	duration.Var(fs, &e.Retry.Max, "retry-max", e.Retry.Max, "maximum pause between attempts")
-	duration.Var(fs, &e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "maximum pause that a server may request by Retry-After")
+	duration.Var(fs, &e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter,
+		"maximum pause that a server may request by Retry-After")
 	duration.Var(fs, &e.Recheck, "recheck", e.Recheck, "pause after the last failed attempt of a key without refresh")
 	duration.Var(fs, &e.Refresh.Min, "min-refresh", e.Refresh.Min, "minimum interval of regular fetches")
-	duration.Var(fs, &e.Refresh.Max, "max-refresh", e.Refresh.Max, "maximum interval that a server may request by Cache-Control")
-	fs.Float64Var(&e.Refresh.Jitter, "refresh-jitter", e.Refresh.Jitter, "jitter of regular fetches, as a fraction of the interval, 0 to 0.25")
+	duration.Var(fs, &e.Refresh.Max, "max-refresh", e.Refresh.Max,
+		"maximum interval that a server may request by Cache-Control")
+	fs.Float64Var(&e.Refresh.Jitter, "refresh-jitter", e.Refresh.Jitter,
+		"jitter of regular fetches, as a fraction of the interval, 0 to 0.25")
 }
 
 func (c *Config) bindBudgets(fs *pflag.FlagSet) {

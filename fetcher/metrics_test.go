@@ -184,7 +184,10 @@ func moves() []move {
 		{series: own + `get_duration_seconds{phase="transfer"}`, do: ask("/ok")},
 		{series: own + `get_duration_seconds{phase="total"}`, do: ask("/missing")},
 		{series: own + "body_bytes", do: ask("/ok")},
-		{series: own + "not_modified_total", do: ask("/ok", refreshed), change: func(c *fetcher.Config) { c.Engine.Sharing.Window = 0 }},
+		{
+			series: own + "not_modified_total", do: ask("/ok", refreshed),
+			change: func(c *fetcher.Config) { c.Engine.Sharing.Window = 0 },
+		},
 		{series: own + "coalesced_total", do: twice},
 		{series: own + `parked_total{cause="host_busy"}`, do: queue, change: oneSlot},
 		{
@@ -220,7 +223,9 @@ func moves() []move {
 
 // shown are the metrics of settings.
 func shown() []string {
-	return []string{"curlmethat_fetcher_in_flight_limit_messages", "curlmethat_build_info", "curlmethat_fetcher_nats_connected"}
+	return []string{
+		"curlmethat_fetcher_in_flight_limit_messages", "curlmethat_build_info", "curlmethat_fetcher_nats_connected",
+	}
 }
 
 func definitions() []metric.Definition {
@@ -285,7 +290,8 @@ var _ = Describe("The metrics of a fetcher", func() {
 				path = "/missing"
 			}
 			host := fmt.Sprintf("127.0.%d.%d", 1+i%hosts/250, 1+i%250)
-			l.want(fmt.Sprint("cm-", i), "http://"+net.JoinHostPort(host, port)+path, func(w *v1.Want) { w.Namespace = fmt.Sprint("ns-", i%100) })
+			l.want(fmt.Sprint("cm-", i), "http://"+net.JoinHostPort(host, port)+path,
+				func(w *v1.Want) { w.Namespace = fmt.Sprint("ns-", i%100) })
 		}
 		Eventually(func() (float64, error) {
 			done, err1 := l.value(`curlmethat_fetcher_requests_total{outcome="content"}`)()

@@ -63,7 +63,8 @@ func oneHost(b *testing.B, latency time.Duration, wants int) (took time.Duration
 	client := pipeline.NewClient(js)
 	for i := range wants {
 		_, err := client.PublishWant(b.Context(), &v1.Want{
-			Namespace: "default", Name: fmt.Sprintf("cm-%d", i), Key: "k", Uid: "uid", Url: fmt.Sprintf("%s/%d", host.URL, i), Epoch: epoch,
+			Namespace: "default", Name: fmt.Sprintf("cm-%d", i), Key: "k", Uid: "uid", Url: fmt.Sprintf("%s/%d", host.URL,
+				i), Epoch: epoch,
 		}, 0)
 		must(b, err)
 	}

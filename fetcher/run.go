@@ -46,7 +46,8 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	handler, err := newEngine(ctx, rt, cfg, engine.Deps{Getter: client, Throttle: slots, Signatures: signatures, Metrics: metrics, Clock: clock})
+	handler, err := newEngine(ctx, rt, cfg,
+		engine.Deps{Getter: client, Throttle: slots, Signatures: signatures, Metrics: metrics, Clock: clock})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ var _ = Describe("Run", func() {
 		js := pipelinetest.Connect(GinkgoTB(), server)
 		log = gbytes.NewBuffer()
 		rt = &process.Runtime{
-			Log: zerolog.New(log), Health: process.NewHealth(), Metrics: prometheus.NewRegistry(), NATS: js.Conn(), JetStream: js,
+			Log: zerolog.New(log), Health: process.NewHealth(), Metrics: prometheus.NewRegistry(), NATS: js.Conn(),
+			JetStream: js,
 		}
 		cfg = fetcher.DefaultConfig()
 		cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}

@@ -19,9 +19,10 @@ func Command() *cobra.Command {
 		Long: "Writer takes results from NATS JetStream and applies them to ConfigMaps.\n" +
 			"It needs the permissions to get and patch ConfigMaps and to create Events.",
 	}, &c, func(ctx context.Context) error {
-		return c.Kube.Run(ctx, &c.Service, "writer", func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
-			kube.BridgeKlog(rt.Log)
-			return Run(ctx, rt, c, cluster)
-		})
+		return c.Kube.Run(ctx, &c.Service, "writer",
+			func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
+				kube.BridgeKlog(rt.Log)
+				return Run(ctx, rt, c, cluster)
+			})
 	})
 }

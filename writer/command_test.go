@@ -16,21 +16,24 @@ func TestCommandRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"concurrency":   {[]string{"--concurrency=0"}, "--concurrency: 0 is not between 1 and 1024"},
-		"linger":        {[]string{"--linger=1m"}, "--linger: 1m0s is not between 0s and 5s"},
-		"writes":        {[]string{"--namespace-writes=-1"}, "--namespace-writes: -1 is negative"},
-		"events":        {[]string{"--namespace-events=-1"}, "--namespace-events: -1 is negative"},
-		"write bytes":   {[]string{"--namespace-write-bytes=-1"}, "--namespace-write-bytes: -1 is negative"},
-		"namespace":     {[]string{"--protected-namespaces=Kube_System"}, `--protected-namespaces: "Kube_System" is not the name of a namespace`},
-		"selector":      {[]string{"--selector=a in b"}, `--selector: "a in b" is not a label selector such as reconciler!=ignore`},
+		"concurrency": {[]string{"--concurrency=0"}, "--concurrency: 0 is not between 1 and 1024"},
+		"linger":      {[]string{"--linger=1m"}, "--linger: 1m0s is not between 0s and 5s"},
+		"writes":      {[]string{"--namespace-writes=-1"}, "--namespace-writes: -1 is negative"},
+		"events":      {[]string{"--namespace-events=-1"}, "--namespace-events: -1 is negative"},
+		"write bytes": {[]string{"--namespace-write-bytes=-1"}, "--namespace-write-bytes: -1 is negative"},
+		"namespace": {[]string{"--protected-namespaces=Kube_System"}, `--protected-namespaces: "Kube_System" is not ` +
+			`the name of a namespace`},
+		"selector": {[]string{"--selector=a in b"}, `--selector: "a in b" is not a label selector such as ` +
+			`reconciler!=ignore`},
 		"scheme":        {[]string{"--default-scheme=ftp"}, `default scheme "ftp" must be http or https`},
 		"annotation":    {[]string{"--annotation-keys=plain"}, `annotation key "plain" has no prefix`},
 		"no annotation": {[]string{"--annotation-keys="}, "name at least one annotation key"},
-		"keys":          {[]string{"--trusted-keys=/dev/null"}, "--trusted-keys: read /dev/null: it must hold one to 2 NKey user public keys"},
-		"kubeconfig":    {[]string{"--kubeconfig=" + nowhere}, nowhere},
-		"no cluster":    {[]string{}, "no cluster: set --kubeconfig"},
-		"argument":      {[]string{"now"}, `unknown command "now"`},
-		"unknown flag":  {[]string{"--lingre=1s"}, "unknown flag: --lingre"},
+		"keys": {[]string{"--trusted-keys=/dev/null"}, "--trusted-keys: read /dev/null: it must hold one to 2 " +
+			"NKey user public keys"},
+		"kubeconfig":   {[]string{"--kubeconfig=" + nowhere}, nowhere},
+		"no cluster":   {[]string{}, "no cluster: set --kubeconfig"},
+		"argument":     {[]string{"now"}, `unknown command "now"`},
+		"unknown flag": {[]string{"--lingre=1s"}, "unknown flag: --lingre"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := writer.Command()

@@ -55,22 +55,30 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Kube.BindFlags(fs)
 	c.Grammar = annotation.Defaults()
 	fs.IntVar(&c.Concurrency, "concurrency", 32, "maximum number of concurrent patches")
-	duration.Var(fs, &c.Linger, "linger", 2*time.Millisecond, "how long the first result for a ConfigMap waits for others to share its patch")
+	duration.Var(fs, &c.Linger, "linger", 2*time.Millisecond,
+		"how long the first result for a ConfigMap waits for others to share its patch")
 	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer annotated")
-	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", c.Grammar.Keys, "annotations to read, in order of precedence, the same as the watcher's")
-	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme, "scheme of URLs without one, http or https, the same as the watcher's")
+	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", c.Grammar.Keys,
+		"annotations to read, in order of precedence, the same as the watcher's")
+	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme,
+		"scheme of URLs without one, http or https, the same as the watcher's")
 	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
-	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector for the ConfigMaps to write, the same as the watcher's")
-	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs wants; without it each object is read before it is written; made by curlctl identities")
+	fs.StringVar(&c.Selector, "selector", annotation.Selector,
+		"label selector for the ConfigMaps to write, the same as the watcher's")
+	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
+		"wants; without it each object is read before it is written; made by curlctl identities")
 	c.bindBudgets(fs)
 }
 
 func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 	c.Events.Refill = 500 * time.Second
-	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000, "Event budget of one namespace, which refills in 500 s; 0 means no limit")
+	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000,
+		"Event budget of one namespace, which refills in 500 s; 0 means no limit")
 	c.Writes.Refill, c.WriteBytes.Refill = 1000*time.Second, 256*time.Second
-	fs.Int64Var(&c.Writes.Burst, "namespace-writes", 20_000, "write budget of one namespace, which refills in 1000 s; 0 means no limit")
-	fs.Int64Var(&c.WriteBytes.Burst, "namespace-write-bytes", 512<<20, "budget of written bytes of one namespace, which refills in 256 s; 0 means no limit")
+	fs.Int64Var(&c.Writes.Burst, "namespace-writes", 20_000,
+		"write budget of one namespace, which refills in 1000 s; 0 means no limit")
+	fs.Int64Var(&c.WriteBytes.Burst, "namespace-write-bytes", 512<<20,
+		"budget of written bytes of one namespace, which refills in 256 s; 0 means no limit")
 }
 
 // Validate returns the first mistake as a sentence.

@@ -27,9 +27,11 @@ var _ = Describe("A failed fetch", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(BeEmpty())
 		Expect(entry(got, "mydata")).To(And(
-			HaveField("Error", "BadStatus"), HaveField("SHA256", ""), HaveField("FailingURL()", url), HaveField("Attempts", uint32(1)),
+			HaveField("Error", "BadStatus"), HaveField("SHA256", ""), HaveField("FailingURL()", url), HaveField("Attempts",
+				uint32(1)),
 		))
-		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com responded with 503; key mydata has no value yet [why-empty 8]"))
+		Expect(w.events(cm)).
+			To(ConsistOf("Warning BadStatus: data.example.com responded with 503; key mydata has no value yet [why-empty 8]"))
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "POST events"}))
 	})
 
@@ -39,8 +41,10 @@ var _ = Describe("A failed fetch", func() {
 		w.apply(w.failure(due(w.want(cm, "mydata", url)), 404))
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "good"}))
-		Expect(entry(got, "mydata")).To(And(HaveField("Error", "BadStatus"), HaveField("SHA256", sum("good")), HaveField("URL", url)))
-		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com responded with 404; key mydata keeps its last good value [why-empty 8]"))
+		Expect(entry(got, "mydata")).To(And(HaveField("Error", "BadStatus"), HaveField("SHA256", sum("good")),
+			HaveField("URL", url)))
+		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com responded with 404; key mydata keeps its " +
+			"last good value [why-empty 8]"))
 	})
 
 	It("has another Event only for a new reason or for giving up, and one at its end", func() {
@@ -85,8 +89,9 @@ var _ = Describe("A failed fetch", func() {
 		f.GaveUp, f.NextAt, f.Interval = true, timestamppb.New(at.Add(time.Hour)), durationpb.New(time.Hour)
 		w.apply(r)
 		next := at.Add(time.Hour).UTC()
-		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com responded with 404; key mydata has no value yet; " +
-			"giving up after 1 attempt; next try at " + next.Format("15:04") + " UTC, then hourly [why-empty 8]"))
+		Expect(w.events(cm)).
+			To(ConsistOf("Warning BadStatus: data.example.com responded with 404; key mydata has no value yet; " +
+				"giving up after 1 attempt; next try at " + next.Format("15:04") + " UTC, then hourly [why-empty 8]"))
 		var written map[string]map[string]any
 		text := w.get("cm").Annotations[annotation.StatusKey]
 		Expect(json.Unmarshal([]byte(text), &written)).To(Succeed())
@@ -111,7 +116,8 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 		Expect(w.eventObjects()).To(ConsistOf(HaveField("Series", HaveField("Count", int32(2)))))
 		w.apply(later)
-		Expect(w.eventObjects()).To(ConsistOf(HaveField("Series", HaveField("Count", int32(2)))), "it was only delivered again")
+		Expect(w.eventObjects()).To(ConsistOf(HaveField("Series", HaveField("Count", int32(2)))),
+			"it was only delivered again")
 	})
 
 	It("ends without a write of the value if the body is still the same", func() {
@@ -135,7 +141,8 @@ var _ = Describe("A failed fetch", func() {
 		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
 		r.GetFailure().Host = "2001:db8::1"
 		w.apply(r)
-		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: fetching from (address) is not allowed; key mydata has no value yet [why-empty 4]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: fetching from (address) is not allowed; key mydata has " +
+			"no value yet [why-empty 4]"))
 		Expect(string(w.log.Contents())).NotTo(ContainSubstring("2001:db8"))
 	})
 

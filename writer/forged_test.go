@@ -40,8 +40,10 @@ var _ = Describe("A result with a forged want", func() {
 		Entry("for a key that is not annotated", "stolen", func(want *v1.Want) { want.Key, want.Sha256 = "password", "" }),
 		Entry("for a URL that is not annotated", "demanded", func(want *v1.Want) { want.Url = "https://evil.example.com/" }),
 		Entry("without the required digest", "other", func(want *v1.Want) { want.Sha256 = "" }),
-		Entry("without the digest, and without a signature", "other", func(want *v1.Want) { want.Sha256, want.Signature = "", nil }),
-		Entry("over a key of another owner", "stolen", func(want *v1.Want) { want.Key, want.Sha256, want.Drift = "theirs", "", "none" }),
+		Entry("without the digest, and without a signature", "other",
+			func(want *v1.Want) { want.Sha256, want.Signature = "", nil }),
+		Entry("over a key of another owner", "stolen",
+			func(want *v1.Want) { want.Key, want.Sha256, want.Drift = "theirs", "", "none" }),
 	)
 
 	It("does not overwrite a key with an owner that the watcher did not know", func() {

@@ -46,7 +46,8 @@ var _ = Describe("A malformed message", func() {
 			Expect(len(letter.GetPayload())).To(BeNumerically("<=", 64<<10))
 		}
 		// Messages are handled concurrently, so dead letters come in any order.
-		Expect(deadLetters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"), HaveField("Payload", []byte("too few tokens")))))
+		Expect(deadLetters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"),
+			HaveField("Payload", []byte("too few tokens")))))
 	})
 
 	DescribeTable("becomes a dead letter if the result has", func(spoil func(r *v1.Result), class v1.FailureClass) {
@@ -58,15 +59,19 @@ var _ = Describe("A malformed message", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(cm.ResourceVersion))
 		Expect(w.calls.all()).To(BeEmpty())
 	},
-		Entry("a path as name", func(r *v1.Result) { r.GetWant().Name = "../secrets/x" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
-		Entry("another digest", func(r *v1.Result) { r.GetContent().Sha256 = sum("other") }, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
-		Entry("a protected namespace", func(r *v1.Result) { r.GetWant().Namespace = "kube-system" }, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
+		Entry("a path as name", func(r *v1.Result) { r.GetWant().Name = "../secrets/x" },
+			v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("another digest", func(r *v1.Result) { r.GetContent().Sha256 = sum("other") },
+			v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
+		Entry("a protected namespace", func(r *v1.Result) { r.GetWant().Namespace = "kube-system" },
+			v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
 	)
 
 	It("waits until its dead letter can be published", func() {
 		Expect(w.js.DeleteStream(w.ctx(), pipeline.Failures)).To(Succeed())
 		raw("curl.result.content.x.y.z", []byte("garbage"))
-		Eventually(func() string { return string(w.log.Contents()) }).Should(ContainSubstring("its dead letter was not published"))
+		Eventually(func() string { return string(w.log.Contents()) }).
+			Should(ContainSubstring("its dead letter was not published"))
 		Expect(w.waiting()).To(BeEquivalentTo(1))
 		_, err := pipeline.Ensure(w.ctx(), w.js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())

@@ -76,7 +76,8 @@ var _ = Describe("An API server in trouble", func() {
 	It("gets the pause that it requests", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
-		w.calls.answering(http.MethodPatch, http.StatusTooManyRequests, http.Header{"Retry-After": {"3"}}, "Too many requests, please try again later.\n")
+		w.calls.answering(http.MethodPatch, http.StatusTooManyRequests, http.Header{"Retry-After": {"3"}},
+			"Too many requests, please try again later.\n")
 		asked := time.Now()
 		w.publish(w.content(w.want(cm, "mydata", url), "body"))
 		Eventually(w.calls.all).Should(HaveLen(1))
@@ -110,8 +111,10 @@ var _ = Describe("An API server in trouble", func() {
 	It("delays only the objects of a broken webhook", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
-		w.calls.answering(http.MethodPatch, 500, nil, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,`+
-			`"message":"Internal error occurred: failed calling webhook \"x.example.com\": failed to call webhook: connection refused"}`)
+		w.calls.answering(http.MethodPatch, 500, nil,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,`+
+				`"message":"Internal error occurred: failed calling webhook \"x.example.com\": failed to call webhook: `+
+				`connection refused"}`)
 		w.publish(w.content(w.want(cm, "mydata", url), "body"))
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
 		Expect(w.health.Ready()).To(BeTrue())
@@ -124,20 +127,23 @@ var _ = Describe("An API server in trouble", func() {
 
 	It("that withdraws the permission causes one log line and one Event, and holds no message", func() {
 		w.cluster.Impersonate.UserName = "writer-" + w.namespace
-		w.grant("events", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
+		w.grant("events",
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		other := w.create(asking("other", "mydata="+url))
 		w.publish(w.content(w.want(cm, "mydata", url), "body"), w.content(w.want(other, "mydata", url), "body"))
 		Eventually(w.health.Ready).Should(BeFalse())
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
-			"Warning WriteFailed: curl-me-that may not write ConfigMaps in this namespace; key mydata waits for the permission [why-empty 10]"))
+			"Warning WriteFailed: curl-me-that may not write ConfigMaps in this namespace; key mydata waits for the " +
+				"permission [why-empty 10]"))
 		w.acknowledged()
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
 		Expect(w.events(cm)).To(HaveLen(1))
 		Expect(lines("error")).To(HaveLen(1))
 		Expect(lines("error")[0]).To(ContainSubstring("grant get and patch of configmaps"))
-		w.grant("configmaps", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}})
+		w.grant("configmaps",
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}})
 		for _, object := range []*corev1.ConfigMap{cm, other} {
 			w.await(func() { w.apply(w.content(due(w.want(object, "mydata", url)), "body")) },
 				func() bool { return len(w.get(object.Name).Data) == 1 })
@@ -151,7 +157,8 @@ var _ = Describe("An API server in trouble", func() {
 
 	It("that refuses Events still gets values", func() {
 		w.cluster.Impersonate.UserName = "writer-" + w.namespace
-		w.grant("configmaps", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}})
+		w.grant("configmaps",
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}})
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.failure(w.want(cm, "mydata", url), 500))
@@ -165,7 +172,8 @@ var _ = Describe("An API server in trouble", func() {
 func (w *world) grant(name string, rule rbacv1.PolicyRule) {
 	GinkgoHelper()
 	user, meta := w.cluster.Impersonate.UserName, metav1.ObjectMeta{Name: name}
-	_, err := w.kube.RbacV1().Roles(w.namespace).Create(w.ctx(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	_, err := w.kube.RbacV1().Roles(w.namespace).Create(w.ctx(),
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	_, err = w.kube.RbacV1().RoleBindings(w.namespace).Create(w.ctx(), &rbacv1.RoleBinding{
 		ObjectMeta: meta,

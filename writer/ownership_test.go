@@ -42,7 +42,8 @@ var _ = Describe("A key of another owner", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "theirs"}))
 		Expect(entry(got, "mydata")).To(And(HaveField("Error", "KeyExists"), HaveField("SHA256", "")))
-		Expect(w.events(cm)).To(ConsistOf("Warning KeyExists: key mydata already exists and was not written by curl-me-that; it is kept until somebody removes it [why-empty 3]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning KeyExists: key mydata already exists and was not written by " +
+			"curl-me-that; it is kept until somebody removes it [why-empty 3]"))
 	})
 
 	It("is kept if it appears between the fetch and the write", func() {
@@ -137,7 +138,6 @@ var _ = Describe("A key of another owner", func() {
 			w.apply(w.content(readFirst(w.want(got, "mydata", url)), "ours"))
 			Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
 		})
-
 	})
 
 	It("is kept if its owner was removed from the record", func() {

@@ -20,7 +20,8 @@ var _ = Describe("An object without a record of owners", func() {
 		GinkgoHelper()
 		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
 		cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "bare", types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"`+annotation.DefaultKey+`":"mydata=`+url+`"}},"data":`+data+`}`), metav1.PatchOptions{})
+			[]byte(`{"metadata":{"annotations":{"`+annotation.DefaultKey+`":"mydata=`+url+`"}},"data":`+data+`}`),
+			metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cm.ManagedFields).To(BeEmpty())
 		return cm
@@ -61,7 +62,8 @@ var _ = Describe("An object without a record of owners", func() {
 			return next(r)
 		})
 		w.apply(w.content(want, "hello there"))
-		list, err := w.kube.CoreV1().ConfigMaps(w.namespace).List(w.ctx(), metav1.ListOptions{FieldSelector: "metadata.name=bare"})
+		list, err := w.kube.CoreV1().ConfigMaps(w.namespace).List(w.ctx(),
+			metav1.ListOptions{FieldSelector: "metadata.name=bare"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list.Items).To(BeEmpty())
 	})

@@ -42,7 +42,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(entry(got, "mydata")).To(And(HaveField("Error", "Immutable"), HaveField("GaveUp", true)))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "other body"))
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
-		Expect(w.events(cm)).To(ConsistOf("Warning Immutable: the ConfigMap is immutable; key mydata cannot be written [why-empty 10]"))
+		Expect(w.events(cm)).
+			To(ConsistOf("Warning Immutable: the ConfigMap is immutable; key mydata cannot be written [why-empty 10]"))
 		Expect(patches()).To(Equal(3), "refused, noted, refused")
 	})
 
@@ -50,7 +51,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		big := strings.Repeat("x", 700_000)
 		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
 		w.stop()
-		a, b, c := w.content(w.want(cm, "a", url), big), w.content(w.want(cm, "b", url), big), w.content(w.want(cm, "c", url), "small")
+		a, b, c := w.content(w.want(cm, "a", url), big), w.content(w.want(cm, "b", url), big), w.content(w.want(cm, "c", url),
+			"small")
 		w.publish(a, b, c)
 		w.config.Linger = linger
 		w.start()
@@ -58,7 +60,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(2)))
 		Expect(entry(got, "b")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", "")))
-		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed its size limit with the body from data.example.com; key b has no value yet [why-empty 9]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed its size limit with the body " +
+			"from data.example.com; key b has no value yet [why-empty 9]"))
 		By("refusing a request that is too large, too")
 		w.apply(w.content(due(w.want(cm, "c", url)), strings.Repeat("\x01", 700_000)))
 		got = w.get("cm")
@@ -144,13 +147,15 @@ var _ = Describe("A body that the API server refuses", func() {
 		Eventually(func() map[string]string { return w.get("cm").Data }).
 			Should(Equal(map[string]string{"other": "other body"}), "one key does not hold up the other")
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
-			"Warning WriteFailed: the API server refused to write the body from data.example.com; key mydata has no value yet; retrying [why-empty 10]"))
+			"Warning WriteFailed: the API server refused to write the body from data.example.com; key mydata has no value " +
+				"yet; retrying [why-empty 10]"))
 		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("WriteFailed"))
 		w.acknowledged()
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
 		Expect(w.events(cm)).To(HaveLen(1))
 		permit(w)
-		w.await(func() { w.apply(w.content(due(w.want(cm, "mydata", url)), "body")) }, func() bool { return len(w.get("cm").Data) == 2 })
+		w.await(func() { w.apply(w.content(due(w.want(cm, "mydata", url)), "body")) },
+			func() bool { return len(w.get("cm").Data) == 2 })
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "body", "other": "other body"}))
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed"), HavePrefix("Normal Recovered")))
 	})
@@ -162,11 +167,11 @@ var _ = Describe("A body that the API server refuses", func() {
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
 		w.acknowledged()
 		permit(w)
-		w.await(func() { w.apply(w.failure(due(w.want(cm, "mydata", url)), 500)) }, func() bool { return entry(w.get("cm"), "mydata").Failing() })
+		w.await(func() { w.apply(w.failure(due(w.want(cm, "mydata", url)), 500)) },
+			func() bool { return entry(w.get("cm"), "mydata").Failing() })
 		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("BadStatus"))
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Warning BadStatus: ")))
 	})
-
 })
 
 // forbid makes the API server refuse changes of ConfigMaps in the namespace unless the expression
@@ -181,7 +186,9 @@ func forbid(w *world, unless string) {
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Update},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+					Rule: admissionv1.Rule{
+						APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+					},
 				},
 			}}},
 			Validations: []admissionv1.Validation{{Expression: unless + " || request.userInfo.username == 'nobody'"}},
@@ -206,12 +213,14 @@ func forbid(w *world, unless string) {
 	probe := w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
 	Eventually(func() error {
 		probe.Data = map[string]string{"mydata": time.Now().String()}
-		_, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), probe, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), probe,
+			metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}).Should(MatchError(ContainSubstring("denied request")))
 }
 
 // permit ends forbid.
 func permit(w *world) {
-	_ = w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(w.ctx(), w.namespace, metav1.DeleteOptions{})
+	_ = w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(w.ctx(), w.namespace,
+		metav1.DeleteOptions{})
 }

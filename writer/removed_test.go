@@ -76,7 +76,8 @@ var _ = Describe("A removed pair", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
 		Expect(entry(got, "b")).To(BeZero())
-		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer annotated but kept: field manager kustomize-controller also owns it"))
+		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer annotated but kept: field manager " +
+			"kustomize-controller also owns it"))
 	})
 
 	It("does not come back with a late body, and is written once however often it is delivered", func() {

@@ -86,7 +86,9 @@ type parts struct {
 }
 
 // assemble makes the parts of the writer.
-func assemble(rt *process.Runtime, c Config, client *apiserver.Client, breaking *breaker.Breaker, metrics *metrics) (*parts, error) {
+func assemble(
+	rt *process.Runtime, c Config, client *apiserver.Client, breaking *breaker.Breaker, metrics *metrics,
+) (*parts, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err

@@ -99,7 +99,8 @@ var _ = Describe("A late result", func() {
 	It("loses unless it was fetched later from streams that were restored from a snapshot", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "first"))
-		confirming, late := w.content(due(w.want(cm, "mydata", url)), "first"), w.content(due(w.want(cm, "mydata", url)), "late")
+		confirming, late := w.content(due(w.want(cm, "mydata", url)), "first"), w.content(due(w.want(cm, "mydata", url)),
+			"late")
 		again := w.content(due(w.want(cm, "mydata", url)), "after the restore")
 		confirming.Sequence += 100
 		w.apply(confirming)
@@ -161,7 +162,8 @@ var _ = Describe("An object under constant edits", func() {
 					got.Data = map[string]string{}
 				}
 				got.Data["theirs"] = time.Now().String()
-				if _, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), got, metav1.UpdateOptions{FieldManager: "person"}); err == nil {
+				if _, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), got,
+					metav1.UpdateOptions{FieldManager: "person"}); err == nil {
 					n++
 				}
 			}

@@ -51,9 +51,11 @@ var _ = Describe("A tenant with refused results only", func() {
 		}
 	},
 		Entry("if the writer lacks a permission there",
-			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps \"cm\" is forbidden: User \"w\" cannot patch resource \"configmaps\""}`),
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps `+
+				`\"cm\" is forbidden: User \"w\" cannot patch resource \"configmaps\""}`),
 		Entry("if a webhook refuses there",
-			`{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"message":"admission webhook \"x.example.com\" denied the request: no"}`),
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"message":"admission webhook `+
+				`\"x.example.com\" denied the request: no"}`),
 	)
 })
 
@@ -69,7 +71,8 @@ var _ = Describe("A tenant with slow results", func() {
 				case <-over:
 				case <-time.After(each):
 				}
-				return reply(r, http.StatusNotFound, nil, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`), nil
+				return reply(r, http.StatusNotFound, nil,
+					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`), nil
 			}
 			return next(r)
 		})
@@ -81,6 +84,7 @@ var _ = Describe("A tenant with slow results", func() {
 		Eventually(w.waiting).Should(BeEquivalentTo(500))
 		w.publish(w.content(w.want(w.create(asking("cm", "mydata="+url)), "mydata", url), "body"))
 		w.startWithout()
-		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(4 * each).Should(HaveKeyWithValue("mydata", "body"))
+		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(4 * each).
+			Should(HaveKeyWithValue("mydata", "body"))
 	})
 })

@@ -62,7 +62,10 @@ type world struct {
 // newWorld returns a world without a running writer.
 func newWorld(ctx SpecContext) *world {
 	GinkgoHelper()
-	w := &world{ctx: func() context.Context { return context.WithoutCancel(ctx) }, cluster: rest.CopyConfig(cluster), calls: &calls{}, log: gbytes.NewBuffer()}
+	w := &world{
+		ctx: func() context.Context { return context.WithoutCancel(ctx) }, cluster: rest.CopyConfig(cluster), calls: &calls{},
+		log: gbytes.NewBuffer(),
+	}
 	w.kube = person
 	w.namespace = kubetest.Namespace(ctx, GinkgoTB(), w.kube, "writer-", nil)
 
@@ -339,7 +342,9 @@ func kindOf(r *http.Request) string {
 }
 
 // with passes every request through tamper; nil ends that.
-func (c *calls) with(tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error)) {
+func (c *calls) with(
+	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error),
+) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tamper = tamper

@@ -139,5 +139,4 @@ var _ = Describe("A fetched body", func() {
 		w.acknowledged()
 		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 	})
-
 })

@@ -127,7 +127,6 @@ var _ = Describe("A long GET", func() {
 		f.run()
 		Eventually(beats).Should(BeNumerically(">", 3))
 	})
-
 })
 
 // beats counts the in-progress notifications to the server.

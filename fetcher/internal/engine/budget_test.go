@@ -91,6 +91,7 @@ var _ = Describe("The budget of a namespace", func() {
 		Expect(f.metric("curlmethat_fetcher_dead_letters_dropped_total", "")).To(BeEquivalentTo(2))
 		Expect(strings.Count(string(log.Contents()), `"dead_letter_dropped":true`)).To(Equal(2))
 		Expect(strings.Count(string(log.Contents()), `"budget":"dead_letters"`)).To(Equal(1))
-		Expect(w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})).NotTo(BeNil(), "the key is looked at again")
+		Expect(w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})).NotTo(BeNil(),
+			"the key is looked at again")
 	})
 })

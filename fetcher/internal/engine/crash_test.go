@@ -113,7 +113,8 @@ var _ = Describe("A killed fetcher", func() {
 		Expect(m.Subject()).To(Equal(key.Due()))
 		meta, err := m.Metadata()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(meta.Timestamp).To(And(BeTemporally(">=", at.Add(-time.Second)), BeTemporally("<=", latest.Add(5*time.Second))))
+		Expect(meta.Timestamp).To(And(BeTemporally(">=", at.Add(-time.Second)),
+			BeTemporally("<=", latest.Add(5*time.Second))))
 		f.handle(m)
 		Expect(w.timer().GetAttempts()).To(BeEquivalentTo(2))
 		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))

@@ -76,7 +76,8 @@ var _ = Describe("Credentials", func() {
 		Expect(failure.GetNextAt()).To(BeNil(), "the watcher asks before the next look")
 		Expect(w.timer().Due).To(And(
 			HaveField("Reported", v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED),
-			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)), "so that it is listed, and the audit sees that a look is in vain")
+			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)), "so that it is listed, and the audit "+
+			"sees that a look is in vain")
 		Expect(w.deadLetters()).To(HaveLen(1))
 		Eventually(w.pending).Should(BeZero())
 	}
@@ -119,7 +120,8 @@ var _ = Describe("Credentials", func() {
 			w.fire(timer.Due)
 			f.step()
 			Eventually(w.pending).Should(BeZero())
-			Expect(w.timer().Due).To(And(HaveField("WantSequence", sequence), HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)))
+			Expect(w.timer().Due).To(And(HaveField("WantSequence", sequence),
+				HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)))
 		}
 		Expect(w.results()).To(HaveLen(reports+1), "one more when it has lasted for three intervals")
 		Expect(sent()).To(BeEmpty())
@@ -127,7 +129,8 @@ var _ = Describe("Credentials", func() {
 		w.publish(signed("/private/a", every(10*time.Minute)))
 		f.step()
 		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
-		Expect(w.timer().Due).To(And(HaveField("Reported", v1.FailureClass_FAILURE_CLASS_UNSPECIFIED), HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED)))
+		Expect(w.timer().Due).To(And(HaveField("Reported", v1.FailureClass_FAILURE_CLASS_UNSPECIFIED),
+			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED)))
 	})
 
 	It("sends no credentials for an unsigned want at a redirect either", func() {

@@ -10,18 +10,18 @@ import (
 type outcome string
 
 const (
-	content    outcome = "content"    // a new body was handed to the writer
-	recovered  outcome = "recovered"  // the key was failing and is well again with its old body
-	unmodified outcome = "unmodified" // the key has this body already
-	inSync     outcome = "in_sync"    // there was nothing to fetch before the next refresh
-	retry      outcome = "retry"      // the attempt failed, and another one is scheduled
-	gaveUp     outcome = "gave_up"    // the attempt failed, and a dead letter holds it unless the namespace is over its budget
-	parked     outcome = "parked"     // no attempt could be made now
-	waits      outcome = "waits"      // the key goes on waiting in the queue of its host
-	superseded outcome = "superseded" // the key wants something else by now, or nothing
-	tombstone  outcome = "tombstone"  // the message was a tombstone
-	malformed  outcome = "malformed"  // the message could not be handled; a dead letter has it
-	postponed  outcome = "postponed"  // the broker did not take what came out before the process had to end, or does not know yet what it is asked for
+	content    outcome = "content"    // a new body was published
+	recovered  outcome = "recovered"  // the key was failing and recovered with its old body
+	unmodified outcome = "unmodified" // the key already has this body
+	inSync     outcome = "in_sync"    // nothing to fetch before the next refresh
+	retry      outcome = "retry"      // the attempt failed, and a retry is scheduled
+	gaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
+	parked     outcome = "parked"     // no attempt is possible now
+	waits      outcome = "waits"      // the key still waits in the queue of its host
+	superseded outcome = "superseded" // the want was replaced or removed
+	tombstone  outcome = "tombstone"  // the message is a tombstone
+	malformed  outcome = "malformed"  // the message cannot be handled and becomes a dead letter
+	postponed  outcome = "postponed"  // the broker did not accept the outcome during a drain, or a replica lags
 )
 
 func outcomes() []outcome {

@@ -100,7 +100,9 @@ func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 	}
 }
 
-func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(context.Context, *trigger) ending) pipeline.Disposition {
+func (e *Engine) handle(
+	ctx context.Context, d *pipeline.Delivery, do func(context.Context, *trigger) ending,
+) pipeline.Disposition {
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
 	t, err := e.decode(d) //nolint:contextcheck // a trace context is read by way of a context; nothing waits
@@ -136,7 +138,8 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 		return e.keepInSync(ctx, t)
 	}
 	if short := e.resultBytes.Check(t.key.Namespace); short != nil {
-		e.logShortage(t, short, string(namespaceBytes), "the namespace has published its budget of bodies; its GETs are put off until some of it has come back")
+		e.logShortage(t, short, string(namespaceBytes),
+			"the namespace has published its budget of bodies; its GETs are put off until some of it has come back")
 		return e.park(ctx, t, namespaceBytes, short.Wait)
 	}
 	got, err := e.fetch(ctx, t)

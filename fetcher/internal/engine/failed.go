@@ -34,7 +34,9 @@ const (
 func (e *Engine) retry(ctx context.Context, t *trigger, f failure) ending {
 	attempts := t.attempts + 1
 	wait := e.cfg.Retry.Delay(attempts, f.RetryAfter, e.deps.Random())
-	a := followUp{failure: f, at: e.deps.Clock.Now(), publish: f.Class != t.reported && (attempts == reportAfter || wait > withholdFor)}
+	a := followUp{
+		failure: f, at: e.deps.Clock.Now(), publish: f.Class != t.reported && (attempts == reportAfter || wait > withholdFor),
+	}
 	a.next, a.again = a.at.Add(wait), t.isRepeated(f, a.at)
 	due := e.dueAfter(t, a, v1.Cause_CAUSE_RETRY)
 	due.Attempts = attempts
@@ -91,7 +93,8 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) ending {
 // dropped.
 func (e *Engine) keepDeadLetter(ctx context.Context, t *trigger, a followUp) (dropped bool) {
 	if short := e.deadLetters.Take(t.key.Namespace, 1); short != nil {
-		e.logShortage(t, short, deadLetters, "the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
+		e.logShortage(t, short, deadLetters,
+			"the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
 		dropped = true
 	}
 	if dropped = dropped || !e.publishDeadLetter(ctx, t, a); dropped {

@@ -278,7 +278,8 @@ var _ = Describe("A failed attempt", func() {
 			w.publish(w.want(fmt.Sprintf("%s/%d", good.URL, i), named("good", i), in("good")))
 		}
 		Eventually(good.gets.Load).WithTimeout(10 * time.Second).Should(BeEquivalentTo(5))
-		Eventually(func() float64 { return f.metric("curlmethat_fetcher_dead_letters_dropped_total", "") }).Should(BeEquivalentTo(100))
+		Eventually(func() float64 { return f.metric("curlmethat_fetcher_dead_letters_dropped_total", "") }).
+			Should(BeEquivalentTo(100))
 		Eventually(w.pending).Should(BeZero())
 	})
 
@@ -386,7 +387,8 @@ var _ = Describe("A failed attempt", func() {
 			})
 			w.publish(w.want(redirects.URL + "/elsewhere"))
 			f.step()
-			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically(">=", time.Hour), "the URL itself is not repeated sooner than asked")
+			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically(">=", time.Hour),
+				"the URL itself is not repeated sooner than asked")
 
 			w.publish(w.want(redirects.URL+"/fine", named("other", 0)))
 			f.step()
@@ -409,7 +411,8 @@ var _ = Describe("A failed attempt", func() {
 			f.step()
 			Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
 			Expect(slow.gets.Load()).To(BeEquivalentTo(2))
-			_, err := w.client.PublishDue(w.ctx, &v1.Due{Want: waiting, WantSequence: sequence, Cause: v1.Cause_CAUSE_NOW}, "refetch")
+			_, err := w.client.PublishDue(w.ctx, &v1.Due{Want: waiting, WantSequence: sequence, Cause: v1.Cause_CAUSE_NOW},
+				"refetch")
 			Expect(err).NotTo(HaveOccurred())
 			f.step()
 			Expect(slow.gets.Load()).To(BeEquivalentTo(3), "as refetch asks")

@@ -134,7 +134,9 @@ func failureOf(err error) failure {
 		return failure{Error: *f, text: f.Error()}
 	}
 	// Only its own deadline ends the context of a GET.
-	return failure{Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}, text: "GET was stopped before it was done"}
+	return failure{
+		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}, text: "GET was stopped before it was done",
+	}
 }
 
 // poisoned is the failure of a trigger that was delivered too often.

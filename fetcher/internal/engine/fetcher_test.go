@@ -65,7 +65,9 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: time.Second, Max: 24 * time.Hour},
 			Recheck:       time.Hour,
-			Sharing:       sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20},
+			Sharing: sharedcall.Config{
+				Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20,
+			},
 		},
 		limits:   throttle.Defaults(),
 		get:      get.Defaults(),

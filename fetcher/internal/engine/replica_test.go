@@ -14,7 +14,9 @@ func (w *world) replicaLags() (catchUp func()) {
 	w.answersReads(false)
 	sub, err := w.js.Conn().Subscribe("$JS.API.DIRECT.GET."+pipeline.Requests+".>", func(m *nats.Msg) {
 		defer GinkgoRecover()
-		Expect(m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}})).To(Succeed())
+		Expect(m.RespondMsg(&nats.Msg{
+			Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}},
+		})).To(Succeed())
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(w.js.Conn().Flush()).To(Succeed())

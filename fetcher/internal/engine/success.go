@@ -41,7 +41,8 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 		result = e.content(t, r)
 	case t.reported != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
 		ended.outcome = recovered
-		result = e.complete(t, &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
+		result = e.complete(t,
+			&v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
 	default:
 		ended.outcome = unmodified
 	}
@@ -130,8 +131,10 @@ func (e *Engine) fit(r *v1.Result) bool {
 
 func tooLarge() failure {
 	return failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Detail: v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT},
-		text:  "body does not fit into a message of the broker (max_payload)",
+		Error: get.Error{
+			Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Detail: v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT,
+		},
+		text: "body does not fit into a message of the broker (max_payload)",
 	}
 }
 

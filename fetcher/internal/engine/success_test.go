@@ -227,7 +227,6 @@ var _ = Describe("A good response", func() {
 		Expect(w.result().GetFailure().GetGaveUp()).To(BeTrue())
 		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"good"`))
 	})
-
 })
 
 var _ = Describe("A body at the limit of the broker", func() {

@@ -66,7 +66,8 @@ func newTenants(trusted bool, headers string, files map[string]string) *tenants 
 		for name, content := range files {
 			Expect(os.WriteFile(filepath.Join(filepath.Dir(o.get.HeaderFile), name), []byte(content), 0o600)).To(Succeed())
 		}
-		o.get.CABundle = writeFile("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+		o.get.CABundle = writeFile("ca.pem",
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 		if trusted {
 			o.signatures, err = signature.LoadVerifier(keys)
 			Expect(err).NotTo(HaveOccurred())
@@ -164,7 +165,9 @@ func certificate(name string) (crt, key string) {
 	GinkgoHelper()
 	public, private, err := ed25519.GenerateKey(nil)
 	Expect(err).NotTo(HaveOccurred())
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(nil, template, template, public, private)
 	Expect(err).NotTo(HaveOccurred())
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
@@ -211,7 +214,8 @@ var _ = Describe("Namespaces with the same URL", func() {
 				{"team-a": "token-a", "team-b": ""},
 			} {
 				for _, order := range [][]string{{"team-a", "team-b"}, {"team-b", "team-a"}} {
-					Context(fmt.Sprintf("%s, redirected %s, each with a %s of %v, trusted keys %t", strings.Join(order, " before "), path, kind, tokens, trusted), func() {
+					Context(fmt.Sprintf("%s, redirected %s, each with a %s of %v, trusted keys %t", strings.Join(order, " before "),
+						path, kind, tokens, trusted), func() {
 						var t *tenants
 						var own []string
 						BeforeEach(func() {
@@ -235,7 +239,9 @@ var _ = Describe("Namespaces with the same URL", func() {
 								t.step()
 							}
 							Expect(t.reported()).To(Equal(own))
-							Expect(t.bodies()).To(Equal(map[string]string{"team-a": report(tokens["team-a"]), "team-b": report(tokens["team-b"])}))
+							Expect(t.bodies()).To(Equal(map[string]string{
+								"team-a": report(tokens["team-a"]), "team-b": report(tokens["team-b"]),
+							}))
 						})
 
 						It("are answered 304 to their own credentials", func() {
@@ -270,7 +276,9 @@ var _ = Describe("Namespaces with the same URL", func() {
 							for _, d := range t.deadLetters() {
 								snippets[d.GetWant().GetNamespace()] = string(d.GetSnippet())
 							}
-							Expect(snippets).To(Equal(map[string]string{"team-a": report(tokens["team-a"]), "team-b": report(tokens["team-b"])}))
+							Expect(snippets).To(Equal(map[string]string{
+								"team-a": report(tokens["team-a"]), "team-b": report(tokens["team-b"]),
+							}))
 						})
 					})
 				}

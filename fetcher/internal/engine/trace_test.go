@@ -98,7 +98,8 @@ var _ = Describe("A trace", func() {
 			events = append(events, e.Name)
 		}
 		Expect(events).To(ContainElements("connect.start", "connect.done", "request.written", "first_byte"))
-		Expect(fmt.Sprint(all)).NotTo(Or(ContainSubstring("s3cret"), ContainSubstring("127.0.0.1"), ContainSubstring("secret of the server")))
+		Expect(fmt.Sprint(all)).NotTo(Or(ContainSubstring("s3cret"), ContainSubstring("127.0.0.1"),
+			ContainSubstring("secret of the server")))
 		Expect(log.String()).To(ContainSubstring(`"trace_id":"0af7651916cd43dd8448eb211c80319c"`))
 		results := w.messages(pipeline.Results)
 		Expect(results[len(results)-1].Header.Get("traceparent")).To(Equal(pipeline.Traceparent(second.SpanContext)))
@@ -149,7 +150,9 @@ var _ = Describe("A trace", func() {
 		Expect(deadLetter.GetTraceparent()).To(ContainSubstring("0af7651916cd43dd8448eb211c80319c"))
 
 		w.clock.Advance(time.Second) // what was fetched is shared no more
-		w.fire(&v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 1, Earlier: deadLetter.GetTraceparent()})
+		w.fire(&v1.Due{
+			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 1, Earlier: deadLetter.GetTraceparent(),
+		})
 		f.step()
 		replay := last()
 		Expect(replay.Parent.IsValid()).To(BeFalse())

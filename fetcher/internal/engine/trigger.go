@@ -84,7 +84,8 @@ type history struct {
 func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 	e.deps.Clock.Observe(d.StoredAt())
 	t := &trigger{
-		sequence: d.Sequence(), storedAt: d.StoredAt(), deliveries: d.Number(), backlog: d.Backlog(), began: e.deps.Clock.Now(),
+		sequence: d.Sequence(), storedAt: d.StoredAt(), deliveries: d.Number(), backlog: d.Backlog(),
+		began: e.deps.Clock.Now(),
 	}
 	var err error
 	if t.kind, t.key, err = pipeline.ParseSubject(d.Subject()); err != nil {

@@ -44,8 +44,10 @@ var _ = Describe("A message", func() {
 			Expect(w.result().GetContent()).NotTo(BeNil())
 			Eventually(w.pending).Should(BeZero())
 		},
-		Entry("payload of a want", "curl.want.ns.name.key", "garbage", pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
-		Entry("payload of a due", "curl.due.ns.name.key", "\xff\xff", pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
+		Entry("payload of a want", "curl.want.ns.name.key", "garbage",
+			pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
+		Entry("payload of a due", "curl.due.ns.name.key", "\xff\xff",
+			pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
 		Entry("empty due", "curl.due.ns.name.key", "", pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
 		Entry("subject with too few tokens", "curl.want.x", "garbage", pipeline.Key{}),
 		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),

@@ -165,22 +165,32 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 			" \\t x\"], headers: {a: b}}": "entry 1: namespaces: not a host pattern such as *.example.com",
 		"- {host: a, namespaces: [x], headers: {\"" + secret + " x\": b}}": "entry 1: not a header that may be set",
 		"- {host: a, namespaces: [x], netrc: true, ports: [65536]}":        "entry 1: ports are from 1 to 65535",
-		"- {host: a, namespaces: [x], netrc: true, pathPrefix: /a/../b}":   "entry 1: pathPrefix begins with a slash, and all servers read it in one way",
-		"- {host: a, namespaces: [x], headers: {Host: b}}":                 "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {cookie: b}}":               "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {if-match: b}}":             "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {Proxy-Authorization: b}}":  "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], netrc: true, pathPrefix: /a/../b}": "entry 1: pathPrefix begins with a slash, " +
+			"and all servers read it in one way",
+		"- {host: a, namespaces: [x], headers: {Host: b}}":                "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {cookie: b}}":              "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {if-match: b}}":            "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {Proxy-Authorization: b}}": "entry 1: not a header that may be set",
 		"- {host: a, namespaces: [x], headers: {a: \"" + secret +
 			"\\r\\nb\"}}": "entry 1: value is empty or has a control character",
-		"- {host: a, namespaces: [x], bearerFile: " + secret + "}":                                          "entry 1: bearerFile: no such file or directory",
-		"- {host: a, namespaces: [x], bearerFile: ../" + secret + "}":                                       "entry 1: its files lie next to the header file, or in a directory there",
-		"- {host: a, namespaces: [x], bearerFile: a, netrc: true}":                                          "entry 1: netrc, oauth2 and bearerFile exclude each other",
-		"- {host: a, namespaces: [x], caFile: " + secret + "}":                                              "entry 1: clientCertificate or caFile: no such file or directory",
-		"- {host: a, namespaces: [x], clientCertificate: {certFile: a}}":                                    "entry 1: clientCertificate: add certFile and keyFile",
-		"- {host: a, namespaces: [x], oauth2: {tokenURL: \"http://a/\", clientID: a, clientSecretFile: a}}": "entry 1: oauth2: tokenURL is an https URL without credentials",
-		"- {host: a, namespaces: [x], oauth2: {tokenURL: \"https://a/\", clientID: a}}":                     "entry 1: oauth2: add clientID and clientSecretFile",
-		"- {host: a, namespaces: [x], headers: {a: \"\"}}":                                                  "entry 1: value is empty or has a control character",
-		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}":                                          "more than one YAML document",
+		"- {host: a, namespaces: [x], bearerFile: " + secret +
+			"}": "entry 1: bearerFile: no such file or directory",
+		"- {host: a, namespaces: [x], bearerFile: ../" + secret +
+			"}": "entry 1: its files lie next to the header file, or in a directory there",
+		"- {host: a, namespaces: [x], bearerFile: a, netrc: true}": "entry 1: " +
+			"netrc, oauth2 and bearerFile exclude each other",
+		"- {host: a, namespaces: [x], caFile: " + secret +
+			"}": "entry 1: clientCertificate or caFile: no such file or directory",
+		"- {host: a, namespaces: [x], clientCertificate: {certFile: a}}": "entry 1: " +
+			"clientCertificate: add certFile and keyFile",
+		"- {host: a, namespaces: [x], oauth2: {tokenURL: \"http://a/\", clientID: a, clientSecretFile: a}}": "entry 1: " +
+			"oauth2: tokenURL is an https URL without credentials",
+		"- {host: a, namespaces: [x], oauth2: {tokenURL: \"https://a/\", clientID: a}}": "entry 1: " +
+			"oauth2: add clientID and clientSecretFile",
+		"- {host: a, namespaces: [x], headers: {a: \"\"}}": "entry 1: " +
+			"value is empty or has a control character",
+		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}": "more than " +
+			"one YAML document",
 	} {
 		_, err := parseHeaderFile([]byte(content), "")
 		if err == nil || err.Error() != want {

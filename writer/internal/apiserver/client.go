@@ -79,13 +79,18 @@ func (c *Client) Probe(ctx context.Context) error {
 
 // Patch sends a strategic merge patch and returns the resulting metadata. A JSON merge patch (RFC
 // 7386) costs the API server a tenth more.
-func (c *Client) Patch(ctx context.Context, ref types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
-	return metadata(ctx, ref, c.objects.RESTClient().Patch(types.StrategicMergePatchType).Param("fieldManager", annotation.FieldManager).Body(body))
+func (c *Client) Patch(
+	ctx context.Context, ref types.NamespacedName, body []byte,
+) (*metav1.PartialObjectMetadata, error) {
+	return metadata(ctx, ref,
+		c.objects.RESTClient().Patch(types.StrategicMergePatchType).Param("fieldManager", annotation.FieldManager).Body(body))
 }
 
 // Apply sends a server-side apply and returns the resulting metadata. Its keys are new, so they
 // have no other owner. The status belongs to before-first-apply, so the apply is forced.
-func (c *Client) Apply(ctx context.Context, ref types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
+func (c *Client) Apply(
+	ctx context.Context, ref types.NamespacedName, body []byte,
+) (*metav1.PartialObjectMetadata, error) {
 	return metadata(ctx, ref, c.objects.RESTClient().Patch(types.ApplyPatchType).
 		Param("fieldManager", annotation.FieldManager).Param("force", "true").Body(body))
 }
@@ -100,11 +105,14 @@ const acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;
 
 // metadata requests the metadata of a ConfigMap. It does the same as client-go/metadata, which
 // encodes its options for each request.
-func metadata(ctx context.Context, ref types.NamespacedName, request *rest.Request) (*metav1.PartialObjectMetadata, error) {
+func metadata(
+	ctx context.Context, ref types.NamespacedName, request *rest.Request,
+) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	m := new(metav1.PartialObjectMetadata)
-	err := request.Namespace(ref.Namespace).Resource("configmaps").Name(ref.Name).SetHeader("Accept", acceptMetadata).Do(ctx).Into(m)
+	err := request.Namespace(ref.Namespace).Resource("configmaps").Name(ref.Name).SetHeader("Accept",
+		acceptMetadata).Do(ctx).Into(m)
 	return m, err
 }
 

@@ -154,7 +154,8 @@ func classifyInvalid(s metav1.Status) Outcome {
 func byProxy(s metav1.Status) bool { return hasCause(s, metav1.CauseTypeUnexpectedServerResponse) }
 
 func hasCause(s metav1.Status, cause metav1.CauseType) bool {
-	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
+	return s.Details != nil &&
+		slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
 }
 
 // RetryAfter returns the pause that the API server requested.

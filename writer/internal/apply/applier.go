@@ -80,7 +80,8 @@ func New(c Config, d Deps) (*Applier, error) {
 	if c.Decoder.Grammar == nil || c.Decoder.Selector == nil {
 		return nil, errors.New("make applier: the decoder is incomplete")
 	}
-	if d.Client == nil || d.Breaker == nil || d.Emitter == nil || d.Signatures == nil || d.Metrics == nil || d.Clock == nil {
+	if d.Client == nil || d.Breaker == nil || d.Emitter == nil || d.Signatures == nil || d.Metrics == nil ||
+		d.Clock == nil {
 		return nil, errors.New("make applier: a dependency is missing")
 	}
 	b, err := newBudgets(c, d.Clock.Now)

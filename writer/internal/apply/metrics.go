@@ -28,9 +28,11 @@ type Metrics struct {
 func NewMetrics(set *metric.Set) *Metrics {
 	latency := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	return &Metrics{
-		results: set.Counters("results_total", "Results acknowledged, by what became of them.", metric.Of("verdict", plan.Verdicts()...)),
+		results: set.Counters("results_total", "Results acknowledged, by what became of them.",
+			metric.Of("verdict", plan.Verdicts()...)),
 		patches: set.Counters("patches_total", "Patches sent, by outcome.", metric.Of("outcome", apiserver.Outcomes()...)),
-		reads:   set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.", metric.Of("kind", kindMetadata, kindObject)),
+		reads: set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.",
+			metric.Of("kind", kindMetadata, kindObject)),
 		exhausted: set.Counter("conflicts_exhausted_total",
 			"Batches deferred because their object changed faster than it could be patched."),
 		overBudget: set.Counters("over_budget_total",
@@ -39,7 +41,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
 		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, including requests to the API server.",
 			latency),
-		age: set.Histogram("result_age_seconds", "Age of a result when it was acknowledged, from the end of its fetch.", latency),
+		age: set.Histogram("result_age_seconds", "Age of a result when it was acknowledged, from the end of its fetch.",
+			latency),
 		delivery: set.Histogram("annotation_to_data_seconds",
 			"Time from the change of an annotation to the patch with the first data for it.",
 			append(latency, 60, 300, 900, 3600)),

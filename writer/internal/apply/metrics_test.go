@@ -30,7 +30,8 @@ func (crowd) RoundTrip(r *http.Request) (*http.Response, error) {
 	code, body := http.StatusOK, fmt.Sprintf(`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",
 		"metadata":{"name":%q,"namespace":"ns","uid":"uid-of-%s","resourceVersion":"2"}}`, name, name)
 	if strings.HasSuffix(name, "0") {
-		code, body = http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+		code, body = http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound",`+
+			`"code":404}`
 	}
 	return &http.Response{
 		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},

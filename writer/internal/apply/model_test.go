@@ -104,7 +104,9 @@ func newModel(t *testing.T, seed uint64) *model {
 		applied: map[string]status.Fence{}, transitions: map[string]bool{}, failed: map[string]bool{},
 	}
 	m.server = &modelServer{events: map[string]corev1.Event{}, before: m.interfere, fault: m.fault, patched: m.check}
-	m.applier, m.signer = newApplier(t, &rest.Config{Host: "http://model", Transport: m.server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
+	m.applier, m.signer = newApplier(t, &rest.Config{
+		Host: "http://model", Transport: m.server, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	},
 		metric.New(prometheus.NewRegistry(), "writer"))
 	m.recreate()
 	return m
@@ -351,14 +353,16 @@ func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotatio
 	}
 	m.signer.Sign(w)
 	m.seq++
-	m.log("want %d: %s=%s rv %s drift %q readFirst %v", m.seq, w.GetKey(), w.GetUrl(), w.GetResourceVersion(), w.GetDrift(), w.GetReadFirst())
+	m.log("want %d: %s=%s rv %s drift %q readFirst %v", m.seq, w.GetKey(), w.GetUrl(), w.GetResourceVersion(),
+		w.GetDrift(), w.GetReadFirst())
 	m.wants, m.seqs = append(m.wants, w), append(m.seqs, m.seq)
 }
 
 func (m *model) want(cm *corev1.ConfigMap, pair annotation.Pair) *v1.Want {
 	return &v1.Want{
 		Namespace: modelNamespace, Name: modelName, Key: pair.Key, Url: pair.URL, Uid: string(cm.UID),
-		ResourceVersion: cm.ResourceVersion, Status: cm.Annotations[annotation.StatusKey], Epoch: 1, Cause: v1.Cause_CAUSE_CHANGED,
+		ResourceVersion: cm.ResourceVersion, Status: cm.Annotations[annotation.StatusKey], Epoch: 1,
+		Cause: v1.Cause_CAUSE_CHANGED,
 	}
 }
 
@@ -418,7 +422,8 @@ func (m *model) write() {
 		m.broken("%d outcomes for %d results", len(outcomes), n)
 	}
 	for i, o := range outcomes {
-		m.log("  applied %d %s: %v unavailable %v", batch[i].GetSequence(), batch[i].GetWant().GetKey(), o.Verdict, o.Unavailable)
+		m.log("  applied %d %s: %v unavailable %v", batch[i].GetSequence(), batch[i].GetWant().GetKey(), o.Verdict,
+			o.Unavailable)
 		if !o.Unavailable && o.Verdict != plan.Deferred { // what is deferred, the watcher wants again
 			m.done = append(m.done, batch[i])
 		} else {

@@ -216,7 +216,9 @@ func (s *modelServer) record() []metav1.ManagedFieldsEntry {
 			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 		}
 	}
-	list := []metav1.ManagedFieldsEntry{entry("author", 1, `{"f:metadata":{"f:annotations":{"f:`+annotation.DefaultKey+`":{}}}}`)}
+	list := []metav1.ManagedFieldsEntry{
+		entry("author", 1, `{"f:metadata":{"f:annotations":{"f:`+annotation.DefaultKey+`":{}}}}`),
+	}
 	for _, key := range slices.Sorted(maps.Keys(s.owners)) {
 		o := s.owners[key]
 		list = append(list, entry(o.manager, o.at, fmt.Sprintf(`{"f:data":{"f:%s":{}}}`, key)))
@@ -230,7 +232,8 @@ func answer(code int, object any) (*http.Response, error) {
 		return nil, err
 	}
 	return &http.Response{
-		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
+		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)),
 	}, nil
 }
 

@@ -15,12 +15,23 @@ func TestEncode(t *testing.T) {
 		plan plan.Plan
 		want string
 	}{
-		"text":            {plan.Plan{Values: map[string]*plan.Value{"k": {Body: []byte("a\"<\x00\u2028")}}}, `{"metadata":{"uid":"u","resourceVersion":"7"},"data":{"k":"a\"<\u0000\u2028"},"binaryData":{"k":null}}`},
-		"nothing":         {plan.Plan{Values: map[string]*plan.Value{"k": {}}}, `{"metadata":{"uid":"u","resourceVersion":"7"},"data":{"k":""},"binaryData":{"k":null}}`},
-		"binary":          {plan.Plan{Values: map[string]*plan.Value{"k": {Body: []byte{0xff}, Binary: true}}}, `{"metadata":{"uid":"u","resourceVersion":"7"},"data":{"k":null},"binaryData":{"k":"/w=="}}`},
-		"removal":         {plan.Plan{Values: map[string]*plan.Value{"k": nil}}, `{"metadata":{"uid":"u","resourceVersion":"7"},"data":{"k":null},"binaryData":{"k":null}}`},
-		"status":          {plan.Plan{SetStatus: true, Status: `{"k":{}}`}, `{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"x-kv8s.io/curl-status":"{\"k\":{}}"}}}`},
-		"status, removed": {plan.Plan{SetStatus: true}, `{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"x-kv8s.io/curl-status":null}}}`},
+		"text": {plan.Plan{
+			Values: map[string]*plan.Value{"k": {Body: []byte("a\"<\x00\u2028")}},
+		}, `{"metadata":{"uid":"u","resourceVersion":"7"},"data":{"k":"a\"<\u0000\u2028"},"binaryData":{"k":null}}`},
+		"nothing": {plan.Plan{
+			Values: map[string]*plan.Value{"k": {}},
+		}, `{"metadata":{"uid":"u","resourceVersion":"7"},"data":{"k":""},"binaryData":{"k":null}}`},
+		"binary": {plan.Plan{
+			Values: map[string]*plan.Value{"k": {Body: []byte{0xff}, Binary: true}},
+		}, `{"metadata":{"uid":"u","resourceVersion":"7"},"data":{"k":null},"binaryData":{"k":"/w=="}}`},
+		"removal": {plan.Plan{
+			Values: map[string]*plan.Value{"k": nil},
+		}, `{"metadata":{"uid":"u","resourceVersion":"7"},"data":{"k":null},"binaryData":{"k":null}}`},
+		"status": {plan.Plan{
+			SetStatus: true, Status: `{"k":{}}`,
+		}, `{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"x-kv8s.io/curl-status":"{\"k\":{}}"}}}`},
+		"status, removed": {plan.Plan{SetStatus: true}, `{"metadata":{"uid":"u","resourceVersion":"7",` +
+			`"annotations":{"x-kv8s.io/curl-status":null}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body, err := encode(object, tt.plan)
@@ -46,10 +57,15 @@ func TestEncode(t *testing.T) {
 // An apply is bound to the planned version and never changes or removes a key.
 func TestApplyOnlyAddsKeys(t *testing.T) {
 	unrecorded := func() *plan.Object {
-		return &plan.Object{Freshness: plan.Live, UID: "u", ResourceVersion: "7", Values: map[string]string{"theirs": "digest"}}
+		return &plan.Object{
+			Freshness: plan.Live, UID: "u", ResourceVersion: "7", Values: map[string]string{"theirs": "digest"},
+		}
 	}
 	added := func() plan.Plan {
-		return plan.Plan{Values: map[string]*plan.Value{"k": {Body: []byte("<a>")}, "b": {Body: []byte{0xff}, Binary: true}}, SetStatus: true, Status: "{}"}
+		return plan.Plan{
+			Values: map[string]*plan.Value{"k": {Body: []byte("<a>")}, "b": {Body: []byte{0xff}, Binary: true}}, SetStatus: true,
+			Status: "{}",
+		}
 	}
 	for name, tt := range map[string]struct {
 		change func(*plan.Object, *plan.Plan)
@@ -70,7 +86,8 @@ func TestApplyOnlyAddsKeys(t *testing.T) {
 		}
 	}
 	body, err := encodeApply(types.NamespacedName{Namespace: "ns", Name: "cm"}, unrecorded(), added())
-	const want = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"cm","namespace":"ns","uid":"u","resourceVersion":"7",` +
+	const want = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"cm","namespace":"ns","uid":"u",` +
+		`"resourceVersion":"7",` +
 		`"annotations":{"x-kv8s.io/curl-status":"{}"}},"data":{"k":"<a>"},"binaryData":{"b":"/w=="}}` + "\n"
 	if err != nil || string(body) != want {
 		t.Errorf("got  %s, %v\nwant %s", body, err, want)

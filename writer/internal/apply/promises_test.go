@@ -12,7 +12,8 @@ import (
 // check compares a patch of the writer with the promises.
 func (m *model) check(before, after *corev1.ConfigMap, owners map[string]owner) {
 	m.t.Helper()
-	m.log("  patched: rv %s data %q status %s", after.ResourceVersion, values(after), after.Annotations[annotation.StatusKey])
+	m.log("  patched: rv %s data %q status %s", after.ResourceVersion, values(after),
+		after.Annotations[annotation.StatusKey])
 	was, is := values(before), values(after)
 	noted, written := m.status(before), m.status(after)
 
@@ -45,7 +46,9 @@ func (m *model) status(cm *corev1.ConfigMap) status.Status {
 }
 
 // checkValue checks that the writer may change a value to this one.
-func (m *model) checkValue(before *corev1.ConfigMap, key, value string, exists bool, owners map[string]owner, noted, written status.Entry) {
+func (m *model) checkValue(
+	before *corev1.ConfigMap, key, value string, exists bool, owners map[string]owner, noted, written status.Entry,
+) {
 	m.t.Helper()
 	if o, owned := owners[key]; owned && o.manager != annotation.FieldManager && !noted.Written() {
 		m.broken("S4: key %s of %s, which we never wrote, was changed", key, o.manager)
@@ -88,7 +91,8 @@ func (m *model) checkValue(before *corev1.ConfigMap, key, value string, exists b
 // checkAnnotations checks that only the status annotation has changed.
 func (m *model) checkAnnotations(before, after *corev1.ConfigMap) {
 	m.t.Helper()
-	for _, pair := range [][2]map[string]string{{before.Annotations, after.Annotations}, {after.Annotations, before.Annotations}} {
+	a, b := before.Annotations, after.Annotations
+	for _, pair := range [][2]map[string]string{{a, b}, {b, a}} {
 		for name, value := range pair[0] {
 			if other, exists := pair[1][name]; name != annotation.StatusKey && (!exists || other != value) {
 				m.broken("S1: annotation %s was changed", name)

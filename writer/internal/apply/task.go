@@ -49,7 +49,8 @@ func (t *task) signed() bool {
 			continue
 		}
 		if _, logged := t.doubted.LoadOrStore(err, true); !logged {
-			t.deps.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower; see --trusted-keys here and --signing-key of the watcher")
+			t.deps.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower; see --trusted-keys " +
+				"here and --signing-key of the watcher")
 		}
 		return false
 	}
@@ -271,7 +272,9 @@ func (t *task) restored(item plan.Item, d plan.Decision) bool {
 
 // emitEvents reports whether it wrote any event. An error is worth a retry. A refused Event counts
 // as written, because the value matters more and the log has it.
-func (t *task) emitEvents(ctx context.Context, item plan.Item, uid types.UID, events []plan.Event) (written bool, err error) {
+func (t *task) emitEvents(
+	ctx context.Context, item plan.Item, uid types.UID, events []plan.Event,
+) (written bool, err error) {
 	written, err = t.deps.Emitter.Emit(ctx, t.ref, uid, events)
 	switch apiserver.Classify(err) {
 	case apiserver.OK:
@@ -282,7 +285,8 @@ func (t *task) emitEvents(ctx context.Context, item plan.Item, uid types.UID, ev
 		return false, err
 	default:
 		if t.deps.Emitter.Refused() {
-			t.line(item, zerolog.ErrorLevel, kindEventRefused).Err(err).Msg("Events are refused; grant create, get and patch of events to the writer's service account")
+			t.line(item, zerolog.ErrorLevel, kindEventRefused).Err(err).
+				Msg("Events are refused; grant create, get and patch of events to the writer's service account")
 		}
 		return true, nil
 	}

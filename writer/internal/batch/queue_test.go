@@ -54,7 +54,9 @@ func first(key string) string { return key[:1] }
 func newQueue(t *testing.T, concurrency int) (*batch.Queue[string, int, int], *recorder) {
 	t.Helper()
 	r := &recorder{each: map[string]*atomic.Int32{}}
-	return batch.New(batch.Config[string, int, int]{Linger: linger, Concurrency: concurrency, Share: first, Work: r.work(t)}), r
+	return batch.New(batch.Config[string, int, int]{
+		Linger: linger, Concurrency: concurrency, Share: first, Work: r.work(t),
+	}), r
 }
 
 func TestWhatArrivesTogetherIsDoneTogether(t *testing.T) {

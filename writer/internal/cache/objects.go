@@ -40,7 +40,8 @@ const overhead = 1 << 10
 // NewObjects returns an empty cache.
 func NewObjects(clock clock.Clock) *Objects {
 	c := &Objects{clock: clock}
-	c.objects, _ = simplelru.NewLRU(objectsSize, func(_ types.NamespacedName, o object) { c.bytes -= o.bytes }) // only a size below 1 is refused
+	c.objects, _ = simplelru.NewLRU(objectsSize,
+		func(_ types.NamespacedName, o object) { c.bytes -= o.bytes }) // only a size below 1 is refused
 	return c
 }
 

@@ -28,7 +28,9 @@ func metadata(tb testing.TB, name string, keys, foreign int) *metav1.ObjectMeta 
 		url := "https://data.example.com/" + name + "/" + key
 		pairs[i] = key + "=" + url
 		ours["f:"+key] = struct{}{}
-		s.Keys[key] = status.Entry{URL: url, SHA256: strings.Repeat("0", 64), Size: 4, ETag: `"etag"`, Fence: status.Fence{Epoch: 1, Seq: 1}}
+		s.Keys[key] = status.Entry{
+			URL: url, SHA256: strings.Repeat("0", 64), Size: 4, ETag: `"etag"`, Fence: status.Fence{Epoch: 1, Seq: 1},
+		}
 	}
 	for i := range foreign {
 		theirs[fmt.Sprint("f:a-key-of-others-", i)] = struct{}{}
@@ -38,7 +40,9 @@ func metadata(tb testing.TB, name string, keys, foreign int) *metav1.ObjectMeta 
 		if err != nil {
 			tb.Fatal(err)
 		}
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw))}
+		return metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: "Update", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw)),
+		}
 	}
 	return &metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
@@ -99,7 +103,9 @@ func TestObjectsExpire(t *testing.T) {
 
 func BenchmarkObjects(b *testing.B) {
 	for range b.N {
-		b.ReportMetric(float64(fill(b, cache.NewObjects(testclock.NewFakeClock(time.Now())), 4096, 128, 0))/(1<<20), "MiB-128-keys")
-		b.ReportMetric(float64(fill(b, cache.NewObjects(testclock.NewFakeClock(time.Now())), 1, 1, 20_000))/(1<<20), "MiB-20000-foreign")
+		b.ReportMetric(float64(fill(b, cache.NewObjects(testclock.NewFakeClock(time.Now())), 4096, 128, 0))/(1<<20),
+			"MiB-128-keys")
+		b.ReportMetric(float64(fill(b, cache.NewObjects(testclock.NewFakeClock(time.Now())), 1, 1, 20_000))/(1<<20),
+			"MiB-20000-foreign")
 	}
 }

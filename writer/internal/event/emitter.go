@@ -25,7 +25,8 @@ type Metrics struct {
 // NewMetrics registers the metrics in the set of the writer.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
-		emitted: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.", metric.Of("reason", plan.Reasons()...)),
+		emitted: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.",
+			metric.Of("reason", plan.Reasons()...)),
 		dropped: set.Counter("events_dropped_total", "Events dropped because their namespace exceeded its budget."),
 	}
 }
@@ -51,7 +52,9 @@ func New(d Deps) *Emitter { return &Emitter{deps: d} }
 
 // Emit emits events until one fails, and reports whether it wrote any that this process had not
 // written before. Events over the budget of the namespace are only counted.
-func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.UID, events []plan.Event) (written bool, err error) {
+func (e *Emitter) Emit(
+	ctx context.Context, ref types.NamespacedName, uid types.UID, events []plan.Event,
+) (written bool, err error) {
 	for _, event := range events {
 		full := of(ref, uid, event)
 		if full.Again.IsZero() && e.deps.Recorder.Recorded(full) || !e.affords(ref.Namespace) {

@@ -16,7 +16,8 @@ type Metrics struct {
 // NewMetrics registers the metrics in the set of the writer. limit is the maximum number of
 // messages in flight.
 func NewMetrics(set *metric.Set, limit int) *Metrics {
-	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.", func() float64 { return float64(limit) })
+	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.",
+		func() float64 { return float64(limit) })
 	return &Metrics{
 		messages: set.Counters("messages_total", "Messages taken off the queue, by what became of them.",
 			metric.Of("disposition", pipeline.Dispositions()...)),

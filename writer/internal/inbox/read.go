@@ -82,7 +82,8 @@ func check(key pipeline.Key, r *v1.Result) error {
 // checkTimes rejects times that JSON cannot express. One of them would make the status of all keys
 // unwritable.
 func checkTimes(r *v1.Result) error {
-	for _, at := range []*timestamppb.Timestamp{r.GetObservedAt(), r.GetFailure().GetFirstFailedAt(), r.GetFailure().GetNextAt()} {
+	for _, at := range []*timestamppb.Timestamp{r.GetObservedAt(), r.GetFailure().GetFirstFailedAt(), r.GetFailure().
+		GetNextAt()} {
 		if at != nil && !at.IsValid() {
 			return fmt.Errorf("%w: illegal time", errMalformed)
 		}

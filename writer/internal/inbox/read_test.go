@@ -131,7 +131,8 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		if len(validation.IsDNS1123Label(item.Key.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(item.Key.Name)) > 0 ||
-			item.Key.Namespace == "kube-system" || !item.OfObject() && (len(validation.IsConfigMapKey(item.Key.Key)) > 0 || item.Fence.Seq == 0) {
+			item.Key.Namespace == "kube-system" || !item.OfObject() &&
+			(len(validation.IsConfigMapKey(item.Key.Key)) > 0 || item.Fence.Seq == 0) {
 			t.Errorf("read %+v", item)
 		}
 	})

@@ -48,8 +48,9 @@ func TestEntryOfABody(t *testing.T) {
 		item.Result.GetContent().LastModified = "yesterday"
 		binary := strings.HasSuffix(tt.body, "\xff")
 		want := status.Entry{
-			URL: theURL, SHA256: digest(tt.body), Size: int64(len(tt.body)), FetchedAt: tt.at, ETag: `"tag"`, LastModified: "yesterday",
-			Binary: binary, Object: "uid-1", Fence: fence(6),
+			URL: theURL, SHA256: digest(tt.body), Size: int64(len(tt.body)), FetchedAt: tt.at, ETag: `"tag"`,
+			LastModified: "yesterday",
+			Binary:       binary, Object: "uid-1", Fence: fence(6),
 		}
 		got, p := entryAfter(t, tt.object, item)
 		if got != want {
@@ -58,7 +59,8 @@ func TestEntryOfABody(t *testing.T) {
 		if v, written := p.Values[theKey]; written && v.Binary != binary {
 			t.Errorf("%s: written as binary: %t", name, v.Binary)
 		}
-		if bytes := int64(len(p.Status)); p.Values[theKey] != nil && p.Bytes() != bytes+int64(len(tt.body)) || p.Values[theKey] == nil && p.Bytes() != bytes {
+		if bytes := int64(len(p.Status)); p.Values[theKey] != nil && p.Bytes() != bytes+int64(len(tt.body)) ||
+			p.Values[theKey] == nil && p.Bytes() != bytes {
 			t.Errorf("%s: %d bytes are written", name, p.Bytes())
 		}
 	}
@@ -85,8 +87,12 @@ func TestEntryOfAFailure(t *testing.T) {
 		"back to the held URL": {asking().ownedBy(annotation.FieldManager).noted(elsewhere(earlier)), noon, ""},
 	} {
 		got, p := entryAfter(t, tt.object, failure(6, badStatus, explained))
-		why := status.Explanation{HTTPStatus: 503, Message: "data.example.com responded with 503", NextTry: next.AsTime(), WaitsFor: "pause of data.example.com"}
-		if got.Since != tt.since || got.ErrorURL != tt.failing || got.Attempts != 3 || got.Why() != why || got.Object != "uid-1" {
+		why := status.Explanation{
+			HTTPStatus: 503, Message: "data.example.com responded with 503", NextTry: next.AsTime(),
+			WaitsFor: "pause of data.example.com",
+		}
+		if got.Since != tt.since || got.ErrorURL != tt.failing || got.Attempts != 3 || got.Why() != why ||
+			got.Object != "uid-1" {
 			t.Errorf("%s: got %+v, as %+v", name, got, got.Why())
 		}
 		if event := p.Decisions[0].Events[0]; !event.Again.Equal(noon) {
@@ -160,11 +166,12 @@ func TestOccurrences(t *testing.T) {
 	otherKey.Key.Key = "other"
 	shared := asking().without(annotation.DefaultKey).ownedBy(annotation.FieldManager, "person")
 	all := map[string]string{
-		"tried":                 of(asking(), failure(7, badStatus)),
-		"given up":              of(asking(), failure(7, badStatus, gaveUp)),
-		"given up, 404":         of(asking(), failure(7, badStatus, gaveUp, status404)),
-		"kept":                  of(shared.noted(wrote("a")), reconcile()),
-		"kept, written since":   of(shared.noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}), reconcile()),
+		"tried":         of(asking(), failure(7, badStatus)),
+		"given up":      of(asking(), failure(7, badStatus, gaveUp)),
+		"given up, 404": of(asking(), failure(7, badStatus, gaveUp, status404)),
+		"kept":          of(shared.noted(wrote("a")), reconcile()),
+		"kept, written since": of(shared.noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}),
+			reconcile()),
 		"rejected":              plan.Refusal(held, content(7, "b"), plan.Rejected).Occurrence,
 		"rejected, other URL":   plan.Refusal(held, otherURL, plan.Rejected).Occurrence,
 		"rejected, other key":   plan.Refusal(held, otherKey, plan.Rejected).Occurrence,
@@ -194,7 +201,9 @@ func TestOccurrences(t *testing.T) {
 func TestWhatIsLeftOutOfAStatus(t *testing.T) {
 	occupied := failing(status.Entry{}, "KeyExists")
 	taken := failing(wrote("t"), "KeyExists")
-	whole := map[string]status.Entry{"occupied": occupied, "taken": taken, "failing": failing(status.Entry{}, "Timeout"), "well": wrote("w")}
+	whole := map[string]status.Entry{
+		"occupied": occupied, "taken": taken, "failing": failing(status.Entry{}, "Timeout"), "well": wrote("w"),
+	}
 	object := func(room int) *plan.Object {
 		o := asking().object(t)
 		o.Status.Keys, o.Room = maps.Clone(whole), room
@@ -216,10 +225,12 @@ func TestWhatIsLeftOutOfAStatus(t *testing.T) {
 		case mine.ETag == "":
 			state = "without validators"
 		}
-		if s.Keys[theKey].Fence != fence(6) || !s.Keys["taken"].Written() || !s.Keys["failing"].Failing() || !s.Keys["well"].Written() {
+		if s.Keys[theKey].Fence != fence(6) || !s.Keys["taken"].Written() || !s.Keys["failing"].Failing() ||
+			!s.Keys["well"].Written() {
 			t.Fatalf("in %d bytes: %s", room, p.Status)
 		}
-		if before, seen := lengths[state]; seen && before != len(p.Status) || state != "without others" && len(p.Status) > room {
+		if before, seen := lengths[state]; seen && before != len(p.Status) || state != "without others" &&
+			len(p.Status) > room {
 			t.Fatalf("%s in %d bytes: %d", state, room, len(p.Status))
 		}
 		if _, seen := lengths[state]; !seen && room < 4096 && room != lengths["last"]-1 {
@@ -252,7 +263,8 @@ func TestRoom(t *testing.T) {
 	bare := asking().object(t).Room
 	noted := asking().noted(wrote("a")).object(t).Room
 	more := asking().annotated("example.com/more", "12345").object(t).Room
-	if bare != 256<<10-len(annotation.StatusKey)-len(annotation.DefaultKey)-len(theKey+"="+theURL) || noted != bare || more != bare-len("example.com/more12345") {
+	if bare != 256<<10-len(annotation.StatusKey)-len(annotation.DefaultKey)-len(theKey+"="+theURL) || noted != bare ||
+		more != bare-len("example.com/more12345") {
 		t.Errorf("room is %d, with a status %d, with another annotation %d", bare, noted, more)
 	}
 	o := asking().object(t)

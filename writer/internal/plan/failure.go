@@ -60,7 +60,8 @@ func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 // explain returns the explanation of a failure for the status.
 func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	why := &status.Explanation{
-		HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.url(), f), WaitsFor: condition.WaitsFor(f.GetWaitsFor(), i.url()),
+		HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.url(), f), WaitsFor: condition.WaitsFor(f.GetWaitsFor(),
+			i.url()),
 		Terminal: condition.Terminal(i.url(), f),
 	}
 	if at := f.GetNextAt(); at != nil {
@@ -149,7 +150,8 @@ func sameState(a, b status.Entry) bool {
 	if !sameFailure(a, b) || a.GaveUp != b.GaveUp {
 		return false
 	}
-	return !b.GaveUp || a.Explanation == nil || a.HTTPStatus == b.HTTPStatus && a.Stale == b.Stale && a.Terminal == b.Terminal
+	return !b.GaveUp || a.Explanation == nil || a.HTTPStatus == b.HTTPStatus && a.Stale == b.Stale &&
+		a.Terminal == b.Terminal
 }
 
 // sameFailure reports whether two entries fail with the same reason and URL.

@@ -28,6 +28,7 @@ func fit(s status.Status, room int) (text string, short bool) {
 	if len(text) <= room {
 		return text, short
 	}
-	maps.DeleteFunc(s.Keys, func(_ string, e status.Entry) bool { return e.Error == pipeline.Reason(keyExists) && !e.Written() })
+	maps.DeleteFunc(s.Keys,
+		func(_ string, e status.Entry) bool { return e.Error == pipeline.Reason(keyExists) && !e.Written() })
 	return s.String(), true
 }

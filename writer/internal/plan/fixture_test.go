@@ -82,6 +82,12 @@ func (f fixture) noted(e status.Entry) fixture {
 	return f
 }
 
+// wrote has the status of a body that we wrote.
+func (f fixture) wrote(body string) fixture { return f.noted(wrote(body)) }
+
+// failing has the status of a failure without a body.
+func (f fixture) failing(reason string) fixture { return f.noted(failing(status.Entry{}, reason)) }
+
 func (f fixture) annotated(name, value string) fixture {
 	copied := map[string]string{name: value}
 	for k, v := range f.annotations {

@@ -30,12 +30,64 @@ type expectation struct {
 	entry func(e status.Entry, exists bool) string
 	// needs: "values", "live", or nothing.
 	needs string
+	// keep is --prune=false.
+	keep bool
+}
+
+var (
+	stale       = expectation{verdict: plan.Stale}
+	notOurs     = expectation{verdict: plan.NotOurs}
+	unchanged   = expectation{verdict: plan.Unchanged}
+	needsValues = expectation{needs: "values"}
+	needsLive   = expectation{needs: "live"}
+)
+
+// writes expects a value and its entry.
+func writes(value string, entry func(status.Entry, bool) string, events ...string) expectation {
+	return expectation{verdict: plan.Written, value: value, entry: entry, events: events}
+}
+
+// notes expects an entry and no value.
+func notes(entry func(status.Entry, bool) string, events ...string) expectation {
+	return writes("", entry, events...)
+}
+
+// puts expects a value at trigger 6.
+func puts(value string, events ...string) expectation {
+	return writes(value, well(value, 6, ""), events...)
+}
+
+// keeps expects a good entry at trigger 6 for the old value.
+func keeps(value string, events ...string) expectation { return notes(well(value, 6, ""), events...) }
+
+// says expects only an Event.
+func says(event string) expectation {
+	return expectation{verdict: plan.Unchanged, events: []string{event}}
+}
+
+// occupied expects a KeyExists entry at trigger seq.
+func occupied(seq uint64) expectation {
+	return expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", seq), events: []string{"KeyExists"}}
+}
+
+// refused expects the entry of a refused body with its Event.
+func refused(body, reason string, seq uint64) expectation {
+	return expectation{verdict: plan.Refused, entry: ill(body, reason, seq), events: []string{reason}}
+}
+
+// fails expects the entry of a failure at trigger 6 with its Event.
+func fails(body, reason string) expectation { return notes(ill(body, reason, 6), reason) }
+
+func kept(e expectation) expectation {
+	e.keep = true
+	return e
 }
 
 // well checks the entry of a key that holds body since trigger seq.
 func well(body string, seq uint64, drift string) func(status.Entry, bool) string {
 	return func(e status.Entry, exists bool) string {
-		if !exists || e.URL != theURL || e.SHA256 != digest(body) || e.Failing() || e.Fence != fence(seq) || e.Drift != drift {
+		if !exists || e.URL != theURL || e.SHA256 != digest(body) || e.Failing() || e.Fence != fence(seq) ||
+			e.Drift != drift {
 			return "not well"
 		}
 		return ""
@@ -65,176 +117,224 @@ func dropped(_ status.Entry, exists bool) string {
 
 func TestPlan(t *testing.T) {
 	const ours, theirs = annotation.FieldManager, "person"
-	foreign := "person/Update/2026-01-02T12:00:00Z"
+	const fingerprint = "person/Update/2026-01-02T12:00:00Z"
+	var none status.Entry
+	absent, mine, foreign, unknown := asking(), asking().ownedBy(ours), asking().ownedBy(theirs), asking().unrecorded()
+	elsewhere := asking().annotated(annotation.DefaultKey, theKey+"=https://other.example.com")
+	invalid := asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com")
+	demanding := func(body string) fixture {
+		return asking().annotated("x-kv8s.io/curl-sha256", theKey+"="+digest(body))
+	}
+	rejectedBefore, oldURL := failing(wrote("a"), "WriteFailed"), from("https://old.example.com", wrote("a"))
+	unasked, moved := asking().without(annotation.DefaultKey), asking().annotated(annotation.DefaultKey, "other="+theURL)
+	a1, b1, a6, b6 := content(1, "a"), content(1, "b"), content(6, "a"), content(6, "b")
+	bad := func(change ...func(*v1.Result)) plan.Item { return failure(6, badStatus, change...) }
+	bad6, badBefore, copiedA := bad(), failing(wrote("a"), "BadStatus"), copied(wrote("a"))
+	edited := func(body string) status.Entry { return drifted(wrote(body), fingerprint) }
 	for name, tt := range map[string]struct {
 		object fixture
 		item   plan.Item
-		keep   bool // --prune=false
 		want   expectation
 	}{
 		// A body for a key that does not exist, or is ours.
-		"first body":                         {asking(), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, "")}},
-		"changed body":                       {asking().ownedBy(ours).noted(wrote("a")), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, "")}},
-		"same body":                          {asking().ownedBy(ours).noted(wrote("a")), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
-		"same body, once drifted":            {asking().ownedBy(ours).noted(drifted(wrote("a"), "older")), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
-		"same body from another URL":         {asking().ownedBy(ours).noted(from("https://old.example.com", wrote("a"))), content(6, "a"), false, expectation{verdict: plan.Written, entry: well("a", 6, "")}},
-		"same body after a failure":          {asking().ownedBy(ours).noted(failing(wrote("a"), "BadStatus")), content(6, "a"), false, expectation{verdict: plan.Written, entry: well("a", 6, ""), events: []string{"Recovered"}}},
-		"changed body after a failure":       {asking().ownedBy(ours).noted(failing(wrote("a"), "BadStatus")), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, ""), events: []string{"Recovered"}}},
-		"first body after a failure":         {asking().noted(failing(status.Entry{}, "Timeout")), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, ""), events: []string{"Recovered"}}},
-		"body of a key that was removed":     {asking().noted(wrote("a")), content(6, "a"), false, expectation{verdict: plan.Written, value: "a", entry: well("a", 6, "")}},
-		"body of a key that is ours unnoted": {asking().ownedBy(ours), content(6, "a"), false, expectation{verdict: plan.Written, value: "a", entry: well("a", 6, "")}},
-
-		"same body, some not recorded": {asking().without(annotation.DefaultKey).annotated(annotation.LegacyKey, theKey+"="+theURL).ownedBy(ours).noted(wrote("a")), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
+		"first body":                         {asking(), b6, puts("b")},
+		"changed body":                       {mine.wrote("a"), b6, puts("b")},
+		"same body":                          {mine.wrote("a"), a6, unchanged},
+		"same body, once drifted":            {mine.noted(drifted(wrote("a"), "older")), a6, unchanged},
+		"same body from another URL":         {mine.noted(oldURL), a6, keeps("a")},
+		"same body after a failure":          {mine.noted(badBefore), a6, keeps("a", "Recovered")},
+		"changed body after a failure":       {mine.noted(badBefore), b6, puts("b", "Recovered")},
+		"first body after a failure":         {absent.failing("Timeout"), b6, puts("b", "Recovered")},
+		"body of a key that was removed":     {absent.wrote("a"), a6, puts("a")},
+		"body of a key that is ours unnoted": {mine, a6, puts("a")},
+		"same body, some not recorded": {
+			unasked.annotated(annotation.LegacyKey, theKey+"="+theURL).ownedBy(ours).wrote("a"), a6,
+			unchanged,
+		},
 
 		// A key of another owner.
-		"foreign, never ours":             {asking().ownedBy(theirs), content(6, "b"), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
-		"foreign, never ours, same body":  {asking().ownedBy(theirs).holding("b"), content(6, "b"), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
-		"foreign, never ours, known":      {asking().ownedBy(theirs).noted(failing(status.Entry{}, "KeyExists")), content(6, "b"), false, expectation{verdict: plan.NotOurs}},
-		"foreign, never ours, failure":    {asking().ownedBy(theirs), failure(6, badStatus), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
-		"foreign, once ours, unread":      {asking().ownedBy(theirs).noted(wrote("a")), content(6, "a"), false, expectation{needs: "values"}},
-		"foreign, once ours, edited":      {asking().ownedBy(theirs).noted(wrote("a")).holding("edit"), content(6, "a"), false, expectation{verdict: plan.Written, value: "a", entry: well("a", 6, "")}},
-		"foreign, once ours, same as new": {asking().ownedBy(theirs).noted(wrote("a")).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, foreign)}},
-		"foreign, once ours, as noted":    {asking().ownedBy(theirs).noted(drifted(wrote("b"), foreign)).holding("b"), content(6, "b"), false, expectation{verdict: plan.Unchanged}},
-		"foreign, as noted, another body": {asking().ownedBy(theirs).noted(drifted(wrote("a"), foreign)).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, foreign)}},
-		"foreign, edited again":           {asking().ownedBy(theirs).noted(drifted(wrote("b"), "older")).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, foreign)}},
+		"foreign, never ours":             {foreign, b6, occupied(6)},
+		"foreign, never ours, same body":  {foreign.holding("b"), b6, occupied(6)},
+		"foreign, never ours, known":      {foreign.noted(failing(none, "KeyExists")), b6, notOurs},
+		"foreign, never ours, failure":    {foreign, bad6, occupied(6)},
+		"foreign, once ours, unread":      {foreign.wrote("a"), a6, needsValues},
+		"foreign, once ours, edited":      {foreign.wrote("a").holding("edit"), a6, puts("a")},
+		"foreign, once ours, same as new": {foreign.wrote("a").holding("b"), b6, notes(well("b", 6, fingerprint))},
+		"foreign, once ours, as noted":    {foreign.noted(edited("b")).holding("b"), b6, unchanged},
+		"foreign, as noted, another body": {foreign.noted(edited("a")).holding("b"), b6, notes(well("b", 6, fingerprint))},
+		"foreign, edited again": {
+			foreign.noted(drifted(wrote("b"), "older")).holding("b"), b6,
+			notes(well("b", 6, fingerprint)),
+		},
 
 		// A key without a known owner.
-		"unknown, unread":              {asking().unrecorded(), content(6, "b"), false, expectation{needs: "values"}},
-		"unknown, absent":              {asking().unrecorded().empty(), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, "")}},
-		"unknown, present, never ours": {asking().unrecorded().holding("b"), content(6, "b"), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
-		"unknown, as we wrote it":      {asking().unrecorded().noted(wrote("a")).holding("a"), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, "unknown")}},
-		"unknown, same as new":         {asking().unrecorded().noted(wrote("a")).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, "unknown")}},
-		"unknown, nothing to do":       {asking().unrecorded().noted(drifted(wrote("b"), "unknown")).holding("b"), content(6, "b"), false, expectation{verdict: plan.Unchanged}},
+		"unknown, unread":              {unknown, b6, needsValues},
+		"unknown, absent":              {unknown.empty(), b6, puts("b")},
+		"unknown, present, never ours": {unknown.holding("b"), b6, occupied(6)},
+		"unknown, as we wrote it":      {unknown.wrote("a").holding("a"), b6, writes("b", well("b", 6, "unknown"))},
+		"unknown, same as new":         {unknown.wrote("a").holding("b"), b6, notes(well("b", 6, "unknown"))},
+		"unknown, nothing to do":       {unknown.noted(drifted(wrote("b"), "unknown")).holding("b"), b6, unchanged},
 
 		// The object has another annotation.
-		"other URL":     {asking().annotated(annotation.DefaultKey, theKey+"=https://other.example.com"), content(6, "b"), false, expectation{verdict: plan.Stale}},
-		"other key":     {asking().annotated(annotation.DefaultKey, "other="+theURL), content(6, "b"), false, expectation{verdict: plan.Stale}},
-		"nothing":       {asking().without(annotation.DefaultKey), content(6, "b"), false, expectation{verdict: plan.Stale}},
-		"nonsense":      {asking().annotated(annotation.DefaultKey, "nonsense"), content(6, "b"), false, expectation{verdict: plan.Stale}},
-		"nothing now":   {asking().annotated("x-kv8s.io/curl-suspend", "true"), content(6, "b"), false, expectation{verdict: plan.Stale}},
-		"to be ignored": {asking().labelled("reconciler", "ignore"), content(6, "b"), false, expectation{verdict: plan.Stale}},
-		"other digest":  {asking().annotated("x-kv8s.io/curl-sha256", theKey+"="+digest("x")), content(6, "b"), false, expectation{verdict: plan.Stale}},
-		"this digest":   {asking().annotated("x-kv8s.io/curl-sha256", theKey+"="+digest("b")), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, "")}},
-		"failure for another URL": {
-			asking().annotated(annotation.DefaultKey, theKey+"=https://other.example.com"), failure(6, badStatus), false,
-			expectation{verdict: plan.Stale},
-		},
-		"other spelling": {asking().without(annotation.DefaultKey).annotated(annotation.LegacyKey, theKey+"="+theURL), content(6, "b"), false, expectation{needs: "values"}},
-
-		"failure, this digest": {
-			asking().annotated("x-kv8s.io/curl-sha256", theKey+"="+digest("b")), failure(6, badStatus), false,
-			expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}},
-		},
-		"no outcome": {asking(), result(6, func(*v1.Result) {}), false, expectation{verdict: plan.Refused}},
+		"other URL":               {elsewhere, b6, stale},
+		"other key":               {moved, b6, stale},
+		"nothing":                 {unasked, b6, stale},
+		"nonsense":                {asking().annotated(annotation.DefaultKey, "nonsense"), b6, stale},
+		"nothing now":             {asking().annotated("x-kv8s.io/curl-suspend", "true"), b6, stale},
+		"to be ignored":           {asking().labelled("reconciler", "ignore"), b6, stale},
+		"other digest":            {demanding("x"), b6, stale},
+		"this digest":             {demanding("b"), b6, puts("b")},
+		"failure for another URL": {elsewhere, bad6, stale},
+		"other spelling":          {unasked.annotated(annotation.LegacyKey, theKey+"="+theURL), b6, needsValues},
+		"failure, this digest":    {demanding("b"), bad6, fails("", "BadStatus")},
+		"no outcome":              {asking(), result(6, func(*v1.Result) {}), expectation{verdict: plan.Refused}},
 
 		// Another object.
-		"other uid":      {asking(), other(content(6, "b")), false, expectation{verdict: plan.Gone}},
-		"other uid, old": {asking().seen(plan.Remembered), other(content(6, "b")), false, expectation{needs: "live"}},
+		"other uid":      {asking(), other(content(6, "b")), expectation{verdict: plan.Gone}},
+		"other uid, old": {asking().seen(plan.Remembered), other(content(6, "b")), needsLive},
 
 		// The fence.
-		"older":             {asking().ownedBy(ours).noted(wrote("a")), content(4, "b"), false, expectation{verdict: plan.Stale}},
-		"older, remembered": {asking().ownedBy(ours).noted(wrote("a")).seen(plan.Remembered), content(4, "b"), false, expectation{verdict: plan.Stale}},
-		"again":             {asking().ownedBy(ours).noted(wrote("a")), content(5, "a"), false, expectation{verdict: plan.Unchanged}},
-		"again, failure":    {asking().noted(failing(status.Entry{}, "BadStatus")), failure(5, badStatus), false, expectation{verdict: plan.Unchanged, events: []string{"BadStatus"}}},
-		"again, obstacle":   {asking().noted(failing(status.Entry{}, "Immutable")), content(5, "b"), false, expectation{verdict: plan.Unchanged, events: []string{"Immutable"}}},
-		"again, too large":  {asking().noted(failing(status.Entry{}, "BodyTooLarge")), content(5, "b"), false, expectation{verdict: plan.Unchanged, events: []string{"BodyTooLarge"}}},
-		"again, rejected":   {asking().noted(failing(status.Entry{}, "WriteFailed")), content(5, "b"), false, expectation{verdict: plan.Unchanged, events: []string{"WriteFailed"}}},
-		"again, long well":  {asking().ownedBy(ours).noted(since(wrote("a"), noon.Add(-time.Hour))), content(5, "a"), false, expectation{verdict: plan.Unchanged}},
-		"again, recovery":   {asking().ownedBy(ours).noted(since(wrote("a"), noon)), content(5, "a"), false, expectation{verdict: plan.Unchanged, events: []string{"Recovered"}}},
-		"again, went well":  {asking().noted(failing(status.Entry{}, "BadStatus")), content(5, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 5, ""), events: []string{"Recovered"}}},
-		"again, went wrong": {asking().ownedBy(ours).noted(wrote("a")), failure(5, badStatus), false, expectation{verdict: plan.Unchanged}},
-		"later stream":      {asking().ownedBy(ours).noted(wrote("a")), epochs(content(1, "b"), epoch+1), false, expectation{verdict: plan.Written, value: "b", entry: anything}},
-		"earlier stream":    {asking().ownedBy(ours).noted(wrote("a")), epochs(content(99, "b"), epoch-1), false, expectation{verdict: plan.Stale}},
+		"older":             {mine.wrote("a"), content(4, "b"), stale},
+		"older, remembered": {mine.wrote("a").seen(plan.Remembered), content(4, "b"), stale},
+		"again":             {mine.wrote("a"), content(5, "a"), unchanged},
+		"again, failure":    {absent.failing("BadStatus"), failure(5, badStatus), says("BadStatus")},
+		"again, obstacle":   {absent.failing("Immutable"), content(5, "b"), says("Immutable")},
+		"again, too large":  {absent.failing("BodyTooLarge"), content(5, "b"), says("BodyTooLarge")},
+		"again, rejected":   {absent.failing("WriteFailed"), content(5, "b"), says("WriteFailed")},
+		"again, long well":  {mine.noted(since(wrote("a"), noon.Add(-time.Hour))), content(5, "a"), unchanged},
+		"again, recovery":   {mine.noted(since(wrote("a"), noon)), content(5, "a"), says("Recovered")},
+		"again, went well":  {absent.failing("BadStatus"), content(5, "b"), writes("b", well("b", 5, ""), "Recovered")},
+		"again, went wrong": {mine.wrote("a"), failure(5, badStatus), unchanged},
+		"later stream":      {mine.wrote("a"), epochs(content(1, "b"), epoch+1), writes("b", anything)},
+		"earlier stream":    {mine.wrote("a"), epochs(content(99, "b"), epoch-1), stale},
 
 		// A status that was copied from another object.
-		"copied, unread":                  {asking().ownedBy(theirs).noted(copied(wrote("a"))), content(6, "b"), false, expectation{needs: "values"}},
-		"copied, assumed":                 {asking().ownedBy(ours).noted(copied(wrote("a"))).seen(plan.Assumed), content(6, "a"), false, expectation{needs: "values"}},
-		"copied with its value":           {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("a"), content(1, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 1, "")}},
-		"copied, same as new":             {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("a"), content(1, "a"), false, expectation{verdict: plan.Written, entry: well("a", 1, foreign)}},
-		"copied with its record":          {asking().ownedBy(ours).noted(copied(wrote("a"))).holding("a"), content(1, "a"), false, expectation{verdict: plan.Written, entry: well("a", 1, "")}},
-		"copied, then set by somebody":    {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("x"), content(6, "b"), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
-		"copied without its value":        {asking().noted(copied(wrote("a"))).empty(), content(1, "a"), false, expectation{verdict: plan.Written, value: "a", entry: well("a", 1, "")}},
-		"copied, failure":                 {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("a"), failure(1, badStatus), false, expectation{verdict: plan.Written, entry: ill("a", "BadStatus", 1), events: []string{"BadStatus"}}},
-		"copied, set, failure":            {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("x"), failure(1, badStatus), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 1), events: []string{"KeyExists"}}},
-		"copied failure, well here":       {asking().noted(copied(failing(status.Entry{}, "BadStatus"))).empty(), content(1, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 1, "")}},
-		"copied, pair taken out":          {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(theirs).noted(copied(wrote("a"))).holding("a"), reconcile(), false, expectation{verdict: plan.Written, entry: dropped}},
-		"copied, set, pair taken out":     {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(copied(wrote("a"))).holding("x"), reconcile(), false, expectation{verdict: plan.Written, entry: dropped}},
-		"written here, by an older fence": {asking().ownedBy(ours).noted(on("uid-1", wrote("a"))), content(4, "b"), false, expectation{verdict: plan.Stale}},
+		"copied, unread":               {foreign.noted(copiedA), b6, needsValues},
+		"copied, assumed":              {mine.noted(copiedA).seen(plan.Assumed), a6, needsValues},
+		"copied with its value":        {foreign.noted(copiedA).holding("a"), b1, writes("b", well("b", 1, ""))},
+		"copied, same as new":          {foreign.noted(copiedA).holding("a"), a1, notes(well("a", 1, fingerprint))},
+		"copied with its record":       {mine.noted(copiedA).holding("a"), a1, notes(well("a", 1, ""))},
+		"copied, then set by somebody": {foreign.noted(copiedA).holding("x"), b6, occupied(6)},
+		"copied without its value":     {absent.noted(copiedA).empty(), a1, writes("a", well("a", 1, ""))},
+		"copied, failure": {
+			foreign.noted(copiedA).holding("a"), failure(1, badStatus),
+			notes(ill("a", "BadStatus", 1), "BadStatus"),
+		},
+		"copied, set, failure": {foreign.noted(copiedA).holding("x"), failure(1, badStatus), occupied(1)},
+		"copied failure, well here": {
+			absent.noted(copied(failing(none, "BadStatus"))).empty(), b1,
+			writes("b", well("b", 1, "")),
+		},
+		"copied, pair taken out":          {moved.ownedBy(theirs).noted(copiedA).holding("a"), reconcile(), notes(dropped)},
+		"copied, set, pair taken out":     {moved.unrecorded().noted(copiedA).holding("x"), reconcile(), notes(dropped)},
+		"written here, by an older fence": {mine.noted(on("uid-1", wrote("a"))), content(4, "b"), stale},
 
 		// Only a live object is good enough to give up a result.
-		"stale, remembered":    {asking().without(annotation.DefaultKey).seen(plan.Remembered), content(6, "b"), false, expectation{needs: "live"}},
-		"foreign, remembered":  {asking().ownedBy(theirs).seen(plan.Remembered), content(6, "b"), false, expectation{needs: "live"}},
-		"body, remembered":     {asking().ownedBy(ours).noted(wrote("a")).seen(plan.Remembered), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, "")}},
-		"same body,remembered": {asking().ownedBy(ours).noted(wrote("a")).seen(plan.Remembered), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
+		"stale, remembered":    {unasked.seen(plan.Remembered), b6, needsLive},
+		"foreign, remembered":  {foreign.seen(plan.Remembered), b6, needsLive},
+		"body, remembered":     {mine.wrote("a").seen(plan.Remembered), b6, puts("b")},
+		"same body,remembered": {mine.wrote("a").seen(plan.Remembered), a6, unchanged},
 
 		// Failures.
-		"first failure":         {asking(), failure(6, badStatus), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
-		"failure after a body":  {asking().ownedBy(ours).noted(wrote("a")), failure(6, badStatus), false, expectation{verdict: plan.Written, entry: ill("a", "BadStatus", 6), events: []string{"BadStatus"}}},
-		"other failure":         {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, timeout), false, expectation{verdict: plan.Written, entry: ill("", "Timeout", 6), events: []string{"Timeout"}}},
-		"same failure":          {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, badStatus, hourAgo), false, expectation{verdict: plan.Unchanged}},
-		"tried, other status":   {asking().noted(tried(404)), failure(6, badStatus, hourAgo), false, expectation{verdict: plan.Unchanged}},
-		"same failure, gave up": {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, badStatus, hourAgo, gaveUp), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
-		"same failure, again":   {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, badStatus, again), false, expectation{verdict: plan.Unchanged, events: []string{"BadStatus"}}},
-		"gave up, again":        {asking().noted(given(503, false)), failure(6, badStatus, hourAgo, gaveUp, again), false, expectation{verdict: plan.Unchanged, events: []string{"BadStatus"}}},
-		"gave up, other status": {asking().noted(given(404, false)), failure(6, badStatus, hourAgo, gaveUp, again), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
-		"longer than interval":  {asking().noted(given(503, false)), failure(6, badStatus, hourAgo, gaveUp, again, everyTenMinutes), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
-		"longer, known":         {asking().noted(given(503, true)), failure(6, badStatus, hourAgo, gaveUp, everyTenMinutes), false, expectation{verdict: plan.Unchanged}},
-		"tries of an old state": {asking().noted(given(503, true)), failure(6, badStatus, hourAgo, everyTenMinutes), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
-		"same failure, new row": {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, badStatus), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6)}},
-		"same failure, audit":   {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, badStatus, audit), false, expectation{verdict: plan.Unchanged}},
-		"failure of a new URL":  {asking().ownedBy(ours).noted(failing(from("https://old.example.com", wrote("a")), "BadStatus")), failure(6, timeout), false, expectation{verdict: plan.Written, entry: ill("a", "Timeout", 6), events: []string{"Timeout"}}},
-		"unknown class":         {asking(), failure(6, 99), false, expectation{verdict: plan.Written, entry: ill("", "Unknown", 6), events: []string{"Unknown"}}},
-
-		"failure, unknown, unread":  {asking().unrecorded(), failure(6, badStatus), false, expectation{needs: "values"}},
-		"failure, unknown, absent":  {asking().unrecorded().empty(), failure(6, badStatus), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
-		"failure, unknown, present": {asking().unrecorded().holding("x"), failure(6, badStatus), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
+		"first failure":         {asking(), bad6, fails("", "BadStatus")},
+		"failure after a body":  {mine.wrote("a"), bad6, fails("a", "BadStatus")},
+		"other failure":         {absent.failing("BadStatus"), failure(6, timeout), fails("", "Timeout")},
+		"same failure":          {absent.failing("BadStatus"), bad(hourAgo), unchanged},
+		"tried, other status":   {absent.noted(tried(404)), bad(hourAgo), unchanged},
+		"same failure, gave up": {absent.failing("BadStatus"), bad(hourAgo, gaveUp), fails("", "BadStatus")},
+		"same failure, again":   {absent.failing("BadStatus"), bad(again), says("BadStatus")},
+		"gave up, again":        {absent.noted(given(503, false)), bad(hourAgo, gaveUp, again), says("BadStatus")},
+		"gave up, other status": {absent.noted(given(404, false)), bad(hourAgo, gaveUp, again), fails("", "BadStatus")},
+		"longer than interval": {
+			absent.noted(given(503, false)), bad(hourAgo, gaveUp, again, everyTenMinutes),
+			fails("", "BadStatus"),
+		},
+		"longer, known":             {absent.noted(given(503, true)), bad(hourAgo, gaveUp, everyTenMinutes), unchanged},
+		"tries of an old state":     {absent.noted(given(503, true)), bad(hourAgo, everyTenMinutes), fails("", "BadStatus")},
+		"same failure, new row":     {absent.failing("BadStatus"), bad6, notes(ill("", "BadStatus", 6))},
+		"same failure, audit":       {absent.failing("BadStatus"), bad(audit), unchanged},
+		"failure of a new URL":      {mine.noted(failing(oldURL, "BadStatus")), failure(6, timeout), fails("a", "Timeout")},
+		"unknown class":             {asking(), failure(6, 99), fails("", "Unknown")},
+		"failure, unknown, unread":  {unknown, bad6, needsValues},
+		"failure, unknown, absent":  {unknown.empty(), bad6, fails("", "BadStatus")},
+		"failure, unknown, present": {unknown.holding("x"), bad6, occupied(6)},
 
 		// Recovery without a body.
-		"unmodified":              {asking().ownedBy(ours).noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), false, expectation{verdict: plan.Written, entry: well("a", 6, ""), events: []string{"Recovered"}}},
-		"unmodified, was well":    {asking().ownedBy(ours).noted(wrote("a")), unmodified(6, "a"), false, expectation{verdict: plan.Unchanged}},
-		"unmodified, other body":  {asking().ownedBy(ours).noted(failing(wrote("b"), "Timeout")), unmodified(6, "a"), false, expectation{verdict: plan.Stale}},
-		"unmodified, never ours":  {asking().ownedBy(theirs), unmodified(6, "a"), false, expectation{verdict: plan.Stale}},
-		"unmodified, not asked":   {asking().without(annotation.DefaultKey).noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), false, expectation{verdict: plan.Stale}},
-		"unmodified, another URL": {asking().ownedBy(ours).noted(from("https://old.example.com", wrote("a"))), unmodified(6, "a"), false, expectation{verdict: plan.Written, entry: well("a", 6, "")}},
+		"unmodified":              {mine.noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), keeps("a", "Recovered")},
+		"unmodified, was well":    {mine.wrote("a"), unmodified(6, "a"), unchanged},
+		"unmodified, other body":  {mine.noted(failing(wrote("b"), "Timeout")), unmodified(6, "a"), stale},
+		"unmodified, never ours":  {foreign, unmodified(6, "a"), stale},
+		"unmodified, not asked":   {unasked.noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), stale},
+		"unmodified, another URL": {mine.noted(oldURL), unmodified(6, "a"), keeps("a")},
 
 		// Removed pairs.
-		"removed, ours":                  {asking().without(annotation.DefaultKey).ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
-		"removed, ours, kept":            {asking().without(annotation.DefaultKey).ownedBy(ours).noted(wrote("a")), reconcile(), true, expectation{verdict: plan.Written, entry: dropped}},
-		"removed, ours, unnoted":         {asking().without(annotation.DefaultKey).ownedBy(ours), reconcile(), false, expectation{verdict: plan.Unchanged}},
-		"removed, nobody knows, unnoted": {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded(), reconcile(), false, expectation{verdict: plan.Unchanged}},
-		"removed, shared":                {asking().without(annotation.DefaultKey).ownedBy(ours, theirs).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, entry: dropped, events: []string{"KeyExists"}}},
-		"removed, applied":               {asking().without(annotation.DefaultKey).appliedBefore(`{"data":{"mydata":"x"}}`).ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, entry: dropped, events: []string{"KeyExists"}}},
-		"removed, applied binary":        {asking().without(annotation.DefaultKey).appliedBefore(`{"binaryData":{"mydata":"eA=="}}`).ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, entry: dropped, events: []string{"KeyExists"}}},
-		"removed, other applied":         {asking().without(annotation.DefaultKey).appliedBefore(`{"data":{"other":"x"}}`).ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
-		"removed, unreadable":            {asking().without(annotation.DefaultKey).appliedBefore(`{"data":{"mydata":`).ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
-		"removed, taken over":            {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(theirs).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, entry: dropped}},
-		"removed, already gone":          {asking().annotated(annotation.DefaultKey, "other="+theURL).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, entry: dropped}},
-		"removed, only failed":           {asking().annotated(annotation.DefaultKey, "other="+theURL).noted(failing(status.Entry{}, "Timeout")), reconcile(), false, expectation{verdict: plan.Written, entry: dropped}},
-		"removed, nothing left":          {asking().annotated(annotation.DefaultKey, "other="+theURL), reconcile(), false, expectation{verdict: plan.Unchanged}},
-		"removed, asked for":             {asking().ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Unchanged}},
-		"removed, suspended":             {asking().without(annotation.DefaultKey).annotated(annotation.DefaultKey, "other="+theURL).annotated("x-kv8s.io/curl-suspend", "1").ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Stale}},
-		"removed, nonsense":              {asking().annotated(annotation.DefaultKey, "nonsense").ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, entry: anything}},
-		"removed, back but refused":      {asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com").ownedBy(ours).noted(wrote("a")), reconcile(), false, expectation{verdict: plan.Written, entry: anything}},
-		"body of a refused pair":         {asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com").ownedBy(ours).noted(wrote("a")), content(6, "b"), false, expectation{verdict: plan.Stale}},
-		"removed, unknown":               {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")), reconcile(), false, expectation{needs: "values"}},
-		"removed, unknown, as ours":      {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")).holding("a"), reconcile(), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
-		"removed, unknown, edited":       {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")).holding("edit"), reconcile(), false, expectation{verdict: plan.Written, entry: dropped}},
-		"removed from an immutable":      {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(ours).noted(wrote("a")).behind(plan.Immutable), reconcile(), false, expectation{verdict: plan.Written, entry: dropped, events: []string{"KeyExists"}}},
-		"removed from one unrelated":     {asking().without(annotation.DefaultKey).ownedBy(theirs), reconcile(), false, expectation{verdict: plan.Unchanged}},
+		"removed, ours":                  {unasked.ownedBy(ours).wrote("a"), reconcile(), writes("-", dropped)},
+		"removed, ours, kept":            {unasked.ownedBy(ours).wrote("a"), reconcile(), kept(notes(dropped))},
+		"removed, ours, unnoted":         {unasked.ownedBy(ours), reconcile(), unchanged},
+		"removed, nobody knows, unnoted": {moved.unrecorded(), reconcile(), unchanged},
+		"removed, shared": {
+			unasked.ownedBy(ours, theirs).wrote("a"), reconcile(),
+			notes(dropped, "KeyExists"),
+		},
+		"removed, applied": {
+			unasked.appliedBefore(`{"data":{"mydata":"x"}}`).ownedBy(ours).wrote("a"), reconcile(),
+			notes(dropped, "KeyExists"),
+		},
+		"removed, applied binary": {
+			unasked.appliedBefore(`{"binaryData":{"mydata":"eA=="}}`).ownedBy(ours).wrote("a"), reconcile(),
+			notes(dropped, "KeyExists"),
+		},
+		"removed, other applied": {
+			unasked.appliedBefore(`{"data":{"other":"x"}}`).ownedBy(ours).wrote("a"), reconcile(),
+			writes("-", dropped),
+		},
+		"removed, unreadable": {
+			unasked.appliedBefore(`{"data":{"mydata":`).ownedBy(ours).wrote("a"), reconcile(),
+			writes("-", dropped),
+		},
+		"removed, taken over":   {moved.ownedBy(theirs).wrote("a"), reconcile(), notes(dropped)},
+		"removed, already gone": {moved.wrote("a"), reconcile(), notes(dropped)},
+		"removed, only failed":  {moved.noted(failing(none, "Timeout")), reconcile(), notes(dropped)},
+		"removed, nothing left": {moved, reconcile(), unchanged},
+		"removed, asked for":    {mine.wrote("a"), reconcile(), unchanged},
+		"removed, suspended": {
+			moved.annotated("x-kv8s.io/curl-suspend", "1").ownedBy(ours).wrote("a"), reconcile(),
+			stale,
+		},
+		"removed, nonsense": {
+			asking().annotated(annotation.DefaultKey, "nonsense").ownedBy(ours).wrote("a"), reconcile(),
+			notes(anything),
+		},
+		"removed, back but refused": {invalid.ownedBy(ours).wrote("a"), reconcile(), notes(anything)},
+		"body of a refused pair":    {invalid.ownedBy(ours).wrote("a"), b6, stale},
+		"removed, unknown":          {moved.unrecorded().wrote("a"), reconcile(), needsValues},
+		"removed, unknown, as ours": {moved.unrecorded().wrote("a").holding("a"), reconcile(), writes("-", dropped)},
+		"removed, unknown, edited":  {moved.unrecorded().wrote("a").holding("edit"), reconcile(), notes(dropped)},
+		"removed from an immutable": {
+			moved.ownedBy(ours).wrote("a").behind(plan.Immutable), reconcile(),
+			notes(dropped, "KeyExists"),
+		},
+		"removed from one unrelated": {unasked.ownedBy(theirs), reconcile(), unchanged},
 
 		// Changes that the API server refuses.
-		"immutable":                {asking().behind(plan.Immutable), content(6, "b"), false, expectation{verdict: plan.Refused, entry: ill("", "Immutable", 6), events: []string{"Immutable"}}},
-		"immutable, known":         {asking().noted(failing(status.Entry{}, "Immutable")).behind(plan.Immutable), content(6, "b"), false, expectation{verdict: plan.Refused}},
-		"immutable, same body":     {asking().ownedBy(ours).noted(wrote("a")).behind(plan.Immutable), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
-		"immutable, from new URL":  {asking().ownedBy(ours).noted(from("https://old.example.com", wrote("a"))).behind(plan.Immutable), content(6, "a"), false, expectation{verdict: plan.Written, entry: well("a", 6, "")}},
-		"immutable, failure":       {asking().behind(plan.Immutable), failure(6, badStatus), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
-		"too large":                {asking().ownedBy(ours).noted(wrote("a")).behind(plan.TooLarge), content(6, "b"), false, expectation{verdict: plan.Refused, entry: ill("a", "BodyTooLarge", 6), events: []string{"BodyTooLarge"}}},
-		"rejected":                 {asking().ownedBy(ours).noted(wrote("a")).behind(plan.Rejected), content(6, "b"), false, expectation{verdict: plan.Refused, entry: ill("a", "WriteFailed", 5), events: []string{"WriteFailed"}}},
-		"rejected, known":          {asking().ownedBy(ours).noted(failing(wrote("a"), "WriteFailed")).behind(plan.Rejected), content(6, "b"), false, expectation{verdict: plan.Refused, events: []string{"WriteFailed"}}},
-		"accepted after rejection": {asking().ownedBy(ours).noted(failing(wrote("a"), "WriteFailed")), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, ""), events: []string{"Recovered"}}},
+		"immutable": {asking().behind(plan.Immutable), b6, refused("", "Immutable", 6)},
+		"immutable, known": {
+			absent.failing("Immutable").behind(plan.Immutable), b6,
+			expectation{verdict: plan.Refused},
+		},
+		"immutable, same body":    {mine.wrote("a").behind(plan.Immutable), a6, unchanged},
+		"immutable, from new URL": {mine.noted(oldURL).behind(plan.Immutable), a6, keeps("a")},
+		"immutable, failure":      {asking().behind(plan.Immutable), bad6, fails("", "BadStatus")},
+		"too large":               {mine.wrote("a").behind(plan.TooLarge), b6, refused("a", "BodyTooLarge", 6)},
+		"rejected":                {mine.wrote("a").behind(plan.Rejected), b6, refused("a", "WriteFailed", 5)},
+		"rejected, known": {
+			mine.noted(rejectedBefore).behind(plan.Rejected), b6,
+			expectation{verdict: plan.Refused, events: []string{"WriteFailed"}},
+		},
+		"accepted after rejection": {mine.noted(rejectedBefore), b6, puts("b", "Recovered")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Planner{Prune: !tt.keep}.Plan(tt.object.object(t), []plan.Item{tt.item})
+			p := plan.Planner{Prune: !tt.want.keep}.Plan(tt.object.object(t), []plan.Item{tt.item})
 			check(t, p, tt.want)
 		})
 	}
@@ -253,7 +353,9 @@ func TestConfirmed(t *testing.T) {
 			t.Errorf("%v: %+v", item.Result.GetOutcome(), p)
 		}
 	}
-	for late, verdict := range map[time.Duration]plan.Verdict{time.Minute: plan.Stale, time.Minute + time.Second: plan.Written} {
+	for late, verdict := range map[time.Duration]plan.Verdict{
+		time.Minute: plan.Stale, time.Minute + time.Second: plan.Written,
+	} {
 		restored := failure(6, badStatus, func(r *v1.Result) { r.ObservedAt = timestamppb.New(noon.Add(late)) })
 		if p := (plan.Planner{}).Plan(object, []plan.Item{restored}); p.Decisions[0].Verdict != verdict {
 			t.Errorf("an older fence %s later, as of a stream that was restored: %+v", late, p)
@@ -293,7 +395,8 @@ func check(t *testing.T, p plan.Plan, want expectation) {
 	switch {
 	case want.value == "" && planned, want.value != "" && !planned:
 		t.Errorf("value planned: %v", planned)
-	case want.value == "-" && value != nil, want.value != "-" && planned && (value == nil || string(value.Body) != want.value):
+	case want.value == "-" && value != nil,
+		want.value != "-" && planned && (value == nil || string(value.Body) != want.value):
 		t.Errorf("value %v", value)
 	}
 	if len(p.Values) > 1 {

@@ -39,17 +39,23 @@ func TestProblems(t *testing.T) {
 		message string
 		since   time.Time
 	}{
-		"begins":               {wrong, plan.Written, formatSentence, noon},
-		"is the same":          {wrong.annotated(annotation.StatusKey, held(formatSentence)), plan.Unchanged, "-", noon},
-		"is another":           {wrong.annotated(annotation.StatusKey, held("other")), plan.Written, formatSentence, noon.Add(-time.Hour)},
-		"ends":                 {asking().annotated(annotation.StatusKey, held("other")), plan.Written, "", noon},
-		"is none":              {asking(), plan.Unchanged, "-", noon},
-		"with the annotation":  {asking().without(annotation.DefaultKey).annotated(annotation.StatusKey, held("other")), plan.Written, "", noon},
-		"while suspended":      {asking().annotated("x-kv8s.io/curl-suspend", "true").annotated(annotation.StatusKey, held("other")), plan.Stale, "-", noon},
-		"while left out":       {wrong.labelled("reconciler", "ignore"), plan.Stale, "-", noon},
-		"of an older reading":  {wrong.seen(plan.Remembered), plan.Written, formatSentence, noon},
-		"of an immutable one":  {wrong.behind(plan.Immutable), plan.Written, formatSentence, noon},
-		"of an unknown option": {asking().annotated("x-kv8s.io/curl-refrsh", "1h"), plan.Written, "annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?", noon},
+		"begins":      {wrong, plan.Written, formatSentence, noon},
+		"is the same": {wrong.annotated(annotation.StatusKey, held(formatSentence)), plan.Unchanged, "-", noon},
+		"is another": {
+			wrong.annotated(annotation.StatusKey, held("other")), plan.Written, formatSentence,
+			noon.Add(-time.Hour),
+		},
+		"ends":    {asking().annotated(annotation.StatusKey, held("other")), plan.Written, "", noon},
+		"is none": {asking(), plan.Unchanged, "-", noon},
+		"with the annotation": {asking().without(annotation.DefaultKey).
+			annotated(annotation.StatusKey, held("other")), plan.Written, "", noon},
+		"while suspended": {asking().annotated("x-kv8s.io/curl-suspend", "true").
+			annotated(annotation.StatusKey, held("other")), plan.Stale, "-", noon},
+		"while left out":      {wrong.labelled("reconciler", "ignore"), plan.Stale, "-", noon},
+		"of an older reading": {wrong.seen(plan.Remembered), plan.Written, formatSentence, noon},
+		"of an immutable one": {wrong.behind(plan.Immutable), plan.Written, formatSentence, noon},
+		"of an unknown option": {asking().annotated("x-kv8s.io/curl-refrsh", "1h"), plan.Written, "annotation " +
+			"x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?", noon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Planner{Prune: true}.Plan(tt.object.object(t), []plan.Item{problems()})
@@ -72,7 +78,8 @@ func TestProblems(t *testing.T) {
 				}
 				return
 			}
-			if s.Problem == nil || *s.Problem != (status.Problem{Error: "InvalidAnnotation", Message: tt.message, Since: tt.since}) {
+			if s.Problem == nil ||
+				*s.Problem != (status.Problem{Error: "InvalidAnnotation", Message: tt.message, Since: tt.since}) {
 				t.Errorf("wrote %s", p.Status)
 			}
 		})
@@ -107,7 +114,8 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Planner{Prune: true}.Plan(tt.object.object(t), []plan.Item{problems()})
-			if d := p.Decisions[0]; d.Verdict != tt.verdict || len(d.Events) > 0 || len(p.Values) > 0 || p.NeedValues || p.SetStatus != (tt.verdict == plan.Written) {
+			if d := p.Decisions[0]; d.Verdict != tt.verdict || len(d.Events) > 0 || len(p.Values) > 0 || p.NeedValues ||
+				p.SetStatus != (tt.verdict == plan.Written) {
 				t.Fatalf("%+v", p)
 			}
 			if !p.SetStatus {
@@ -115,8 +123,10 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 			}
 			s, err := status.Parse(p.Status)
 			e := s.Keys[theKey]
-			if err != nil || e.Error != "KeyExists" || e.FailingURL() != theURL || !e.GaveUp || e.Written() || e.Fence != tt.fence || !e.Since.Equal(tt.since) ||
-				e.Why().Message != "key mydata already exists and was not written by curl-me-that; it is kept until somebody removes it" {
+			if err != nil || e.Error != "KeyExists" || e.FailingURL() != theURL || !e.GaveUp || e.Written() ||
+				e.Fence != tt.fence || !e.Since.Equal(tt.since) ||
+				e.Why().
+					Message != "key mydata already exists and was not written by curl-me-that; it is kept until somebody removes it" {
 				t.Errorf("wrote %s, %v", p.Status, err)
 			}
 			again := asking().ownedBy(theirs).annotated(annotation.StatusKey, p.Status).object(t)
@@ -151,7 +161,8 @@ func TestOccupiedKeysGiveWay(t *testing.T) {
 	without.Keys[theKey] = have.Keys[theKey]
 	full.Room = len(without.String())
 	p = plan.Planner{}.Plan(full, []plan.Item{content(7, "a")})
-	if have, err = status.Parse(p.Status); err != nil || len(p.Status) > full.Room || len(p.Values) != 1 || !have.Keys[theKey].Written() {
+	if have, err = status.Parse(p.Status); err != nil || len(p.Status) > full.Room || len(p.Values) != 1 ||
+		!have.Keys[theKey].Written() {
 		t.Errorf("wrote %s, %v", p.Status, err)
 	}
 
@@ -168,7 +179,8 @@ func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
 		bound *v1.Bound
 		want  string
 	}{
-		{&v1.Bound{Keys: 10}, "namespace ns asks for more than 10 keys and older ConfigMaps come first; remove some, or have --namespace-keys raised"},
+		{&v1.Bound{Keys: 10}, "namespace ns asks for more than 10 keys and older ConfigMaps come first; remove some, or " +
+			"have --namespace-keys raised"},
 		{
 			&v1.Bound{Stretch: 8, Refreshes: 20, Refreshed: 1000},
 			"curl-refresh is multiplied by 8 in namespace ns; its 1000 refreshed keys ask for more than 20 refreshes a second",
@@ -205,7 +217,8 @@ func TestProblemsAreNotAssumed(t *testing.T) {
 func TestAProblemOutlastsOtherResults(t *testing.T) {
 	s := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "m", Since: noon}}
 	p := plan.Planner{}.Plan(asking().annotated(annotation.StatusKey, s.String()).object(t), []plan.Item{content(6, "b")})
-	if written, err := status.Parse(p.Status); err != nil || written.Problem == nil || written.Keys[theKey].SHA256 != digest("b") {
+	if written, err := status.Parse(p.Status); err != nil || written.Problem == nil ||
+		written.Keys[theKey].SHA256 != digest("b") {
 		t.Errorf("%s, %v", p.Status, err)
 	}
 }
@@ -233,12 +246,14 @@ func TestOlderEntriesAreExplained(t *testing.T) {
 // An entry of an older writer learns once that only an edit helps.
 func TestThatOnlyAnEditHelpsIsInTheStatus(t *testing.T) {
 	forbidden := func(r *v1.Result) {
-		r.GetFailure().Class, r.GetFailure().Detail = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
+		r.GetFailure().Class, r.GetFailure().
+			Detail = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
 	}
 	older := failing(status.Entry{}, "AddressDenied")
 	older.GaveUp, older.Explanation = true, &status.Explanation{HTTPStatus: 503}
 	for _, entry := range []status.Entry{{}, older} {
-		p := plan.Planner{}.Plan(asking().noted(entry).object(t), []plan.Item{failure(6, badStatus, hourAgo, gaveUp, forbidden)})
+		p := plan.Planner{}.Plan(asking().noted(entry).object(t),
+			[]plan.Item{failure(6, badStatus, hourAgo, gaveUp, forbidden)})
 		s, err := status.Parse(p.Status)
 		if err != nil || !s.Keys[theKey].Why().Terminal {
 			t.Fatalf("%+v, %v", p, err)
