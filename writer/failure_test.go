@@ -1,15 +1,12 @@
 package writer_test
 
 import (
-	"encoding/json"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
@@ -33,18 +30,6 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.events(cm)).
 			To(ConsistOf("Warning BadStatus: data.example.com responded with 503; key mydata has no value yet [why-empty 8]"))
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "POST events"}))
-	})
-
-	It("keeps the last good value, which the Event says", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(w.want(cm, "mydata", url), "good"))
-		w.apply(w.failure(due(w.want(cm, "mydata", url)), 404))
-		got := w.get("cm")
-		Expect(got.Data).To(Equal(map[string]string{"mydata": "good"}))
-		Expect(entry(got, "mydata")).To(And(HaveField("Error", "BadStatus"), HaveField("SHA256", sum("good")),
-			HaveField("URL", url)))
-		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com responded with 404; key mydata keeps its " +
-			"last good value [why-empty 8]"))
 	})
 
 	It("has another Event only for a new reason or for giving up, and one at its end", func() {
@@ -81,27 +66,6 @@ var _ = Describe("A failed fetch", func() {
 		Expect(entry(got, "mydata").Failing()).To(BeFalse())
 	})
 
-	It("has its reason and the next try in the Event and in the status", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		r := w.failure(w.want(cm, "mydata", url), 404)
-		at := r.GetObservedAt().AsTime()
-		f := r.GetFailure()
-		f.GaveUp, f.NextAt, f.Interval = true, timestamppb.New(at.Add(time.Hour)), durationpb.New(time.Hour)
-		w.apply(r)
-		next := at.Add(time.Hour).UTC()
-		Expect(w.events(cm)).
-			To(ConsistOf("Warning BadStatus: data.example.com responded with 404; key mydata has no value yet; " +
-				"giving up after 1 attempt; next try at " + next.Format("15:04") + " UTC, then hourly [why-empty 8]"))
-		var written map[string]map[string]any
-		text := w.get("cm").Annotations[annotation.StatusKey]
-		Expect(json.Unmarshal([]byte(text), &written)).To(Succeed())
-		Expect(written["mydata"]).To(And(
-			HaveKeyWithValue("error", "BadStatus"), HaveKeyWithValue("httpStatus", 404.0),
-			HaveKeyWithValue("message", "data.example.com responded with 404"),
-			HaveKeyWithValue("nextTry", next.Format(time.RFC3339)),
-		))
-	})
-
 	It("increases the count of its Event when it is observed again, and writes nothing else", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		first := w.failure(w.want(cm, "mydata", url), 404)
@@ -118,20 +82,6 @@ var _ = Describe("A failed fetch", func() {
 		w.apply(later)
 		Expect(w.eventObjects()).To(ConsistOf(HaveField("Series", HaveField("Count", int32(2)))),
 			"it was only delivered again")
-	})
-
-	It("ends without a write of the value if the body is still the same", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(w.want(cm, "mydata", url), "good"))
-		w.apply(w.failure(due(w.want(cm, "mydata", url)), 500))
-		r := w.result(due(w.want(cm, "mydata", url)))
-		r.Outcome = &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: sum("good")}}
-		w.apply(r)
-		got := w.get("cm")
-		Expect(got.Data).To(Equal(map[string]string{"mydata": "good"}))
-		Expect(entry(got, "mydata")).To(And(HaveField("Error", ""), HaveField("SHA256", sum("good"))))
-		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered:")))
-		Expect(w.events(cm)).To(HaveLen(2))
 	})
 
 	It("has no address in its Event if the URL has one", func() {

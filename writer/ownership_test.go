@@ -55,17 +55,6 @@ var _ = Describe("A key of another owner", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists")))
 	})
 
-	It("is filled once its owner has removed it", func() {
-		cm := asking("cm", "mydata="+url)
-		cm.Data = map[string]string{"mydata": "theirs"}
-		cm = w.create(cm)
-		w.apply(w.content(due(w.want(cm, "mydata", url)), "ours"))
-		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = nil })
-		w.apply(w.content(w.want(got, "mydata", url), "ours"))
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "ours"}))
-		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists"), HavePrefix("Normal Recovered")))
-	})
-
 	It("is repaired if the writer wrote it before", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
@@ -92,26 +81,6 @@ var _ = Describe("A key of another owner", func() {
 		w.apply(w.content(want, "ours"))
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "ours"}))
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
-	})
-
-	It("gets a status once if it holds the fetched body", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(w.want(cm, "mydata", url), "old"))
-		got := w.edit("cm", hold("new"))
-		fingerprint := ownerOf(got, "mydata").Fingerprint
-		heal := func() *v1.Result {
-			want := readFirst(w.want(w.get("cm"), "mydata", url))
-			want.Drift, want.Cause = fingerprint, v1.Cause_CAUSE_DRIFT
-			return w.content(want, "new")
-		}
-		w.apply(heal())
-		got = w.get("cm")
-		Expect(got.Data).To(Equal(map[string]string{"mydata": "new"}))
-		Expect(entry(got, "mydata")).To(And(HaveField("SHA256", sum("new")), HaveField("Drift", fingerprint)))
-		Expect(ownerOf(got, "mydata").Fingerprint).To(Equal(fingerprint))
-
-		w.apply(heal())
-		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
 	})
 
 	Context("without a record of its owner", func() {

@@ -36,16 +36,6 @@ var _ = Describe("A late result", func() {
 		Entry("is to be ignored", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"reconciler": "ignore"} }),
 	)
 
-	It("changes nothing if the object now requires another digest", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		want := w.want(cm, "mydata", url)
-		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("right") })
-		w.apply(w.content(want, "wrong"))
-		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
-		w.apply(w.content(w.want(got, "mydata", url), "right"))
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "right"}))
-	})
-
 	It("does not create a deleted object", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		Expect(w.kube.CoreV1().ConfigMaps(w.namespace).Delete(w.ctx(), "cm", metav1.DeleteOptions{})).To(Succeed())
@@ -81,19 +71,6 @@ var _ = Describe("A late result", func() {
 		Expect(w.kube.CoreV1().Namespaces().Delete(w.ctx(), w.namespace, metav1.DeleteOptions{})).To(Succeed())
 		w.apply(w.content(w.want(cm, "mydata", url), "late"), w.failure(w.want(cm, "mydata", url), 500))
 		Expect(string(w.log.Contents())).NotTo(ContainSubstring(`"error"`))
-	})
-
-	It("loses to one from newer streams", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		old := w.content(w.want(cm, "mydata", url), "old stream")
-		old.Sequence = 1_000_000
-		fresh := w.want(cm, "mydata", url)
-		fresh.Epoch = w.epoch + 1
-		r := w.content(fresh, "new stream")
-		r.Sequence = 1
-		w.apply(r)
-		w.apply(old)
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "new stream"}))
 	})
 
 	It("loses unless it was fetched later from streams that were restored from a snapshot", func() {

@@ -73,27 +73,6 @@ var _ = Describe("A fetched body", func() {
 		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": {0xfe}}))
 	})
 
-	It("may be empty", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(w.want(cm, "mydata", url), ""))
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": ""}))
-	})
-
-	It("is written together with others of the same object", func() {
-		w.stop()
-		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
-		w.publish(
-			w.content(w.want(cm, "a", url), "A"),
-			w.content(w.want(cm, "b", url), "B"),
-			w.content(w.want(cm, "c", url), "C"),
-		)
-		w.config.Linger = linger
-		w.start()
-		w.acknowledged()
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "A", "b": "B", "c": "C"}))
-		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
-	})
-
 	It("needs no read after an earlier write of the same version", func() {
 		cm := w.create(asking("cm", "a="+url+" b="+url))
 		w.apply(w.content(w.want(cm, "a", url), "A"))
@@ -128,15 +107,4 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
 	})
 
-	It("is written once if it is delivered ten times", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		r := w.content(w.want(cm, "mydata", url), "hello there")
-		w.apply(r)
-		version := w.get("cm").ResourceVersion
-		for range 9 {
-			w.again(r)
-		}
-		w.acknowledged()
-		Expect(w.get("cm").ResourceVersion).To(Equal(version))
-	})
 })

@@ -49,40 +49,4 @@ var _ = Describe("A host without a free slot", func() {
 		Expect(w.result().GetWant().GetReadFirst()).To(BeFalse())
 		Expect(w.result().GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
 	})
-
-	It("does not delay other hosts", func() {
-		const each = 500
-		hanging, instant := w.hangs(), serve(says("hello there"))
-		f := w.fetcher(func(o *fetcherOptions) {
-			o.now = time.Now
-			o.get.HeaderTimeout, o.get.Timeout = time.Minute, time.Minute
-		})
-		f.run()
-		for i := range each {
-			w.publish(w.want(fmt.Sprintf("%s/%d", hanging.URL, i), named("hanging", i)))
-			w.publish(w.want(fmt.Sprintf("%s/%d", instant.URL, i), named("instant", i)))
-		}
-		Eventually(w.contents).Should(Equal(each))
-		Expect(hanging.gets.Load()).To(BeNumerically("<=", 7), "one slot is kept for another namespace")
-		Eventually(func() int { return f.parked("host_busy") }).Should(BeNumerically(">=", each-8))
-	})
-})
-
-var _ = Describe("A namespace", func() {
-	It("gets at most its share of the slots while others wait", func() {
-		w := newWorld(natstest.Options{}, pipeline.Topology{})
-		var origins []*origin
-		for range 8 {
-			origins = append(origins, w.hangs())
-		}
-		f := w.fetcher(func(o *fetcherOptions) { o.limits.Slots = 8 })
-		for i := range 100 {
-			w.publish(w.want(fmt.Sprintf("%s/%d", origins[i%8].URL, i), named("greedy", i)))
-		}
-		w.publish(w.want(serve(says("hello there")).URL, func(w *v1.Want) { w.Namespace = "modest" }))
-		f.run()
-		Eventually(w.results).Should(HaveLen(1))
-		Expect(w.result().GetWant().GetNamespace()).To(Equal("modest"))
-		Eventually(func() int { return f.parked("namespace_share") }).Should(BeNumerically(">=", 92))
-	})
 })

@@ -114,23 +114,4 @@ var _ = Describe("Objects with the same URL", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("cost at most one conditional GET each if no body has changed, and no result", func() {
-		o := serve(tagged(`"v1"`, "hello there"))
-		var dues []*v1.Due
-		for i := range 200 {
-			want := w.want(fmt.Sprintf("%s/%d", o.URL, i), named("cm", i), every(time.Hour))
-			dues = append(dues, &v1.Due{
-				Want: want, WantSequence: w.publish(want), Cause: v1.Cause_CAUSE_REFRESH,
-				Cached: &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`},
-			})
-			Expect(w.next().Ack()).To(Succeed())
-		}
-		for _, due := range dues {
-			w.fire(due)
-		}
-		w.fetcher(func(o *fetcherOptions) { o.now = time.Now }).run()
-		Eventually(o.gets.Load).Should(BeEquivalentTo(200))
-		Eventually(w.pending).Should(BeZero())
-		Expect(w.count(pipeline.Results)).To(BeZero())
-	})
 })
