@@ -119,7 +119,6 @@ func assemble(
 		}),
 		Metrics: metrics.applier,
 		Log:     rt.Log,
-		Clock:   clock.RealClock{},
 	})
 	if err != nil {
 		return nil, err

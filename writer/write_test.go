@@ -106,5 +106,4 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
 		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
 	})
-
 })

@@ -64,10 +64,6 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if deps.Client == nil || deps.Getter == nil || deps.Throttle == nil ||
-		deps.Draining == nil || deps.Clock == nil || deps.Random == nil || deps.Metrics == nil {
-		return nil, errors.New("set up engine: a dependency is missing")
-	}
 	e := &Engine{cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}
 	var errs [3]error
 	e.shared, errs[0] = sharedcall.New[get.Request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})

@@ -113,5 +113,4 @@ var _ = Describe("Objects with the same URL", func() {
 		Expect(o.gets.Load()).To(BeNumerically("<=", fetchers*windows))
 		Eventually(w.pending).Should(BeZero())
 	})
-
 })

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -53,8 +52,7 @@ type Deps struct {
 	Emitter    *event.Emitter
 	Metrics    *Metrics
 	// Log gets one line per outcome.
-	Log   zerolog.Logger
-	Clock clock.Clock
+	Log zerolog.Logger
 }
 
 // Applier applies results to ConfigMaps.
@@ -77,26 +75,19 @@ type Applier struct {
 
 // New returns an applier.
 func New(c Config, d Deps) (*Applier, error) {
-	if c.Decoder.Grammar == nil || c.Decoder.Selector == nil {
-		return nil, errors.New("make applier: the decoder is incomplete")
-	}
-	if d.Client == nil || d.Breaker == nil || d.Emitter == nil || d.Signatures == nil || d.Metrics == nil ||
-		d.Clock == nil {
-		return nil, errors.New("make applier: a dependency is missing")
-	}
-	b, err := newBudgets(c, d.Clock.Now)
+	b, err := newBudgets(c)
 	if err != nil {
 		return nil, fmt.Errorf("make applier: %w", err)
 	}
 	return &Applier{
 		config: c, deps: d, budgets: b, lines: logsample.New(d.Log),
-		objects: cache.NewObjects(d.Clock),
+		objects: cache.NewObjects(clock.RealClock{}),
 		// Results may come back for this long after an outage.
-		confirmed: cache.NewExpiring[cache.Key, plan.Confirmation](16384, 10*time.Minute, d.Clock),
+		confirmed: cache.NewExpiring[cache.Key, plan.Confirmation](16384, 10*time.Minute),
 		// Kubernetes keeps Events for this long.
-		unwritable: cache.NewExpiring[cache.Key, bool](4096, time.Hour, d.Clock),
+		unwritable: cache.NewExpiring[cache.Key, bool](4096, time.Hour),
 		// The results of a failing object come back every few seconds.
-		faults: cache.NewExpiring[types.NamespacedName, int](1024, 2*time.Minute, d.Clock),
+		faults: cache.NewExpiring[types.NamespacedName, int](1024, 2*time.Minute),
 	}, nil
 }
 
@@ -109,9 +100,9 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 	if !a.deps.Breaker.Allows() {
 		return slices.Repeat([]Outcome{{Unavailable: true}}, len(items))
 	}
-	began := a.deps.Clock.Now()
+	began := time.Now()
 	outcomes := a.apply(ctx, ref, items)
-	a.deps.Metrics.seconds.Observe(a.deps.Clock.Since(began).Seconds())
+	a.deps.Metrics.seconds.Observe(time.Since(began).Seconds())
 	for i, o := range outcomes {
 		outcomes[i].Together = len(items)
 		if !o.Unavailable {
@@ -140,7 +131,7 @@ func (t *task) run(ctx context.Context) []Outcome {
 		select { // there is another writer of this object
 		case <-ctx.Done():
 			return t.deferAll("object changes faster than it can be patched; later")
-		case <-t.deps.Clock.After(rand.N(conflictPause)):
+		case <-time.After(rand.N(conflictPause)):
 		}
 	}
 	t.deps.Metrics.exhausted.Inc()

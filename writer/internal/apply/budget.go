@@ -18,11 +18,11 @@ type budgets struct {
 	writes, writeBytes *budget.Budget
 }
 
-func newBudgets(c Config, now func() time.Time) (b budgets, err error) {
-	if b.writes, err = budget.New(c.Writes, now); err != nil {
+func newBudgets(c Config) (b budgets, err error) {
+	if b.writes, err = budget.New(c.Writes, time.Now); err != nil {
 		return b, err
 	}
-	b.writeBytes, err = budget.New(c.WriteBytes, now)
+	b.writeBytes, err = budget.New(c.WriteBytes, time.Now)
 	return b, err
 }
 

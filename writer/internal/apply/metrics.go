@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -59,10 +61,10 @@ const (
 func (a *Applier) observe(v plan.Verdict, r *v1.Result) {
 	a.deps.Metrics.results.WithLabelValues(string(v)).Inc()
 	if at := r.GetObservedAt(); at != nil {
-		a.deps.Metrics.age.Observe(max(0, a.deps.Clock.Since(at.AsTime()).Seconds()))
+		a.deps.Metrics.age.Observe(max(0, time.Since(at.AsTime()).Seconds()))
 	}
 	asked := r.GetWant().GetAskedAt()
 	if v == plan.Written && r.GetContent() != nil && !r.GetAnswered() && asked != nil {
-		a.deps.Metrics.delivery.Observe(max(0, a.deps.Clock.Since(asked.AsTime()).Seconds()))
+		a.deps.Metrics.delivery.Observe(max(0, time.Since(asked.AsTime()).Seconds()))
 	}
 }

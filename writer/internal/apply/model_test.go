@@ -144,7 +144,6 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.App
 		}),
 		Metrics: apply.NewMetrics(own),
 		Log:     zerolog.Nop(),
-		Clock:   clock.RealClock{},
 	})
 	must(t, err)
 	return applier, signer

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/utils/clock"
 )
 
 // Expiring is a cache of limited size whose entries expire.
@@ -18,8 +17,8 @@ type Expiring[K comparable, V any] struct {
 }
 
 // NewExpiring returns an empty cache.
-func NewExpiring[K comparable, V any](size int, ttl time.Duration, clock clock.Clock) Expiring[K, V] {
-	return Expiring[K, V]{entries: cache.NewLRUExpireCacheWithClock(size, clock), ttl: ttl}
+func NewExpiring[K comparable, V any](size int, ttl time.Duration) Expiring[K, V] {
+	return Expiring[K, V]{entries: cache.NewLRUExpireCache(size), ttl: ttl}
 }
 
 // Get returns the value of a key, zero without one.

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -56,7 +55,7 @@ func Order(items []Item) []int {
 		positions[i] = i
 	}
 	slices.SortStableFunc(positions, func(a, b int) int {
-		return cmp.Or(items[a].Fence.Compare(items[b].Fence), cmp.Compare(a, b))
+		return items[a].Fence.Compare(items[b].Fence)
 	})
 	return positions
 }

@@ -149,16 +149,12 @@ func applied(text string, concerns func(key string) bool) map[string]bool {
 	if json.Unmarshal([]byte(text), &last) != nil {
 		return nil
 	}
-	var keys map[string]bool
+	keys := map[string]bool{}
 	for _, in := range []map[string]json.RawMessage{last.Data, last.BinaryData} {
 		for key := range in {
-			if !concerns(key) {
-				continue
+			if concerns(key) {
+				keys[key] = true
 			}
-			if keys == nil {
-				keys = map[string]bool{}
-			}
-			keys[key] = true
 		}
 	}
 	return keys
