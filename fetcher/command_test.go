@@ -86,7 +86,7 @@ var _ = Describe("fetcher check", func() {
 			Expect(code(err)).To(Equal(want))
 			Expect(out).To(ContainSubstring(says))
 		},
-		Entry("loopback", 1, "denied: it has no public address", "http://127.0.0.1/"),
+		Entry("loopback", 1, "denied: its address is not public", "http://127.0.0.1/"),
 		Entry("allowed loopback", 0, "allowed", "http://127.0.0.1:9999/", "--allow-cidr=127.0.0.0/8"),
 		Entry("scheme", 1, "denied: the scheme must be http or https", "ftp://example.com"),
 		Entry("port", 1, "denied: the port is not allowed", "http://192.0.2.1:22"),

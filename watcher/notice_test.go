@@ -124,8 +124,8 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 			Entry("of a password", "a=https://user:S3CR3T@example.com/?t=S3CR3T",
 				"pair 1 (key a): the url contains a user name or a password; remove it, and ask the operator to configure credentials for that host"),
 			Entry("of a list with commas", "a=example.com/x, b=example.com", "pair 1 (key a): the url ends with a comma; "+
-			"separate pairs by spaces only, or write %2C if the comma belongs to the url; nothing is fetched until this is corrected"),
-		Entry("of commas", "a=example.com,b=example.com", "pair 1 (key a): the host contains a comma; separate pairs by spaces"),
+				"separate pairs by spaces only, or write %2C if the comma belongs to the url; nothing is fetched until this is corrected"),
+			Entry("of commas", "a=example.com,b=example.com", "pair 1 (key a): the host contains a comma; separate pairs by spaces"),
 		)
 	})
 
@@ -152,7 +152,9 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		w.create(ctx, "cm", "", change)
 		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(text))
 	},
-		Entry("a typo", func(cm *corev1.ConfigMap) { cm.Annotations = map[string]string{"x-kv8s.io/curl-me-tha": "k=example.com"} },
+		Entry("a typo", func(cm *corev1.ConfigMap) {
+			cm.Annotations = map[string]string{"x-kv8s.io/curl-me-tha": "k=example.com"}
+		},
 			"annotation x-kv8s.io/curl-me-tha is unknown and has no effect; did you mean curl-me-that?"),
 		Entry("half of the prefix", func(cm *corev1.ConfigMap) { cm.Annotations = map[string]string{"x-kv8s/curl-me-that": "k=example.com"} },
 			"annotation x-kv8s/curl-me-that is unknown and has no effect; did you mean x-kv8s.io/curl-me-that?"),
@@ -167,7 +169,7 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		w.create(ctx, "cm", "taken=example.com free=example.com", withData("taken", "by hand"))
 		Eventually(w.url(ctx, w.key("cm", "free"))).ShouldNot(BeEmpty())
 		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).Should(ConsistOf(
-			"key taken already exists and was not written by curl-me-that; it is kept until somebody removes it [why-empty 3]"))
+			"key taken already exists and is not managed by curl-me-that; remove it from the ConfigMap, or choose another key [why-empty 3]"))
 		w.patch(ctx, somebody, "cm", object{"data": object{"taken": "by hand again"}})
 		Consistently(func() int { return len(w.notes(ctx, "KeyExists")) }).Should(Equal(1))
 		Expect(tape.urls()).To(HaveLen(1))

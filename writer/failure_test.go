@@ -91,8 +91,8 @@ var _ = Describe("A failed fetch", func() {
 		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
 		r.GetFailure().Host = "2001:db8::1"
 		w.apply(r)
-		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: fetching from (address) is not allowed; key mydata has " +
-			"no value yet [why-empty 4]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: fetching from 2001:db8::1 is not allowed; " +
+			"key mydata has no value yet [why-empty 4]"))
 		Expect(string(w.log.Contents())).NotTo(ContainSubstring("2001:db8"))
 	})
 

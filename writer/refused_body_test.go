@@ -42,8 +42,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(entry(got, "mydata")).To(And(HaveField("Error", "Immutable"), HaveField("GaveUp", true)))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "other body"))
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
-		Expect(w.events(cm)).
-			To(ConsistOf("Warning Immutable: the ConfigMap is immutable; key mydata cannot be written [why-empty 10]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning Immutable: the ConfigMap is immutable, so key mydata cannot be written; " +
+			"delete it and create it again without immutable: true [why-empty 10]"))
 		Expect(patches()).To(Equal(3), "refused, noted, refused")
 	})
 
@@ -60,8 +60,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(2)))
 		Expect(entry(got, "b")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", "")))
-		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed its size limit with the body " +
-			"from data.example.com; key b has no value yet [why-empty 9]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed 1 MiB with the body for key b (700,000 bytes); " +
+			"move the key to another ConfigMap; key b has no value yet [why-empty 9]"))
 		By("refusing a request that is too large, too")
 		w.apply(w.content(due(w.want(cm, "c", url)), strings.Repeat("\x01", 700_000)))
 		got = w.get("cm")
@@ -147,8 +147,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		Eventually(func() map[string]string { return w.get("cm").Data }).
 			Should(Equal(map[string]string{"other": "other body"}), "one key does not hold up the other")
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
-			"Warning WriteFailed: the API server refused to write the body from data.example.com; key mydata has no value " +
-				"yet; retrying [why-empty 10]"))
+			"Warning WriteFailed: the API server refused to write the body from data.example.com, " +
+				"perhaps by an admission policy or webhook; key mydata has no value yet; retrying [why-empty 10]"))
 		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("WriteFailed"))
 		w.acknowledged()
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))

@@ -2,28 +2,39 @@ package condition
 
 import (
 	"cmp"
+	neturl "net/url"
 	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Host returns the host of a URL for a sentence, as pipeline.HostOf does.
+// Host returns the host of a URL for a sentence that only readers of the URL see, thus also if it is
+// an IP address. Metrics and logs have that of pipeline.HostOf.
 func Host(url string) string {
-	if host := pipeline.HostOf(url); host != "" {
-		return host
+	host := pipeline.HostOf(url)
+	if host == pipeline.HiddenHost {
+		if u, err := neturl.Parse(url); err == nil {
+			host = u.Hostname()
+		}
 	}
-	return "the host in the URL"
+	return cmp.Or(host, "the host in the URL")
 }
 
-// Sentence says why a fetch from url failed. It contains no address, no query, and
-// of the response only the status.
-func Sentence(url string, f *v1.Failure) string {
-	text := class(Host(url), f)
-	separator := ": "
+// Sentence says why a fetch from url failed. It contains no query, no address but that in the URL,
+// and of the response only the status.
+func Sentence(url string, f *v1.Failure) string { return SentenceAbout(Host(url), f) }
+
+// SentenceAbout says why a fetch from a host failed.
+func SentenceAbout(host string, f *v1.Failure) string {
+	if text := special(host, f); text != "" {
+		return text
+	}
+	text, separator := class(host, f), ": "
 	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
 		separator = "; "
 	}
@@ -32,6 +43,61 @@ func Sentence(url string, f *v1.Failure) string {
 	}
 	return text
 }
+
+// special returns the sentence about a failure whose detail or numbers say more than its class; empty
+// if there is none.
+func special(host string, f *v1.Failure) string {
+	limit := f.GetTimeLimit().AsDuration()
+	n := int64(f.GetRedirects())
+	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED { // the details are of another host
+		return ""
+	}
+	switch f.GetDetail() {
+	case v1.FailureDetail_FAILURE_DETAIL_CLOSED:
+		return host + " closed the connection without a response"
+	case v1.FailureDetail_FAILURE_DETAIL_CUT_OFF:
+		return host + " closed the connection before the response was complete"
+	case v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:
+		return host + " responded by plain HTTP to an https:// URL; write http:// if that is meant"
+	case v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:
+		return "the body from " + host + " does not fit into a NATS message (max_payload)"
+	case v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:
+		return "the DNS lookup of " + host + " failed: no DNS server answered"
+	case v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:
+		return host + " redirected from https to http, which is not followed"
+	case v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:
+		if n > 0 {
+			return host + " redirected more than " + counted(n, "time")
+		}
+		return host + " redirected too often"
+	case v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:
+		if limit > 0 {
+			return "could not connect to " + host + " within " + duration.Format(limit)
+		}
+		return "could not connect to " + host + " in time"
+	case v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY, v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST,
+		v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME, v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID:
+		return "the TLS certificate of " + host + " cannot be trusted: " + Detail(f)
+	}
+	switch {
+	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED && n > 0:
+		text := "redirect " + strconv.FormatInt(n, 10) + " of " + host + " leads to a URL that is not allowed"
+		if detail := Detail(f); detail != "" {
+			text += ": " + detail
+		}
+		return text
+	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_TIMEOUT && limit > 0:
+		return host + " did not respond within " + duration.Format(limit)
+	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE && f.GetLimitBytes() > 0:
+		return "the body from " + host + " is larger than the limit of " + bytes(f.GetLimitBytes())
+	case len(f.GetSha256()) >= shownDigits:
+		return "the body from " + host + " has SHA-256 " + f.GetSha256()[:shownDigits] + "…, which is not the one in curl-sha256"
+	}
+	return ""
+}
+
+// shownDigits is the number of digits of a digest in a sentence.
+const shownDigits = 12
 
 func class(host string, f *v1.Failure) string {
 	switch f.GetClass() {
@@ -56,7 +122,7 @@ func class(host string, f *v1.Failure) string {
 	case v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:
 		return "the body from " + host + " does not match curl-sha256"
 	case v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:
-		return host + " sent an invalid response"
+		return host + " sent an unusable response"
 	case v1.FailureClass_FAILURE_CLASS_POISON:
 		return "the request to " + host + " could not be completed"
 	default:
@@ -79,24 +145,28 @@ func source(f *v1.Failure) string { return sources.FindString(f.GetCredential())
 
 // KeyExists says that somebody else wrote a key.
 func KeyExists(key string) string {
-	return "key " + key + " already exists and was not written by curl-me-that; it is kept until somebody removes it"
+	return "key " + key + " already exists and is not managed by curl-me-that; remove it from the ConfigMap, or choose another key"
 }
 
 // NoRoom says why the status of a ConfigMap is not written.
 const NoRoom = "the annotations of the ConfigMap leave no room for curl-status (limit 256 KiB)"
 
-// Unwritten says why the body from url is not written to a key, for a class that the
-// writer reports.
-func Unwritten(class v1.FailureClass, url, key string) string {
+// Unwritten says why the body from url, of that size if it is known, is not written to a key, for a
+// class that the writer reports.
+func Unwritten(class v1.FailureClass, url, key string, size int) string {
 	switch class {
 	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:
 		return KeyExists(key)
 	case v1.FailureClass_FAILURE_CLASS_IMMUTABLE:
-		return "the ConfigMap is immutable; key " + key + " cannot be written"
+		return "the ConfigMap is immutable, so key " + key + " cannot be written; delete it and create it again without immutable: true"
 	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
-		return "the ConfigMap would exceed its size limit with the body from " + Host(url)
+		shown := ""
+		if size > 0 {
+			shown = " (" + bytes(int64(size)) + ")"
+		}
+		return "the ConfigMap would exceed 1 MiB with the body for key " + key + shown + "; move the key to another ConfigMap"
 	case v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
-		return "the API server refused to write the body from " + Host(url)
+		return "the API server refused to write the body from " + Host(url) + ", perhaps by an admission policy or webhook"
 	default:
 		return Sentence(url, &v1.Failure{Class: class})
 	}
@@ -112,16 +182,7 @@ func Value(key string, written bool) string {
 
 // Detail returns the details of a failure beyond its class, in words; empty if there
 // are none.
-func Detail(f *v1.Failure) string {
-	text := details[f.GetDetail()]
-	if f.GetLimitBytes() > 0 {
-		text = "the limit is " + strconv.FormatInt(f.GetLimitBytes(), 10) + " bytes"
-	}
-	if n := f.GetRedirects(); n > 0 && f.GetClass() == v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED && text != "" {
-		return "at redirect " + strconv.Itoa(int(n)) + ", " + text
-	}
-	return text
-}
+func Detail(f *v1.Failure) string { return details[f.GetDetail()] }
 
 // Terminal reports whether only an edit of the URL or of the operator's policy can help:
 // neither DNS nor a server decides.
@@ -143,28 +204,39 @@ func Terminal(url string, f *v1.Failure) bool {
 
 // details are the words for each detail.
 var details = map[v1.FailureDetail]string{
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY: "the certificate is signed by an unknown authority",
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST:      "the certificate is for another host",
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME:      "the certificate has expired or is not yet valid",
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID:   "the certificate is not valid",
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY: "it is signed by an unknown authority",
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST:      "it was issued for another host name",
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME:      "it has expired or is not yet valid",
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID:   "it is not valid",
 	v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE:             "the server refused it or does not speak TLS",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        "the limit is reached",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:    "it leads from https to http",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION:     "it has no usable Location",
-	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:      "a Content-Encoding that was not requested",
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        "too many redirects",
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:    "a redirect from https to http",
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION:     "a redirect without a usable Location",
+	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:      "it has a Content-Encoding that was not requested",
 	v1.FailureDetail_FAILURE_DETAIL_PROXY:                 "the egress proxy refused the connection",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:         "the scheme is neither http nor https",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:         weburl.BadScheme,
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:           "the operator denies the host",
 	v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED:      "the operator does not allow the host",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME:           "the host name has a single label or a reserved suffix",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT:           "the port is not allowed",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:        "it has no public address",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:        "its address is not public",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:          "the operator denies its address",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:            "this form of URL is not supported",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:            "the URL or its host name is not valid",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS:    "credentials are sent only for wants that the watcher signed",
 	v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL:         "no credential is configured for this URL and namespace",
 	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:         "it does not fit into a NATS message (max_payload)",
+	v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED:    "connection refused",
+	v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE:              "no route to the host",
+	v1.FailureDetail_FAILURE_DETAIL_CLOSED:                "no response",
+	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF:               "incomplete response",
+	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:            "plain HTTP",
+	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP:              "not valid HTTP",
+	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:       "no connection in time",
+	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:       "no DNS server answered",
 }
+
+// Permanent follows a failure that is Terminal: no request is made.
+const Permanent = "not tried again until the URL or the fetch policy changes"
 
 // Next says when the next attempt after a failure is, which was observed at a time; empty
 // if that is not known. Times are UTC, to the minute. The sentence stays true if the same
@@ -181,7 +253,7 @@ func Next(f *v1.Failure, observed time.Time) string {
 	if !f.GetGaveUp() {
 		return "next attempt in " + rounded(at.Sub(observed)) + asked
 	}
-	text := "giving up after " + attempts(f.GetAttempts()) + "; next try at " + at.UTC().Format("15:04") + " UTC" + asked
+	text := "giving up after " + counted(int64(f.GetAttempts()), "attempt") + "; next try at " + at.UTC().Format("15:04") + " UTC" + asked
 	if every := f.GetInterval().AsDuration(); every > 0 {
 		text += ", then " + frequency(every)
 	}
@@ -224,11 +296,23 @@ func frequency(every time.Duration) string {
 	return "every " + duration.Format(every)
 }
 
-func attempts(n uint32) string {
+func counted(n int64, what string) string {
 	if n == 1 {
-		return "1 attempt"
+		return "1 " + what
 	}
-	return strconv.Itoa(int(n)) + " attempts"
+	return strconv.FormatInt(n, 10) + " " + what + "s"
+}
+
+// bytes formats a size with separators, such as 1,000,000 bytes.
+func bytes(n int64) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	text := strconv.FormatInt(n, 10)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text + " bytes"
 }
 
 // rounded formats a wait in whole seconds, from 2 min on in whole minutes.

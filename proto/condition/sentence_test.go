@@ -19,9 +19,9 @@ func TestHost(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://data.example.com:8443/x?token=secret": "data.example.com",
 		"http://user:secret@data.example.com":          "data.example.com",
-		"https://10.0.0.1/x":                           "(address)",
-		"https://[fe80::1%25eth0]:443/":                "(address)",
-		"https://[2001:db8::1]/":                       "(address)",
+		"https://10.0.0.1/x":                           "10.0.0.1",
+		"https://[fe80::1%25eth0]:443/":                "fe80::1%eth0",
+		"https://[2001:db8::1]/":                       "2001:db8::1",
 		"":                                             "the host in the URL",
 		"://":                                          "the host in the URL",
 	} {
@@ -36,20 +36,20 @@ func TestSentences(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]*v1.Failure{
 		"example.com responded with 404": {Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 404},
-		"the body from example.com is too large: the limit is 1048576 bytes": {
+		"the body from example.com is larger than the limit of 1,048,576 bytes": {
 			Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, LimitBytes: 1 << 20,
 		},
-		"TLS handshake with example.com failed: the certificate is signed by an unknown authority": {
+		"the TLS certificate of example.com cannot be trusted: it is signed by an unknown authority": {
 			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY,
 		},
-		"fetching from example.com is not allowed: it has no public address": {
+		"fetching from example.com is not allowed: its address is not public": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS,
 		},
-		"fetching from example.com is not allowed: at redirect 2, the operator denies the host": {
+		"redirect 2 of example.com leads to a URL that is not allowed: the operator denies the host": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST,
 			Redirects: 2,
 		},
-		"fetching from example.com is not allowed": {Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2},
+		"redirect 2 of example.com leads to a URL that is not allowed": {Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2},
 		"TLS handshake with example.com failed: the server refused it or does not speak TLS": {
 			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE, Redirects: 2,
 		},
@@ -69,6 +69,28 @@ func TestSentences(t *testing.T) {
 			Class: v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED, Credential: "login.example.com",
 		},
 		"the request to example.com failed": {Class: 99, Detail: 99},
+		"could not connect to example.com: connection refused": {
+			Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED,
+		},
+		"could not connect to example.com within 3s": {
+			Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Detail: v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT,
+			TimeLimit: durationpb.New(3 * time.Second),
+		},
+		"example.com did not respond within 5s": {
+			Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, TimeLimit: durationpb.New(5 * time.Second),
+		},
+		"example.com closed the connection before the response was complete": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_CUT_OFF,
+		},
+		"example.com sent an unusable response: not valid HTTP": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP,
+		},
+		"example.com redirected more than 5 times": {
+			Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT, Redirects: 5,
+		},
+		"the body from example.com has SHA-256 0123456789ab…, which is not the one in curl-sha256": {
+			Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, Sha256: "0123456789abcdef",
+		},
 	} {
 		if got := condition.Sentence("https://example.com/a?token=secret", f); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)

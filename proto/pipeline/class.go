@@ -90,9 +90,15 @@ func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.
 // Retries reports whether a key is retried with back-off after that many failed attempts; limit is
 // the maximum in a row. If not, the key waits for its next refresh or recheck, and a dead letter
 // holds the failure.
-func Retries(c v1.FailureClass, statusCode int, attempts, limit uint32) bool {
-	return attempts < limit &&
-		(classOf(c).retry || c == v1.FailureClass_FAILURE_CLASS_BAD_STATUS && retryStatus(statusCode))
+func Retries(f *v1.Failure, attempts, limit uint32) bool {
+	switch c := f.GetClass(); {
+	case attempts >= limit, f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:
+		return false
+	case c == v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
+		return retryStatus(int(f.GetStatusCode()))
+	default:
+		return classOf(c).retry || f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_CUT_OFF
+	}
 }
 
 // retryStatus reports whether a status suggests another attempt (RFC 9110 section 15.5.9 and 15.6,

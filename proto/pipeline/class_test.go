@@ -59,6 +59,10 @@ func TestReasonsAreThoseOfTheManual(t *testing.T) {
 	}
 }
 
+func retries(class v1.FailureClass, status int, attempts, limit uint32) bool {
+	return pipeline.Retries(&v1.Failure{Class: class, StatusCode: int32(status)}, attempts, limit)
+}
+
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	retried := map[v1.FailureClass]bool{
@@ -70,17 +74,29 @@ func TestRetries(t *testing.T) {
 	}
 	for n, name := range v1.FailureClass_name {
 		class := v1.FailureClass(n)
-		if got := pipeline.Retries(class, 0, 1, 3); got != retried[class] {
+		if got := retries(class, 0, 1, 3); got != retried[class] {
 			t.Errorf("Retries(%s, 0, 1, 3) = %t", name, got)
 		}
 		for _, attempts := range []uint32{3, 4} {
-			if pipeline.Retries(class, 503, attempts, 3) {
+			if retries(class, 503, attempts, 3) {
 				t.Errorf("Retries(%s, 503, %d, 3)", name, attempts)
 			}
 		}
 	}
-	if pipeline.Retries(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0, 0, 0) {
+	if retries(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0, 0, 0) {
 		t.Error("a limit of 0 attempts allows another")
+	}
+	for detail, want := range map[v1.FailureDetail]bool{
+		v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: true, v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: false,
+	} {
+		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: detail}
+		if pipeline.Retries(f, 1, 3) != want {
+			t.Errorf("Retries(%s) = %t", detail, !want)
+		}
+	}
+	plain := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP}
+	if pipeline.Retries(plain, 1, 3) {
+		t.Error("a server without TLS is asked again soon")
 	}
 }
 
@@ -93,12 +109,12 @@ func TestRetriesByStatus(t *testing.T) {
 		500: true, 502: true, 503: true, 504: true, 520: true, 599: true,
 		501: false, 505: false, 600: false, -1: false,
 	} {
-		if got := pipeline.Retries(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, status, 1, 3); got != want {
+		if got := retries(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, status, 1, 3); got != want {
 			t.Errorf("Retries(BAD_STATUS, %d, 1, 3) = %t", status, got)
 		}
 	}
 	// Other classes ignore the status.
-	if pipeline.Retries(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, 503, 1, 3) {
+	if retries(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, 503, 1, 3) {
 		t.Error("Retries(BODY_TOO_LARGE, 503, 1, 3)")
 	}
 }

@@ -21,7 +21,7 @@ var _ = Describe("A key in a ConfigMap", func() {
 		Expect(page.Hits()).To(BeZero())
 		Expect(cm.Writes(ctx)).To(Equal(1), "the status, when it was found")
 		Expect(cm.Status(ctx, "mydata").Why().Message).
-			To(HavePrefix("key mydata already exists and was not written by curl-me-that"))
+			To(HavePrefix("key mydata already exists and is not managed by curl-me-that"))
 
 		cm.Drop(ctx, "mydata")
 		cm.EventuallyHasData(ctx, "mydata", "ours")

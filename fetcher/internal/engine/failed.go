@@ -16,7 +16,7 @@ import (
 // failed decides between a retry and giving up.
 func (e *Engine) failed(ctx context.Context, t *trigger, f failure) ending {
 	f.RetryAfter = min(f.RetryAfter, e.cfg.MaxRetryAfter)
-	if pipeline.Retries(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) {
+	if pipeline.Retries(f.Failure(), t.attempts+1, e.cfg.MaxAttempts) {
 		return e.retry(ctx, t, f)
 	}
 	return e.giveUp(ctx, t, f)
@@ -190,20 +190,10 @@ func (e *Engine) publishFailure(ctx context.Context, t *trigger, a followUp) err
 }
 
 func (t *trigger) describe(a followUp) *v1.Failure {
-	f := &v1.Failure{
-		Class:         a.Class,
-		Host:          pipeline.HostOf(t.want.GetUrl()),
-		StatusCode:    int32(a.StatusCode),
-		Attempts:      t.attempts + 1,
-		FirstFailedAt: timestamppb.New(t.failingSince(a.at)),
-		GaveUp:        a.gaveUp,
-		Detail:        a.Detail,
-		LimitBytes:    a.Limit,
-		Redirects:     uint32(a.Redirects),
-		Again:         a.again,
-		WaitsFor:      a.waitsFor,
-		Credential:    a.Credential,
-	}
+	f := a.Failure()
+	f.Host, f.Attempts = pipeline.HostOf(t.want.GetUrl()), t.attempts+1
+	f.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
+	f.GaveUp, f.Again, f.WaitsFor = a.gaveUp, a.again, a.waitsFor
 	// The watcher publishes an unsigned want again before that.
 	if a.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
 		f.NextAt = timestamppb.New(a.next)

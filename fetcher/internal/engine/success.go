@@ -32,7 +32,7 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) ending {
 	body := cachedBodyAfter(r, t.cached)
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
-		return e.failed(ctx, t, mismatched())
+		return e.failed(ctx, t, mismatched(body.GetSha256()))
 	}
 	ended := ending{outcome: content}
 	var result *v1.Result
@@ -130,17 +130,11 @@ func (e *Engine) fit(r *v1.Result) bool {
 }
 
 func tooLarge() failure {
-	return failure{
-		Error: get.Error{
-			Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Detail: v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT,
-		},
-		text: "body does not fit into a message of the broker (max_payload)",
-	}
+	return failureOf(&get.Error{
+		Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Detail: v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT,
+	})
 }
 
-func mismatched() failure {
-	return failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
-		text:  "body does not have the digest that curl-sha256 names",
-	}
+func mismatched(sha256 string) failure {
+	return failureOf(&get.Error{Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, SHA256: sha256})
 }

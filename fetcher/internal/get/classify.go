@@ -4,60 +4,45 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // Failures that this package detects itself.
 var (
-	errDeadline  = &Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, phrase: "did not finish in time"}
 	errDowngrade = &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE,
-		phrase: "was redirected from https to http",
 	}
 	errCoding = &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING,
-		phrase: "returned a Content-Encoding that was not requested",
 	}
 	errProxyFailed = &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PROXY,
-		phrase: "did not get through the egress proxy",
 	}
 	errUntrusted = &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS,
-		phrase: "would carry credentials, but is not known to come from the watcher",
+	}
+	errRedirects = &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT,
+	}
+	errLocation = &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION,
 	}
 )
 
-func errRedirects(limit int) *Error {
-	return &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT,
-		phrase: fmt.Sprintf("was redirected more than %d times", limit),
-	}
-}
+func errStatus() *Error { return &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS} }
 
-func errLocation(status int) *Error {
-	return &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION,
-		phrase: fmt.Sprintf("got %d without a usable Location", status),
-	}
-}
-
-func errStatus(status int) *Error {
-	return &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, phrase: fmt.Sprintf("answered %d", status)}
+func errTimeout(limit time.Duration) *Error {
+	return &Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, TimeLimit: limit}
 }
 
 func errTooLarge(limit int64) *Error {
-	return &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Limit: limit,
-		phrase: fmt.Sprintf("got a body of more than %d bytes", limit),
-	}
+	return &Error{Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Limit: limit}
 }
 
 // handshakeError marks an error of a TLS handshake.
@@ -74,9 +59,8 @@ func (x *exchange) failure(cause error) *Error {
 	return &e
 }
 
-// classify returns class, detail and phrase of a failure. Failures that this package detects
-// already have them. This is the only place that distinguishes other causes; the first matching
-// rule applies.
+// classify returns class and detail of a failure. Failures that this package detects already have
+// them. This is the only place that distinguishes other causes; the first matching rule applies.
 func (x *exchange) classify(cause error) Error {
 	var denied *egress.DeniedError
 	var own *Error
@@ -86,34 +70,46 @@ func (x *exchange) classify(cause error) Error {
 	case errors.As(cause, &own):
 		return *own
 	case errors.As(cause, &denied):
-		e := Error{Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: denied.Detail()}
-		e.phrase = "is denied by the egress policy: " + denied.Error()
-		if x.hops > 0 {
-			e.phrase = "was redirected to a URL that the egress policy denies: " + denied.Error()
-		}
-		return e
+		return Error{Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: denied.Detail()}
+	case errors.As(cause, &dns) && (dns.IsNotFound || !dns.IsTimeout && !dns.IsTemporary):
+		return Error{Class: v1.FailureClass_FAILURE_CLASS_DNS_FAILED}
 	case errors.As(cause, &dns):
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_DNS_FAILED, phrase: "failed: the host name did not resolve"}
+		return Error{Class: v1.FailureClass_FAILURE_CLASS_DNS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE}
 	case errors.As(cause, &timeout) && timeout.Timeout():
-		return *errDeadline
+		return x.timedOut(cause)
 	case isTLS(cause):
-		detail := tlsDetail(cause)
-		return Error{
-			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: detail,
-			phrase: "failed: " + condition.Detail(&v1.Failure{Detail: detail}),
-		}
+		return Error{Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: tlsDetail(cause)}
 	case !x.gotResponse():
-		return Error{
-			Class:  v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
-			phrase: "failed: no connection, or closed without a response",
-		}
+		return Error{Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, Detail: connectDetail(cause)}
 	case isCut(cause), x.ended():
-		return Error{
-			Class:  v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
-			phrase: "broke off before the response was complete",
-		}
+		return Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_CUT_OFF}
 	}
-	return Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, phrase: "got a response that is not valid HTTP"}
+	return Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP}
+}
+
+// timedOut returns the failure for a limit other than that of the whole GET.
+func (x *exchange) timedOut(cause error) Error {
+	var operation *net.OpError
+	if errors.As(cause, &operation) && operation.Op == "dial" {
+		e := errTimeout(x.client.deps.Gate.DialTimeout())
+		e.Detail = v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT
+		return *e
+	}
+	return *errTimeout(x.client.cfg.HeaderTimeout)
+}
+
+// connectDetail returns the detail of a failure before the first byte of a response.
+func connectDetail(err error) v1.FailureDetail {
+	var operation *net.OpError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE
+	case errors.As(err, &operation) && operation.Op == "dial", errors.Is(err, egress.ErrUnreachable):
+		return v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED
+	}
+	return v1.FailureDetail_FAILURE_DETAIL_CLOSED
 }
 
 func isTLS(err error) bool {
@@ -125,13 +121,16 @@ func isTLS(err error) bool {
 		errors.As(err, &record) || errors.As(err, &alert)
 }
 
-// tlsDetail returns the detail for an invalid certificate.
+// tlsDetail returns the detail of a failed handshake.
 func tlsDetail(err error) v1.FailureDetail {
 	var invalid x509.CertificateInvalidError
 	var hostname x509.HostnameError
 	var authority x509.UnknownAuthorityError
 	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
 	switch {
+	case errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
+		return v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME
 	case errors.As(err, &hostname):

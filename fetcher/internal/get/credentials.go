@@ -120,7 +120,7 @@ func (p permitted) RoundTrip(r *http.Request) (*http.Response, error) {
 func errNoToken(e *headerEntry, cause error) *Error {
 	return &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED, Credential: e.OAuth2.Host(),
-		phrase: "was not made: " + e.OAuth2.Host() + " gave no token", cause: cause,
+		cause: cause,
 	}
 }
 

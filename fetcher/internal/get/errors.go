@@ -1,10 +1,12 @@
 package get
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -21,6 +23,10 @@ type Error struct {
 	Detail v1.FailureDetail
 	// Limit that a body exceeded, in bytes; zero for other failures.
 	Limit int64
+	// TimeLimit that was exceeded; zero for other failures, or if it is unknown.
+	TimeLimit time.Duration
+	// SHA256 of a body that is not the required one.
+	SHA256 string
 	// Redirects that were followed before.
 	Redirects int
 	// StatusCode of the response; zero without one.
@@ -38,8 +44,19 @@ type Error struct {
 	// Host of the requested URL, in lower case; never the host of a redirect.
 	Host string
 
-	phrase string
-	cause  error
+	cause error
+}
+
+// Failure returns the failure as it is published.
+func (e *Error) Failure() *v1.Failure {
+	f := &v1.Failure{
+		Class: e.Class, Detail: e.Detail, StatusCode: int32(e.StatusCode),
+		LimitBytes: e.Limit, Redirects: uint32(e.Redirects), Sha256: e.SHA256, Credential: e.Credential,
+	}
+	if e.TimeLimit > 0 {
+		f.TimeLimit = durationpb.New(e.TimeLimit)
+	}
+	return f
 }
 
 // Error describes the failure.
@@ -50,7 +67,7 @@ func (e *Error) Error() string {
 	} else if host == "" {
 		host = "the host of the URL"
 	}
-	return fmt.Sprintf("GET from %s %s", host, e.phrase)
+	return condition.SentenceAbout(host, e.Failure())
 }
 
 // Unwrap returns the cause, only for errors.Is and debugging, because its text may contain

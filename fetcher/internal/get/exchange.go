@@ -19,7 +19,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	// Without a condition in the request, a 304 is invalid.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
 	x := &exchange{client: c, request: c.Resolve(r)}
-	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errDeadline)
+	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout(c.cfg.Timeout))
 	defer cancel()
 	response, err := x.run(timed)
 	switch {
@@ -28,7 +28,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	case ctx.Err() != nil:
 		return Response{}, fmt.Errorf("stop GET: %w", context.Cause(ctx))
 	case timed.Err() != nil && !x.decided:
-		err = errDeadline
+		err = errTimeout(c.cfg.Timeout)
 	}
 	return Response{}, x.failure(err)
 }
@@ -99,7 +99,7 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 		}
 	}
 	if refused := x.status == http.StatusUnauthorized || x.status == http.StatusForbidden; refused && !x.redirected {
-		return response, next, secrets.explain(errStatus(x.status))
+		return response, next, secrets.explain(errStatus())
 	}
 	return response, next, err
 }
@@ -128,7 +128,7 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 		return Response{}, next, err
 	}
 	x.refused(answer, cancel)
-	return Response{}, nil, errStatus(answer.StatusCode)
+	return Response{}, nil, errStatus()
 }
 
 func (x *exchange) headers(secrets credentials) http.Header {

@@ -91,7 +91,7 @@ var _ = Describe("an egress proxy", func() {
 			spoil()
 			_, err := newProxied(nil).Do(ctx, get.Request{URL: raw})
 			Expect(asError(err).Class).To(Equal(connectFailed))
-			Expect(err).To(MatchError("GET from data.example.com did not get through the egress proxy"))
+			Expect(err).To(MatchError("could not connect to data.example.com: the egress proxy refused the connection"))
 		},
 		Entry("it refuses a tunnel", func() {}, "https://data.example.com/"),
 		Entry("it is not listening", func() { cfg.Proxy = "http://127.0.0.1:1" }, "http://data.example.com/"),

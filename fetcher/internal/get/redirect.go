@@ -28,9 +28,9 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	next, err := from.Parse(location)
 	switch {
 	case location == "" || err != nil:
-		return nil, errLocation(answer.StatusCode)
+		return nil, errLocation
 	case x.hops == x.client.cfg.MaxRedirects:
-		return nil, errRedirects(x.hops)
+		return nil, errRedirects
 	case from.Scheme == "https" && next.Scheme == "http":
 		return nil, errDowngrade
 	}

@@ -55,7 +55,7 @@ var _ = Describe("a redirect", func() {
 		seen := &recorder{}
 		_, err := client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")})
 		Expect(asError(err).Class).To(Equal(tooManyRedirects))
-		Expect(err).To(MatchError("GET from data.example.com was redirected more than 5 times"))
+		Expect(err).To(MatchError("data.example.com redirected more than 5 times"))
 		Expect(seen.requests()).To(HaveLen(6))
 	})
 
@@ -108,8 +108,7 @@ var _ = Describe("a redirect", func() {
 			Expect(asError(err).Host).To(Equal(host))
 			Expect(asError(err).Redirects).To(Equal(1))
 			Expect(asError(err).Detail).NotTo(BeZero())
-			Expect(err).To(MatchError(HavePrefix("GET from data.example.com was redirected to a URL that the egress policy " +
-				"denies: ")))
+			Expect(err).To(MatchError(HavePrefix("redirect 1 of data.example.com leads to a URL that is not allowed: ")))
 			Expect(err.Error()).NotTo(ContainSubstring("127"))
 		}
 

@@ -131,8 +131,7 @@ var _ = Describe("a request", func() {
 		failure := asError(err)
 		Expect(failure.Class).To(Equal(addressDenied))
 		Expect(failure.Host).To(Equal(host))
-		Expect(failure.Error()).To(Equal("GET from data.example.com is denied by the egress policy: the URL contains " +
-			"credentials"))
+		Expect(failure.Error()).To(Equal("fetching from data.example.com is not allowed: the URL or its host name is not valid"))
 		Expect(failure).To(MatchError(egress.ErrDenied))
 	})
 
@@ -143,16 +142,13 @@ var _ = Describe("a request", func() {
 			Expect(err).To(MatchError(text))
 		},
 		Entry(nil, "http://10.0.0.1/", "10.0.0.1",
-			"GET from (address) is denied by the egress policy: it has no public address"),
+			"fetching from (address) is not allowed: its address is not public"),
 		Entry(nil, "http://data_example.com/", "data_example.com",
-			"GET from data_example.com is denied by the egress policy: the host is neither a DNS name nor an address in its "+
-				"usual form"),
+			"fetching from data_example.com is not allowed: the URL or its host name is not valid"),
 		Entry(nil, "http://data%C3%A9.com/", "",
-			"GET from the host of the URL is denied by the egress policy: the host is neither a DNS name nor an address in "+
-				"its usual form"),
+			"fetching from the host of the URL is not allowed: the URL or its host name is not valid"),
 		Entry(nil, "://", "",
-			"GET from the host of the URL is denied by the egress policy: the URL is not an absolute URL of printable ASCII "+
-				"characters"),
+			"fetching from the host of the URL is not allowed: the URL or its host name is not valid"),
 	)
 
 	It("fails with DNSFailed if a name has no address", func(ctx SpecContext) {
@@ -165,7 +161,7 @@ var _ = Describe("a request", func() {
 		_, err = client.Do(ctx, get.Request{URL: "http://data.example.com/"})
 
 		Expect(asError(err).Class).To(Equal(dnsFailed))
-		Expect(err).To(MatchError("GET from data.example.com failed: the host name did not resolve"))
+		Expect(err).To(MatchError("data.example.com was not found in DNS"))
 	})
 
 	It("fails with ConnectFailed if a connection is refused", func(ctx SpecContext) {
@@ -177,6 +173,7 @@ var _ = Describe("a request", func() {
 		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/")})
 
 		Expect(asError(err).Class).To(Equal(connectFailed))
+		Expect(err).To(MatchError("could not connect to data.example.com: connection refused"))
 	})
 
 	It("fails without a class if it is cancelled", func(ctx SpecContext) {
@@ -273,7 +270,7 @@ var _ = Describe("a response with a bad status", func() {
 		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/?token="+secret)})
 
 		failure := asError(err)
-		Expect(failure).To(MatchError("GET from data.example.com answered 503"))
+		Expect(failure).To(MatchError("data.example.com responded with 503"))
 		Expect(failure.Class).To(Equal(badStatus))
 		Expect(failure.StatusCode).To(Equal(503))
 		Expect(failure.RetryAfter).To(Equal(90 * time.Second))

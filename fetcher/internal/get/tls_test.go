@@ -131,6 +131,7 @@ var _ = Describe("TLS", func() {
 		Expect(offered.Load()).NotTo(ContainElement("h2"))
 	})
 
+	const trust = "the TLS certificate of data.example.com cannot be trusted: "
 	DescribeTable("fails with a sentence of our own:",
 		func(ctx SpecContext, spoil func(), handle func(context.Context, net.Conn), text string) {
 			if spoil != nil {
@@ -142,28 +143,28 @@ var _ = Describe("TLS", func() {
 			_, failure := do(ctx, handle)
 			Expect(failure).To(HaveOccurred())
 			Expect(failure.Class).To(Equal(tlsFailed))
-			Expect(failure.Error()).To(Equal("GET from data.example.com failed: " + text))
+			Expect(failure.Error()).To(Equal(text))
 		},
 		Entry("expired", func() { server.Certificates[0] = ca.issue(host, time.Now().Add(-time.Hour)) }, nil,
-			"the certificate has expired or is not yet valid"),
+			trust+"it has expired or is not yet valid"),
 		Entry("wrong host", func() { server.Certificates[0] = ca.issue("other.example.com", later()) }, nil,
-			"the certificate is for another host"),
+			trust+"it was issued for another host name"),
 		Entry("self-signed", func() { cfg.CABundle = "" }, nil,
-			"the certificate is signed by an unknown authority"),
+			trust+"it is signed by an unknown authority"),
 		Entry("1.0 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS10, tls.VersionTLS10 }, nil,
-			"the server refused it or does not speak TLS"),
+			"TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
 		Entry("1.1 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 }, nil,
-			"the server refused it or does not speak TLS"),
+			"TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
 		Entry("client certificate required", func() {
 			server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert,
 				tls.VersionTLS12
 		}, nil,
-			"the server refused it or does not speak TLS"),
+			"TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
 		Entry("plain HTTP", nil, say("HTTP/1.1 400 "+secret+"\r\n\r\n"),
-			"the server refused it or does not speak TLS"),
+			"data.example.com responded by plain HTTP to an https:// URL; write http:// if that is meant"),
 		Entry("closed during the handshake", nil, func(_ context.Context, conn net.Conn) {
 			_, _ = io.ReadFull(conn, make([]byte, 5))
-		}, "the server refused it or does not speak TLS"),
+		}, "TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
 	)
 
 	It("aborts a silent handshake after the TLS timeout", func(ctx SpecContext) {
@@ -204,7 +205,7 @@ var _ = Describe("TLS", func() {
 
 		_, failure := do(ctx, secured(server, redirectTo(urlOf(plain, "/"))))
 		Expect(failure.Class).To(Equal(tooManyRedirects))
-		Expect(failure.Error()).To(Equal("GET from data.example.com was redirected from https to http"))
+		Expect(failure.Error()).To(Equal("data.example.com redirected from https to http, which is not followed"))
 	})
 
 	It("loads a new CA bundle without a restart", func(ctx SpecContext) {

@@ -218,7 +218,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 			_, err := newTokenClient().Do(ctx, request)
 			Expect(asError(err).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 			Expect(asError(err).Credential).To(Equal(login))
-			Expect(err).To(MatchError("GET from data.example.com was not made: login.example.com gave no token"))
+			Expect(err).To(MatchError("login.example.com gave no token for data.example.com"))
 			Expect(sent()).To(BeEmpty())
 		},
 		Entry("fails", 500, secret),

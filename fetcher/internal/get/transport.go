@@ -112,7 +112,7 @@ func (c *Client) newTransport(k transportKey) *http.Transport {
 // handshake makes a TLS connection and marks its failures, because crypto/tls has no types for most
 // of them.
 func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg *tls.Config) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.TLSTimeout, errDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.TLSTimeout, errTimeout(c.cfg.TLSTimeout))
 	defer cancel()
 	name, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -278,6 +278,22 @@ const (
 	FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS FailureDetail = 20
 	// Status 401 or 403 to a request without credentials.
 	FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL FailureDetail = 21
+	// The server refused the connection.
+	FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED FailureDetail = 22
+	// No route leads to the host.
+	FailureDetail_FAILURE_DETAIL_NO_ROUTE FailureDetail = 23
+	// The server closed the connection without a response.
+	FailureDetail_FAILURE_DETAIL_CLOSED FailureDetail = 24
+	// The server closed the connection before the response was complete.
+	FailureDetail_FAILURE_DETAIL_CUT_OFF FailureDetail = 25
+	// TLS: the server answered by plain HTTP.
+	FailureDetail_FAILURE_DETAIL_PLAIN_HTTP FailureDetail = 26
+	// The response is not valid HTTP.
+	FailureDetail_FAILURE_DETAIL_NOT_HTTP FailureDetail = 27
+	// The connection was not established in time.
+	FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT FailureDetail = 28
+	// No DNS server answered.
+	FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE FailureDetail = 29
 )
 
 // Enum value maps for FailureDetail.
@@ -305,6 +321,14 @@ var (
 		19: "FAILURE_DETAIL_MESSAGE_LIMIT",
 		20: "FAILURE_DETAIL_DENIED_CREDENTIALS",
 		21: "FAILURE_DETAIL_NO_CREDENTIAL",
+		22: "FAILURE_DETAIL_CONNECTION_REFUSED",
+		23: "FAILURE_DETAIL_NO_ROUTE",
+		24: "FAILURE_DETAIL_CLOSED",
+		25: "FAILURE_DETAIL_CUT_OFF",
+		26: "FAILURE_DETAIL_PLAIN_HTTP",
+		27: "FAILURE_DETAIL_NOT_HTTP",
+		28: "FAILURE_DETAIL_CONNECT_TIMEOUT",
+		29: "FAILURE_DETAIL_DNS_UNAVAILABLE",
 	}
 	FailureDetail_value = map[string]int32{
 		"FAILURE_DETAIL_UNSPECIFIED":           0,
@@ -329,6 +353,14 @@ var (
 		"FAILURE_DETAIL_MESSAGE_LIMIT":         19,
 		"FAILURE_DETAIL_DENIED_CREDENTIALS":    20,
 		"FAILURE_DETAIL_NO_CREDENTIAL":         21,
+		"FAILURE_DETAIL_CONNECTION_REFUSED":    22,
+		"FAILURE_DETAIL_NO_ROUTE":              23,
+		"FAILURE_DETAIL_CLOSED":                24,
+		"FAILURE_DETAIL_CUT_OFF":               25,
+		"FAILURE_DETAIL_PLAIN_HTTP":            26,
+		"FAILURE_DETAIL_NOT_HTTP":              27,
+		"FAILURE_DETAIL_CONNECT_TIMEOUT":       28,
+		"FAILURE_DETAIL_DNS_UNAVAILABLE":       29,
 	}
 )
 
@@ -1224,7 +1256,11 @@ type Failure struct {
 	WaitsFor WaitsFor `protobuf:"varint,13,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
 	// Where the credential comes from that was refused (401, 403) or is missing: an entry of
 	// the header file, a Secret, or the host of a token URL. Never the credential.
-	Credential    string `protobuf:"bytes,14,opt,name=credential,proto3" json:"credential,omitempty"`
+	Credential string `protobuf:"bytes,14,opt,name=credential,proto3" json:"credential,omitempty"`
+	// The time limit that was exceeded; absent: none, or not known.
+	TimeLimit *durationpb.Duration `protobuf:"bytes,15,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
+	// Digest of a body that curl-sha256 does not allow, 64 lower-case hexadecimal digits.
+	Sha256        string `protobuf:"bytes,16,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1353,6 +1389,20 @@ func (x *Failure) GetWaitsFor() WaitsFor {
 func (x *Failure) GetCredential() string {
 	if x != nil {
 		return x.Credential
+	}
+	return ""
+}
+
+func (x *Failure) GetTimeLimit() *durationpb.Duration {
+	if x != nil {
+		return x.TimeLimit
+	}
+	return nil
+}
+
+func (x *Failure) GetSha256() string {
+	if x != nil {
+		return x.Sha256
 	}
 	return ""
 }
@@ -1869,7 +1919,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\rlast_modified\x18\x04 \x01(\tR\flastModified\"$\n" +
 	"\n" +
 	"Unmodified\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\xb7\x04\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x89\x05\n" +
 	"\aFailure\x121\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\x05class\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1f\n" +
@@ -1889,7 +1939,10 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\twaits_for\x18\r \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\x12\x1e\n" +
 	"\n" +
 	"credential\x18\x0e \x01(\tR\n" +
-	"credential\"O\n" +
+	"credential\x128\n" +
+	"\n" +
+	"time_limit\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x16\n" +
+	"\x06sha256\x18\x10 \x01(\tR\x06sha256\"O\n" +
 	"\tReconcile\x12\x16\n" +
 	"\x06remove\x18\x01 \x01(\bR\x06remove\x12*\n" +
 	"\x05bound\x18\x02 \x01(\v2\x14.curlmethat.v1.BoundR\x05bound\"q\n" +
@@ -1957,7 +2010,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x17FAILURE_CLASS_IMMUTABLE\x10\x0e\x12\x18\n" +
 	"\x14FAILURE_CLASS_POISON\x10\x0f\x12\x1b\n" +
 	"\x17FAILURE_CLASS_MALFORMED\x10\x10\x12$\n" +
-	" FAILURE_CLASS_CREDENTIALS_FAILED\x10\x11*\x8d\x06\n" +
+	" FAILURE_CLASS_CREDENTIALS_FAILED\x10\x11*\x8c\b\n" +
 	"\rFailureDetail\x12\x1e\n" +
 	"\x1aFAILURE_DETAIL_UNSPECIFIED\x10\x00\x12(\n" +
 	"$FAILURE_DETAIL_CERTIFICATE_AUTHORITY\x10\x01\x12#\n" +
@@ -1981,7 +2034,15 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x19FAILURE_DETAIL_DENIED_URL\x10\x12\x12 \n" +
 	"\x1cFAILURE_DETAIL_MESSAGE_LIMIT\x10\x13\x12%\n" +
 	"!FAILURE_DETAIL_DENIED_CREDENTIALS\x10\x14\x12 \n" +
-	"\x1cFAILURE_DETAIL_NO_CREDENTIAL\x10\x15*\xbb\x01\n" +
+	"\x1cFAILURE_DETAIL_NO_CREDENTIAL\x10\x15\x12%\n" +
+	"!FAILURE_DETAIL_CONNECTION_REFUSED\x10\x16\x12\x1b\n" +
+	"\x17FAILURE_DETAIL_NO_ROUTE\x10\x17\x12\x19\n" +
+	"\x15FAILURE_DETAIL_CLOSED\x10\x18\x12\x1a\n" +
+	"\x16FAILURE_DETAIL_CUT_OFF\x10\x19\x12\x1d\n" +
+	"\x19FAILURE_DETAIL_PLAIN_HTTP\x10\x1a\x12\x1b\n" +
+	"\x17FAILURE_DETAIL_NOT_HTTP\x10\x1b\x12\"\n" +
+	"\x1eFAILURE_DETAIL_CONNECT_TIMEOUT\x10\x1c\x12\"\n" +
+	"\x1eFAILURE_DETAIL_DNS_UNAVAILABLE\x10\x1d*\xbb\x01\n" +
 	"\bWaitsFor\x12\x19\n" +
 	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fWAITS_FOR_PAUSE\x10\x01\x12\x12\n" +
@@ -2054,17 +2115,18 @@ var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
 	17, // 25: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
 	16, // 26: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
 	3,  // 27: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	12, // 28: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
-	4,  // 29: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	10, // 30: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	17, // 31: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	17, // 32: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	17, // 33: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	16, // 28: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
+	12, // 29: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
+	4,  // 30: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	10, // 31: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	17, // 32: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 33: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	17, // 34: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }

@@ -123,9 +123,9 @@ func TestNotesOfConditions(t *testing.T) {
 		"bad":                                    about(none, nil, nil, func(c *call) { c.object.Invalid = errors.New("bad") }),
 		"odd":                                    about(none, nil, nil, asking(annotation.Request{Present: true, Problems: []annotation.Problem{{Text: "odd"}}})),
 		"key k was removed; it is fetched again": about(none, written(), nil),
-		"key k was changed by field manager kubectl-edit; it is fetched again":                                         about(manager, written(), nil),
-		"key k was changed by somebody else; it is fetched again":                                                      about(hashed, written(), nil),
-		"key k already exists and was not written by curl-me-that; it is kept until somebody removes it [why-empty 3]": about(foreign, nil, nil),
+		"key k was changed by field manager kubectl-edit; it is fetched again":                                                       about(manager, written(), nil),
+		"key k was changed by somebody else; it is fetched again":                                                                    about(hashed, written(), nil),
+		"key k already exists and is not managed by curl-me-that; remove it from the ConfigMap, or choose another key [why-empty 3]": about(foreign, nil, nil),
 	} {
 		p := plan.Make(c.object, c.wants, epoch)
 		if len(p.Conditions) != 1 || p.Conditions[0].Note != want || p.Conditions[0].Occurrence == "" {

@@ -185,14 +185,12 @@ func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obs
 // watcher publishes missing keys again.
 func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
 	for _, item := range t.items {
-		written := true
+		uid := types.UID(item.Result.GetWant().GetUid())
 		if !item.OfObject() {
-			uid := types.UID(item.Result.GetWant().GetUid())
 			t.unwritable.Put(cacheKey(item), true)
-			// Without permission for Events, the log has to do.
-			written, _ = t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)})
 		}
-		if written {
+		// If even Events are forbidden, the log has to do.
+		if written, _ := t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}); written {
 			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("API server refuses the change")
 		}
 	}

@@ -41,13 +41,17 @@ func ofFetches(t *testing.T) []plan.Event {
 		switch name := detail.String(); {
 		case n == 0:
 			continue
-		case strings.Contains(name, "CERTIFICATE"), strings.Contains(name, "HANDSHAKE"):
+		case strings.Contains(name, "CERTIFICATE"), strings.Contains(name, "HANDSHAKE"), strings.Contains(name, "PLAIN_HTTP"):
 			class = v1.FailureClass_FAILURE_CLASS_TLS_FAILED
 		case strings.Contains(name, "REDIRECT"):
 			class = v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS
-		case strings.Contains(name, "ENCODING"):
+		case strings.Contains(name, "ENCODING"), strings.Contains(name, "CUT_OFF"), strings.Contains(name, "NOT_HTTP"):
 			class = v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE
-		case strings.Contains(name, "PROXY"):
+		case strings.Contains(name, "CONNECT_TIMEOUT"):
+			class = v1.FailureClass_FAILURE_CLASS_TIMEOUT
+		case strings.Contains(name, "DNS"):
+			class = v1.FailureClass_FAILURE_CLASS_DNS_FAILED
+		case strings.Contains(name, "PROXY"), strings.Contains(name, "REFUSED"), strings.Contains(name, "ROUTE"), strings.Contains(name, "CLOSED"):
 			class = v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED
 		case strings.Contains(name, "MESSAGE_LIMIT"):
 			class = v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE
@@ -85,6 +89,10 @@ func ofFetches(t *testing.T) []plan.Event {
 		Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST,
 		Redirects: 2,
 	})
+	add(asking(), &v1.Failure{Class: timeout, TimeLimit: durationpb.New(5 * time.Second)})
+	add(asking(), &v1.Failure{
+		Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, Sha256: strings.Repeat("0123456789abcdef", 4),
+	})
 	add(asking(), &v1.Failure{Class: badStatus, StatusCode: 429, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE})
 	return events
 }
@@ -111,8 +119,9 @@ func ofWrites(t *testing.T) []plan.Event {
 		planned(asking().behind(plan.TooLarge), body),
 		planned(asking().noted(wrote("a")).behind(plan.Rejected), body),
 		planned(noLonger, reconcile()),
-		plan.Refusal(object, body, plan.Rejected), plan.Refusal(object, body,
-			plan.NoRoom), plan.Denial(body), plan.OverBudget(object, body), plan.Restoration(body),
+		plan.Refusal(object, reconcile(), plan.Rejected), plan.Denial(reconcile()),
+		plan.Refusal(object, body, plan.Rejected), plan.Refusal(object, body, plan.NoRoom),
+		plan.Denial(body), plan.OverBudget(object, body), plan.Restoration(body),
 	}
 }
 

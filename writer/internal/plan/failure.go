@@ -64,7 +64,7 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 			i.url()),
 		Terminal: condition.Terminal(i.url(), f),
 	}
-	if at := f.GetNextAt(); at != nil {
+	if at := f.GetNextAt(); at != nil && !why.Terminal {
 		why.NextTry = at.AsTime()
 	}
 	// This time is not truncated to the second like since. Otherwise a failure that became stale

@@ -82,6 +82,9 @@ func recovered(i Item) Event {
 // failureNote says what failed, what that means for the key, and what comes next.
 func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
 	note := condition.Sentence(i.url(), f) + "; " + condition.Value(i.Key.Key, entry.Written())
+	if condition.Terminal(i.url(), f) {
+		return note + "; " + condition.Permanent
+	}
 	if next := condition.Next(f, i.Result.GetObservedAt().AsTime()); next != "" {
 		note += "; " + next
 	}
@@ -91,7 +94,10 @@ func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
 // obstacleNote says why a body was not written.
 func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	key, class := i.Key.Key, pipeline.ClassOf(entry.Error)
-	note := condition.Unwritten(class, i.url(), key)
+	if i.OfObject() {
+		return "the API server refused to update curl-status or to remove keys, perhaps by an admission policy or webhook; retrying"
+	}
+	note := condition.Unwritten(class, i.url(), key, len(i.Result.GetContent().GetBody()))
 	switch {
 	case class == keyExists, class == immutable:
 		return note
@@ -123,8 +129,11 @@ func Refusal(o *Object, i Item, by Obstacle) Event {
 // object, so it is the same problem until the Event expires.
 func Denial(i Item) Event {
 	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), time.Time{})
-	return failed(i, entry, actionWrite,
-		"curl-me-that may not write ConfigMaps in this namespace; key "+i.Key.Key+" waits for the permission")
+	waits := "key " + i.Key.Key + " waits"
+	if i.OfObject() {
+		waits = "curl-status and the removal of keys wait"
+	}
+	return failed(i, entry, actionWrite, "curl-me-that may not write ConfigMaps in this namespace; "+waits+" for the permission")
 }
 
 // OverBudget returns the Event for an item of a namespace that exceeded its write budget. It is the

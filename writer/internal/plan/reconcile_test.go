@@ -125,8 +125,8 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 			e := s.Keys[theKey]
 			if err != nil || e.Error != "KeyExists" || e.FailingURL() != theURL || !e.GaveUp || e.Written() ||
 				e.Fence != tt.fence || !e.Since.Equal(tt.since) ||
-				e.Why().
-					Message != "key mydata already exists and was not written by curl-me-that; it is kept until somebody removes it" {
+				e.Why().Message != "key mydata already exists and is not managed by curl-me-that; "+
+					"remove it from the ConfigMap, or choose another key" {
 				t.Errorf("wrote %s, %v", p.Status, err)
 			}
 			again := asking().ownedBy(theirs).annotated(annotation.StatusKey, p.Status).object(t)
