@@ -89,11 +89,9 @@ demo: ## See it work: watch keys being filled, failing and being replayed (Ctrl-
 	@$(ONE_WAY) go run -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
 	bin/curl-me-that demo $(DEMO_ARGS)
 
-COMPOSE := VERSION=$(IMAGE_VERSION) docker compose
-
-.PHONY: images
-images: ## Build all images as ghcr.io/kv8s/curl-me-that/NAME:VERSION (dev)
-	$(COMPOSE) --profile '*' build
+# Images are REGISTRY/NAME:VERSION.
+REGISTRY ?= ghcr.io/kv8s/curl-me-that
+COMPOSE := REGISTRY=$(REGISTRY) VERSION=$(IMAGE_VERSION) docker compose
 
 .PHONY: up
 up: ## Start everything in containers, with its own Kubernetes API, and wait until it is ready
@@ -107,6 +105,30 @@ down: ## Stop and remove the containers, but keep the volumes
 .PHONY: logs
 logs: ## Follow the logs of the services in containers
 	$(COMPOSE) logs --follow --tail 20 watcher fetcher writer keeper
+
+##@ Install (deploy/docs/install.md)
+
+IN_CLUSTER := REGISTRY=$(REGISTRY) VERSION=$(IMAGE_VERSION) HELM=$(HELM) deploy/tools/install
+
+.PHONY: images
+images: ## Build all images as REGISTRY/NAME:VERSION (ghcr.io/kv8s/curl-me-that, dev)
+	$(COMPOSE) --profile '*' build
+
+.PHONY: push
+push: ## Push the images of the chart to REGISTRY
+	@$(IN_CLUSTER) push
+
+.PHONY: deploy
+deploy: $(HELM) ## Build what is missing and install the chart in the current cluster: REGISTRY=… or KIND=name, VALUES=file
+	@$(IN_CLUSTER) deploy
+
+.PHONY: undeploy
+undeploy: $(HELM) ## Remove the installation of make deploy; ConfigMaps keep their data
+	@$(IN_CLUSTER) undeploy
+
+.PHONY: manifests
+manifests: ## Write install.yaml, install-small.yaml, watchers.yaml and sidecars.yaml with the images of REGISTRY and VERSION to dist/
+	@$(IN_CLUSTER) manifests
 
 ##@ Test
 
@@ -159,6 +181,10 @@ test-acceptance: build $(HELM) ## Test the programs as processes (in the cluster
 transcript: build ## Write deploy/docs/half-hour.md, a transcript of the first half hour, from a real run
 	@echo 'deploy/docs/half-hour.md'
 	@TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
+
+.PHONY: picture
+picture: ## Make deploy/docs/demo.svg, the moving picture of the README, from the output of make demo (needs npm)
+	deploy/tools/picture
 
 .PHONY: test-random
 test-random: build ## Soak test: random edits and faults for ROUNDS (1000) from SEED (random)
@@ -227,7 +253,7 @@ control-plane:
 ##@ Change
 
 .PHONY: generate
-generate: generate-watchers generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go code from .proto files, the Watcher definition, deploy/docs/metrics.md and the manifests
+generate: generate-watchers generate-chart generate-recipes $(BUF) $(PROTOC_GEN_GO) ## Generate Go code from .proto files, the Watcher definition, generated pages and the manifests
 	@echo 'proto/**/*.pb.go, deploy/docs/metrics.md'
 	@$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
 	@$(METRICS_PAGE) > deploy/docs/metrics.md
@@ -239,7 +265,10 @@ generate-watchers: $(CONTROLLER_GEN)
 .PHONY: generate-chart
 generate-chart: $(HELM)
 	deploy/tools/generate-chart $(HELM)
-	@$(ONE_WAY) go run ./deploy/e2e/cmd/values-table deploy/chart
+
+.PHONY: generate-recipes
+generate-recipes:
+	deploy/tools/generate-recipes
 
 .PHONY: fmt
 fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
@@ -277,6 +306,7 @@ verify-metrics:
 .PHONY: verify-docs
 verify-docs: ## Check that all files, headings and symbols in pages exist
 	@echo 'verify-docs'
+	@deploy/tools/generate-recipes --check
 	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs
 
 .PHONY: verify-workflows

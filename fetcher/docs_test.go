@@ -29,12 +29,4 @@ var _ = Describe("The pages next to the code", func() {
 		text := pages()
 		flags.VisitAll(func(f *pflag.Flag) { Expect(text).To(ContainSubstring("--" + f.Name)) })
 	})
-
-	It("have every metric", func() {
-		text := pages()
-		for _, d := range fetcher.Metrics() {
-			name := strings.TrimPrefix(d.Name, "curlmethat_fetcher_")
-			Expect(text).To(ContainSubstring("`" + name + "`"))
-		}
-	})
 })

@@ -11,6 +11,9 @@ metadata:
   {{- include "curl-me-that.metadata" (list $root $component (printf "%s-%s-%s" (include "curl-me-that.fullname" $root) $component $suffix)) | nindent 2 }}
 spec:
   backoffLimit: 20
+  {{- with $root.Values.jobs.ttlSeconds }}
+  ttlSecondsAfterFinished: {{ . }}
+  {{- end }}
   template:
     {{- $template | trim | nindent 4 }}
 {{- end -}}
@@ -33,32 +36,38 @@ imagePullSecrets:
 priorityClassName: {{ . }}
 {{- end }}
 containers:
-  - name: {{ .component }}
-    image: {{ include "curl-me-that.image" (list $root "curlctl") }}
-    imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-    args:
-      {{- toYaml .args | nindent 6 }}
-      {{- with .identity }}
-      - --nats-url={{ include "curl-me-that.natsURL" $root }}
-      {{- include "curl-me-that.natsArgs" (list $root .) | trim | nindent 6 }}
-      {{- end }}
-    resources:
-      requests: {cpu: 10m, memory: 32Mi}
-      limits: {memory: 128Mi}
-    securityContext:
-      {{- include "curl-me-that.containerSecurity" $root | nindent 6 }}
-    {{- if .identity }}
-    {{- with include "curl-me-that.natsMount" (list $root .identity) }}
-    volumeMounts:
-      {{- . | nindent 6 }}
-    {{- end }}
-    {{- end }}
+  {{- include "curl-me-that.curlctlContainer" . | nindent 2 }}
 {{- if .identity }}
 {{- with include "curl-me-that.natsVolume" (list $root .identity) }}
 volumes:
   {{- . | nindent 2 }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* Container of such a pod. Takes the same dict. */}}
+{{- define "curl-me-that.curlctlContainer" -}}
+{{- $root := .root -}}
+- name: {{ .component }}
+  image: {{ include "curl-me-that.image" (list $root "curlctl") }}
+  imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  args:
+    {{- toYaml .args | nindent 4 }}
+    {{- with .identity }}
+    - --nats-url={{ $.url | default (include "curl-me-that.natsURL" $root) }}
+    {{- include "curl-me-that.natsArgs" (list $root .) | trim | nindent 4 }}
+    {{- end }}
+  resources:
+    requests: {cpu: 10m, memory: 32Mi}
+    limits: {memory: 128Mi}
+  securityContext:
+    {{- include "curl-me-that.containerSecurity" $root | nindent 4 }}
+  {{- if .identity }}
+  {{- with include "curl-me-that.natsMount" (list $root .identity) }}
+  volumeMounts:
+    {{- . | nindent 4 }}
+  {{- end }}
+  {{- end }}
 {{- end -}}
 
 {{/* Pods of the Jobs. */}}
@@ -89,7 +98,11 @@ metadata:
 spec:
   {{- include "curl-me-that.curlctlPod" (dict "root" . "component" "setup" "restartPolicy" "Always" "token" false "identity" "setup"
     "account" (printf "%s-setup" (include "curl-me-that.fullname" .))
-    "args" (concat (list "setup" "--watch" (printf "--replicas=%s" (include "curl-me-that.streamReplicas" .))) (.Values.nats.streamArgs | default list))) | nindent 2 }}
+    "args" (include "curl-me-that.healArgs" . | fromJsonArray)) | nindent 2 }}
   # One look at the streams ends before.
   terminationGracePeriodSeconds: 40
+{{- end -}}
+
+{{- define "curl-me-that.healArgs" -}}
+{{- concat (list "setup" "--watch" (printf "--replicas=%s" (include "curl-me-that.streamReplicas" .))) (.Values.nats.streamArgs | default list) | toJson -}}
 {{- end -}}

@@ -25,7 +25,7 @@ var (
 	// elsewhere matches commands that need more than an API server and the services.
 	elsewhere = regexp.MustCompile(`--raw|(?:get|describe|explain) (?:watchers?|wat|pod|hpa|scaledobject)\b|--fetch`)
 	// part matches a command within a sentence that leaves out its object.
-	part = regexp.MustCompile(` (?:-\w|--[\w-]+|show|configmap)$`)
+	part = regexp.MustCompile(` (?:-\w|--[\w-]+|show|check|configmap)$`)
 )
 
 // placeholders maps words of the pages to values of the spec.

@@ -70,14 +70,7 @@ var _ = Describe("The chart", Ordered, func() {
 	securesPods()
 	enforcesNetworks()
 
-	It("passes the suite of an installed release", func(ctx SpecContext) {
-		ctx2, cancel := context.WithTimeout(ctx, acceptanceTimeout)
-		defer cancel()
-		cmd := exec.CommandContext(ctx2, "go", "test", "-count=1", "-v", "../installed", "--ginkgo.no-color")
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig)
-		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
-		Expect(cmd.Run()).To(Succeed(), "the suite in deploy/e2e/installed, whose report is above")
-	})
+	It("passes the suite of an installed release", passesInstalled)
 
 	It("passes its own tests", func(ctx SpecContext) { chart.Test(ctx) })
 
@@ -85,6 +78,17 @@ var _ = Describe("The chart", Ordered, func() {
 	upgrades()
 	leaves()
 })
+
+// passesInstalled runs the suite in deploy/e2e/installed.
+func passesInstalled(ctx SpecContext) {
+	GinkgoHelper()
+	limited, cancel := context.WithTimeout(ctx, acceptanceTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(limited, "go", "test", "-count=1", "-v", "../installed", "--ginkgo.no-color")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig)
+	cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
+	Expect(cmd.Run()).To(Succeed(), "the suite in deploy/e2e/installed, whose report is above")
+}
 
 // keepsPromises checks all events so far against the promises.
 func keepsPromises(ctx context.Context) {

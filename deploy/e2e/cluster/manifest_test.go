@@ -27,7 +27,7 @@ const (
 	manifestNamespace = "curl-me-that"
 	manifestFetcher   = "curl-me-that-fetcher"
 	// sampleURL is the URL in the valid sample. The origin replaces it.
-	sampleURL = "http://localhost:8642/joke"
+	sampleURL = "https://v2.jokeapi.dev/joke/Programming?format=txt"
 )
 
 var _ = Describe("install.yaml", func() {

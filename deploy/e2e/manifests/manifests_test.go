@@ -2,8 +2,6 @@ package manifests_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -14,7 +12,6 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/valuestable"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
@@ -130,16 +127,4 @@ var _ = Describe("Values of the chart", func() {
 		Entry("no API server address without a cluster to look it up", `networkPolicy.apiServer.cidrs=[]`,
 			`networkPolicy.apiServer.cidrs: .* set its addresses`),
 	)
-
-	It("are all described in the README", func() {
-		text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
-		Expect(err).NotTo(HaveOccurred())
-		readme, err := os.ReadFile(filepath.Join(chart, "README.md"))
-		Expect(err).NotTo(HaveOccurred())
-		table, err := valuestable.Make(text)
-		Expect(err).NotTo(HaveOccurred())
-		current, err := valuestable.Insert(string(readme), table)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(readme)).To(Equal(current), "run `make generate`")
-	})
 })

@@ -24,6 +24,7 @@ import (
 // Manifests rendered from the chart, by file name.
 const (
 	installed = "install.yaml"
+	small     = "install-small.yaml"
 	watchers  = "watchers.yaml"
 	sidecars  = "sidecars.yaml"
 )
@@ -40,7 +41,7 @@ func values(more ...TableEntry) []TableEntry {
 	entries := []TableEntry{}
 	for _, name := range []string{
 		"default", "ha", "namespaced", "byo-nats", "resources", "console", "console-none",
-		installed,
+		installed, small,
 	} {
 		entries = append(entries, Entry(name, name))
 	}

@@ -35,7 +35,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	for _, file := range files {
 		rendered[valuesName(file)] = template(ctx, file)
 	}
-	for _, name := range []string{installed, watchers, sidecars} {
+	for _, name := range []string{installed, small, watchers, sidecars} {
 		text, err := os.ReadFile(filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), "../../kubernetes"), name))
 		Expect(err).NotTo(HaveOccurred())
 		rendered[name] = parse(text)

@@ -1,9 +1,9 @@
 package permissions_test
 
 import (
+	"encoding/csv"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,40 +21,29 @@ type cell struct {
 	may                                bool
 }
 
-var (
-	heading = regexp.MustCompile(`^### (Publish|Subscribe)$`)
-	row     = regexp.MustCompile("^\\| ([^|]+) \\| `([^`]+)` \\| ([^|]+) \\|$")
-)
-
-// columns are the identities in the tables of README.md.
+// columns are the identities of permissions.csv.
 var columns = []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin"}
 
-// cells reads the tables of README.md.
+// cells reads permissions.csv.
 func cells() []cell {
 	GinkgoHelper()
-	text, err := os.ReadFile(filepath.Join(shipped, "README.md"))
+	file, err := os.Open(filepath.Join(shipped, "permissions.csv"))
+	Expect(err).NotTo(HaveOccurred())
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
 	Expect(err).NotTo(HaveOccurred())
 	var all []cell
-	operation := ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		switch {
-		case heading.MatchString(line):
-			operation = strings.ToLower(strings.TrimPrefix(line, "### "))
-		case strings.HasPrefix(line, "## "):
-			operation = ""
-		case operation != "" && row.MatchString(line):
-			m := row.FindStringSubmatch(line)
-			allowed := strings.Split(m[3], ", ")
-			Expect(append(slices.Clone(columns), "nobody")).To(ContainElements(allowed), line)
-			for _, identity := range columns {
-				all = append(all, cell{
-					operation: operation, what: m[1], subject: m[2], identity: identity, may: slices.Contains(allowed, identity),
-				})
-			}
+	for _, row := range rows[1:] {
+		allowed := strings.Split(row[3], ", ")
+		Expect(row[0]).To(BeElementOf("publish", "subscribe"))
+		Expect(append(slices.Clone(columns), "nobody")).To(ContainElements(allowed), row[1])
+		for _, identity := range columns {
+			all = append(all, cell{
+				operation: row[0], what: row[1], subject: row[2], identity: identity, may: slices.Contains(allowed, identity),
+			})
 		}
 	}
-	Expect(len(all)).To(BeNumerically(">", 400), "cells in the tables")
+	Expect(len(all)).To(BeNumerically(">", 400), "cells of the table")
 	return all
 }
 
@@ -75,7 +64,7 @@ func tried(nc *nats.Conn, c cell) bool {
 }
 
 var _ = Describe("The permissions", func() {
-	DescribeTable("match the tables in README.md cell by cell", func(ctx SpecContext, f form) {
+	DescribeTable("match permissions.csv cell by cell", func(ctx SpecContext, f form) {
 		b := start(ctx, f)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())

@@ -16,8 +16,8 @@ import (
 const (
 	namespace = metav1.NamespaceDefault
 	downName  = "curl-me-that-down"
-	// sampleHost is the host in the sample ConfigMap.
-	sampleHost = "localhost"
+	// sampleURL is the URL in the sample ConfigMap, which the demo replaces.
+	sampleURL = "https://v2.jokeapi.dev/joke/Programming?format=txt"
 )
 
 // samples are the ConfigMaps of the demo.
@@ -50,7 +50,7 @@ func readSample(path, host string) (*corev1.ConfigMap, error) {
 		return nil, fmt.Errorf("read the sample ConfigMap %s: %w", path, err)
 	}
 	for name, value := range cm.Annotations {
-		cm.Annotations[name] = strings.ReplaceAll(value, "//"+sampleHost+":"+jokePort, "//"+host+":"+jokePort)
+		cm.Annotations[name] = strings.ReplaceAll(value, sampleURL, "http://"+host+":"+jokePort+jokePath)
 	}
 	return &cm, nil
 }

@@ -32,8 +32,8 @@ var (
 	flagAlone = regexp.MustCompile("`--([a-z][a-z0-9-]*)(?:[= ][^`]*)?`")
 )
 
-// foreignFlags are flags of docker compose, helm and nsc that appear alone in sentences.
-var foreignFlags = []string{"profile", "set", "allow-pub", "allow-sub"}
+// foreignFlags are flags of other programs that appear alone in sentences.
+var foreignFlags = []string{"profile", "set", "allow-pub", "allow-sub", "watched-dir"}
 
 // flagsOf returns the flags of a command and its subcommands.
 func flagsOf(c *cobra.Command) map[string]bool {

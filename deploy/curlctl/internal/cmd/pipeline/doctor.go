@@ -8,27 +8,60 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // DoctorCommand returns the command doctor.
 func DoctorCommand(o *cli.Options) *cobra.Command {
-	return &cobra.Command{
+	var api kube.Options
+	var release string
+	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check connection, permissions, clock, streams, consumers and timers, and print fixes",
+		Short: "Check connection, permissions, clock, streams, consumers and timers, or rights in Kubernetes, and print fixes",
 		Args:  cli.NoArgs,
-		RunE: o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
-			findings, err := doctor.Examine(ctx, s.Connection, s.Now)
-			if err == nil {
-				err = printFindings(s.Out, findings)
-			}
-			if err == nil && slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.State == doctor.Bad }) {
-				return cli.Silent(cli.Found)
-			}
-			return err
-		}),
 	}
+	pipeline := o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+		findings, err := doctor.Examine(ctx, s.Connection, s.Now)
+		return report(s.Out, findings, err)
+	})
+	rights := o.Offline(func(cmd *cobra.Command, out *printer.Printer, _ []string) error {
+		namespace, name, found := strings.Cut(release, "/")
+		if !found || namespace == "" || name == "" {
+			return cli.Usagef("--kubernetes=%s is not of the form NAMESPACE/RELEASE", release)
+		}
+		config, err := cluster.Config(api)
+		if err != nil {
+			return err
+		}
+		findings, err := doctor.Rights(cmd.Context(), config, doctor.Release{Namespace: namespace, Name: name}, o.Namespace)
+		return report(out, findings, err)
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("kubernetes") {
+			return rights(cmd, args)
+		}
+		return pipeline(cmd, args)
+	}
+	api.BindUserFlags(cmd.Flags())
+	const installed = "curl-me-that/curl-me-that"
+	cmd.Flags().StringVar(&release, "kubernetes", installed,
+		"review the rights of the service accounts of this NAMESPACE/RELEASE instead, without NATS")
+	cmd.Flags().Lookup("kubernetes").NoOptDefVal = installed
+	return cmd
+}
+
+// report prints findings. A bad one sets the exit code.
+func report(out *printer.Printer, findings []doctor.Finding, err error) error {
+	if err == nil {
+		err = printFindings(out, findings)
+	}
+	if err == nil && slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.State == doctor.Bad }) {
+		return cli.Silent(cli.Found)
+	}
+	return err
 }
 
 // defaultWidth is the width of the text without a terminal.

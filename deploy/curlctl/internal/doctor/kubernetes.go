@@ -1,0 +1,122 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Release is an installation of the chart.
+type Release struct{ Namespace, Name string }
+
+// right is what a service account needs. The chart's rbac.yaml grants it.
+type right struct {
+	group, resource, subresource string
+	verbs                        []string
+	// lease: in the namespace of the release, for the Lease of the component.
+	lease bool
+}
+
+var (
+	election = []right{
+		{group: "coordination.k8s.io", resource: "leases", verbs: []string{"get", "update"}, lease: true},
+	}
+	// rights has the components with rights. Those of keeper are checked if it is installed.
+	rights = []struct {
+		component, roles string
+		optional         bool
+		rights           []right
+	}{
+		{"watcher", "ClusterRoleBinding %[1]s-watcher or RoleBinding %[1]s-election", false, append([]right{
+			{resource: "configmaps", verbs: []string{"list", "watch"}}, {resource: "events", verbs: []string{"create"}},
+		}, election...)},
+		{"writer", "ClusterRoleBinding %[1]s-writer", false, []right{
+			{resource: "configmaps", verbs: []string{"get", "patch"}},
+			{resource: "events", verbs: []string{"create", "get", "patch"}},
+		}},
+		{"keeper", "ClusterRoleBinding %[1]s-keeper or RoleBinding %[1]s-keeper-election", true, append([]right{
+			{group: "watch.x-kv8s.io", resource: "watchers", verbs: []string{"list", "watch"}},
+			{group: "watch.x-kv8s.io", resource: "watchers", subresource: "status", verbs: []string{"patch"}},
+			{resource: "configmaps", verbs: []string{"list", "watch", "create", "patch"}},
+			{resource: "events", verbs: []string{"create"}},
+		}, election...)},
+	}
+)
+
+// Rights checks the rights of the service accounts of a release by SubjectAccessReviews: in one
+// namespace, or in all if namespace is empty.
+func Rights(ctx context.Context, config *rest.Config, release Release, namespace string) ([]Finding, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	d := &diagnosis{}
+	for _, of := range rights {
+		account := release.Name + "-" + of.component
+		check := "rights of " + of.component
+		_, err := client.CoreV1().ServiceAccounts(release.Namespace).Get(ctx, account, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err) && of.optional:
+			continue
+		case apierrors.IsNotFound(err):
+			d.add(check, Bad, "install the chart, or name its release: --kubernetes=NAMESPACE/RELEASE",
+				"there is no service account %s/%s", release.Namespace, account)
+			continue
+		case err != nil:
+			return d.findings, fmt.Errorf("get service account %s/%s: %w", release.Namespace, account, err)
+		}
+		missing, err := missingRights(ctx, client, types.NamespacedName{Namespace: release.Namespace, Name: account},
+			of.rights, namespace)
+		if err != nil {
+			return d.findings, err
+		}
+		if len(missing) > 0 {
+			d.add(check, Bad, "restore "+fmt.Sprintf(of.roles, release.Name)+" with helm upgrade or kubectl apply",
+				"service account %s/%s may not %s", release.Namespace, account, strings.Join(missing, ", "))
+			continue
+		}
+		d.add(check, OK, "", "service account %s/%s has its rights", release.Namespace, account)
+	}
+	return d.findings, nil
+}
+
+// missingRights returns the rights that an account lacks, as "list configmaps".
+func missingRights(ctx context.Context, client kubernetes.Interface, account types.NamespacedName, all []right,
+	namespace string,
+) (missing []string, err error) {
+	for _, r := range all {
+		for _, verb := range r.verbs {
+			what := verb + " " + r.resource
+			attributes := &authorizationv1.ResourceAttributes{
+				Verb: verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: namespace,
+			}
+			switch {
+			case r.lease:
+				attributes.Namespace, attributes.Name = account.Namespace, account.Name
+			case r.subresource != "":
+				what += "/" + r.subresource
+			}
+			review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{
+					User:               "system:serviceaccount:" + account.Namespace + ":" + account.Name,
+					Groups:             []string{"system:serviceaccounts", "system:authenticated"},
+					ResourceAttributes: attributes,
+				},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("review the rights of %s: %w", account, err)
+			}
+			if !review.Status.Allowed {
+				missing = append(missing, what)
+			}
+		}
+	}
+	return missing, nil
+}
