@@ -58,7 +58,7 @@ func Classify(err error) Outcome {
 	}
 	answer, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
-		return Unavailable // no answer, or one that asks to come back later
+		return Unavailable
 	}
 	s := answer.Status()
 	if byAdmission(s.Message) {
@@ -94,10 +94,7 @@ func Classify(err error) Outcome {
 
 // gotResponse reports whether a failed request got a response.
 func gotResponse(err error) bool {
-	if _, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		return true
-	}
-	_, ok := errors.AsType[*busyError](err)
+	_, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok
 }
 
@@ -160,8 +157,6 @@ func hasCause(s metav1.Status, cause metav1.CauseType) bool {
 
 // RetryAfter returns the pause that the API server requested.
 func RetryAfter(err error) time.Duration {
-	if busy, ok := errors.AsType[*busyError](err); ok {
-		return busy.after
-	}
-	return 0
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }

@@ -91,7 +91,6 @@ func TestClassifyWithoutStatus(t *testing.T) {
 		"none":     {nil, OK},
 		"refused":  {errors.New("connection refused"), Unavailable},
 		"deadline": {context.DeadlineExceeded, Unavailable},
-		"busy":     {&busyError{code: 429, after: time.Second}, Unavailable},
 		"404 by a proxy": {
 			apierrors.NewGenericServerResponse(http.StatusNotFound, "PATCH", configMaps, "a", "404 page not found", 0, true),
 			Unavailable,

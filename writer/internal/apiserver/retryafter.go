@@ -5,24 +5,17 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // maxRetryAfter is the maximum pause that one response can request.
 const maxRetryAfter = 30 * time.Second
 
-// busyError is a response with Retry-After (RFC 9110 section 10.2.3).
-type busyError struct {
-	code  int
-	after time.Duration
-}
-
-// Error returns the status and the delay.
-func (e *busyError) Error() string {
-	return fmt.Sprintf("API server responded %d, asks to come back in %v", e.code, e.after)
-}
-
-// retryAfterErrors turns responses with Retry-After into errors. client-go would wait inside the
-// request and occupy its slot, but only the circuit breaker waits for the API server.
+// retryAfterErrors turns responses with Retry-After (RFC 9110 section 10.2.3) into errors. client-go
+// would wait inside the request and occupy its slot, but only the circuit breaker waits for the API
+// server.
 type retryAfterErrors struct {
 	next http.RoundTripper
 }
@@ -41,7 +34,10 @@ func (e retryAfterErrors) RoundTrip(r *http.Request) (*http.Response, error) {
 		return response, nil
 	}
 	_ = response.Body.Close()
-	return nil, &busyError{code: response.StatusCode, after: min(after, maxRetryAfter)}
+	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+		Code: int32(response.StatusCode), Details: &metav1.StatusDetails{RetryAfterSeconds: int32(after / time.Second)},
+		Message: fmt.Sprintf("API server responded %d, asks to come back in %v", response.StatusCode, after),
+	}}
 }
 
 // delaySeconds parses the only form of Retry-After that API servers use.

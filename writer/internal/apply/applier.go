@@ -101,7 +101,9 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 		return slices.Repeat([]Outcome{{Unavailable: true}}, len(items))
 	}
 	began := time.Now()
-	outcomes := a.apply(ctx, ref, items)
+	t := &task{Applier: a, ref: ref, items: items}
+	t.start()
+	outcomes := t.run(ctx)
 	a.deps.Metrics.seconds.Observe(time.Since(began).Seconds())
 	for i, o := range outcomes {
 		outcomes[i].Together = len(items)
@@ -110,12 +112,6 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 		}
 	}
 	return outcomes
-}
-
-func (a *Applier) apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
-	t := &task{Applier: a, ref: ref, items: items}
-	t.start()
-	return t.run(ctx)
 }
 
 // run carries out plans until the API server accepts one.
@@ -136,14 +132,4 @@ func (t *task) run(ctx context.Context) []Outcome {
 	}
 	t.deps.Metrics.exhausted.Inc()
 	return t.deferAll("object changes faster than it can be patched; later")
-}
-
-// oneByOne applies items one by one, oldest trigger first, so that a refused one does not hold up
-// the others.
-func (a *Applier) oneByOne(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
-	outcomes := make([]Outcome, len(items))
-	for _, i := range plan.Order(items) {
-		outcomes[i] = a.apply(ctx, ref, []plan.Item{items[i]})[0]
-	}
-	return outcomes
 }

@@ -79,7 +79,7 @@ func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 	}
 	switch full := p.TooLargeFor(t.object); {
 	case full && len(t.items) > 1:
-		return t.liveOneByOne(ctx), true
+		return t.oneByOne(ctx, true), true
 	case full: // the API server need not be asked
 		return t.handleRefusal(ctx, p, plan.NoRoom, errNoRoom)
 	}
@@ -116,12 +116,18 @@ func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 // errNoRoom replaces a refusal by the API server.
 var errNoRoom = errors.New("the annotations leave no room for a status")
 
-// liveOneByOne applies items one by one to the object that was just read.
-func (t *task) liveOneByOne(ctx context.Context) []Outcome {
+// oneByOne applies items one by one, oldest trigger first, so that a refused one does not hold up the
+// others. live means that the object was just read.
+func (t *task) oneByOne(ctx context.Context, live bool) []Outcome {
 	outcomes := make([]Outcome, len(t.items))
 	for _, i := range plan.Order(t.items) {
-		object := *t.object
-		one := &task{Applier: t.Applier, ref: t.ref, items: t.items[i : i+1], object: &object, known: true}
+		one := &task{Applier: t.Applier, ref: t.ref, items: t.items[i : i+1]}
+		if live {
+			object := *t.object
+			one.object, one.known = &object, true
+		} else {
+			one.start()
+		}
 		outcomes[i] = one.run(ctx)[0]
 	}
 	return outcomes
@@ -171,7 +177,7 @@ func (t *task) decide() plan.Plan {
 // attempt records the obstacle.
 func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obstacle, err error) ([]Outcome, bool) {
 	if len(t.items) > 1 {
-		return t.oneByOne(ctx, t.ref, t.items), true
+		return t.oneByOne(ctx, false), true
 	}
 	if t.object.Obstacle == plan.NoObstacle && len(p.Values) > 0 {
 		t.obstacle, t.object.Obstacle = obstacle, obstacle
