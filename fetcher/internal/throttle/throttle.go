@@ -12,6 +12,8 @@ import (
 const (
 	// contention is how long a namespace counts among those that want slots after it asked for one.
 	contention = 10 * time.Second
+	// firstClaim is the time that the first claim probably takes.
+	firstClaim = 50 * time.Millisecond
 	// claimedWait is how long a started key waits in memory for its slot.
 	claimedWait = time.Second
 	// sweepAt is the number of hosts or namespaces above which idle ones are dropped.
@@ -61,7 +63,7 @@ func New(cfg Config, deps Deps) (*Throttle, error) {
 		return nil, err
 	}
 	return &Throttle{
-		cfg: cfg, deps: deps, nextSweep: sweepAt, hosts: map[string]*host{}, namespaces: map[string]*namespace{},
+		cfg: cfg, deps: deps, nextSweep: sweepAt, claim: firstClaim, hosts: map[string]*host{}, namespaces: map[string]*namespace{},
 		queued: map[pipeline.Key]*Waiter{}, ready: map[*namespace]struct{}{},
 	}, nil
 }

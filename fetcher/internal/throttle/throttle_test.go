@@ -314,6 +314,7 @@ func TestHostsAreCountedByState(t *testing.T) {
 		expect(0, 0, 2)
 		granted(t, th, on("b", "one"))
 		refused(t, th, on("b", "one"), throttle.HostBusy)
+		pass(time.Minute) // the host is slow
 		th.Enqueue(&throttle.Waiter{Host: "b", Key: pipeline.Key{Namespace: "one"}}, time.Minute)
 		expect(0, 1, 1)
 		slot.Pause(time.Hour)
