@@ -1,5 +1,5 @@
-// Package audit finds what was lost: keys that do not hold what is asked for
-// while nothing is under way for them, and keys that nothing will refresh.
+// Package audit finds lost work: keys that do not hold their body while nothing is
+// under way for them, and keys that nothing will refresh.
 package audit
 
 import (
@@ -20,11 +20,11 @@ import (
 
 const (
 	// looks is the number of looks in an interval. Each key has its turn in one of
-	// them; keys that are not held are followed up in all of them.
+	// them. Keys that are not held may be read in all of them.
 	looks = 8
-	// refreshedAtOnce is the number of held keys, or a tenth of them if that is
-	// more, whose timers are read in an interval.
-	refreshedAtOnce = 100_000
+	// timersAtOnce is the number of held keys, or a tenth of them if that is more,
+	// whose timers are read in an interval.
+	timersAtOnce = 100_000
 	// perSuccess is how many pauses end for each key that is held again.
 	perSuccess = 32
 	// requestTimeout bounds one request to the broker. A look as a whole has
@@ -34,32 +34,30 @@ const (
 
 // Config of an Auditor.
 type Config struct {
-	// Interval in which each key has a turn. All other times follow from it: with
-	// the default of 2 min a want is left alone for its first 30 s, a timer counts as
-	// lost when it is overdue by 1 min, and a message that was delivered counts as in
-	// work for 5 min.
+	// Interval in which each key has a turn. All other times follow from it. By default
+	// it is 2 min: the audit ignores a want for its first 30 s, a timer counts as lost
+	// if it is 1 min late, and a delivered message counts as in work for 5 min.
 	Interval time.Duration
 }
 
-// young is how long nothing is concluded about a want or a timer: what it led to
-// may be on its way to the watch.
+// young is the age below which a want or a timer proves nothing: its effect may be on
+// its way to the watch.
 func (c Config) young() time.Duration { return c.Interval / 4 }
 
 // overdue is how late a timer may be. The server loses one that it could not
 // publish when it fired, and keeps it in the stream.
 func (c Config) overdue() time.Duration { return c.Interval / 2 }
 
-// inWork is how long a delivered message may be worked on: longer than it takes
-// to be delivered until it becomes a dead letter.
+// inWork is how long a delivered message may be in work: longer than all of its
+// deliveries take.
 func (c Config) inWork() time.Duration { return c.Interval * 5 / 2 }
 
-// longest is the longest time for which a key that is not held is not looked at.
+// longest is the maximum time between two reads of a key that is not held.
 func (c Config) longest() time.Duration { return 5 * c.Interval }
 
-// pause is the time before a key is asked for again that was asked for so many
-// times while nothing about its object changed.
-func (c Config) pause(asks uint8) time.Duration {
-	return min(c.Interval<<(min(max(asks, 1), 8)-1), c.longest())
+// pause is the time before the next request of a key. It doubles with each request.
+func (c Config) pause(requests uint8) time.Duration {
+	return min(c.Interval<<(min(max(requests, 1), 8)-1), c.longest())
 }
 
 // Objects are the annotated ConfigMaps.
@@ -73,7 +71,7 @@ type Deps struct {
 	Client  *pipeline.Client
 	Index   *wantindex.Index
 	Objects Objects
-	// Clock is that of the broker, which has stamped all that is compared with it.
+	// Clock is the clock of the broker, which stamps all messages.
 	Clock   clock.WithTicker
 	Log     zerolog.Logger
 	Metrics *Metrics
@@ -88,8 +86,6 @@ type Auditor struct {
 	table map[pipeline.Key]*row
 	// turn counts the looks.
 	turn int
-	// refreshing is the number of wants with an interval at the last look.
-	refreshing int
 	// stale counts stale keys since the interval began.
 	stale int
 }
@@ -102,7 +98,7 @@ func New(c Config, d Deps) *Auditor {
 // Run looks until ctx is done. It records findings in the index and calls enqueue
 // for their objects.
 func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
-	for _, r := range a.table { // the stream may have lost what was under way
+	for _, r := range a.table { // the stream may have lost their messages
 		if r.underWay {
 			r.notBefore = time.Time{}
 		}
@@ -121,16 +117,16 @@ func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	}
 }
 
-// Look looks at the keys whose turn it is, and at those that are not held and do
-// not wait for anything.
+// Look reads the keys whose turn it is, and the keys that are not held and wait for
+// nothing.
 func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) error {
 	began := a.deps.Clock.Now()
 	e, err := a.gather(ctx)
 	if err != nil {
 		return err
 	}
-	l := a.sort(e)
-	for _, name := range l.unasked {
+	l := a.classifyAll(e)
+	for _, name := range l.unwanted {
 		enqueue(name)
 	}
 	a.endPauses(l)
@@ -138,7 +134,7 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 	for batch := range slices.Chunk(append(l.due, l.held...), pipeline.MaxLatest/2) {
 		n, err := a.read(ctx, l, batch, enqueue)
 		if err != nil {
-			return err // the rest is as due at the next look as it is now
+			return err // the next look reads the rest
 		}
 		found += n
 	}
@@ -155,15 +151,14 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 	return nil
 }
 
-// record notes a finding in the index, so that the plan of the object has it, and
-// only then counts the key as asked for.
+// record notes a finding in the index, where the plan of the object finds it.
 func (a *Auditor) record(l *look, c candidate) {
 	if c.finding == wantindex.BodyLost {
-		if c.asks > 0 {
+		if c.requests > 0 {
 			c.finding = wantindex.Refused
 		}
-		c.asks, c.waited, c.asked = min(c.asks, 100)+1, false, l.now
-		c.wait(l.now.Add(a.config.pause(c.asks)), false)
+		c.requests, c.waited, c.requestedAt = min(c.requests, 100)+1, false, l.now
+		c.wait(l.now.Add(a.config.pause(c.requests)), false)
 	}
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Finding = c.finding })
 	a.deps.Metrics.lost.WithLabelValues(string(c.finding)).Inc()

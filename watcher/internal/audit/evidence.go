@@ -15,17 +15,17 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// evidence is what is known to be under way. Each kind of it has an end.
+// evidence shows how much work is under way.
 type evidence struct {
 	now time.Time
 	// last is the last sequence of the stream of requests.
 	last uint64
-	// delivered is the last sequence that was delivered to a fetcher, and floor
-	// the one up to which all were acknowledged.
+	// delivered is the last sequence that was delivered to a fetcher, and floor the one
+	// up to which all are acknowledged.
 	delivered, floor uint64
 }
 
-// gather asks how far the fetchers have come.
+// gather reads the progress of the fetchers.
 func (a *Auditor) gather(ctx context.Context) (*evidence, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
@@ -64,11 +64,11 @@ func (e *evidence) handled(seq uint64, at time.Time, inWork time.Duration) bool 
 	}
 }
 
-// ahead is by how much a stamp may be later than now: what a clock is late.
+// ahead is the maximum by which a stamp may be later than now, as clocks differ.
 const ahead = time.Minute
 
-// age is how long ago the broker has stamped something. What is from the future
-// was stamped before its clock was set back: when is not known, so it counts as long ago.
+// age is the time since a stamp of the broker. A stamp from the future was made before its
+// clock was set back, so its age is unknown and counts as long.
 func (e *evidence) age(at time.Time) time.Duration {
 	age := e.now.Sub(at)
 	if age < -ahead {
@@ -77,22 +77,21 @@ func (e *evidence) age(at time.Time) time.Duration {
 	return age
 }
 
-// pending is what the stream has of a key: its timer, if due is set, and the due that was
-// published last since its want.
+// pending are the messages of a key: its timer, if due is set, and the last due since its want.
 type pending struct {
 	// at is when the timer fires, and setAt when it was set.
 	at, setAt time.Time
 	due       *v1.Due
 	fired     *pipeline.Message
-	// lost reports that there is no timer, or one that should have fired long ago, or that was
-	// set by a clock which was set back since, so that it would fire much later than was meant.
+	// lost reports that there is no timer, or one that should have fired long ago, or one that
+	// was set before the clock was set back, so that it would fire much too late.
 	lost bool
 	// inWork reports that a fetcher has yet to handle the due.
 	inWork bool
 }
 
-// read reads the timers and dues of candidates, and records what it finds. It calls enqueue for
-// their objects, and for those that are about to ask by themselves.
+// read reads the timers and dues of candidates, and records its findings. It calls enqueue for
+// their objects, and for objects whose plan is about to publish anyway.
 func (a *Auditor) read(
 	ctx context.Context, l *look, candidates []candidate, enqueue func(types.NamespacedName),
 ) (found int, err error) {
@@ -124,7 +123,7 @@ func (a *Auditor) read(
 		case queued[c.key]:
 			c.wait(soon, true)
 		case c.finding == wantindex.BodyLost && plan.Asks(c.object, c.pair, c.want, a.deps.Index.Epoch()):
-			// Somebody else writes it again and again, and it is repaired at growing intervals.
+			// Somebody else overwrites it again and again, so it is repaired at growing intervals.
 			c.wait(soon, true)
 			enqueue(wantindex.ObjectOf(c.key))
 		default:
@@ -136,7 +135,7 @@ func (a *Auditor) read(
 	return found, nil
 }
 
-// pendingOf finds what the stream has of a candidate.
+// pendingOf returns the messages of a candidate.
 func (a *Auditor) pendingOf(l *look, c candidate, latest map[string]pipeline.Message) pending {
 	p := pending{lost: true}
 	if m, ok := latest[c.key.Due()]; ok && m.Sequence > c.want.Fence.Seq {
@@ -154,8 +153,8 @@ func (a *Auditor) pendingOf(l *look, c candidate, latest map[string]pipeline.Mes
 	return p
 }
 
-// find returns what is found of a candidate. It takes a key into the table whose timer is of a
-// newer body than the object has, and out of it a key whose body was equal.
+// find returns the finding about a candidate. It adds a key to the table if its timer names a
+// newer body than the object, and removes one whose body was equal.
 func (a *Auditor) find(l *look, c candidate, p pending) wantindex.Finding {
 	young, sum := a.config.young(), p.due.GetCached().GetSha256()
 	equal := sum != "" && sum == c.entry.SHA256
@@ -193,8 +192,8 @@ func (a *Auditor) find(l *look, c candidate, p pending) wantindex.Finding {
 	return wantindex.BodyLost
 }
 
-// underWay returns until when something may change a key that is not held; a time
-// that is past: nothing will.
+// underWay returns the end of the work under way for a key that is not held. It is in the past
+// if there is none.
 func (a *Auditor) underWay(l *look, c candidate, p pending) (until time.Time) {
 	fetched := false
 	switch cause := p.due.GetCause(); {
@@ -204,7 +203,8 @@ func (a *Auditor) underWay(l *look, c candidate, p pending) (until time.Time) {
 	case p.lost:
 	case cause == v1.Cause_CAUSE_RETRY, cause == v1.Cause_CAUSE_PARKED, cause == v1.Cause_CAUSE_REPLAY,
 		p.due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && c.entry.Failing():
-		// The next look is this timer. After a good answer it is no evidence that the body landed.
+		// This timer leads to the next attempt. After a good response it does not prove that the
+		// body landed.
 		until = l.now.Add(min(p.at.Sub(l.now)+a.config.overdue(), a.config.longest()))
 	case l.age(p.setAt) < a.config.young():
 		until, fetched = l.now.Add(a.config.young()), true
