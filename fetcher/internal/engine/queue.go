@@ -150,7 +150,8 @@ func (e *Engine) claim(ctx context.Context, w *throttle.Waiter) (*trigger, error
 func (e *Engine) handleClaimed(ctx context.Context, t *trigger) (ended ending) {
 	defer func() {
 		if value := recover(); value != nil {
-			e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).Msg("handling of a waiting key panicked")
+			e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).
+				Msg("handling of a waiting key panicked")
 			ended = e.giveUp(ctx, t, poisoned())
 		}
 	}()

@@ -22,7 +22,10 @@ func newStarted(t *testing.T, cfg throttle.Config) *started {
 	t.Helper()
 	s := &started{names: make(chan string, 1000)}
 	th, err := throttle.New(cfg, throttle.Deps{Now: time.Now, Start: func(w *throttle.Waiter, slot *throttle.Slot) {
-		if _, busy := s.Acquire(throttle.Request{Host: w.Host, Namespace: w.Key.Namespace, Slot: slot, Urgent: w.Rank == throttle.Urgent}); busy != nil {
+		_, busy := s.Acquire(throttle.Request{
+			Host: w.Host, Namespace: w.Key.Namespace, Slot: slot, Urgent: w.Rank == throttle.Urgent,
+		})
+		if busy != nil {
 			t.Errorf("%s has no slot: %s", w.Key, busy.Cause)
 			return
 		}
@@ -67,7 +70,9 @@ func TestAQueueIsOrderedByRankAndTime(t *testing.T) {
 		cfg.PerHost = 1
 		s, now := newStarted(t, cfg), time.Now()
 		slot := granted(t, s.Throttle, on("a", "one"))
-		for i, rank := range []throttle.Rank{throttle.Refresh, throttle.Wanted, throttle.Urgent, throttle.Refresh, throttle.Wanted} {
+		for i, rank := range []throttle.Rank{
+			throttle.Refresh, throttle.Wanted, throttle.Urgent, throttle.Refresh, throttle.Wanted,
+		} {
 			s.waits("one", fmt.Sprint(i), rank, now.Add(-time.Duration(i)*time.Second))
 		}
 		end(slot)
@@ -106,7 +111,9 @@ func TestAnEditedKeyKeepsItsPlace(t *testing.T) {
 			s.waits("one", fmt.Sprint(i), throttle.Wanted, now.Add(time.Duration(i)))
 		}
 		edited := pipeline.Key{Namespace: "one", Name: "0"}
-		s.Enqueue(&throttle.Waiter{Key: edited, Host: "a", Want: 2, Rank: throttle.Wanted, Since: now.Add(time.Minute)}, time.Hour)
+		s.Enqueue(&throttle.Waiter{
+			Key: edited, Host: "a", Want: 2, Rank: throttle.Wanted, Since: now.Add(time.Minute),
+		}, time.Hour)
 		if s.Waits(edited, 1) {
 			t.Error("the old want waits")
 		}

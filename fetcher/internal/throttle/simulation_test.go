@@ -286,7 +286,9 @@ func (f *fetcher) park(m message) {
 func (f *fetcher) claim(w *throttle.Waiter, slot *throttle.Slot) {
 	s := f.s
 	s.message()
-	m := message{key: key{namespace: w.Key.Namespace, name: w.Key.Name, host: w.Key.Key}, want: int(w.Want), since: w.Since}
+	m := message{
+		key: key{namespace: w.Key.Namespace, name: w.Key.Name, host: w.Key.Key}, want: int(w.Want), since: w.Since,
+	}
 	s.mu.Lock()
 	have := s.keys[m.key]
 	won := have.timer == int(w.Timer) && have.pending != nil && !f.dead && !s.ended
@@ -300,7 +302,8 @@ func (f *fetcher) claim(w *throttle.Waiter, slot *throttle.Slot) {
 		return
 	}
 	s.message() // read the want
-	if _, busy := f.throttle.Acquire(throttle.Request{Host: m.key.host, Namespace: m.key.namespace, Slot: slot}); busy != nil {
+	_, busy := f.throttle.Acquire(throttle.Request{Host: m.key.host, Namespace: m.key.namespace, Slot: slot})
+	if busy != nil {
 		f.park(m)
 		return
 	}

@@ -63,7 +63,8 @@ func New(cfg Config, deps Deps) (*Throttle, error) {
 		return nil, err
 	}
 	return &Throttle{
-		cfg: cfg, deps: deps, nextSweep: sweepAt, claim: firstClaim, hosts: map[string]*host{}, namespaces: map[string]*namespace{},
+		cfg: cfg, deps: deps, nextSweep: sweepAt, claim: firstClaim,
+		hosts: map[string]*host{}, namespaces: map[string]*namespace{},
 		queued: map[pipeline.Key]*Waiter{}, ready: map[*namespace]struct{}{},
 	}, nil
 }
@@ -168,7 +169,8 @@ func (t *Throttle) patience(a *attempt, cause Cause, now time.Time) time.Duratio
 		return 0
 	case a.phase == claimed:
 		return claimedWait
-	case h.mean == 0 && expected >= t.cfg.MaxWait, expected*before/time.Duration(h.limit(n, t.cfg.PerHost)) > t.cfg.MaxWait:
+	case h.mean == 0 && expected >= t.cfg.MaxWait,
+		expected*before/time.Duration(h.limit(n, t.cfg.PerHost)) > t.cfg.MaxWait:
 		return 0
 	}
 	return t.cfg.MaxWait
@@ -286,8 +288,11 @@ func (t *Throttle) next(now time.Time) *Waiter {
 		for len(n.queue) > 0 && !n.queue[0].until.After(now) {
 			t.drop(n.queue[0]) // another fetcher may have it
 		}
-		if len(n.queue) > 0 && t.refusal(&attempt{tenant: n, phase: starting, urgent: n.queue[0].Rank == Urgent}, now) == nil {
-			w := n.queue[0]
+		if len(n.queue) == 0 {
+			continue
+		}
+		w := n.queue[0]
+		if t.refusal(&attempt{tenant: n, phase: starting, urgent: w.Rank == Urgent}, now) == nil {
 			t.drop(w)
 			n.wake()
 			return w

@@ -138,13 +138,13 @@ func (b *bench) fetched() {
 	b.index.Each(func(_ pipeline.Key, w wantindex.Want) { last = max(last, w.Fence.Seq) })
 	consumer, err := b.client.JetStream().Consumer(b.Context(), pipeline.Requests, pipeline.FetcherConsumer)
 	b.check(err)
-	for consumer.CachedInfo().AckFloor.Stream < last || consumer.CachedInfo().NumAckPending > 0 || consumer.CachedInfo().NumPending > 0 {
+	for info := consumer.CachedInfo(); info.AckFloor.Stream < last || info.NumAckPending > 0 || info.NumPending > 0; {
 		batch, err := consumer.FetchNoWait(1000)
 		b.check(err)
 		for m := range batch.Messages() {
 			b.check(m.Ack())
 		}
-		_, err = consumer.Info(b.Context())
+		info, err = consumer.Info(b.Context())
 		b.check(err)
 	}
 }
@@ -265,7 +265,7 @@ func TestAudit(t *testing.T) {
 			b.timer(k, time.Hour, cached(other))
 			b.result(k)
 		}, wantindex.NothingLost},
-		"waits for a want that no fetcher has got": {func(b *bench, _ pipeline.Key) { b.waits(1) }, wantindex.NothingLost},
+		"waits for a want that no fetcher has received": {func(b *bench, _ pipeline.Key) { b.waits(1) }, wantindex.NothingLost},
 		"waits for a retry": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.timer(k, time.Hour, cause(v1.Cause_CAUSE_RETRY))
@@ -288,7 +288,7 @@ func TestAudit(t *testing.T) {
 			b.timer(k, time.Hour, unsigned)
 			b.entry(k, status.Entry{Error: "AddressDenied"})
 		}, wantindex.BodyLost},
-		"asks again for such a key while a look at it waits": {func(b *bench, k pipeline.Key) {
+		"asks again for such a key while its due waits": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.due(k)
 			b.timer(k, time.Hour, unsigned)
@@ -299,12 +299,12 @@ func TestAudit(t *testing.T) {
 			b.timer(k, time.Hour, denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS))
 			b.entry(k, status.Entry{Error: "AddressDenied"})
 		}, wantindex.NothingLost},
-		"has the want of a held key signed anew that no trusted key has signed": {func(b *bench, k pipeline.Key) {
+		"has the want of a held key signed again if no trusted key has signed it": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.holds(k)
 			b.timer(k, time.Hour, unsigned)
 		}, wantindex.TimerLost},
-		"has it signed anew although fetchers never have nothing of it in hand": {func(b *bench, k pipeline.Key) {
+		"has it signed again although fetchers always work on one of its messages": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.holds(k)
 			b.due(k)
@@ -315,11 +315,11 @@ func TestAudit(t *testing.T) {
 			b.timer(k, time.Hour, cached(other))
 			b.entry(k, status.Entry{Error: "BodyTooLarge"})
 		}, wantindex.BodyLost},
-		"leaves an immutable object alone": {func(b *bench, k pipeline.Key) {
+		"ignores an immutable object": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.entry(k, status.Entry{Error: "Immutable"})
 		}, wantindex.NothingLost},
-		"leaves a held key alone that will be refreshed": {func(b *bench, k pipeline.Key) {
+		"ignores a held key that will be refreshed": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.holds(k)
 			b.timer(k, time.Hour, cached(stored))
@@ -338,13 +338,13 @@ func TestAudit(t *testing.T) {
 			b.holds(k)
 			b.timer(k, time.Hour, cached(other))
 		}, wantindex.BodyLost},
-		"asks again when the API server was brought back to before the want": {func(b *bench, k pipeline.Key) {
+		"asks again if the API server was restored to before the want": {func(b *bench, k pipeline.Key) {
 			b.publish(k, func(w *v1.Want) { w.ResourceVersion = "6" })
 			b.fetched()
 			b.holds(k)
 			b.timer(k, time.Hour, cached(stored))
 		}, wantindex.BodyLost},
-		"publishes in a later epoch when the stream was brought back": {func(b *bench, k pipeline.Key) {
+		"publishes in a later epoch if the stream was restored": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.holds(k)
 			b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: status.Fence{Epoch: b.epoch, Seq: 1000}})
@@ -364,7 +364,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-func TestWhatWasStampedBeforeTheClockOfTheBrokerWasSetBackIsLongAgo(t *testing.T) {
+func TestStampsFromBeforeTheBrokersClockWasSetBackCountAsOld(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	empty, held, retried := b.asks("ns", "cm", "empty"), b.asks("ns", "cm", "held"), b.asks("ns", "cm", "retried")
@@ -373,20 +373,23 @@ func TestWhatWasStampedBeforeTheClockOfTheBrokerWasSetBackIsLongAgo(t *testing.T
 	b.holds(held)
 	b.timer(held, time.Minute, cached(stored))
 	b.clock.Step(-time.Hour)
-	want := map[pipeline.Key]wantindex.Finding{empty: wantindex.BodyLost, retried: wantindex.BodyLost, held: wantindex.TimerLost}
+	want := map[pipeline.Key]wantindex.Finding{
+		empty: wantindex.BodyLost, retried: wantindex.BodyLost, held: wantindex.TimerLost,
+	}
 	if got := b.found(); !maps.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
 }
 
-func TestAKeyIsAskedForAgainAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing.T) {
+func TestAKeyIsRequestedAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	k := b.asks("ns", "cm", "k")
 	b.entry(k, status.Entry{Error: "BodyTooLarge"})
 	b.fetched()
 	want := wantindex.BodyLost
-	for _, pause := range []time.Duration{30 * time.Second, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
+	const minute = time.Minute
+	for _, pause := range []time.Duration{minute / 2, 2 * minute, 4 * minute, 8 * minute, 10 * minute, 10 * minute} {
 		b.clock.Step(pause - time.Second)
 		if got := b.found(); len(got) != 0 {
 			t.Fatalf("asked again before %s", pause)
@@ -406,7 +409,7 @@ func TestAKeyIsAskedForAgainAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing
 	}
 }
 
-func TestAKeyThatIsRefreshedAsOftenAsAuditedIsAskedForAgain(t *testing.T) {
+func TestAKeyThatIsRefreshedInEachIntervalIsRequested(t *testing.T) {
 	t.Parallel()
 	refresh := func(d *v1.Due) { d.Cached = &v1.Cached{Sha256: other} }
 	for name, hold := range map[string]func(*bench, pipeline.Key){
@@ -432,7 +435,7 @@ func TestAKeyThatIsRefreshedAsOftenAsAuditedIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestWhatSomebodyElseChangesIsNotLost(t *testing.T) {
+func TestAKeyThatSomebodyElseChangedIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	k := b.asks("ns", "cm", "k")
@@ -449,7 +452,7 @@ func TestWhatSomebodyElseChangesIsNotLost(t *testing.T) {
 	}
 }
 
-func TestWhatHasJustBeenFetchedIsNotLost(t *testing.T) {
+func TestAKeyThatWasJustFetchedIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.clock.SetTime(time.Now().Add(-interval))
@@ -510,7 +513,8 @@ func BenchmarkAudit(b *testing.B) {
 // fails or is not looked at, and it is counted once.
 func TestStaleKeysAreCounted(t *testing.T) {
 	b := newBench(t)
-	fresh, missed, failing, young := b.asks("ns", "fresh", "k"), b.asks("ns", "missed", "k"), b.asks("ns", "failing", "k"), b.asks("ns", "young", "k")
+	fresh, missed := b.asks("ns", "fresh", "k"), b.asks("ns", "missed", "k")
+	failing, young := b.asks("ns", "failing", "k"), b.asks("ns", "young", "k")
 	b.fetched()
 	for _, k := range []pipeline.Key{fresh, missed, failing, young} {
 		b.holds(k)

@@ -46,7 +46,7 @@ func TestLongNamesDoNotEndTheAuditOfOtherTenants(t *testing.T) {
 	}
 }
 
-func TestALookThatFailsHalfWayCountsOnlyWhatItAskedFor(t *testing.T) {
+func TestALookThatFailsHalfWayCountsOnlyItsRequests(t *testing.T) {
 	t.Parallel()
 	const keys = 3000
 	b := newBench(t)
@@ -194,7 +194,7 @@ func TestQueuedResultsOfOthersAreNotListed(t *testing.T) {
 	}
 }
 
-func TestAnEqualBodyThatAPersonAskedForIsNotFetchedTwice(t *testing.T) {
+func TestAnEqualBodyAfterCurlNowIsNotFetchedTwice(t *testing.T) {
 	t.Parallel()
 	now := func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }
 	for name, c := range map[string]struct {

@@ -20,9 +20,10 @@ func NewMetrics(set *metric.Set) *Metrics {
 		took: set.Histogram("audit_duration_seconds", "Time that a look of the audit took. Eight of them look at all keys.",
 			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		stale: set.Gauge("stale_keys",
-			"Keys with an interval that have had no good fetch for three of them, as the last eight looks of the audit have seen."),
+			"Keys without a good fetch for three of their intervals, according to the last eight looks of the audit."),
 		lost: set.Counters("lost_keys_total",
-			"Keys that an audit found without what they ask for, or without what will refresh them, and asked for again, by cause; refused: not for the first time.",
+			"Keys without their body or their timer that the audit requested again, by cause. "+
+				"Cause refused: not for the first time.",
 			metric.Of("cause", wantindex.BodyLost, wantindex.Refused, wantindex.TimerLost, wantindex.StreamBehind)),
 	}
 }

@@ -71,7 +71,7 @@ func (r *refusing) held() (n int) {
 	return n
 }
 
-func TestAllThatWasRefusedIsAskedForWithinAnAuditIntervalOnceItsCauseIsGone(t *testing.T) {
+func TestRefusedKeysAreRequestedWithinAnIntervalOfTheFix(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		keys   int
@@ -105,7 +105,7 @@ func TestAllThatWasRefusedIsAskedForWithinAnAuditIntervalOnceItsCauseIsGone(t *t
 	}
 }
 
-func TestAllThatWasLostIsAskedForWithinAnAuditInterval(t *testing.T) {
+func TestLostKeysAreRequestedWithinAnInterval(t *testing.T) {
 	t.Parallel()
 	r := newBench(t).refusing(5000, "")
 	r.gone = true
@@ -117,7 +117,7 @@ func TestAllThatWasLostIsAskedForWithinAnAuditInterval(t *testing.T) {
 	}
 }
 
-func TestAProbeIsNotSpentOnWhatIsUnderWay(t *testing.T) {
+func TestKeysThatWaitForARetryAreNotRequestedInsteadOfOthers(t *testing.T) {
 	t.Parallel()
 	r := newBench(t).refusing(3, "")
 	for range 8 * 20 { // until all wait for 10 min
@@ -138,7 +138,7 @@ func TestAProbeIsNotSpentOnWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefusedForLongCostsLittle(t *testing.T) {
+func TestKeysThatAreRefusedForLongCostLittle(t *testing.T) {
 	t.Parallel()
 	r := newBench(t).refusing(1000, "")
 	for range 8 * 20 {
@@ -154,12 +154,13 @@ func TestWhatIsRefusedForLongCostsLittle(t *testing.T) {
 	if most := minutes * (len(r.keys)/10 + 1 + len(r.keys)/100); asks > most {
 		t.Errorf("asked for %d in %d min, at most %d are allowed", asks, minutes, most)
 	}
-	if lost, again := r.metric("lost_keys_total", "body_lost"), r.metric("lost_keys_total", "refused"); lost != 1000 || again < float64(asks) {
+	lost, again := r.metric("lost_keys_total", "body_lost"), r.metric("lost_keys_total", "refused")
+	if lost != 1000 || again < float64(asks) {
 		t.Errorf("%v were lost, and asked for %v times again", lost, again)
 	}
 }
 
-func TestAReasonInTheObjectIsNotProbed(t *testing.T) {
+func TestABodyTooLargeIsRequestedAtLongIntervalsOnly(t *testing.T) {
 	t.Parallel()
 	r := newBench(t).refusing(3, "BodyTooLarge")
 	for range 8 * 20 {
@@ -174,7 +175,7 @@ func TestAReasonInTheObjectIsNotProbed(t *testing.T) {
 	}
 }
 
-func TestWhatIsLostAfterAnAuditDoesNotWaitForTheOneAfterTheNext(t *testing.T) {
+func TestALostKeyIsRequestedInTheNextLook(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	k := b.asks("ns", "cm", "k")

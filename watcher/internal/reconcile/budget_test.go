@@ -18,7 +18,7 @@ import (
 )
 
 // T1: one namespace cannot take the Events of others, and loses none of what lasts.
-func TestANamespaceOverItsBudgetOfEventsGetsThoseOfWhatLastsLater(t *testing.T) {
+func TestANamespaceOverItsEventBudgetGetsEventsOfLastingProblemsLater(t *testing.T) {
 	t.Parallel()
 	b, g := newBench(t), gomega.NewWithT(t)
 	const mistakes = maxEvents + 20
@@ -52,7 +52,7 @@ func TestANamespaceOverItsBudgetOfEventsGetsThoseOfWhatLastsLater(t *testing.T) 
 	g.Expect(b.emitted[maxEvents+1].Name).To(gomega.Equal(last.Name))
 }
 
-func TestWhatIsOverIsNotReportedLater(t *testing.T) {
+func TestAProblemThatIsOverIsNotReportedLater(t *testing.T) {
 	t.Parallel()
 	for used, want := range map[int][]string{0: {pipeline.ReasonDrifted}, maxEvents + 1: {}} {
 		b := newBench(t)

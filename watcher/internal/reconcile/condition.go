@@ -102,7 +102,8 @@ func isTransient(reason string) bool {
 func event(o *annotated.Object, n plan.Condition, again bool) kube.Event {
 	e := kube.Event{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID,
-		Warning: n.Reason != pipeline.ReasonAdjusted, Reason: n.Reason, Action: action(n.Reason), Note: n.Note, Occurrence: n.Occurrence,
+		Warning: n.Reason != pipeline.ReasonAdjusted, Reason: n.Reason, Action: action(n.Reason),
+		Note: n.Note, Occurrence: n.Occurrence,
 	}
 	if again {
 		e.Occurrence += "\x00" + o.Written.Format(time.RFC3339)

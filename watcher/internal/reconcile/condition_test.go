@@ -122,7 +122,7 @@ func TestTheEventOfAStateThatIsOverIsDroppedAndThatOfARepairIsWritten(t *testing
 	}
 }
 
-func TestNothingIsReportedAboutWhatIsGone(t *testing.T) {
+func TestNothingIsReportedAboutDeletedObjects(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.refuse = errors.New("forbidden")

@@ -48,7 +48,7 @@ func (b *bench) hold(n int) {
 }
 
 // Whoever may write a status chooses how many entries it has.
-func TestOneMessageBringsAnObjectInLineHoweverManyKeysNobodyAsksFor(t *testing.T) {
+func TestOneMessageRemovesAllKeysThatNoPairNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.hold(50)
@@ -59,7 +59,7 @@ func TestOneMessageBringsAnObjectInLineHoweverManyKeysNobodyAsksFor(t *testing.T
 }
 
 // A namespace without the writer's Role has its removals refused for as long as it lasts.
-func TestRemovalsThatAreRefusedAreAskedForAtGrowingPauses(t *testing.T) {
+func TestRefusedRemovalsAreRepeatedAtGrowingPauses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.hold(1)
@@ -73,7 +73,7 @@ func TestRemovalsThatAreRefusedAreAskedForAtGrowingPauses(t *testing.T) {
 	}
 }
 
-func TestReportsSlowDownBesideSomebodyWhoTakesThemOut(t *testing.T) {
+func TestReportsSlowDownIfSomebodyRemovesThem(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.object.Invalid = errors.New("wrong")

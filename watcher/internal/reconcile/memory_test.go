@@ -2,7 +2,7 @@ package reconcile
 
 import "testing"
 
-func TestAMemoryIsLookedThroughAsOftenAsItDoubles(t *testing.T) {
+func TestAMemoryIsCleanedEachTimeItDoubles(t *testing.T) {
 	t.Parallel()
 	looks, over := 0, false
 	m := newMemory[int](func(int) bool { looks++; return over })

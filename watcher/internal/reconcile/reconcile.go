@@ -106,8 +106,10 @@ func New(c Config, d Deps) *Reconciler {
 		published:  newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
 		conditions: map[types.NamespacedName]*conditions{},
 		repairs:    newMemory[pipeline.Key](func(f *backoff.Repairs) bool { return f.Over(d.Clock.Now()) }),
-		requests:   newMemory[types.NamespacedName](func(s request) bool { return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause) }),
-		limiter:    removalLimiter{tallies: map[string]*tally{}},
+		requests: newMemory[types.NamespacedName](func(s request) bool {
+			return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
+		}),
+		limiter: removalLimiter{tallies: map[string]*tally{}},
 	}
 }
 
@@ -150,7 +152,9 @@ func (r *Reconciler) takeOver(name types.NamespacedName, p plan.Plan) {
 
 // carryOut publishes what is planned, and reports whether it published
 // anything. One key that fails does not hold up the others.
-func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o *annotated.Object, p plan.Plan) (done bool, err error) {
+func (r *Reconciler) carryOut(
+	ctx context.Context, name types.NamespacedName, o *annotated.Object, p plan.Plan,
+) (done bool, err error) {
 	var errs []error
 	note := func(err error) {
 		done = done || err == nil
@@ -276,7 +280,9 @@ func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) error {
 // overwrite publishes with a compare-and-set. When the stream has something
 // else than expected, it reads that and, if that is no live want, tries
 // again over it; a live want changes the plan, so that is left to the caller.
-func (r *Reconciler) overwrite(ctx context.Context, key pipeline.Key, last uint64, publish func(last uint64) (uint64, error)) (uint64, error) {
+func (r *Reconciler) overwrite(
+	ctx context.Context, key pipeline.Key, last uint64, publish func(last uint64) (uint64, error),
+) (uint64, error) {
 	for range 3 {
 		seq, err := publish(last)
 		if !errors.Is(err, pipeline.ErrSuperseded) {

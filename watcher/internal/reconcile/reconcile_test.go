@@ -34,7 +34,7 @@ func TestTheFirstEditIsPublishedAtOnceAndABurstIsGathered(t *testing.T) {
 	}
 }
 
-func TestTheClockOfTheBrokerStampsAndMakesNothingWait(t *testing.T) {
+func TestTheBrokersClockOnlyStamps(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com/1", "k")
@@ -49,7 +49,7 @@ func TestTheClockOfTheBrokerStampsAndMakesNothingWait(t *testing.T) {
 	}
 }
 
-func TestWhatCouldNotBePublishedIsNotTakenForABurst(t *testing.T) {
+func TestAFailedPublishIsNoPartOfABurst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com", "k")
@@ -110,7 +110,7 @@ func TestAnotherWatcherWasFasterAndItsWantIsResolvedAlready(t *testing.T) {
 	}
 }
 
-func TestASequenceThatTheObjectHasFromALostStreamIsNoResult(t *testing.T) {
+func TestASequenceOfALostStreamIsNoResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com", "k")

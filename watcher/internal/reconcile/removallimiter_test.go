@@ -191,7 +191,7 @@ func TestFewNamespacesHoldBackNoOthers(t *testing.T) {
 	b.expectRemovals(80, 0)
 }
 
-func TestKeysThatAreNotOursAreNotHeldBack(t *testing.T) {
+func TestKeysOfOtherOwnersAreNotHeldBack(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
 	for _, o := range b.others[:60] {

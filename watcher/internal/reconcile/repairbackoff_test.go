@@ -52,7 +52,7 @@ func TestRepairsOfAContestedKeySlowDown(t *testing.T) {
 	}
 }
 
-func TestRepairsAreMadeAtOnceAgainOnceTheirRowHasEnded(t *testing.T) {
+func TestRepairsAreImmediateAgainAfterAQuietTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	repairAll(b, 3)
@@ -63,7 +63,7 @@ func TestRepairsAreMadeAtOnceAgainOnceTheirRowHasEnded(t *testing.T) {
 	}
 }
 
-func TestARepairThatCannotBePublishedIsNone(t *testing.T) {
+func TestARepairThatCannotBePublishedDoesNotCount(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	repairAll(b, 1)
@@ -87,7 +87,7 @@ func TestARepairThatCannotBePublishedIsNone(t *testing.T) {
 	}
 }
 
-func TestTheKeyThatWaitsLeastDecidesWhenToLookAgain(t *testing.T) {
+func TestTheShortestWaitDecidesWhenToLookAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com", "a", "b")

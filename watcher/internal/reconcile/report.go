@@ -29,7 +29,8 @@ const (
 // traced calls publish in a span of its own, and logs what was published; when there
 // is much, that of one cause is counted instead.
 func (r *Reconciler) traced(
-	ctx context.Context, kind pipeline.Kind, key pipeline.Key, cause string, publish func(context.Context) (seq uint64, err error),
+	ctx context.Context, kind pipeline.Kind, key pipeline.Key, cause string,
+	publish func(context.Context) (seq uint64, err error),
 ) (uint64, error) {
 	ctx, span := r.deps.Tracer.Publish(ctx, kind, key)
 	defer span.End()

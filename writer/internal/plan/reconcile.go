@@ -85,7 +85,8 @@ func (b *builder) keptNote(key string) string {
 func (b *builder) explainAnnotations(i Item) bool {
 	by := i.Result.GetReconcile().GetBound()
 	bound := annotation.Bound{
-		Keys: int(by.GetKeys()), Stretch: int(by.GetStretch()), Refreshes: int(by.GetRefreshes()), Refreshed: int(by.GetRefreshed()),
+		Keys: int(by.GetKeys()), Stretch: int(by.GetStretch()),
+		Refreshes: int(by.GetRefreshes()), Refreshed: int(by.GetRefreshed()),
 	}
 	request, err := bound.Apply(i.Result.GetWant().GetNamespace(), b.object.Request, b.object.Invalid)
 	text, held := request.Problem(err), b.status.Problem
