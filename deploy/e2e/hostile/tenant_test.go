@@ -47,14 +47,15 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 		w.Unfinished()
 		a, other, control = hostile.New(w, 1), &filler{World: w.Tenants[0]}, &filler{World: start(0)}
 	})
-	for _, way := range hostile.Attacks() {
+	for _, way := range append(hostile.Attacks(), hostile.Overload()) {
 		It("while a tenant "+way.Name, func(ctx SpecContext) {
 			DeferCleanup(func(ctx SpecContext) { a.Clear(ctx) })
 			way.Run(ctx, a)
 			var during, undisturbed []time.Duration
 			for began := time.Now(); len(during) == 0 || time.Since(began) < exposure; {
-				undisturbed = append(undisturbed, control.fill(ctx))
-				during = append(during, other.fill(ctx))
+				wait := control.start(ctx)
+				during = append(during, other.start(ctx)())
+				undisturbed = append(undisturbed, wait())
 			}
 			d, u := p90(during), p90(undisturbed)
 			AddReportEntry("p90 undisturbed and during, longest", fmt.Sprintf("%v, %v, %v", u, d, slices.Max(during)))
@@ -76,15 +77,22 @@ type filler struct {
 	keys int
 }
 
-// fill creates a key and returns the time until it is filled.
-func (f *filler) fill(ctx context.Context) time.Duration {
+// start creates a key. The returned function returns the time until the key is filled.
+func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 	GinkgoHelper()
 	f.keys++
 	name := fmt.Sprintf("ordinary-%d", f.keys)
 	page := f.Origin.Page("/" + name).Says(name)
+	took := make(chan time.Duration, 1)
 	began := time.Now()
-	f.Create(ctx, name, world.Asking("mydata="+page.URL())).EventuallyHasDataWithin(ctx, patience, "mydata", name)
-	return time.Since(began)
+	object := f.Create(ctx, name, world.Asking("mydata="+page.URL()))
+	go func() {
+		defer GinkgoRecover()
+		defer close(took)
+		object.EventuallyHasDataWithin(ctx, patience, "mydata", name)
+		took <- time.Since(began)
+	}()
+	return func() time.Duration { return <-took }
 }
 
 // p90 is the 90th percentile.

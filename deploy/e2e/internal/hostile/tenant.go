@@ -205,6 +205,21 @@ func loads() []Attack {
 	}
 }
 
+// Overload asks for more refreshes than the fetchers can do. It begins when the keys are filled.
+func Overload() Attack {
+	return Attack{"refreshes 20,000 keys of an instant host", func(ctx context.Context, a *Tenant) {
+		const each = 50
+		a.create(ctx, 20_000/each, func(i int) []world.Trait {
+			var pairs []string
+			for k := range each {
+				pairs = append(pairs, fmt.Sprintf("key%d=%s/instant/%d", k, a.bare(), each*i+k))
+			}
+			return []world.Trait{world.Asking(strings.Join(pairs, " ")), world.Annotated(refreshKey, Refresh)}
+		})
+		a.eventuallyFilled(ctx, 10_000/each) // the limit of keys is checked by intervals
+	}}
+}
+
 // bare is the host's address without a scheme.
 func (a *Tenant) bare() string { return "http://" + a.host.Address() }
 
@@ -264,6 +279,23 @@ func (a *Tenant) create(ctx context.Context, n int, traits func(i int) []world.T
 }
 
 func name(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
+
+// eventuallyFilled returns when so many objects have data.
+func (a *Tenant) eventuallyFilled(ctx context.Context, n int) {
+	GinkgoHelper()
+	Eventually(func() (filled int, err error) {
+		list, err := a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return 0, err
+		}
+		for _, o := range list.Items {
+			if len(o.Data) > 0 {
+				filled++
+			}
+		}
+		return filled, nil
+	}).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(BeNumerically(">=", a.scaled(n)))
+}
 
 // Clear deletes everything.
 func (a *Tenant) Clear(ctx context.Context) {
