@@ -131,7 +131,7 @@ func (h *host) quick(now time.Time, within time.Duration) bool {
 // in a few times the time that a claim takes, and one more unless it would wait for long.
 func (h *host) ahead(limit int, claim time.Duration, now time.Time) int {
 	expected, slots := h.expected(now), time.Duration(limit)
-	if expected == 0 || expected > slots*claimedWait/2 {
+	if h.mean == 0 || expected > slots*claimedWait/2 {
 		return 0
 	}
 	return int(min(slots, 1+4*slots*claim/expected))
