@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -46,15 +47,16 @@ func DefaultConfig() Config {
 		Get:         get.Defaults(),
 		Throttle:    throttle.Defaults(),
 		Engine: engine.Config{
-			MaxAttempts:   6,
-			MaxUnended:    pipeline.DefaultMaxUnended,
-			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
-			MaxRetryAfter: time.Hour,
-			Refresh:       schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
-			Recheck:       time.Hour,
-			Sharing:       sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
-			DeadLetters:   budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
-			ResultBytes:   budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
+			MaxAttempts:       6,
+			MaxUnended:        pipeline.DefaultMaxUnended,
+			Retry:             schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
+			MaxRetryAfter:     time.Hour,
+			Refresh:           schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
+			Recheck:           time.Hour,
+			Sharing:           sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
+			MaxExpressionBody: rule.DefaultMaxBody,
+			DeadLetters:       budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
+			ResultBytes:       budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
 		},
 	}
 	c.Get.Version = process.BuildVersion()
@@ -137,6 +139,8 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Int64Var(&e.ResultBytes.Burst, "namespace-result-bytes", e.ResultBytes.Burst,
 		"budget of published bytes of one namespace, which refills in 64 s; 0 means no limit")
+	fs.IntVar(&e.MaxExpressionBody, "max-expression-body", e.MaxExpressionBody,
+		"maximum size in bytes of a body that curl-expect and curl-select are evaluated on")
 	fs.Int64Var(&e.DeadLetters.Burst, "namespace-dead-letters", e.DeadLetters.Burst,
 		"budget of dead letters of one namespace, which refills in 6 h; 0 means no limit")
 }

@@ -2,6 +2,7 @@ package annotation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -28,7 +29,11 @@ func (b Bound) Apply(namespace string, r Request, err error) (Request, error) {
 		return Request{Present: r.Present, Annotation: r.Annotation},
 			&ValueError{annotation: r.Annotation, text: text, cause: text}
 	case b.Stretch > 1:
-		r.Refresh = min(r.Refresh*time.Duration(b.Stretch), MaxRefresh)
+		stretched := func(interval time.Duration) time.Duration { return min(interval*time.Duration(b.Stretch), MaxRefresh) }
+		r.Refresh, r.Intervals = stretched(r.Refresh), maps.Clone(r.Intervals)
+		for key, interval := range r.Intervals {
+			r.Intervals[key] = stretched(interval)
+		}
 		if b.Refreshed > 0 {
 			text := fmt.Sprintf("%s is multiplied by %d in namespace %s; "+
 				"its %d refreshed keys ask for more than %d refreshes a second", RefreshName, b.Stretch, namespace, b.Refreshed, b.Refreshes)

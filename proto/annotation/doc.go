@@ -27,7 +27,8 @@ const (
 // Names of the options. Each is looked up under the prefix of every accepted
 // annotation key, in order of precedence.
 const (
-	// RefreshName holds the refresh interval, a duration such as 10m or 1d12h.
+	// RefreshName holds the refresh interval, a duration such as 10m or 1d12h, and pairs of
+	// key=interval for keys with another one.
 	RefreshName = "curl-refresh"
 	// NowName holds any value; a change triggers a fetch.
 	NowName = "curl-now"
@@ -35,6 +36,10 @@ const (
 	SuspendName = "curl-suspend"
 	// SHA256Name holds pairs of key=digest that bodies must match.
 	SHA256Name = "curl-sha256"
+	// ExpectName holds lines of key=rule, expressions that must be true for a body.
+	ExpectName = "curl-expect"
+	// SelectName holds lines of key=expression, which give the value of a key.
+	SelectName = "curl-select"
 )
 
 // Limits on everything a tenant writes. They keep the request, its copy in

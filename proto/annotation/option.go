@@ -26,31 +26,56 @@ func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
 	return suspended, nil
 }
 
-// refresh parses curl-refresh and limits it to the allowed range, with a problem if that changes
-// it. Zero means absent.
-func (g *Grammar) refresh(annotations map[string]string) (time.Duration, []Problem, error) {
-	key, value := g.option(annotations, RefreshName)
-	trimmed := strings.TrimSpace(value)
-	if trimmed == "" {
-		return 0, nil, nil
+// refresh parses curl-refresh: a duration for all keys and pairs of key=duration. Durations are
+// limited to the allowed range, with a problem if that changes them.
+func (g *Grammar) refresh(annotations map[string]string, request *Request) (adjusted []Problem, err error) {
+	annotation, value := g.option(annotations, RefreshName)
+	seen := map[string]bool{}
+	for _, field := range strings.Fields(value) {
+		key, text, keyed := strings.Cut(field, "=")
+		if !keyed {
+			key, text = "", field
+		}
+		interval, err := duration.Parse(text)
+		switch {
+		case err != nil || interval < 0:
+			return nil, invalidOption(annotation, RefreshName, value, "is not a duration such as 10m", "not a positive Go duration")
+		case keyed && !request.Names(key):
+			return nil, invalidOption(annotation, RefreshName, value,
+				"has an interval for key "+quotable(key)+", which is not requested", "a key is not requested")
+		case seen[key]:
+			return nil, invalidOption(annotation, RefreshName, value, "has two intervals for the same key", "two intervals for the same key")
+		}
+		seen[key] = true
+		allowed, problem := g.allowed(key, text, interval)
+		adjusted = append(adjusted, problem...)
+		if !keyed {
+			request.Refresh = allowed
+			continue
+		}
+		if request.Intervals == nil {
+			request.Intervals = map[string]time.Duration{}
+		}
+		request.Intervals[key] = allowed
 	}
-	interval, err := duration.Parse(trimmed)
-	if err != nil || interval < 0 {
-		return 0, nil, invalidOption(key, RefreshName, value, "is not a duration such as 10m", "not a positive Go duration")
-	}
-	if interval == 0 {
-		return 0, nil, nil
-	}
+	return adjusted, nil
+}
+
+// allowed returns the interval that is used for one of curl-refresh.
+func (g *Grammar) allowed(key, text string, interval time.Duration) (time.Duration, []Problem) {
 	allowed := min(max(interval, g.minRefresh), MaxRefresh)
-	if allowed == interval {
-		return allowed, nil, nil
+	if interval == 0 || allowed == interval {
+		return interval, nil
 	}
 	limit, used := "below the minimum of ", duration.Format(allowed)
 	if allowed < interval {
 		limit = "above the maximum of "
 	}
-	text := RefreshName + " is " + quotable(trimmed) + ", " + limit + used + "; " + used + " is used"
-	return allowed, []Problem{{Rule: text, Text: text, Adjusted: true, Followed: true}}, nil
+	if key != "" {
+		key = " of key " + key
+	}
+	sentence := RefreshName + key + " is " + quotable(text) + ", " + limit + used + "; " + used + " is used"
+	return allowed, []Problem{{Rule: sentence, Text: sentence, Adjusted: true, Followed: true}}
 }
 
 // now reads curl-now. A value that is too long or not valid UTF-8 is replaced by its digest.

@@ -40,10 +40,13 @@ func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
 		return refused, err
 	}
 	var adjusted []Problem
-	if request.Refresh, adjusted, err = g.refresh(annotations); err != nil {
+	if adjusted, err = g.refresh(annotations, &request); err != nil {
 		return refused, err
 	}
 	if request.SHA256, err = g.digests(annotations, request); err != nil {
+		return refused, err
+	}
+	if err = g.expressions(annotations, &request); err != nil {
 		return refused, err
 	}
 	request.Now = g.now(annotations)

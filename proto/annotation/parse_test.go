@@ -324,12 +324,12 @@ func TestOddValuesAreFollowed(t *testing.T) {
 		"twice curl-": {
 			map[string]string{"x-kv8s.io/curl-curl-refresh": "1h"},
 			[]string{"annotation x-kv8s.io/curl-curl-refresh is unknown and has no effect; use one of curl-me-that, " +
-				"curl-refresh, curl-now, curl-suspend, curl-sha256"},
+				"curl-refresh, curl-now, curl-suspend, curl-sha256, curl-expect, curl-select"},
 		},
 		"no slip": {
 			map[string]string{"x-k8s.io/curl-header": "x"},
 			[]string{"annotation x-k8s.io/curl-header is unknown and has no effect; use one of curl-me-that, curl-refresh, " +
-				"curl-now, curl-suspend, curl-sha256"},
+				"curl-now, curl-suspend, curl-sha256, curl-expect, curl-select"},
 		},
 		"a second one": {
 			map[string]string{annotation.LegacyKey: "b=b.example.com"},

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // Pair asks for the body of a URL in a key.
@@ -27,11 +29,15 @@ type Request struct {
 	Pairs []Pair
 	// Refresh is the refresh interval, within the limits of the grammar; 0 means fetch once.
 	Refresh time.Duration
+	// Intervals holds the refresh intervals of keys with another one.
+	Intervals map[string]time.Duration
 	// Now changes when the user wants a fetch at once. Only compare it.
 	Now string
 	// SHA256 holds the required digests, 64 lower-case hexadecimal digits by key. The annotation
 	// names every key of it.
 	SHA256 map[string]string
+	// Rules holds the rules and the selection by key.
+	Rules map[string]rule.Set
 	// Problems lists the mistakes in annotations that are otherwise followed, in order of
 	// appearance.
 	Problems []Problem
@@ -50,6 +56,8 @@ type Problem struct {
 	Text string
 	// Refused reports that a pair is not followed at all.
 	Refused bool
+	// Expression reports that it is because of a rule or a selection.
+	Expression bool
 	// Adjusted reports that the annotation is followed within an operator's limit.
 	Adjusted bool
 	// Followed reports an adjustment that the writer does not know of.
@@ -65,6 +73,19 @@ func (r Request) URL(key string) (string, bool) {
 		return "", false
 	}
 	return r.Pairs[i].URL, true
+}
+
+// Interval returns the refresh interval of key; 0 means fetch once.
+func (r Request) Interval(key string) time.Duration {
+	if interval, found := r.Intervals[key]; found {
+		return interval
+	}
+	return r.Refresh
+}
+
+// Refreshes reports whether any key has an interval.
+func (r Request) Refreshes() bool {
+	return slices.ContainsFunc(r.Pairs, func(p Pair) bool { return r.Interval(p.Key) > 0 })
 }
 
 // Names reports whether the annotation has a pair for key, accepted or rejected. Such a key is not

@@ -25,9 +25,21 @@ func Host(url string) string {
 	return cmp.Or(host, "the host in the URL")
 }
 
-// Sentence says why a fetch from url failed. It contains no query, no address but that in the URL,
-// and of the response only the status.
-func Sentence(url string, f *v1.Failure) string { return SentenceAbout(Host(url), f) }
+// Sentence says why the fetch for a want failed. It contains no query, no address but that in the
+// URL, and of the response only the status.
+func Sentence(w *v1.Want, f *v1.Failure) string {
+	if f.GetClass() != v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED {
+		return SentenceAbout(Host(w.GetUrl()), f)
+	}
+	text := rejected(w, int(f.GetRule()))
+	if limit := f.GetLimitBytes(); limit > 0 {
+		return text + ": the limit is " + bytes(limit)
+	}
+	if detail := Detail(f); detail != "" {
+		text += ": " + detail
+	}
+	return text
+}
 
 // SentenceAbout says why a fetch from a host failed.
 func SentenceAbout(host string, f *v1.Failure) string {
@@ -143,6 +155,28 @@ var sources = regexp.MustCompile(`^((entry [0-9]{1,5} of the header file)|(Secre
 
 func source(f *v1.Failure) string { return sources.FindString(f.GetCredential()) }
 
+// rejected says which expression of a want the response does not pass. The fetcher gives only its number.
+func rejected(w *v1.Want, number int) string {
+	text := Host(w.GetUrl()) + ": the response for " + w.GetKey()
+	switch expect := w.GetExpect(); {
+	case number == 0 && w.GetSelect() != "":
+		return text + " has nothing for curl-select, " + shortened(w.GetSelect())
+	case number > 0 && number <= len(expect):
+		return text + " does not meet rule " + strconv.Itoa(number) + " of curl-expect, " + shortened(expect[number-1])
+	}
+	return text + " does not meet curl-expect"
+}
+
+// maxExpression is the maximum length of an expression in a sentence.
+const maxExpression = 200
+
+func shortened(text string) string {
+	if runes := []rune(text); len(runes) > maxExpression {
+		return string(runes[:maxExpression-1]) + "…"
+	}
+	return text
+}
+
 // KeyExists says that somebody else wrote a key.
 func KeyExists(key string) string {
 	return "key " + key + " already exists and is not managed by curl-me-that; remove it from the ConfigMap, or choose another key"
@@ -168,7 +202,7 @@ func Unwritten(class v1.FailureClass, url, key string, size int) string {
 	case v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
 		return "the API server refused to write the body from " + Host(url) + ", perhaps by an admission policy or webhook"
 	default:
-		return Sentence(url, &v1.Failure{Class: class})
+		return Sentence(&v1.Want{Url: url}, &v1.Failure{Class: class})
 	}
 }
 
@@ -224,6 +258,9 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:            "the URL or its host name is not valid",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS:    "credentials are sent only for wants that the watcher signed",
 	v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL:         "no credential is configured for this URL and namespace",
+	v1.FailureDetail_FAILURE_DETAIL_NOT_JSON:              "the body is not JSON",
+	v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE:          "it cannot be evaluated on this body",
+	v1.FailureDetail_FAILURE_DETAIL_COSTLY:                "its evaluation takes too much time or memory",
 	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:         "it does not fit into a NATS message (max_payload)",
 	v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED:    "connection refused",
 	v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE:              "no route to the host",
@@ -253,7 +290,10 @@ func Next(f *v1.Failure, observed time.Time) string {
 	if !f.GetGaveUp() {
 		return "next attempt in " + rounded(at.Sub(observed)) + asked
 	}
-	text := "giving up after " + counted(int64(f.GetAttempts()), "attempt") + "; next try at " + at.UTC().Format("15:04") + " UTC" + asked
+	text := "next try at " + at.UTC().Format("15:04") + " UTC" + asked
+	if f.GetClass() != v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED { // which is never tried again soon
+		text = "giving up after " + counted(int64(f.GetAttempts()), "attempt") + "; " + text
+	}
 	if every := f.GetInterval().AsDuration(); every > 0 {
 		text += ", then " + frequency(every)
 	}
@@ -285,6 +325,7 @@ var sections = map[v1.FailureClass]int{
 	v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:       8,
 	v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:     9,
 	v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:    9,
+	v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED:   9,
 	v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:       10,
 	v1.FailureClass_FAILURE_CLASS_IMMUTABLE:          10,
 }

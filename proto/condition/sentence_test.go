@@ -92,7 +92,27 @@ func TestSentences(t *testing.T) {
 			Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, Sha256: "0123456789abcdef",
 		},
 	} {
-		if got := condition.Sentence("https://example.com/a?token=secret", f); got != want {
+		if got := condition.Sentence(&v1.Want{Url: "https://example.com/a?token=secret"}, f); got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+}
+
+func TestRejectedContentNamesTheExpression(t *testing.T) {
+	t.Parallel()
+	w := &v1.Want{
+		Url: "https://rules.example.com/a?token=secret", Key: "rules.json", Select: "json.data",
+		Expect: []string{"size(json.rules) > 0", strings.Repeat("x", 300)},
+	}
+	for want, f := range map[string]*v1.Failure{
+		"rules.example.com: the response for rules.json does not meet rule 1 of curl-expect, size(json.rules) > 0":              {Rule: 1},
+		"rules.example.com: the response for rules.json does not meet rule 2 of curl-expect, " + strings.Repeat("x", 199) + "…": {Rule: 2},
+		"rules.example.com: the response for rules.json does not meet curl-expect":                                              {Rule: 3},
+		"rules.example.com: the response for rules.json has nothing for curl-select, json.data: the body is not JSON":           {Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_JSON},
+		"rules.example.com: the response for rules.json has nothing for curl-select, json.data: the limit is 1,000 bytes":       {LimitBytes: 1000},
+	} {
+		f.Class = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED
+		if got := condition.Sentence(w, f); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -145,6 +165,10 @@ func TestNextAttempt(t *testing.T) {
 			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(2 * time.Hour)),
 			WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 		},
+		"next try at 22:11 UTC, then every 1m": {
+			Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, GaveUp: true, Attempts: 1,
+			NextAt: timestamppb.New(observed.Add(time.Minute)), Interval: durationpb.New(time.Minute),
+		},
 		"giving up after 1 attempt; next try at 22:11 UTC": {GaveUp: true, Attempts: 1, NextAt: timestamppb.New(observed.Add(time.Minute))},
 	} {
 		if got := condition.Next(f, observed); got != want {
@@ -162,7 +186,7 @@ func TestEveryDetailHasWords(t *testing.T) {
 		}
 	}
 	for n, name := range v1.FailureClass_name {
-		s := condition.Sentence("https://example.com", &v1.Failure{Class: v1.FailureClass(n)})
+		s := condition.Sentence(&v1.Want{Url: "https://example.com"}, &v1.Failure{Class: v1.FailureClass(n)})
 		if !strings.Contains(s, "example.com") || strings.Contains(s, pipeline.Reason(v1.FailureClass(n))) {
 			t.Errorf("%s has the sentence %q", name, s)
 		}

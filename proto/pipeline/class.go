@@ -54,6 +54,8 @@ func classOf(c v1.FailureClass) class {
 		return class{reason: "BodyTooLarge"}
 	case v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:
 		return class{reason: "DigestMismatch"}
+	case v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED:
+		return class{reason: "ContentRejected"}
 	case v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:
 		return class{reason: "BadResponse"}
 	case v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:

@@ -50,6 +50,7 @@ func TestReasonsAreThoseOfTheManual(t *testing.T) {
 		"BadStatus":         v1.FailureClass_FAILURE_CLASS_BAD_STATUS,
 		"BodyTooLarge":      v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE,
 		"DigestMismatch":    v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH,
+		"ContentRejected":   v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED,
 		"WriteFailed":       v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
 		"Immutable":         v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
 	} {

@@ -21,7 +21,7 @@ const (
 	maxCost = 1_000_000
 	// interruptEvery is the number of iterations between checks of the deadline.
 	interruptEvery = 16
-	// maxCached is the maximum length of all compiled expressions in characters.
+	// maxCached is the maximum length of all compiled expressions in bytes.
 	maxCached = 64 << 10
 )
 

@@ -129,9 +129,9 @@ func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
 		for _, text := range hostileExpressions() {
 			var took time.Duration
 			for range 3 { // other processes share the machine
-				began := time.Now()
+				began, before := time.Now(), cpu()
 				e.Evaluate("hostile", rule.Set{Expect: []string{text}, Select: text}, []byte(body), 1)
-				if took = time.Since(began); took < longest {
+				if took = min(time.Since(began), cpu()-before); took < longest {
 					break
 				}
 			}

@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 const (
@@ -50,12 +52,47 @@ func (s Set) Digest() string {
 	for _, text := range append([]string{s.Select}, s.Expect...) {
 		fmt.Fprintf(sum, "%d %s", len(text), text)
 	}
-	return hex.EncodeToString(sum.Sum(nil)[:8])
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// Of returns the expressions of a want.
+func Of(w *v1.Want) Set { return Set{Expect: w.GetExpect(), Select: w.GetSelect()} }
+
+// mistakes remembers the outcome for expressions, because annotations are parsed at each change of an
+// object.
+var mistakes = struct { //nolint:gochecknoglobals // a cache
+	sync.Mutex
+
+	of     map[expression]string
+	length int
+}{of: map[expression]string{}}
+
+type expression struct {
+	text   string
+	isRule bool
 }
 
 // Mistake says why text is not a usable expression, or is empty. A rule has to give a boolean.
 func Mistake(text string, isRule bool) string {
-	_, err := compile(text, isRule)
+	mistakes.Lock()
+	defer mistakes.Unlock()
+	key := expression{text, isRule}
+	mistake, known := mistakes.of[key]
+	if known {
+		return mistake
+	}
+	mistake = mistakeIn(key)
+	if mistakes.length += len(text); mistakes.length > maxCached {
+		clear(mistakes.of)
+		mistakes.length = len(text)
+	}
+	key.text = strings.Clone(text) // not all of the annotation
+	mistakes.of[key] = mistake
+	return mistake
+}
+
+func mistakeIn(e expression) string {
+	_, err := compile(e.text, e.isRule)
 	if err == nil {
 		return ""
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // domain separates these signatures from all other uses of the key.
@@ -59,5 +60,10 @@ func decisive(w *v1.Want) []byte {
 	}
 	b = binary.AppendVarint(b, w.GetEpoch())
 	b = binary.AppendVarint(b, w.GetRefresh().GetSeconds())
-	return binary.AppendVarint(b, int64(w.GetRefresh().GetNanos()))
+	b = binary.AppendVarint(b, int64(w.GetRefresh().GetNanos()))
+	if rules := rule.Of(w).Digest(); rules != "" || w.GetHeldSize() != 0 {
+		b = append(b, rules...)
+		b = binary.AppendVarint(b, w.GetHeldSize())
+	}
+	return b
 }

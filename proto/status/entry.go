@@ -29,6 +29,8 @@ type Entry struct {
 	ETag string `json:"etag,omitempty"`
 	// LastModified of the response (RFC 9110 section 8.8.2).
 	LastModified string `json:"lastModified,omitempty"`
+	// Rules is the digest of the rules and the selection that the body passed; empty: none.
+	Rules string `json:"rules,omitempty"`
 	// Binary reports that the body is in binaryData.
 	Binary bool `json:"binary,omitempty"`
 
@@ -73,6 +75,8 @@ type Explanation struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Stale reports that the key has been failing for long; see condition.FailsForLong.
 	Stale bool `json:"stale,omitempty"`
+	// Rule is the number of the rule that the last response does not meet, from 1; 0: none.
+	Rule uint32 `json:"rule,omitempty"`
 	// Terminal reports that attempts fail until somebody edits the URL or the operator's policy.
 	Terminal bool `json:"terminal,omitempty"`
 }
@@ -93,7 +97,7 @@ func (e Entry) Copied(uid types.UID) bool { return e.Object != "" && e.Object !=
 func (e Entry) Body() Entry {
 	return Entry{
 		SHA256: e.SHA256, Size: e.Size, FetchedAt: e.FetchedAt,
-		ETag: e.ETag, LastModified: e.LastModified, Binary: e.Binary,
+		ETag: e.ETag, LastModified: e.LastModified, Binary: e.Binary, Rules: e.Rules,
 	}
 }
 

@@ -139,6 +139,8 @@ var _ = Describe("The annotation policy", Ordered, func() {
 	},
 		Entry("intervals", "x-kv8s.io/curl-refresh", "10m", "1h30m", "2d", "1d12h", "0.5d", ".5h", "+10s", "0", "-0", "",
 			" 10m ", "100ms", "1.5h2us"),
+		Entry("intervals of keys", "x-kv8s.io/curl-refresh", "10m a=1m", "a=1m", "a=0 1d"),
+		Entry("rules", "x-kv8s.io/curl-expect", "a=size(json.rules) > 0\n\n  a = body == 'x=y'  \n", "\n", "\u00a0a=true"),
 		Entry("an interval between any white space", spaced("x-kv8s.io/curl-refresh", "10m")...),
 		Entry("suspension", "x-kv8s.io/curl-suspend", "true", "False", "1", "0", "T", " f ", ""),
 		Entry("suspension between any white space", spaced("x-kv8s.io/curl-suspend", "true")...),
@@ -172,7 +174,10 @@ var _ = Describe("The annotation policy", Ordered, func() {
 		Entry("an unknown name", "x-kv8s.io/curl-header", "x", ""),
 		Entry("a misspelled name", "x-kv8s.io/curl-refrsh", "10m",
 			"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; use one of curl-me-that, curl-refresh, curl-now, "+
-				"curl-suspend, curl-sha256"),
+				"curl-suspend, curl-sha256, curl-expect, curl-select"),
+		Entry("a line of curl-expect without a key", "x-kv8s.io/curl-expect", "a=size(body) > 0\nsize(body) > 0",
+			"annotation curl-expect has a line that does not begin with key=; nothing is fetched until this is corrected"),
+		Entry("an interval of a key without a unit", "x-kv8s.io/curl-refresh", "10m a=1", ""),
 		Entry("a misspelled name under the other prefix", "x-k8s.io/curl-nwo", "10m",
 			"annotation x-k8s.io/curl-nwo is unknown and has no effect; use one of"),
 	)

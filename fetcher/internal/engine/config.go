@@ -30,6 +30,8 @@ type Config struct {
 	Sharing sharedcall.Config
 	// ResultBytes is the budget of published bytes of one namespace.
 	ResultBytes budget.Config
+	// MaxExpressionBody is the maximum size in bytes of a body for rules and selections; 0: the default.
+	MaxExpressionBody int
 	// DeadLetters is the budget of dead letters of one namespace.
 	DeadLetters budget.Config
 }
@@ -45,6 +47,8 @@ func (c Config) Validate() error {
 		return errors.New("--max-retry-after must be positive")
 	case c.Recheck <= 0:
 		return errors.New("--recheck must be positive")
+	case c.MaxExpressionBody < 0:
+		return errors.New("--max-expression-body must not be negative")
 	case c.ResultBytes.Burst < 0:
 		return errors.New("--namespace-result-bytes must not be negative")
 	case c.DeadLetters.Burst < 0:

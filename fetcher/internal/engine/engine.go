@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/logsample"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
+	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -54,6 +55,7 @@ type Engine struct {
 	deps         Deps
 	shared       *sharedcall.Group[get.Request, fetched]
 	backpressure *backpressure
+	rules        *rule.Evaluator
 	resultBytes  *budget.Budget
 	deadLetters  *budget.Budget
 	lines        *logsample.Log
@@ -65,6 +67,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}
+	e.rules = rule.NewEvaluator(cmp.Or(cfg.MaxExpressionBody, rule.DefaultMaxBody))
 	var errs [3]error
 	e.shared, errs[0] = sharedcall.New[get.Request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
 	e.resultBytes, errs[1] = budget.New(cfg.ResultBytes, deps.Clock.Now)

@@ -194,6 +194,7 @@ func (t *trigger) describe(a followUp) *v1.Failure {
 	f.Host, f.Attempts = pipeline.HostOf(t.want.GetUrl()), t.attempts+1
 	f.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
 	f.GaveUp, f.Again, f.WaitsFor = a.gaveUp, a.again, a.waitsFor
+	f.Rule = a.rule
 	// The watcher publishes an unsigned want again before that.
 	if a.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
 		f.NextAt = timestamppb.New(a.next)

@@ -124,6 +124,8 @@ type failure struct {
 	get.Error
 	// text is a sentence for the log.
 	text string
+	// rule is the number of the rule that the body does not meet, from 1.
+	rule uint32
 	// cause is the reason why the message cannot be handled, if there is one.
 	cause error
 }

@@ -66,6 +66,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		deadLetters: set.Counters("dead_letters_total", "Dead letters published, by reason.",
 			metric.Of("reason", append(failures,
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
+				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED),
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_POISON),
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_MALFORMED))...)),
 		deadLettersDropped: set.Counter("dead_letters_dropped_total",

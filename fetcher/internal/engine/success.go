@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // headroom is the maximum size of a result's headers, in bytes.
@@ -30,7 +31,17 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 
 // succeeded hands on what a good answer means for the key.
 func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) ending {
+	r, rejected := e.pass(t, r)
+	if rejected != nil {
+		return e.failed(ctx, t, *rejected)
+	}
 	body := cachedBodyAfter(r, t.cached)
+	if !rule.Of(t.want).Empty() {
+		body.Size = int64(len(r.Body))
+		if r.NotModified {
+			body.Size = t.cached.GetSize()
+		}
+	}
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
 		return e.failed(ctx, t, mismatched(body.GetSha256()))
 	}
@@ -104,7 +115,7 @@ func cachedBodyAfter(r get.Response, cached *v1.Cached) *v1.Cached {
 
 func (e *Engine) content(t *trigger, r get.Response) *v1.Result {
 	return e.complete(t, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
-		Body: r.Body, Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified,
+		Body: r.Body, Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified, Rules: rule.Of(t.want).Digest(),
 	}}})
 }
 

@@ -154,6 +154,8 @@ const (
 	FailureClass_FAILURE_CLASS_MALFORMED FailureClass = 16
 	// There was no credential to send, such as a token.
 	FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED FailureClass = 17
+	// The body does not meet a rule of curl-expect, or curl-select gives nothing.
+	FailureClass_FAILURE_CLASS_CONTENT_REJECTED FailureClass = 18
 )
 
 // Enum value maps for FailureClass.
@@ -177,6 +179,7 @@ var (
 		15: "FAILURE_CLASS_POISON",
 		16: "FAILURE_CLASS_MALFORMED",
 		17: "FAILURE_CLASS_CREDENTIALS_FAILED",
+		18: "FAILURE_CLASS_CONTENT_REJECTED",
 	}
 	FailureClass_value = map[string]int32{
 		"FAILURE_CLASS_UNSPECIFIED":        0,
@@ -197,6 +200,7 @@ var (
 		"FAILURE_CLASS_POISON":             15,
 		"FAILURE_CLASS_MALFORMED":          16,
 		"FAILURE_CLASS_CREDENTIALS_FAILED": 17,
+		"FAILURE_CLASS_CONTENT_REJECTED":   18,
 	}
 )
 
@@ -294,6 +298,12 @@ const (
 	FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT FailureDetail = 28
 	// No DNS server answered.
 	FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE FailureDetail = 29
+	// Rule or selection: the body is not JSON.
+	FailureDetail_FAILURE_DETAIL_NOT_JSON FailureDetail = 40
+	// Rule or selection: the expression cannot be evaluated on this body.
+	FailureDetail_FAILURE_DETAIL_INAPPLICABLE FailureDetail = 41
+	// Rule or selection: the evaluation exceeds a limit.
+	FailureDetail_FAILURE_DETAIL_COSTLY FailureDetail = 42
 )
 
 // Enum value maps for FailureDetail.
@@ -329,6 +339,9 @@ var (
 		27: "FAILURE_DETAIL_NOT_HTTP",
 		28: "FAILURE_DETAIL_CONNECT_TIMEOUT",
 		29: "FAILURE_DETAIL_DNS_UNAVAILABLE",
+		40: "FAILURE_DETAIL_NOT_JSON",
+		41: "FAILURE_DETAIL_INAPPLICABLE",
+		42: "FAILURE_DETAIL_COSTLY",
 	}
 	FailureDetail_value = map[string]int32{
 		"FAILURE_DETAIL_UNSPECIFIED":           0,
@@ -361,6 +374,9 @@ var (
 		"FAILURE_DETAIL_NOT_HTTP":              27,
 		"FAILURE_DETAIL_CONNECT_TIMEOUT":       28,
 		"FAILURE_DETAIL_DNS_UNAVAILABLE":       29,
+		"FAILURE_DETAIL_NOT_JSON":              40,
+		"FAILURE_DETAIL_INAPPLICABLE":          41,
+		"FAILURE_DETAIL_COSTLY":                42,
 	}
 )
 
@@ -511,7 +527,13 @@ type Want struct {
 	// Ed25519 signature of the watcher over what decides about the write (package
 	// signature). Whoever passes the want on leaves it as it is. Absent: the writer
 	// goes by the live object alone.
-	Signature     []byte `protobuf:"bytes,19,opt,name=signature,proto3" json:"signature,omitempty"`
+	Signature []byte `protobuf:"bytes,19,opt,name=signature,proto3" json:"signature,omitempty"`
+	// Rules of curl-expect that the body must meet.
+	Expect []string `protobuf:"bytes,20,rep,name=expect,proto3" json:"expect,omitempty"`
+	// Expression of curl-select that gives the value; empty: the body.
+	Select string `protobuf:"bytes,21,opt,name=select,proto3" json:"select,omitempty"`
+	// Number of bytes that the key held when the want was published. Only set with rules or a selection.
+	HeldSize      int64 `protobuf:"varint,22,opt,name=held_size,json=heldSize,proto3" json:"held_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -679,6 +701,27 @@ func (x *Want) GetSignature() []byte {
 	return nil
 }
 
+func (x *Want) GetExpect() []string {
+	if x != nil {
+		return x.Expect
+	}
+	return nil
+}
+
+func (x *Want) GetSelect() string {
+	if x != nil {
+		return x.Select
+	}
+	return ""
+}
+
+func (x *Want) GetHeldSize() int64 {
+	if x != nil {
+		return x.HeldSize
+	}
+	return 0
+}
+
 // Cached describes the body that a key already holds.
 type Cached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -687,7 +730,9 @@ type Cached struct {
 	// ETag of the answer (RFC 9110 section 8.8.3).
 	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Last-Modified of the answer (RFC 9110 section 8.8.2).
-	LastModified  string `protobuf:"bytes,3,opt,name=last_modified,json=lastModified,proto3" json:"last_modified,omitempty"`
+	LastModified string `protobuf:"bytes,3,opt,name=last_modified,json=lastModified,proto3" json:"last_modified,omitempty"`
+	// Number of its bytes; only set with rules or a selection.
+	Size          int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -741,6 +786,13 @@ func (x *Cached) GetLastModified() string {
 		return x.LastModified
 	}
 	return ""
+}
+
+func (x *Cached) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
 }
 
 // Due asks for another look at a want: the payload of curl.timer.… and, once
@@ -1115,7 +1167,9 @@ type Content struct {
 	// ETag of the answer (RFC 9110 section 8.8.3).
 	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Last-Modified of the answer (RFC 9110 section 8.8.2).
-	LastModified  string `protobuf:"bytes,4,opt,name=last_modified,json=lastModified,proto3" json:"last_modified,omitempty"`
+	LastModified string `protobuf:"bytes,4,opt,name=last_modified,json=lastModified,proto3" json:"last_modified,omitempty"`
+	// Digest of the rules and the selection that it passed; empty: none.
+	Rules         string `protobuf:"bytes,5,opt,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1174,6 +1228,13 @@ func (x *Content) GetEtag() string {
 func (x *Content) GetLastModified() string {
 	if x != nil {
 		return x.LastModified
+	}
+	return ""
+}
+
+func (x *Content) GetRules() string {
+	if x != nil {
+		return x.Rules
 	}
 	return ""
 }
@@ -1260,7 +1321,9 @@ type Failure struct {
 	// The time limit that was exceeded; absent: none, or not known.
 	TimeLimit *durationpb.Duration `protobuf:"bytes,15,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
 	// Digest of a body that curl-sha256 does not allow, 64 lower-case hexadecimal digits.
-	Sha256        string `protobuf:"bytes,16,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Sha256 string `protobuf:"bytes,16,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Number of the rule that the body does not meet, from 1; 0: the selection gives nothing.
+	Rule          uint32 `protobuf:"varint,20,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1405,6 +1468,13 @@ func (x *Failure) GetSha256() string {
 		return x.Sha256
 	}
 	return ""
+}
+
+func (x *Failure) GetRule() uint32 {
+	if x != nil {
+		return x.Rule
+	}
+	return 0
 }
 
 // Reconcile asks the writer to bring an object in line with its annotations: the
@@ -1847,7 +1917,7 @@ var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x04\n" +
+	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb9\x05\n" +
 	"\x04Want\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1870,11 +1940,15 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"observedAt\x125\n" +
 	"\basked_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aaskedAt\x12\"\n" +
 	"\finstallation\x18\x12 \x01(\tR\finstallation\x12\x1c\n" +
-	"\tsignature\x18\x13 \x01(\fR\tsignature\"Y\n" +
+	"\tsignature\x18\x13 \x01(\fR\tsignature\x12\x16\n" +
+	"\x06expect\x18\x14 \x03(\tR\x06expect\x12\x16\n" +
+	"\x06select\x18\x15 \x01(\tR\x06select\x12\x1b\n" +
+	"\theld_size\x18\x16 \x01(\x03R\bheldSize\"m\n" +
 	"\x06Cached\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xfc\x05\n" +
+	"\rlast_modified\x18\x03 \x01(\tR\flastModified\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\"\xfc\x05\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1911,15 +1985,16 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"unmodified\x122\n" +
 	"\afailure\x18\f \x01(\v2\x16.curlmethat.v1.FailureH\x00R\afailure\x128\n" +
 	"\treconcile\x18\x0e \x01(\v2\x18.curlmethat.v1.ReconcileH\x00R\treconcileB\t\n" +
-	"\aoutcomeJ\x04\b\r\x10\x0eR\aremovedR\bproblems\"n\n" +
+	"\aoutcomeJ\x04\b\r\x10\x0eR\aremovedR\bproblems\"\x84\x01\n" +
 	"\aContent\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x04 \x01(\tR\flastModified\"$\n" +
+	"\rlast_modified\x18\x04 \x01(\tR\flastModified\x12\x14\n" +
+	"\x05rules\x18\x05 \x01(\tR\x05rules\"$\n" +
 	"\n" +
 	"Unmodified\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x89\x05\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x9d\x05\n" +
 	"\aFailure\x121\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\x05class\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1f\n" +
@@ -1942,7 +2017,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"credential\x128\n" +
 	"\n" +
 	"time_limit\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x16\n" +
-	"\x06sha256\x18\x10 \x01(\tR\x06sha256\"O\n" +
+	"\x06sha256\x18\x10 \x01(\tR\x06sha256\x12\x12\n" +
+	"\x04rule\x18\x14 \x01(\rR\x04rule\"O\n" +
 	"\tReconcile\x12\x16\n" +
 	"\x06remove\x18\x01 \x01(\bR\x06remove\x12*\n" +
 	"\x05bound\x18\x02 \x01(\v2\x14.curlmethat.v1.BoundR\x05bound\"q\n" +
@@ -1990,7 +2066,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\fCAUSE_PARKED\x10\b\x12\x11\n" +
 	"\rCAUSE_RECHECK\x10\t\x12\x10\n" +
 	"\fCAUSE_REPLAY\x10\n" +
-	"*\xcf\x04\n" +
+	"*\xf3\x04\n" +
 	"\fFailureClass\x12\x1d\n" +
 	"\x19FAILURE_CLASS_UNSPECIFIED\x10\x00\x12$\n" +
 	" FAILURE_CLASS_INVALID_ANNOTATION\x10\x01\x12\x1c\n" +
@@ -2010,7 +2086,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x17FAILURE_CLASS_IMMUTABLE\x10\x0e\x12\x18\n" +
 	"\x14FAILURE_CLASS_POISON\x10\x0f\x12\x1b\n" +
 	"\x17FAILURE_CLASS_MALFORMED\x10\x10\x12$\n" +
-	" FAILURE_CLASS_CREDENTIALS_FAILED\x10\x11*\x8c\b\n" +
+	" FAILURE_CLASS_CREDENTIALS_FAILED\x10\x11\x12\"\n" +
+	"\x1eFAILURE_CLASS_CONTENT_REJECTED\x10\x12*\xe5\b\n" +
 	"\rFailureDetail\x12\x1e\n" +
 	"\x1aFAILURE_DETAIL_UNSPECIFIED\x10\x00\x12(\n" +
 	"$FAILURE_DETAIL_CERTIFICATE_AUTHORITY\x10\x01\x12#\n" +
@@ -2042,7 +2119,10 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x19FAILURE_DETAIL_PLAIN_HTTP\x10\x1a\x12\x1b\n" +
 	"\x17FAILURE_DETAIL_NOT_HTTP\x10\x1b\x12\"\n" +
 	"\x1eFAILURE_DETAIL_CONNECT_TIMEOUT\x10\x1c\x12\"\n" +
-	"\x1eFAILURE_DETAIL_DNS_UNAVAILABLE\x10\x1d*\xbb\x01\n" +
+	"\x1eFAILURE_DETAIL_DNS_UNAVAILABLE\x10\x1d\x12\x1b\n" +
+	"\x17FAILURE_DETAIL_NOT_JSON\x10(\x12\x1f\n" +
+	"\x1bFAILURE_DETAIL_INAPPLICABLE\x10)\x12\x19\n" +
+	"\x15FAILURE_DETAIL_COSTLY\x10**\xbb\x01\n" +
 	"\bWaitsFor\x12\x19\n" +
 	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fWAITS_FOR_PAUSE\x10\x01\x12\x12\n" +

@@ -37,11 +37,11 @@ type packed struct {
 
 // rare is what an entry seldom has.
 type rare struct {
-	failure, url, drift, object string
-	since                       int64
-	attempts                    uint32
-	gaveUp                      bool
-	why                         *status.Explanation
+	failure, url, drift, object, rules string
+	since                              int64
+	attempts                           uint32
+	gaveUp                             bool
+	why                                *status.Explanation
 }
 
 // EntriesOf returns the entries of a status. The text of a URL is shared with
@@ -116,7 +116,7 @@ func pack(key string, e status.Entry) packed {
 		p.validator = e.ETag + "\n" + e.LastModified
 	}
 	other := rare{
-		failure: e.Error, url: e.ErrorURL, drift: e.Drift, object: e.Object,
+		failure: e.Error, url: e.ErrorURL, drift: e.Drift, object: e.Object, rules: e.Rules,
 		since: e.Since.Unix(), attempts: e.Attempts, gaveUp: e.GaveUp, why: e.Explanation,
 	}
 	if p.marked {
@@ -141,7 +141,7 @@ func (p *packed) entry() status.Entry {
 		e.Object = string(p.object[:])
 	}
 	if r := p.rare; r != nil {
-		e.Error, e.ErrorURL, e.Drift = r.failure, r.url, r.drift
+		e.Error, e.ErrorURL, e.Drift, e.Rules = r.failure, r.url, r.drift, r.rules
 		e.Since, e.Attempts, e.GaveUp, e.Explanation = time.Unix(r.since, 0).UTC(), r.attempts, r.gaveUp, r.why
 		if !p.marked {
 			e.Object = r.object

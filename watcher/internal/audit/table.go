@@ -126,7 +126,7 @@ func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, ti
 		return
 	}
 	c.entry = o.Status.Of(key.Key)
-	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, o.Request.Refresh, l.now) {
+	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, o.Request.Interval(c.pair.Key), l.now) {
 		l.stale++
 	}
 	now := row{appearance: appearanceOf(o, c.entry), object: o, reason: pipeline.ClassOf(c.entry.Error)}

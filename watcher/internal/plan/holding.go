@@ -34,7 +34,7 @@ func HoldingOf(o *annotated.Object, pair annotation.Pair) Holding {
 		return NotHeld
 	case entry.Error == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
 		return LeftAlone
-	case names(entry, pair, o.Request.SHA256[pair.Key]) && intact(entry, owner) && !entry.Failing():
+	case names(entry, o.Request, pair) && intact(entry, owner) && !entry.Failing():
 		return Held
 	default:
 		return NotHeld
@@ -42,8 +42,10 @@ func HoldingOf(o *annotated.Object, pair annotation.Pair) Holding {
 }
 
 // names reports whether an entry is about the body that is asked for.
-func names(entry status.Entry, pair annotation.Pair, sha256 string) bool {
-	return entry.Written() && entry.URL == pair.URL && (sha256 == "" || sha256 == entry.SHA256)
+func names(entry status.Entry, r annotation.Request, pair annotation.Pair) bool {
+	sha256 := r.SHA256[pair.Key]
+	return entry.Written() && entry.URL == pair.URL && (sha256 == "" || sha256 == entry.SHA256) &&
+		entry.Rules == r.Rules[pair.Key].Digest()
 }
 
 // intact reports whether the key is as the entry describes it.

@@ -186,7 +186,7 @@ func (m *planner) key(pair annotation.Pair) {
 	if resolved && !last.Resolved {
 		m.plan.Resolved = append(m.plan.Resolved, pair.Key)
 	}
-	holds := names(entry, pair, w.GetSha256())
+	holds := names(entry, o.Request, pair)
 	switch {
 	case holds && !intact(entry, owner):
 		m.drifted(w, entry, owner, last, !resolved || entry.Failing())
@@ -337,8 +337,11 @@ func (m *planner) want(pair annotation.Pair) *v1.Want {
 		ReadFirst:       m.ownerUnknown(pair.Key),
 		ObservedAt:      timestamppb.New(o.SeenAt),
 	}
-	if o.Request.Refresh > 0 {
-		w.Refresh = durationpb.New(o.Request.Refresh)
+	if interval := o.Request.Interval(pair.Key); interval > 0 {
+		w.Refresh = durationpb.New(interval)
+	}
+	if rules := o.Request.Rules[pair.Key]; !rules.Empty() {
+		w.Expect, w.Select, w.HeldSize = rules.Expect, rules.Select, o.Status.Of(pair.Key).Size
 	}
 	return w
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -68,6 +69,10 @@ func refreshes(w *wantindex.Want)             { w.Refreshes = true }
 func now(value string) func(*wantindex.Want)  { return func(w *wantindex.Want) { w.Now = value } }
 func asksElse(w *wantindex.Want)              { w.Digest = [16]byte{1} }
 func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.Request = r } }
+
+// ruled adds a rule, and byRules is for an entry of a body that met it.
+func ruled(r *annotation.Request) { r.Rules = map[string]rule.Set{"k": {Expect: []string{"true"}}} }
+func byRules(e *status.Entry)     { e.Rules = rule.Set{Expect: []string{"true"}}.Digest() }
 
 // call is an object with the one key k.
 type call struct {
@@ -167,6 +172,10 @@ func TestMakeOneKey(t *testing.T) {
 		"as it should be, other interval":          {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Refresh = time.Minute })), decision{cause: v1.Cause_CAUSE_CHANGED, cached: true, last: 7}},
 		"as it should be, with that digest":        {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum} })), decision{cause: v1.Cause_CAUSE_CHANGED, cached: true, last: 7}},
 		"another digest is asked for":              {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum2} })), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
+		"other rules":                              {about(ours, written(), wanted(answered), with(ruled)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
+		"other rules, forgotten by the stream":     {about(ours, written(), nil, with(ruled)), decision{cause: v1.Cause_CAUSE_NEW}},
+		"no rules any more":                        {about(ours, written(byRules), nil), decision{cause: v1.Cause_CAUSE_NEW}},
+		"by these rules, forgotten by the stream":  {about(ours, written(byRules), nil, with(ruled)), decision{cause: v1.Cause_CAUSE_NEW, cached: true}},
 		"as it should be, to be fetched now":       {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Now = "1" })), decision{cause: v1.Cause_CAUSE_NOW, last: 7}},
 		"refreshed, but no timer":                  {about(ours, written(), wanted(answered, lost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, cached: true, last: 7}},
 		"held, the last body got lost":             {about(ours, written(), wanted(answered, bodyLost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},

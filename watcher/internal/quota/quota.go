@@ -101,9 +101,11 @@ func (q *Quota) add(o *annotated.Object, sign int) {
 	}
 	n.changed = true
 	n.keys += sign * len(o.Request.Pairs)
-	if o.Request.Refresh > 0 {
-		n.refreshed += sign * len(o.Request.Pairs)
-		n.rate += int64(sign*len(o.Request.Pairs)) * (int64(time.Second) * 1e6 / int64(o.Request.Refresh))
+	for _, pair := range o.Request.Pairs {
+		if interval := o.Request.Interval(pair.Key); interval > 0 {
+			n.refreshed += sign
+			n.rate += int64(sign) * (int64(time.Second) * 1e6 / int64(interval))
+		}
 	}
 	if n.keys == 0 && !n.full && n.stretch == 0 {
 		delete(q.namespaces, o.Namespace)
@@ -127,7 +129,7 @@ func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
 	switch {
 	case n.full && ageOf(o).compare(n.last) > 0:
 		bound.Keys = q.limits.Keys
-	case n.stretch > 0 && o.Request.Refresh > 0:
+	case n.stretch > 0 && o.Request.Refreshes():
 		bound.Stretch = n.stretch
 		if n.speaker == o.UID {
 			bound.Refreshes, bound.Refreshed = q.limits.Refreshes, n.said
@@ -183,7 +185,7 @@ func (q *Quota) Settle() []types.NamespacedName {
 	}
 	q.Each(func(o *annotated.Object) {
 		if of, concerned := members[o.Namespace]; concerned && len(o.Request.Pairs) > 0 && !o.Request.Suspended {
-			members[o.Namespace] = append(of, member{ageOf(o), o.NamespacedName, len(o.Request.Pairs), o.Request.Refresh > 0})
+			members[o.Namespace] = append(of, member{ageOf(o), o.NamespacedName, len(o.Request.Pairs), o.Request.Refreshes()})
 		}
 	})
 	q.mu.Lock()

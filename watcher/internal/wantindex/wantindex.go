@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
@@ -93,7 +94,7 @@ func Unreadable(epoch int64, seq uint64, at time.Time) Want {
 // Digest returns that of what a want asks for, curl-now and drift left out.
 func Digest(w *v1.Want) (digest [16]byte) {
 	h := sha256.New()
-	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256()} {
+	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256(), rule.Of(w).Digest()} {
 		_ = binary.Write(h, binary.BigEndian, uint32(len(s)))
 		_, _ = h.Write([]byte(s))
 	}

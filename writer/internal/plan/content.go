@@ -6,13 +6,15 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // content handles a body.
 func (b *builder) content(i Item, c *v1.Content) Decision {
 	key := i.Key.Key
-	if !b.object.asks(key, i.url(), c.GetSha256()) {
+	rules := rule.Of(i.Result.GetWant()).Digest()
+	if !b.object.asks(i, c.GetSha256()) || c.GetRules() != rules { // else a fetcher without rules has published it
 		return Decision{Verdict: Stale}
 	}
 	entry := b.status.Keys[key]
@@ -28,7 +30,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		drift = owner.Fingerprint
 	}
 	recorded := entry.Drift == drift || owner.State == annotation.Ours // a mark from before does no harm
-	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && recorded && !entry.Failing() {
+	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Rules == rules && recorded && !entry.Failing() {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
 	if !holds && b.object.Obstacle != NoObstacle {
@@ -42,7 +44,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	next := status.Entry{
 		URL: i.url(), SHA256: c.GetSha256(), Size: int64(len(body)), FetchedAt: i.observed(),
 		ETag: c.GetEtag(), LastModified: c.GetLastModified(), Binary: binary,
-		Drift: drift, Fence: i.Fence,
+		Drift: drift, Fence: i.Fence, Rules: rules,
 	}
 	if entry.SHA256 == next.SHA256 && !entry.FetchedAt.IsZero() {
 		next.FetchedAt = entry.FetchedAt
@@ -71,7 +73,7 @@ func (b *builder) holds(key, digest string, owner annotation.Ownership, entry st
 func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	key := i.Key.Key
 	entry := b.status.Keys[key]
-	if !b.object.asks(key, i.url(), u.GetSha256()) || entry.SHA256 != u.GetSha256() {
+	if !b.object.asks(i, u.GetSha256()) || entry.SHA256 != u.GetSha256() || entry.Rules != rule.Of(i.Result.GetWant()).Digest() {
 		return Decision{Verdict: Stale}
 	}
 	if !entry.Failing() && entry.URL == i.url() {

@@ -13,7 +13,7 @@ import (
 // failure handles a failed fetch. It never touches a value.
 func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	key := i.Key.Key
-	if !b.object.asks(key, i.url(), "") {
+	if !b.object.asks(i, "") {
 		return Decision{Verdict: Stale}
 	}
 	entry := b.status.Keys[key]
@@ -60,9 +60,8 @@ func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 // explain returns the explanation of a failure for the status.
 func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	why := &status.Explanation{
-		HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.url(), f), WaitsFor: condition.WaitsFor(f.GetWaitsFor(),
-			i.url()),
-		Terminal: condition.Terminal(i.url(), f),
+		HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.Result.GetWant(), f), Rule: f.GetRule(),
+		WaitsFor: condition.WaitsFor(f.GetWaitsFor(), i.url()), Terminal: condition.Terminal(i.url(), f),
 	}
 	if at := f.GetNextAt(); at != nil && !why.Terminal {
 		why.NextTry = at.AsTime()

@@ -81,7 +81,7 @@ func recovered(i Item) Event {
 
 // failureNote says what failed, what that means for the key, and what comes next.
 func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
-	note := condition.Sentence(i.url(), f) + "; " + condition.Value(i.Key.Key, entry.Written())
+	note := condition.Sentence(i.Result.GetWant(), f) + "; " + condition.Value(i.Key.Key, entry.Written())
 	if condition.Terminal(i.url(), f) {
 		return note + "; " + condition.Permanent
 	}

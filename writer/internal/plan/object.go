@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -168,7 +169,7 @@ func Assume(items []Item) (*Object, bool) {
 		Freshness:       Assumed,
 		UID:             types.UID(first.GetUid()),
 		ResourceVersion: first.GetResourceVersion(),
-		Request:         annotation.Request{Present: true},
+		Request:         annotation.Request{Present: true, Rules: map[string]rule.Set{}},
 		HasStatus:       first.GetStatus() != "",
 		Room:            status.MaxBytes,
 		drift:           map[string]string{},
@@ -190,6 +191,9 @@ func Assume(items []Item) (*Object, bool) {
 			continue
 		}
 		o.drift[item.Key.Key] = drift
+		if rules := rule.Of(want); !rules.Empty() {
+			o.Request.Rules[item.Key.Key] = rules
+		}
 		o.Request.Pairs = append(o.Request.Pairs, annotation.Pair{Key: item.Key.Key, URL: want.GetUrl()})
 		slices.SortFunc(o.Request.Pairs, func(a, b annotation.Pair) int { return cmp.Compare(a.Key, b.Key) })
 	}
@@ -224,10 +228,11 @@ func (o *Object) owner(key string) annotation.Ownership {
 // excluded.
 func (o *Object) managed() bool { return o.Invalid == nil && !o.Ignored && !o.Request.Suspended }
 
-// asks reports whether the object is annotated with that URL for key, and requires no other digest.
-func (o *Object) asks(key, url, digest string) bool {
+// asks reports whether the object is annotated with the URL and the rules of an item, and requires no other digest.
+func (o *Object) asks(i Item, digest string) bool {
+	key := i.Key.Key
 	asked, found := o.Request.URL(key)
-	if !found || asked != url || !o.managed() {
+	if !found || asked != i.url() || !o.managed() || o.Request.Rules[key].Digest() != rule.Of(i.Result.GetWant()).Digest() {
 		return false
 	}
 	demanded := o.Request.SHA256[key]

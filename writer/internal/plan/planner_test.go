@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -115,6 +117,31 @@ func dropped(_ status.Entry, exists bool) string {
 	return ""
 }
 
+// expecting is an object with a rule for the key.
+func expecting(text string) fixture {
+	return asking().annotated("x-kv8s.io/curl-expect", theKey+"="+text)
+}
+
+// ruled returns the same result for a want with a rule.
+func ruled(i plan.Item) plan.Item {
+	i.Result = proto.CloneOf(i.Result)
+	i.Result.Want.Expect = []string{"true"}
+	if c := i.Result.GetContent(); c != nil {
+		c.Rules = rule.Of(i.Result.GetWant()).Digest()
+	}
+	return i
+}
+
+// byRules expects the entry of a body that met it.
+func byRules(seq uint64) func(status.Entry, bool) string {
+	return func(e status.Entry, exists bool) string {
+		if e.Rules != (rule.Set{Expect: []string{"true"}}).Digest() {
+			return "not by these rules"
+		}
+		return well("b", seq, "")(e, exists)
+	}
+}
+
 func TestPlan(t *testing.T) {
 	const ours, theirs = annotation.FieldManager, "person"
 	const fingerprint = "person/Update/2026-01-02T12:00:00Z"
@@ -188,6 +215,14 @@ func TestPlan(t *testing.T) {
 		"other spelling":          {unasked.annotated(annotation.LegacyKey, theKey+"="+theURL), b6, needsValues},
 		"failure, this digest":    {demanding("b"), bad6, fails("", "BadStatus")},
 		"no outcome":              {asking(), result(6, func(*v1.Result) {}), expectation{verdict: plan.Refused}},
+		"no rules":                {asking(), ruled(b6), stale},
+		"other rules":             {expecting("false"), ruled(b6), stale},
+		"older fetcher":           {expecting("true"), b6, stale},
+		"these rules":             {expecting("true"), ruled(b6), expectation{verdict: plan.Written, value: "b", entry: byRules(6)}},
+		"let in by other rules": {
+			expecting("true").ownedBy(annotation.FieldManager).noted(wrote("b")), ruled(b6), expectation{verdict: plan.Written, entry: byRules(6)},
+		},
+		"failure of other rules": {asking(), ruled(bad6), stale},
 
 		// Another object.
 		"other uid":      {asking(), other(content(6, "b")), expectation{verdict: plan.Gone}},

@@ -326,7 +326,7 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(access.Replay),
 	}
 	if f := d.Message.GetFailure(); f != nil {
-		data.Sentence = condition.Sentence(d.Message.GetWant().GetUrl(), f)
+		data.Sentence = condition.Sentence(d.Message.GetWant(), f)
 	}
 	snippet := d.Message.GetSnippet()
 	data.Snippet = strings.ToValidUTF8(string(snippet[:min(len(snippet), snippetMost)]), "\uFFFD")

@@ -85,8 +85,8 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 	}
 	for _, pair := range request.Pairs {
 		ask := Pair{Key: pair.Key, URL: deadletter.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
-		if request.Refresh > 0 {
-			ask.Refresh = duration.Format(request.Refresh)
+		if interval := request.Interval(pair.Key); interval > 0 {
+			ask.Refresh = duration.Format(interval)
 		}
 		v.Asks = append(v.Asks, ask)
 	}

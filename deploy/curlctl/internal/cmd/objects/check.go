@@ -256,8 +256,8 @@ func (c *checking) pairs(
 			f.OK, f.Verdict, f.Detail = true, "fetched", fmt.Sprintf("%d bytes, sha256 %s", preview.Size, preview.SHA256)
 		default:
 			f.OK, f.Verdict = true, "would be fetched"
-			if request.Refresh > 0 {
-				f.Verdict += " every " + duration.Format(request.Refresh)
+			if interval := request.Interval(pair.Key); interval > 0 {
+				f.Verdict += " every " + duration.Format(interval)
 			}
 			if preview.Credential != "" {
 				f.Detail += "; " + preview.Credential

@@ -1,0 +1,113 @@
+package engine_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/rule"
+)
+
+func expects(rules ...string) func(*v1.Want) { return func(w *v1.Want) { w.Expect = rules } }
+
+func selects(text string) func(*v1.Want) { return func(w *v1.Want) { w.Select = text } }
+
+var _ = Describe("A want with rules", func() {
+	var w *world
+	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
+
+	// last returns the newest result.
+	last := func() *v1.Result {
+		GinkgoHelper()
+		all := w.results()
+		Expect(all).NotTo(BeEmpty())
+		return all[len(all)-1]
+	}
+
+	It("publishes a body that meets them, with their digest", func() {
+		o := serve(says(`{"rules":[1]}`))
+		want := w.want(o.URL, every(10*time.Minute), expects("size(json.rules) > 0", "size(body) > 1"))
+		w.publish(want)
+		w.fetcher().step()
+		Expect(string(w.result().GetContent().GetBody())).To(Equal(`{"rules":[1]}`))
+		Expect(w.result().GetContent().GetRules()).To(Equal(rule.Of(want).Digest()))
+		Expect(w.timer().GetCached().GetSize()).To(BeEquivalentTo(13))
+	})
+
+	It("rejects another body until the next interval, with the number of the rule", func() {
+		o := serve(says(`<html>token</html>`))
+		w.publish(w.want(o.URL, every(10*time.Minute), expects("size(body) > 1", "size(json.rules) > 0")))
+		w.fetcher().step()
+		f := w.result().GetFailure()
+		Expect(f.GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED))
+		Expect(f.GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_NOT_JSON))
+		Expect(f.GetRule()).To(BeEquivalentTo(2))
+		Expect(f.GetGaveUp()).To(BeTrue())
+		Expect(w.deadLetters()).To(HaveLen(1))
+		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
+		Expect(w.timer().GetCached()).To(BeNil())
+	})
+
+	It("rejects a body that is larger than expressions may read", func() {
+		o := serve(says(strings.Repeat("x", rule.DefaultMaxBody+1)))
+		w.publish(w.want(o.URL, expects("true")))
+		w.fetcher().step()
+		Expect(w.result().GetFailure().GetLimitBytes()).To(BeEquivalentTo(rule.DefaultMaxBody))
+	})
+
+	It("compares the size with that of the value which the key holds", func() {
+		var body atomic.Pointer[string]
+		set := func(text string) { body.Store(&text) }
+		o := serve(func(rw http.ResponseWriter, r *http.Request) { says(*body.Load())(rw, r) })
+		set("ten bytes.")
+		w.publish(w.want(o.URL, every(10*time.Minute), expects("size(body) * 2 > heldSize"), func(w *v1.Want) { w.HeldSize = 12 }))
+		w.fetcher().step()
+		Expect(last().GetContent()).NotTo(BeNil())
+		set("four")
+		w.fire(w.timer().Due)
+		w.fetcher().step()
+		Expect(last().GetFailure().GetRule()).To(BeEquivalentTo(1))
+		set("seven..")
+		w.fire(w.timer().Due)
+		w.fetcher().step()
+		Expect(string(last().GetContent().GetBody())).To(Equal("seven.."))
+	})
+
+	It("publishes the selected part of a body, and nothing while that stays the same", func() {
+		var body atomic.Pointer[string]
+		set := func(text string) { body.Store(&text) }
+		o := serve(func(rw http.ResponseWriter, r *http.Request) { says(*body.Load())(rw, r) })
+		set(`{"at":1,"data":{"limits":[1]}}`)
+		w.publish(w.want(o.URL, every(10*time.Minute), selects("json.data.limits")))
+		w.fetcher().step()
+		Expect(string(last().GetContent().GetBody())).To(Equal("[1]"))
+		Expect(last().GetContent().GetSha256()).To(Equal(digest("[1]")))
+		results := len(w.results())
+		set(`{"at":2,"data":{"limits":[1]}}`)
+		w.fire(w.timer().Due)
+		w.fetcher().step()
+		Expect(w.results()).To(HaveLen(results))
+		set(`{"at":2}`)
+		w.fire(w.timer().Due)
+		w.fetcher().step()
+		Expect(last().GetFailure().GetRule()).To(BeZero())
+		Expect(last().GetFailure().GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE))
+	})
+
+	It("keeps a body that a 304 confirms", func() {
+		o := serve(tagged(`"a"`, "good"))
+		w.publish(w.want(o.URL, every(10*time.Minute), expects(`body == "good"`)))
+		w.fetcher().step()
+		w.fire(w.timer().Due)
+		w.fetcher().step()
+		Expect(w.timer().GetCached().GetSize()).To(BeEquivalentTo(4))
+		Expect(last().GetFailure()).To(BeNil())
+	})
+})

@@ -1,0 +1,77 @@
+package annotation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/proto/rule"
+)
+
+// expressions parses curl-expect and curl-select, whose lines are key=expression. A key with an
+// unusable expression is rejected, because its author relies on a check that would never happen.
+func (g *Grammar) expressions(annotations map[string]string, request *Request) error {
+	rules := map[string]rule.Set{}
+	for _, name := range []string{ExpectName, SelectName} {
+		annotation, value := g.option(annotations, name)
+		refuse := func(cause string) error {
+			return &ValueError{annotation: annotation, text: "annotation " + name + cause + blocked, cause: cause}
+		}
+		if len(value) > rule.MaxAnnotation {
+			return refuse(fmt.Sprintf(" has %d bytes, more than %d", len(value), rule.MaxAnnotation))
+		}
+		number := 0
+		for line := range strings.SplitSeq(value, "\n") {
+			number++
+			if strings.TrimSpace(line) == "" {
+				continue
+			}
+			where := fmt.Sprintf(", line %d", number)
+			key, text, found := strings.Cut(line, "=")
+			key, text = strings.TrimSpace(key), strings.TrimSpace(text)
+			switch {
+			case !found || keyRule(key) != "":
+				return refuse(where + ": it does not begin with key=")
+			case !request.Names(key):
+				return refuse(where + ": key " + key + " is not requested")
+			}
+			set := rules[key]
+			if wrong := wrongExpression(name, text, set, request.SHA256[key]); wrong != "" {
+				request.refuse(key, Problem{
+					Key: key, Rule: name + ": " + wrong, Refused: true, Expression: true,
+					Text: "annotation " + name + where + " (key " + key + "): " + wrong,
+				})
+				continue
+			}
+			if name == SelectName {
+				set.Select = text
+			} else {
+				set.Expect = append(set.Expect, text)
+			}
+			rules[key] = set
+		}
+	}
+	if len(rules) > 0 {
+		request.Rules = rules
+	}
+	return nil
+}
+
+// wrongExpression says why an expression cannot be added to those of a key, or is empty.
+func wrongExpression(name, text string, set rule.Set, digest string) string {
+	switch {
+	case name == ExpectName && len(set.Expect) == rule.MaxRules:
+		return fmt.Sprintf("the key has more than %d rules", rule.MaxRules)
+	case name == SelectName && set.Select != "":
+		return "the key appears twice; use each key once"
+	case name == SelectName && digest != "":
+		return "the key has a digest in " + SHA256Name + ", which is that of the whole body; remove one of them"
+	}
+	return rule.Mistake(text, name == ExpectName)
+}
+
+// refuse rejects the pair of a key.
+func (r *Request) refuse(key string, p Problem) {
+	r.Pairs = slices.DeleteFunc(r.Pairs, func(pair Pair) bool { return pair.Key == key })
+	r.Problems = append(r.Problems, p)
+}

@@ -1,0 +1,104 @@
+package annotation_test
+
+import (
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/rule"
+)
+
+func TestRulesAndSelections(t *testing.T) {
+	annotations := with(annotation.ExpectName, "\n a = size(json.rules) > 0 \n\na=json.version >= 3\nb=body == 'x=y'\n")
+	annotations["x-kv8s.io/curl-select"] = "a=json.data"
+	request, err := grammar(t).Parse(annotations)
+	want := map[string]rule.Set{
+		"a": {Expect: []string{"size(json.rules) > 0", "json.version >= 3"}, Select: "json.data"},
+		"b": {Expect: []string{"body == 'x=y'"}},
+	}
+	if err != nil || !reflect.DeepEqual(request.Rules, want) || len(request.Problems) > 0 || len(request.Pairs) != 2 {
+		t.Errorf("got %+v, %v", request, err)
+	}
+}
+
+func TestAKeyWithAnUnusableExpressionIsRejected(t *testing.T) {
+	for value, want := range map[string]string{
+		"b=true\na=json.version":                         "",
+		"\na=size(json) + 1":                             "annotation curl-expect, line 2 (key a): expected a boolean, column 12",
+		"a=nobody":                                       "annotation curl-expect, line 1 (key a): undeclared reference to 'nobody' (in container ''), column 1",
+		"a=" + strings.Repeat("1", 1025):                 "annotation curl-expect, line 1 (key a): it has 1025 characters, more than 1024",
+		strings.TrimSpace(strings.Repeat("a=true\n", 9)): "annotation curl-expect, line 9 (key a): the key has more than 8 rules",
+	} {
+		request, err := grammar(t).Parse(with(annotation.ExpectName, value))
+		if want == "" {
+			if err != nil || len(request.Problems) > 0 {
+				t.Errorf("%q: %+v, %v", value, request.Problems, err)
+			}
+			continue
+		}
+		_, asked := request.URL("a")
+		if err != nil || asked || !request.Names("a") || len(request.Pairs) != 1 || request.Problems[0].Text != want {
+			t.Errorf("%q: got %+v, %v, want %q", value, request.Problems, err, want)
+		}
+	}
+}
+
+func TestASelectionWithADigestOrTwiceIsRejected(t *testing.T) {
+	for value, want := range map[string]string{
+		"a=json.a":           "annotation curl-select, line 1 (key a): the key has a digest in curl-sha256, which is that of the whole body; remove one of them",
+		"b=json.a\nb=json.b": "annotation curl-select, line 2 (key b): the key appears twice; use each key once",
+	} {
+		annotations := with(annotation.SelectName, value)
+		annotations["x-kv8s.io/curl-sha256"] = "a=" + digest
+		request, err := grammar(t).Parse(annotations)
+		if err != nil || len(request.Pairs) != 1 || request.Problem(nil) != want {
+			t.Errorf("%q: got %q, %v", value, request.Problem(nil), err)
+		}
+	}
+}
+
+func TestALineWithoutAKeyStopsAllFetches(t *testing.T) {
+	for value, want := range map[string]string{
+		"a=true\nsize(body) > 0":  "annotation curl-expect, line 2: it does not begin with key=; nothing is fetched until this is corrected",
+		"c=true":                  "annotation curl-expect, line 1: key c is not requested; nothing is fetched until this is corrected",
+		strings.Repeat(" ", 8193): "annotation curl-expect has 8193 bytes, more than 8192; nothing is fetched until this is corrected",
+	} {
+		if _, err := grammar(t).Parse(with(annotation.ExpectName, value)); err == nil || err.Error() != want {
+			t.Errorf("%.20q: got %v", value, err)
+		}
+	}
+}
+
+func TestIntervalsByKey(t *testing.T) {
+	for value, want := range map[string]map[string]time.Duration{
+		"10m":          {"a": 10 * time.Minute, "b": 10 * time.Minute},
+		"10m a=1m":     {"a": time.Minute, "b": 10 * time.Minute},
+		"a=1m\n b=1d ": {"a": time.Minute, "b": 24 * time.Hour},
+		"b=0 1h":       {"a": time.Hour, "b": 0},
+		"a=1s":         {"a": 10 * time.Second, "b": 0},
+	} {
+		request, err := grammar(t).Parse(with(annotation.RefreshName, value))
+		got := map[string]time.Duration{"a": request.Interval("a"), "b": request.Interval("b")}
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("%q: got %v, %v, want %v", value, got, err, want)
+		}
+	}
+	for value, want := range map[string]string{
+		"10m 5m":    "annotation curl-refresh value '10m 5m' has two intervals for the same key",
+		"a=1m a=2m": "annotation curl-refresh value 'a=1m a=2m' has two intervals for the same key",
+		"c=1m":      "annotation curl-refresh value 'c=1m' has an interval for key c, which is not requested",
+		"a=soon":    "annotation curl-refresh value 'a=soon' is not a duration such as 10m",
+	} {
+		if _, err := grammar(t).Parse(with(annotation.RefreshName, value)); err == nil || !strings.HasPrefix(err.Error(), want+";") {
+			t.Errorf("%q: got %v", value, err)
+		}
+	}
+	request, _ := grammar(t).Parse(with(annotation.RefreshName, "1h a=1m"))
+	request, _ = annotation.Bound{Stretch: 4}.Apply("ns", request, nil)
+	if request.Interval("a") != 4*time.Minute || request.Interval("b") != 4*time.Hour {
+		t.Errorf("stretched to %v and %v", request.Interval("a"), request.Interval("b"))
+	}
+}
