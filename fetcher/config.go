@@ -89,6 +89,8 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Get.Netrc, "netrc", c.Get.Netrc, "netrc file with credentials for hosts, reloaded on change")
 	fs.StringVar(&c.Get.HeaderFile, "header-file", c.Get.HeaderFile,
 		"file with headers to send to hosts, reloaded on change")
+	fs.StringVar(&c.Get.TeamFile, "tenant-header-file", c.Get.TeamFile,
+		"file that keeper --credentials compiles from the Secrets of teams, asked after --header-file, reloaded on change")
 	duration.Var(fs, &c.DialTimeout, "dial-timeout", c.DialTimeout, "time limit of a name lookup and a connection")
 }
 

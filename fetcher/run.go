@@ -107,7 +107,7 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 
 // newEngine adds the dependencies from the runtime.
 func newEngine(ctx context.Context, rt *process.Runtime, cfg Config, deps engine.Deps) (*engine.Engine, error) {
-	if deps.Signatures == nil && cfg.Get.HeaderFile != "" {
+	if deps.Signatures == nil && cfg.Get.HeaderFile+cfg.Get.TeamFile != "" {
 		rt.Log.Warn().Msg("credentials go with every want, whoever has published it; see --trusted-keys")
 	}
 	deps.Client = pipeline.NewClient(rt.JetStream)

@@ -9,6 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
 )
 
 // name of the service.
@@ -35,6 +36,8 @@ type Config struct {
 	Election leader.Config
 	// Sidecars means that the admission policies for sidecars are installed.
 	Sidecars bool
+	// Teams selects the Secrets of teams to compile; keeper then does nothing else.
+	Teams TeamSecrets
 	// Workers is the number of concurrent reconciles.
 	Workers int
 }
@@ -57,6 +60,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Sidecars, "sidecars", false,
 		"the admission policies for sidecars are installed; watch pods with sidecars, and namespaces")
 	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "Watchers that are worked on at a time")
+	fs.StringVar(&c.Teams.Into, "credentials", "", "NAMESPACE/NAME of a Secret into which to compile the credentials of teams, instead of all else")
+	fs.StringSliceVar(&c.Teams.From, "credentials-from", nil, "NAMESPACE or NAMESPACE/NAME of Secrets with the label "+teamsecret.Label)
 	c.Election.BindFlags(fs, name)
 }
 
@@ -70,6 +75,9 @@ func (c *Config) Validate() error {
 	}
 	if _, err := annotation.New(c.Grammar); err != nil {
 		return fmt.Errorf("--annotation-keys or --default-scheme: %w", err)
+	}
+	if err := c.Teams.Validate(); err != nil {
+		return err
 	}
 	if c.Workers < 1 {
 		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)

@@ -44,6 +44,14 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	if c.Teams.Into != "" {
+		t, err := newTeams(rt, c.Teams, cluster)
+		if err != nil {
+			return err
+		}
+		rt.Started()
+		return t.run(ctx)
+	}
 	metrics := newMetrics(rt.Metrics, c)
 	clients, err := connect(metrics.calls.Of(cluster))
 	if err != nil {

@@ -36,6 +36,11 @@ wait for missing objects. The fetcher reloads changed files, so there is no chec
 {{- end -}}
 {{- $volumes = append $volumes (dict "name" "credentials" "projected" (dict "defaultMode" 0440 "sources" $sources)) -}}
 {{- end -}}
+{{- if .Values.credentials.namespaces -}}
+{{- $args = append $args "--tenant-header-file=/etc/curl-me-that/team-credentials/headers.json" -}}
+{{- $name := printf "%s-credentials" (include "curl-me-that.fullname" .) -}}
+{{- $volumes = append $volumes (dict "name" "team-credentials" "secret" (dict "secretName" $name "defaultMode" 0440)) -}}
+{{- end -}}
 {{- if and .Values.fetcher.tokens (not $credentials.secret) -}}
 {{- fail "fetcher.tokens: set fetcher.credentials.secret to a Secret whose header file names the tokens, such as bearerFile: tokens/NAME" -}}
 {{- end -}}

@@ -56,7 +56,7 @@ topologySpreadConstraints:
 
 {{/* Health port of a service. Takes its component. */}}
 {{- define "curl-me-that.healthPort" -}}
-{{ get (dict "watcher" 8081 "fetcher" 8082 "writer" 8083 "keeper" 8085) . }}
+{{ get (dict "watcher" 8081 "fetcher" 8082 "writer" 8083 "keeper" 8085 "credentials" 8085) . }}
 {{- end -}}
 
 {{/* The same, and its metrics; they are at the port of health unless they have their own.

@@ -23,6 +23,9 @@ const securityPage = "../../docs/security.md"
 // anyAPIServer replaces the API server's address in the policies of install.yaml.
 const anyAPIServer = "any address at 443 and 6443"
 
+// team is a namespace with credentials of its own.
+const team = "team-a"
+
 const component = "app.kubernetes.io/component"
 
 // securityRows returns the cells of that table, by the component in the first cell.
@@ -51,10 +54,10 @@ func rightsOf(objects []object) map[string]string {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, o := range objects {
 		if kind := o.GetKind(); kind == "ClusterRole" || kind == "Role" {
-			rules[kind+"/"+o.GetName()] = convert[rbacv1.ClusterRole](o).Rules
+			rules[kind+"/"+o.GetNamespace()+"/"+o.GetName()] = convert[rbacv1.ClusterRole](o).Rules
 		}
 	}
-	cluster, release := map[string][]string{}, map[string][]string{}
+	cluster, release, listed := map[string][]string{}, map[string][]string{}, map[string][]string{}
 	for _, o := range objects {
 		if kind := o.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
 			continue
@@ -62,17 +65,23 @@ func rightsOf(objects []object) map[string]string {
 		binding := convert[rbacv1.ClusterRoleBinding](o)
 		Expect(binding.Subjects).To(HaveLen(1))
 		of := strings.TrimPrefix(binding.Subjects[0].Name, "curl-me-that-")
-		granted, known := rules[binding.RoleRef.Kind+"/"+binding.RoleRef.Name]
+		granted, known := rules[binding.RoleRef.Kind+"/"+o.GetNamespace()+"/"+binding.RoleRef.Name]
 		Expect(known).To(BeTrue(), "%s names no role of the chart", o.GetName())
 		scope := cluster
 		if o.GetKind() == "RoleBinding" {
 			scope = release
 		}
+		if o.GetNamespace() == team {
+			scope = listed
+		}
 		scope[of] = append(scope[of], spelled(granted)...)
 	}
 	all := map[string]string{}
-	for _, of := range slices.Concat(slices.Collect(maps.Keys(cluster)), slices.Collect(maps.Keys(release))) {
+	for _, of := range slices.Concat(slices.Collect(maps.Keys(cluster)), slices.Collect(maps.Keys(listed)), slices.Collect(maps.Keys(release))) {
 		parts := strings.Join(cluster[of], ", ")
+		if len(listed[of]) > 0 {
+			parts = "in listed namespaces " + strings.Join(listed[of], ", ")
+		}
 		if len(release[of]) > 0 {
 			parts = strings.TrimPrefix(parts+"; in its namespace "+strings.Join(release[of], ", "), "; ")
 		}
@@ -199,7 +208,7 @@ func secrets(pod corev1.PodSpec) (names []string) {
 func everything(ctx context.Context) []object {
 	GinkgoHelper()
 	return template(ctx, filepath.Join(chart, "ci", "default-values.yaml"),
-		"--set", "resources.enabled=true,sidecar.enabled=true,console.enabled=true", "--kube-version", "1.36.0")
+		"--set", "resources.enabled=true,sidecar.enabled=true,console.enabled=true,credentials.namespaces."+team+"[0]=rules-api", "--kube-version", "1.36.0")
 }
 
 var _ = Describe("The table in the security model", func() {

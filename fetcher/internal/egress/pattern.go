@@ -23,6 +23,9 @@ func notInPattern(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.:-*", r)
 }
 
+// IsExact reports whether the pattern matches one host only.
+func (p Pattern) IsExact() bool { return !strings.Contains(string(p), "*") }
+
 // Match reports whether a host, in lower case and without a trailing dot, matches.
 func (p Pattern) Match(host string) bool {
 	parts := strings.Split(string(p), "*")

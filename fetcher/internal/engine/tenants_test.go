@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -63,6 +65,7 @@ func newTenants(trusted bool, headers string, files map[string]string) *tenants 
 	Expect(err).NotTo(HaveOccurred())
 	t.fetcher = t.world.fetcher(func(o *fetcherOptions) {
 		o.get.Proxy, o.get.HeaderFile = proxy.URL, writeFile("headers.yaml", []byte(headers))
+		o.get.TeamFile = filepath.Join(filepath.Dir(o.get.HeaderFile), "team.json")
 		for name, content := range files {
 			Expect(os.WriteFile(filepath.Join(filepath.Dir(o.get.HeaderFile), name), []byte(content), 0o600)).To(Succeed())
 		}
@@ -203,11 +206,11 @@ var _ = Describe("Namespaces with the same URL", func() {
 	for _, sort := range []struct {
 		kind    string
 		trusted bool
-	}{{"header", true}, {"header", false}, {"token", true}, {"certificate", true}} {
+	}{{"header", true}, {"header", false}, {"token", true}, {"certificate", true}, {"team", true}} {
 		kind, trusted := sort.kind, sort.trusted
 		for _, path := range []string{"/within", "/up"} {
-			if kind == "certificate" && path != "/up" {
-				continue // plain http has no client certificates
+			if (kind == "certificate" || kind == "team") && path != "/up" {
+				continue // these are for https only
 			}
 			for _, tokens := range []map[string]string{
 				{"team-a": "token-a", "team-b": "token-b"},
@@ -222,14 +225,25 @@ var _ = Describe("Namespaces with the same URL", func() {
 							headers := "[]"
 							own = nil
 							files := map[string]string{}
+							team := []headerfile.TeamEntry{}
 							for _, namespace := range order {
 								own = append(own, tokens[namespace])
 								if token := tokens[namespace]; token != "" {
+									if kind == "team" {
+										team = append(team, headerfile.TeamEntry{
+											Namespace: namespace, Source: "rules", Host: "127.0.0.1", Port: 443, PathPrefix: "/private",
+											Headers: map[string]string{"Authorization": token},
+										})
+										continue
+									}
 									headers = strings.TrimPrefix(headers, "[]") + entry(kind, path, namespace, token)
 									files[token] = token
 									files[token+".crt"], files[token+".key"] = certificate(token)
 								}
 							}
+							text, err := json.Marshal(team)
+							Expect(err).NotTo(HaveOccurred())
+							files["team.json"] = string(text)
 							t = newTenants(trusted, headers, files)
 						})
 

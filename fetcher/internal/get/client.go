@@ -40,6 +40,7 @@ type Client struct {
 	roots   *reload.File[*x509.CertPool]
 	netrc   *reload.File[netrc]
 	headers *reload.File[*headerFile]
+	team    *reload.File[*headerFile]
 
 	mu         sync.Mutex
 	transports map[transportKey]*http.Transport
@@ -60,11 +61,14 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		deps.Observer = discard{}
 	}
 	c := &Client{cfg: cfg, deps: deps, transports: map[transportKey]*http.Transport{}}
-	var errs [4]error
+	var errs [5]error
 	c.proxy, errs[0] = cfg.proxy()
 	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
 	c.netrc, errs[2] = open(cfg.Netrc, parseNetrc)
 	c.headers, errs[3] = open(cfg.HeaderFile, parserOfHeaders(cfg.HeaderFile))
+	if cfg.TeamFile != "" {
+		c.team, errs[4] = reload.OpenOptional(cfg.TeamFile, parseTeamFile)
+	}
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up GET: %w", err)
 	}
@@ -90,6 +94,7 @@ func (c *Client) Run(ctx context.Context) error {
 		c.roots.Look(c.deps.OnReload)
 		c.netrc.Look(c.deps.OnReload)
 		c.headers.Look(c.deps.OnReload)
+		c.team.Look(c.deps.OnReload)
 		if c.headers != nil {
 			c.headers.Value().look(c.deps.OnReload)
 		}
@@ -105,8 +110,13 @@ func (c *Client) Resolve(r Request) Request {
 		return r
 	}
 	r.policy = c.deps.Gate.For(r.Namespace)
-	if u, err := egress.ParseURL(r.URL); err == nil && c.headers != nil {
-		r.grants.operator = c.headers.Value().forHost(r.Namespace, u.Hostname())
+	if u, err := egress.ParseURL(r.URL); err == nil {
+		if c.headers != nil {
+			r.grants.operator = c.headers.Value().forHost(r.Namespace, u.Hostname())
+		}
+		if c.team != nil {
+			r.grants.team = c.team.Value().forHost(r.Namespace, u.Hostname())
+		}
 	}
 	r.Namespace = ""
 	return r

@@ -67,9 +67,7 @@ func (c *Client) credentials(ctx context.Context, e *headerEntry, u *url.URL) (c
 		}
 		found.token = token
 	}
-	if e.identity != nil {
-		found.identity = e.identity.Value()
-	}
+	found.identity = e.tls()
 	return found, nil
 }
 
@@ -137,7 +135,7 @@ func (c credentials) explain(e *Error) *Error {
 // Credential says in one sentence which credential is sent to a URL; empty without a header file.
 func (c *Client) Credential(namespace, raw string) string {
 	u, err := egress.ParseURL(raw)
-	if err != nil || c.headers == nil {
+	if err != nil || c.headers == nil && c.team == nil {
 		return ""
 	}
 	if e := c.Resolve(Request{URL: raw, Namespace: namespace}).grants.find(u); e != nil {

@@ -6,19 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/textproto"
 	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/credential"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
 
@@ -67,6 +65,16 @@ type headerEntry struct {
 	tokens     *credential.Tokens
 	secret     *reload.File[string]
 	identity   *reload.File[*credential.Identity]
+	// fixed replaces identity in an entry without files.
+	fixed *credential.Identity
+}
+
+// tls returns the current identity; nil if there is none.
+func (e *headerEntry) tls() *credential.Identity {
+	if e.identity != nil {
+		return e.identity.Value()
+	}
+	return e.fixed
 }
 
 type clientCertificate struct {
@@ -113,7 +121,7 @@ func (e *headerEntry) isFor(namespace string) bool {
 
 // fits reports whether scheme, port and path of a URL match the entry.
 func (e *headerEntry) fits(u *url.URL) bool {
-	if !slices.Contains(e.Schemes, u.Scheme) || !isBelow(u.EscapedPath(), e.PathPrefix) {
+	if !slices.Contains(e.Schemes, u.Scheme) || !headerfile.Below(u.EscapedPath(), e.PathPrefix) {
 		return false
 	}
 	if len(e.Ports) == 0 {
@@ -121,26 +129,6 @@ func (e *headerEntry) fits(u *url.URL) bool {
 	}
 	return slices.ContainsFunc(e.Ports, func(p int) bool { return strconv.Itoa(p) == egress.Port(u) })
 }
-
-// isBelow reports whether an escaped path is a prefix or below it. A path that servers may read in
-// two ways is never below a prefix.
-func isBelow(path, prefix string) bool {
-	prefix = strings.TrimSuffix(prefix, "/")
-	if prefix == "" {
-		return true
-	}
-	return plainPath.MatchString(path) && (path == prefix || strings.HasPrefix(path, prefix+"/"))
-}
-
-// plainPath matches a path that every server reads in the same way. It permits escapes only for
-// printable ASCII characters that need one, except percent sign and backslash. A dot may not be
-// next to a dot or a blank, because some servers remove these from a segment.
-var plainPath = regexp.MustCompile(`^(?:/(?:` + plainGap + plainChar + `)+` + plainGap + `)+/?$`)
-
-const (
-	plainChar = `(?:[-A-Za-z0-9_~!$&'()*+,=:@\[\]]|%(?i:2[23]|3[cef]|5[bde]|60|7[bcd]))`
-	plainGap  = `(?:\.|(?:%20)*)`
-)
 
 // errHeaderFile means that the file, or one of its entries, has the wrong format.
 var errHeaderFile = errors.New("not a YAML list of entries with host, namespaces and headers")
@@ -202,10 +190,10 @@ func (e *headerEntry) compile() error {
 		return err
 	}
 	for name, value := range e.Headers {
-		if !isSettable(name) {
+		if !headerfile.Settable(name) {
 			return errors.New("not a header that may be set")
 		}
-		if value == "" || !httpguts.ValidHeaderFieldValue(value) {
+		if !headerfile.ValidValue(value) {
 			return errors.New("value is empty or has a control character")
 		}
 	}
@@ -284,22 +272,8 @@ func (e *headerEntry) compileURL() error {
 			return errors.New("ports are from 1 to 65535")
 		}
 	}
-	if e.PathPrefix != "" && (e.PathPrefix[0] != '/' || !isBelow(e.PathPrefix, e.PathPrefix)) {
+	if e.PathPrefix != "" && (e.PathPrefix[0] != '/' || !headerfile.Below(e.PathPrefix, e.PathPrefix)) {
 		return errors.New("pathPrefix begins with a slash, and all servers read it in one way")
 	}
 	return nil
-}
-
-// isSettable reports whether a header may be set: its name is a token (RFC 9110 section 5.1), and
-// not one that affects framing, routing, conditions or ranges.
-func isSettable(name string) bool {
-	if !httpguts.ValidHeaderFieldName(name) {
-		return false
-	}
-	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
-	case "Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade",
-		"Keep-Alive", "Expect", "Accept-Encoding", "Range", "Referer", "Cookie":
-		return false
-	}
-	return !strings.HasPrefix(name, "If-") && !strings.HasPrefix(name, "Proxy-")
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kv8s/curl-me-that/proto/headerfile"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -205,12 +207,12 @@ func TestHeadersThatMayNotBeSet(t *testing.T) {
 		"accept-encoding",
 		"range", "referer", "cookie", "if-none-match", "proxy-connection", "", "a b", "a:",
 	} {
-		if isSettable(name) {
+		if headerfile.Settable(name) {
 			t.Errorf("%q may be set", name)
 		}
 	}
 	for _, name := range []string{"authorization", "x-host", "user-agent", "accept"} {
-		if !isSettable(name) {
+		if !headerfile.Settable(name) {
 			t.Errorf("%q may not be set", name)
 		}
 	}
@@ -251,7 +253,7 @@ func TestAPathIsBelowItsPrefix(t *testing.T) {
 		{"/b/a", "/a", false},
 		{"", "/a", false},
 	} {
-		if got := isBelow(c.path, c.prefix); got != c.want {
+		if got := headerfile.Below(c.path, c.prefix); got != c.want {
 			t.Errorf("%s below %q: %t", c.path, c.prefix, got)
 		}
 	}
@@ -267,7 +269,7 @@ func TestOnlyAPathThatServersReadInOneWayIsBelowAPrefix(t *testing.T) {
 		"/v1/x:y@z=1,2&3+4!$'()*",
 		"/v1/%7Bid%7d", "/v1/%3Fq%23f", "/v1/[a]", "/v1/%5B%5D%5e%60%22%3c%3E%7C", "/v1/a.", "/v1/.a",
 	} {
-		if !isBelow(path, "/v1") {
+		if !headerfile.Below(path, "/v1") {
 			t.Errorf("%s is not below /v1", path)
 		}
 	}
@@ -298,7 +300,7 @@ func TestOnlyAPathThatServersReadInOneWayIsBelowAPrefix(t *testing.T) {
 		// no escapes at all
 		"/v1/%", "/v1/%2", "/v1/%zz", "/v1/%%32%65", "/v1/ x", "/v1/a?b", "/v1/a#b", "v1", "/v1/\n",
 	} {
-		if isBelow(path, "/v1") {
+		if headerfile.Below(path, "/v1") {
 			t.Errorf("%q is below /v1", path)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kv8s/curl-me-that/proto/headerfile"
 )
 
 // readings are the ways in which servers and proxies interpret a path.
@@ -109,7 +111,7 @@ func FuzzPathBelowPrefix(f *testing.F) {
 				sent = u.EscapedPath()
 			}
 			for _, p := range []string{raw, sent} {
-				if !isBelow(p, "/v1") {
+				if !headerfile.Below(p, "/v1") {
 					continue
 				}
 				if reading, ok := leaves(p, "/v1", 4, map[string]bool{}); ok {

@@ -49,9 +49,11 @@ func (c *Client) transport(r Request, secrets credentials) *http.Transport {
 
 // isGone reports whether no future request can use a key.
 func (c *Client) isGone(k transportKey) bool {
+	of := k.grants
 	return !c.deps.Gate.InForce(k.policy) || c.roots != nil && c.roots.Value() != k.roots ||
-		k.grants.operator.file != nil && k.grants.operator.file != c.headers.Value() ||
-		k.identity != nil && k.entry.identity.Value() != k.identity
+		of.operator.file != nil && of.operator.file != c.headers.Value() ||
+		of.team.file != nil && of.team.file != c.team.Value() ||
+		k.identity != nil && k.entry.tls() != k.identity
 }
 
 // sweep closes the connections of keys that are gone.

@@ -1,0 +1,115 @@
+package get_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/proto/headerfile"
+)
+
+var _ = Describe("the credentials of teams", func() {
+	var (
+		cfg     get.Config
+		ca      *authority
+		seen    *recorder
+		port    int
+		ticks   chan time.Time
+		reports chan error
+		client  *get.Client
+	)
+	entry := func(namespace, name, token string) headerfile.TeamEntry {
+		return headerfile.TeamEntry{
+			Namespace: namespace, Source: name, Host: host, Port: port, PathPrefix: "/v1",
+			Headers: map[string]string{"Authorization": token}, Authorities: ca.pem(),
+		}
+	}
+	put := func(entries ...headerfile.TeamEntry) {
+		GinkgoHelper()
+		text, err := json.Marshal(entries)
+		Expect(err).NotTo(HaveOccurred())
+		replace(cfg.TeamFile, string(text))
+		if client != nil {
+			ticks <- time.Now()
+			Eventually(reports).Should(Receive(BeNil()))
+		}
+	}
+	start := func() {
+		GinkgoHelper()
+		client = newClient(cfg, newGate(egress.Config{}), get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
+	}
+	in := func(namespace, path string) get.Request {
+		return get.Request{URL: "https://" + hostPort(host, port) + path, Namespace: namespace}
+	}
+	BeforeEach(func() {
+		cfg, ca, seen, client = shortLimits(), newAuthority(), &recorder{}, nil
+		ticks, reports = make(chan time.Time), make(chan error, 10)
+		port = serveTLS(ca, func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			if r.Header.Get("Authorization") == "wrong" {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			_, _ = io.WriteString(w, "hello")
+		})
+		cfg.TeamFile = filepath.Join(GinkgoT().TempDir(), "headers.json")
+	})
+	sent := func(ctx SpecContext, r get.Request) string {
+		GinkgoHelper()
+		_, err := client.Do(ctx, r)
+		Expect(err).NotTo(HaveOccurred())
+		all := seen.requests()
+		return all[len(all)-1].Header.Get("Authorization")
+	}
+
+	It("go with the requests of their namespace only, once there are any", func(ctx SpecContext) {
+		start()
+		_, err := client.Do(ctx, in("team-a", "/v1"))
+		Expect(asError(err).Class).To(Equal(tlsFailed), "nobody has named an authority")
+		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "b"))
+		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("a"))
+		Expect(sent(ctx, in("team-b", "/v1/x"))).To(Equal("b"))
+		for _, r := range []get.Request{in("team-c", "/v1"), in("team-a", "/"), in("", "/v1")} {
+			_, err = client.Do(ctx, r)
+			Expect(asError(err).Class).To(Equal(tlsFailed))
+		}
+		By("changed and removed")
+		put(entry("team-a", "rules", "new"))
+		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("new"))
+		_, err = client.Do(ctx, in("team-b", "/v1"))
+		Expect(asError(err).Class).To(Equal(tlsFailed))
+		put()
+		_, err = client.Do(ctx, in("team-a", "/v1"))
+		Expect(asError(err).Class).To(Equal(tlsFailed))
+	})
+
+	It("are asked after the file of the operator, and named by their Secret", func(ctx SpecContext) {
+		cfg.CABundle = writeFile("ca.pem", ca.pem())
+		cfg.HeaderFile = writeFile("headers.yaml", "- {host: "+host+", namespaces: [team-a], ports: [1, "+hostPort("", port)[1:]+"], headers: {Authorization: operator}}\n")
+		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "wrong"))
+		start()
+		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("operator"))
+		_, err := client.Do(ctx, in("team-b", "/v1"))
+		Expect(asError(err).Credential).To(Equal("Secret rules"))
+		Expect(client.Credential("team-b", in("", "/v1").URL)).To(Equal("the credential of Secret rules is sent"))
+	})
+
+	DescribeTable("are refused as a whole without a value in the error:", func(change func(*headerfile.TeamEntry), text string) {
+		e := entry("team-a", "rules", "a")
+		change(&e)
+		put(e)
+		_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
+		Expect(err).To(MatchError("set up GET: read " + cfg.TeamFile + ": entry 1: " + text))
+	},
+		Entry("a namespace pattern", func(e *headerfile.TeamEntry) { e.Namespace = "*" }, "host and namespace are no patterns"),
+		Entry("a host pattern", func(e *headerfile.TeamEntry) { e.Host = "*.example.com" }, "host and namespace are no patterns"),
+		Entry("a header", func(e *headerfile.TeamEntry) { e.Headers = map[string]string{"Cookie": secret} }, "not a header that may be set"),
+		Entry("a certificate", func(e *headerfile.TeamEntry) { e.Certificate = secret }, "not a PEM certificate with its key"),
+	)
+})

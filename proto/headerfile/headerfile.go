@@ -1,0 +1,70 @@
+// Package headerfile has what keeper and fetcher must agree on: which headers and paths an entry of
+// a header file may have, and the entries of teams.
+package headerfile
+
+import (
+	"net/textproto"
+	"regexp"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// TeamEntry is an entry that keeper compiles from a Secret of a team, for one URL. The file is a
+// JSON list of these.
+type TeamEntry struct {
+	// Namespace of the Secret, the only one that the entry is for.
+	Namespace string `json:"namespace"`
+	// Source is the name of the Secret.
+	Source string `json:"source"`
+	// Host, Port and PathPrefix of an https URL.
+	Host       string `json:"host"`
+	Port       int    `json:"port"`
+	PathPrefix string `json:"pathPrefix,omitempty"`
+	// Headers are sent with every matching request.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Certificate, Key and Authorities are PEM; empty means none.
+	Certificate string `json:"certificate,omitempty"`
+	Key         string `json:"key,omitempty"`
+	Authorities string `json:"authorities,omitempty"`
+}
+
+// TeamKey is the key of the file in the Secret of the release.
+const TeamKey = "headers.json"
+
+// ValidValue reports whether a header may have a value.
+func ValidValue(value string) bool { return value != "" && httpguts.ValidHeaderFieldValue(value) }
+
+// Settable reports whether a header may be set: its name is a token (RFC 9110 section 5.1), and
+// not one that affects framing, routing, conditions or ranges.
+func Settable(name string) bool {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return false
+	}
+	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
+	case "Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade",
+		"Keep-Alive", "Expect", "Accept-Encoding", "Range", "Referer", "Cookie":
+		return false
+	}
+	return !strings.HasPrefix(name, "If-") && !strings.HasPrefix(name, "Proxy-")
+}
+
+// Below reports whether an escaped path is a prefix or below it. A path that servers may read in
+// two ways is never below a prefix.
+func Below(path, prefix string) bool {
+	prefix = strings.TrimSuffix(prefix, "/")
+	if prefix == "" {
+		return true
+	}
+	return plainPath.MatchString(path) && (path == prefix || strings.HasPrefix(path, prefix+"/"))
+}
+
+// plainPath matches a path that every server reads in the same way. It permits escapes only for
+// printable ASCII characters that need one, except percent sign and backslash. A dot may not be
+// next to a dot or a blank, because some servers remove these from a segment.
+var plainPath = regexp.MustCompile(`^(?:/(?:` + plainGap + plainChar + `)+` + plainGap + `)+/?$`)
+
+const (
+	plainChar = `(?:[-A-Za-z0-9_~!$&'()*+,=:@\[\]]|%(?i:2[23]|3[cef]|5[bde]|60|7[bcd]))`
+	plainGap  = `(?:\.|(?:%20)*)`
+)

@@ -1,0 +1,140 @@
+package teamsecret_test
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
+)
+
+const hidden = "s3cr3t"
+
+// secret returns a Secret that is older the lower its age is in the alphabet.
+func secret(name, hosts string, data map[string]string) corev1.Secret {
+	s := corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team-a", Name: name, Labels: map[string]string{teamsecret.Label: "true"},
+		Annotations: map[string]string{teamsecret.HostsAnnotation: hosts},
+	}, Data: map[string][]byte{}}
+	for k, v := range data {
+		s.Data[k] = []byte(v)
+	}
+	return s
+}
+
+func pair(t *testing.T) (certificate, key string) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(nil, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}))
+}
+
+func TestEntries(t *testing.T) {
+	certificate, key := pair(t)
+	entries, ignored := teamsecret.Compile([]corev1.Secret{
+		secret("a", "https://API.example.com, https://api.example.com:8443/v1/", map[string]string{"bearerToken": hidden + "\n"}),
+		secret("b", "https://api.example.com/v1", map[string]string{"username": "me", "password": hidden, "header.x-team": "a"}),
+		secret("c", "https://pki.example.com/", map[string]string{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}),
+	}, 1<<20)
+	if len(ignored) > 0 {
+		t.Fatal(ignored[0].Reason)
+	}
+	var got []string
+	for _, e := range entries {
+		pems := strings.Count(e.Certificate+e.Key+e.Authorities, "-----BEGIN")
+		got = append(got, fmt.Sprintf("%s %s:%d%s %v %d", e.Source, e.Host, e.Port, e.PathPrefix, e.Headers, pems))
+	}
+	want := []string{
+		"b api.example.com:443/v1 map[Authorization:Basic bWU6czNjcjN0 X-Team:a] 0",
+		"a api.example.com:8443/v1 map[Authorization:Bearer s3cr3t] 0",
+		"a api.example.com:443 map[Authorization:Bearer s3cr3t] 0",
+		"c pki.example.com:443 map[] 3",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestIgnored(t *testing.T) {
+	certificate, _ := pair(t)
+	_, other := pair(t)
+	bearer := map[string]string{"bearerToken": hidden}
+	const noURL = "host 1 of x-kv8s.io/curl-hosts is not an https URL with a host name and an optional path, without wildcard"
+	for _, c := range []struct {
+		hosts string
+		data  map[string]string
+		want  string
+	}{
+		{"", bearer, "names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1"},
+		{strings.Repeat("https://a.example.com ", 9), bearer, "x-kv8s.io/curl-hosts names more than 8 hosts"},
+		{"http://a.example.com", bearer, noURL},
+		{"https://*.example.com", bearer, noURL},
+		{"https://me:" + hidden + "@a.example.com", bearer, noURL},
+		{"https://a.example.com/?q=" + hidden, bearer, noURL},
+		{"https://a.example.com/a/../b", bearer, noURL},
+		{"https://a.example.com:0/", bearer, noURL},
+		{"https://a_b.example.com/", bearer, noURL},
+		{"a.example.com", bearer, noURL},
+		{"https://old.example.com/v1/", bearer, "https://old.example.com/v1 is already served by Secret old"},
+		{"https://a.example.com", nil, "has no credential; add bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt"},
+		{"https://a.example.com", map[string]string{"token": hidden}, "token is not a credential; use bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt"},
+		{"https://a.example.com", map[string]string{"header.Cookie": hidden}, "header.Cookie may not be set"},
+		{"https://a.example.com", map[string]string{"header.If-Match": hidden}, "header.If-Match may not be set"},
+		{"https://a.example.com", map[string]string{"header.X": hidden + "\r\nY: z"}, "header.X is empty or has a control character"},
+		{"https://a.example.com", map[string]string{"bearerToken": "\n"}, "bearerToken is empty or has a control character"},
+		{"https://a.example.com", map[string]string{"header.x-a": "1", "header.X-A": "2"}, "header.x-a is set twice"},
+		{"https://a.example.com", map[string]string{"bearerToken": hidden, "header.Authorization": "x"}, "header.Authorization is set twice"},
+		{"https://a.example.com", map[string]string{"bearerToken": hidden, "username": "a", "password": hidden}, "username excludes bearerToken and header.Authorization"},
+		{"https://a.example.com", map[string]string{"username": "a"}, "username and password go together, and username has no colon"},
+		{"https://a.example.com", map[string]string{"tls.crt": certificate, "tls.key": other}, "tls.crt and tls.key are not a PEM certificate with its key"},
+		{"https://a.example.com", map[string]string{"tls.crt": certificate}, "tls.crt and tls.key are not a PEM certificate with its key"},
+		{"https://a.example.com", map[string]string{"ca.crt": hidden}, "ca.crt has no PEM certificate"},
+		{"https://a.example.com", map[string]string{"header.X": strings.Repeat("x", 5<<10)}, "the credentials of the namespace exceed its 4 KiB"},
+	} {
+		old := secret("old", "https://old.example.com/v1", bearer)
+		entries, ignored := teamsecret.Compile([]corev1.Secret{secret("young", c.hosts, c.data), old}, 4<<10)
+		if len(entries) != 1 || len(ignored) != 1 || ignored[0].Reason != c.want || ignored[0].Secret.Name != "young" {
+			t.Errorf("%q %v: %d entries, %+v, want %s", c.hosts, c.data, len(entries), ignored, c.want)
+		}
+		if len(ignored) == 1 && strings.Contains(ignored[0].Reason, hidden) {
+			t.Errorf("%s", ignored[0].Reason)
+		}
+	}
+}
+
+func TestLimitOfANamespace(t *testing.T) {
+	var secrets []corev1.Secret
+	for i := range 9 {
+		var hosts strings.Builder
+		for j := range 8 {
+			fmt.Fprintf(&hosts, "https://h%d-%d.example.com ", i, j)
+		}
+		secrets = append(secrets, secret(fmt.Sprint("s", i), hosts.String(), map[string]string{"bearerToken": hidden}))
+	}
+	unlabelled := secret("unlabelled", "https://a.example.com", map[string]string{"bearerToken": hidden})
+	unlabelled.Labels = nil
+	entries, ignored := teamsecret.Compile(append(secrets, unlabelled), 1<<20)
+	if len(entries) != 64 || len(ignored) != 1 || ignored[0].Reason != "the Secrets of the namespace name more than 64 hosts" {
+		t.Errorf("%d entries, %+v", len(entries), ignored)
+	}
+}

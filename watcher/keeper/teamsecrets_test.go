@@ -1,0 +1,185 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/rs/zerolog"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/proto/headerfile"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
+)
+
+var _ = Describe("keeper --credentials", func() {
+	const hidden = "s3cr3t-value"
+	var (
+		admin            *kubernetes.Clientset
+		release, a, b    string
+		compiling        *teams
+		log              *strings.Builder
+		writes           int
+		fail             func(*http.Request) bool
+		grant            func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule)
+		put              func(ctx context.Context, namespace, name, host, token string) *corev1.Secret
+		compiled, events func(ctx context.Context) []string
+	)
+	secretsRule := func(verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs}
+	}
+	eventsRule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}
+
+	BeforeEach(func(ctx SpecContext) {
+		config := kubetest.Config(GinkgoTB())
+		admin = kubernetes.NewForConfigOrDie(config)
+		for _, namespace := range []*string{&release, &a, &b} {
+			*namespace = kubetest.Namespace(ctx, GinkgoTB(), admin, "credentials-", nil)
+		}
+		as := rest.CopyConfig(config)
+		as.Impersonate.UserName = "system:serviceaccount:" + release + ":credentials"
+		writes, fail = 0, func(*http.Request) bool { return false }
+		as.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if fail(r) {
+					return nil, fmt.Errorf("no connection")
+				}
+				if r.Method == http.MethodPatch {
+					writes++
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		grant = func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) {
+			GinkgoHelper()
+			meta := metav1.ObjectMeta{Namespace: namespace, Name: "credentials"}
+			_, err := admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			_, err = admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+				ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "credentials"},
+				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: release, Name: "credentials"}},
+			}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		put = func(ctx context.Context, namespace, name, host, token string) *corev1.Secret {
+			GinkgoHelper()
+			s, err := admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: name, Labels: map[string]string{teamsecret.Label: "true"},
+					Annotations: map[string]string{teamsecret.HostsAnnotation: host},
+				},
+				StringData: map[string]string{"bearerToken": token},
+			}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return s
+		}
+		compiled = func(ctx context.Context) (found []string) {
+			GinkgoHelper()
+			s, err := admin.CoreV1().Secrets(release).Get(ctx, "compiled", metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			var entries []headerfile.TeamEntry
+			Expect(json.Unmarshal(s.Data[headerfile.TeamKey], &entries)).To(Succeed())
+			for _, e := range entries {
+				found = append(found, strings.NewReplacer(a, "a", b, "b").Replace(e.Namespace)+" "+e.Host+" "+e.Headers["Authorization"])
+			}
+			return found
+		}
+		events = func(ctx context.Context) (notes []string) {
+			GinkgoHelper()
+			list, err := admin.CoreV1().Events(a).List(ctx, metav1.ListOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			for _, e := range list.Items {
+				Expect(e.InvolvedObject.Kind).To(Equal("Secret"))
+				notes = append(notes, e.InvolvedObject.Name+": "+e.Message)
+			}
+			return notes
+		}
+		_, err := admin.CoreV1().Secrets(release).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "compiled"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		named := secretsRule("get", "patch")
+		named.ResourceNames = []string{"compiled"}
+		grant(ctx, release, named)
+		log = &strings.Builder{}
+		rt := &process.Runtime{Log: zerolog.New(log), Health: process.NewHealth()}
+		compiling, err = newTeams(rt, TeamSecrets{Into: release + "/compiled", From: []string{a, b + "/rules"}}, as)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { Expect(log.String()).NotTo(ContainSubstring(hidden)) })
+	})
+	compile := func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(compiling.compile(ctx)).To(Succeed())
+	}
+
+	It("compiles the Secrets that it may read, and follows their changes", func(ctx SpecContext) {
+		grant(ctx, a, secretsRule("list"), eventsRule)
+		named := secretsRule("get")
+		named.ResourceNames = []string{"rules"}
+		grant(ctx, b, named, eventsRule)
+		first := put(ctx, a, "first", "https://api.example.com", hidden+"-a")
+		put(ctx, b, "rules", "https://api.example.com", hidden+"-b")
+		put(ctx, b, "other", "https://other.example.com", hidden)
+		Eventually(ctx, func() []string { compile(ctx); return compiled(ctx) }).WithTimeout(patience).Should(ConsistOf(
+			"a api.example.com Bearer s3cr3t-value-a", "b api.example.com Bearer s3cr3t-value-b",
+		))
+		written := writes
+		compile(ctx)
+		Expect(writes).To(Equal(written), "nothing has changed")
+
+		By("a changed Secret")
+		first.StringData = map[string]string{"bearerToken": "new"}
+		_, err := admin.CoreV1().Secrets(a).Update(ctx, first, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		compile(ctx)
+		Expect(compiled(ctx)).To(ContainElement("a api.example.com Bearer new"))
+
+		By("a conflicting Secret")
+		put(ctx, a, "second", "https://api.example.com", hidden)
+		put(ctx, a, "third", "", hidden)
+		compile(ctx)
+		compile(ctx)
+		Expect(compiled(ctx)).To(HaveLen(2))
+		Expect(events(ctx)).To(ConsistOf(
+			"second: https://api.example.com is already served by Secret first",
+			"third: names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1",
+		))
+
+		By("an API server that is unavailable for a namespace")
+		fail = func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/"+a+"/secrets") }
+		compile(ctx)
+		Expect(compiled(ctx)).To(HaveLen(2))
+		Expect(log.String()).To(ContainSubstring("could not compile credentials; the last ones stay"))
+		fail = func(*http.Request) bool { return false }
+
+		By("a deleted Secret")
+		Expect(admin.CoreV1().Secrets(a).Delete(ctx, "first", metav1.DeleteOptions{})).To(Succeed())
+		compile(ctx)
+		Expect(compiled(ctx)).To(ContainElement("a api.example.com Bearer "+hidden), "the second is served now")
+	})
+
+	It("removes the credentials of a namespace that it may no longer read, and says so once", func(ctx SpecContext) {
+		grant(ctx, a, secretsRule("list"), eventsRule)
+		put(ctx, a, "first", "https://api.example.com", hidden)
+		Eventually(ctx, func() []string { compile(ctx); return compiled(ctx) }).WithTimeout(patience).Should(HaveLen(1))
+		Expect(admin.RbacV1().RoleBindings(a).Delete(ctx, "credentials", metav1.DeleteOptions{})).To(Succeed())
+		Eventually(ctx, func() []string { compile(ctx); return compiled(ctx) }).WithTimeout(patience).Should(BeEmpty())
+		compile(ctx)
+		Expect(strings.Count(log.String(), `"namespace":"`+a+`","message":"no permission to read the Secrets`)).To(Equal(1))
+	})
+
+	It("refuses settings that name no Secret", func() {
+		for _, s := range []TeamSecrets{{Into: "a"}, {Into: "/a"}, {Into: "a/b", From: []string{"A!"}}, {Into: "a/b", From: []string{"a/"}}} {
+			Expect(s.Validate()).To(HaveOccurred(), "%v", s)
+		}
+		Expect(TeamSecrets{Into: "a/b", From: []string{"a", "b/c"}}.Validate()).To(Succeed())
+	})
+})
