@@ -43,7 +43,7 @@ func bodyLimit(maxBody, maxPayload int64) (int64, error) {
 	return min(maxBody, maxPayload-envelope), nil
 }
 
-// memoryLimit returns GOMEMLIMIT in bytes; zero means none.
+// memoryLimit returns GOMEMLIMIT in bytes. Zero means none.
 func memoryLimit() int64 {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return limit

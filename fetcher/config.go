@@ -147,7 +147,7 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 		"budget of dead letters of one namespace, which refills in 6 h; 0 means no limit")
 }
 
-// verifier reads TrustedKeys; nil means none.
+// verifier reads TrustedKeys. Nil means none.
 func (c *Config) verifier() (*signature.Verifier, error) {
 	if c.TrustedKeys == "" {
 		return nil, nil //nolint:nilnil // without keys nothing is verified

@@ -19,7 +19,7 @@ type Preview struct {
 	// address.
 	Allowed bool
 	Reason  string
-	// Failure is the reason of a failed lookup or GET, as in Events; empty means none.
+	// Failure is the reason of a failed lookup or GET, as in Events. Empty means none.
 	Failure string
 	// Credential says which credential is sent; empty without a header file.
 	Credential string

@@ -27,7 +27,7 @@ func (w *world) value(series string) func() (float64, error) {
 type move struct {
 	series string
 	do     func(*world)
-	// to is the value afterwards; nil means more than before.
+	// to is the value afterwards. Nil means more than before.
 	to OmegaMatcher
 }
 

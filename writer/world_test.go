@@ -341,7 +341,7 @@ func kindOf(r *http.Request) string {
 	return r.Method + " " + resource
 }
 
-// with passes every request through tamper; nil ends that.
+// with passes every request through tamper. Nil ends that.
 func (c *calls) with(
 	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error),
 ) {

@@ -21,7 +21,7 @@ type Config struct {
 	AllowHosts []string `yaml:"allow-host"`
 	// DenyHosts are host patterns that are never allowed.
 	DenyHosts []string `yaml:"deny-host"`
-	// OnlyHosts are the only allowed host patterns; none means all.
+	// OnlyHosts are the only allowed host patterns. None means all.
 	OnlyHosts []string `yaml:"only-host"`
 	// AllowPorts are allowed in addition to the default ports.
 	AllowPorts []int `yaml:"allow-port"`

@@ -15,18 +15,18 @@ const DefaultDialTimeout = 3 * time.Second
 
 // Deps are the dependencies of a Gate. The zero value is valid.
 type Deps struct {
-	// File is the path of the file with the policies of namespaces; empty means none.
+	// File is the path of the file with the policies of namespaces. Empty means none.
 	File string
-	// DialTimeout is the time limit of one dial; zero means DefaultDialTimeout.
+	// DialTimeout is the time limit of one dial. Zero means DefaultDialTimeout.
 	DialTimeout time.Duration
-	// Resolver has the name servers to ask in its Dial; nil means the name servers of resolv.conf.
+	// Resolver has the name servers to ask in its Dial. Nil means the name servers of resolv.conf.
 	Resolver *net.Resolver
 	// Refuse can deny a permitted attempt just before it connects.
 	Refuse func(network, address string) error
 	// OnReload is called for each new content of File: with nil if it is in force, or with the
 	// reason why the previous content stays in force.
 	OnReload func(path string, err error)
-	// Ticks trigger checks of File; nil means every five seconds.
+	// Ticks trigger checks of File. Nil means every five seconds.
 	Ticks <-chan time.Time
 }
 

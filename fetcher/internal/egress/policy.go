@@ -43,7 +43,7 @@ type target struct {
 	host
 	port uint16
 	// unless is the objection of the name rule or the port rule, which only an
-	// allow-cidr lifts; nil if there is none.
+	// allow-cidr lifts. Nil if there is none.
 	unless *DeniedError
 }
 

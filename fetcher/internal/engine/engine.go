@@ -34,7 +34,7 @@ type Deps struct {
 	Client   *pipeline.Client
 	Getter   *get.Client
 	Throttle *throttle.Throttle
-	// Signatures verifies wants before credentials are sent; nil means that all count as signed.
+	// Signatures verifies wants before credentials are sent. Nil means that all count as signed.
 	Signatures *signature.Verifier
 	// Draining is closed at the start of the shutdown.
 	Draining <-chan struct{}
@@ -44,7 +44,7 @@ type Deps struct {
 	Random func() float64
 	// Log gets a line for each outcome, within the limits of package logsample.
 	Log zerolog.Logger
-	// Tracer makes a span for each message; nil means none.
+	// Tracer makes a span for each message. Nil means none.
 	Tracer  *tracing.Tracer
 	Metrics *Metrics
 }

@@ -36,12 +36,12 @@ type trigger struct {
 	// without one.
 	span   trace.Span
 	origin trace.SpanContext
-	// slot of its own GET; nil means none.
+	// slot of its own GET. Nil means none.
 	slot *throttle.Slot
 	// gotResponse reports whether a GET succeeded.
 	gotResponse bool
 
-	// want of the key; nil means none.
+	// want of the key. Nil means none.
 	want *v1.Want
 	// readFirst reports that the object has changed since the want was published, possibly by our
 	// own write. The writer must read it first. The want itself stays as it was signed.
@@ -56,20 +56,20 @@ type trigger struct {
 type history struct {
 	// attempts that have failed in this round.
 	attempts uint32
-	// firstFailed is the start of the failures; zero means none.
+	// firstFailed is the start of the failures. Zero means none.
 	firstFailed time.Time
 	// reported is the last published failure class, and withheld one that was not published yet.
 	reported, withheld v1.FailureClass
-	// reportedAt is the time of that; zero means never or unknown.
+	// reportedAt is the time of that. Zero means never or unknown.
 	reportedAt time.Time
-	// statusCode is the HTTP status of the last failed attempt; zero means none.
+	// statusCode is the HTTP status of the last failed attempt. Zero means none.
 	statusCode int32
-	// cached is the current body of the key; nil means unknown.
+	// cached is the current body of the key. Nil means unknown.
 	cached *v1.Cached
-	// freshUntil is the scheduled time of the fetch after the last good one; zero means none.
+	// freshUntil is the scheduled time of the fetch after the last good one. Zero means none.
 	freshUntil time.Time
 	replayOf   uint64
-	// waitsFor and waitingSince are the reason and the start of waiting for a slot; zero means that
+	// waitsFor and waitingSince are the reason and the start of waiting for a slot. Zero means that
 	// it does not wait.
 	waitsFor     v1.WaitsFor
 	waitingSince time.Time

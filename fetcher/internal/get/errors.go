@@ -31,7 +31,7 @@ type Error struct {
 	Redirects int
 	// StatusCode of the response; zero without one.
 	StatusCode int
-	// RetryAfter is the wait that the server requested, not clamped; zero if none.
+	// RetryAfter is the wait that the server requested, not clamped. Zero if none.
 	RetryAfter time.Duration
 	// Redirected reports whether the response came from another origin than the requested URL's.
 	Redirected bool

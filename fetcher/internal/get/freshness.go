@@ -59,7 +59,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// maxAge returns how long a response stays fresh: max-age minus Age (RFC 9111 section 4.2); zero if
+// maxAge returns how long a response stays fresh: max-age minus Age (RFC 9111 section 4.2). Zero if
 // it must be revalidated.
 func maxAge(h http.Header) time.Duration {
 	var age time.Duration

@@ -44,6 +44,6 @@ type Response struct {
 	ETag string
 	// LastModified of the body (RFC 9110 section 8.8.2), with the same rules.
 	LastModified string
-	// MaxAge is how long the response stays fresh (RFC 9111 section 4.2); zero if unknown.
+	// MaxAge is how long the response stays fresh (RFC 9111 section 4.2). Zero if unknown.
 	MaxAge time.Duration
 }

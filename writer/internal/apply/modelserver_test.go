@@ -30,7 +30,7 @@ var errRefused = errors.New("connection refused")
 type modelServer struct {
 	// object is nil if it does not exist.
 	object *corev1.ConfigMap
-	// owners of the keys of data and binaryData; nil means that there is no record.
+	// owners of the keys of data and binaryData. Nil means that there is no record.
 	owners map[string]owner
 	// version is the last resourceVersion and the clock of managedFields.
 	version int

@@ -9,7 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// learn replaces the known object; nil means that it does not exist.
+// learn replaces the known object. Nil means that it does not exist.
 func (t *task) learn(o *plan.Object) {
 	t.object, t.known = o, true
 	if o == nil {

@@ -34,7 +34,7 @@ type Deps struct {
 	Probe func(context.Context) error
 	// Log gets a line for each change.
 	Log zerolog.Logger
-	// Part is the API server in the health of the process; nil means none.
+	// Part is the API server in the health of the process. Nil means none.
 	Part *process.Part
 }
 

@@ -32,7 +32,7 @@ type Deps struct {
 	Breaker *breaker.Breaker
 	Queue   *batch.Queue[types.NamespacedName, plan.Item, apply.Outcome]
 	Metrics *Metrics
-	// Tracer makes a span for each message; nil means none.
+	// Tracer makes a span for each message. Nil means none.
 	Tracer *tracing.Tracer
 	// Log gets a line for each dead letter.
 	Log zerolog.Logger

@@ -31,7 +31,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 type fixture struct {
 	annotations map[string]string
 	labels      map[string]string
-	// owners of the key by manager; nil means that there is no record.
+	// owners of the key by manager. Nil means that there is no record.
 	owners map[string]bool
 	// values is nil unless the whole object was read.
 	values    map[string]string

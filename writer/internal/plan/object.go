@@ -49,7 +49,7 @@ type Object struct {
 	// Applied has the keys without an annotation that are in the manifest of the last kubectl
 	// apply.
 	Applied map[string]bool
-	// Values has the digest of each value by key; nil means unknown.
+	// Values has the digest of each value by key. Nil means unknown.
 	Values map[string]string
 	// Room is the maximum size of the status, in bytes.
 	Room int

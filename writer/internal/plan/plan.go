@@ -46,7 +46,7 @@ type Decision struct {
 type Plan struct {
 	// Decisions are in the order of the items.
 	Decisions []Decision
-	// Values to write by key; nil removes a key.
+	// Values to write by key. Nil removes a key.
 	Values map[string]*Value
 	// Status is written if SetStatus; an empty one removes the annotation.
 	Status    string

@@ -28,7 +28,7 @@ type expectation struct {
 	value string
 	// events by reason.
 	events []string
-	// entry checks the written entry of the key; nil means that no status is written.
+	// entry checks the written entry of the key. Nil means that no status is written.
 	entry func(e status.Entry, exists bool) string
 	// needs: "values", "live", or nothing.
 	needs string
