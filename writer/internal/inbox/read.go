@@ -95,7 +95,8 @@ func checkTimes(r *v1.Result) error {
 // requires.
 func checkDigest(c *v1.Content, demanded string) error {
 	sum := sha256.Sum256(c.GetBody())
-	digest, problem := hex.EncodeToString(sum[:]), ""
+	digest := hex.EncodeToString(sum[:])
+	var problem string
 	switch {
 	case digest != c.GetSha256():
 		problem = "body has another digest than it came with"
