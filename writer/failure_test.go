@@ -84,7 +84,7 @@ var _ = Describe("A failed fetch", func() {
 			"it was only delivered again")
 	})
 
-	It("has no address in its Event if the URL has one", func() {
+	It("names the address of a URL in the Event, but not in the log", func() {
 		const secret = "https://[2001:db8::1]:8443/x"
 		cm := w.create(asking("cm", "mydata="+secret))
 		r := w.failure(w.want(cm, "mydata", secret), 0)

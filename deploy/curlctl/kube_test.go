@@ -32,9 +32,10 @@ import (
 // inCluster makes a namespace. It skips the spec without an API server.
 func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.Config, namespace string) {
 	GinkgoHelper()
-	if os.Getenv("KUBECONFIG") == "" {
+	if kubeconfig == "" {
 		Skip("KUBECONFIG is not set: `make test-unit` starts an API server when there is none")
 	}
+	GinkgoT().Setenv("KUBECONFIG", kubeconfig)
 	config = kubetest.Config(GinkgoTB())
 	web, err := rest.HTTPClientFor(config)
 	Expect(err).NotTo(HaveOccurred())

@@ -1,6 +1,7 @@
 package curlctl_test
 
 import (
+	"os"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -8,8 +9,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
+var kubeconfig string
+
 func TestCurlctl(t *testing.T) {
-	t.Setenv("COLUMNS", "") // the width of the terminal that runs the specs
+	t.Setenv("COLUMNS", "")              // the width of the terminal that runs the specs
+	kubeconfig = os.Getenv("KUBECONFIG") // only specs inCluster read it
+	t.Setenv("KUBECONFIG", os.DevNull)
 	suitetest.Run(t, "Curlctl")
 }
 

@@ -11,9 +11,9 @@ import (
 // StaleIntervals is the number of intervals without a successful fetch after which a key is stale.
 const StaleIntervals = 3
 
-// Stale reports whether the last successful fetch of a key with that interval is StaleIntervals
+// StaleDue reports whether the last successful fetch of a key with that interval is StaleIntervals
 // ago, according to the payload of its timer.
-func Stale(due *v1.Due, interval time.Duration, now time.Time) bool {
+func StaleDue(due *v1.Due, interval time.Duration, now time.Time) bool {
 	switch {
 	case interval <= 0:
 		return false

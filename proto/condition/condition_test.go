@@ -34,7 +34,7 @@ func TestStale(t *testing.T) {
 		"not for so long":   {&v1.Due{FirstFailedAt: ago(condition.StaleIntervals * interval)}, interval, false},
 		"fails, good since": {&v1.Due{FirstFailedAt: ago(time.Hour), FreshUntil: ago(0)}, interval, false},
 	} {
-		if got := condition.Stale(tt.due, tt.interval, now); got != tt.want {
+		if got := condition.StaleDue(tt.due, tt.interval, now); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

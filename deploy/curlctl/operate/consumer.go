@@ -41,6 +41,14 @@ func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) 
 // Forever is the length of a pause without an end: JetStream needs a time.
 const Forever = 100 * 365 * 24 * time.Hour
 
+// Resumes returns the end of a pause; nil: it has none, or there is no pause.
+func Resumes(info *jetstream.ConsumerInfo) *time.Time {
+	if until := info.Config.PauseUntil; info.Paused && until != nil && time.Until(*until) < Forever/2 {
+		return until
+	}
+	return nil
+}
+
 // PauseFetching pauses the delivery of requests to all fetchers until a time. Nothing
 // is lost. It needs the right to publish $JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher.
 func (c *Client) PauseFetching(ctx context.Context, until time.Time) error {

@@ -174,7 +174,7 @@ func (a *Auditor) find(l *look, c candidate, p pending) wantindex.Finding {
 		c.behind = true
 		a.table[c.key] = c.row
 	default:
-		if !c.entry.Failing() && condition.Stale(p.due, c.object.Request.Interval(c.pair.Key), l.now) {
+		if !c.entry.Failing() && condition.StaleDue(p.due, c.object.Request.Interval(c.pair.Key), l.now) {
 			l.stale++
 		}
 		if c.wait(l.now.Add(young), true); equal {

@@ -60,6 +60,14 @@ func (e printable) Unwrap() error { return e.error }
 // Usagef returns an error about the command line.
 func Usagef(format string, args ...any) error { return Errorf(Usage, format, args...) }
 
+// NotNegative returns an error if the value of a flag is negative.
+func NotNegative(flag string, value int) error {
+	if value < 0 {
+		return Usagef("--%s must not be negative", flag)
+	}
+	return nil
+}
+
 // Silent returns an exit code without a message.
 func Silent(code int) error { return process.ExitError{Code: code, Silent: true} }
 

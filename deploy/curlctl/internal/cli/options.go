@@ -12,15 +12,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // Options are the flags of all commands.
 type Options struct {
 	NATS      natsconn.Options
 	Print     printer.Options
+	Kube      kube.Options
 	Namespace string
 	// Now is the clock.
 	Now func() time.Time
@@ -33,6 +38,7 @@ func (o *Options) BindFlags(cmd *cobra.Command) {
 	fs := cmd.PersistentFlags()
 	o.NATS.BindFlags(fs)
 	o.Print.BindFlags(fs)
+	o.Kube.BindUserFlags(fs)
 	fs.StringVarP(&o.Namespace, "namespace", "n", "", "only this namespace (default: all)")
 	fs.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, the default")
 	Complete(cmd, "output", cobra.FixedCompletions(printer.Formats(), Silently))
@@ -106,6 +112,33 @@ func (s *Session) List(table printer.Table, rows iter.Seq2[printer.Row, error], 
 	return err
 }
 
+// kubeTimeout limits reading the objects of Kubernetes.
+const kubeTimeout = 10 * time.Second
+
+// Objects reads the ConfigMaps of --namespace with a name; empty: all. If it cannot, it says what is
+// unknown, and returns nil.
+func (s *Session) Objects(ctx context.Context, name string) keys.Objects {
+	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
+	defer cancel()
+	objects, err := cluster.Objects(ctx, s.Kube, s.Namespace, name)
+	if err != nil {
+		s.Hint("Without Kubernetes (%v), it is unknown which keys are refused or ignored.", err)
+	}
+	return objects
+}
+
+// Keys reads the keys of --namespace and ConfigMaps with a name; empty: all.
+func (s *Session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
+	r := s.Reader(name)
+	r.Objects = s.Objects(ctx, name)
+	return r.Read(ctx)
+}
+
+// Reader returns a reader of NATS, for --namespace and ConfigMaps with a name; empty: all.
+func (s *Session) Reader(name string) keys.Reader {
+	return keys.Reader{Client: s.Client, Namespace: s.Namespace, Name: name, Unread: &s.Unread, Now: s.Now()}
+}
+
 // Hint prints a line to stderr.
 func (s *Session) Hint(format string, args ...any) { s.Aside.Linef(format, args...) }
 
@@ -120,8 +153,14 @@ func (s *Session) HintLoss() {
 
 // HintPaused reports a pause.
 func (s *Session) HintPaused(ctx context.Context) {
-	if fetchers, err := s.Client.Fetchers(ctx); err == nil && fetchers.Paused {
-		s.Hint("Fetching is paused. Requests wait until it resumes.")
+	fetchers, err := s.Client.Fetchers(ctx)
+	switch {
+	case err != nil || !fetchers.Paused:
+	case operate.Resumes(fetchers) != nil:
+		s.Hint("Fetching is paused and resumes in %s. Requests wait until then.",
+			printer.Until(s.Now(), *operate.Resumes(fetchers)))
+	default:
+		s.Hint("Fetching is paused. Requests wait until `curlctl resume`.")
 	}
 }
 

@@ -2,9 +2,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +21,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -45,10 +50,19 @@ func (e *Error) Unwrap() error { return e.Err }
 // Config returns the configuration of a client.
 func Config(o kube.Options) (*rest.Config, error) {
 	config, err := o.UserConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	switch file := cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)); {
+	case err == nil:
+		return config, nil
+	case file == "":
+		return nil, errors.New("there is no kubeconfig; set --kubeconfig or KUBECONFIG")
+	case clientcmd.IsEmptyConfig(err):
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
+		}
+		return nil, fmt.Errorf("kubeconfig %s names no cluster", file)
+	default:
+		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
 	}
-	return config, nil
 }
 
 // Lookup reads the metadata of the ConfigMap with a name, and the Watcher that owns it. If
@@ -99,6 +113,40 @@ func configMap(ctx context.Context, o kube.Options, namespace, name string) (*me
 		return err
 	})
 	return object, err
+}
+
+// objectsPage is the number of ConfigMaps per request.
+const objectsPage = 500
+
+// Objects reads the metadata of the ConfigMaps of a namespace and name; empty: all. Errors are *Error.
+func Objects(ctx context.Context, o kube.Options, namespace, name string) (keys.Objects, error) {
+	objects := keys.Objects{}
+	err := using(o, "list ConfigMaps", func(config *rest.Config, web *http.Client) error {
+		client, err := metadata.NewForConfigAndClient(config, web)
+		if err != nil {
+			return err
+		}
+		page := metav1.ListOptions{Limit: objectsPage}
+		if name != "" {
+			page.FieldSelector = "metadata.name=" + name
+		}
+		for {
+			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, page)
+			if err != nil {
+				return err
+			}
+			for i := range list.Items {
+				objects.Add(&list.Items[i].ObjectMeta)
+			}
+			if page.Continue = list.Continue; page.Continue == "" {
+				return nil
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return objects, nil
 }
 
 // watcher reads a Watcher. It returns nil if there is none, the cluster serves none, or the

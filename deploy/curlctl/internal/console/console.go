@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -56,6 +57,8 @@ type Cluster interface {
 	// Object reads the metadata of a ConfigMap and the Watcher that owns it, given the name of
 	// either. Each may be nil.
 	Object(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error)
+	// Objects reads all ConfigMaps that have one of our annotations.
+	Objects(ctx context.Context) (keys.Objects, error)
 	// Watchers lists at most limit Watchers of a namespace, empty meaning all, from the token next
 	// of the previous call. With an empty next there are no more. If the cluster does not serve
 	// Watchers, apierrors.IsNotFound holds for the error.
@@ -103,8 +106,12 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 		return nil, err
 	}
 	tokens, _ := d.Access.(*access.Kubernetes)
+	var objects func(context.Context) (keys.Objects, error)
+	if d.Kubernetes != nil {
+		objects = d.Kubernetes.Objects
+	}
 	return &Server{
-		config: c, tokens: tokens, deps: d, model: model.New(d.Conn, d.Refusals, d.Now), jobs: jobs.New(ctx, d.Now),
+		config: c, tokens: tokens, deps: d, model: model.New(d.Conn, d.Refusals, objects, d.Now), jobs: jobs.New(ctx, d.Now),
 		pages: p, ended: ctx,
 	}, nil
 }

@@ -221,34 +221,17 @@ func facets(counts map[string]uint64, chosen string) []facet {
 	return all
 }
 
-// The present states of the key of a failure.
-const (
-	nowRecovered = "recovered"
-	nowFailing   = "failing"
-	nowWaiting   = "waiting"
-	nowChanged   = "changed"
-	nowGone      = "gone"
-)
-
 // failureRow returns a failure with the present state of its key.
 func (s *Server) failureRow(d operate.DeadLetter) deadletter.Record {
 	row := deadletter.NewRecord(d)
 	if s.model.Brief().AsOf.IsZero() {
 		return row
 	}
-	known, wanted := s.model.Key(d.Key)
-	switch want := d.Message.GetWant(); {
-	case !wanted:
-		row.Now = nowGone
-	case want.GetUid() != known.UID || want.GetUrl() != known.URL:
-		row.Now = nowChanged
-	case known.Condition.State == keys.Failing:
-		row.Now = nowFailing
-	case known.Condition.State == keys.Waiting || known.Condition.Attempts > 0:
-		row.Now = nowWaiting
-	default:
-		row.Now = nowRecovered
+	var key *keys.Key
+	if known, wanted := s.model.Key(d.Key); wanted {
+		key = &known
 	}
+	row.Now = keys.Now(d, key)
 	return row
 }
 

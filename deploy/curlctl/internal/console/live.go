@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -16,9 +17,11 @@ import (
 
 // tick is sent to an open page each second. It has at most maxTick bytes.
 type tick struct {
-	AsOf    string            `json:"asOf"`
-	Lost    bool              `json:"lost"`
-	Paused  bool              `json:"paused"`
+	AsOf   string `json:"asOf"`
+	Lost   bool   `json:"lost"`
+	Paused bool   `json:"paused"`
+	// State is the class of the headline.
+	State   string            `json:"state"`
 	Numbers map[string]string `json:"numbers"`
 	Sparks  map[string]string `json:"sparks,omitempty"`
 	New     int               `json:"new"`
@@ -175,10 +178,10 @@ func (t *tick) encode() []byte {
 func (s *Server) tick(namespace string) tick {
 	n := s.model.Numbers(namespace)
 	now := s.deps.Now()
-	t := tick{AsOf: clockOf(now), Lost: !s.lostSince().IsZero(), Paused: n.Paused, Numbers: map[string]string{
-		"wants": printer.Grouped(n.Wants), "timers": printer.Grouped(n.Timers.Pending),
+	t := tick{AsOf: clockOf(now), Lost: !s.lostSince().IsZero(), Paused: n.Paused, State: n.Word(), Numbers: map[string]string{
+		"wants": printer.Grouped(n.Now.Keys), "headline": n.Headline(now).Text, "timers": printer.Grouped(n.Timers.Pending),
 		"minute": printer.Grouped(n.Timers.Minute), "overdue": printer.Grouped(n.Timers.Overdue),
-		"lastHour": printer.Grouped(n.LastHour),
+		"lastHour": printer.Grouped(n.LastHour), "failing": printer.Grouped(n.Now.Failing + n.Now.Refused),
 	}}
 	if n.Timers.Next != nil {
 		t.Numbers["next"] = printer.Until(now, *n.Timers.Next)
@@ -187,7 +190,13 @@ func (s *Server) tick(namespace string) tick {
 		return t
 	}
 	t.Numbers["failures"] = printer.Grouped(n.Failures)
-	t.Sparks = map[string]string{"requests": requestsSpark(n), "results": resultsSpark(n), "failures": failuresSpark(n)}
+	t.Sparks = map[string]string{}
+	for name, of := range map[string]func(model.Numbers) line{
+		"requests": requestsSpark, "results": resultsSpark, "failures": failuresSpark,
+	} {
+		drawn := of(n)
+		t.Sparks[name], t.Numbers[name+".peak"] = drawn.Points, printer.Grouped(drawn.Peak)
+	}
 	for prefix, c := range map[string]overview.Consumer{
 		"requests": durable(n, pipeline.FetcherConsumer), "results": durable(n, pipeline.WriterConsumer),
 	} {

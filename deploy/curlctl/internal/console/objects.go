@@ -26,16 +26,15 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := view.ReadStreams(v.Context(), s.deps.Conn.Client, &v.unread); err != nil {
+	if err := view.ReadStreams(v.Context(), s.deps.Conn.Client, &v.unread, s.deps.Now()); err != nil {
 		return nil, err
 	}
-	keys := s.model.Object(view.Namespace, view.ConfigMap)
-	if !view.Exists && view.Watcher == nil && len(view.Timeline) == 0 && len(keys) == 0 {
+	if !view.Exists && view.Watcher == nil && len(view.Timeline) == 0 && len(view.Keys) == 0 {
 		return nil, notFound("ConfigMap %s/%s: not found.", view.Namespace, view.ConfigMap)
 	}
 	slices.Reverse(view.Timeline)
 	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
-		"View": view, "Keys": keys, "Pods": pods, "Unseen": unseen, "Replay": v.can(access.Replay),
+		"View": view, "Pods": pods, "Unseen": unseen, "Replay": v.can(access.Replay),
 		"Command": command("curlctl", "status", view.Namespace+"/"+view.ConfigMap),
 	}}, nil
 }
@@ -63,7 +62,8 @@ func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, 
 	}
 	pods.More = max(0, len(pods.All)-podRows)
 	pods.All = pods.All[:len(pods.All)-pods.More]
-	return pods, "", view.ReadMetadata(found)
+	view.ReadMetadata(found)
+	return pods, "", nil
 }
 
 // podRows is the maximum number of containers.
@@ -84,11 +84,11 @@ func newest(n podusage.Newest) [2]string {
 	case podusage.No:
 		return [2]string{"failing", "no, not before a restart"}
 	case podusage.Soon:
-		return [2]string{"waiting", "within " + duration.Format(podusage.KubeletDelay)}
+		return [2]string{"pending", "within " + duration.Format(podusage.KubeletDelay)}
 	case podusage.AtStart:
 		return [2]string{"gone", "at its start"}
 	case podusage.Yes:
-		return [2]string{"well", "yes"}
+		return [2]string{"ok", "yes"}
 	case podusage.Ended:
 		return [2]string{"gone", "ended"}
 	case podusage.Unknown:
@@ -121,7 +121,7 @@ type watcherRow struct {
 }
 
 func newWatcherRow(w watchv1.Watcher) watcherRow {
-	row := watcherRow{Watcher: w, ConfigMap: w.ConfigMapName(), State: "waiting"}
+	row := watcherRow{Watcher: w, ConfigMap: w.ConfigMapName(), State: "pending"}
 	if w.Spec.Suspend {
 		row.State = "suspended"
 	}
@@ -129,7 +129,7 @@ func newWatcherRow(w watchv1.Watcher) watcherRow {
 		condition, state string
 		status           metav1.ConditionStatus
 	}{
-		{watchv1.ConditionReady, "well", metav1.ConditionTrue},
+		{watchv1.ConditionReady, "ok", metav1.ConditionTrue},
 		{watchv1.ConditionFresh, "failing", metav1.ConditionFalse},
 		{watchv1.ConditionStalled, "stalled", metav1.ConditionTrue},
 	} {

@@ -23,10 +23,10 @@ import (
 
 // Lengths of the shorter lists.
 const (
-	worstHosts = 5
-	hostRows   = 200
-	queueRows  = 50
-	auditRows  = 100
+	groupRows = 8
+	hostRows  = 200
+	queueRows = 50
+	auditRows = 100
 )
 
 func (s *Server) overviewPage(v *visit) (*page, error) {
@@ -35,17 +35,12 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	if err := s.unknown(n); err != nil {
 		return nil, err
 	}
-	hosts := s.model.Hosts(v.namespace)
-	bad := slices.IndexFunc(hosts, func(h model.Host) bool { return h.Failing+h.Stale == 0 })
-	if bad < 0 {
-		bad = len(hosts)
-	}
 	entries, last := s.model.Passing(v.namespace, 0)
 	slices.Reverse(entries)
 	live := url.Values{"entries": {strconv.FormatUint(last, 10)}}
 	return &page{template: "overview.html", title: "Overview", live: live, data: map[string]any{
 		"Numbers": n, "Requests": durable(n, pipeline.FetcherConsumer), "Results": durable(n, pipeline.WriterConsumer),
-		"Hosts": hosts[:min(bad, worstHosts)], "Failing": sum(hosts, func(h model.Host) int { return h.Failing }),
+		"Groups": n.Groups[:min(len(n.Groups), groupRows)], "Bad": n.Now.Failing + n.Now.Refused,
 		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)], "Pause": v.can(access.Pause) &&
 			v.namespace == "",
 	}}, nil
@@ -174,16 +169,20 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if v.namespace == "" {
 		namespaces = s.model.Namespaces()
 	}
-	rows, all := s.model.Wants(namespace, name, host, keyOf(after), pageRows+1)
+	state := v.FormValue("state")
+	if state != "" && state != "failing" {
+		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
+	}
+	rows, all := s.model.Wants(namespace, name, host, state != "", keyOf(after), pageRows+1)
 	next := ""
 	if len(rows) > pageRows {
 		rows = rows[:pageRows]
 		next = "/wants?" + url.Values{
-			"namespace": {namespace}, "name": {name}, "host": {host}, "after": {rows[pageRows-1].String()},
+			"namespace": {namespace}, "name": {name}, "host": {host}, "state": {state}, "after": {rows[pageRows-1].String()},
 		}.Encode()
 	}
 	return &page{template: "wants.html", title: "Wanted", data: map[string]any{
-		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host,
+		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host, "State": state,
 		"Namespaces": namespaces, "Scoped": v.namespace != "", "After": after, "Refetch": v.can(access.Replay),
 	}}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -129,7 +130,6 @@ func (p *pages) functions() template.FuncMap {
 		"cause":     pipeline.CauseName,
 		"newest":    newest,
 		"interval":  duration.Format,
-		"spark":     spark,
 		"requests":  requestsSpark,
 		"results":   resultsSpark,
 		"failures":  failuresSpark,
@@ -209,42 +209,46 @@ const (
 	sparkHeight = 24
 )
 
-// spark returns the points of a line.
-func spark(values []int) string {
-	most := 1
-	for _, n := range values {
-		most = max(most, n)
-	}
+// line is a sparkline with its scale: the values of a span of time until now.
+type line struct {
+	Points string
+	Peak   int
+	Span   string
+}
+
+func spark(values []int, span time.Duration) line {
+	peak := slices.Max(values)
+	most := max(1, peak)
 	var b strings.Builder
 	for i, n := range values {
 		fmt.Fprintf(&b, "%d,%d ", i*sparkWidth/max(1, len(values)-1), sparkHeight-1-n*(sparkHeight-2)/most)
 	}
-	return strings.TrimSpace(b.String())
+	return line{strings.TrimSpace(b.String()), peak, duration.Format(span)}
 }
 
-func requestsSpark(n model.Numbers) string {
+func requestsSpark(n model.Numbers) line {
 	return sampled(n, func(s model.Sample) uint64 { return s.Requests })
 }
 
-func resultsSpark(n model.Numbers) string {
+func resultsSpark(n model.Numbers) line {
 	return sampled(n, func(s model.Sample) uint64 { return s.Results })
 }
 
-func sampled(n model.Numbers, of func(model.Sample) uint64) string {
+func sampled(n model.Numbers, of func(model.Sample) uint64) line {
 	values := make([]int, model.SampleCount)
 	for i, s := range n.Samples {
 		values[len(values)-len(n.Samples)+i] = int(of(s))
 	}
-	return spark(values)
+	return spark(values, model.SampleCount*model.PollEvery)
 }
 
 // failuresSpark has a point per two minutes.
-func failuresSpark(n model.Numbers) string {
+func failuresSpark(n model.Numbers) line {
 	values := make([]int, len(n.Minutes)/2)
 	for i, count := range n.Minutes {
 		values[i/2] += count
 	}
-	return spark(values)
+	return spark(values, time.Hour)
 }
 
 // visible replaces invisible characters, and characters that change the direction of text, by their

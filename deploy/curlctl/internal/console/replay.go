@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 const (
 	// defaultRate is the initial rate of a dialog.
 	defaultRate = "50/s"
+	// alsoRecovered is the field that replays keys that were fetched since, too.
+	alsoRecovered = "also-recovered"
 	// planMax is the maximum number of failures that a dialog checks.
 	planMax = 1000
 	// followMax is the maximum number of failures that a job follows, for followFor.
@@ -38,11 +41,14 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 			return nil, err
 		}
 	}
-	rateText := v.rateField()
+	rateText, again := v.rateField(), v.FormValue(alsoRecovered) != ""
 	rate, wrong := readRate(rateText)
 	d := &dialog{
 		Title: "Replay failures", Path: "/failures/replay", Rate: &rateText, Back: sel.At("/failures"),
-		Command: replayCommand(sel, rate, rateText),
+		Command: replayCommand(sel, rate, rateText, again),
+	}
+	if again {
+		d.hide(alsoRecovered, "1")
 	}
 	var found []operate.DeadLetter
 	for f, err := range sel.failures(v.Context(), s.deps.Conn.Client, &v.unread) {
@@ -65,7 +71,7 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	}
 	record := v.record("replay", sel.words(), n)
 	return s.confirm(v, d, submitted, record, func(ctx context.Context, j *jobs.Job) error {
-		return s.runReplay(ctx, j, v.person, sel, rate, record)
+		return s.runReplay(ctx, j, v.person, sel, rate, record, again)
 	})
 }
 
@@ -75,7 +81,7 @@ func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []oper
 	if sel.count > len(found) {
 		d.Lines = []string{
 			"Would replay up to " + printer.Plural(sel.count, "failure") + ".",
-			"Keys that are no longer wanted or have changed are skipped.",
+			"Keys that were fetched since, are no longer wanted or have changed are skipped.",
 		}
 		return sel.count, nil
 	}
@@ -85,7 +91,7 @@ func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []oper
 				return
 			}
 		}
-	}, nil)
+	}, v.FormValue(alsoRecovered) != "", nil)
 	if err == nil {
 		err = s.mayReplay(v.Context(), v.person, items, sel.Namespace)
 	}
@@ -95,10 +101,15 @@ func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []oper
 	counts := replay.Count(items)
 	n := counts[replay.Wanted]
 	d.Lines = []string{fmt.Sprintf("Would replay %s of %s.", printer.Grouped(n), printer.Plural(len(items), "failure"))}
-	for _, verdict := range []replay.Verdict{replay.Gone, replay.Changed, replay.Older, replay.Unreadable} {
+	for _, verdict := range []replay.Verdict{
+		replay.Recovered, replay.Gone, replay.Changed, replay.Older, replay.Unreadable,
+	} {
 		if n := counts[verdict]; n > 0 {
 			d.Lines = append(d.Lines, fmt.Sprintf("%s skipped: %s.", printer.Grouped(n), verdict))
 		}
+	}
+	if counts[replay.Recovered] > 0 {
+		d.Also = sel.address("/failures/replay", url.Values{alsoRecovered: {"1"}})
 	}
 	return n, nil
 }
@@ -123,10 +134,13 @@ func (s *Server) mayReplay(ctx context.Context, who *access.Person, items []*rep
 }
 
 // replayCommand returns the command that does the same.
-func replayCommand(sel selection, rate replay.Rate, rateText string) string {
+func replayCommand(sel selection, rate replay.Rate, rateText string, again bool) string {
 	words := append([]string{"curlctl", "replay"}, sel.words()...)
 	if rate > 0 {
 		words = append(words, "--rate="+rateText)
+	}
+	if again {
+		words = append(words, "--also-recovered")
 	}
 	return command(words...)
 }
@@ -148,13 +162,13 @@ func readRate(text string) (rate replay.Rate, err error) {
 }
 
 // runReplay replays the selected failures, and follows them if they are not too many.
-func (s *Server) runReplay( //nolint:revive // six independent inputs
-	ctx context.Context, j *jobs.Job, who *access.Person, sel selection, rate replay.Rate, record audit.Action,
+func (s *Server) runReplay( //nolint:revive // seven independent inputs
+	ctx context.Context, j *jobs.Job, who *access.Person, sel selection, rate replay.Rate, record audit.Action, again bool,
 ) error {
 	client := s.deps.Conn.Client
 	j.Set("checked", 0)
 	all := sel.failures(ctx, client, new(readable.Unread))
-	items, err := replay.Plan(ctx, client, all, func(n int) { j.Set("checked", n) })
+	items, err := replay.Plan(ctx, client, all, again, func(n int) { j.Set("checked", n) })
 	if err != nil {
 		return err
 	}
@@ -180,8 +194,7 @@ func (s *Server) runReplay( //nolint:revive // six independent inputs
 		failed = err
 	}
 	for _, verdict := range []replay.Verdict{
-		replay.Gone, replay.Changed, replay.Older, replay.Unreadable,
-		replay.Already,
+		replay.Recovered, replay.Gone, replay.Changed, replay.Older, replay.Unreadable, replay.Already,
 	} {
 		if n := counts[verdict]; n > 0 {
 			j.Note(printer.Plural(n, "failure") + " skipped: " + string(verdict) + ".")

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"net/url"
 	"strconv"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
@@ -67,6 +69,15 @@ func (s selection) failures(ctx context.Context, client *operate.Client,
 			}
 		}
 	}
+}
+
+// address returns the address of a dialog about the same selection, with more fields.
+func (s selection) address(path string, more url.Values) string {
+	maps.Copy(more, s.Values)
+	for _, id := range s.ids {
+		more.Add("id", strconv.FormatUint(id, 10))
+	}
+	return path + "?" + more.Encode()
 }
 
 // words returns the arguments of curlctl.

@@ -1,3 +1,5 @@
+// Package keys reads the wanted keys with their timers and objects, and works out the condition of
+// each.
 package keys
 
 import (
@@ -8,6 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -20,14 +23,14 @@ type Key struct {
 	UID string
 	// URL may hold secrets.
 	URL string
-	// Host of the URL, as pipeline.HostOf returns it.
+	// Host of the URL, which may be an address.
 	Host     string
 	Refresh  time.Duration
 	Cause    v1.Cause
 	Sequence uint64
 	// At is when the key was wanted.
 	At        time.Time
-	Condition Condition
+	Condition condition.Condition
 }
 
 // Timer is a pending timer.
@@ -54,6 +57,8 @@ type Reader struct {
 	// Unread counts the messages that cannot be read; they are left out.
 	Unread *readable.Unread
 	Now    time.Time
+	// Objects of the cluster; nil: it was not read.
+	Objects Objects
 }
 
 // Timers are pending timers, also by key.
@@ -79,10 +84,11 @@ func (r Reader) Timers(ctx context.Context) (Timers, error) {
 	return timers, nil
 }
 
-// Keys reads the wanted keys, in the order of the stream. The fetchers have handled
-// all requests up to the sequence handled.
+// Keys reads the wanted keys, in the order of the stream, and then the keys that an object asks for
+// without a want. The fetchers have handled all requests up to the sequence handled.
 func (r Reader) Keys(ctx context.Context, timers Timers, handled uint64) ([]Key, error) {
 	var all []Key
+	wanted := map[pipeline.Key]bool{}
 	for w, err := range readable.Only(r.Unread, r.Client.Wants(ctx, r.Namespace, r.Name)) {
 		if err != nil {
 			return nil, err
@@ -91,13 +97,34 @@ func (r Reader) Keys(ctx context.Context, timers Timers, handled uint64) ([]Key,
 		if t, found := timers.byKey[w.Key]; found {
 			timer = &t
 		}
-		all = append(all, Key{
-			Key: w.Key, UID: w.Want.GetUid(), URL: w.Want.GetUrl(), Host: pipeline.HostOf(w.Want.GetUrl()),
-			Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
-			Condition: ConditionOf(w, timer, handled, r.Now),
-		})
+		wanted[w.Key] = true
+		all = append(all, r.key(w, timer, handled))
+	}
+	for at, object := range r.Objects {
+		if (r.Namespace == "" || r.Namespace == at.Namespace) && (r.Name == "" || r.Name == at.Name) {
+			all = append(all, object.unwanted(at, wanted, r.Now)...)
+		}
 	}
 	return all, nil
+}
+
+// key returns a wanted key with its condition; a nil timer means that there is none.
+func (r Reader) key(w operate.Want, timer *operate.Timer, handled uint64) Key {
+	k := Key{
+		Key: w.Key, UID: w.Want.GetUid(), URL: w.Want.GetUrl(), Host: condition.Host(w.Want.GetUrl()),
+		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
+	}
+	fetch := condition.Fetch{URL: k.URL, Refresh: k.Refresh, Wanted: w.At, Taken: w.Sequence <= handled}
+	if timer != nil && timer.Due.GetWantSequence() == w.Sequence {
+		fetch.Due, fetch.At, fetch.SetAt = timer.Due, timer.At, timer.SetAt
+	}
+	var write *condition.Write
+	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
+		known := object.write(w.Key.Key)
+		write = &known
+	}
+	k.Condition = condition.Of(&fetch, write, r.Now)
+	return k
 }
 
 // Read reads the wanted keys with their conditions.
@@ -115,10 +142,7 @@ func (r Reader) Read(ctx context.Context) ([]Key, error) {
 
 // HostIs reports whether a name or an address is the host of the key.
 func (k *Key) HostIs(host string) bool {
-	if k.Host == pipeline.HiddenHost {
-		return pipeline.HostIs(k.URL, host)
-	}
-	return k.Host == strings.ToLower(host)
+	return k.Host == strings.ToLower(host) || pipeline.HostIs(k.URL, host)
 }
 
 // Compare sorts by namespace, name and key.

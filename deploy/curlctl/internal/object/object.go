@@ -3,6 +3,7 @@ package object
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,6 +45,12 @@ type Pair struct {
 	SHA256  string `json:"sha256,omitempty"`
 }
 
+// Key of a ConfigMap with its condition, as programs read it.
+type Key struct {
+	Key string `json:"key"`
+	condition.Condition
+}
+
 // String formats a pair for people.
 func (a Pair) String() string {
 	text := a.Key + " = " + a.URL
@@ -55,33 +62,38 @@ func (a Pair) String() string {
 
 // View is everything known about a ConfigMap, as programs read it.
 type View struct {
-	Namespace  string          `json:"namespace"`
-	ConfigMap  string          `json:"configMap"`
-	Exists     bool            `json:"exists"`
-	UID        string          `json:"uid,omitempty"`
-	Annotation string          `json:"annotation,omitempty"`
-	Asks       []Pair          `json:"asks,omitempty"`
-	Problem    string          `json:"problem,omitempty"`
-	Suspended  bool            `json:"suspended,omitempty"`
-	Watcher    *Watcher        `json:"watcher,omitempty"`
-	Timeline   []TimelineEntry `json:"timeline"`
+	Namespace  string `json:"namespace"`
+	ConfigMap  string `json:"configMap"`
+	Exists     bool   `json:"exists"`
+	UID        string `json:"uid,omitempty"`
+	Annotation string `json:"annotation,omitempty"`
+	Asks       []Pair `json:"asks,omitempty"`
+	Problem    string `json:"problem,omitempty"`
+	// Notes are about annotations that are followed in another way than written.
+	Notes []string `json:"notes,omitempty"`
+	// Ignored says why the watcher ignores the object.
+	Ignored string `json:"ignored,omitempty"`
+	// Keys are those that are wanted or asked for.
+	Keys     []Key           `json:"keys,omitempty"`
+	Watcher  *Watcher        `json:"watcher,omitempty"`
+	Timeline []TimelineEntry `json:"timeline"`
+
+	// read has the object, if it exists.
+	read keys.Objects
 }
 
 // ReadMetadata adds the metadata of the ConfigMap.
-func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
+func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) {
 	v.Exists, v.UID = true, string(object.UID)
 	v.add(object.CreationTimestamp.Time, "created", "", "", 0)
-	grammar, err := annotation.New(annotation.Defaults())
-	if err != nil {
-		return err
-	}
-	request, err := grammar.ParseObject(object)
-	v.Annotation, v.Suspended = request.Annotation, request.Suspended
-	if err != nil {
-		v.Problem = err.Error()
-	}
+	read := keys.ReadObject(&object.ObjectMeta, annotation.DefaultProtected())
+	request := read.Request
+	v.Annotation, v.Ignored, v.Problem = request.Annotation, read.Ignored, read.Problem
+	v.read = keys.Objects{{Namespace: v.Namespace, Name: v.ConfigMap}: read}
 	for _, problem := range request.Problems {
-		v.Problem = strings.TrimPrefix(v.Problem+"; "+problem.Text, "; ")
+		if problem.Followed {
+			v.Notes = append(v.Notes, problem.Text)
+		}
 	}
 	for _, pair := range request.Pairs {
 		ask := Pair{Key: pair.Key, URL: deadletter.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
@@ -90,16 +102,14 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 		}
 		v.Asks = append(v.Asks, ask)
 	}
-	v.readStatus(object.Annotations[annotation.StatusKey])
-	return nil
+	if read.Unreadable {
+		v.Problem = strings.TrimPrefix(v.Problem+"; ", "; ") + "the status annotation is unreadable"
+	}
+	v.readStatus(read.Status)
 }
 
 // readStatus adds the entries of the status annotation.
-func (v *View) readStatus(text string) {
-	state, err := status.Parse(text)
-	if err != nil {
-		v.Problem = strings.TrimPrefix(v.Problem+"; ", "; ") + "the status annotation is unreadable"
-	}
+func (v *View) readStatus(state status.Status) {
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.Written() {
@@ -124,7 +134,7 @@ func (v *View) readStatus(text string) {
 
 // addChecked adds the last attempt, which set the timer.
 func (v *View) addChecked(t operate.Timer) {
-	at := keys.Checked(t)
+	at := condition.Checked(t.Due, t.SetAt)
 	if at.IsZero() {
 		return
 	}
@@ -142,7 +152,19 @@ func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour
 
 // ReadStreams adds wants, timers and failures, and sorts the timeline. Unreadable messages
 // are counted in unread.
-func (v *View) ReadStreams(ctx context.Context, client *operate.Client, unread *readable.Unread) error {
+func (v *View) ReadStreams(
+	ctx context.Context, client *operate.Client, unread *readable.Unread, now time.Time,
+) (err error) {
+	all := keys.Reader{Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Unread: unread, Now: now, Objects: v.read}
+	found, err := all.Read(ctx)
+	if err != nil && !errors.Is(err, operate.ErrNoConsumer) {
+		return err
+	}
+	for _, k := range found {
+		if k.Key.Key != "" {
+			v.Keys = append(v.Keys, Key{k.Key.Key, k.Condition})
+		}
+	}
 	for w, err := range readable.Only(unread, client.Wants(ctx, v.Namespace, v.ConfigMap)) {
 		if err != nil {
 			return err

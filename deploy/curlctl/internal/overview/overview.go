@@ -21,14 +21,18 @@ import (
 
 // Overview is the state of the pipeline, as programs read it.
 type Overview struct {
-	Server    string     `json:"server"`
-	Paused    bool       `json:"paused"`
-	Resumes   *time.Time `json:"resumesAt,omitempty"`
-	Wants     int        `json:"wants"`
-	Timers    Timers     `json:"timers"`
-	Failures  int        `json:"failures"`
-	LastHour  int        `json:"failuresLastHour"`
-	Consumers []Consumer `json:"consumers"`
+	Server  string     `json:"server"`
+	Paused  bool       `json:"paused"`
+	Resumes *time.Time `json:"resumesAt,omitempty"`
+	// Blocked is the consumer whose messages nobody reads; empty: there is none.
+	Blocked string `json:"blocked,omitempty"`
+	// Now counts the keys by state, and Groups those that are not good.
+	Now       keys.Counts  `json:"now"`
+	Groups    []keys.Group `json:"groups,omitempty"`
+	Timers    Timers       `json:"timers"`
+	Failures  int          `json:"failures"`
+	LastHour  int          `json:"failuresLastHour"`
+	Consumers []Consumer   `json:"consumers"`
 	// PausedHosts are sorted by their number of keys, largest first.
 	PausedHosts []PausedHost `json:"pausedHosts,omitempty"`
 
@@ -71,22 +75,25 @@ type Consumer struct {
 	Handled uint64 `json:"-"`
 }
 
-// Read reads all wants, timers and consumers, and counts failures. Unreadable messages are
-// counted in unread. Errors wrap operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
+// Read reads all keys, timers and consumers, and counts failures. Unreadable messages are counted in
+// unread; objects may be nil. Errors wrap operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
 func Read(
-	ctx context.Context, conn *natsconn.Connection, unread *readable.Unread, now func() time.Time,
+	ctx context.Context, conn *natsconn.Connection, unread *readable.Unread, objects keys.Objects, now func() time.Time,
 ) (Overview, error) {
 	view := Overview{Server: conn.Where}
-	for _, err := range readable.Only(unread, conn.Client.Wants(ctx, "", "")) {
-		if err != nil {
-			return view, err
-		}
-		view.Wants++
+	if err := view.ReadConsumers(ctx, conn); err != nil {
+		return view, err
 	}
-	timers, err := keys.Reader{Client: conn.Client, Unread: unread}.Timers(ctx)
+	reader := keys.Reader{Client: conn.Client, Unread: unread, Now: now(), Objects: objects}
+	timers, err := reader.Timers(ctx)
 	if err != nil {
 		return view, err
 	}
+	all, err := reader.Keys(ctx, timers, view.Consumers[0].Handled)
+	if err != nil {
+		return view, err
+	}
+	view.Now, view.Groups = keys.Count(all), keys.Groups(all)
 	for _, t := range timers.All {
 		view.Timers.Add(t.At, time.Now())
 	}
@@ -103,7 +110,7 @@ func Read(
 		}
 		view.LastHour++
 	}
-	return view, view.ReadConsumers(ctx, conn)
+	return view, nil
 }
 
 func pausedHosts(timers []keys.Timer) []PausedHost {
@@ -135,7 +142,7 @@ func (t *Timers) Add(at, now time.Time) {
 	if t.Next == nil || at.Before(*t.Next) {
 		t.Next = &at
 	}
-	if keys.IsOverdue(now, at) {
+	if condition.IsOverdue(now, at) {
 		t.Overdue++
 	}
 	if at.Before(now.Add(time.Minute)) {
@@ -146,7 +153,7 @@ func (t *Timers) Add(at, now time.Time) {
 // ReadConsumers reads the consumers of the fetchers and the writer, with two requests each.
 // It has the errors of Read.
 func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection) error {
-	o.Consumers = nil
+	o.Consumers, o.Blocked = nil, ""
 	for _, c := range []struct{ stream, name string }{
 		{pipeline.Requests, pipeline.FetcherConsumer}, {pipeline.Results, pipeline.WriterConsumer},
 	} {
@@ -165,22 +172,31 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection)
 			Lag: last - min(info.AckFloor.Stream, last),
 		}
 		if c.name == pipeline.FetcherConsumer {
-			o.Paused, o.Resumes = info.Paused, resumes(info)
-			if state.Backlog+uint64(state.InFlight) > 0 {
-				if at, err := conn.Client.Waiting(ctx, info.AckFloor.Stream+1); err == nil {
-					state.Oldest = &at
-				}
-			}
+			o.Paused, o.Resumes = info.Paused, operate.Resumes(info)
+		}
+		if state.Backlog+uint64(state.InFlight) > 0 {
+			state.Oldest = oldest(ctx, conn, stream, info.AckFloor.Stream+1)
+		}
+		unread := state.Readers == 0 && state.InFlight == 0 && state.Oldest != nil
+		if now := stream.CachedInfo().TimeStamp; unread && now.Sub(*state.Oldest) > maxUnread && !info.Paused && o.Blocked == "" {
+			o.Blocked = c.name
 		}
 		o.Consumers, o.Clock = append(o.Consumers, state), stream.CachedInfo().TimeStamp
 	}
 	return nil
 }
 
-// resumes returns the end of a pause; nil: it has none, or there is no pause.
-func resumes(info *jetstream.ConsumerInfo) *time.Time {
-	if until := info.Config.PauseUntil; info.Paused && until != nil && time.Until(*until) < operate.Forever/2 {
-		return until
+// maxUnread is how long work may wait without a reader before the pipeline counts as blocked.
+const maxUnread = 10 * time.Second
+
+// oldest returns the time of the oldest waiting message; nil: it cannot be read.
+func oldest(ctx context.Context, conn *natsconn.Connection, stream jetstream.Stream, from uint64) *time.Time {
+	at := stream.CachedInfo().State.FirstTime // the writer's messages are removed when they are handled
+	if stream.CachedInfo().Config.Name == pipeline.Requests {
+		var err error
+		if at, err = conn.Client.Waiting(ctx, from); err != nil {
+			return nil
+		}
 	}
-	return nil
+	return &at
 }

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,11 +92,11 @@ func (f *Follower) End(item *Item) End {
 	return End{Outcome: Pending}
 }
 
-// Count counts followed items by outcome.
-func (f *Follower) Count(items []*Item) map[Outcome]int {
+// Count counts followed items by outcome; with a verdict, only those that have it.
+func (f *Follower) Count(items []*Item, only ...Verdict) map[Outcome]int {
 	counts := map[Outcome]int{}
 	for _, item := range items {
-		if item.Followed() {
+		if item.Followed() && (len(only) == 0 || slices.Contains(only, item.Verdict)) {
 			counts[f.End(item).Outcome]++
 		}
 	}

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -26,6 +28,8 @@ const (
 	Replayed Verdict = "replayed"
 	// Already: the same replay was requested within the last two minutes.
 	Already Verdict = "already replayed"
+	// Recovered: the key was fetched since.
+	Recovered Verdict = "fetched since"
 	// Gone: the key is not wanted any more.
 	Gone Verdict = "no longer wanted"
 	// Changed: the key has another URL, or belongs to another object.
@@ -58,10 +62,12 @@ func requestOf(w *v1.Want) request {
 // concurrency of reads and publishes.
 const concurrency = 16
 
-// Plan compares each failure with the current want. Failures come newest first; only the
-// first of a key is replayed. Progress, if set, is called with the number checked.
+// Plan compares each failure with the current want and its timer. Failures come newest first; only
+// the first of a key is replayed, and only alsoRecovered replays keys that were fetched since.
+// Progress, if set, is called with the number checked.
 func Plan(
-	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], progress func(int),
+	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], alsoRecovered bool,
+	progress func(int),
 ) ([]*Item, error) {
 	var items []*Item
 	seen := map[pipeline.Key]bool{}
@@ -82,9 +88,21 @@ func Plan(
 		seen[f.Key] = true
 		items = append(items, item)
 	}
-	err := each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
+	reader := keys.Reader{Client: client, Now: time.Now()}
+	handled, err := reader.Handled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
 		return Retry(ctx, func(ctx context.Context) (err error) {
 			_, _, item.Verdict, err = current(ctx, client, item)
+			if err != nil || item.Verdict != Wanted || alsoRecovered {
+				return err
+			}
+			key, err := reader.One(ctx, item.Key, handled)
+			if err == nil && key != nil && key.Condition.Good() {
+				item.Verdict = Recovered
+			}
 			return err
 		})
 	})
@@ -149,7 +167,7 @@ func Count(items []*Item) map[Verdict]int {
 
 // Check returns the verdict on one failure.
 func Check(ctx context.Context, client *operate.Client, f operate.DeadLetter) (Verdict, error) {
-	items, err := Plan(ctx, client, func(yield func(operate.DeadLetter, error) bool) { yield(f, nil) }, nil)
+	items, err := Plan(ctx, client, func(yield func(operate.DeadLetter, error) bool) { yield(f, nil) }, false, nil)
 	if err != nil {
 		return "", err
 	}

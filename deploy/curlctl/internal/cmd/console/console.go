@@ -19,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -38,12 +39,12 @@ const kubeTimeout = 3 * time.Second
 // serving holds the flags.
 type serving struct {
 	auth, listen, traceURL, cert, key string
-	cluster                           kube.Options
+	cluster                           *kube.Options
 }
 
 // Command returns the command console.
 func Command(o *cli.Options) *cobra.Command {
-	c := &serving{}
+	c := &serving{cluster: &o.Kube}
 	auths := []string{authLocal, authKubernetes, authNone}
 	cmd := &cobra.Command{
 		Use:   "console",
@@ -74,7 +75,6 @@ func Command(o *cli.Options) *cobra.Command {
 	fs.StringVar(&c.traceURL, "trace-url", "", "URL of a trace, with {trace} in place of its ID")
 	fs.StringVar(&c.cert, "tls-cert", "", "file with the server certificate (default: plain HTTP)")
 	fs.StringVar(&c.key, "tls-key", "", "file with the key of --tls-cert")
-	c.cluster.BindUserFlags(fs)
 	cli.Complete(cmd, "auth", cobra.FixedCompletions(auths, cli.Silently))
 	return cmd
 }
@@ -108,7 +108,7 @@ func (c *serving) serve(ctx context.Context, s *cli.Session, refusals *natsconn.
 		base.Scheme = "https"
 	}
 	address := base.String() + "/"
-	config, kubeErr := cluster.Config(c.cluster)
+	config, kubeErr := cluster.Config(*c.cluster)
 	switch c.auth {
 	case authLocal:
 		local := access.NewLocal(ctx, s.Connection, base)
@@ -126,7 +126,7 @@ func (c *serving) serve(ctx context.Context, s *cli.Session, refusals *natsconn.
 	// An unusable kubeconfig is reported on the pages; a missing one is not.
 	named := c.cluster.Kubeconfig != "" || os.Getenv("KUBECONFIG") != ""
 	if c.auth != authKubernetes && (kubeErr == nil || named) {
-		deps.Kubernetes = reader{c.cluster, s.Now}
+		deps.Kubernetes = reader{*c.cluster, s.Now}
 	}
 	server, err := console.New(ctx, console.Config{TraceURL: c.traceURL}, deps)
 	if err != nil {
@@ -166,6 +166,13 @@ func (r reader) Object(
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
 	return cluster.Lookup(ctx, r.cluster, namespace, name)
+}
+
+// Objects implements console.Cluster.
+func (r reader) Objects(ctx context.Context) (keys.Objects, error) {
+	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
+	defer cancel()
+	return cluster.Objects(ctx, r.cluster, "", "")
 }
 
 // Watchers implements console.Cluster.

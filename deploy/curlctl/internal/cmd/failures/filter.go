@@ -31,8 +31,11 @@ func (f *filter) bindFlags(cmd *cobra.Command) {
 
 // any reports whether any flag is set.
 func (f *filter) any() bool {
-	return f.reason+f.host+f.name+f.key+f.since+f.until+f.Namespace != ""
+	return f.narrows() || f.Namespace != ""
 }
+
+// narrows reports whether any flag other than --namespace is set.
+func (f *filter) narrows() bool { return f.reason+f.host+f.name+f.key+f.since+f.until != "" }
 
 // parse parses the flags.
 func (f *filter) parse(now time.Time) (operate.DeadLetterFilter, error) {

@@ -3,7 +3,6 @@ package failures
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -15,8 +14,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // defaultLimit is the number of listed failures without --limit.
@@ -63,15 +60,10 @@ func listCommand(o *cli.Options) *cobra.Command {
 
 func list(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, limit int) error {
 	more := false
-	handled := uint64(0)
-	if limit > 0 {
-		fetchers, err := s.Client.Fetchers(ctx)
-		switch {
-		case err == nil:
-			handled = fetchers.AckFloor.Stream
-		case !errors.Is(err, operate.ErrNoConsumer):
-			return err
-		}
+	reader := s.Reader("")
+	handled, err := reader.Handled(ctx)
+	if err != nil {
+		return err
 	}
 	rows := func(yield func(printer.Row, error) bool) {
 		n := 0
@@ -82,61 +74,20 @@ func list(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, limit
 			}
 			row := deadletter.NewRecord(d)
 			if err == nil && limit > 0 { // takes three requests per key
-				row.Now, err = now(ctx, s, d, handled)
+				var key *keys.Key
+				key, err = reader.One(ctx, d.Key, handled)
+				row.Now = keys.Now(d, key)
 			}
 			if !yield(row.Row(s.Now()), err) || err != nil {
 				return
 			}
 		}
 	}
-	err := s.List(deadletter.Table(), rows, none)
+	err = s.List(deadletter.Table(), rows, none)
 	if err == nil && more && !s.Out.ForPrograms() {
 		s.Hint("These are the newest %d, --limit=0 lists all.", limit)
 	}
 	return err
-}
-
-// The present states of the key of a failure.
-const (
-	recovered = "recovered"
-	wanted    = "wanted"
-	changed   = "changed"
-	gone      = "gone"
-)
-
-// now returns the present state of the key of a failure.
-func now(ctx context.Context, s *cli.Session, f operate.DeadLetter, handled uint64) (string, error) {
-	want, sequence, err := s.Client.LastWant(ctx, f.Key)
-	switch {
-	case errors.Is(err, pipeline.ErrNoMessage), err == nil && want == nil:
-		return gone, nil
-	case errors.Is(err, pipeline.ErrMalformed):
-		return changed, nil
-	case err != nil:
-		return "", err
-	case want.GetUid() != f.Message.GetWant().GetUid() || want.GetUrl() != f.Message.GetWant().GetUrl():
-		return changed, nil
-	}
-	timer, err := s.Client.PendingTimer(ctx, f.Key)
-	if errors.Is(err, pipeline.ErrNoMessage) {
-		due, err := s.Client.LastDue(ctx, f.Key)
-		if err == nil && due > handled || sequence > handled {
-			return wanted, nil
-		}
-		return recovered, nil
-	}
-	if errors.Is(err, pipeline.ErrMalformed) { // by another client
-		return wanted, nil
-	}
-	if err != nil {
-		return "", err
-	}
-	c := keys.ConditionOf(operate.Want{Key: f.Key, Sequence: sequence, Want: want}, &timer, handled, s.Now())
-	if c.State == keys.Failing || c.State == keys.Waiting || c.Attempts > 0 ||
-		timer.Due.GetCause() == v1.Cause_CAUSE_REPLAY {
-		return wanted, nil
-	}
-	return recovered, nil
 }
 
 // summarize counts failures by reason and host.

@@ -25,6 +25,7 @@ type replaying struct {
 	all               bool
 	rate              replay.Rate
 	dryRun, yes, wait bool
+	alsoRecovered     bool
 	timeout           time.Duration
 	line              string
 	ids               []uint64
@@ -37,8 +38,8 @@ func ReplayCommand(o *cli.Options) *cobra.Command {
 		Use:   "replay [ID…]",
 		Short: "Fetch failed keys again, if they are still wanted",
 		Long: "Fetches failed keys again: those of the given failures, those that the filters select,\n" +
-			"or --all. It skips keys that are no longer wanted or have changed, and replays only the\n" +
-			"newest failure of a key. It is safe to run it at any time, and repeatedly.",
+			"or --all. It skips keys that were fetched since, are no longer wanted or have changed, and\n" +
+			"replays only the newest failure of a key. It is safe to run it at any time, and repeatedly.",
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: o.CompleteFailures,
 	}
@@ -55,6 +56,7 @@ func ReplayCommand(o *cli.Options) *cobra.Command {
 	r.selected.bindFlags(cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures")
+	fs.BoolVar(&r.alsoRecovered, "also-recovered", false, "replay keys that were fetched since, too")
 	fs.Var(&r.rate, "rate", replay.RateUsage)
 	fs.BoolVar(&r.dryRun, "dry-run", false, "only print what would be replayed")
 	fs.BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
@@ -71,6 +73,8 @@ func (r *replaying) validate() error {
 		return cli.Usagef("replay needs IDs, filters such as --host, or --all")
 	case len(r.ids) > 0 && (filtered || r.all):
 		return cli.Usagef("replay takes either IDs or filters, not both")
+	case r.all && r.selected.narrows():
+		return cli.Usagef("replay takes either --all or filters such as --host, not both")
 	case r.timeout <= 0:
 		return cli.Usagef("--timeout must be positive")
 	}
@@ -82,7 +86,7 @@ func (r *replaying) run(ctx context.Context, s *cli.Session, _ []string) error {
 	if err != nil {
 		return err
 	}
-	items, err := replay.Plan(ctx, s.Client, r.failures(ctx, s, f), nil)
+	items, err := replay.Plan(ctx, s.Client, r.failures(ctx, s, f), r.alsoRecovered, nil)
 	if err != nil {
 		return err
 	}
@@ -170,6 +174,10 @@ func (r *replaying) follow(ctx context.Context, s *cli.Session, follower *replay
 	bar.End()
 	if err != nil && waiting.Err() == nil {
 		return err
+	}
+	if pending := follower.Count(out.items)[replay.Pending]; pending > 0 {
+		s.Hint("Stopped waiting. %s continue without this command; `curlctl timers` lists scheduled ones.",
+			printer.Plural(pending, "fetch"))
 	}
 	written := false
 	if err == nil && follower.Count(out.items)[replay.Fetched] > 0 {

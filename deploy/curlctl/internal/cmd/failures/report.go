@@ -71,7 +71,7 @@ func (p *report) skipped() {
 	n := 0
 	for _, item := range p.items {
 		switch item.Verdict {
-		case replay.Wanted, replay.Replayed, replay.Older:
+		case replay.Wanted, replay.Replayed, replay.Older, replay.Recovered, replay.Already:
 			continue
 		default:
 		}
@@ -82,31 +82,25 @@ func (p *report) skipped() {
 	if n > maxNamed {
 		p.s.Out.Linef("Skipped %s more, -o json lists all.", printer.Grouped(n-maxNamed))
 	}
-	if older := replay.Count(p.items)[replay.Older]; older > 0 {
-		p.s.Out.Linef("Skipped %s: there is a newer one of the same key.", printer.Plural(older, "older failure"))
+	counts := replay.Count(p.items)
+	for _, skipped := range []struct {
+		verdict   replay.Verdict
+		noun, why string
+	}{
+		{replay.Older, "older failure", "there is a newer one of the same key"},
+		{replay.Recovered, "failure", "fetched since; --also-recovered replays them, too"},
+		{replay.Already, "failure", "replayed less than two minutes ago"},
+	} {
+		if n := counts[skipped.verdict]; n > 0 {
+			p.s.Out.Linef("Skipped %s: %s.", printer.Plural(n, skipped.noun), skipped.why)
+		}
 	}
 }
 
 func (p *report) outcomes(follower *replay.Follower, written bool) {
+	p.outcome("Outcome", follower.Count(p.items, replay.Replayed))
+	p.outcome("Outcome of earlier replays", follower.Count(p.items, replay.Already))
 	out, counts := p.s.Out, follower.Count(p.items)
-	var parts []any
-	for _, o := range []struct {
-		outcome replay.Outcome
-		colour  printer.Colour
-		text    string
-	}{
-		{replay.Fetched, printer.Green, "fetched"},
-		{replay.FailedAgain, printer.Red, "failed again"},
-		{replay.Superseded, printer.Yellow, "changed meanwhile"},
-		{replay.Pending, printer.Yellow, "pending"},
-	} {
-		if n := counts[o.outcome]; n > 0 {
-			parts = append(parts, printer.In(o.colour, printer.Grouped(n)+" "+o.text))
-		}
-	}
-	if len(parts) > 0 {
-		out.Linef("Outcome: %s"+strings.Repeat(", %s", len(parts)-1)+".", parts...)
-	}
 	if counts[replay.Fetched] > 0 && written {
 		out.Linef("The writer has handled all of them.")
 	} else if counts[replay.Fetched] > 0 {
@@ -125,6 +119,28 @@ func (p *report) outcomes(follower *replay.Follower, written bool) {
 		reason := deadletter.Reason(end.Failure.Reason, end.Failure.Message.GetFailure().GetStatusCode())
 		out.Linef("Failed again: %s (%s), was failure %d, is failure %d.",
 			item.Key, printer.In(printer.Red, reason), item.ID, end.Failure.ID)
+	}
+}
+
+// outcome prints counts by outcome.
+func (p *report) outcome(title string, counts map[replay.Outcome]int) {
+	var parts []any
+	for _, o := range []struct {
+		outcome replay.Outcome
+		colour  printer.Colour
+		text    string
+	}{
+		{replay.Fetched, printer.Green, "fetched"},
+		{replay.FailedAgain, printer.Red, "failed again"},
+		{replay.Superseded, printer.Yellow, "changed meanwhile"},
+		{replay.Pending, printer.Yellow, "pending"},
+	} {
+		if n := counts[o.outcome]; n > 0 {
+			parts = append(parts, printer.In(o.colour, printer.Grouped(n)+" "+o.text))
+		}
+	}
+	if len(parts) > 0 {
+		p.s.Out.Linef(title+": %s"+strings.Repeat(", %s", len(parts)-1)+".", parts...)
 	}
 }
 

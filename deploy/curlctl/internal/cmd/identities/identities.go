@@ -22,7 +22,7 @@ import (
 
 // identities holds the flags.
 type identities struct {
-	cluster   kube.Options
+	cluster   *kube.Options
 	dir, mode string
 	namespace string
 	prefix    string
@@ -34,7 +34,7 @@ type identities struct {
 
 // Command returns the command identities.
 func Command(o *cli.Options) *cobra.Command {
-	c := &identities{}
+	c := &identities{cluster: &o.Kube}
 	cmd := &cobra.Command{
 		Use:   "identities --out DIR | --secrets NAMESPACE",
 		Short: "Make the NKeys of services and operators, and the certificate of NATS (writes files, or Secrets)",
@@ -49,7 +49,6 @@ func Command(o *cli.Options) *cobra.Command {
 		return c.run(cmd.Context(), out, o.Now())
 	})
 	fs := cmd.Flags()
-	c.cluster.BindUserFlags(fs)
 	fs.StringVar(&c.dir, "out", "", "directory for <identity>.nk, identities.conf, ca.crt, ca.key, tls.crt and tls.key")
 	fs.StringVar(&c.mode, "mode", "0600", "octal mode of secret files, such as 0640 for the group")
 	fs.StringVar(&c.namespace, "secrets", "",
@@ -143,7 +142,7 @@ func (c *identities) store() (store identity.Store, done func(), err error) {
 		store, err = c.in(c.dir)
 		return store, func() {}, err
 	}
-	client, done, err := cluster.Secrets(c.cluster, c.namespace)
+	client, done, err := cluster.Secrets(*c.cluster, c.namespace)
 	return &identity.Secrets{Client: client, Namespace: c.namespace, Prefix: c.prefix}, done, err
 }
 

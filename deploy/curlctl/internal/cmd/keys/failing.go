@@ -4,9 +4,9 @@ package keys
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,124 +15,187 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// failingKey is a key as programs read it.
-type failingKey struct {
-	Namespace string     `json:"namespace"`
-	ConfigMap string     `json:"configMap"`
-	Key       string     `json:"key"`
-	State     string     `json:"state"`
-	Reason    string     `json:"reason"`
-	Status    int32      `json:"status,omitempty"`
-	Since     *time.Time `json:"since,omitempty"`
-	NextTry   *time.Time `json:"nextTry,omitempty"`
-	Checked   *time.Time `json:"lastChecked,omitempty"`
-	WaitsFor  string     `json:"waitsFor,omitempty"`
-	Attempts  uint32     `json:"attempts,omitempty"`
-	Host      string     `json:"host,omitempty"`
-	URL       string     `json:"url"`
+// listed is a key as programs read it.
+type listed struct {
+	Namespace string `json:"namespace"`
+	ConfigMap string `json:"configMap"`
+	Key       string `json:"key,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	condition.Condition
+	Host     string    `json:"host,omitempty"`
+	URL      string    `json:"url,omitempty"`
+	Refresh  string    `json:"refresh,omitempty"`
+	Cause    string    `json:"cause,omitempty"`
+	Sequence uint64    `json:"sequence,omitempty"`
+	WantedAt time.Time `json:"wantedAt,omitzero"`
 }
+
+const noneFailing = "No keys are failing, refused, stale or pending."
 
 // FailingCommand returns the command failing.
 func FailingCommand(o *cli.Options) *cobra.Command {
-	var name, host string
-	summary := false
+	var name, host, reason string
+	summary, limit := false, 0
 	cmd := &cobra.Command{
 		Use:   "failing",
-		Short: "List the keys that are failing, waiting or stale now, with reason and next try",
-		Long: "Lists keys whose last attempt failed, keys that wait for a fetcher or for their host, and\n" +
-			"keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) +
-			" intervals. `curlctl failures` lists fetches that failed\n" +
-			"for good, including those that have recovered.",
+		Short: "List the keys that are failing, refused, stale or pending now (reads Kubernetes)",
+		Long: "Lists keys that fail to be fetched, keys that the API server or another owner keeps from\n" +
+			"being written, keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) +
+			" intervals, and keys that wait. It\n" +
+			"reads the streams and the metadata of ConfigMaps. `curlctl failures` lists fetches that\n" +
+			"failed for good, including those that have recovered.",
 		Args: cli.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if reason != "" && !slices.Contains(reasons(), reason) {
+				return cli.Usagef("--reason: %q is not one of %s", reason, strings.Join(reasons(), ", "))
+			}
+			return cli.NotNegative("limit", limit)
+		},
 		RunE: o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
-			all, err := reader(s, name).Read(ctx)
+			all, err := s.Keys(ctx, name)
 			if err != nil {
 				return err
 			}
 			all = slices.DeleteFunc(all, func(k keys.Key) bool {
-				return k.Condition.State == keys.Well || host != "" && !k.HostIs(host)
+				return k.Condition.Good() || host != "" && !k.HostIs(host) || reason != "" && k.Condition.Reason != reason
 			})
 			slices.SortFunc(all, func(a, b keys.Key) int {
-				return cmp.Or(keys.CompareConditions(a.Condition, b.Condition), keys.Compare(a.Key, b.Key))
+				return cmp.Or(condition.Compare(a.Condition, b.Condition), keys.Compare(a.Key, b.Key))
 			})
 			s.HintPaused(ctx)
 			if summary {
-				return summarize(s, all)
+				return summarize(s, keys.Groups(all), limit)
 			}
-			return s.List(printer.Table{
-				Columns: "STATE|REASON|SINCE|NEXT TRY|HOST|NAMESPACE|CONFIGMAP|KEY", Wide: "CHECKED|WAITS FOR|ATTEMPTS|URL",
-				Drop: "HOST|STATE|SINCE",
-			}, printer.Rows(all, func(k keys.Key) printer.Row { return failingRow(s, k) }),
-				none)
+			return list(s, all, limit, noneFailing, printer.Table{
+				Columns: "STATE|REASON|SINCE|NEXT TRY|HOST|NAMESPACE|CONFIGMAP|KEY", Wide: "CHECKED|WAITS FOR|ATTEMPTS|URL|MESSAGE",
+				Drop: "STATE|SINCE|NAMESPACE|NEXT TRY",
+			}, func(k listed) []printer.Cell {
+				state, reason, since, next := conditionCells(s, k.Condition)
+				return printer.Cells(state, reason, since, next, k.Host, k.Namespace, k.ConfigMap, k.Key, printer.Age(s.Now(), k.Checked),
+					k.WaitsFor, k.Attempts, k.URL, k.Message)
+			})
 		}),
 	}
 	o.BindName(cmd, &name)
 	o.BindHost(cmd, &host)
+	cmd.Flags().StringVar(&reason, "reason", "", "only keys with this reason, such as Timeout")
+	cmd.Flags().IntVar(&limit, "limit", 0, "maximum number of lines (0: all)")
 	cmd.Flags().BoolVar(&summary, "summary", false, "count keys by state, reason and host")
+	cli.Complete(cmd, "reason", cobra.FixedCompletions(reasons(), cli.Silently))
 	return cmd
 }
 
-const none = "No keys are failing, waiting or stale."
-
-// group of keys in a summary.
-type group struct {
-	State  string `json:"state"`
-	Reason string `json:"reason"`
-	Host   string `json:"host"`
+// reasons are those of all states.
+func reasons() []string {
+	return append(deadletter.Reasons(), condition.Unpublished, condition.Backlog, condition.Parked, condition.NotWritten,
+		condition.Overdue, condition.Outdated)
 }
 
-// summarize counts keys by state, reason and host.
-func summarize(s *cli.Session, all []keys.Key) error {
-	counts := map[group]int{}
-	for _, k := range all {
-		counts[group{string(k.Condition.State), deadletter.Reason(k.Condition.Reason, k.Condition.Status), k.Host}]++
-	}
-	groups := slices.SortedFunc(maps.Keys(counts), func(a, b group) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
-	})
-	return s.List(printer.Table{Columns: "STATE|REASON|HOST|KEYS"}, printer.Rows(groups, func(g group) printer.Row {
+// summarize prints groups of keys.
+func summarize(s *cli.Session, groups []keys.Group, limit int) error {
+	shown, more := first(groups, limit)
+	err := s.List(printer.Table{Columns: "KEYS|STATE|REASON|HOST|SINCE"}, printer.Rows(shown, func(g keys.Group) printer.Row {
+		reason := deadletter.Reason(g.Reason, g.Status)
 		return printer.Row{
-			Name: g.Reason + "/" + g.Host, Cells: printer.Cells(g.State, g.Reason, g.Host, counts[g]),
-			Object: struct {
-				group
-
-				Count int `json:"count"`
-			}{g, counts[g]},
+			Name: reason + "/" + g.Host, Object: g,
+			Cells: printer.Cells(g.Count, printer.In(Colour(g.State), string(g.State)), reason, g.Host, printer.Age(s.Now(), g.Since)),
 		}
+	}), noneFailing)
+	return hintMore(s, more, err)
+}
+
+// first returns at most limit items, 0 meaning all, and the number of the others.
+func first[T any](all []T, limit int) (shown []T, more int) {
+	if limit > 0 && len(all) > limit {
+		return all[:limit], len(all) - limit
+	}
+	return all, 0
+}
+
+func hintMore(s *cli.Session, more int, err error) error {
+	if err == nil && more > 0 && !s.Out.ForPrograms() {
+		s.Hint("%s more; --limit=0 lists all.", printer.Grouped(more))
+	}
+	return err
+}
+
+// WantsCommand returns the command wants.
+func WantsCommand(o *cli.Options) *cobra.Command {
+	name, stale := "", false
+	cmd := &cobra.Command{
+		Use:   "wants",
+		Short: "List all keys with URL, state and time of the last check (reads Kubernetes)",
+		Args:  cli.NoArgs,
+		RunE: o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+			all, err := s.Keys(ctx, name)
+			if err != nil {
+				return err
+			}
+			none := "No keys are wanted."
+			if stale {
+				none = "No keys are stale."
+				all = slices.DeleteFunc(all, func(k keys.Key) bool { return !k.Condition.Stale })
+			}
+			return list(s, all, 0, none, printer.Table{
+				Columns: "NAMESPACE|CONFIGMAP|KEY|STATE|URL|REFRESH|CHECKED|WANTED", Wide: "CAUSE|SEQUENCE|UID",
+				Drop: "WANTED|NAMESPACE|REFRESH|CHECKED",
+			}, func(k listed) []printer.Cell {
+				state, _, _, _ := conditionCells(s, k.Condition)
+				return printer.Cells(k.Namespace, k.ConfigMap, k.Key, state, k.URL, k.Refresh, printer.Age(s.Now(), k.Checked), printer.Age(s.Now(), k.WantedAt),
+					k.Cause, k.Sequence, k.UID)
+			})
+		}),
+	}
+	o.BindName(cmd, &name)
+	cmd.Flags().BoolVar(&stale, "stale", false,
+		"only keys without a good fetch for "+strconv.Itoa(condition.StaleIntervals)+" intervals")
+	return cmd
+}
+
+// list prints keys.
+func list(
+	s *cli.Session, all []keys.Key, limit int, none string, table printer.Table, cells func(listed) []printer.Cell,
+) error {
+	shown, more := first(all, limit)
+	err := s.List(table, printer.Rows(shown, func(k keys.Key) printer.Row {
+		row := listed{
+			Namespace: k.Namespace, ConfigMap: k.Name, Key: k.Key.Key, UID: k.UID, Condition: k.Condition, Host: k.Host,
+			URL: deadletter.WithoutQuery(k.URL), Sequence: k.Sequence, WantedAt: k.At,
+		}
+		if k.Refresh > 0 {
+			row.Refresh = duration.Format(k.Refresh)
+		}
+		if k.Sequence > 0 {
+			row.Cause = pipeline.CauseName(k.Cause)
+		}
+		return printer.Row{Name: "key/" + strings.TrimSuffix(k.String(), "/"), Object: row, Cells: cells(row)}
 	}), none)
+	return hintMore(s, more, err)
 }
 
-func reader(s *cli.Session, name string) keys.Reader {
-	return keys.Reader{Client: s.Client, Namespace: s.Namespace, Name: name, Unread: &s.Unread, Now: s.Now()}
+// Colour of a state.
+func Colour(state condition.State) printer.Colour {
+	switch state {
+	case condition.OK, condition.Fetched:
+		return printer.Green
+	case condition.Failing, condition.Refused:
+		return printer.Red
+	case condition.Pending, condition.Stale:
+		return printer.Yellow
+	case condition.Ignored:
+	}
+	return printer.Grey
 }
 
-func failingRow(s *cli.Session, k keys.Key) printer.Row {
-	c := k.Condition
-	f := failingKey{
-		Namespace: k.Namespace, ConfigMap: k.Name, Key: k.Key.Key, State: string(c.State), Reason: c.Reason, Status: c.Status,
-		Since: optional(c.Since), NextTry: optional(c.Next), Checked: optional(c.Checked), WaitsFor: c.WaitsFor,
-		Attempts: c.Attempts, Host: k.Host, URL: deadletter.WithoutQuery(k.URL),
-	}
-	colour := printer.Yellow
-	if c.State == keys.Failing {
-		colour = printer.Red
-	}
-	next := ""
+func conditionCells(s *cli.Session, c condition.Condition) (state, reason printer.Cell, since, next string) {
 	if !c.Next.IsZero() {
 		next = printer.Until(s.Now(), c.Next)
 	}
-	return printer.Row{Name: "key/" + k.String(), Object: f, Cells: printer.Cells(
-		printer.In(colour, f.State), printer.In(colour, deadletter.Reason(f.Reason, f.Status)), printer.Age(s.Now(), c.Since),
-		next, f.Host, f.Namespace, f.ConfigMap, f.Key, printer.Age(s.Now(), c.Checked), f.WaitsFor, f.Attempts, f.URL,
-	)}
-}
-
-func optional(at time.Time) *time.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return &at
+	return printer.In(Colour(c.State), string(c.State)), printer.In(Colour(c.State), deadletter.Reason(c.Reason, c.Status)),
+		printer.Age(s.Now(), c.Since), next
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -18,24 +19,26 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // checking holds the flags of check.
 type checking struct {
 	*cli.Options
-	cluster   kube.Options
 	fetcher   fetcher.Config
 	file      string
 	fetch     bool
 	protected []string
+	// unreadable are documents of the file that are no valid objects.
+	unreadable []checked
 }
 
 // CheckCommand returns the command check.
@@ -58,7 +61,6 @@ func CheckCommand(o *cli.Options) *cobra.Command {
 		return c.run(cmd.Context(), out, objects)
 	})
 	fs := cmd.Flags()
-	c.cluster.BindUserFlags(fs)
 	c.fetcher.BindPolicyFlags(fs)
 	fs.StringVarP(&c.file, "filename", "f", "", "file with ConfigMaps and Watchers (-: standard input)")
 	fs.BoolVar(&c.fetch, "fetch", false, "fetch each allowed URL once, from this machine")
@@ -78,7 +80,7 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 	if err != nil {
 		return nil, err
 	}
-	object, w, err := cluster.Lookup(ctx, c.cluster, namespace, name)
+	object, w, err := cluster.Lookup(ctx, c.Kube, namespace, name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -100,20 +102,23 @@ func (c *checking) manifest(in io.Reader) ([]corev1.ConfigMap, error) {
 		in = file
 	}
 	var objects []corev1.ConfigMap
+	document := 0
 	for decoder := yaml.NewYAMLOrJSONDecoder(in, 4096); ; {
 		var text json.RawMessage
 		err := decoder.Decode(&text)
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err == nil {
-			objects, err = c.add(objects, text)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("read manifest %s: %w", c.file, err)
 		}
+		document++
+		if objects, err = c.add(objects, text); err != nil {
+			where := fmt.Sprintf("%s, document %d", c.file, document)
+			c.unreadable = append(c.unreadable, checked{ConfigMap: where, Verdict: "InvalidManifest", Detail: explained(err)})
+		}
 	}
-	if len(objects) == 0 {
+	if len(objects)+len(c.unreadable) == 0 {
 		return nil, cli.Errorf(cli.NotFound, "ConfigMap or Watcher in %s: not found", c.file)
 	}
 	return objects, nil
@@ -135,8 +140,24 @@ func (c *checking) add(objects []corev1.ConfigMap, text json.RawMessage) ([]core
 	default:
 		return objects, nil
 	}
+	if err != nil {
+		return objects, err
+	}
 	object.Namespace = cmp.Or(object.Namespace, c.Namespace, metav1.NamespaceDefault)
-	return append(objects, object), err
+	return append(objects, object), nil
+}
+
+// explained returns the sentence about an object that cannot be decoded.
+func explained(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err.Error()
+	}
+	text := wrong.Field + " has a " + wrong.Value + " in place of a " + wrong.Type.String()
+	if wrong.Type.Kind() == reflect.String {
+		text += "; put quotes around it"
+	}
+	return text
 }
 
 // compiled returns the ConfigMap of a Watcher.
@@ -160,19 +181,15 @@ type checked struct {
 }
 
 func (c *checking) run(ctx context.Context, out *printer.Printer, objects []corev1.ConfigMap) error {
-	grammar, err := annotation.New(annotation.Defaults())
-	if err != nil {
-		return err
-	}
-	var found []checked
+	found := c.unreadable
 	for i := range objects {
-		all, err := c.check(ctx, grammar, &objects[i])
+		all, err := c.check(ctx, &objects[i])
 		if err != nil {
 			return err
 		}
 		found = append(found, all...)
 	}
-	_, err = out.List(printer.Table{Columns: "CONFIGMAP|KEY|VERDICT|DETAIL", Wide: "URL", Wrap: "DETAIL"},
+	_, err := out.List(printer.Table{Columns: "CONFIGMAP|KEY|VERDICT|DETAIL", Wide: "URL", Wrap: "DETAIL"},
 		printer.Rows(found, func(f checked) printer.Row {
 			colour := printer.Green
 			if !f.OK {
@@ -187,49 +204,49 @@ func (c *checking) run(ctx context.Context, out *printer.Printer, objects []core
 	return err
 }
 
-// ignored is the verdict on an object that the watcher ignores.
-const ignored = "ignored"
-
 // check checks one object.
-func (c *checking) check(ctx context.Context, grammar *annotation.Grammar, object *corev1.ConfigMap) ([]checked,
-	error,
-) {
+func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]checked, error) {
 	whole := checked{ConfigMap: object.Namespace + "/" + object.Name}
-	request, err := grammar.ParseObject(object)
-	immutable := object.Immutable != nil && *object.Immutable
-	switch {
-	case err != nil:
-		whole.Verdict, whole.Detail = reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), err.Error()
-	case !request.Present:
-		whole.OK, whole.Verdict, whole.Detail = true, ignored, "it has no annotation "+annotation.DefaultKey
-	case request.Suspended:
-		whole.OK, whole.Verdict, whole.Detail = true, ignored, "it is suspended"
-	case object.Labels[annotation.IgnoreLabel] == annotation.IgnoreValue:
-		whole.OK, whole.Verdict = true, ignored
-		whole.Detail = "it has the label " + annotation.IgnoreLabel + "=" + annotation.IgnoreValue
-	case annotation.Protects(c.protected, object.Namespace, object.Name):
-		whole.Verdict, whole.Detail = ignored, "it is protected (--protected-namespaces)"
-	case immutable:
-		whole.Verdict, whole.Detail = reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE),
-			"it is immutable, so no key can be written"
-	default:
-		return c.pairs(ctx, whole, request, object)
+	known := keys.ReadObject(&object.ObjectMeta, c.protected)
+	var found []checked
+	if known.Invalid != nil {
+		found = append(found, whole.as(reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), known.Invalid.Error()))
 	}
-	return []checked{whole}, nil
+	for _, problem := range known.Request.Problems {
+		f := whole.as(reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), problem.Text)
+		if f.Key = problem.Key; problem.Adjusted {
+			f.OK, f.Verdict = true, pipeline.ReasonAdjusted
+		}
+		found = append(found, f)
+	}
+	switch {
+	case known.Invalid != nil:
+		return found, nil
+	case known.Ignored != "":
+		f := whole.as(string(condition.Ignored), known.Ignored)
+		f.OK = !annotation.Protects(c.protected, object.Namespace, object.Name)
+		return append(found, f), nil
+	case object.Immutable != nil && *object.Immutable:
+		return append(found, whole.as(reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE),
+			"it is immutable, so no key can be written")), nil
+	}
+	pairs, err := c.pairs(ctx, whole, known, object)
+	return append(found, pairs...), err
+}
+
+// as returns a copy with a verdict.
+func (f checked) as(verdict, detail string) checked {
+	f.Verdict, f.Detail = verdict, detail
+	return f
 }
 
 func reason(class v1.FailureClass) string { return pipeline.Reason(class) }
 
 func (c *checking) pairs(
-	ctx context.Context, whole checked, request annotation.Request, object *corev1.ConfigMap,
+	ctx context.Context, whole checked, known keys.Object, object *corev1.ConfigMap,
 ) ([]checked, error) {
 	var found []checked
-	for _, problem := range request.Problems {
-		f := whole
-		f.Key, f.OK, f.Detail = problem.Key, !problem.Refused, problem.Text
-		f.Verdict = reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
-		found = append(found, f)
-	}
+	request := known.Request
 	for _, pair := range request.Pairs {
 		f := whole
 		f.Key, f.URL = pair.Key, deadletter.WithoutQuery(pair.URL)
@@ -241,7 +258,13 @@ func (c *checking) pairs(
 		_, inData := object.Data[pair.Key]
 		_, inBinary := object.BinaryData[pair.Key]
 		digest := request.SHA256[pair.Key]
+		now := known.Condition(pair.Key, c.Now())
 		switch {
+		case now.State == condition.Refused, now.State == condition.Failing && !c.fetch:
+			f.Verdict, f.Detail = now.Reason, now.Message
+		case now.State == condition.OK && !preview.Allowed && !c.fetch:
+			f.OK, f.Verdict = true, "fetched"
+			f.Detail = "the flags of this command would deny it: " + preview.Reason
 		case preview.Failure != "":
 			f.Verdict = preview.Failure
 		case !preview.Allowed:

@@ -12,15 +12,13 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // pods is one run of the command.
 type pods struct {
 	*cli.Options
-	cluster kube.Options
-	all     bool
-	out     *printer.Printer
+	all bool
+	out *printer.Printer
 }
 
 // PodsCommand returns the command pods.
@@ -47,13 +45,12 @@ func PodsCommand(o *cli.Options) *cobra.Command {
 		p.out = out
 		return p.list(cmd.Context(), namespace, name)
 	})
-	p.cluster.BindUserFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&p.all, "all", false, "include terminated containers")
 	return cmd
 }
 
 func (p *pods) list(ctx context.Context, namespace, name string) error {
-	object, watcher, err := cluster.Lookup(ctx, p.cluster, namespace, name)
+	object, watcher, err := cluster.Lookup(ctx, p.Kube, namespace, name)
 	if err != nil {
 		return err
 	}
@@ -61,7 +58,7 @@ func (p *pods) list(ctx context.Context, namespace, name string) error {
 		return cli.Errorf(cli.NotFound, "ConfigMap %s/%s: not found", namespace, name)
 	}
 	cm := podusage.ConfigMap{Name: object.Name, Watcher: watcher, Changes: podusage.ChangesOf(object, watcher)}
-	found, err := cluster.Usage(ctx, p.cluster, namespace, cm, p.all, p.Now())
+	found, err := cluster.Usage(ctx, p.Kube, namespace, cm, p.all, p.Now())
 	if err != nil {
 		return err
 	}

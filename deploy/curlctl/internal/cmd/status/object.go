@@ -2,21 +2,24 @@ package status
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	objects "github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // object prints the history of one ConfigMap, and the conditions of its Watcher.
-func object(ctx context.Context, s *cli.Session, o kube.Options, namespace, name string) error {
-	found, owner, err := cluster.Lookup(ctx, o, namespace, name)
+func object(ctx context.Context, s *cli.Session, namespace, name string) error {
+	found, owner, err := cluster.Lookup(ctx, s.Kube, namespace, name)
 	if err != nil {
 		return err
 	}
@@ -28,11 +31,9 @@ func object(ctx context.Context, s *cli.Session, o kube.Options, namespace, name
 		view.ReadWatcher(owner)
 	}
 	if found != nil {
-		if err := view.ReadMetadata(found); err != nil {
-			return err
-		}
+		view.ReadMetadata(found)
 	}
-	if err := view.ReadStreams(ctx, s.Client, &s.Unread); err != nil {
+	if err := view.ReadStreams(ctx, s.Client, &s.Unread, s.Now()); err != nil {
 		return err
 	}
 	if found == nil && owner == nil && len(view.Timeline) == 0 {
@@ -41,7 +42,7 @@ func object(ctx context.Context, s *cli.Session, o kube.Options, namespace, name
 	if s.Out.ForPrograms() {
 		return s.Out.Object("configmap/"+name, view)
 	}
-	printFields(s.Out, view)
+	printFields(s, view)
 	_, err = s.Out.List(printer.Table{Columns: "TIME|AGE|WHAT|KEY|DETAIL", Drop: "TIME|KEY", Wrap: "DETAIL"},
 		printer.Rows(view.Timeline, func(e objects.TimelineEntry) printer.Row {
 			return printer.Row{Cells: printer.Cells(
@@ -51,6 +52,21 @@ func object(ctx context.Context, s *cli.Session, o kube.Options, namespace, name
 	return err
 }
 
+// sentence describes a condition in one line.
+func sentence(now time.Time, c condition.Condition) printer.Cell {
+	text := strings.TrimSpace(string(c.State) + " " + deadletter.Reason(c.Reason, c.Status))
+	if !c.Since.IsZero() && !c.Good() {
+		text += " for " + printer.Age(now, c.Since)
+	}
+	if c.Message != "" {
+		text += ": " + c.Message
+	}
+	if c.Next.After(now) && !c.Good() {
+		text += "; next try in " + printer.Until(now, c.Next)
+	}
+	return printer.In(keys.Colour(c.State), text)
+}
+
 func relative(now, at time.Time) string {
 	if at.After(now) {
 		return "in " + printer.Until(now, at)
@@ -58,7 +74,7 @@ func relative(now, at time.Time) string {
 	return printer.Age(now, at)
 }
 
-func printFields(out *printer.Printer, view objects.View) {
+func printFields(s *cli.Session, view objects.View) {
 	name := printer.In(0, view.Namespace+"/"+view.ConfigMap)
 	switch {
 	case view.Exists:
@@ -75,11 +91,18 @@ func printFields(out *printer.Printer, view objects.View) {
 	for _, pair := range view.Asks {
 		fields = append(fields, printer.Field{Name: "Fetches", Value: pair.String()})
 	}
-	if view.Suspended {
-		fields = append(fields, printer.Field{Name: "Suspended", Value: printer.In(printer.Yellow, "yes")})
+	fields = append(fields, printer.Field{Name: "Ignored", Value: printer.In(printer.Yellow, view.Ignored)},
+		printer.Field{Name: "Problem", Value: printer.In(printer.Red, view.Problem)})
+	for _, note := range view.Notes {
+		fields = append(fields, printer.Field{Name: "Note", Value: printer.In(printer.Yellow, note)})
 	}
-	out.Fields(append(fields, printer.Field{Name: "Problem", Value: printer.In(printer.Red, view.Problem)}))
-	out.Linef("")
+	for _, k := range view.Keys {
+		if k.State != condition.Ignored {
+			fields = append(fields, printer.Field{Name: "Key " + k.Key, Value: sentence(s.Now(), k.Condition)})
+		}
+	}
+	s.Out.Fields(fields)
+	s.Out.Linef("")
 }
 
 // watcherFields are the conditions of the Watcher, if there is one.

@@ -3,25 +3,25 @@ package status
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // Command returns the command status.
 func Command(o *cli.Options) *cobra.Command {
-	var cluster kube.Options
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE/NAME]",
 		Short: "Show the pipeline at a glance, or the history of one ConfigMap or Watcher (reads Kubernetes)",
-		Long: "Without an argument it shows the backlog, fetches in flight, timers, failures, hosts that\n" +
-			"asked for a pause, and consumers. With the name of a ConfigMap or Watcher it reads the\n" +
-			"metadata from Kubernetes, and shows its conditions, URLs and history.",
+		Long: "Without an argument it shows how many keys are failing now and why, the backlog, timers,\n" +
+			"hosts that asked for a pause, and consumers. With the name of a ConfigMap or Watcher it\n" +
+			"shows its conditions, keys, URLs and history. It reads the metadata of ConfigMaps.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
@@ -34,44 +34,44 @@ func Command(o *cli.Options) *cobra.Command {
 			return err
 		}
 		return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
-			return object(ctx, s, cluster, namespace, name)
+			return object(ctx, s, namespace, name)
 		})(c, args)
 	}
-	cluster.BindUserFlags(cmd.Flags())
 	return cmd
 }
 
 func pipeline(ctx context.Context, s *cli.Session) error {
-	view, err := overview.Read(ctx, s.Connection, &s.Unread, s.Now)
+	view, err := overview.Read(ctx, s.Connection, &s.Unread, s.Objects(ctx, ""), s.Now)
 	if err != nil {
 		return err
 	}
 	if s.Out.ForPrograms() {
 		return s.Out.Object("pipeline", view)
 	}
-	fetching := printer.In(printer.Green, "running")
-	if view.Paused {
-		fetching = printer.In(printer.Yellow, "paused until `curlctl resume`")
-		if view.Resumes != nil {
-			fetching.Text = "paused, resumes in " + printer.Until(s.Now(), *view.Resumes)
-		}
-	}
-	failures := printer.In(0, printer.Grouped(view.LastHour)+" in the last hour, "+printer.Grouped(view.Failures)+" kept")
-	if view.LastHour > 0 {
-		failures.Colour = printer.Red
-	}
+	failures := printer.Grouped(view.LastHour) + " in the last hour, " + printer.Grouped(view.Failures) + " kept"
 	overdue := printer.Cell{}
 	if view.Timers.Overdue > 0 {
 		overdue = printer.In(printer.Red, printer.Plural(view.Timers.Overdue, "timer")+", see `curlctl doctor`")
 	}
-	s.Out.Fields([]printer.Field{
-		{Name: "NATS", Value: view.Server},
-		{Name: "Fetching", Value: fetching},
-		{Name: "Wanted", Value: printer.Plural(view.Wants, "key")},
+	fields := []printer.Field{{Name: "NATS", Value: view.Server}, {Name: "Fetching", Value: view.Headline(s.Now())}}
+	for _, g := range view.Groups[:min(len(view.Groups), maxGroups)] {
+		value := printer.Plural(g.Count, "key") + " " + deadletter.Reason(g.Reason, g.Status)
+		if g.Host != "" {
+			value += " of " + g.Host
+		}
+		if !g.Since.IsZero() {
+			value += ", the first since " + printer.Clock(g.Since) + " (" + printer.Age(s.Now(), g.Since) + ")"
+		}
+		fields = append(fields, printer.Field{Name: capital(string(g.State)), Value: printer.In(keys.Colour(g.State), value)})
+	}
+	if more := len(view.Groups) - maxGroups; more > 0 {
+		fields = append(fields, printer.Field{Name: "More", Value: "`curlctl failing --summary` lists all reasons and hosts"})
+	}
+	s.Out.Fields(append(fields, []printer.Field{
 		{Name: "Scheduled", Value: timers(s, view.Timers)},
 		{Name: "Failures", Value: failures},
 		{Name: "Overdue", Value: overdue},
-	})
+	}...))
 	if err := pausedHosts(s, view.PausedHosts); err != nil {
 		return err
 	}
@@ -82,6 +82,11 @@ func pipeline(ctx context.Context, s *cli.Session) error {
 	}, printer.Rows(view.Consumers, func(c overview.Consumer) printer.Row { return consumerRow(s, c) }))
 	return err
 }
+
+// maxGroups is the number of listed reasons and hosts.
+const maxGroups = 5
+
+func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
 func timers(s *cli.Session, t overview.Timers) string {
 	text := printer.Plural(t.Pending, "timer")

@@ -88,6 +88,8 @@ function tick(t) {
   find('#asof').textContent = t.asOf;
   find('#lost').hidden = !t.lost;
   find('#paused').hidden = !t.paused;
+  const headline = find('#headline');
+  if (headline) headline.className = `state ${t.state}`;
   if (wasLost && !t.lost && !find('main form[method=post]')) swap(location.href, false);
   wasLost = t.lost;
   for (const element of all('[data-n]')) {

@@ -29,13 +29,15 @@ const (
 	readEvery   = time.Second
 	readPause   = 9
 	readTimeout = 30 * time.Second
-	// pollEvery is the interval between looks at the consumers.
-	pollEvery = 5 * time.Second
+	// objectsEvery is the minimum interval between readings of Kubernetes.
+	objectsEvery = 10 * time.Second
+	// PollEvery is the interval between looks at the consumers.
+	PollEvery = 5 * time.Second
 	// watchedFor is how long the model keeps reading after the last page was closed.
 	watchedFor = time.Minute
 )
 
-// SampleCount is the number of stored samples, one per pollEvery.
+// SampleCount is the number of stored samples, one per PollEvery.
 const SampleCount = 30
 
 // Model is safe for concurrent use.
@@ -44,6 +46,7 @@ type Model struct {
 	refusals *natsconn.Refusals
 	now      func() time.Time
 	look     chan struct{}
+	objects  objects
 
 	mu     sync.Mutex
 	looked time.Time
@@ -59,7 +62,7 @@ type Model struct {
 	ahead time.Duration
 }
 
-// reading is the content of the streams at a time.
+// reading is the content of the streams, and of the cluster, at a time.
 type reading struct {
 	asOf time.Time
 	// keys are sorted by namespace, name and key, timers by time.
@@ -97,10 +100,32 @@ type Sample struct {
 	Requests, Results uint64
 }
 
-// New returns a model of a connection, on which NATS refuses the refusals.
-func New(conn *natsconn.Connection, refusals *natsconn.Refusals, now func() time.Time) *Model {
+// objects are the ConfigMaps of the cluster, as of a time. Only the goroutine of Run uses them.
+type objects struct {
+	read func(context.Context) (keys.Objects, error)
+	last keys.Objects
+	next time.Time
+}
+
+// get returns the objects, which it reads at most every objectsEvery, or nil if they are unknown.
+func (o *objects) get(ctx context.Context) keys.Objects {
+	began := time.Now()
+	if o.read == nil || began.Before(o.next) {
+		return o.last
+	}
+	o.last, _ = o.read(ctx) // without it, a key is not "ok" but "fetched"
+	o.next = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
+	return o.last
+}
+
+// New returns a model of a connection, on which NATS refuses the refusals. A nil read means that the
+// objects of the cluster are not read.
+func New(
+	conn *natsconn.Connection, refusals *natsconn.Refusals, read func(context.Context) (keys.Objects, error),
+	now func() time.Time,
+) *Model {
 	return &Model{
-		conn: conn, refusals: refusals, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
+		objects: objects{read: read}, conn: conn, refusals: refusals, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 }
 
@@ -162,7 +187,7 @@ func (m *Model) follow(ctx context.Context) {
 			defer func() { _ = sub.Unsubscribe() }()
 		}
 	}
-	read, poll := time.NewTimer(0), time.NewTicker(pollEvery)
+	read, poll := time.NewTimer(0), time.NewTicker(PollEvery)
 	defer read.Stop()
 	defer poll.Stop()
 	if m.conn.Conn.IsConnected() {
@@ -206,7 +231,7 @@ func (m *Model) readAll(ctx context.Context) (reading, error) {
 	r := reading{asOf: m.now(), missing: map[Part]error{}, failures: map[operate.ReasonHost]uint64{}}
 	var unread readable.Unread
 	var timers keys.Timers
-	from := keys.Reader{Client: m.conn.Client, Unread: &unread, Now: r.asOf}
+	from := keys.Reader{Client: m.conn.Client, Unread: &unread, Now: r.asOf, Objects: m.objects.get(ctx)}
 	for _, part := range []struct {
 		name   Part
 		stream string
@@ -265,7 +290,7 @@ func (r *reading) readFailures(ctx context.Context, client *operate.Client, unre
 
 // Poll reads the state of the consumers.
 func (m *Model) Poll(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, pollEvery)
+	ctx, cancel := context.WithTimeout(ctx, PollEvery)
 	defer cancel()
 	var read overview.Overview
 	began := m.now()

@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/traffic"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -44,7 +45,8 @@ func (m *Model) Numbers(namespace string) Numbers {
 		Overview: m.overview, AsOf: m.asOf, Err: m.err, Unread: m.unread, Missing: m.missing,
 		Samples: slices.Clone(m.samples),
 	}
-	n.Wants, n.Failures, n.LastHour, n.Timers = len(m.within(namespace)), 0, 0, overview.Timers{}
+	n.Now, n.Groups = keys.Count(m.within(namespace)), keys.Groups(m.within(namespace))
+	n.Failures, n.LastHour, n.Timers = 0, 0, overview.Timers{}
 	for t := range m.pending(namespace) {
 		n.Timers.Add(t.At, now)
 	}
@@ -75,13 +77,13 @@ func (m *Model) within(namespace string) []keys.Key {
 	return from[:n]
 }
 
+func (m *Model) find(key pipeline.Key) (int, bool) {
+	return slices.BinarySearchFunc(m.keys, key, func(a keys.Key, b pipeline.Key) int { return keys.Compare(a.Key, b) })
+}
+
 // after returns the keys that sort after one.
 func (m *Model) after(key pipeline.Key) []keys.Key {
-	at, found := slices.BinarySearchFunc(m.keys, key, func(a keys.Key,
-		b pipeline.Key,
-	) int {
-		return keys.Compare(a.Key, b)
-	})
+	at, found := m.find(key)
 	if found {
 		at++
 	}
@@ -167,37 +169,22 @@ func (m *Model) Failures() map[operate.ReasonHost]uint64 {
 func (m *Model) Key(key pipeline.Key) (keys.Key, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at, found := slices.BinarySearchFunc(m.keys, key, func(a keys.Key,
-		b pipeline.Key,
-	) int {
-		return keys.Compare(a.Key, b)
-	})
+	at, found := m.find(key)
 	if !found {
 		return keys.Key{}, false
 	}
 	return m.keys[at], true
 }
 
-// Object returns the keys of a ConfigMap.
-func (m *Model) Object(namespace, name string) (found []keys.Key) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range m.after(pipeline.Key{Namespace: namespace, Name: name}) {
-		if k.Namespace != namespace || k.Name != name {
-			break
-		}
-		found = append(found, k)
-	}
-	return found
-}
-
 // Wants returns at most n keys after one, selected by namespace, name and host, and the number of
-// all selected keys. Empty fields select all.
-func (m *Model) Wants(namespace, name, host string, after pipeline.Key, n int) (rows []keys.Key, all int) {
+// all selected keys. Empty fields select all. If failing is set, good keys are left out.
+func (m *Model) Wants(
+	namespace, name, host string, failing bool, after pipeline.Key, n int,
+) (rows []keys.Key, all int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, k := range m.within(namespace) {
-		if name != "" && k.Name != name || host != "" && !k.HostIs(host) {
+		if name != "" && k.Name != name || host != "" && !k.HostIs(host) || failing && k.Condition.Good() {
 			continue
 		}
 		all++
@@ -229,10 +216,10 @@ func (m *Model) Schedule(
 
 // Host has the counts of one host.
 type Host struct {
-	// Name as pipeline.HostOf returns it.
+	// Name may be an address.
 	Name string
-	// Wanted, Failing, Waiting and Stale count keys by state.
-	Wanted, Failing, Waiting, Stale int
+	// Wanted, Failing, Pending and Stale count keys by state; Failing has the refused ones, too.
+	Wanted, Failing, Pending, Stale int
 	// Reasons counts failing keys.
 	Reasons map[string]int
 	// Next is the next attempt of a failing key; zero: there is none.
@@ -250,7 +237,7 @@ func (m *Model) Hosts(namespace string) []Host {
 		h := hosts[k.Host]
 		h.Wanted++
 		switch c := k.Condition; c.State {
-		case keys.Failing:
+		case condition.Failing, condition.Refused:
 			h.Failing++
 			if h.Reasons == nil {
 				h.Reasons = map[string]int{}
@@ -259,11 +246,11 @@ func (m *Model) Hosts(namespace string) []Host {
 			if h.Next.IsZero() || c.Next.Before(h.Next) {
 				h.Next = c.Next
 			}
-		case keys.Waiting:
-			h.Waiting++
-		case keys.Stale:
+		case condition.Pending:
+			h.Pending++
+		case condition.Stale:
 			h.Stale++
-		case keys.Well:
+		case condition.OK, condition.Fetched, condition.Ignored:
 		}
 		hosts[k.Host] = h
 	}

@@ -1,0 +1,107 @@
+package keys
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/condition"
+)
+
+// Group counts the keys of a host with the same state and reason.
+type Group struct {
+	State  condition.State `json:"state"`
+	Reason string          `json:"reason"`
+	Status int32           `json:"status,omitempty"`
+	Host   string          `json:"host,omitempty"`
+	Count  int             `json:"count"`
+	// Since is the earliest start of the state, if it is known.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Groups counts the keys that are not good, the largest group first.
+func Groups(all []Key) []Group {
+	type kind struct {
+		state        condition.State
+		reason, host string
+		status       int32
+	}
+	at, groups := map[kind]int{}, []Group{}
+	for _, k := range all {
+		c := k.Condition
+		if c.Good() {
+			continue
+		}
+		of := kind{c.State, c.Reason, k.Host, c.Status}
+		i, known := at[of]
+		if !known {
+			i = len(groups)
+			at[of] = i
+			groups = append(groups, Group{State: c.State, Reason: c.Reason, Status: c.Status, Host: k.Host})
+		}
+		g := &groups[i]
+		g.Count++
+		if since := c.Since; !since.IsZero() && (g.Since.IsZero() || since.Before(g.Since)) {
+			g.Since = since
+		}
+	}
+	slices.SortFunc(groups, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
+	})
+	return groups
+}
+
+// Counts are the numbers of keys by state.
+type Counts struct {
+	// Keys counts all that are not ignored.
+	Keys    int `json:"keys"`
+	Failing int `json:"failing"`
+	Refused int `json:"refused"`
+	Stale   int `json:"stale"`
+	Pending int `json:"pending"`
+}
+
+// Count counts keys by state.
+func Count(all []Key) (n Counts) {
+	for _, k := range all {
+		switch n.Keys++; k.Condition.State {
+		case condition.Failing:
+			n.Failing++
+		case condition.Refused:
+			n.Refused++
+		case condition.Stale:
+			n.Stale++
+		case condition.Pending:
+			n.Pending++
+		case condition.Ignored:
+			n.Keys--
+		case condition.OK, condition.Fetched:
+		}
+	}
+	return n
+}
+
+// String says how many keys are not good, such as "522 of 537 keys failing, 3 refused".
+func (n Counts) String() string {
+	text := ""
+	for _, one := range []struct {
+		count int
+		state condition.State
+	}{{n.Failing, condition.Failing}, {n.Refused, condition.Refused}, {n.Stale, condition.Stale}, {n.Pending, condition.Pending}} {
+		switch {
+		case one.count == 0:
+		case text == "":
+			text = printer.Grouped(one.count) + " of " + printer.Plural(n.Keys, "key") + " " + string(one.state)
+		default:
+			text += ", " + printer.Grouped(one.count) + " " + string(one.state)
+		}
+	}
+	switch {
+	case text != "":
+		return text
+	case n.Keys == 0:
+		return "no keys are wanted"
+	}
+	return printer.Plural(n.Keys, "key") + " up to date"
+}

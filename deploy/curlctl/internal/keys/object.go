@@ -1,0 +1,116 @@
+package keys
+
+import (
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// Object is a ConfigMap with one of our annotations, as Kubernetes has it.
+type Object struct {
+	Request annotation.Request
+	// Invalid is the error of annotations that are unusable as a whole.
+	Invalid error
+	// Ignored says why the watcher ignores it; empty: it does not.
+	Ignored string
+	// Problem has the sentences about annotations that are not followed.
+	Problem string
+	// Status is the parsed status annotation; it is empty if Unreadable.
+	Status     status.Status
+	Unreadable bool
+	UID        string
+}
+
+// Objects are by namespace and name; the field Key of the index is empty.
+type Objects map[pipeline.Key]Object
+
+// Add adds a ConfigMap if it has one of our annotations.
+func (o Objects) Add(meta *metav1.ObjectMeta) {
+	if object := ReadObject(meta, annotation.DefaultProtected()); object.Request.Present || object.Problem != "" {
+		o[pipeline.Key{Namespace: meta.Namespace, Name: meta.Name}] = object
+	}
+}
+
+// ReadObject parses the metadata of a ConfigMap like the watcher with these protected namespaces.
+func ReadObject(meta *metav1.ObjectMeta, protected []string) Object {
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		return Object{Problem: err.Error()}
+	}
+	object := Object{UID: string(meta.UID)}
+	object.Request, err = grammar.ParseObject(meta)
+	if object.Invalid, object.Problem = err, object.Request.Problem(err); !object.Request.Present {
+		for _, problem := range object.Request.Problems {
+			object.Problem = strings.TrimPrefix(object.Problem+"; also "+problem.Text, "; also ")
+		}
+	}
+	if state, err := status.Parse(meta.Annotations[annotation.StatusKey]); err == nil {
+		object.Status = state
+	} else {
+		object.Unreadable = true
+	}
+	switch {
+	case err != nil:
+	case !object.Request.Present:
+		object.Ignored = "it has no annotation " + annotation.DefaultKey
+	case object.Request.Suspended:
+		object.Ignored = "it is suspended"
+	case meta.Labels[annotation.IgnoreLabel] == annotation.IgnoreValue:
+		object.Ignored = "it has the label " + annotation.IgnoreLabel + "=" + annotation.IgnoreValue
+	case annotation.Protects(protected, meta.Namespace, meta.Name):
+		object.Ignored = "it is protected (--protected-namespaces)"
+	}
+	return object
+}
+
+// Condition returns the condition of a key according to the object alone.
+func (o *Object) Condition(key string, now time.Time) condition.Condition {
+	write := o.write(key)
+	if url, asked := o.Request.URL(key); write.Written && write.Reason == "" && asked && url == write.URL {
+		return condition.Condition{State: condition.OK}
+	}
+	return condition.Of(nil, &write, now)
+}
+
+// write returns what the object says about a key.
+func (o *Object) write(key string) condition.Write {
+	w := o.Status.Keys[key].Write(types.UID(o.UID))
+	w.Ignored = o.Ignored
+	return w
+}
+
+// invalidAnnotation is the reason of Events about annotations that are not followed.
+var invalidAnnotation = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
+
+// unwanted returns the keys of the object that the annotation asks for without a want, and an entry
+// without a key for annotations that are not followed.
+func (o *Object) unwanted(at pipeline.Key, wanted map[pipeline.Key]bool, now time.Time) (all []Key) {
+	if o.Problem != "" && (o.Ignored == "" || !o.Request.Present) {
+		c := condition.Condition{
+			State: condition.Failing, Reason: invalidAnnotation, Message: o.Problem,
+		}
+		if p := o.Status.Problem; p != nil {
+			c.Since = p.Since
+		}
+		all = append(all, Key{Key: at, UID: o.UID, Condition: c})
+	}
+	for _, pair := range o.Request.Pairs {
+		if at.Key = pair.Key; wanted[at] {
+			continue
+		}
+		write := o.write(pair.Key)
+		all = append(all, Key{
+			Key: at, UID: o.UID, URL: pair.URL, Host: condition.Host(pair.URL), Refresh: o.Request.Refresh,
+			Condition: condition.Of(nil, &write, now),
+		})
+	}
+	return all
+}

@@ -1,0 +1,203 @@
+package condition
+
+import (
+	"cmp"
+	"time"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// State of a key.
+type State string
+
+// The states.
+const (
+	// OK: fetched and written.
+	OK State = "ok"
+	// Fetched: fetched. The object was not read, so it is unknown whether the key is written.
+	Fetched State = "fetched"
+	// Pending: a fetch or a write is due and has not happened yet.
+	Pending State = "pending"
+	// Failing: the last fetch failed, or the annotation is invalid.
+	Failing State = "failing"
+	// Refused: the API server or another owner keeps the key from being written.
+	Refused State = "refused"
+	// Ignored: the watcher ignores the object.
+	Ignored State = "ignored"
+	// Stale: the regular fetch is long overdue.
+	Stale State = "stale"
+)
+
+// Reasons of Pending and Stale. Failing and Refused have the reasons of Events.
+const (
+	// Unpublished: the watcher has not published the want yet.
+	Unpublished = "Unpublished"
+	// Backlog: no fetcher has taken the request yet.
+	Backlog = "Backlog"
+	// Parked: the host or the namespace had no free slot, or the host asked for a pause.
+	Parked = "Parked"
+	// NotWritten: the writer has not written the body yet.
+	NotWritten = "NotWritten"
+	// Retry: the fetch failed and is tried again; the failure was not reported yet.
+	Retry = "Retry"
+	// Overdue: the timer should have fired.
+	Overdue = "Overdue"
+	// Outdated: there was no good fetch for StaleIntervals.
+	Outdated = "Outdated"
+)
+
+// Condition of a key, as programs read it.
+type Condition struct {
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitempty"`
+	// Message is the sentence of the Event, or why the object is ignored; it may be empty.
+	Message string `json:"message,omitempty"`
+	// Status is the HTTP status of the last attempt if that failed; 0: no response.
+	Status int32 `json:"status,omitempty"`
+	// Since is the start of the state, if it is known.
+	Since time.Time `json:"since,omitzero"`
+	// Next is the time of the next attempt; zero: none is planned.
+	Next time.Time `json:"nextTry,omitzero"`
+	// Attempts counts the failed attempts of this round.
+	Attempts uint32 `json:"attempts,omitempty"`
+	// Checked is the time of the last attempt, if it is known.
+	Checked time.Time `json:"lastChecked,omitzero"`
+	// Stale: no good fetch for StaleIntervals, whatever the state.
+	Stale bool `json:"stale,omitempty"`
+	// WaitsFor is the obstacle of the next attempt; empty: only its time.
+	WaitsFor string `json:"waitsFor,omitempty"`
+}
+
+// Good reports whether there is nothing to wait for or to fix.
+func (c Condition) Good() bool { return c.State == OK || c.State == Fetched || c.State == Ignored }
+
+// Fetch is what the streams know about a key.
+type Fetch struct {
+	URL     string
+	Refresh time.Duration
+	// Wanted is the time of the want, and Taken reports that the fetchers have taken it.
+	Wanted time.Time
+	Taken  bool
+	// Due is the payload of the timer, set at SetAt to fire at At; nil: the want has none.
+	Due       *v1.Due
+	At, SetAt time.Time
+}
+
+// Write is what the object knows about a key.
+type Write struct {
+	// Ignored says why the watcher ignores the object; empty: it does not.
+	Ignored string
+	// URL that fails, or whose body is in the key; empty: the status has no entry for the key.
+	URL string
+	// Written reports that the key holds a body of URL.
+	Written bool
+	// The others describe the failure; an empty Reason means that there is none.
+	Reason, Message string
+	Status          int32
+	Since, Next     time.Time
+	Attempts        uint32
+}
+
+// Of returns the condition of a key. Without a want, fetch is nil. If the object was not read, write
+// is nil.
+func Of(fetch *Fetch, write *Write, now time.Time) Condition {
+	c := Condition{State: Pending, Reason: Unpublished}
+	if fetch != nil {
+		c = fetch.condition(now)
+	}
+	switch {
+	case write == nil && c.State == OK:
+		c.State = Fetched
+	case write == nil:
+	case write.Ignored != "":
+		return Condition{State: Ignored, Message: write.Ignored}
+	case c.State == Failing && c.Reason == write.Reason:
+		c.Message, c.Attempts = write.Message, max(c.Attempts, write.Attempts)
+	case c.State == Failing:
+	case write.Reason != "" && (fetch == nil || write.URL == fetch.URL):
+		return c.failed(fetch, write)
+	case c.State == OK && (!write.Written || write.URL != fetch.URL):
+		c.State, c.Reason, c.Since = Pending, NotWritten, c.Checked
+	}
+	return c
+}
+
+// failed returns the condition of a key that fails according to the object, but not to the streams.
+func (c Condition) failed(fetch *Fetch, write *Write) Condition {
+	state := Failing
+	switch pipeline.ClassOf(write.Reason) {
+	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
+		v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
+		state = Refused
+	default:
+		if fetch != nil && (fetch.Due != nil || !fetch.Taken) { // the streams are newer
+			if c.State == OK {
+				c.State, c.Reason, c.Since = Pending, NotWritten, c.Checked
+			}
+			return c
+		}
+	}
+	next := c.Next
+	if next.IsZero() {
+		next = write.Next
+	}
+	return Condition{
+		State: state, Reason: write.Reason, Message: write.Message, Status: write.Status, Since: write.Since, Next: next,
+		Attempts: write.Attempts, Checked: c.Checked, Stale: c.Stale,
+	}
+}
+
+// lateTimer is the maximum delay of a timer on a healthy server.
+const lateTimer = time.Minute
+
+// IsOverdue reports whether a timer should have fired.
+func IsOverdue(now, at time.Time) bool { return now.Sub(at) > lateTimer }
+
+// condition returns the condition according to the streams.
+func (f *Fetch) condition(now time.Time) Condition {
+	due := f.Due
+	if due == nil {
+		if !f.Taken {
+			return Condition{State: Pending, Reason: Backlog, Since: f.Wanted}
+		}
+		return Condition{State: OK}
+	}
+	c := Condition{
+		State: OK, Next: f.At, Attempts: due.GetAttempts(), Checked: Checked(due, f.SetAt),
+		Stale: StaleDue(due, f.Refresh, now), WaitsFor: WaitsFor(due.GetWaitsFor(), f.URL),
+	}
+	if due.GetFirstFailedAt() != nil {
+		c.Since = due.GetFirstFailedAt().AsTime()
+	}
+	fresh := due.GetFreshUntil()
+	switch {
+	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+		c.State, c.Reason, c.Status = Failing, pipeline.Reason(due.GetReported()), due.GetStatusCode()
+	case IsOverdue(now, f.At):
+		c.State, c.Reason, c.Since = Stale, Overdue, f.At
+	case due.GetCause() == v1.Cause_CAUSE_PARKED:
+		c.State, c.Reason, c.Since = Pending, Parked, f.SetAt
+	case due.GetAttempts() > 0, due.GetCause() == v1.Cause_CAUSE_RETRY, due.GetCause() == v1.Cause_CAUSE_REPLAY:
+		c.State, c.Reason = Pending, Retry
+	case c.Stale && fresh != nil:
+		c.State, c.Reason, c.Since = Stale, Outdated, fresh.AsTime()
+	}
+	return c
+}
+
+// Checked returns the time of the last attempt, at which the timer was set. It is zero if the timer
+// was set without an attempt.
+func Checked(due *v1.Due, setAt time.Time) time.Time {
+	tried := due.GetFreshUntil() != nil || due.GetFirstFailedAt() != nil
+	if due.GetCause() == v1.Cause_CAUSE_PARKED || !tried {
+		return time.Time{}
+	}
+	return setAt
+}
+
+// Compare sorts failing before refused, stale and pending, and the oldest first.
+func Compare(a, b Condition) int {
+	order := map[State]int{Failing: 1, Refused: 2, Stale: 3, Pending: 4, Fetched: 5, OK: 6, Ignored: 7}
+	return cmp.Or(cmp.Compare(order[a.State], order[b.State]), a.Since.Compare(b.Since))
+}

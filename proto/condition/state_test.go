@@ -1,0 +1,124 @@
+package condition_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+const page = "https://example.com/x"
+
+func TestConditionOfAWant(t *testing.T) {
+	t.Parallel()
+	const interval, timeout = 10 * time.Minute, v1.FailureClass_FAILURE_CLASS_TIMEOUT
+	const long = condition.StaleIntervals * interval
+	asked, set, next := now.Add(-time.Hour), now.Add(-time.Minute), now.Add(time.Minute)
+	late := now.Add(-time.Minute - time.Second)
+	for name, tt := range map[string]struct {
+		due     *v1.Due
+		at      time.Time
+		untaken bool
+		want    condition.Condition
+	}{
+		"not taken yet":       {untaken: true, want: condition.Condition{State: condition.Pending, Reason: condition.Backlog, Since: asked}},
+		"taken, fetched once": {want: condition.Condition{State: condition.Fetched}},
+		"refreshed": {
+			due: &v1.Due{FreshUntil: ago(-time.Minute)}, at: next,
+			want: condition.Condition{State: condition.Fetched, Next: next, Checked: set},
+		},
+		"failing": {
+			due: &v1.Due{
+				Reported: timeout, StatusCode: 503, Attempts: 3, FirstFailedAt: ago(time.Minute),
+				WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
+			},
+			at: next,
+			want: condition.Condition{
+				State: condition.Failing, Reason: "Timeout", Status: 503, Since: now.Add(-time.Minute), Next: next, Attempts: 3,
+				Checked: set, WaitsFor: "pause of example.com",
+			},
+		},
+		"failing, and its timer is late": {
+			due: &v1.Due{Reported: timeout, FirstFailedAt: ago(time.Minute)}, at: late,
+			want: condition.Condition{
+				State: condition.Failing, Reason: "Timeout", Since: now.Add(-time.Minute), Next: late, Checked: set,
+			},
+		},
+		"timer that is late": {
+			due: &v1.Due{FreshUntil: ago(0), Cause: v1.Cause_CAUSE_PARKED}, at: late,
+			want: condition.Condition{State: condition.Stale, Reason: condition.Overdue, Since: late, Next: late},
+		},
+		"timer that is not late yet": {
+			due: &v1.Due{FreshUntil: ago(0)}, at: late.Add(time.Second),
+			want: condition.Condition{State: condition.Fetched, Next: late.Add(time.Second), Checked: set},
+		},
+		"parked, and stale": {
+			due: &v1.Due{FreshUntil: ago(long), Cause: v1.Cause_CAUSE_PARKED}, at: next,
+			want: condition.Condition{State: condition.Pending, Reason: condition.Parked, Since: set, Next: next, Stale: true},
+		},
+		"stale": {
+			due: &v1.Due{FreshUntil: ago(long)}, at: next,
+			want: condition.Condition{
+				State: condition.Stale, Reason: condition.Outdated, Since: now.Add(-long), Next: next, Checked: set, Stale: true,
+			},
+		},
+		"timer that was set without an attempt": {
+			due: &v1.Due{}, at: next, want: condition.Condition{State: condition.Fetched, Next: next},
+		},
+	} {
+		fetch := &condition.Fetch{
+			URL: page, Refresh: interval, Wanted: asked, Taken: !tt.untaken, Due: tt.due, At: tt.at, SetAt: set,
+		}
+		if got := condition.Of(fetch, nil, now); got != tt.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, tt.want)
+		}
+	}
+}
+
+// The streams know the fetch, and the object knows the write. Neither alone makes a key ok.
+func TestConditionOfAKey(t *testing.T) {
+	t.Parallel()
+	good := &v1.Due{FreshUntil: ago(-time.Minute)}
+	bad := &v1.Due{Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT, FirstFailedAt: ago(time.Minute)}
+	written := condition.Write{URL: page, Written: true}
+	failed := func(reason string) *condition.Write {
+		return &condition.Write{URL: page, Reason: reason, Message: "sentence", Since: now, Attempts: 6}
+	}
+	for name, tt := range map[string]struct {
+		due     *v1.Due
+		none    bool
+		write   *condition.Write
+		state   condition.State
+		reason  string
+		message string
+	}{
+		"fetched and written":           {due: good, write: &written, state: condition.OK},
+		"fetched, never written":        {due: good, write: &condition.Write{}, state: condition.Pending, reason: condition.NotWritten},
+		"another URL is written":        {due: good, write: &condition.Write{URL: "https://example.com/old", Written: true}, state: condition.Pending, reason: condition.NotWritten},
+		"immutable":                     {due: good, write: failed("Immutable"), state: condition.Refused, reason: "Immutable", message: "sentence"},
+		"too large":                     {due: good, write: failed("BodyTooLarge"), state: condition.Refused, reason: "BodyTooLarge", message: "sentence"},
+		"refused by a policy":           {due: good, write: failed("WriteFailed"), state: condition.Refused, reason: "WriteFailed", message: "sentence"},
+		"key of another owner":          {none: true, write: failed("KeyExists"), state: condition.Refused, reason: "KeyExists", message: "sentence"},
+		"an edit has another URL":       {due: good, write: &condition.Write{URL: "https://example.com/old", Reason: "Immutable"}, state: condition.Pending, reason: condition.NotWritten},
+		"fetch fails":                   {due: bad, write: failed("Timeout"), state: condition.Failing, reason: "Timeout", message: "sentence"},
+		"fetch fails, not reported yet": {due: bad, write: &written, state: condition.Failing, reason: "Timeout"},
+		"recovered, not reported yet":   {due: good, write: failed("Timeout"), state: condition.Pending, reason: condition.NotWritten},
+		"failed without a next try":     {write: failed("AddressDenied"), state: condition.Failing, reason: "AddressDenied", message: "sentence"},
+		"fails, and NATS is empty":      {none: true, write: failed("BadStatus"), state: condition.Failing, reason: "BadStatus", message: "sentence"},
+		"not published yet":             {none: true, write: &condition.Write{}, state: condition.Pending, reason: condition.Unpublished},
+		"ignored":                       {none: true, write: &condition.Write{Ignored: "it is suspended"}, state: condition.Ignored, message: "it is suspended"},
+	} {
+		fetch := &condition.Fetch{URL: page, Refresh: time.Hour, Taken: true, Due: tt.due, At: now.Add(time.Minute), SetAt: now}
+		if tt.none {
+			fetch = nil
+		}
+		got := condition.Of(fetch, tt.write, now)
+		if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if tt.message != "" && tt.reason != "" && got.Attempts != 6 {
+			t.Errorf("%s: %d attempts", name, got.Attempts)
+		}
+	}
+}
