@@ -410,7 +410,7 @@ var _ = Describe("The console under load and faults", func() {
 		b := w.open("--kubeconfig=" + os.Getenv("KUBECONFIG")).enter()
 		Eventually(func() string { return b.page("/help") }).WithPolling(polling).Should(ContainSubstring(`href="/watchers"`))
 		page := b.page("/watchers?namespace=" + namespace)
-		Expect(page).To(And(ContainSubstring(namespace+"/rules-0"), ContainSubstring(`class="state well"`),
+		Expect(page).To(And(ContainSubstring(namespace+"/rules-0"), ContainSubstring(`class="state ok"`),
 			ContainSubstring("2/3"), ContainSubstring("&lt;b&gt;exists")))
 		Expect(b.page("/objects/" + namespace + "/rules-1")).
 			To(And(ContainSubstring("Watcher rules-1"), ContainSubstring("TargetExists"),

@@ -521,7 +521,7 @@ var _ = Describe("The console", func() {
 			Expect(w.ok(ctx, "status")).To(ContainSubstring("paused, resumes in"))
 			_, page = b.send(http.MethodPost, "/resume", nil, nil)
 			Expect(page).To(MatchRegexp(`id="paused" hidden>`))
-			Expect(w.ok(ctx, "status")).To(MatchRegexp(`Fetching: +running`))
+			Expect(w.ok(ctx, "status")).To(MatchRegexp(`Fetching: +working`))
 			Expect(w.ok(ctx, "audit")).To(And(ContainSubstring("pause"), ContainSubstring("resume")))
 		})
 

@@ -72,16 +72,16 @@ var _ = Describe("failing", func() {
 		Expect(list.Items[0]).To(And(HaveKeyWithValue("reason", "BadStatus"), HaveKeyWithValue("status",
 			BeEquivalentTo(503)), HaveKeyWithValue("host", "a.example.com")))
 		Expect(text).NotTo(ContainSubstring("secret"))
-		Expect(w.ok(ctx, "failing", "--summary")).To(MatchRegexp(`failing +BadStatus 503 +a.example.com +1\n`))
+		Expect(w.ok(ctx, "failing", "--summary")).To(MatchRegexp(`1 +failing +BadStatus 503 +a.example.com +30m `))
 		Expect(w.ok(ctx, "failing", "--summary", "-o", "json")).To(ContainSubstring(`"reason": "Parked",`))
-		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(Equal("No keys are failing, waiting or stale.\n"))
+		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(HaveSuffix("No keys are failing, refused, stale or pending.\n"))
 	})
 
 	It("shows the last check of each key and what it waits for", func(ctx SpecContext) {
 		keys(ctx)
 		golden("failing-wide", w.ok(ctx, "failing", "-o", "wide"))
-		Expect(w.ok(ctx, "wants", "--stale", "-o", "name")).To(Equal("want/shop/missing/list\nwant/shop/old/list\n"))
-		Expect(w.run(ctx, "wants", "--stale", "-n", "elsewhere").err).To(Equal("No keys are stale.\n"))
+		Expect(w.ok(ctx, "wants", "--stale", "-o", "name")).To(Equal("key/shop/missing/list\nkey/shop/old/list\n"))
+		Expect(w.run(ctx, "wants", "--stale", "-n", "elsewhere").err).To(HaveSuffix("No keys are stale.\n"))
 		var list struct{ Items []map[string]any }
 		Expect(json.Unmarshal([]byte(w.ok(ctx, "wants", "--name", "slow", "-o", "json")), &list)).To(Succeed())
 		Expect(list.Items).To(ConsistOf(And(
@@ -155,7 +155,7 @@ var _ = Describe("failing", func() {
 			g.Expect(fetchers.CachedInfo().AckFloor.Stream).To(BeNumerically(">=", sequence), "the fetcher has handled it")
 		}).Should(Succeed())
 		Expect(w.ok(ctx, "failing", "--no-headers")).To(MatchRegexp(`failing +AddressDenied .* default +cm-001 `))
-		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* wanted `))
+		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* failing `))
 		w.forget(ctx, cm(1))
 		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* gone `))
 	})
@@ -167,14 +167,14 @@ var _ = Describe("failing", func() {
 			w.want(ctx, cm(i), site.URL+"/"+cm(i).Name)
 		}
 		Eventually(func() int { return w.failed(ctx) }).Should(Equal(4))
-		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`(?m)^\d+ .*cm-000 .* wanted `))
+		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`(?m)^\d+ .*cm-000 .* failing `))
 		Eventually(func() string { return w.ok(ctx, "failing") }).Should(MatchRegexp(`failing +BadStatus 503 .*cm-000`))
 		site.up.Store(true)
 		w.ok(ctx, "refetch", "default/cm-001")
 		w.forget(ctx, cm(2))
 		w.want(ctx, cm(3), site.URL+"/another")
 		for name, now := range map[string]string{
-			"cm-000": "wanted", "cm-001": "recovered", "cm-002": "gone",
+			"cm-000": "failing", "cm-001": "recovered", "cm-002": "gone",
 			"cm-003": "changed",
 		} {
 			Eventually(func() string { return w.ok(ctx, "failures", "--no-headers", "--name", name) }).

@@ -40,10 +40,10 @@ var _ = Describe("failures", func() {
 		Expect(w.run(ctx, "failures", "--limit=2").err).To(ContainSubstring("newest 2"))
 	})
 
-	It("lists a failure with an unreadable timer as wanted", func(ctx SpecContext) {
+	It("lists a failure with an unreadable timer as pending", func(ctx SpecContext) {
 		_, err := w.js.Publish(ctx, cm(1).Timer(), []byte("garbage"))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(w.ok(ctx, "failures", "--name=cm-001")).To(MatchRegexp(`my.data +wanted`))
+		Expect(w.ok(ctx, "failures", "--name=cm-001")).To(MatchRegexp(`my.data +pending`))
 	})
 
 	It("selects failures by reason, host, namespace, name, key and time", func(ctx SpecContext) {

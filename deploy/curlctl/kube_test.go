@@ -169,7 +169,7 @@ var _ = Describe("A ConfigMap", func() {
 			Expect(strings.Join(strings.Fields(out), " ")).
 				To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): " +
 					"the scheme must be http or https; use http:// or https://; " +
-					"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"))
+					"also annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"))
 		}
 	})
 

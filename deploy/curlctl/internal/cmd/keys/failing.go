@@ -69,7 +69,7 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 			})
 			s.HintPaused(ctx)
 			if summary {
-				return summarize(s, keys.Groups(all), limit)
+				return Summarize(s, keys.Groups(all), limit)
 			}
 			return list(s, all, limit, noneFailing, printer.Table{
 				Columns: "STATE|REASON|SINCE|NEXT TRY|HOST|NAMESPACE|CONFIGMAP|KEY", Wide: "CHECKED|WAITS FOR|ATTEMPTS|URL|MESSAGE",
@@ -96,17 +96,21 @@ func reasons() []string {
 		condition.Overdue, condition.Outdated)
 }
 
-// summarize prints groups of keys.
-func summarize(s *cli.Session, groups []keys.Group, limit int) error {
+// Summarize prints at most limit groups of keys; 0: all.
+func Summarize(s *cli.Session, groups []keys.Group, limit int) error {
 	shown, more := first(groups, limit)
-	err := s.List(printer.Table{Columns: "KEYS|STATE|REASON|HOST|SINCE"}, printer.Rows(shown, func(g keys.Group) printer.Row {
+	table := printer.Table{Columns: "KEYS|STATE|REASON|HOST|FOR|SINCE", Drop: "SINCE|STATE"}
+	err := s.List(table, printer.Rows(shown, func(g keys.Group) printer.Row {
 		reason := deadletter.Reason(g.Reason, g.Status)
-		return printer.Row{
-			Name: reason + "/" + g.Host, Object: g,
-			Cells: printer.Cells(g.Count, printer.In(Colour(g.State), string(g.State)), reason, g.Host, printer.Age(s.Now(), g.Since)),
-		}
+		return printer.Row{Name: reason + "/" + g.Host, Object: g, Cells: printer.Cells(
+			g.Count, printer.In(Colour(g.State), string(g.State)), reason, g.Host, printer.Age(s.Now(), g.Since),
+			printer.Clock(g.Since),
+		)}
 	}), noneFailing)
-	return hintMore(s, more, err)
+	if err == nil && more > 0 && !s.Out.ForPrograms() {
+		s.Hint("%s more, `curlctl failing --summary` lists all.", printer.Plural(more, "group"))
+	}
+	return err
 }
 
 // first returns at most limit items, 0 meaning all, and the number of the others.
@@ -115,13 +119,6 @@ func first[T any](all []T, limit int) (shown []T, more int) {
 		return all[:limit], len(all) - limit
 	}
 	return all, 0
-}
-
-func hintMore(s *cli.Session, more int, err error) error {
-	if err == nil && more > 0 && !s.Out.ForPrograms() {
-		s.Hint("%s more; --limit=0 lists all.", printer.Grouped(more))
-	}
-	return err
 }
 
 // WantsCommand returns the command wants.
@@ -175,7 +172,10 @@ func list(
 		}
 		return printer.Row{Name: "key/" + strings.TrimSuffix(k.String(), "/"), Object: row, Cells: cells(row)}
 	}), none)
-	return hintMore(s, more, err)
+	if err == nil && more > 0 && !s.Out.ForPrograms() {
+		s.Hint("%s more, --limit=0 lists all.", printer.Plural(more, "key"))
+	}
+	return err
 }
 
 // Colour of a state.

@@ -3,7 +3,6 @@ package status
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,25 +52,19 @@ func pipeline(ctx context.Context, s *cli.Session) error {
 	if view.Timers.Overdue > 0 {
 		overdue = printer.In(printer.Red, printer.Plural(view.Timers.Overdue, "timer")+", see `curlctl doctor`")
 	}
-	fields := []printer.Field{{Name: "NATS", Value: view.Server}, {Name: "Fetching", Value: view.Headline(s.Now())}}
-	for _, g := range view.Groups[:min(len(view.Groups), maxGroups)] {
-		value := printer.Plural(g.Count, "key") + " " + deadletter.Reason(g.Reason, g.Status)
-		if g.Host != "" {
-			value += " of " + g.Host
-		}
-		if !g.Since.IsZero() {
-			value += ", the first since " + printer.Clock(g.Since) + " (" + printer.Age(s.Now(), g.Since) + ")"
-		}
-		fields = append(fields, printer.Field{Name: capital(string(g.State)), Value: printer.In(keys.Colour(g.State), value)})
-	}
-	if more := len(view.Groups) - maxGroups; more > 0 {
-		fields = append(fields, printer.Field{Name: "More", Value: "`curlctl failing --summary` lists all reasons and hosts"})
-	}
-	s.Out.Fields(append(fields, []printer.Field{
+	s.Out.Fields([]printer.Field{
+		{Name: "NATS", Value: view.Server},
+		{Name: "Fetching", Value: view.Headline(s.Now())},
 		{Name: "Scheduled", Value: timers(s, view.Timers)},
 		{Name: "Failures", Value: failures},
 		{Name: "Overdue", Value: overdue},
-	}...))
+	})
+	if len(view.Groups) > 0 {
+		s.Out.Linef("")
+		if err := keys.Summarize(s, view.Groups, maxGroups); err != nil {
+			return err
+		}
+	}
 	if err := pausedHosts(s, view.PausedHosts); err != nil {
 		return err
 	}
@@ -85,8 +78,6 @@ func pipeline(ctx context.Context, s *cli.Session) error {
 
 // maxGroups is the number of listed reasons and hosts.
 const maxGroups = 5
-
-func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
 func timers(s *cli.Session, t overview.Timers) string {
 	text := printer.Plural(t.Pending, "timer")
