@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
@@ -205,6 +207,61 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.ok(ctx, "status", namespace+"/claims")).NotTo(ContainSubstring("Watcher"), "anyone may label")
 	})
 
+	It("that is never written is listed as refused, everywhere with the same state and sentence", func(ctx SpecContext) {
+		asks := func(name, status string, more ...string) {
+			GinkgoHelper()
+			annotations := map[string]string{"x-kv8s.io/curl-me-that": "k=https://a.example.com/" + name, "x-kv8s.io/curl-status": status}
+			for i := 0; i < len(more); i += 2 {
+				annotations["x-kv8s.io/"+more[i]] = more[i+1]
+			}
+			create(ctx, name, annotations)
+		}
+		refused := func(name, reason, message string) {
+			asks(name, `{"k":{"url":"https://a.example.com/`+name+`","error":"`+reason+`","message":"`+message+
+				`","since":"2026-01-02T03:04:05Z","gaveUp":true}}`)
+		}
+		refused("immutable", "Immutable", "the ConfigMap is immutable")
+		refused("exists", "KeyExists", "key k already exists")
+		asks("suspended", "", "curl-suspend", "true")
+		asks("mistyped", "", "curl-refresh", "5 minutes")
+		asks("written", `{"k":{"url":"https://a.example.com/written","sha256":"`+strings.Repeat("ab", 32)+`"}}`)
+		for _, name := range []string{"immutable", "written"} { // fetched well
+			key := pipeline.Key{Namespace: namespace, Name: name, Key: "k"}
+			want, seq := w.want(ctx, key, "https://a.example.com/"+name)
+			Expect(w.client.PublishTimer(ctx, &v1.Due{
+				Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_REFRESH, FreshUntil: timestamppb.New(time.Now().Add(time.Hour)),
+			}, time.Now().Add(time.Hour))).To(Succeed())
+		}
+
+		failing := w.ok(ctx, "failing", "-n", namespace, "-o", "wide", "--no-headers")
+		Expect(strings.Count(failing, "\n")).To(Equal(3), failing)
+		Expect(failing).To(And(
+			MatchRegexp(`refused +Immutable .* immutable +k .* the ConfigMap is immutable\n`),
+			MatchRegexp(`refused +KeyExists .* exists +k .* key k already exists\n`),
+			MatchRegexp(`failing +InvalidAnnotation .* mistyped +- .* '5 minutes' is not a duration`),
+		))
+		Expect(w.ok(ctx, "failing", "-n", namespace, "--reason=KeyExists", "-o", "name")).
+			To(Equal("key/" + namespace + "/exists/k\n"))
+		Expect(w.run(ctx, "failing", "-n", namespace, "--limit=1", "-o", "name").out).To(HavePrefix("key/" + namespace + "/mistyped\n"))
+		Expect(w.run(ctx, "failing", "--reason=nonsense").code).To(Equal(2))
+		Expect(w.run(ctx, "failing", "--limit=-1").code).To(Equal(2))
+		Expect(w.ok(ctx, "wants", "-n", namespace, "--no-headers")).
+			To(And(MatchRegexp(`suspended +k +ignored`), MatchRegexp(`written +k +ok`)))
+		Expect(w.ok(ctx, "status", namespace+"/immutable")).To(MatchRegexp(`Key k: +refused Immutable for .*: the ConfigMap is immutable`))
+		Expect(w.ok(ctx, "status", namespace+"/suspended")).To(MatchRegexp(`Ignored: +it is suspended`))
+		for name, verdict := range map[string]string{
+			"immutable": `Immutable +the ConfigMap is immutable`, "exists": "KeyExists +key k already exists",
+			"mistyped": "InvalidAnnotation",
+		} {
+			r := w.run(ctx, "check", namespace+"/"+name)
+			Expect(r.code).To(Equal(7), name)
+			Expect(r.out).To(MatchRegexp(verdict))
+		}
+		page := w.open("--kubeconfig=" + kubeconfig).enter().page("/wants?state=failing&namespace=" + namespace)
+		Expect(page).To(And(ContainSubstring(`<span class="state refused">refused</span> <span class="muted">Immutable`),
+			ContainSubstring("KeyExists"), ContainSubstring("InvalidAnnotation"), Not(ContainSubstring("suspended"))))
+	})
+
 	It("is checked without NATS", func(ctx SpecContext) {
 		create(ctx, "bad", map[string]string{"x-kv8s.io/curl-me-that": "not correct"})
 		create(ctx, "idle", nil)
@@ -279,6 +336,11 @@ spec: { target: { name: mine }, configData: { LEVEL: warn } }
 apiVersion: other.example.com/v1
 kind: Watcher
 metadata: { name: foreign }
+---
+apiVersion: watch.x-kv8s.io/v1alpha1
+kind: Watcher
+metadata: { name: mistyped }
+spec: { configData: { x: yes } }
 `), 0o600)).To(Succeed())
 		r := runAs(ctx, "curlctl", time.Now, "check", "-f", file, "--allow-cidr=127.0.0.0/8")
 		Expect(r.code).To(Equal(7))
@@ -286,5 +348,7 @@ metadata: { name: foreign }
 		Expect(r.out).To(MatchRegexp(`team-a/rules-config +out +AddressDenied`))
 		Expect(r.out).To(MatchRegexp(`default/mine +- +ignored +it has no annotation`))
 		Expect(r.out).NotTo(ContainSubstring("foreign"))
+		Expect(flat(r.out)).To(ContainSubstring(
+			"watcher.yaml, document 4 - InvalidManifest spec.configData has a bool in place of a string; put quotes around it"))
 	})
 })

@@ -51,7 +51,7 @@ var _ = Describe("In a browser, a failure", func() {
 		cm.EventuallyHasData(ctx, "list", "list of prices")
 		t.visit("/objects/" + w.Namespace + "/prices")
 		Eventually(func() string { t.visit("/objects/" + w.Namespace + "/prices"); return t.text("section .state") }).
-			WithPolling(100 * time.Millisecond).Should(ContainSubstring("well"))
+			WithPolling(100 * time.Millisecond).Should(ContainSubstring("ok"))
 		t.sees("written")
 	}
 
