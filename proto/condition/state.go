@@ -82,6 +82,8 @@ type Fetch struct {
 	// Due is the payload of the timer, set at SetAt to fire at At; nil: the want has none.
 	Due       *v1.Due
 	At, SetAt time.Time
+	// Fired reports that the timer has fired, and that no fetcher has taken the request yet.
+	Fired bool
 }
 
 // Write is what the object knows about a key.
@@ -167,6 +169,9 @@ func (f *Fetch) condition(now time.Time) Condition {
 		State: OK, Next: f.At, Attempts: due.GetAttempts(), Checked: Checked(due, f.SetAt),
 		Stale: StaleDue(due, f.Refresh, now), WaitsFor: WaitsFor(due.GetWaitsFor(), f.URL),
 	}
+	if f.Fired {
+		c.Checked = time.Time{}
+	}
 	if due.GetFirstFailedAt() != nil {
 		c.Since = due.GetFirstFailedAt().AsTime()
 	}
@@ -174,6 +179,8 @@ func (f *Fetch) condition(now time.Time) Condition {
 	switch {
 	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
 		c.State, c.Reason, c.Status = Failing, pipeline.Reason(due.GetReported()), due.GetStatusCode()
+	case f.Fired:
+		c.State, c.Reason, c.Since = Pending, Backlog, f.At
 	case IsOverdue(now, f.At):
 		c.State, c.Reason, c.Since = Stale, Overdue, f.At
 	case due.GetCause() == v1.Cause_CAUSE_PARKED:

@@ -20,6 +20,7 @@ func TestConditionOfAWant(t *testing.T) {
 		due     *v1.Due
 		at      time.Time
 		untaken bool
+		fired   bool
 		want    condition.Condition
 	}{
 		"not taken yet":       {untaken: true, want: condition.Condition{State: condition.Pending, Reason: condition.Backlog, Since: asked}},
@@ -63,12 +64,27 @@ func TestConditionOfAWant(t *testing.T) {
 				State: condition.Stale, Reason: condition.Outdated, Since: now.Add(-long), Next: next, Checked: set, Stale: true,
 			},
 		},
+		"fired, and not taken": {
+			due: &v1.Due{FreshUntil: ago(0)}, at: late, fired: true,
+			want: condition.Condition{State: condition.Pending, Reason: condition.Backlog, Since: late, Next: late},
+		},
+		"failing, and replayed": {
+			due: &v1.Due{Reported: timeout, FirstFailedAt: ago(time.Minute)}, at: late, fired: true,
+			want: condition.Condition{State: condition.Failing, Reason: "Timeout", Since: now.Add(-time.Minute), Next: late},
+		},
+		"failed, not reported yet": {
+			due: &v1.Due{Attempts: 1, FirstFailedAt: ago(time.Minute), Cause: v1.Cause_CAUSE_RETRY}, at: next,
+			want: condition.Condition{
+				State: condition.Pending, Reason: condition.Retry, Since: now.Add(-time.Minute), Next: next, Attempts: 1, Checked: set,
+			},
+		},
 		"timer that was set without an attempt": {
 			due: &v1.Due{}, at: next, want: condition.Condition{State: condition.Fetched, Next: next},
 		},
 	} {
 		fetch := &condition.Fetch{
 			URL: page, Refresh: interval, Wanted: asked, Taken: !tt.untaken, Due: tt.due, At: tt.at, SetAt: set,
+			Fired: tt.fired,
 		}
 		if got := condition.Of(fetch, nil, now); got != tt.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, tt.want)

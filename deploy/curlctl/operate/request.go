@@ -54,7 +54,7 @@ func (c *Client) LastDue(ctx context.Context, key pipeline.Key) (sequence uint64
 // Timers reads the pending timers of a namespace and name; empty: all. An unreadable
 // message is an error that does not end the iteration.
 func (c *Client) Timers(ctx context.Context, namespace, name string) iter.Seq2[Timer, error] {
-	return decoded(ctx, c, pipeline.KindTimer.Subjects(namespace, name), timer)
+	return decoded(ctx, c, pipeline.KindTimer.Subjects(namespace, name), 0, timer)
 }
 
 func timer(m pipeline.Message) (Timer, error) {
@@ -70,6 +70,19 @@ func timer(m pipeline.Message) (Timer, error) {
 	return Timer{Key: key, At: at, SetAt: m.Time, Due: due}, err
 }
 
+// Dues reads the fired timers and replays from a sequence on, like Timers. Both times of the result are
+// those of publishing.
+func (c *Client) Dues(ctx context.Context, namespace, name string, from uint64) iter.Seq2[Timer, error] {
+	return decoded(ctx, c, pipeline.KindDue.Subjects(namespace, name), from, func(m pipeline.Message) (Timer, error) {
+		_, key, err := pipeline.ParseSubject(m.Subject)
+		if err != nil {
+			return Timer{}, err
+		}
+		due, err := pipeline.DecodeDue(key, m.Data)
+		return Timer{Key: key, At: m.Time, SetAt: m.Time, Due: due}, err
+	})
+}
+
 // Want is the want of a key.
 type Want struct {
 	Key pipeline.Key
@@ -83,7 +96,7 @@ type Want struct {
 // Wants reads the wants of a namespace and name, without tombstones; empty: all. An
 // unreadable message is an error that does not end the iteration.
 func (c *Client) Wants(ctx context.Context, namespace, name string) iter.Seq2[Want, error] {
-	all := decoded(ctx, c, pipeline.KindWant.Subjects(namespace, name), want)
+	all := decoded(ctx, c, pipeline.KindWant.Subjects(namespace, name), 0, want)
 	return func(yield func(Want, error) bool) {
 		for w, err := range all {
 			if tombstone := err == nil && w.Want == nil; !tombstone && !yield(w, err) {
@@ -101,12 +114,12 @@ func want(m pipeline.Message) (w Want, err error) {
 	return w, err
 }
 
-// decoded reads the requests of a subject.
+// decoded reads the requests of a subject from a sequence on.
 func decoded[T any](
-	ctx context.Context, c *Client, subject string, decode func(pipeline.Message) (T, error),
+	ctx context.Context, c *Client, subject string, from uint64, decode func(pipeline.Message) (T, error),
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for m, err := range c.Scan(ctx, pipeline.Range{Stream: pipeline.Requests, Subject: subject}) {
+		for m, err := range c.Scan(ctx, pipeline.Range{Stream: pipeline.Requests, Subject: subject, From: from}) {
 			var item T
 			if err == nil {
 				item, err = decode(m)

@@ -88,17 +88,25 @@ func (r Reader) Timers(ctx context.Context) (Timers, error) {
 // without a want. The fetchers have handled all requests up to the sequence handled.
 func (r Reader) Keys(ctx context.Context, timers Timers, handled uint64) ([]Key, error) {
 	var all []Key
-	wanted := map[pipeline.Key]bool{}
+	wanted, waiting := map[pipeline.Key]bool{}, map[pipeline.Key]operate.Timer{}
+	for d, err := range readable.Only(r.Unread, r.Client.Dues(ctx, r.Namespace, r.Name, handled+1)) {
+		if err != nil {
+			return nil, err
+		}
+		waiting[d.Key] = d.WithoutWant()
+	}
 	for w, err := range readable.Only(r.Unread, r.Client.Wants(ctx, r.Namespace, r.Name)) {
 		if err != nil {
 			return nil, err
 		}
-		var timer *operate.Timer
+		next := pending{}
 		if t, found := timers.byKey[w.Key]; found {
-			timer = &t
+			next.timer = &t
+		} else if d, found := waiting[w.Key]; found {
+			next = pending{timer: &d, fired: true}
 		}
 		wanted[w.Key] = true
-		all = append(all, r.key(w, timer, handled))
+		all = append(all, r.key(w, next, handled))
 	}
 	for at, object := range r.Objects {
 		if (r.Namespace == "" || r.Namespace == at.Namespace) && (r.Name == "" || r.Name == at.Name) {
@@ -108,15 +116,22 @@ func (r Reader) Keys(ctx context.Context, timers Timers, handled uint64) ([]Key,
 	return all, nil
 }
 
-// key returns a wanted key with its condition; a nil timer means that there is none.
-func (r Reader) key(w operate.Want, timer *operate.Timer, handled uint64) Key {
+// pending is the next request of a key: its timer, or what it has published when it fired. A nil timer
+// means that there is none.
+type pending struct {
+	timer *operate.Timer
+	fired bool
+}
+
+// key returns a wanted key with its condition.
+func (r Reader) key(w operate.Want, next pending, handled uint64) Key {
 	k := Key{
 		Key: w.Key, UID: w.Want.GetUid(), URL: w.Want.GetUrl(), Host: condition.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
 	}
 	fetch := condition.Fetch{URL: k.URL, Refresh: k.Refresh, Wanted: w.At, Taken: w.Sequence <= handled}
-	if timer != nil && timer.Due.GetWantSequence() == w.Sequence {
-		fetch.Due, fetch.At, fetch.SetAt = timer.Due, timer.At, timer.SetAt
+	if timer := next.timer; timer != nil && timer.Due.GetWantSequence() == w.Sequence {
+		fetch.Due, fetch.At, fetch.SetAt, fetch.Fired = timer.Due, timer.At, timer.SetAt, next.fired
 	}
 	var write *condition.Write
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {

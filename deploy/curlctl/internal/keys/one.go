@@ -24,7 +24,7 @@ func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key
 	timer, err := r.Client.PendingTimer(ctx, key)
 	switch {
 	case err == nil:
-		found := r.key(wanted, &timer, handled)
+		found := r.key(wanted, pending{timer: &timer}, handled)
 		return &found, nil
 	case !errors.Is(err, pipeline.ErrNoMessage) && !errors.Is(err, pipeline.ErrMalformed):
 		return nil, err
@@ -32,7 +32,7 @@ func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key
 	if due, err := r.Client.LastDue(ctx, key); err == nil && due > handled {
 		handled = 0 // a request waits
 	}
-	found := r.key(wanted, nil, handled)
+	found := r.key(wanted, pending{}, handled)
 	return &found, nil
 }
 
