@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -115,7 +116,8 @@ func (c *identities) handOut(ctx context.Context, from identity.Store) error {
 	if err != nil {
 		return err
 	}
-	for name, dir := range c.shares {
+	for _, name := range slices.Sorted(maps.Keys(c.shares)) {
+		dir := c.shares[name]
 		to, err := c.in(dir)
 		if err != nil {
 			return err
