@@ -42,8 +42,9 @@ var _ = Describe("A key of another owner", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "theirs"}))
 		Expect(entry(got, "mydata")).To(And(HaveField("Error", "KeyExists"), HaveField("SHA256", "")))
-		Expect(w.events(cm)).To(ConsistOf("Warning KeyExists: key mydata already exists and is not managed by curl-me-that; " +
-			"remove it from the ConfigMap, or choose another key [why-empty 3]"))
+		Expect(w.events(cm)).
+			To(ConsistOf("Warning KeyExists: key mydata already exists and is not managed by curl-me-that; " +
+				"remove it from the ConfigMap, or choose another key [why-empty 3]"))
 	})
 
 	It("is kept if it appears between the fetch and the write", func() {

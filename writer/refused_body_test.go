@@ -60,8 +60,9 @@ var _ = Describe("A body that the API server refuses", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(2)))
 		Expect(entry(got, "b")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", "")))
-		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed 1 MiB with the body for key b (700,000 bytes); " +
-			"move the key to another ConfigMap; key b has no value yet [why-empty 9]"))
+		Expect(w.events(cm)).
+			To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed 1 MiB with the body for key b (700,000 bytes); " +
+				"move the key to another ConfigMap; key b has no value yet [why-empty 9]"))
 		By("refusing a request that is too large, too")
 		w.apply(w.content(due(w.want(cm, "c", url)), strings.Repeat("\x01", 700_000)))
 		got = w.get("cm")

@@ -67,7 +67,8 @@ var _ = Describe("A want with rules", func() {
 		set := func(text string) { body.Store(&text) }
 		o := serve(func(rw http.ResponseWriter, r *http.Request) { says(*body.Load())(rw, r) })
 		set("ten bytes.")
-		w.publish(w.want(o.URL, every(10*time.Minute), expects("size(body) * 2 > heldSize"), func(w *v1.Want) { w.HeldSize = 12 }))
+		w.publish(w.want(o.URL, every(10*time.Minute), expects("size(body) * 2 > heldSize"),
+			func(w *v1.Want) { w.HeldSize = 12 }))
 		w.fetcher().step()
 		Expect(last().GetContent()).NotTo(BeNil())
 		set("four")

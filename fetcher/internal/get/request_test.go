@@ -131,7 +131,8 @@ var _ = Describe("a request", func() {
 		failure := asError(err)
 		Expect(failure.Class).To(Equal(addressDenied))
 		Expect(failure.Host).To(Equal(host))
-		Expect(failure.Error()).To(Equal("fetching from data.example.com is not allowed: the URL or its host name is not valid"))
+		Expect(failure.Error()).
+			To(Equal("fetching from data.example.com is not allowed: the URL or its host name is not valid"))
 		Expect(failure).To(MatchError(egress.ErrDenied))
 	})
 

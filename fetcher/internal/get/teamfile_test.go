@@ -43,7 +43,8 @@ var _ = Describe("the credentials of teams", func() {
 	}
 	start := func() {
 		GinkgoHelper()
-		client = newClient(cfg, newGate(egress.Config{}), get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
+		client = newClient(cfg, newGate(egress.Config{}),
+			get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
 	}
 	in := func(namespace, path string) get.Request {
 		return get.Request{URL: "https://" + hostPort(host, port) + path, Namespace: namespace}
@@ -91,7 +92,8 @@ var _ = Describe("the credentials of teams", func() {
 
 	It("are asked after the file of the operator, and named by their Secret", func(ctx SpecContext) {
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
-		cfg.HeaderFile = writeFile("headers.yaml", "- {host: "+host+", namespaces: [team-a], ports: [1, "+hostPort("", port)[1:]+"], headers: {Authorization: operator}}\n")
+		cfg.HeaderFile = writeFile("headers.yaml", "- {host: "+host+", namespaces: [team-a], ports: [1, "+
+			hostPort("", port)[1:]+"], headers: {Authorization: operator}}\n")
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "wrong"))
 		start()
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("operator"))
@@ -100,16 +102,21 @@ var _ = Describe("the credentials of teams", func() {
 		Expect(client.Credential("team-b", in("", "/v1").URL)).To(Equal("the credential of Secret rules is sent"))
 	})
 
-	DescribeTable("are refused as a whole without a value in the error:", func(change func(*headerfile.TeamEntry), text string) {
-		e := entry("team-a", "rules", "a")
-		change(&e)
-		put(e)
-		_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
-		Expect(err).To(MatchError("set up GET: read " + cfg.TeamFile + ": entry 1: " + text))
-	},
-		Entry("a namespace pattern", func(e *headerfile.TeamEntry) { e.Namespace = "*" }, "host and namespace are no patterns"),
-		Entry("a host pattern", func(e *headerfile.TeamEntry) { e.Host = "*.example.com" }, "host and namespace are no patterns"),
-		Entry("a header", func(e *headerfile.TeamEntry) { e.Headers = map[string]string{"Cookie": secret} }, "not a header that may be set"),
-		Entry("a certificate", func(e *headerfile.TeamEntry) { e.Certificate = secret }, "not a PEM certificate with its key"),
+	DescribeTable("are refused as a whole without a value in the error:",
+		func(change func(*headerfile.TeamEntry), text string) {
+			e := entry("team-a", "rules", "a")
+			change(&e)
+			put(e)
+			_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
+			Expect(err).To(MatchError("set up GET: read " + cfg.TeamFile + ": entry 1: " + text))
+		},
+		Entry("a namespace pattern", func(e *headerfile.TeamEntry) { e.Namespace = "*" },
+			"host and namespace are no patterns"),
+		Entry("a host pattern", func(e *headerfile.TeamEntry) { e.Host = "*.example.com" },
+			"host and namespace are no patterns"),
+		Entry("a header", func(e *headerfile.TeamEntry) { e.Headers = map[string]string{"Cookie": secret} },
+			"not a header that may be set"),
+		Entry("a certificate", func(e *headerfile.TeamEntry) { e.Certificate = secret },
+			"not a PEM certificate with its key"),
 	)
 })

@@ -32,7 +32,8 @@ func secureServer(ca *authority, name string, clients *x509.CertPool, handler ht
 	GinkgoHelper()
 	server := httptest.NewUnstartedServer(handler)
 	server.TLS = &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.issue(name, time.Now().Add(time.Hour))}, ClientCAs: clients,
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.issue(name, time.Now().Add(time.Hour))},
+		ClientCAs: clients,
 	}
 	if clients != nil {
 		server.TLS.ClientAuth = tls.VerifyClientCertIfGiven
@@ -87,7 +88,8 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		give(func(w http.ResponseWriter, r *http.Request) {
 			n := asked.Add(1)
 			id, secret, _ := r.BasicAuth()
-			if r.FormValue("grant_type") != "client_credentials" || r.FormValue("scope") != "read" || id != "me" || secret != "s3cr3t" {
+			if r.FormValue("grant_type") != "client_credentials" || r.FormValue("scope") != "read" || id != "me" ||
+				secret != "s3cr3t" {
 				w.WriteHeader(http.StatusBadRequest)
 				return
 			}
@@ -111,7 +113,8 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		request = get.Request{URL: "https://" + hostPort(host, port) + "/", Namespace: "team-a"}
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		secret := writeFile("api-secret", "s3cr3t\n")
-		entry = fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], oauth2: {tokenURL: \"https://%s/token\", clientID: me, clientSecretFile: api-secret, scopes: [read]}}\n",
+		entry = fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], oauth2: {tokenURL: \"https://%s/token\", "+
+			"clientID: me, clientSecretFile: api-secret, scopes: [read]}}\n",
 			host, port, hostPort(login, loginPort))
 		cfg.HeaderFile = filepath.Join(filepath.Dir(secret), "headers.yaml")
 		replace(cfg.HeaderFile, entry)
@@ -308,7 +311,8 @@ var _ = Describe("the files of an entry", func() {
 		ticks, reports = make(chan time.Time), make(chan error, 100)
 	})
 	start := func() *get.Client {
-		return newClient(cfg, newGate(egress.Config{}), get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
+		return newClient(cfg, newGate(egress.Config{}),
+			get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
 	}
 	in := func(namespace, path string) get.Request {
 		return get.Request{URL: "https://" + hostPort(host, port) + path, Namespace: namespace}
@@ -321,7 +325,8 @@ var _ = Describe("the files of an entry", func() {
 
 	It("hold a client certificate and authorities for the namespaces and paths of the entry only", func(ctx SpecContext) {
 		certify("team-a")
-		put("headers.yaml", fmt.Sprintf("- {host: %[1]s, ports: [%[2]d], namespaces: [team-a], pathPrefix: /v1, clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n"+
+		put("headers.yaml", fmt.Sprintf("- {host: %[1]s, ports: [%[2]d], namespaces: [team-a], pathPrefix: /v1, "+
+			"clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n"+
 			"- {host: %[1]s, ports: [%[2]d], namespaces: [\"*\"], caFile: ca.crt}\n", host, port))
 		client := start()
 		do(ctx, client, in("team-a", "/v1"))
@@ -341,7 +346,8 @@ var _ = Describe("the files of an entry", func() {
 	It("are read again when they change, under load, without a failed fetch", func(ctx SpecContext) {
 		certify("one")
 		put("token", "one\n")
-		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n", host, port))
+		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, "+
+			"clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n", host, port))
 		client := start()
 		loading, stop := context.WithCancel(ctx)
 		var group errgroup.Group
@@ -388,7 +394,8 @@ var _ = Describe("the files of an entry", func() {
 			}
 		})
 		put("token", "one")
-		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, schemes: [http]}\n", host, port))
+		put("headers.yaml",
+			fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, schemes: [http]}\n", host, port))
 		client := start()
 		put("token", "two")
 		do(ctx, client, get.Request{URL: urlOf(port, "/"), Namespace: "team-a"})
@@ -407,7 +414,8 @@ var _ = Describe("a 401 or 403", func() {
 		})
 		cfg := shortLimits()
 		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(
-			"- {host: other, namespaces: [team-a], headers: {X-A: b}}\n- {host: %s, namespaces: [team-a], schemes: [http], ports: [%d], headers: {X-A: b}}\n", host, port))
+			"- {host: other, namespaces: [team-a], headers: {X-A: b}}\n- {host: %s, namespaces: [team-a], schemes: [http], "+
+				"ports: [%d], headers: {X-A: b}}\n", host, port))
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		refusal := func(namespace, path string) *get.Error {
 			_, err := client.Do(ctx, get.Request{URL: urlOf(port, path), Namespace: namespace})
@@ -419,7 +427,9 @@ var _ = Describe("a 401 or 403", func() {
 		elsewhere := refusal("team-a", "/?to=http://"+hostPort("other.example.com", port)+"/")
 		Expect(elsewhere.Credential).To(BeEmpty())
 		Expect(elsewhere.Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED), "another host refused")
-		Expect(client.Credential("team-a", urlOf(port, "/"))).To(Equal("the credential of entry 2 of the header file is sent"))
-		Expect(client.Credential("team-b", urlOf(port, "/"))).To(Equal("no credential is configured for this URL and namespace"))
+		Expect(client.Credential("team-a", urlOf(port, "/"))).
+			To(Equal("the credential of entry 2 of the header file is sent"))
+		Expect(client.Credential("team-b", urlOf(port, "/"))).
+			To(Equal("no credential is configured for this URL and namespace"))
 	})
 })

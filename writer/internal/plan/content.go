@@ -30,7 +30,8 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		drift = owner.Fingerprint
 	}
 	recorded := entry.Drift == drift || owner.State == annotation.Ours // a mark from before does no harm
-	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Rules == rules && recorded && !entry.Failing() {
+	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Rules == rules && recorded &&
+		!entry.Failing() {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
 	if !holds && b.object.Obstacle != NoObstacle {
@@ -73,7 +74,8 @@ func (b *builder) holds(key, digest string, owner annotation.Ownership, entry st
 func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	key := i.Key.Key
 	entry := b.status.Keys[key]
-	if !b.object.asks(i, u.GetSha256()) || entry.SHA256 != u.GetSha256() || entry.Rules != rule.Of(i.Result.GetWant()).Digest() {
+	if !b.object.asks(i, u.GetSha256()) || entry.SHA256 != u.GetSha256() ||
+		entry.Rules != rule.Of(i.Result.GetWant()).Digest() {
 		return Decision{Verdict: Stale}
 	}
 	if !entry.Failing() && entry.URL == i.url() {

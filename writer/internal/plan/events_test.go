@@ -51,7 +51,8 @@ func ofFetches(t *testing.T) []plan.Event {
 			class = v1.FailureClass_FAILURE_CLASS_TIMEOUT
 		case strings.Contains(name, "DNS"):
 			class = v1.FailureClass_FAILURE_CLASS_DNS_FAILED
-		case strings.Contains(name, "PROXY"), strings.Contains(name, "REFUSED"), strings.Contains(name, "ROUTE"), strings.Contains(name, "CLOSED"):
+		case strings.Contains(name, "PROXY"), strings.Contains(name, "REFUSED"),
+			strings.Contains(name, "ROUTE"), strings.Contains(name, "CLOSED"):
 			class = v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED
 		case strings.Contains(name, "JSON"), strings.Contains(name, "INAPPLICABLE"), strings.Contains(name, "COSTLY"):
 			class = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED

@@ -95,7 +95,8 @@ func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
 func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	key, class := i.Key.Key, pipeline.ClassOf(entry.Error)
 	if i.OfObject() {
-		return "the API server refused to update curl-status or to remove keys, perhaps by an admission policy or webhook; retrying"
+		return "the API server refused to update curl-status or to remove keys, perhaps by an admission policy or " +
+			"webhook; retrying"
 	}
 	note := condition.Unwritten(class, i.url(), key, len(i.Result.GetContent().GetBody()))
 	switch {
@@ -133,7 +134,8 @@ func Denial(i Item) Event {
 	if i.OfObject() {
 		waits = "curl-status and the removal of keys wait"
 	}
-	return failed(i, entry, actionWrite, "curl-me-that may not write ConfigMaps in this namespace; "+waits+" for the permission")
+	return failed(i, entry, actionWrite,
+		"curl-me-that may not write ConfigMaps in this namespace; "+waits+" for the permission")
 }
 
 // OverBudget returns the Event for an item of a namespace that exceeded its write budget. It is the

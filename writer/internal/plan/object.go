@@ -232,7 +232,8 @@ func (o *Object) managed() bool { return o.Invalid == nil && !o.Ignored && !o.Re
 func (o *Object) asks(i Item, digest string) bool {
 	key := i.Key.Key
 	asked, found := o.Request.URL(key)
-	if !found || asked != i.url() || !o.managed() || o.Request.Rules[key].Digest() != rule.Of(i.Result.GetWant()).Digest() {
+	if !found || asked != i.url() || !o.managed() ||
+		o.Request.Rules[key].Digest() != rule.Of(i.Result.GetWant()).Digest() {
 		return false
 	}
 	demanded := o.Request.SHA256[key]

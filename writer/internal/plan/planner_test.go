@@ -218,9 +218,13 @@ func TestPlan(t *testing.T) {
 		"no rules":                {asking(), ruled(b6), stale},
 		"other rules":             {expecting("false"), ruled(b6), stale},
 		"older fetcher":           {expecting("true"), b6, stale},
-		"these rules":             {expecting("true"), ruled(b6), expectation{verdict: plan.Written, value: "b", entry: byRules(6)}},
+		"these rules": {
+			expecting("true"), ruled(b6),
+			expectation{verdict: plan.Written, value: "b", entry: byRules(6)},
+		},
 		"let in by other rules": {
-			expecting("true").ownedBy(annotation.FieldManager).noted(wrote("b")), ruled(b6), expectation{verdict: plan.Written, entry: byRules(6)},
+			expecting("true").ownedBy(annotation.FieldManager).noted(wrote("b")), ruled(b6),
+			expectation{verdict: plan.Written, entry: byRules(6)},
 		},
 		"failure of other rules": {asking(), ruled(bad6), stale},
 
