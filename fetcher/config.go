@@ -91,6 +91,10 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 		"file with headers to send to hosts, reloaded on change")
 	fs.StringVar(&c.Get.TeamFile, "tenant-header-file", c.Get.TeamFile,
 		"file that keeper --credentials compiles from the Secrets of teams, asked after --header-file, reloaded on change")
+	fs.StringVar(&c.Get.Proxy, "proxy", c.Get.Proxy, "URL of an egress proxy; proxies in the environment are ignored")
+	fs.StringSliceVar(&e.DirectHosts, "direct-host", e.DirectHosts, "host patterns to reach without the proxy")
+	fs.BoolVar(&e.ProxyResolves, "proxy-resolves", e.ProxyResolves,
+		"check names here, and leave lookup and check of addresses to the proxy")
 	duration.Var(fs, &c.DialTimeout, "dial-timeout", c.DialTimeout, "time limit of a name lookup and a connection")
 }
 
@@ -106,7 +110,6 @@ func (c *Config) bindGet(fs *pflag.FlagSet) {
 		"file with certificates to trust in addition to the system's, reloaded on change")
 	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
 		"wants; without it credentials are sent for every want; made by curlctl identities")
-	fs.StringVar(&g.Proxy, "proxy", g.Proxy, "URL of an egress proxy; proxies in the environment are ignored")
 }
 
 func (c *Config) bindThrottle(fs *pflag.FlagSet) {
@@ -169,6 +172,9 @@ func (c *Config) Validate() error {
 		return errors.New("--dial-timeout must be positive")
 	case c.Get.Timeout <= 0 || c.Get.Timeout > maxTimeout:
 		return fmt.Errorf("--timeout must be positive and at most %s", maxTimeout)
+	}
+	if c.Get.Proxy == "" && (c.Egress.ProxyResolves || len(c.Egress.DirectHosts) > 0) {
+		return errors.New("--proxy-resolves and --direct-host need --proxy")
 	}
 	if err := c.Egress.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)

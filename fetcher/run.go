@@ -3,6 +3,7 @@ package fetcher
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -89,6 +90,15 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 const handBackTimeout = 10 * time.Second
 
 func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.Gate, *get.Client, error) {
+	if proxy := cfg.Get.ProxyHost(); proxy != "" {
+		if _, err := egress.ParsePattern(proxy); err == nil {
+			// Tenants cannot fetch from the proxy itself.
+			cfg.Egress.DenyHosts = append(slices.Clone(cfg.Egress.DenyHosts), proxy)
+		}
+		if cfg.Egress.ProxyResolves {
+			log.Warn().Msg("names are checked here, and addresses by the egress proxy; let it deny private addresses")
+		}
+	}
 	gate, err := egress.New(cfg.Egress, egress.Deps{
 		File:        cfg.PolicyFile,
 		DialTimeout: cfg.DialTimeout,

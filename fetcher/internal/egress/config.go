@@ -29,6 +29,10 @@ type Config struct {
 	// address in one is treated as the IPv4 address in it. They apply to the whole network, so
 	// files of namespaces cannot set them.
 	NAT64 []string `yaml:"-"`
+	// DirectHosts are host patterns that do not go through the egress proxy.
+	DirectHosts []string `yaml:"-"`
+	// ProxyResolves leaves lookup and addresses of all other names to the egress proxy.
+	ProxyResolves bool `yaml:"-"`
 }
 
 // defaultPorts returns the ports that are always allowed.
@@ -50,6 +54,8 @@ func (c Config) with(more Config) Config {
 		OnlyHosts:  slices.Concat(c.OnlyHosts, more.OnlyHosts),
 		AllowPorts: slices.Concat(c.AllowPorts, more.AllowPorts),
 		NAT64:      c.NAT64,
+
+		DirectHosts: c.DirectHosts, ProxyResolves: c.ProxyResolves,
 	}
 }
 
@@ -57,13 +63,15 @@ func (c Config) with(more Config) Config {
 type lists struct {
 	allow, deny                      []netip.Prefix
 	allowHosts, denyHosts, onlyHosts []Pattern
+	directHosts                      []Pattern
+	proxyResolves                    bool
 	ports                            []uint16
 	nat64                            []netip.Prefix
 }
 
 func (c Config) compile() (lists, error) {
 	var l lists
-	var errs [7]error
+	var errs [8]error
 	l.allow, errs[0] = each("allow-cidr", c.AllowCIDRs, parsePrefix)
 	l.deny, errs[1] = each("deny-cidr", c.DenyCIDRs, parsePrefix)
 	l.allowHosts, errs[2] = each("allow-host", c.AllowHosts, ParsePattern)
@@ -71,6 +79,8 @@ func (c Config) compile() (lists, error) {
 	l.onlyHosts, errs[4] = each("only-host", c.OnlyHosts, ParsePattern)
 	l.ports, errs[5] = each("allow-port", c.AllowPorts, parsePort)
 	l.nat64, errs[6] = each("nat64-prefix", c.NAT64, parseNAT64)
+	l.directHosts, errs[7] = each("direct-host", c.DirectHosts, ParsePattern)
+	l.proxyResolves = c.ProxyResolves
 	l.ports = append(defaultPorts(), l.ports...)
 	return l, cmp.Or(errs[:]...)
 }

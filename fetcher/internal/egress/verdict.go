@@ -46,12 +46,21 @@ func (p *Policy) verdict(ctx context.Context, u *url.URL) Verdict {
 	if t.addr.IsValid() {
 		return Verdict{Allowed: true, Reason: "the address is permitted", Addresses: []AddressVerdict{{Addr: t.addr}}}
 	}
+	if p.proxyResolves && !p.IsDirect(t.name) {
+		if t.unless != nil {
+			return refusal(t.unless)
+		}
+		return Verdict{Allowed: true, Reason: "the name is permitted; the egress proxy resolves it and checks its addresses"}
+	}
 	addrs, err := p.lookup(ctx, t.name)
 	if err != nil {
 		return Verdict{Err: err, Reason: fmt.Sprintf("%s does not resolve", t.name)}
 	}
 	return p.decide(t, addrs)
 }
+
+// IsDirect reports whether a host is reached without the egress proxy, if there is one.
+func (p *Policy) IsDirect(host string) bool { return matchesAny(p.directHosts, host) }
 
 // Admit checks a URL and all its addresses for a party that connects on our behalf, such as an
 // egress proxy. All addresses must be permitted, because that party may choose any of them.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -82,6 +83,14 @@ func (c Config) Validate() error {
 	}
 	_, err := c.proxy()
 	return err
+}
+
+// ProxyHost returns the host of the proxy; empty means none.
+func (c Config) ProxyHost() string {
+	if u, err := c.proxy(); err == nil && u != nil {
+		return strings.ToLower(u.Hostname())
+	}
+	return ""
 }
 
 // proxy parses Proxy; errors do not contain its credentials.

@@ -61,7 +61,7 @@ func (c *Client) credentials(ctx context.Context, e *headerEntry, u *url.URL) (c
 	case e.bearer != nil:
 		found.token = e.bearer.Value()
 	case e.tokens != nil:
-		token, err := e.tokens.Token(ctx, c.tokenRequests())
+		token, err := e.tokens.Token(ctx, c.tokenRequests(e.OAuth2.Host()))
 		if err != nil {
 			return found, errNoToken(e, err)
 		}
@@ -81,7 +81,7 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 		token = e.bearer.Value()
 	case e.tokens != nil:
 		var err error
-		if token, err = e.tokens.Replace(ctx, c.tokenRequests(), refused.token); err != nil {
+		if token, err = e.tokens.Replace(ctx, c.tokenRequests(e.OAuth2.Host()), refused.token); err != nil {
 			return refused, false
 		}
 	}
@@ -94,9 +94,9 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 
 // tokenRequests are subject to the policy of all namespaces, because all namespaces of an entry share
 // its token.
-func (c *Client) tokenRequests() credential.Requests {
+func (c *Client) tokenRequests(host string) credential.Requests {
 	policy := c.deps.Gate.For("")
-	transport := c.transport(Request{policy: policy}, credentials{})
+	transport := c.transport(Request{policy: policy}, credentials{}, host)
 	return credential.Requests{
 		Transport: permitted{policy, transport}, Timeout: c.cfg.Timeout / 2, Now: c.deps.Now,
 	}

@@ -111,8 +111,8 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 	defer cancel()
 	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)
 	// A reused connection to the proxy would carry plain responses of other hosts, too.
-	request.Close = x.client.proxy != nil && u.Scheme == "http"
-	answer, err := x.client.transport(x.request, secrets).RoundTrip(request)
+	request.Close = !x.client.isDirect(x.request.policy, u.Hostname()) && u.Scheme == "http"
+	answer, err := x.client.transport(x.request, secrets, u.Hostname()).RoundTrip(request)
 	if err != nil {
 		return Response{}, nil, err
 	}

@@ -2,25 +2,34 @@ package get_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 var _ = Describe("an egress proxy", func() {
 	var (
-		seen *recorder
-		cfg  get.Config
+		seen   *recorder
+		cfg    get.Config
+		policy egress.Config
 	)
 
 	BeforeEach(func() {
-		seen = &recorder{}
+		seen, policy = &recorder{}, egress.Config{}
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			switch {
@@ -44,7 +53,7 @@ var _ = Describe("an egress proxy", func() {
 			dns.Set(name, addrs...)
 		}
 		// The policy permits public addresses only; the proxy is the operator's.
-		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: dns.Resolver()})
+		gate, err := egress.New(policy, egress.Deps{Resolver: dns.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
 		return newClient(cfg, gate, get.Deps{})
 	}
@@ -101,6 +110,83 @@ var _ = Describe("an egress proxy", func() {
 		_, err := newProxied(nil).Do(ctx, get.Request{URL: "https://tunnel.example.com/"})
 		Expect(asError(err).Class).To(Equal(tlsFailed))
 		Expect(seen.requests()).To(HaveLen(1))
+	})
+
+	It("is not used for direct hosts", func(ctx SpecContext) {
+		policy = egress.Config{AllowCIDRs: []string{"127.0.0.1"}, DirectHosts: []string{"*.corp.example"}}
+		client := newProxied(map[string][]string{"data.corp.example": {"127.0.0.1"}})
+		direct := serveHTTP(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") })
+		response, err := client.Do(ctx, get.Request{URL: "http://" + hostPort("data.corp.example", direct) + "/"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(response.Body)).To(Equal("direct"))
+		Expect(seen.requests()).To(BeEmpty())
+		response, err = client.Do(ctx, get.Request{URL: "http://data.example.com/"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(response.Body)).To(Equal("by proxy"))
+	})
+
+	Context("that resolves names", func() {
+		BeforeEach(func() {
+			policy = egress.Config{ProxyResolves: true, DirectHosts: []string{"*.corp.example"}, DenyHosts: []string{"bad.example.com"}}
+		})
+
+		It("gets names that nobody else knows", func(ctx SpecContext) {
+			client := newProxied(map[string][]string{"data.example.com": {}, "data.corp.example": {}})
+			response, err := client.Do(ctx, get.Request{URL: "http://data.example.com/"})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(response.Body)).To(Equal("by proxy"))
+			_, err = client.Do(ctx, get.Request{URL: "http://data.corp.example/"})
+			Expect(asError(err).Class).To(Equal(dnsFailed), "direct hosts are looked up here")
+		})
+
+		DescribeTable("gets nothing that the policy denies by its text:", func(ctx SpecContext, raw string) {
+			_, err := newProxied(nil).Do(ctx, get.Request{URL: raw})
+			Expect(asError(err).Class).To(Equal(addressDenied))
+			Expect(seen.requests()).To(BeEmpty())
+		},
+			Entry("an address", "http://10.0.0.1/"),
+			Entry("a reserved name", "http://kubernetes.default.svc/"),
+			Entry("a denied name", "https://bad.example.com/"),
+			Entry("a port", "http://data.example.com:22/"),
+		)
+
+		It("gets no reserved name or port that only an allowed range would permit", func(ctx SpecContext) {
+			policy.AllowCIDRs = []string{"10.0.0.0/8"}
+			for _, raw := range []string{"http://kubernetes.default.svc/", "http://data.example.com:22/"} {
+				_, err := newProxied(nil).Do(ctx, get.Request{URL: raw})
+				Expect(asError(err).Class).To(Equal(addressDenied))
+			}
+			Expect(seen.requests()).To(BeEmpty())
+		})
+	})
+
+	It("never gets a client certificate, not even over TLS", func(ctx SpecContext) {
+		ca := newAuthority()
+		var shown atomic.Int32
+		proxy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			w.WriteHeader(http.StatusForbidden)
+		}))
+		proxy.TLS = &tls.Config{
+			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
+			Certificates: []tls.Certificate{ca.issue("localhost", time.Now().Add(time.Hour))},
+			VerifyPeerCertificate: func(certificates [][]byte, _ [][]*x509.Certificate) error {
+				shown.Add(int32(len(certificates)))
+				return nil
+			},
+		}
+		proxy.StartTLS()
+		DeferCleanup(proxy.Close)
+		certificate, key := pemOf(ca.issue("team-a", time.Now().Add(time.Hour)))
+		cfg.HeaderFile = writeFile("headers.yaml", "- {host: data.example.com, namespaces: [team-a], clientCertificate: {certFile: crt, keyFile: key}}\n")
+		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "crt"), certificate)
+		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "key"), key)
+		cfg.CABundle = writeFile("ca.pem", ca.pem())
+		cfg.Proxy = strings.Replace(proxy.URL, "127.0.0.1", "localhost", 1)
+		_, err := newProxied(nil).Do(ctx, get.Request{URL: "https://data.example.com/", Namespace: "team-a"})
+		Expect(asError(err).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_PROXY))
+		Expect(seen.requests()).To(HaveLen(1))
+		Expect(shown.Load()).To(BeZero())
 	})
 
 	It("is never taken from the environment", func(ctx SpecContext) {

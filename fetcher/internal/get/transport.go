@@ -23,14 +23,16 @@ type transportKey struct {
 	policy *egress.Policy
 	grants grants
 	roots  *x509.CertPool
+	// direct connections bypass the egress proxy.
+	direct bool
 	// entry has the identity, if there is one.
 	entry    *headerEntry
 	identity *credential.Identity
 }
 
-// transport returns the connection pool for a hop of a resolved request with credentials.
-func (c *Client) transport(r Request, secrets credentials) *http.Transport {
-	k := transportKey{policy: r.policy, grants: r.grants}
+// transport returns the connection pool for a hop of a resolved request with credentials to a host.
+func (c *Client) transport(r Request, secrets credentials, host string) *http.Transport {
+	k := transportKey{policy: r.policy, grants: r.grants, direct: c.isDirect(r.policy, host)}
 	if c.roots != nil {
 		k.roots = c.roots.Value()
 	}
@@ -45,6 +47,11 @@ func (c *Client) transport(r Request, secrets credentials) *http.Transport {
 		c.transports[k] = t
 	}
 	return t
+}
+
+// isDirect reports whether a host is reached without a proxy.
+func (c *Client) isDirect(policy *egress.Policy, host string) bool {
+	return c.proxy == nil || policy.IsDirect(host)
 }
 
 // isGone reports whether no future request can use a key.
@@ -90,7 +97,7 @@ func (c *Client) newTransport(k transportKey) *http.Transport {
 		WriteBufferSize:        4 << 10,
 		ReadBufferSize:         4 << 10,
 	}
-	if c.proxy != nil {
+	if !k.direct {
 		c.useProxy(t, k)
 		return t
 	}
