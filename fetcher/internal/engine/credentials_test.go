@@ -82,14 +82,14 @@ var _ = Describe("Credentials", func() {
 		Eventually(w.pending).Should(BeZero())
 	}
 
-	It("sends credentials for a want that the watcher has signed", func() {
+	It("are sent for a want that the watcher signed", func() {
 		w.publish(signed("/private/a"))
 		f.step()
 		Expect(w.result().GetContent()).NotTo(BeNil())
 		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
 	})
 
-	It("sends credentials at the refresh of a signed want, and the writer reads first", func() {
+	It("are sent at the refresh of a signed want, and the writer reads first", func() {
 		want := signed("/private/a", every(10*time.Minute))
 		sequence := w.publish(want)
 		Expect(w.next().Ack()).To(Succeed())
@@ -100,7 +100,7 @@ var _ = Describe("Credentials", func() {
 		Expect(w.result().GetWant().GetStatus()).To(BeEmpty())
 	})
 
-	It("sends no credentials for a want that somebody else has published, and reports it", func() {
+	It("are not sent for a want of another publisher, which is reported", func() {
 		want := signed("/private/a", every(10*time.Minute))
 		want.Url = o.URL + "/private/b"
 		w.publish(want)
@@ -108,7 +108,7 @@ var _ = Describe("Credentials", func() {
 		Expect(sent()).To(BeEmpty())
 	})
 
-	It("looks again once in an interval for credentials while the want is not signed, without a request", func() {
+	It("are tried once per interval without a request while the want is not signed", func() {
 		want := w.want(o.URL+"/private/a", every(10*time.Minute))
 		sequence := w.publish(want)
 		refused()
@@ -125,7 +125,7 @@ var _ = Describe("Credentials", func() {
 		}
 		Expect(w.results()).To(HaveLen(reports+1), "one more when it has lasted for three intervals")
 		Expect(sent()).To(BeEmpty())
-		By("and go with it once it is")
+		By("and sending them once it is signed")
 		w.publish(signed("/private/a", every(10*time.Minute)))
 		f.step()
 		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
@@ -133,20 +133,20 @@ var _ = Describe("Credentials", func() {
 			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED)))
 	})
 
-	It("sends no credentials for an unsigned want at a redirect either", func() {
+	It("are not sent after a redirect of an unsigned want either", func() {
 		w.publish(w.want(o.URL + "/moved"))
 		refused()
 		Expect(sent()).To(Equal([]string{"/moved "}))
 	})
 
-	It("fetches what gets no credentials for a want that is not signed", func() {
+	It("are not needed for an unsigned want of a public URL", func() {
 		w.publish(w.want(o.URL + "/public"))
 		f.step()
 		Expect(w.result().GetContent()).NotTo(BeNil())
 		Expect(sent()).To(Equal([]string{"/public "}))
 	})
 
-	It("shares no GET with credentials between a signed want and an unsigned one", func() {
+	It("are never in a GET that a signed and an unsigned want share", func() {
 		w.publish(signed("/moved"))
 		f.step()
 		forged := w.want(o.URL+"/moved", func(w *v1.Want) { w.Name = "another" })

@@ -17,7 +17,7 @@ import (
 // headroom is the maximum size of a result's headers, in bytes.
 const headroom = 1 << 10
 
-// keepInSync sets the timer of a want whose key already holds its body.
+// keepInSync sets the timer of a want whose key already has its body.
 func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 	if t.want.GetRefresh().AsDuration() <= 0 {
 		return ending{outcome: inSync}
@@ -29,7 +29,7 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 	return ending{outcome: inSync}
 }
 
-// succeeded hands on what a good answer means for the key.
+// succeeded publishes the outcome of a good response.
 func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) ending {
 	r, rejected := e.pass(t, r)
 	if rejected != nil {
@@ -78,9 +78,8 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 	return ended
 }
 
-// schedule sets the timer of the next regular fetch after a good answer;
-// without refresh it just looks whether the want still holds. Superseded
-// wants are an error that wraps pipeline.ErrSuperseded.
+// schedule sets the timer of the next regular fetch after a good response. Without refresh it only
+// checks that the want still holds. The error for a replaced want wraps pipeline.ErrSuperseded.
 func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxAge time.Duration) error {
 	interval := t.want.GetRefresh().AsDuration()
 	switch {
@@ -96,7 +95,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxA
 	if t.gotResponse {
 		due.FreshUntil = timestamppb.New(at)
 	}
-	// What the writer may drop has to be published again.
+	// A result that the writer may drop must be published again.
 	if !t.overtaken(now) {
 		due.Cached, due.Reported, due.Withheld, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, false, 0
 	}

@@ -29,8 +29,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// tenants are namespaces that fetch the same URL, which redirects to where the
-// credentials of some of them apply.
+// tenants are namespaces with the same URL. It redirects to a URL for which some have credentials.
 type tenants struct {
 	*world
 	*fetcher
@@ -38,12 +37,12 @@ type tenants struct {
 
 	mu     sync.Mutex
 	status int
-	// reports are the values of Authorization with which a report was asked for.
+	// reports has the Authorization of each request for a report.
 	reports []string
 }
 
-// newTenants starts a server for http and https at 127.0.0.1, by way of a proxy that
-// stands for ports 80 and 443, and a fetcher with a header file.
+// newTenants starts a server for http and https at 127.0.0.1, a proxy that stands in for ports 80
+// and 443, and a fetcher with a header file.
 func newTenants(trusted bool, headers string, files map[string]string) *tenants {
 	GinkgoHelper()
 	t := &tenants{world: newWorld(natstest.Options{}, pipeline.Topology{}), status: http.StatusOK}
@@ -104,7 +103,7 @@ func tunnel(w http.ResponseWriter, addr string) {
 	_ = client.Close()
 }
 
-// answer redirects within http, or up to https, and reports to whom it answers.
+// answer redirects within http or up to https. The final response has the Authorization.
 func (t *tenants) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/within":
@@ -129,7 +128,7 @@ func (t *tenants) answer(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "report for <"+by+">")
 }
 
-// reported returns for whom there was a report since the last call.
+// reported returns the reports since the last call.
 func (t *tenants) reported() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,7 +181,7 @@ func certificate(name string) (crt, key string) {
 func report(by string) string { return "report for <" + by + ">" }
 
 var _ = Describe("Namespaces with the same URL", func() {
-	// entry is one for the server, where a redirect leads to.
+	// entry is a header file entry for the target of a redirect.
 	entry := func(kind, path, namespace, token string) string {
 		scheme := "http"
 		if path == "/up" {
@@ -258,7 +257,7 @@ var _ = Describe("Namespaces with the same URL", func() {
 							}))
 						})
 
-						It("are answered 304 to their own credentials", func() {
+						It("get 304 for their own credentials", func() {
 							for _, namespace := range order {
 								want, sequence := t.ask(namespace, path, every(time.Hour))
 								Expect(t.next().Ack()).To(Succeed())
@@ -272,7 +271,7 @@ var _ = Describe("Namespaces with the same URL", func() {
 							Expect(t.results()).To(BeEmpty())
 						})
 
-						It("get no failure of others, neither at a retry nor as a dead letter", func() {
+						It("get no failures of others, neither at a retry nor in a dead letter", func() {
 							t.answersWith(http.StatusInternalServerError)
 							for _, namespace := range order {
 								t.ask(namespace, path)
