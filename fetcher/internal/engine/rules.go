@@ -35,7 +35,7 @@ func (e *Engine) pass(t *trigger, r get.Response) (get.Response, *failure) {
 func (e *Engine) rejected(number int, cause rule.Cause) *failure {
 	f := &failure{
 		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED},
-		rule:  uint32(number), //nolint:gosec // at most 8
+		rule:  uint32(number),
 		text:  "body does not pass curl-expect or curl-select",
 	}
 	switch cause {

@@ -60,14 +60,6 @@ func (w *world) messages(name string) []*jetstream.RawStreamMsg {
 	return all
 }
 
-// count returns the number of messages in a stream.
-func (w *world) count(name string) int {
-	GinkgoHelper()
-	stream, err := w.js.Stream(w.ctx, name)
-	Expect(err).NotTo(HaveOccurred())
-	return int(stream.CachedInfo().State.Msgs)
-}
-
 // contents returns the number of published bodies.
 func (w *world) contents() int {
 	GinkgoHelper()

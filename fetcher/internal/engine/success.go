@@ -31,7 +31,7 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 
 // succeeded publishes the outcome of a good response.
 func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) ending {
-	r, rejected := e.pass(t, r)
+	r, rejected := e.pass(t, r) //nolint:contextcheck // an expression has a limit of its own
 	if rejected != nil {
 		return e.failed(ctx, t, *rejected)
 	}
