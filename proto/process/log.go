@@ -19,8 +19,8 @@ import (
 type LogOptions struct {
 	// Level is the minimum level: debug, info, warn, error.
 	Level string
-	// Format is json, console, or auto: console on a terminal, else json. Console lines are wrapped
-	// at 120 columns.
+	// Format is json, console, or auto: console on a terminal, else json. On a terminal, console
+	// lines have colours and are wrapped at 120 columns.
 	Format string
 }
 
@@ -36,13 +36,15 @@ func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 	if err != nil || o.Level == "" {
 		return zerolog.Nop(), fmt.Errorf("--log-level: %q is not one of debug, info, warn, error", o.Level)
 	}
+	f, isFile := w.(*os.File)
+	terminal := isFile && isatty.IsTerminal(f.Fd())
 	switch o.Format {
 	case "json":
 	case "console":
-		w = console(w)
+		w = console(w, terminal)
 	case "auto":
-		if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-			w = console(w)
+		if terminal {
+			w = console(w, terminal)
 		}
 	default:
 		return zerolog.Nop(), fmt.Errorf("--log-format: %q is not one of json, console, auto", o.Format)
@@ -64,7 +66,10 @@ const consoleIndent = "             "
 // colours matches the escape sequences of the console, which have no width.
 var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
-func console(w io.Writer) io.Writer {
+func console(w io.Writer, terminal bool) io.Writer {
+	if !terminal {
+		return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: true}
+	}
 	return zerolog.ConsoleWriter{
 		Out: w, TimeFormat: time.TimeOnly,
 		FormatExtra: func(_ map[string]any, line *bytes.Buffer) error {

@@ -59,6 +59,7 @@ type Engine struct {
 	resultBytes  *budget.Budget
 	deadLetters  *budget.Budget
 	lines        *logsample.Log
+	health       hostHealth
 }
 
 // New validates the configuration.
@@ -68,6 +69,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}
 	e.rules = rule.NewEvaluator(cmp.Or(cfg.MaxExpressionBody, rule.DefaultMaxBody))
+	e.health.failing = map[string]int{}
 	var errs [3]error
 	e.shared, errs[0] = sharedcall.New[get.Request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
 	e.resultBytes, errs[1] = budget.New(cfg.ResultBytes, deps.Clock.Now)

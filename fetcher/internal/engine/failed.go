@@ -110,7 +110,7 @@ func (e *Engine) lookAgain(ctx context.Context, t *trigger, a followUp) error {
 		cause = v1.Cause_CAUSE_REFRESH
 	}
 	due := e.dueAfter(t, a, cause)
-	due.Attempts, due.ReplayOf, due.WaitsFor = 0, 0, a.waitsFor
+	due.Attempts, due.ReplayOf, due.WaitsFor, due.GaveUp = 0, 0, a.waitsFor, true
 	_, err := e.setTimer(newTrace(ctx), due, a.next)
 	return err
 }

@@ -1,32 +1,32 @@
 package engine
 
 import (
+	"sync"
+	"time"
+
 	"github.com/rs/zerolog"
 
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/logfield"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
-// report counts and logs an outcome, without the URL, which may contain secrets, and without text
-// of the server.
+// report counts and logs an outcome, without the URL, which may contain secrets, and without text of
+// the server. The level is info or warn if the state of the key changes. Many lines of one outcome
+// are counted instead.
 func (e *Engine) report(t *trigger, ended ending) {
 	e.deps.Metrics.requests.WithLabelValues(string(ended.outcome)).Inc()
-	level := zerolog.InfoLevel
-	switch ended.outcome {
-	case gaveUp, malformed:
-		level = zerolog.WarnLevel
-	case parked, waits, superseded, tombstone, inSync, postponed:
-		level = zerolog.DebugLevel
-	default:
-	}
+	host := pipeline.HostOf(t.want.GetUrl())
+	e.health.observe(e.deps.Log, host, t, ended)
+	level, text := describe(t, ended)
 	line := e.lines.Line(level, string(ended.outcome))
 	if line == nil {
 		return
 	}
 	line = logfield.Key(tracing.Stamp(line, t.span.SpanContext()), t.key)
-	line = logfield.Cause(line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.attempts+1), t.cause).
+	line = logfield.Cause(line.Str("host", host).Uint32("attempt", t.attempts+1), t.cause).
 		Str("outcome", string(ended.outcome))
 	if ended.wait > 0 {
 		line = logfield.Duration(line, "next", ended.wait)
@@ -40,7 +40,76 @@ func (e *Engine) report(t *trigger, ended ending) {
 	if ended.dropped {
 		line = line.Bool("dead_letter_dropped", true)
 	}
-	line.Msg("message handled")
+	line.Msg(text)
+}
+
+// describe returns the level and the message of the line about an outcome.
+func describe(t *trigger, ended ending) (zerolog.Level, string) {
+	switch ended.outcome {
+	case content:
+		return zerolog.InfoLevel, "fetched"
+	case recovered:
+		return zerolog.InfoLevel, "recovered"
+	case retry:
+		level := zerolog.DebugLevel
+		if t.firstFailed.IsZero() {
+			level = zerolog.InfoLevel
+		}
+		return level, "fetch failed, retrying in " + duration.Format(max(ended.wait.Round(time.Second), time.Second))
+	case gaveUp:
+		level := zerolog.WarnLevel
+		if t.gaveUp && t.reported == ended.failure.Class {
+			level = zerolog.DebugLevel
+		}
+		return level, "gave up"
+	case malformed:
+		return zerolog.WarnLevel, "message cannot be handled"
+	case unmodified, inSync:
+		return zerolog.DebugLevel, "unchanged"
+	case parked, waits:
+		return zerolog.DebugLevel, "waiting for a slot"
+	case superseded, tombstone:
+		return zerolog.DebugLevel, "no longer wanted"
+	default:
+		return zerolog.DebugLevel, "outcome not accepted by NATS, trying again"
+	}
+}
+
+const (
+	// manyKeys is the number of keys that begin to fail, with no success of their host in between,
+	// after which the host is logged.
+	manyKeys = 10
+	// maxFailingHosts limits the memory for hosts.
+	maxFailingHosts = 10_000
+)
+
+// hostHealth logs once when a host begins to fail for many keys, and once when it recovers.
+type hostHealth struct {
+	mu sync.Mutex
+	// failing is the number of keys that began to fail since the last success of a host.
+	failing map[string]int
+}
+
+func (h *hostHealth) observe(log zerolog.Logger, host string, t *trigger, ended ending) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch ended.outcome {
+	case content, recovered, unmodified:
+		if keys := h.failing[host]; keys >= manyKeys {
+			log.Info().Str("host", host).Int("keys", keys).Msg("host recovered")
+		}
+		delete(h.failing, host)
+	case retry, gaveUp:
+		known := h.failing[host] > 0 || len(h.failing) < maxFailingHosts
+		if !t.firstFailed.IsZero() || !known || !pipeline.Retries(ended.failure.Failure(), 0, 1) {
+			return
+		}
+		if h.failing[host]++; h.failing[host] == manyKeys {
+			log.Warn().Str("host", host).Int("keys", manyKeys).Str("reason", pipeline.Reason(ended.failure.Class)).
+				Msg("host is failing for many keys")
+		}
+	default:
+	}
 }
 
 // logShortage logs that a namespace has exceeded a budget, once.

@@ -90,7 +90,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxA
 	}
 	now := e.deps.Clock.Now()
 	due := t.due(v1.Cause_CAUSE_REFRESH)
-	due.Attempts, due.FirstFailedAt, due.ReportedAt, due.ReplayOf = 0, nil, nil, 0
+	due.Attempts, due.FirstFailedAt, due.ReportedAt, due.ReplayOf, due.GaveUp = 0, nil, nil, 0, false
 	at := e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge)
 	if t.gotResponse {
 		due.FreshUntil = timestamppb.New(at)

@@ -62,6 +62,8 @@ type history struct {
 	reported, withheld v1.FailureClass
 	// reportedAt is the time of that. Zero means never or unknown.
 	reportedAt time.Time
+	// gaveUp reports that a round of attempts was given up since firstFailed.
+	gaveUp bool
 	// statusCode is the HTTP status of the last failed attempt. Zero means none.
 	statusCode int32
 	// cached is the current body of the key. Nil means unknown.
@@ -115,7 +117,7 @@ func (t *trigger) take(due *v1.Due) {
 	if due.GetWithheld() {
 		t.reported, t.withheld = v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, due.GetReported()
 	}
-	t.cached, t.replayOf = due.GetCached(), due.GetReplayOf()
+	t.cached, t.replayOf, t.gaveUp = due.GetCached(), due.GetReplayOf(), due.GetGaveUp()
 	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())
 	if due.GetWaitingSince() != nil {
 		t.waitingSince = due.GetWaitingSince().AsTime()
@@ -156,6 +158,7 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 		Cached:       t.cached,
 		ReplayOf:     t.replayOf,
 		Earlier:      t.traceparent(),
+		GaveUp:       t.gaveUp,
 	}
 	if t.withheld != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
 		due.Reported, due.Withheld = t.withheld, true

@@ -837,7 +837,9 @@ type Due struct {
 	// How many fetchers claimed the waiting key in a row and did not end its handling.
 	Unended uint64 `protobuf:"varint,16,opt,name=unended,proto3" json:"unended,omitempty"`
 	// The failure is too young to be reported: it may be over with the next attempt.
-	Withheld      bool `protobuf:"varint,17,opt,name=withheld,proto3" json:"withheld,omitempty"`
+	Withheld bool `protobuf:"varint,17,opt,name=withheld,proto3" json:"withheld,omitempty"`
+	// A round of attempts was given up in this row of failures.
+	GaveUp        bool `protobuf:"varint,18,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -987,6 +989,13 @@ func (x *Due) GetUnended() uint64 {
 func (x *Due) GetWithheld() bool {
 	if x != nil {
 		return x.Withheld
+	}
+	return false
+}
+
+func (x *Due) GetGaveUp() bool {
+	if x != nil {
+		return x.GaveUp
 	}
 	return false
 }
@@ -1948,7 +1957,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x03 \x01(\tR\flastModified\x12\x12\n" +
-	"\x04size\x18\x04 \x01(\x03R\x04size\"\xfc\x05\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\"\x95\x06\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1970,7 +1979,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x06detail\x18\x0e \x01(\x0e2\x1c.curlmethat.v1.FailureDetailR\x06detail\x12?\n" +
 	"\rwaiting_since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\x12\x18\n" +
 	"\aunended\x18\x10 \x01(\x04R\aunended\x12\x1a\n" +
-	"\bwithheld\x18\x11 \x01(\bR\bwithheld\"\xd5\x03\n" +
+	"\bwithheld\x18\x11 \x01(\bR\bwithheld\x12\x17\n" +
+	"\agave_up\x18\x12 \x01(\bR\x06gaveUp\"\xd5\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +

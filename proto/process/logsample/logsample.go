@@ -75,5 +75,5 @@ func (l *Log) account(k kind, c *count) {
 	omitted := c.omitted
 	c.omitted = 0
 	l.mu.Unlock()
-	l.log.WithLevel(k.level).Str("kind", k.name).Int("omitted", omitted).Msg("suppressed lines of this kind")
+	l.log.WithLevel(k.level).Str("kind", k.name).Int("omitted", omitted).Msg("omitted similar lines")
 }

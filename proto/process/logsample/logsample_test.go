@@ -53,7 +53,7 @@ func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
 		last := entries[len(entries)-1]
 		if want := (entry{
 			Level: "info", Kind: "retry", Omitted: 1000 - logsample.Burst,
-			Message: "suppressed lines of this kind",
+			Message: "omitted similar lines",
 		}); last != want {
 			t.Errorf("last line is %+v", last)
 		}

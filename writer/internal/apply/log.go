@@ -35,10 +35,11 @@ func (t *task) resultLine(i plan.Item, level zerolog.Level, v plan.Verdict) *zer
 	return t.line(i, level, string(v)).Str("verdict", string(v))
 }
 
-// logResult logs changes at level info and everything else at debug.
+// logResult logs changes of state at level info and everything else at debug.
 func (t *task) logResult(i plan.Item, d plan.Decision) {
 	level := zerolog.DebugLevel
-	if d.Verdict == plan.Written || d.Verdict == plan.Refused || d.Verdict == plan.NotOurs {
+	if d.Verdict == plan.Written && (i.OfObject() || i.Result.GetContent() != nil) ||
+		d.Verdict != plan.Unchanged && len(d.Events) > 0 {
 		level = zerolog.InfoLevel
 	}
 	line := t.resultLine(i, level, d.Verdict)
@@ -48,5 +49,29 @@ func (t *task) logResult(i plan.Item, d plan.Decision) {
 	if c := i.Result.GetContent(); c != nil {
 		line = line.Int("bytes", len(c.GetBody()))
 	}
-	line.Msg("result handled")
+	line.Msg(t.describe(i, d))
+}
+
+// describe says what happened to an item.
+func (t *task) describe(i plan.Item, d plan.Decision) string {
+	f := i.Result.GetFailure()
+	switch {
+	case d.Verdict == plan.NotOurs:
+		return "refused: not our key"
+	case d.Verdict == plan.Refused && t.object.Obstacle == plan.Immutable:
+		return "refused: immutable"
+	case d.Verdict == plan.Refused && t.object.Obstacle == plan.TooLarge:
+		return "refused: too large"
+	case d.Verdict == plan.Refused:
+		return "refused: by the API server"
+	case d.Verdict != plan.Written:
+		return string(d.Verdict)
+	case f.GetGaveUp():
+		return "status written: gave up"
+	case f != nil:
+		return "status written: failing"
+	case i.OfObject():
+		return "status written"
+	}
+	return "written"
 }

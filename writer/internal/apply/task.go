@@ -197,7 +197,7 @@ func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) p
 		}
 		// If even Events are forbidden, the log has to do.
 		if written, _ := t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}); written {
-			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("API server refuses the change")
+			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("refused: by the API server")
 		}
 	}
 	return slices.Repeat([]Outcome{{Verdict: plan.Refused}}, len(t.items))

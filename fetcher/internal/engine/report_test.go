@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+func failedWith(class v1.FailureClass, code int) failure {
+	return failure{Error: get.Error{Class: class, StatusCode: code}}
+}
+
+func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
+	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tc := range []struct {
+		trigger trigger
+		ended   ending
+		want    string
+	}{
+		{trigger{}, ending{outcome: content}, "info fetched"},
+		{trigger{}, ending{outcome: recovered}, "info recovered"},
+		{trigger{}, ending{outcome: unmodified}, "debug unchanged"},
+		{
+			trigger{}, ending{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond},
+			"info fetch failed, retrying in 2s",
+		},
+		{
+			trigger{history: history{firstFailed: began}}, ending{outcome: retry, failure: timeout, wait: 70 * time.Second},
+			"debug fetch failed, retrying in 1m10s",
+		},
+		{trigger{history: history{firstFailed: began, reported: timeout.Class}}, ending{outcome: gaveUp, failure: timeout}, "warn gave up"},
+		{
+			trigger{history: history{firstFailed: began, reported: timeout.Class, gaveUp: true}},
+			ending{outcome: gaveUp, failure: timeout}, "debug gave up",
+		},
+		{
+			trigger{history: history{firstFailed: began, reported: timeout.Class, gaveUp: true}},
+			ending{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}, "warn gave up",
+		},
+	} {
+		level, text := describe(&tc.trigger, tc.ended)
+		if got := level.String() + " " + text; got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
+func TestAHostThatFailsForManyKeysIsLoggedOnceAndOnceWhenItRecovers(t *testing.T) {
+	var out bytes.Buffer
+	log, health := zerolog.New(&out), hostHealth{failing: map[string]int{}}
+	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
+	fail := func(host string, keys int, f failure, t trigger) {
+		for range keys {
+			health.observe(log, host, &t, ending{outcome: retry, failure: f})
+		}
+	}
+	fail("a.example.com", manyKeys-1, timeout, trigger{})
+	health.observe(log, "a.example.com", &trigger{}, ending{outcome: content})
+	fail("a.example.com", 1, timeout, trigger{})
+	fail("b.example.com", 500, timeout, trigger{})
+	fail("b.example.com", 500, timeout, trigger{history: history{firstFailed: time.Now()}}) // the same keys again
+	fail("c.example.com", 500, failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404), trigger{})
+	health.observe(log, "b.example.com", &trigger{history: history{firstFailed: time.Now()}}, ending{outcome: unmodified})
+	health.observe(log, "b.example.com", &trigger{history: history{firstFailed: time.Now()}}, ending{outcome: content})
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		var e struct {
+			Level, Host, Message string
+			Keys                 int
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Level == "info" && e.Keys != 500 {
+			t.Errorf("%d keys", e.Keys)
+		}
+		got = append(got, e.Level+" "+e.Host+" "+e.Message)
+	}
+	if want := []string{
+		"warn b.example.com host is failing for many keys", "info b.example.com host recovered",
+	}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
