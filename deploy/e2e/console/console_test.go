@@ -127,6 +127,31 @@ func fill(ctx context.Context, js jetstream.JetStream, failures int) {
 	}
 }
 
+// work reads messages as two fetchers and two writers, until the spec ends. Some stay in flight.
+func work(ctx context.Context, js jetstream.JetStream) {
+	GinkgoHelper()
+	for stream, name := range map[string]string{
+		pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer,
+	} {
+		for range 2 {
+			consumer, err := js.Consumer(ctx, stream, name)
+			Expect(err).NotTo(HaveOccurred())
+			reading, err := consumer.Consume(func(m jetstream.Msg) {
+				if about, err := m.Metadata(); err == nil && about.Sequence.Consumer%80 != 0 {
+					_ = m.Ack()
+				}
+			}, jetstream.PullMaxMessages(50))
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(reading.Stop)
+		}
+		Eventually(ctx, func(g Gomega) {
+			consumer, err := js.Consumer(ctx, stream, name)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(consumer.CachedInfo().NumPending).To(BeZero())
+		}).Should(Succeed())
+	}
+}
+
 var _ = Describe("In a browser, the console", func() {
 	var (
 		server *natstest.Server
@@ -378,6 +403,7 @@ var _ = Describe("In a browser, the console", func() {
 
 	It("has screenshots of less than 150 KB, also in the documentation", func(ctx SpecContext) {
 		fill(ctx, js, 420)
+		work(ctx, js)
 		t := newTab(open(ctx, server.URL()))
 		for _, p := range []struct{ name, path, theme string }{
 			{"console-overview", "/", "light"},
