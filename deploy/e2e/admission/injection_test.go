@@ -382,6 +382,15 @@ var _ = Describe("A pod", Ordered, func() {
 		made := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
 		made.Name = job.Name
 		Expect(inits(there.eventually(ctx, made))).To(Equal([]string{"served"}))
+
+		var logWatch unstructured.Unstructured
+		var logging corev1.Pod
+		sample("log-watch/watcher.yaml", &logWatch.Object)
+		sample("log-watch/pod.yaml", &logging)
+		_, err = api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &logWatch,
+			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(inits(there.eventually(ctx, &logging))).To(Equal([]string{"log-watch"}))
 	})
 
 	It("is rejected if this API server does not know a field of the sidecar, and is told which", func(ctx SpecContext) {

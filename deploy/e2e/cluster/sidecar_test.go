@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -462,6 +463,32 @@ var _ = Describe("Sidecars", Ordered, func() {
 		installed.Scale(ctx, keeper, 1)
 		t.eventually(ctx, "alone", watchv1.ConditionInjectable, "True/Injectable")
 		t.eventuallyCounts(ctx, "alone", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
+	})
+
+	It("count errors in the log of the main container, as the sample log-watch does", func(ctx SpecContext) {
+		if os.Getenv("CURLMETHAT_E2E_BUSYBOX") == "" {
+			Skip("the nodes have no busybox: `make test-cluster` loads it if docker has it")
+		}
+		sample := func(name string) []byte {
+			text, err := os.ReadFile(fromRoot("deploy/samples/sidecars/log-watch/" + name))
+			Expect(err).NotTo(HaveOccurred())
+			return text
+		}
+		watcher := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal(sample("watcher.yaml"), &watcher.Object)).To(Succeed())
+		_, err := t.watchers.Apply(ctx, watcher.GetName(), watcher, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
+		Expect(err).NotTo(HaveOccurred())
+		t.eventually(ctx, "log-watch", watchv1.ConditionInjectable, "True/Injectable")
+		pod := &corev1.Pod{}
+		Expect(yaml.UnmarshalStrict(sample("pod.yaml"), pod)).To(Succeed())
+		pods := cluster.Client.CoreV1().Pods(t.namespace)
+		_, err = pods.Create(ctx, pod, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func() (string, error) {
+			body, err := pods.ProxyGet("http", pod.Name, "9100", "metrics.txt", nil).DoRaw(ctx)
+			return string(body), err
+		}).WithTimeout(scheduled).WithPolling(time.Second).Should(MatchRegexp(`^log_errors_total [1-9]`))
+		Expect(pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})).To(Succeed())
 	})
 
 	It("of a deleted Watcher hand its ConfigMap to the next Watcher that names it", func(ctx SpecContext) {
