@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
@@ -34,45 +32,37 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// verdictOf checks a URL in its canonical form, like the URL of an annotation.
-func verdictOf(ctx context.Context, gate *egress.Gate, namespace, raw string) egress.Verdict {
-	url, wrong := weburl.Canonical(raw, defaultScheme)
-	if wrong != "" {
-		return egress.Verdict{Reason: wrong, Err: errors.New(wrong)}
-	}
-	return gate.Verdict(ctx, namespace, url)
-}
-
 // defaultScheme is the default of the watcher's flag.
 const defaultScheme = "https"
 
 func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string) error {
-	if err := cfg.Validate(); err != nil {
-		return err
+	preview := Preview{}
+	url, wrong := weburl.Canonical(raw, defaultScheme)
+	if wrong != "" {
+		preview.Reason, preview.err = wrong, errors.New(wrong)
+	} else {
+		var err error
+		if preview, err = cfg.Preview(ctx, namespace, url, false); err != nil {
+			return err
+		}
 	}
-	gate, client, err := newGetter(cfg, zerolog.Nop(), nil)
-	if err != nil {
-		return err
-	}
-	verdict := verdictOf(ctx, gate, namespace, raw)
 	word := "denied"
-	if verdict.Allowed {
+	if preview.Allowed {
 		word = "allowed"
 	}
-	fmt.Fprintf(out, "%s: %s\n", word, verdict.Reason)
-	for _, a := range verdict.Addresses {
+	fmt.Fprintf(out, "%s: %s\n", word, preview.Reason)
+	for _, a := range preview.addresses {
 		if a.Err != nil {
 			fmt.Fprintf(out, "  %s: %s\n", a.Addr, a.Err)
 			continue
 		}
 		fmt.Fprintf(out, "  %s: may be reached\n", a.Addr)
 	}
-	url, _ := weburl.Canonical(raw, defaultScheme)
-	if credential := client.Credential(namespace, url); credential != "" {
-		fmt.Fprintln(out, credential)
+	if preview.Credential != "" {
+		fmt.Fprintln(out, preview.Credential)
 	}
-	if !verdict.Allowed {
-		return process.ExitError{Err: verdict.Err, Code: 1, Silent: true}
+	if !preview.Allowed {
+		return process.ExitError{Err: preview.err, Code: 1, Silent: true}
 	}
 	return nil
 }

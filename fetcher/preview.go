@@ -3,7 +3,6 @@ package fetcher
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/rs/zerolog"
 
@@ -26,6 +25,9 @@ type Preview struct {
 	// Size and SHA256 describe the body, if there is one.
 	Size   int
 	SHA256 string
+
+	addresses []egress.AddressVerdict
+	err       error
 }
 
 // Preview applies the configuration to a URL, and makes one GET if it is allowed and requested. It
@@ -36,10 +38,13 @@ func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool)
 	}
 	gate, client, err := newGetter(*c, zerolog.Nop(), nil)
 	if err != nil {
-		return Preview{}, fmt.Errorf("set up a preview: %w", err)
+		return Preview{}, err
 	}
 	verdict := gate.Verdict(ctx, namespace, url)
-	preview := Preview{Allowed: verdict.Allowed, Reason: verdict.Reason, Credential: client.Credential(namespace, url)}
+	preview := Preview{
+		Allowed: verdict.Allowed, Reason: verdict.Reason, Credential: client.Credential(namespace, url),
+		addresses: verdict.Addresses, err: verdict.Err,
+	}
 	var denied *egress.DeniedError
 	if !verdict.Allowed && !errors.As(verdict.Err, &denied) {
 		preview.Failure = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DNS_FAILED)

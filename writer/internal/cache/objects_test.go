@@ -100,12 +100,3 @@ func TestObjectsExpire(t *testing.T) {
 		t.Error("not dropped")
 	}
 }
-
-func BenchmarkObjects(b *testing.B) {
-	for range b.N {
-		b.ReportMetric(float64(fill(b, cache.NewObjects(testclock.NewFakeClock(time.Now())), 4096, 128, 0))/(1<<20),
-			"MiB-128-keys")
-		b.ReportMetric(float64(fill(b, cache.NewObjects(testclock.NewFakeClock(time.Now())), 1, 1, 20_000))/(1<<20),
-			"MiB-20000-foreign")
-	}
-}
