@@ -14,7 +14,8 @@ import (
 var _ = Describe("The pages next to the code", func() {
 	pages := func() string {
 		var all strings.Builder
-		for _, name := range []string{"README.md", "../deploy/docs/egress.md", "../deploy/docs/credentials.md"} {
+		docs := "../deploy/docs/"
+		for _, name := range []string{"README.md", docs + "egress.md", docs + "credentials.md", docs + "rules.md"} {
 			page, err := os.ReadFile(name)
 			Expect(err).NotTo(HaveOccurred())
 			all.Write(page)
