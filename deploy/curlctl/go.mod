@@ -30,7 +30,13 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3 // indirect
+require (
+	cel.dev/expr v0.25.2 // indirect
+	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
+	github.com/google/cel-go v0.29.2 // indirect
+	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
+	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3 // indirect
+)
 
 require (
 	code.dny.dev/ssrf v0.3.0 // indirect
