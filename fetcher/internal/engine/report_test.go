@@ -30,21 +30,29 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 		{trigger{}, ending{outcome: recovered}, "info recovered"},
 		{trigger{}, ending{outcome: unmodified}, "debug unchanged"},
 		{
-			trigger{}, ending{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond},
+			trigger{},
+			ending{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond},
 			"info fetch failed, retrying in 2s",
 		},
 		{
-			trigger{history: history{firstFailed: began}}, ending{outcome: retry, failure: timeout, wait: 70 * time.Second},
+			trigger{history: history{firstFailed: began}},
+			ending{outcome: retry, failure: timeout, wait: 70 * time.Second},
 			"debug fetch failed, retrying in 1m10s",
 		},
-		{trigger{history: history{firstFailed: began, reported: timeout.Class}}, ending{outcome: gaveUp, failure: timeout}, "warn gave up"},
 		{
-			trigger{history: history{firstFailed: began, reported: timeout.Class, gaveUp: true}},
-			ending{outcome: gaveUp, failure: timeout}, "debug gave up",
+			trigger{history: history{firstFailed: began, reported: timeout.Class}},
+			ending{outcome: gaveUp, failure: timeout},
+			"warn gave up",
 		},
 		{
 			trigger{history: history{firstFailed: began, reported: timeout.Class, gaveUp: true}},
-			ending{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}, "warn gave up",
+			ending{outcome: gaveUp, failure: timeout},
+			"debug gave up",
+		},
+		{
+			trigger{history: history{firstFailed: began, reported: timeout.Class, gaveUp: true}},
+			ending{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)},
+			"warn gave up",
 		},
 	} {
 		level, text := describe(&tc.trigger, tc.ended)

@@ -127,7 +127,9 @@ var _ = Describe("an egress proxy", func() {
 
 	Context("that resolves names", func() {
 		BeforeEach(func() {
-			policy = egress.Config{ProxyResolves: true, DirectHosts: []string{"*.corp.example"}, DenyHosts: []string{"bad.example.com"}}
+			policy = egress.Config{
+				ProxyResolves: true, DirectHosts: []string{"*.corp.example"}, DenyHosts: []string{"bad.example.com"},
+			}
 		})
 
 		It("gets names that nobody else knows", func(ctx SpecContext) {
@@ -178,7 +180,8 @@ var _ = Describe("an egress proxy", func() {
 		proxy.StartTLS()
 		DeferCleanup(proxy.Close)
 		certificate, key := pemOf(ca.issue("team-a", time.Now().Add(time.Hour)))
-		cfg.HeaderFile = writeFile("headers.yaml", "- {host: data.example.com, namespaces: [team-a], clientCertificate: {certFile: crt, keyFile: key}}\n")
+		cfg.HeaderFile = writeFile("headers.yaml",
+			"- {host: data.example.com, namespaces: [team-a], clientCertificate: {certFile: crt, keyFile: key}}\n")
 		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "crt"), certificate)
 		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "key"), key)
 		cfg.CABundle = writeFile("ca.pem", ca.pem())

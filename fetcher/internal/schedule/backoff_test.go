@@ -33,7 +33,8 @@ func TestBackoffDelay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := b.Delay(tc.attempts, tc.retryAfter, tc.random)
 			if got < tc.least || got > tc.most {
-				t.Errorf("Delay(%d, %s, %v) = %s, want from %s to %s", tc.attempts, tc.retryAfter, tc.random, got, tc.least, tc.most)
+				t.Errorf("Delay(%d, %s, %v) = %s, want from %s to %s", tc.attempts, tc.retryAfter, tc.random, got, tc.least,
+					tc.most)
 			}
 		})
 	}

@@ -14,7 +14,9 @@ const joinWithin = 250 * time.Millisecond
 
 func group(t *testing.T) *sharedcall.Group[string, int] {
 	t.Helper()
-	g, err := sharedcall.New[string, int](sharedcall.Config{Window: time.Second, JoinWithin: joinWithin, Entries: 3, Bytes: 100}, sharedcall.Deps{Now: time.Now})
+	g, err := sharedcall.New[string, int](sharedcall.Config{
+		Window: time.Second, JoinWithin: joinWithin, Entries: 3, Bytes: 100,
+	}, sharedcall.Deps{Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +37,9 @@ func counter(takes time.Duration, size int64, keep bool) func() sharedcall.Outco
 	}
 }
 
-func expect(t *testing.T, g *sharedcall.Group[string, int], key string, fn func() sharedcall.Outcome[int], value int, shared bool) {
+func expect(
+	t *testing.T, g *sharedcall.Group[string, int], key string, fn func() sharedcall.Outcome[int], value int, shared bool,
+) {
 	t.Helper()
 	got, wasShared, err := g.Do(key, time.Time{}, fn)
 	if err != nil || got != value || wasShared != shared {
