@@ -55,6 +55,9 @@ var _ = Describe("failures", func() {
 		Expect(names(ctx, "--since=1h")).To(HaveLen(3))
 		Expect(names(ctx, "--since=1m")).To(BeEmpty(), "they are 20 minutes old to the clock of the spec")
 		Expect(names(ctx, "--until=1m")).To(HaveLen(3))
+		for _, args := range [][]string{{"--since=1h", "--until=2h"}, {"--limit=-1"}} {
+			Expect(w.run(ctx, append([]string{"failures"}, args...)...).code).To(Equal(2), "%v", args)
+		}
 		Expect(w.run(ctx, "failures", "--reason=Timeout", "--host=c.example.com").err).To(Equal("No failures found.\n"))
 	})
 

@@ -31,6 +31,9 @@ func (s Selection) Filter(now time.Time) (operate.DeadLetterFilter, error) {
 		return filter, err
 	}
 	filter.Until, err = moment("until", s.Until, now)
+	if err == nil && !filter.Since.IsZero() && !filter.Until.IsZero() && !filter.Since.Before(filter.Until) {
+		err = fmt.Errorf("until: %q is not after the value %q of since", s.Until, s.Since)
+	}
 	return filter, err
 }
 

@@ -108,7 +108,7 @@ func (o *Object) unwanted(at pipeline.Key, wanted map[pipeline.Key]bool, now tim
 		}
 		write := o.write(pair.Key)
 		all = append(all, Key{
-			Key: at, UID: o.UID, URL: pair.URL, Host: condition.Host(pair.URL), Refresh: o.Request.Refresh,
+			Key: at, UID: o.UID, URL: pair.URL, Host: condition.Host(pair.URL), Refresh: o.Request.Interval(pair.Key),
 			Condition: condition.Of(nil, &write, now),
 		})
 	}

@@ -44,6 +44,9 @@ func listCommand(o *cli.Options) *cobra.Command {
 	}
 	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
 		f, err := selected.parse(s.Now())
+		if err == nil {
+			err = cli.NotNegative("limit", limit)
+		}
 		if err != nil {
 			return err
 		}
