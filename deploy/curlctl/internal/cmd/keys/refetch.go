@@ -2,6 +2,8 @@ package keys
 
 import (
 	"context"
+	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -19,8 +22,10 @@ const refetchRate = 50
 type refetching struct {
 	// namespace and name select ConfigMaps; empty: all.
 	namespace, name string
-	rate            replay.Rate
-	all, yes        bool
+	// host and url select keys by what they fetch; empty: all.
+	host, url string
+	rate      replay.Rate
+	all, yes  bool
 	// line is the command line for the audit.
 	line string
 }
@@ -29,10 +34,10 @@ type refetching struct {
 func RefetchCommand(o *cli.Options) *cobra.Command {
 	r := &refetching{rate: refetchRate}
 	cmd := &cobra.Command{
-		Use:   "refetch NAMESPACE/NAME | --all",
+		Use:   "refetch NAMESPACE/NAME | --all | --host HOST | --url PREFIX",
 		Short: "Fetch wanted keys now, whether or not they failed",
-		Long: "Fetches all keys of a ConfigMap, or of all ConfigMaps with --all. Unchanged bodies are\n" +
-			"not written. A host that asked for a pause gets one fetch at a time per namespace. A\n" +
+		Long: "Fetches all keys of a ConfigMap, all of a host or below a URL, or all with --all.\n" +
+			"--namespace limits them. Unchanged bodies are not written. A host that asked for a pause gets one fetch at a time per namespace. A\n" +
 			"good response ends the pause, and the other fetches follow.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,
@@ -40,8 +45,10 @@ func RefetchCommand(o *cli.Options) *cobra.Command {
 	cmd.RunE = func(c *cobra.Command, args []string) (err error) {
 		r.namespace = o.Namespace
 		switch {
-		case (len(args) == 0) == !r.all:
-			return cli.Usagef("refetch needs either NAMESPACE/NAME or --all")
+		case len(args) == 0 && !r.all && r.host == "" && r.url == "" || len(args) == 1 && r.all:
+			return cli.Usagef("refetch needs NAMESPACE/NAME, --host, --url or --all")
+		case strings.ContainsAny(r.url, "?@"):
+			return cli.Usagef("--url is a URL without credentials and query")
 		case len(args) == 1:
 			if r.namespace, r.name, err = o.Object(args[0]); err != nil {
 				return err
@@ -50,10 +57,27 @@ func RefetchCommand(o *cli.Options) *cobra.Command {
 		r.line = cli.Words(c.Flags(), args)
 		return o.Run(r.run)(c, args)
 	}
+	cmd.Flags().StringVar(&r.host, "host", "", "fetch keys from this host")
+	cmd.Flags().StringVar(&r.url, "url", "", "fetch keys whose URL begins with this one, such as https://example.com/v1/")
 	cmd.Flags().BoolVar(&r.all, "all", false, "fetch all keys, or all of --namespace")
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
 	cmd.Flags().Var(&r.rate, "rate", replay.RateUsage)
 	return cmd
+}
+
+// selects reports whether a URL has the host and the prefix.
+func (r *refetching) selects(raw string) bool {
+	if u, err := url.Parse(raw); r.host != "" && (err != nil || u.Hostname() != strings.ToLower(r.host)) {
+		return false
+	}
+	if r.url == "" {
+		return true
+	}
+	prefix, wrong := weburl.Canonical(r.url, "https")
+	rest, found := strings.CutPrefix(raw, prefix)
+	// A prefix without a path ends with the host.
+	endsInHost := strings.Count(prefix, "/") == 2
+	return wrong == "" && found && (!endsInHost || rest == "" || strings.ContainsAny(rest[:1], "/?"))
 }
 
 func (r *refetching) run(ctx context.Context, s *cli.Session, _ []string) error {
@@ -62,10 +86,15 @@ func (r *refetching) run(ctx context.Context, s *cli.Session, _ []string) error 
 		if err != nil {
 			return err
 		}
-		selected = append(selected, w.Key)
+		if r.selects(w.Want.GetUrl()) {
+			selected = append(selected, w.Key)
+		}
 	}
 	if len(selected) == 0 && r.name != "" {
 		return cli.Errorf(cli.NotFound, "no keys are wanted for %s/%s: not found", r.namespace, r.name)
+	}
+	if len(selected) == 0 && !r.all {
+		return cli.Errorf(cli.NotFound, "no wanted key has this host and URL: not found")
 	}
 	if !r.yes && len(selected) > cli.ConfirmAbove {
 		if err := s.Confirm("Fetch %s now?", printer.Plural(len(selected), "key")); err != nil {
