@@ -19,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-var _ = Describe("The API server", func() {
+var _ = Describe("A watcher of the API server", func() {
 	var (
 		w      *world
 		wire   *wire
@@ -33,7 +33,7 @@ var _ = Describe("The API server", func() {
 
 	over := func(o *options) { o.cluster = config }
 
-	It("watches again within 15 s after the API server was away, and sees what happened meanwhile", func(ctx SpecContext) {
+	It("resumes the watch within 15 s after an outage, and sees the changes meanwhile", func(ctx SpecContext) {
 		i := w.watch(over).awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
 		edited := w.satisfied(ctx, "edited", "example.com")
@@ -49,7 +49,7 @@ var _ = Describe("The API server", func() {
 		Expect(i.log).To(gbytes.Say("watching the ConfigMaps again"))
 	})
 
-	It("waits for an API server that is away at the start", func(ctx SpecContext) {
+	It("waits for an API server that is unavailable at the start", func(ctx SpecContext) {
 		wire.sever()
 		w.create(ctx, "cm", "k=example.com")
 		i := w.watch(over)
@@ -59,7 +59,7 @@ var _ = Describe("The API server", func() {
 		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
 	})
 
-	It("watches anew over a new connection when nothing comes through any more", func(ctx SpecContext) {
+	It("restarts a silent watch over a new connection", func(ctx SpecContext) {
 		i := w.watch(over, func(o *options) { o.pace.Stall = 2 * time.Second }).awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
 		wire.silence()
@@ -70,7 +70,7 @@ var _ = Describe("The API server", func() {
 		Expect(i.log).To(gbytes.Say("is silent"))
 	})
 
-	It("lists anew when the API server no longer has the version that the watch was at", func(ctx SpecContext) {
+	It("lists again if the API server no longer has the version of the watch", func(ctx SpecContext) {
 		g := newGateway()
 		w.watch(func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} }).awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
@@ -87,7 +87,7 @@ var _ = Describe("The API server", func() {
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before + 1))
 	})
 
-	It("lists anew when the API server is at an earlier version than the watch, as after a restore", func(ctx SpecContext) {
+	It("lists again if the API server is at an earlier version than the watch, as after a restore", func(ctx SpecContext) {
 		g := newGateway()
 		i := w.watch(audited, func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} }).awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")
@@ -101,15 +101,14 @@ var _ = Describe("The API server", func() {
 	})
 })
 
-// gateway passes requests on to the API server, and may change or refuse them.
+// gateway is a proxy of the API server that can change or refuse requests.
 type gateway struct {
 	*httptest.Server
-	// forget lets the next watch ask for a version that the API server has
-	// forgotten.
+	// forget makes the next watch request an expired version.
 	forget atomic.Bool
 	// lists counts requests for a list.
 	lists atomic.Int64
-	// restored lets the server say that it is at an early version.
+	// restored makes the server report an early version.
 	restored atomic.Bool
 }
 
@@ -145,7 +144,7 @@ func newGateway() *gateway {
 			return
 		}
 		if query.Get("watch") != "" && query.Get("sendInitialEvents") == "" && g.forget.CompareAndSwap(true, false) {
-			// Which versions a real one has forgotten depends on its age.
+			// A real server's expired versions depend on its age.
 			rw.Header().Set("Content-Type", "application/json")
 			rw.WriteHeader(http.StatusGone)
 			_ = json.NewEncoder(rw).Encode(apierrors.NewResourceExpired("too old resource version: 1 (2)").Status())

@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("A watcher that is given other --annotation-keys", func() {
+var _ = Describe("A watcher with other --annotation-keys", func() {
 	const keys = 60
 
 	var w *world
@@ -35,7 +35,7 @@ var _ = Describe("A watcher that is given other --annotation-keys", func() {
 		}
 	})
 
-	It("removes no key, whether it is restarted or not, and removes none when it is given the right ones", func(ctx SpecContext) {
+	It("removes no key, also after a restart, and none with the right keys again", func(ctx SpecContext) {
 		for range 2 {
 			wrong := w.watch(other).awaitReady()
 			Eventually(wrong.log).Should(gbytes.Say("refusing to remove so many keys of a namespace at once"))
@@ -50,7 +50,7 @@ var _ = Describe("A watcher that is given other --annotation-keys", func() {
 		Expect(w.sequence(ctx, pipeline.Results)()).To(BeZero())
 	})
 
-	It("removes all keys when it is started with --max-removals=0", func(ctx SpecContext) {
+	It("removes all keys with --max-removals=0", func(ctx SpecContext) {
 		w.watch(other, func(o *options) { o.config.MaxRemovals.Keys = 0 })
 		Eventually(w.sequence(ctx, pipeline.Results)).Should(BeEquivalentTo(keys))
 	})

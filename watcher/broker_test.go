@@ -17,12 +17,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("The stream of requests", func() {
+var _ = Describe("A watcher of the stream of requests", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	It("publishes nothing when it starts and finds all as it should be", func(ctx SpecContext) {
+	It("publishes nothing if all is in order at its start", func(ctx SpecContext) {
 		first := w.watch().awaitReady()
 		w.satisfied(ctx, "satisfied", "example.com/a")
 		w.create(ctx, "waiting", "k=example.com/b")
@@ -34,7 +34,7 @@ var _ = Describe("The stream of requests", func() {
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before))
 	})
 
-	It("gets what changed while no watcher ran", func(ctx SpecContext) {
+	It("publishes changes that were made while no watcher ran", func(ctx SpecContext) {
 		first := w.watch().awaitReady()
 		for _, name := range []string{"edited", "deleted", "untouched"} {
 			w.satisfied(ctx, name, "example.com")
@@ -49,7 +49,7 @@ var _ = Describe("The stream of requests", func() {
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before + 2))
 	})
 
-	// lost is what the stream has to get again after it was emptied.
+	// lost empties the stream and expects the watcher to fill it again.
 	lost := func(ctx context.Context, empty func()) {
 		GinkgoHelper()
 		settled := w.satisfied(ctx, "settled", "example.com/a")
@@ -64,7 +64,7 @@ var _ = Describe("The stream of requests", func() {
 		Expect(w.notes(ctx, "Drifted")).To(BeEmpty())
 	}
 
-	It("creates the stream anew when the store was wiped, and has nothing fetched again that is satisfied", func(ctx SpecContext) {
+	It("recreates a wiped stream, without further fetches for keys that hold their body", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		lost(ctx, func() {
 			Expect(w.nats.Wipe()).To(Succeed())
@@ -72,12 +72,12 @@ var _ = Describe("The stream of requests", func() {
 		})
 	})
 
-	It("fills the stream again when somebody deleted it", func(ctx SpecContext) {
+	It("fills a deleted stream again", func(ctx SpecContext) {
 		w.watch(quickly).awaitReady()
 		lost(ctx, func() { Expect(w.js.DeleteStream(ctx, pipeline.Requests)).To(Succeed()) })
 	})
 
-	It("fills the stream again when somebody purged it", func(ctx SpecContext) {
+	It("fills a purged stream again", func(ctx SpecContext) {
 		i := w.watch(quickly).awaitReady()
 		lost(ctx, func() {
 			stream := must(w.js.Stream(ctx, pipeline.Requests))
@@ -86,7 +86,7 @@ var _ = Describe("The stream of requests", func() {
 		Expect(i.log).To(gbytes.Say("the stream of requests was changed by another client: it was purged"))
 	})
 
-	It("sees that the stream was purged long before all is compared", func(ctx SpecContext) {
+	It("notices a purge long before the next comparison", func(ctx SpecContext) {
 		i := w.watch(func(o *options) { o.pace.Check = time.Hour }).awaitReady()
 		lost(ctx, func() {
 			stream := must(w.js.Stream(ctx, pipeline.Requests))
@@ -95,7 +95,7 @@ var _ = Describe("The stream of requests", func() {
 		Eventually(i.value(own + "purges_total")).Should(BeEquivalentTo(1))
 	})
 
-	It("publishes the backlog when the broker is back, and logs little meanwhile", func(ctx SpecContext) {
+	It("publishes the backlog after an outage of the broker, and logs little meanwhile", func(ctx SpecContext) {
 		i := w.watch().awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
 		w.nats.Stop()
@@ -114,7 +114,7 @@ var _ = Describe("The stream of requests", func() {
 		i.awaitReady()
 	})
 
-	It("publishes what was under way when the connection broke as soon as it is back", func(ctx SpecContext) {
+	It("publishes interrupted work as soon as the connection is back", func(ctx SpecContext) {
 		const count = 50
 		name := func(n int) string { return fmt.Sprintf("cm-%d", n) }
 		value := ""
@@ -127,14 +127,15 @@ var _ = Describe("The stream of requests", func() {
 		w.nats.Stop()
 		Expect(w.nats.Start()).To(Succeed())
 		for n := range count {
-			// Less than what an answer is waited for.
+			// Less than the timeout of a request.
 			Eventually(w.url(ctx, w.key(name(n), "k29"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
 		}
 	})
 
-	It("retracts messages of its namespaces that are no wants, and leaves those of others alone", func(ctx SpecContext) {
+	It("retracts malformed messages of its own namespaces only", func(ctx SpecContext) {
 		w.watch().awaitReady().stop()
-		wanted, unwanted, elsewhere := w.key("cm", "k"), w.key("none", "k"), pipeline.Key{Namespace: "another", Name: "none", Key: "k"}
+		wanted, unwanted, elsewhere := w.key("cm", "k"), w.key("none", "k"),
+			pipeline.Key{Namespace: "another", Name: "none", Key: "k"}
 		for _, key := range []pipeline.Key{wanted, unwanted, elsewhere} {
 			must(w.js.Publish(ctx, key.Want(), []byte("garbage")))
 		}
@@ -146,7 +147,7 @@ var _ = Describe("The stream of requests", func() {
 		Expect(w.retracted(ctx, elsewhere)()).To(BeFalse(), "it is of another namespace")
 	})
 
-	It("publishes what is asked for again after a pause of the user", func(ctx SpecContext) {
+	It("publishes wants again when curl-suspend is removed", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		settled, waiting := w.satisfied(ctx, "settled", "example.com/a"), w.key("waiting", "k")
 		w.create(ctx, "waiting", "k=example.com/b")
@@ -162,7 +163,7 @@ var _ = Describe("The stream of requests", func() {
 		Expect(w.want(ctx, waiting)().GetCached()).To(BeNil())
 	})
 
-	It("publishes a tombstone, and lets the writer know, when a pair is taken out", func(ctx SpecContext) {
+	It("publishes a tombstone and a request to the writer when a pair is removed", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")
 		w.ask(ctx, "cm", "other=example.com")
@@ -175,22 +176,22 @@ var _ = Describe("The stream of requests", func() {
 		Consistently(func() int { return len(w.results(ctx)) }).Should(Equal(1), "the writer was told already")
 	})
 
-	It("asks again for what nothing is on its way for", func(ctx SpecContext) {
+	It("requests a key again that has no result and no timer", func(ctx SpecContext) {
 		w.watch(func(o *options) { o.pace.Audit = 200 * time.Millisecond }).awaitReady()
 		key := w.key("cm", "k")
 		w.create(ctx, "cm", "k=example.com")
 		Eventually(w.url(ctx, key)).ShouldNot(BeEmpty())
 		before := w.sequence(ctx, pipeline.Requests)()
 
-		By("waiting while the fetchers have not come to it")
+		By("waiting until fetchers have received the request")
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before))
 
-		By("asking again when they have, and there is neither result nor timer")
+		By("requesting it again when they have acknowledged it")
 		w.fetch(ctx)
 		Eventually(func() v1.Cause { return w.want(ctx, key)().GetCause() }).Should(Equal(v1.Cause_CAUSE_AUDIT))
 	})
 
-	It("publishes in a later epoch when the stream was brought back to an earlier state", func(ctx SpecContext) {
+	It("publishes in a later epoch if the stream was restored to an earlier state", func(ctx SpecContext) {
 		w.watch(func(o *options) { o.pace.Audit = 200 * time.Millisecond }).awaitReady()
 		key := w.key("cm", "k")
 		w.create(ctx, "cm", "k=example.com", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-refresh"] = "1h" })
@@ -198,7 +199,7 @@ var _ = Describe("The stream of requests", func() {
 		held := status.Fence{Epoch: w.want(ctx, key)().GetEpoch(), Seq: 1_000_000}
 		w.report(ctx, key, func(e *status.Entry) { e.Fence = held }, object{})
 
-		By("looking after a refresh that could not land")
+		By("publishing a want that is newer than the object's fence")
 		after := func() bool {
 			want, seq, err := w.pipeline.LastWant(ctx, key)
 			Expect(err).NotTo(HaveOccurred())
@@ -208,26 +209,27 @@ var _ = Describe("The stream of requests", func() {
 		Eventually(after).Should(BeTrue())
 		Expect(w.want(ctx, key)().GetCached()).NotTo(BeNil(), "nothing has to be fetched for that")
 
-		By("doing so once")
+		By("publishing it once")
 		sequence := w.sequence(ctx, pipeline.Requests)()
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(sequence))
 
-		By("publishing an edit so that it lands")
+		By("publishing a later edit in that epoch, too")
 		w.ask(ctx, "cm", "k=example.com/edited")
 		Eventually(w.url(ctx, key)).Should(HaveSuffix("/edited"))
 		Eventually(after).Should(BeTrue()) // by publishing it again, as the sequence is known then only
 	})
 })
 
-// quickly makes a watcher look often for what should not happen.
+// quickly shortens the interval between checks of the streams.
 func quickly(o *options) { o.pace.Check = 100 * time.Millisecond }
 
-// fetch acknowledges all requests, as fetchers do, and loses them. A request waits
-// for them only a moment after it was published, so that none may be there yet.
+// fetch acknowledges all requests like fetchers, and loses them. A request may arrive a moment
+// after its publish.
 func (w *world) fetch(ctx context.Context) {
 	GinkgoHelper()
 	var last uint64
-	Expect(w.pipeline.LoadWants(ctx, func(m pipeline.Message) error { last = max(last, m.Sequence); return nil })).To(Succeed())
+	Expect(w.pipeline.LoadWants(ctx,
+		func(m pipeline.Message) error { last = max(last, m.Sequence); return nil })).To(Succeed())
 	consumer := must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
 	Eventually(func(g Gomega) {
 		batch, err := consumer.FetchNoWait(100)

@@ -8,9 +8,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 )
 
-// brokerTime is the clock for all that is compared with time stamps of the
-// broker: that of the machine may be off by any amount. Until the broker has
-// responded it is that of the machine. Tickers are the machine's.
+// brokerTime is the clock to compare with the broker's time stamps, because the machine's clock may
+// be wrong. Until the broker has responded, it is the machine's clock. Tickers are the machine's.
 type brokerTime struct {
 	clock.WithTicker
 	broker *brokerclock.Clock
@@ -24,5 +23,5 @@ func (c brokerTime) Now() time.Time {
 	return c.WithTicker.Now()
 }
 
-// Since returns the time since t by the broker's clock.
+// Since returns the time since t on the broker's clock.
 func (c brokerTime) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

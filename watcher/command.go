@@ -10,16 +10,17 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
-// Command returns the command line of the watcher, which is elected by elect.
+// Command returns the command line of the watcher; elect runs its leader election.
 func Command(elect leader.Elect) *cobra.Command {
 	var c Config
 	c.Election.Elect = elect
 	return process.NewCommand(&cobra.Command{
 		Use:   "watcher",
-		Short: "See annotated ConfigMaps and publish what each one wants",
+		Short: "Watch annotated ConfigMaps and publish their wants",
 	}, &c, func(ctx context.Context) error {
-		return c.Kube.Run(ctx, &c.Service, "watcher", func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
-			return Run(ctx, rt, c, cluster)
-		})
+		return c.Kube.Run(ctx, &c.Service, "watcher",
+			func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
+				return Run(ctx, rt, c, cluster)
+			})
 	})
 }

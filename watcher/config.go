@@ -21,56 +21,48 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 )
 
-// What --manage-streams may be.
+// Values of --manage-streams.
 const (
 	manageUpdate = "update"
 	manageCreate = "create"
 	manageOff    = "off"
 )
 
-// Config is what an operator may choose about the watcher.
+// Config has the settings of the watcher.
 type Config struct {
-	// Service are the flags that every service has.
+	// Service has the flags of every service.
 	Service process.Options
 	// Kube selects the cluster to watch.
 	Kube kube.Options
 	// Namespaces to watch; empty: all.
 	Namespaces []string
-	// Protected namespaces are left alone, and kube-root-ca.crt everywhere.
+	// Protected namespaces are ignored, as is kube-root-ca.crt everywhere.
 	Protected []string
-	// Selector is the label selector that the API server applies.
-	Selector string
-	// Grammar is how annotations are read.
-	Grammar annotation.Options
-	// Coalesce is how long a burst of edits of one object is gathered after
-	// its first edit was published.
+	Selector  string
+	Grammar   annotation.Options
+	// Coalesce is how long further edits of an object are collected after its first edit was
+	// published.
 	Coalesce time.Duration
-	// Audit is the interval at which wants are looked for that nothing is
-	// under way for; at least a second. The streams are looked at as often,
-	// where that is more often than usual.
+	// Audit is the interval between audits, at least a second. The streams are checked at least as
+	// often.
 	Audit time.Duration
-	// ManageStreams is what the watcher does to the streams and consumers:
-	// update (create them, and bring existing ones up to date), create (only
-	// what is missing), or off.
+	// ManageStreams is update (create and update streams and consumers), create (create missing
+	// ones) or off.
 	ManageStreams string
-	// Streams configures them.
-	Streams pipeline.Topology
-	// Election lets one of several watchers publish.
-	Election leader.Config
-	// Monitors are the addresses of the monitoring ports of the NATS servers,
-	// such as http://nats:8222. They are asked how soon the servers write to
-	// disk, for the metrics; none: that stays unknown.
+	Streams       pipeline.Topology
+	Election      leader.Config
+	// Monitors are the monitoring addresses of the NATS servers, such as http://nats:8222, for the
+	// metrics of their disk sync. They may be empty.
 	Monitors []string
-	// MaxRemovals bounds the keys that are removed within a minute.
+	// MaxRemovals limits the keys that are removed within a minute.
 	MaxRemovals reconcile.MaxRemovals
-	// Events bounds those of one namespace.
+	// Events limits the Events of a namespace.
 	Events budget.Config
-	// Quota bounds the keys of one namespace, and their refreshes.
+	// Quota limits the keys of a namespace and their refreshes.
 	Quota quota.Limits
-	// SigningKey is the file with the NKey seed that wants are signed with; empty:
-	// they are not signed.
+	// SigningKey is a file with the NKey seed to sign wants with; empty: wants are not signed.
 	SigningKey string
-	// Workers is the number of objects that are worked on at a time.
+	// Workers is the maximum number of objects that are handled at a time.
 	Workers int
 }
 
@@ -80,28 +72,47 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Kube.BindFlags(fs)
 	defaults := annotation.Defaults()
 	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch; empty: all")
-	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
-	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector, applied by the API server, for the ConfigMaps to watch")
-	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys, "annotations that ask for data, in order of precedence")
-	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme, "scheme of URLs that have none: http or https")
-	duration.Var(fs, &c.Grammar.MinRefresh, "min-refresh", defaults.MinRefresh, "shortest interval of curl-refresh; shorter ones are raised to it")
-	duration.Var(fs, &c.Coalesce, "coalesce", 250*time.Millisecond, "how long a burst of edits of one object is gathered after the first")
-	duration.Var(fs, &c.Audit, "audit-interval", 2*time.Minute, "how often to look for keys that do not hold what they ask for while nothing is under way")
-	fs.IntVar(&c.MaxRemovals.Keys, "max-removals", 50, "maximum number of keys of a namespace that are removed within a minute because they are no longer annotated; if more would be, and more than --max-removals-percent, that namespace keeps them; 0: any number")
-	fs.IntVar(&c.MaxRemovals.Percent, "max-removals-percent", 20, "maximum share of the keys of a namespace that are removed within a minute, see --max-removals; if more namespaces than this share exceed it, all keep their keys")
+	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
+	fs.StringVar(&c.Selector, "selector", annotation.Selector,
+		"label selector for the ConfigMaps to watch, applied by the API server")
+	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys,
+		"annotations to read, in order of precedence")
+	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme,
+		"scheme of URLs without one: http or https")
+	duration.Var(fs, &c.Grammar.MinRefresh, "min-refresh", defaults.MinRefresh,
+		"minimum interval of curl-refresh; shorter ones are raised to it")
+	duration.Var(fs, &c.Coalesce, "coalesce", 250*time.Millisecond,
+		"how long further edits of an object are collected after the first one")
+	duration.Var(fs, &c.Audit, "audit-interval", 2*time.Minute,
+		"interval between checks for keys without their body, a fetch or a timer")
+	fs.IntVar(&c.MaxRemovals.Keys, "max-removals", 50,
+		"maximum number of keys of a namespace that are removed within a minute because their annotation is gone; a "+
+			"namespace that exceeds it and --max-removals-percent keeps its keys; 0: no maximum")
+	fs.IntVar(&c.MaxRemovals.Percent, "max-removals-percent", 20,
+		"maximum share of the keys of a namespace that are removed within a minute, see --max-removals; if a larger "+
+			"share of the namespaces exceeds it, all keep their keys")
 	c.Events.Refill = 500 * time.Second
-	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000, "Events for one namespace at once, which come back in 500 s; 0: no bound")
-	fs.IntVar(&c.Quota.Keys, "namespace-keys", 10_000, "maximum number of keys of one namespace, the oldest ConfigMaps first; 0: no maximum")
-	fs.IntVar(&c.Quota.Refreshes, "namespace-refreshes", 200, "refreshes of one namespace per second; if its keys ask for more, their intervals are stretched; 0: no maximum")
-	fs.IntVar(&c.Workers, "workers", 8, "objects that are worked on at a time")
-	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate, "what is done to streams and consumers: update (create or update), create (what is missing, when a setup job updates), or off")
+	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000,
+		"Event budget of one namespace, which refills in 500 s; 0 means no limit")
+	fs.IntVar(&c.Quota.Keys, "namespace-keys", 10_000,
+		"maximum number of keys of one namespace, the oldest ConfigMaps first; 0: no maximum")
+	fs.IntVar(&c.Quota.Refreshes, "namespace-refreshes", 200,
+		"maximum refreshes of one namespace per second; if its keys request more, their intervals are multiplied; 0: "+
+			"no maximum")
+	fs.IntVar(&c.Workers, "workers", 8, "maximum number of objects that are handled at a time")
+	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate,
+		"management of streams and consumers: update (create or update), create (only missing ones, if a setup job "+
+			"updates), or off")
 	c.Streams.BindFlags(fs, "stream-replicas")
-	fs.StringVar(&c.SigningKey, "signing-key", "", "file with the NKey seed to sign wants with, so that the writer need not read objects first; curlctl identities makes it")
-	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil, "addresses of the monitoring ports of all NATS servers, such as http://nats:8222, for the metric of how soon they write to disk")
+	fs.StringVar(&c.SigningKey, "signing-key", "",
+		"file with the NKey seed to sign wants with, created by curlctl identities; without it the writer reads "+
+			"objects first")
+	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil,
+		"monitoring addresses of all NATS servers, such as http://nats:8222, for the metrics of their disk sync")
 	c.Election.BindFlags(fs, "watcher")
 }
 
-// Validate returns the first thing that is wrong, as a sentence.
+// Validate returns the first invalid setting, as a sentence.
 func (c *Config) Validate() error {
 	if err := kube.ValidateSelection(c.Protected, c.Selector); err != nil {
 		return err
@@ -111,7 +122,7 @@ func (c *Config) Validate() error {
 	}
 	for _, ns := range c.Namespaces {
 		if slices.Contains(c.Protected, ns) {
-			return fmt.Errorf("--namespaces: %q is protected; take it out of --protected-namespaces to watch it", ns)
+			return fmt.Errorf("--namespaces: %q is protected; to watch it, remove it from --protected-namespaces", ns)
 		}
 	}
 	if err := validateGrammar(c.Grammar); err != nil {
@@ -119,13 +130,13 @@ func (c *Config) Validate() error {
 	}
 	switch {
 	case c.Coalesce < 0:
-		return errors.New("--coalesce: a negative duration makes no sense")
+		return errors.New("--coalesce: the duration is negative")
 	case c.Audit < time.Second:
 		return fmt.Errorf("--audit-interval: %s is shorter than a second", c.Audit)
 	case c.MaxRemovals.Keys < 0:
-		return fmt.Errorf("--max-removals: %d is less than 0", c.MaxRemovals.Keys)
+		return fmt.Errorf("--max-removals: %d is negative", c.MaxRemovals.Keys)
 	case c.MaxRemovals.Percent < 0 || c.MaxRemovals.Percent > 100:
-		return fmt.Errorf("--max-removals-percent: %d is not a share from 0 to 100", c.MaxRemovals.Percent)
+		return fmt.Errorf("--max-removals-percent: %d is not between 0 and 100", c.MaxRemovals.Percent)
 	case c.Events.Burst < 0:
 		return fmt.Errorf("--namespace-events: %d is negative", c.Events.Burst)
 	case c.Quota.Keys < 0:
@@ -133,7 +144,7 @@ func (c *Config) Validate() error {
 	case c.Quota.Refreshes < 0:
 		return fmt.Errorf("--namespace-refreshes: %d is negative", c.Quota.Refreshes)
 	case c.Workers < 1:
-		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
+		return fmt.Errorf("--workers: %d is less than 1", c.Workers)
 	}
 	if _, err := signature.LoadSigner(c.SigningKey); err != nil {
 		return fmt.Errorf("--signing-key: %w", err)
@@ -152,7 +163,7 @@ func (c *Config) Validate() error {
 	return c.Election.Validate()
 }
 
-// validateGrammar names the flag that package annotation refuses.
+// validateGrammar tries the settings one by one, so that the error can name the flag.
 func validateGrammar(o annotation.Options) error {
 	for _, flag := range []string{"annotation-keys", "default-scheme", "min-refresh"} {
 		one := annotation.Defaults()
@@ -171,12 +182,11 @@ func validateGrammar(o annotation.Options) error {
 	return nil
 }
 
-// protects reports whether an object is left alone whatever it asks for.
+// protects reports whether an object is always ignored.
 func (c *Config) protects(namespace, name string) bool {
 	return annotation.Protects(c.Protected, namespace, name)
 }
 
-// watches reports whether a namespace is in scope.
 func (c *Config) watches(namespace string) bool {
 	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
 }

@@ -10,41 +10,47 @@ import (
 
 func TestConfigRefusesWithOneSentence(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ flag, sentence string }{
-		{"--namespaces=Upper", `--namespaces: "Upper" is not the name of a namespace`},
-		{"--namespaces=a,,b", `--namespaces: "" is not the name of a namespace`},
-		{"--namespaces=kube-system", `--namespaces: "kube-system" is protected; take it out of --protected-namespaces to watch it`},
-		{"--protected-namespaces=a b", `--protected-namespaces: "a b" is not the name of a namespace`},
-		{"--selector=a in b", `--selector: "a in b" is not a label selector such as reconciler!=ignore`},
-		{"--annotation-keys=", `--annotation-keys: invalid annotation settings: name at least one annotation key, such as x-kv8s.io/curl-me-that`},
-		{"--annotation-keys=plain", `--annotation-keys: invalid annotation settings: annotation key "plain" has no prefix; write prefix/name`},
-		{"--default-scheme=ftp", `--default-scheme: invalid annotation settings: default scheme "ftp" must be http or https`},
-		{"--min-refresh=-1s", `--min-refresh: invalid annotation settings: minimum refresh -1s must be between 0 and 8760h0m0s`},
-		{"--coalesce=-1s", `--coalesce: a negative duration makes no sense`},
-		{"--audit-interval=999ms", `--audit-interval: 999ms is shorter than a second`},
-		{"--manage-streams=yes", `--manage-streams: "yes" is not update, create or off`},
-		{"--max-removals=-1", `--max-removals: -1 is less than 0`},
-		{"--max-removals-percent=101", `--max-removals-percent: 101 is not a share from 0 to 100`},
-		{"--namespace-events=-1", `--namespace-events: -1 is negative`},
-		{"--namespace-keys=-1", `--namespace-keys: -1 is negative`},
-		{"--namespace-refreshes=-1", `--namespace-refreshes: -1 is negative`},
-		{"--workers=0", `--workers: 0, at least 1 is needed`},
-		{"--signing-key=/dev/null", `--signing-key: read /dev/null: it holds no NKey user seed`},
-		{"--stream-replicas=2", `--stream-replicas: 2 must be 0, 1, 3 or 5`},
-		{"--max-results-bytes=1000", `--max-results-bytes: 1000 is less than 16 MiB`},
-		{"--max-failures-bytes=-1", `--max-failures-bytes: -1 is less than 1 MiB`},
-		{"--failures-max-age=1m", `--failures-max-age: 1m0s is shorter than an hour`},
-		{"--leader-elect-namespace=UPPER", `--leader-elect-namespace: "UPPER" is not the name of a namespace`},
-		{"--leader-elect-name=a_b", `--leader-elect-name: "a_b" is not the name of a Lease`},
-		{"--leader-elect-lease-duration=999ms", `--leader-elect-lease-duration: 999ms is shorter than a second`},
-		{"--leader-elect-lease-duration=10s", `--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that at least 1.2 times --leader-elect-retry-period`},
-		{"--leader-elect-retry-period=9s", `--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that at least 1.2 times --leader-elect-retry-period`},
-	} {
-		config := parse(t, "--leader-elect", c.flag)
-		if err := config.Validate(); err == nil || err.Error() != c.sentence {
-			t.Errorf("%s: got %v, want %q", c.flag, err, c.sentence)
+	const durations = "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, " +
+		"and that at least 1.2 times --leader-elect-retry-period"
+	check := func(flag, sentence string) {
+		t.Helper()
+		config := parse(t, "--leader-elect", flag)
+		if err := config.Validate(); err == nil || err.Error() != sentence {
+			t.Errorf("%s: got %v, want %q", flag, err, sentence)
 		}
 	}
+	check("--namespaces=Upper", `--namespaces: "Upper" is not the name of a namespace`)
+	check("--namespaces=a,,b", `--namespaces: "" is not the name of a namespace`)
+	check("--namespaces=kube-system",
+		`--namespaces: "kube-system" is protected; to watch it, remove it from --protected-namespaces`)
+	check("--protected-namespaces=a b", `--protected-namespaces: "a b" is not the name of a namespace`)
+	check("--selector=a in b", `--selector: "a in b" is not a label selector such as reconciler!=ignore`)
+	check("--annotation-keys=",
+		`--annotation-keys: invalid annotation settings: name at least one annotation key, such as x-kv8s.io/curl-me-that`)
+	check("--annotation-keys=plain",
+		`--annotation-keys: invalid annotation settings: annotation key "plain" has no prefix; write prefix/name`)
+	check("--default-scheme=ftp", `--default-scheme: invalid annotation settings: default scheme "ftp" must be http or https`)
+	check("--min-refresh=-1s",
+		`--min-refresh: invalid annotation settings: minimum refresh -1s must be between 0 and 8760h0m0s`)
+	check("--coalesce=-1s", `--coalesce: the duration is negative`)
+	check("--audit-interval=999ms", `--audit-interval: 999ms is shorter than a second`)
+	check("--manage-streams=yes", `--manage-streams: "yes" is not update, create or off`)
+	check("--max-removals=-1", `--max-removals: -1 is negative`)
+	check("--max-removals-percent=101", `--max-removals-percent: 101 is not between 0 and 100`)
+	check("--namespace-events=-1", `--namespace-events: -1 is negative`)
+	check("--namespace-keys=-1", `--namespace-keys: -1 is negative`)
+	check("--namespace-refreshes=-1", `--namespace-refreshes: -1 is negative`)
+	check("--workers=0", `--workers: 0 is less than 1`)
+	check("--signing-key=/dev/null", `--signing-key: read /dev/null: it holds no NKey user seed`)
+	check("--stream-replicas=2", `--stream-replicas: 2 must be 0, 1, 3 or 5`)
+	check("--max-results-bytes=1000", `--max-results-bytes: 1000 is less than 16 MiB`)
+	check("--max-failures-bytes=-1", `--max-failures-bytes: -1 is less than 1 MiB`)
+	check("--failures-max-age=1m", `--failures-max-age: 1m0s is shorter than an hour`)
+	check("--leader-elect-namespace=UPPER", `--leader-elect-namespace: "UPPER" is not the name of a namespace`)
+	check("--leader-elect-name=a_b", `--leader-elect-name: "a_b" is not the name of a Lease`)
+	check("--leader-elect-lease-duration=999ms", `--leader-elect-lease-duration: 999ms is shorter than a second`)
+	check("--leader-elect-lease-duration=10s", durations)
+	check("--leader-elect-retry-period=9s", durations)
 }
 
 func TestConfigAccepts(t *testing.T) {
@@ -64,7 +70,7 @@ func TestConfigAccepts(t *testing.T) {
 	}
 }
 
-// parse returns the configuration that flags make.
+// parse returns the configuration for some flags.
 func parse(t *testing.T, flags ...string) watcher.Config {
 	t.Helper()
 	var c watcher.Config

@@ -10,15 +10,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// Pace is how often a watcher under test looks after what should not happen;
-// zero values: as always.
+// Pace overrides intervals for specs; zero values keep the default.
 type Pace struct {
 	Check, Audit, Stall, Export time.Duration
-	// Ahead is by how much the machine's clock is ahead of the broker's.
+	// Ahead is the lead of the machine's clock over the broker's.
 	Ahead time.Duration
 }
 
-// offClock is a machine's clock that is off.
+// offClock is a wrong machine clock.
 type offClock struct {
 	clock.RealClock
 	ahead time.Duration
@@ -27,7 +26,7 @@ type offClock struct {
 func (c offClock) Now() time.Time                  { return c.RealClock.Now().Add(c.ahead) }
 func (c offClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// RunAt is Run at another pace.
+// RunAt is Run with other intervals.
 func RunAt(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config, at Pace) error {
 	p := defaultPace()
 	if at.Check > 0 {

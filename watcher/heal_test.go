@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("A key that is no longer as it was written", func() {
+var _ = Describe("A key that was written", func() {
 	var (
 		w    *world
 		key  pipeline.Key
@@ -33,11 +33,11 @@ var _ = Describe("A key that is no longer as it was written", func() {
 		return func() string { return w.want(ctx, key)().GetDrift() }
 	}
 
-	It("leaves alone what the writer does", func() {
+	It("needs no repair after our own writes", func() {
 		Consistently(tape.causes).Should(ConsistOf(v1.Cause_CAUSE_NEW))
 	})
 
-	It("asks again for a key that was edited by hand, with one Event", func(ctx SpecContext) {
+	It("is requested again after an edit, with one Event", func(ctx SpecContext) {
 		w.patch(ctx, somebody, "cm", object{"data": object{"k": "edited"}})
 		Eventually(drift(ctx)).Should(HavePrefix(somebody + "/Update/"))
 		Expect(w.want(ctx, key)().GetReadFirst()).To(BeTrue(), "what is there may be right already")
@@ -49,7 +49,7 @@ var _ = Describe("A key that is no longer as it was written", func() {
 		Expect(tape.causes()).To(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_DRIFT))
 	})
 
-	It("asks again for a key that was deleted", func(ctx SpecContext) {
+	It("is requested again after its removal", func(ctx SpecContext) {
 		w.patch(ctx, somebody, "cm", object{"data": nil})
 		Eventually(drift(ctx)).Should(Equal("none"))
 		Expect(w.want(ctx, key)().GetReadFirst()).To(BeFalse())
@@ -57,9 +57,9 @@ var _ = Describe("A key that is no longer as it was written", func() {
 			Should(ConsistOf("key k was removed; it is fetched again"))
 	})
 
-	It("asks again for all keys of an object that was replaced by one without our status", func(ctx SpecContext) {
-		// A watcher that sees only what came after does not know that the key was
-		// held, and leaves it to the audit. It sees a later object after this one.
+	It("is requested again if its object was replaced by one without our status", func(ctx SpecContext) {
+		// A watcher that starts later leaves the key to the audit, because it does not know that
+		// the key was held. The watcher sees a later object after this one.
 		w.create(ctx, "later", "k=example.com")
 		Eventually(w.want(ctx, w.key("later", "k"))).ShouldNot(BeNil())
 		_, err := kube.CoreV1().ConfigMaps(w.namespace).Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -70,7 +70,7 @@ var _ = Describe("A key that is no longer as it was written", func() {
 		Eventually(func() []string { return w.notes(ctx, "Drifted") }).Should(HaveLen(1))
 	})
 
-	It("accepts a key that somebody else gave the right value, once the writer has found that", func(ctx SpecContext) {
+	It("is in sync with a foreign but right value once the writer has found that", func(ctx SpecContext) {
 		w.patch(ctx, somebody, "cm", object{"data": object{"k": "right"}})
 		Eventually(drift(ctx)).ShouldNot(BeEmpty())
 		w.report(ctx, key, func(e *status.Entry) {
@@ -79,7 +79,7 @@ var _ = Describe("A key that is no longer as it was written", func() {
 		Consistently(tape.causes).Should(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_DRIFT))
 	})
 
-	It("slows down when a key is changed back again and again, with one Event", func(ctx SpecContext) {
+	It("is repaired at growing intervals if it keeps changing, with one Event", func(ctx SpecContext) {
 		for n := range 3 {
 			w.patch(ctx, somebody, "cm", object{"data": object{"k": fmt.Sprint("edit ", n)}})
 			Eventually(tape.causes).Should(HaveLen(n + 2))
@@ -98,15 +98,15 @@ var _ = Describe("A key that is no longer as it was written", func() {
 	})
 })
 
-var _ = Describe("An object without a record of owners", func() {
-	It("wants the key with the advice to read first, and without an Event of drift", func(ctx SpecContext) {
+var _ = Describe("An object without managedFields", func() {
+	It("gets a want that makes the writer read first, and no Event of drift", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.create(ctx, "cm", "") // created without any field, it never gets a record
 		w.watch().awaitReady()
 		w.ask(ctx, "cm", "k=example.com")
 		Eventually(func() bool { return w.want(ctx, w.key("cm", "k"))().GetReadFirst() }).Should(BeTrue())
 
-		By("accepting what the writer has found")
+		By("accepting the finding of the writer")
 		w.answer(ctx, w.key("cm", "k"), "body")
 		Eventually(func() string { return w.want(ctx, w.key("cm", "k"))().GetDrift() }).Should(Equal("unknown"))
 		w.report(ctx, w.key("cm", "k"), func(e *status.Entry) { e.Drift = "unknown" }, object{})

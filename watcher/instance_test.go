@@ -38,7 +38,7 @@ type instance struct {
 	ended   chan error
 }
 
-// watch starts a watcher of this world, and ends it with the spec.
+// watch runs a watcher until the spec ends.
 func (w *world) watch(change ...func(*options)) *instance {
 	GinkgoHelper()
 	o := options{cluster: cluster}
@@ -46,13 +46,17 @@ func (w *world) watch(change ...func(*options)) *instance {
 	o.config.BindFlags(flags)
 	Expect(flags.Parse([]string{"--namespaces", w.namespace})).To(Succeed())
 	o.config.Election.Namespace, o.config.Election.Elect = w.namespace, lease.Elect
-	o.config.Election.Lease, o.config.Election.Renew, o.config.Election.Retry = 3*time.Second, 2*time.Second, 200*time.Millisecond
+	o.config.Election.Lease, o.config.Election.Renew, o.config.Election.Retry = 3*time.Second, 2*time.Second,
+		200*time.Millisecond
 	o.config.SigningKey = w.signingKey
 	for _, c := range change {
 		c(&o)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	i := &instance{log: gbytes.NewBuffer(), metrics: prometheus.NewRegistry(), health: process.NewHealth(), cancel: cancel, ended: make(chan error, 1)}
+	i := &instance{
+		log: gbytes.NewBuffer(), metrics: prometheus.NewRegistry(), health: process.NewHealth(),
+		cancel: cancel, ended: make(chan error, 1),
+	}
 	go func() {
 		defer GinkgoRecover()
 		i.ended <- i.run(ctx, w, o)
@@ -77,7 +81,7 @@ func (i *instance) run(ctx context.Context, w *world, o options) error {
 	return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
 }
 
-// stop ends the watcher as SIGTERM does. It may be called again.
+// stop ends the watcher like SIGTERM does. It may be called again.
 func (i *instance) stop() {
 	GinkgoHelper()
 	i.cancel()
@@ -89,14 +93,14 @@ func (i *instance) stop() {
 	}
 }
 
-// ready tells what /readyz?verbose answers.
+// ready returns the response of /readyz?verbose.
 func (i *instance) ready() string {
 	answer := httptest.NewRecorder()
 	i.health.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil))
 	return answer.Body.String()
 }
 
-// awaitReady waits until the watcher publishes, or stands by.
+// awaitReady waits until the watcher publishes or is on standby.
 func (i *instance) awaitReady() *instance {
 	GinkgoHelper()
 	Eventually(i.ready).Should(And(

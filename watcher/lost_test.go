@@ -15,26 +15,25 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// audited makes a watcher audit often: a want is left alone for 100 ms, and a
-// timer counts as lost when it is overdue by 200 ms.
+// audited shortens the intervals: a want may take 100 ms, and a timer is lost after 200 ms.
 func audited(o *options) { o.pace.Audit, o.pace.Check = 400*time.Millisecond, 100*time.Millisecond }
 
-// ahead lets the clock of a watcher's machine be ahead of the broker's.
+// ahead makes the machine's clock wrong.
 func ahead(by time.Duration) func(*options) { return func(o *options) { o.pace.Ahead = by } }
 
-// hourly lets an object be refreshed each hour.
 func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h" }
 
-// refreshes does what a fetcher does after a good answer: it sets the refresh
-// timer, with the digest of the body, and acknowledges.
+// refreshes acts like a fetcher after a response: it sets the refresh timer and acknowledges.
 func (w *world) refreshes(ctx context.Context, key pipeline.Key, body string, in time.Duration) {
 	GinkgoHelper()
 	w.schedules(ctx, key, body, in)
 	w.fetch(ctx)
 }
 
-// schedules sets the refresh timer of a key, and returns what is wanted.
-func (w *world) schedules(ctx context.Context, key pipeline.Key, body string, in time.Duration) (want *v1.Want, sequence uint64) {
+// schedules sets the refresh timer of a key, and returns its want.
+func (w *world) schedules(ctx context.Context, key pipeline.Key, body string, in time.Duration) (want *v1.Want,
+	sequence uint64,
+) {
 	GinkgoHelper()
 	want, sequence, err := w.pipeline.LastWant(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
@@ -44,8 +43,7 @@ func (w *world) schedules(ctx context.Context, key pipeline.Key, body string, in
 	return want, sequence
 }
 
-// fetches does what a fetcher does with a body that is new: it hands that to the
-// writer, too.
+// fetches acts like a fetcher with a new body, which it publishes for the writer.
 func (w *world) fetches(ctx context.Context, key pipeline.Key, body string) {
 	GinkgoHelper()
 	want, sequence := w.schedules(ctx, key, body, time.Hour)
@@ -61,7 +59,7 @@ func (w *world) purgeResults(ctx context.Context) {
 	Expect(results.Purge(ctx)).To(Succeed())
 }
 
-var _ = Describe("What was lost comes back although a refresh is due in an hour:", func() {
+var _ = Describe("A key with a refresh in an hour", func() {
 	var (
 		w   *world
 		key pipeline.Key
@@ -75,14 +73,14 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 	cause := func(ctx context.Context) func() v1.Cause {
 		return func() v1.Cause { return w.want(ctx, key)().GetCause() }
 	}
-	// askedAgain waits until the key is asked for such that a fetch follows.
+	// askedAgain waits for a want that triggers a fetch.
 	askedAgain := func(ctx context.Context) {
 		GinkgoHelper()
 		Eventually(cause(ctx)).Should(Equal(v1.Cause_CAUSE_AUDIT))
 		Expect(w.want(ctx, key)().GetCached()).To(BeNil(), "a fetch has to follow")
 	}
 
-	It("asks again for a body whose result was purged, and not before", func(ctx SpecContext) {
+	It("is requested again if its result was purged, and not before", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com", hourly)
 		w.watch(audited).awaitReady()
 		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
@@ -92,7 +90,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		askedAgain(ctx)
 	})
 
-	It("asks again for a refreshed body whose result was purged", func(ctx SpecContext) {
+	It("is requested again if the result of a refresh was purged", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com", hourly)
 		w.watch(audited).awaitReady()
 		w.answer(ctx, key, "old")
@@ -101,7 +99,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		askedAgain(ctx)
 	})
 
-	It("asks again for what the writer was refused", func(ctx SpecContext) {
+	It("is requested again if the API server rejected the writer's patch", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com", hourly)
 		w.watch(audited).awaitReady()
 		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
@@ -110,7 +108,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		askedAgain(ctx)
 	})
 
-	It("asks again when an edit there and back let the writer drop the body", func(ctx SpecContext) {
+	It("is requested again if two edits made the writer drop the body", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com/a", hourly)
 		tape := w.record("curl.want.>")
 		w.watch(audited, func(o *options) { o.config.Coalesce = 5 * time.Second }).awaitReady()
@@ -122,7 +120,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		Expect(tape.urls()).To(HaveEach("https://example.com/a"), "the watcher has seen one version only")
 	})
 
-	It("asks again when the object was replaced without our status while no watcher ran", func(ctx SpecContext) {
+	It("is requested again if the object was replaced without our status while no watcher ran", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com", hourly)
 		first := w.watch().awaitReady()
 		w.answer(ctx, key, "body")
@@ -138,24 +136,25 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		askedAgain(ctx)
 	})
 
-	It("asks again when the object was brought back to a backup with an older body", func(ctx SpecContext) {
+	It("is requested again if the object was restored from a backup with an older body", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com", hourly)
 		w.watch(audited).awaitReady()
 		w.answer(ctx, key, "old")
 		backup := must(kube.CoreV1().ConfigMaps(w.namespace).Get(ctx, "cm", metav1.GetOptions{}))
 		w.answer(ctx, key, "new")
 		w.refreshes(ctx, key, "new", time.Hour)
-		w.patch(ctx, annotation.FieldManager, "cm", object{"data": backup.Data, "metadata": object{"annotations": backup.Annotations}})
+		w.patch(ctx, annotation.FieldManager, "cm",
+			object{"data": backup.Data, "metadata": object{"annotations": backup.Annotations}})
 		askedAgain(ctx)
 	})
 
-	It("sets a timer anew that the server has lost when it fired, without a fetch", func(ctx SpecContext) {
+	It("gets a new timer, without a fetch, if the server lost it when it fired", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com", hourly)
 		w.watch(audited, func(o *options) { o.config.ManageStreams = "create" }).awaitReady()
 		w.answer(ctx, key, "body")
 		w.refreshes(ctx, key, "body", 3*time.Second)
 
-		By("refusing what the server publishes when the timer fires")
+		By("rejecting the message that the server publishes when the timer fires")
 		requests := must(w.js.Stream(ctx, pipeline.Requests))
 		limit := func(bytes int32) {
 			GinkgoHelper()
@@ -177,7 +176,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		Expect(err).To(MatchError(pipeline.ErrNoMessage), "the want has cancelled it")
 	})
 
-	It("asks again for a lost body that was asked for before a restart, by a clock that is 10 min behind", func(ctx SpecContext) {
+	It("is requested again if its body was lost before a restart and the clock is 10 min behind", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com", hourly)
 		first := w.watch().awaitReady()
 		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
@@ -188,7 +187,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		askedAgain(ctx)
 	})
 
-	It("takes no timer for lost by a clock that is 10 min ahead", func(ctx SpecContext) {
+	It("is not requested again if only the clock is 10 min ahead", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com", hourly)
 		w.watch(audited, ahead(10*time.Minute)).awaitReady()
 		w.answer(ctx, key, "body")

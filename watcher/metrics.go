@@ -18,28 +18,25 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// Metrics returns what the metrics of a watcher are, and those of the pipeline,
-// which the watcher shows that leads.
+// Metrics returns the definitions of the watcher's metrics, and of the pipeline's, which the leader
+// exposes.
 func Metrics() (own, pipeline []metric.Definition) {
 	var c Config
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName("watcher")
 	m := newMetrics(prometheus.NewRegistry(), c)
-	m.measure(informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{}), wantindex.NewIndex(), exporter.New(exporter.Config{}, exporter.Deps{}))
+	m.measure(informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{}),
+		wantindex.NewIndex(), exporter.New(exporter.Config{}, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
 }
 
-// metrics of a watcher.
 type metrics struct {
 	own, pipeline, standard *metric.Set
 
 	reconciler *reconcile.Metrics
 	audit      *audit.Metrics
 	calls      *kube.Calls
-	queue      *kube.QueueMetrics
 	events     *prometheus.CounterVec
-	sessions   prometheus.Counter
-	purges     prometheus.Counter
-	outOfScope prometheus.Gauge
+	session    *session.Metrics
 	leader     prometheus.Gauge
 	lease      prometheus.Gauge
 }
@@ -50,26 +47,23 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	}
 	m.reconciler = reconcile.NewMetrics(m.own)
 	m.audit = audit.NewMetrics(m.own)
-	m.events = m.own.Counters("watch_events_total", "What the watch of ConfigMaps has delivered, by kind; list: all objects at once.",
+	m.events = m.own.Counters("watch_events_total", "Events from the watch of ConfigMaps, by kind; list is a whole list.",
 		metric.Of("kind", informer.Events()...))
-	m.sessions = m.own.Counter("sessions_total", "How often the stream of requests was read anew.")
-	m.purges = m.own.Counter("purges_total", "How often wants were gone from the stream of requests that no other client may take out; it is filled again at once.")
-	m.outOfScope = m.own.Gauge("out_of_scope_wants", "Wants of namespaces that are not watched and that this installation has not published, when the stream of requests was last read. They are left as they are.")
-	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. It does so always when there is no election.")
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")
-	m.queue = kube.NewQueueMetrics(m.standard, session.QueueName)
+	m.session = session.NewMetrics(m.own, m.standard)
+	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. Without an election it is always 1.")
 	m.lease = c.Election.Metric(m.standard)
 	return m
 }
 
-// measure makes the metrics that are read when they are asked for.
+// measure creates the metrics that are read on each scrape.
 func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *wantindex.Index, e *exporter.Exporter) {
 	gauge := func(name, help string, count func() int) {
 		m.own.GaugeFunc(name, help, func() float64 { return float64(count()) })
 	}
-	gauge("watched_objects", "ConfigMaps in the sight of the watch.", objects.Watched)
-	gauge("annotated_objects", "ConfigMaps in the cluster that ask for something, or that were once written.", objects.Len)
-	gauge("invalid_objects", "ConfigMaps whose annotations cannot be read.", func() (n int) {
+	gauge("watched_objects", "ConfigMaps that the watch delivers.", objects.Watched)
+	gauge("annotated_objects", "Annotated ConfigMaps, and those that were written before.", objects.Len)
+	gauge("invalid_objects", "ConfigMaps with invalid annotations.", func() (n int) {
 		objects.Each(func(o *annotated.Object) {
 			if o.Invalid != nil || o.Request.Refuses() {
 				n++
@@ -77,13 +71,13 @@ func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *
 		})
 		return n
 	})
-	gauge("wanted_keys", "Keys that the stream of requests has a want for, as the watcher that publishes knows.", index.Len)
-	m.own.GaugeFunc("watch_silence_seconds", "Time since the watch last gave a sign of life, of the namespace that is worst off; a bookmark comes about once a minute.",
+	gauge("wanted_keys", "Keys with a want in the stream of requests, as known by the leader.", index.Len)
+	m.own.GaugeFunc("watch_silence_seconds", "Time since the last response from the watch, of the slowest "+
+		"namespace; a bookmark arrives about once a minute.",
 		func() float64 { return objects.Silence().Seconds() })
 	e.Measure(m.pipeline)
 }
 
-// event counts what a watch delivers.
 func (m *metrics) event(e informer.Event) { m.events.WithLabelValues(string(e)).Inc() }
 
 func (m *metrics) err() error { return errors.Join(m.own.Err(), m.pipeline.Err(), m.standard.Err()) }

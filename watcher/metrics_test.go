@@ -21,22 +21,22 @@ import (
 	"github.com/kv8s/curl-me-that/watcher"
 )
 
-// value returns the sum of the series of a watcher that begin so.
+// value returns the sum of the series with that prefix.
 func (i *instance) value(series string) func() (float64, error) {
 	return func() (float64, error) { return metrictest.Value(i.metrics, series) }
 }
 
-// move is what makes a series of the watcher's metrics move.
+// move is an action that changes a series.
 type move struct {
 	series string
 	do     func(context.Context, *world)
-	// to is the value that it has then; nil: more than before.
+	// to is the expected value; nil: more than before.
 	to OmegaMatcher
 }
 
 const own = "curlmethat_watcher_"
 
-// moves names for each metric what moves it.
+// moves returns an action for each metric.
 func moves() []move {
 	create := func(ctx context.Context, w *world) { w.create(ctx, "cm", "k=example.com") }
 	edit := func(ctx context.Context, w *world) {
@@ -113,7 +113,7 @@ func moves() []move {
 	}
 }
 
-// overtake lets another watcher publish what this one does not know of.
+// overtake publishes a want that the watcher does not know.
 func overtake(ctx context.Context, w *world) {
 	key := w.key("cm", "k")
 	w.create(ctx, "cm", "k=example.com")
@@ -126,7 +126,7 @@ func overtake(ctx context.Context, w *world) {
 	w.ask(ctx, "cm", "k=example.com/third")
 }
 
-// blocked are the metrics that only show while work is held up.
+// blocked are metrics with a value only while work is blocked.
 func blocked() []string {
 	return []string{
 		`workqueue_depth{name="watcher"}`, `workqueue_unfinished_work_seconds{name="watcher"}`,
@@ -134,7 +134,7 @@ func blocked() []string {
 	}
 }
 
-// elected are the metrics that tell watchers apart.
+// elected are metrics that differ between leader and standby.
 func elected() []string { return []string{own + "leader", "leader_election_master_status"} }
 
 var _ = Describe("The metrics of a watcher", func() {
@@ -153,7 +153,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		})
 	}
 
-	It("show work that is held up, and when it is done", func(ctx SpecContext) {
+	It("show blocked work until it is done", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		held, release := context.WithCancel(context.Background())
 		DeferCleanup(release)
@@ -174,7 +174,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		}
 	})
 
-	It("report which one leads, and only that one has those of the pipeline", func(ctx SpecContext) {
+	It("show the leader, and only there those of the pipeline", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		elect := func(o *options) { o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond }
 		leader := w.watch(elect).awaitReady()
@@ -194,12 +194,12 @@ var _ = Describe("The metrics of a watcher", func() {
 		Expect(metrictest.Read(leader.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
 	})
 
-	It("show how long an audit takes", func(ctx SpecContext) {
+	It("show the duration of an audit", func(ctx SpecContext) {
 		i := newWorld(ctx).watch(audited).awaitReady()
 		Eventually(i.value(own + "audit_duration_seconds")).Should(BeNumerically(">", 0))
 	})
 
-	It("count what an audit has found, by its cause", func(ctx SpecContext) {
+	It("count the findings of an audit by cause", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.create(ctx, "cm", "k=example.com")
 		i := w.watch(audited).awaitReady()
@@ -212,7 +212,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		}).Should(BeEquivalentTo(1))
 	})
 
-	It("show Events that a namespace has no budget for", func(ctx SpecContext) {
+	It("count Events over the budget of a namespace", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		i := w.watch(func(o *options) { o.config.Events.Burst = 1 }).awaitReady()
 		w.create(ctx, "one", "not correct")
@@ -220,11 +220,14 @@ var _ = Describe("The metrics of a watcher", func() {
 		Eventually(i.value(own + "events_over_budget_total")).Should(BeNumerically(">", 0))
 	})
 
-	It("count the keys that have had no good fetch for three intervals", func(ctx SpecContext) {
+	It("count keys without a successful fetch for three intervals", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		since := func(d time.Duration) func(*corev1.ConfigMap) {
 			return func(cm *corev1.ConfigMap) {
-				held := status.Status{Keys: map[string]status.Entry{"k": {Error: "BadStatus", ErrorURL: "https://example.com", Since: time.Now().Add(-d)}}}
+				held := status.Status{Keys: map[string]status.Entry{"k": {
+					Error: "BadStatus", ErrorURL: "https://example.com",
+					Since: time.Now().Add(-d),
+				}}}
 				cm.Annotations[annotation.StatusKey] = held.String()
 				cm.Annotations["x-kv8s.io/curl-refresh"] = "10m"
 			}
@@ -235,9 +238,10 @@ var _ = Describe("The metrics of a watcher", func() {
 		Eventually(i.value(own + "stale_keys")).Should(BeEquivalentTo(1))
 	})
 
-	It("names all metrics in a spec", func() {
+	It("all have a spec", func() {
 		series := append(blocked(), elected()...)
-		series = append(series, own+"audit_duration_seconds", own+"lost_keys_total", own+"events_over_budget_total", own+"stale_keys")
+		series = append(series, own+"audit_duration_seconds", own+"lost_keys_total", own+"events_over_budget_total",
+			own+"stale_keys")
 		for _, m := range moves() {
 			series = append(series, m.series)
 		}
@@ -245,7 +249,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		Expect(metrictest.Unnamed(definitions, series)).To(BeEmpty())
 	})
 
-	It("follows the conventions and its definitions in every metric", func(ctx SpecContext) {
+	It("follow the conventions and their definitions", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		i := w.watch(func(o *options) { o.config.Election.Enabled = true }).awaitReady()
 		w.satisfied(ctx, "cm", "example.com")
@@ -257,7 +261,7 @@ var _ = Describe("The metrics of a watcher", func() {
 	})
 })
 
-// slow holds Events up.
+// slow delays Events.
 type slow struct {
 	next  http.RoundTripper
 	until <-chan struct{}
@@ -274,7 +278,7 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 var _ = Describe("A want", func() {
-	It("has the time when it was asked for: as the watch delivers it, or as the API server recorded it", func(ctx SpecContext) {
+	It("has the time of its request: of the watch event, or from managedFields", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		listed := w.create(ctx, "listed", "k=example.com")
 		recorded := listed.ManagedFields[0].Time.Time
@@ -291,7 +295,7 @@ var _ = Describe("A want", func() {
 		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
 	})
 
-	It("puts no time into a want that repairs a key", func(ctx SpecContext) {
+	It("has no such time if it repairs a key", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.watch().awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")

@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-var _ = Describe("The process", Ordered, func() {
+var _ = Describe("The watcher's process", Ordered, func() {
 	var binary string
 
 	BeforeAll(func() {
@@ -33,18 +33,19 @@ var _ = Describe("The process", Ordered, func() {
 		return session
 	}
 
-	DescribeTable("ends with one sentence when it is asked for what cannot be",
+	DescribeTable("reports an invalid setting in one sentence",
 		func(sentence string, env []string, args ...string) {
 			session := run(env, args...)
 			Eventually(session).Should(gexec.Exit(1))
 			Expect(string(session.Err.Contents())).To(MatchRegexp(`(?m)^watcher: ` + sentence + `\n\z`))
 		},
-		Entry("a flag", "--workers: 0, at least 1 is needed", nil, "--workers=0"),
-		Entry("its twin in the environment", "--workers: 0, at least 1 is needed", []string{"CURLMETHAT_WORKERS=0"}),
-		Entry("a kubeconfig that there is not", "read kubeconfig /does/not/exist: .*no such file or directory", nil, "--kubeconfig=/does/not/exist"),
+		Entry("a flag", "--workers: 0 is less than 1", nil, "--workers=0"),
+		Entry("its environment variable", "--workers: 0 is less than 1", []string{"CURLMETHAT_WORKERS=0"}),
+		Entry("a missing kubeconfig", "read kubeconfig /does/not/exist: .*no such file or directory", nil,
+			"--kubeconfig=/does/not/exist"),
 	)
 
-	It("publishes, and ends in order on SIGTERM", func(ctx SpecContext) {
+	It("publishes, and ends with 0 after SIGTERM", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		broker := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
 		w.create(ctx, "cm", "k=example.com")

@@ -9,8 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire is the network between a watcher and the API server: a TCP proxy that
-// can be cut, and that can swallow what goes over its connections.
+// wire is a TCP proxy between a watcher and the API server that can be cut or swallow all data.
 type wire struct {
 	listener net.Listener
 	upstream string
@@ -20,10 +19,10 @@ type wire struct {
 	wg    sync.WaitGroup
 }
 
-// hold keeps the bytes of one connection back once it is closed.
+// hold discards the data of one connection once it is closed.
 type hold struct{ closed chan struct{} }
 
-// wired returns a configuration that reaches the cluster over a wire.
+// wired returns a configuration that reaches the API server over a wire.
 func wired() (*wire, *rest.Config) {
 	GinkgoHelper()
 	target := must(url.Parse(cluster.Host))
@@ -37,7 +36,6 @@ func wired() (*wire, *rest.Config) {
 	return w, config
 }
 
-// accept passes connections on until the wire is cut.
 func (w *wire) accept() {
 	for {
 		down, err := w.listener.Accept()
@@ -64,7 +62,7 @@ func (w *wire) connect(down net.Conn) bool {
 	return true
 }
 
-// pass copies from one side to the other until either ends.
+// pass copies in one direction until either side ends.
 func (w *wire) pass(from, to net.Conn, h *hold) {
 	defer func() {
 		_, _ = from.Close(), to.Close()
@@ -89,7 +87,7 @@ func (w *wire) pass(from, to net.Conn, h *hold) {
 	}
 }
 
-// sever ends all connections, and refuses others until mend.
+// sever closes all connections, and refuses new ones until mend.
 func (w *wire) sever() {
 	_ = w.listener.Close()
 	w.mu.Lock()
@@ -107,8 +105,7 @@ func (w *wire) mend() {
 	w.wg.Go(w.accept)
 }
 
-// silence swallows from now on what goes over the connections that there are,
-// which stay open; new ones work.
+// silence discards data on the present connections, which stay open. New ones work.
 func (w *wire) silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,7 +18,7 @@ var _ = Describe("Publishing", func() {
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	It("publishes a want at once when an annotation appears", func(ctx SpecContext) {
+	It("publishes a want at once for a new annotation", func(ctx SpecContext) {
 		w.watch(func(o *options) { o.config.Coalesce = time.Hour }).awaitReady()
 		before := w.create(ctx, "cm", "", withData("other", "value"))
 		w.ask(ctx, "cm", "mydata=data.example.com")
@@ -29,7 +29,7 @@ var _ = Describe("Publishing", func() {
 		Expect(want.GetReadFirst()).To(BeFalse())
 	})
 
-	It("publishes few wants of a hundred edits in a second, and the last one wins", func(ctx SpecContext) {
+	It("publishes few wants for a hundred edits in a second, and the last edit wins", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		tape := w.record("curl.want.>")
 		w.create(ctx, "cm", "k=example.com/0")
@@ -43,7 +43,7 @@ var _ = Describe("Publishing", func() {
 		Expect(len(tape.urls())).To(BeNumerically("<=", windows+3))
 	})
 
-	It("lets a live edit overtake the backlog of a start", func(ctx SpecContext) {
+	It("publishes a live edit before the initial backlog", func(ctx SpecContext) {
 		const backlog, pairs = 200, 30
 		name := func(n int) string { return fmt.Sprintf("cm-%03d", n) }
 		value := ""
@@ -55,9 +55,10 @@ var _ = Describe("Publishing", func() {
 		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">", 0))
 		w.ask(ctx, name(backlog-1), "k0=example.com/live")
 		i.awaitReady()
-		Eventually(w.sequence(ctx, pipeline.Requests)).WithTimeout(2 * time.Minute).Should(BeNumerically(">=", (backlog-1)*pairs+1))
+		Eventually(w.sequence(ctx, pipeline.Requests)).WithTimeout(2 * time.Minute).Should(BeNumerically(">=",
+			(backlog-1)*pairs+1))
 
-		By("looking at the order in which the stream took the wants")
+		By("comparing the order in the stream")
 		_, live, err := w.pipeline.LastWant(ctx, w.key(name(backlog-1), "k0"))
 		Expect(err).NotTo(HaveOccurred())
 		before := 0
@@ -72,7 +73,7 @@ var _ = Describe("Publishing", func() {
 		Expect(w.url(ctx, w.key(name(backlog-1), "k0"))()).To(Equal("https://example.com/live"))
 	})
 
-	It("never sees what the selector leaves out, nor what asks for nothing", func(ctx SpecContext) {
+	It("ignores excluded ConfigMaps and those without annotation", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		tape := w.record("curl.want.>")
 		w.create(ctx, "ignored", "k=example.com/ignored", func(cm *corev1.ConfigMap) {
@@ -85,7 +86,7 @@ var _ = Describe("Publishing", func() {
 		Consistently(tape.urls).Should(HaveLen(1))
 	})
 
-	It("retracts what is no longer wanted", func(ctx SpecContext) {
+	It("retracts wants that are no longer requested", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		for _, name := range []string{"deleted", "ignored", "freed"} {
 			w.create(ctx, name, "k=example.com")

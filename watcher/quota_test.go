@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 )
 
-var _ = Describe("A namespace beyond its limits", func() {
+var _ = Describe("A namespace that exceeds its limits", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
@@ -23,7 +23,7 @@ var _ = Describe("A namespace beyond its limits", func() {
 		return func(o *options) { o.config.Quota = l }
 	}
 
-	It("gets only so many keys, the same after a restart, and the others when there is room", func(ctx SpecContext) {
+	It("gets a part of its keys, the same after a restart, and others when there is room", func(ctx SpecContext) {
 		for n := range 3 {
 			w.create(ctx, fmt.Sprint("cm-", n), "k=example.com")
 		}
@@ -37,24 +37,25 @@ var _ = Describe("A namespace beyond its limits", func() {
 		}
 		first := w.watch(limited(quota.Limits{Keys: 2})).awaitReady()
 		Eventually(wanted).Should(HaveLen(2))
-		sentence := fmt.Sprintf("namespace %s asks for more than 2 keys and older ConfigMaps come first; remove some, or have --namespace-keys raised", w.namespace)
+		sentence := fmt.Sprintf("namespace %s asks for more than 2 keys and older ConfigMaps come first; remove some, "+
+			"or have --namespace-keys raised", w.namespace)
 		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
 		Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
 		Expect(proto.Equal(w.reports(ctx)[0].GetReconcile(), &v1.Reconcile{Bound: &v1.Bound{Keys: 2}})).To(BeTrue())
 
-		By("letting another watcher publish")
+		By("restarting the watcher")
 		before := wanted()
 		first.stop()
 		w.watch(limited(quota.Limits{Keys: 2})).awaitReady()
 		Consistently(wanted).Should(Equal(before))
 		Expect(w.notes(ctx, "InvalidAnnotation")).To(HaveLen(1))
 
-		By("deleting one that has its key")
+		By("deleting an object with a key")
 		w.delete(ctx, before[0])
 		Eventually(wanted).WithTimeout(20 * time.Second).Should(And(HaveLen(2), Not(ContainElement(before[0]))))
 	})
 
-	It("keeps the value of a key that is no longer within them", func(ctx SpecContext) {
+	It("keeps the values of keys beyond the limit", func(ctx SpecContext) {
 		first := w.watch().awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")
 		first.stop()
@@ -64,17 +65,22 @@ var _ = Describe("A namespace beyond its limits", func() {
 		Consistently(func() int { return len(w.removals(ctx)) }).Should(BeZero())
 	})
 
-	It("has its refreshes spread, with one Event", func(ctx SpecContext) {
+	It("gets longer refresh intervals, with one Event", func(ctx SpecContext) {
 		refreshed := func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-refresh"] = "10s" }
 		for n := range 3 {
-			w.create(ctx, fmt.Sprint("cm-", n), "a=example.com b=example.com c=example.com d=example.com e=example.com", refreshed)
+			w.create(ctx, fmt.Sprint("cm-", n), "a=example.com b=example.com c=example.com d=example.com e=example.com",
+				refreshed)
 		}
 		w.watch(limited(quota.Limits{Refreshes: 1})).awaitReady()
 		for n := range 3 {
 			key := pipeline.Key{Namespace: w.namespace, Name: fmt.Sprint("cm-", n), Key: "a"}
-			Eventually(func() time.Duration { return w.want(ctx, key)().GetRefresh().AsDuration() }).Should(Equal(20 * time.Second))
+			Eventually(func() time.Duration {
+				return w.want(ctx,
+					key)().GetRefresh().AsDuration()
+			}).Should(Equal(20 * time.Second))
 		}
 		Eventually(func() []string { return w.notes(ctx, "AnnotationAdjusted") }).Should(ConsistOf(
-			fmt.Sprintf("curl-refresh is multiplied by 2 in namespace %s; its 15 refreshed keys ask for more than 1 refreshes a second", w.namespace)))
+			fmt.Sprintf("curl-refresh is multiplied by 2 in namespace %s; its 15 refreshed keys ask for more than 1 "+
+				"refreshes a second", w.namespace)))
 	})
 })

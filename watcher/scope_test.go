@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 )
 
-// elsewhere returns the same world with a further namespace.
+// elsewhere returns the same world with another namespace.
 func (w *world) elsewhere(ctx context.Context) *world {
 	GinkgoHelper()
 	other := *w
@@ -19,7 +19,7 @@ func (w *world) elsewhere(ctx context.Context) *world {
 	return &other
 }
 
-var _ = Describe("Wants of a namespace that is taken out of --namespaces", func() {
+var _ = Describe("A watcher without a namespace that it watched before", func() {
 	var here, there *world
 
 	BeforeEach(func(ctx SpecContext) {
@@ -39,7 +39,7 @@ var _ = Describe("Wants of a namespace that is taken out of --namespaces", func(
 		}
 	}
 
-	It("retracts wants of namespaces that are no longer watched, and removes nothing", func(ctx SpecContext) {
+	It("retracts its wants there, and removes no data", func(ctx SpecContext) {
 		before := here.watch(elected("ours"), watching(here, there))
 		here.satisfied(ctx, "cm", "example.com")
 		there.satisfied(ctx, "cm", "example.com")
@@ -53,7 +53,7 @@ var _ = Describe("Wants of a namespace that is taken out of --namespaces", func(
 		Expect(after.value(own + "out_of_scope_wants")()).To(BeZero())
 	})
 
-	DescribeTable("leaves wants alone, counts and logs them once, when they may be those of others",
+	DescribeTable("ignores wants that may be of others, and counts and logs them once: published by",
 		func(ctx SpecContext, publisher, reader string) {
 			before := here.watch(elected(publisher), watching(there))
 			there.satisfied(ctx, "cm", "example.com")

@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// want returns the want of a key in the stream; nil: none, or a tombstone.
+// want returns the want of a key, or nil.
 func (w *world) want(ctx context.Context, key pipeline.Key) func() *v1.Want {
 	return func() *v1.Want {
 		want, _, err := w.pipeline.LastWant(ctx, key)
@@ -26,12 +26,12 @@ func (w *world) want(ctx context.Context, key pipeline.Key) func() *v1.Want {
 	}
 }
 
-// url returns what the stream has as wanted for a key.
+// url returns the URL in the want of a key.
 func (w *world) url(ctx context.Context, key pipeline.Key) func() string {
 	return func() string { return w.want(ctx, key)().GetUrl() }
 }
 
-// retracted reports whether the subject of a key holds a tombstone.
+// retracted reports whether a key has a tombstone.
 func (w *world) retracted(ctx context.Context, key pipeline.Key) func() bool {
 	return func() bool {
 		want, seq, err := w.pipeline.LastWant(ctx, key)
@@ -39,7 +39,7 @@ func (w *world) retracted(ctx context.Context, key pipeline.Key) func() bool {
 	}
 }
 
-// sequence returns the last sequence of a stream: how much was ever accepted.
+// sequence returns the last sequence of a stream.
 func (w *world) sequence(ctx context.Context, stream string) func() uint64 {
 	return func() uint64 {
 		s, err := w.js.Stream(ctx, stream)
@@ -50,13 +50,13 @@ func (w *world) sequence(ctx context.Context, stream string) func() uint64 {
 	}
 }
 
-// tape records what is published, whether the stream takes it or not.
+// tape records published messages, whether the stream accepts them or not.
 type tape struct {
 	mu       sync.Mutex
 	messages []*nats.Msg
 }
 
-// record records what is published on a subject from now on.
+// record records messages on a subject from now on.
 func (w *world) record(subject string) *tape {
 	GinkgoHelper()
 	t := &tape{}
@@ -72,7 +72,7 @@ func (w *world) record(subject string) *tape {
 	return t
 }
 
-// wants returns what was wanted so far, a nil for each tombstone.
+// wants returns the recorded wants, with nil for each tombstone.
 func (t *tape) wants() []*v1.Want {
 	GinkgoHelper()
 	t.mu.Lock()
@@ -90,7 +90,7 @@ func (t *tape) wants() []*v1.Want {
 	return wants
 }
 
-// urls returns what was wanted so far, in order; empty for a tombstone.
+// urls returns the recorded URLs in order, empty for a tombstone.
 func (t *tape) urls() []string {
 	GinkgoHelper()
 	urls := []string{}
@@ -100,7 +100,7 @@ func (t *tape) urls() []string {
 	return urls
 }
 
-// causes returns why it was wanted, in order; tombstones are left out.
+// causes returns the recorded causes in order, without tombstones.
 func (t *tape) causes() []v1.Cause {
 	GinkgoHelper()
 	causes := []v1.Cause{}
@@ -112,7 +112,7 @@ func (t *tape) causes() []v1.Cause {
 	return causes
 }
 
-// results returns the outcomes that wait for the writer.
+// results returns the pending results.
 func (w *world) results(ctx context.Context) []*v1.Result {
 	GinkgoHelper()
 	stream := must(w.js.Stream(ctx, pipeline.Results))
@@ -132,8 +132,8 @@ func (w *world) results(ctx context.Context) []*v1.Result {
 	return results
 }
 
-// reports returns the messages by which the writer is asked to bring an object in line,
-// and removals those among them that let it remove keys.
+// reports returns the pending requests to reconcile an object; removals are those that may remove
+// keys.
 func (w *world) reports(ctx context.Context) []*v1.Result {
 	GinkgoHelper()
 	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetReconcile() == nil })

@@ -13,19 +13,19 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 )
 
-// streams are those of the pipeline, managed as an operator has chosen.
+// streams manages the streams as --manage-streams says.
 type streams struct {
 	js     jetstream.JetStream
 	config Config
 	clock  *brokerclock.Clock
 	log    zerolog.Logger
 
-	// noAudit is whether the last look found no stream for the audit.
+	// noAudit means that the audit stream was missing at the last check.
 	noAudit atomic.Bool
 }
 
-// epoch returns the epoch of the stream of requests, created if need be, and
-// sets the clock.
+// epoch returns the epoch of the stream of requests, creates the stream if necessary, and sets the
+// clock.
 func (s *streams) epoch(ctx context.Context) (int64, error) {
 	epoch, err := s.ensure(ctx)
 	if err != nil {
@@ -52,9 +52,8 @@ func (s *streams) ensure(ctx context.Context) (epoch int64, err error) {
 	return epoch, err
 }
 
-// withoutAudit returns err, unless it is only that there is no stream for the
-// audit, such as for want of space: what operators may do must not hold up what
-// users want. That is logged once, until there is one.
+// withoutAudit logs a missing audit stream once and returns the other errors: a lack of space for
+// the audit must not stop the pipeline.
 func (s *streams) withoutAudit(err error) error {
 	missing := errors.Is(err, pipeline.ErrNoAudit)
 	if s.noAudit.Swap(missing) != missing && missing {

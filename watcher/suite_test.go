@@ -18,7 +18,6 @@ func TestWatcher(t *testing.T) {
 	suitetest.Run(t, "Watcher")
 }
 
-// cluster is the API server that the specs run against.
 var cluster *rest.Config
 
 var _ = BeforeSuite(func() {

@@ -1,9 +1,8 @@
-// Package watcher sees annotated ConfigMaps, by their metadata only, and
-// publishes what each one wants to the stream of requests.
+// Package watcher watches the metadata of annotated ConfigMaps and publishes their wants to the
+// stream of requests.
 //
-// Kubernetes is the source of truth. The stream holds one message for each
-// annotated key; the watcher reads them once, compares them with the objects,
-// and publishes only differences, each with a compare-and-set, so that several
+// Kubernetes is the source of truth. The stream holds one message per annotated key. The watcher
+// reads them once and publishes only differences, each with a compare-and-set, so that several
 // watchers at once do no harm.
 package watcher
 
@@ -37,25 +36,22 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// Run is the watcher: it runs until ctx is done, and returns an error only for
-// what waiting does not mend.
+// Run runs the watcher until ctx is done. It returns an error only if a retry cannot help.
 func Run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config) error {
 	return run(ctx, rt, c, api, defaultPace())
 }
 
-// pace is how often the watcher looks after what should not happen.
+// pace has the intervals of regular checks.
 type pace struct {
-	// check is how often the streams are looked at: deleted, created anew,
-	// purged?
+	// check is the interval between checks for deleted, recreated or purged streams.
 	check time.Duration
-	// audit is how often wants are looked for that nothing is under way for;
-	// 0: as configured.
+	// audit is the interval between audits; 0: as configured.
 	audit time.Duration
-	// export is how often the state of the pipeline is read; 0: as always.
+	// export is the interval of the exporter; 0: the default.
 	export time.Duration
-	// stall is how long the watch of the API server may be silent.
+	// stall is the maximum silence of the watch.
 	stall time.Duration
-	// wall is the clock of the machine.
+	// wall is the machine's clock.
 	wall clock.WithTicker
 }
 
@@ -109,7 +105,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 	return group.Wait()
 }
 
-// parts are what runs; newParts wires them.
+// parts are created by newParts.
 type parts struct {
 	objects  *informer.Informer[*annotated.Object]
 	bounded  *quota.Quota
@@ -136,33 +132,46 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 	var sessions *session.Runner
 	bounded := quota.New(c.Quota)
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}
-	objects := informer.New(informer.Config{Namespaces: c.Namespaces, SkipRefused: true}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
-		Read: reader.Read, Now: wall.Now, Count: metrics.event,
-		Notify: func(name types.NamespacedName, live bool) { sessions.Changed(name, live) }, Replaced: bounded.Replaced,
-	})
+	objects := informer.New(informer.Config{Namespaces: c.Namespaces, SkipRefused: true},
+		informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
+			Read: reader.Read, Now: wall.Now, Count: metrics.event,
+			Notify: func(name types.NamespacedName, live bool) { sessions.Changed(name, live) }, Replaced: bounded.Replaced,
+		})
 	bounded.Objects = objects
 	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
 	health := rt.Health.Part("streams")
-	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches, Installation: c.Election.Installation()}, session.Deps{
-		Client: client, Conn: rt.NATS, Epoch: managed.epoch, Index: index, Objects: bounded,
-		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
+	sessions = session.New(session.Config{
+		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
+		Installation: c.Election.Installation(),
+	}, session.Deps{
+		Client: client, Epoch: managed.epoch, Index: index, Objects: bounded,
+		Reconciler: reconcile.New(reconcile.Config{
+			Coalesce: c.Coalesce, Repeat: at.audit,
+			Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
+		}, reconcile.Deps{
 			Objects: bounded, Index: index, Client: client, Recorder: kube.NewRecorder(clients.Events, "watcher", wall),
-			Signer: signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
+			Signer: signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer,
+			Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
 			Client: client, Index: index, Objects: bounded, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 		}),
-		Health: health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions, Purged: metrics.purges, OutOfScope: metrics.outOfScope,
+		Health: health, Clock: wall, Log: rt.Log, Metrics: metrics.session,
 	})
 	export := exporter.New(exporter.Config{Monitors: c.Monitors, Interval: at.export},
 		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(objects, index, export)
-	election := leader.Deps{Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health, Holding: metrics.lease, Log: rt.Log}
-	return &parts{objects: objects, bounded: bounded, sessions: sessions, election: election, cache: rt.Health.Part("configmaps")}, metrics.err()
+	election := leader.Deps{
+		Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health,
+		Holding: metrics.lease, Log: rt.Log,
+	}
+	return &parts{
+		objects: objects, bounded: bounded, sessions: sessions, election: election,
+		cache: rt.Health.Part("configmaps"),
+	}, metrics.err()
 }
 
-// lead returns what only the watcher does that publishes: one of all watchers
-// shows the state of the pipeline.
+// lead returns the work of the leader, which also exports the state of the pipeline.
 func lead(sessions *session.Runner, export *exporter.Exporter, metrics *metrics) func(context.Context) error {
 	return func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)

@@ -25,10 +25,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// kube is a client of the cluster with all rights.
+// kube is an admin client.
 var kube *kubernetes.Clientset
 
-// dialed returns a client whose connections end with the suite.
+// dialed returns a client whose connections are closed after the suite.
 func dialed(config *rest.Config) (*rest.Config, *kubernetes.Clientset) {
 	GinkgoHelper()
 	dialer := connrotation.NewDialer((&net.Dialer{}).DialContext)
@@ -39,14 +39,13 @@ func dialed(config *rest.Config) (*rest.Config, *kubernetes.Clientset) {
 	return own, client
 }
 
-// world is what one spec has for itself: a namespace and a broker.
+// world has a namespace and a broker for one spec.
 type world struct {
 	namespace string
 	nats      *natstest.Server
 	js        jetstream.JetStream
 	pipeline  *pipeline.Client
-	// signingKey is the file with the key of watchers, and trusted verifies what
-	// they sign.
+	// signingKey is the file with the watcher's key; trusted verifies its signatures.
 	signingKey string
 	trusted    *signature.Verifier
 }
@@ -58,18 +57,20 @@ func newWorld(ctx context.Context) *world {
 	signingKey, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	trusted := must(signature.LoadVerifier(keys))
-	return &world{namespace: kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil), nats: server, js: js, pipeline: pipeline.NewClient(js), signingKey: signingKey, trusted: trusted}
+	return &world{
+		namespace: kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil), nats: server, js: js,
+		pipeline: pipeline.NewClient(js), signingKey: signingKey, trusted: trusted,
+	}
 }
 
-// key names a key of a ConfigMap of this world.
 func (w *world) key(name, key string) pipeline.Key {
 	return pipeline.Key{Namespace: w.namespace, Name: name, Key: key}
 }
 
-// A person or tool edits ConfigMaps under a name other than the writer's.
+// somebody is a field manager other than the writer.
 const somebody = "somebody"
 
-// create creates a ConfigMap that asks for value; empty: for nothing.
+// create creates a ConfigMap with the annotation, unless value is empty.
 func (w *world) create(ctx context.Context, name, value string, more ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	GinkgoHelper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace}}
@@ -83,8 +84,10 @@ func (w *world) create(ctx context.Context, name, value string, more ...func(*co
 	return cm
 }
 
-// createAll creates many ConfigMaps that ask for value.
-func (w *world) createAll(ctx context.Context, count int, name func(n int) string, value string, more ...func(*corev1.ConfigMap)) {
+// createAll creates many such ConfigMaps.
+func (w *world) createAll(ctx context.Context, count int, name func(n int) string, value string,
+	more ...func(*corev1.ConfigMap),
+) {
 	GinkgoHelper()
 	var creating sync.WaitGroup
 	for first := range 8 {
@@ -102,25 +105,25 @@ func withData(key, value string) func(*corev1.ConfigMap) {
 	return func(cm *corev1.ConfigMap) { cm.Data = map[string]string{key: value} }
 }
 
-// object is a JSON object.
 type object = map[string]any
 
-// patch merges a change into a ConfigMap, as manager.
+// patch applies a merge patch as the manager.
 func (w *world) patch(ctx context.Context, manager, name string, change object) *corev1.ConfigMap {
 	GinkgoHelper()
 	text := must(json.Marshal(change))
-	cm, err := kube.CoreV1().ConfigMaps(w.namespace).Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: manager})
+	cm, err := kube.CoreV1().ConfigMaps(w.namespace).Patch(ctx, name, types.MergePatchType, text,
+		metav1.PatchOptions{FieldManager: manager})
 	Expect(err).NotTo(HaveOccurred())
 	return cm
 }
 
-// annotate sets annotations of a ConfigMap; nil removes one.
+// annotate sets annotations; nil removes one.
 func (w *world) annotate(ctx context.Context, name string, annotations object) {
 	GinkgoHelper()
 	w.patch(ctx, somebody, name, object{"metadata": object{"annotations": annotations}})
 }
 
-// ask changes what a ConfigMap asks for.
+// ask changes the main annotation of a ConfigMap.
 func (w *world) ask(ctx context.Context, name, value string) {
 	GinkgoHelper()
 	w.annotate(ctx, name, object{annotation.DefaultKey: value})
@@ -131,7 +134,7 @@ func (w *world) delete(ctx context.Context, name string) {
 	Expect(kube.CoreV1().ConfigMaps(w.namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 }
 
-// events returns the Events of a reason, in the namespace of this world.
+// events returns the Events with a reason.
 func (w *world) events(ctx context.Context, reason string) []eventsv1.Event {
 	GinkgoHelper()
 	list := must(kube.EventsV1().Events(w.namespace).List(ctx, metav1.ListOptions{}))
@@ -144,7 +147,7 @@ func (w *world) events(ctx context.Context, reason string) []eventsv1.Event {
 	return found
 }
 
-// notes returns what the Events of a reason say.
+// notes returns the texts of the Events with a reason.
 func (w *world) notes(ctx context.Context, reason string) []string {
 	GinkgoHelper()
 	notes := []string{}

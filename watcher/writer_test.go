@@ -15,8 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// answer waits for the want of a key and does what the writer does when its
-// body arrives: one patch with the value and the status.
+// answer waits for the want of a key and acts like the writer: one patch with value and status.
 func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {
 	GinkgoHelper()
 	Eventually(w.want(ctx, key)).ShouldNot(BeNil())
@@ -27,8 +26,7 @@ func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {
 	}, object{"data": object{key.Key: body}})
 }
 
-// report writes the status of a key as an answer to its current want, together
-// with what else is in patch.
+// report writes the status of a key for its current want, together with a patch.
 func (w *world) report(ctx context.Context, key pipeline.Key, change func(*status.Entry), patch object) {
 	GinkgoHelper()
 	want, seq, err := w.pipeline.LastWant(ctx, key)
@@ -49,7 +47,7 @@ func digest(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// satisfied creates a ConfigMap with one key whose body has been written.
+// satisfied creates a ConfigMap with one written key.
 func (w *world) satisfied(ctx context.Context, name, url string) pipeline.Key {
 	GinkgoHelper()
 	key := w.key(name, "k")

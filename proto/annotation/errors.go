@@ -49,8 +49,9 @@ const blocked = "; nothing is fetched until this is corrected"
 func tooLong(annotation, excess string) error {
 	return &ValueError{
 		annotation: annotation,
-		text:       "annotation " + shortName(annotation) + " has " + excess + "; spread the pairs over several ConfigMaps" + blocked,
-		cause:      excess,
+		text: "annotation " + shortName(annotation) + " has " + excess +
+			"; spread the pairs over several ConfigMaps" + blocked,
+		cause: excess,
 	}
 }
 
@@ -60,7 +61,8 @@ func (p *parser) commaList(number int, key string) error {
 		key = ""
 	}
 	return &ValueError{
-		annotation: p.annotation, text: p.text(number, key, ruleEnd) + blocked, cause: fmt.Sprintf("pair %d: %s", number, ruleEnd),
+		annotation: p.annotation, text: p.text(number, key, ruleEnd) + blocked,
+		cause: fmt.Sprintf("pair %d: %s", number, ruleEnd),
 	}
 }
 

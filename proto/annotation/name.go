@@ -10,7 +10,9 @@ import (
 
 // OptionNames returns the names of the options, each used with the prefix of an accepted annotation
 // key. The chart's admission policy lists them, too.
-func OptionNames() []string { return []string{RefreshName, NowName, SuspendName, SHA256Name, ExpectName, SelectName} }
+func OptionNames() []string {
+	return []string{RefreshName, NowName, SuspendName, SHA256Name, ExpectName, SelectName}
+}
 
 // Concerns reports whether an object has any annotation of ours, or an annotation or a label whose
 // name looks like a typo of one.

@@ -56,17 +56,23 @@ func TestParseAccepts(t *testing.T) {
 			"a=e.example.com/?u=http://x.example.com",
 			[]annotation.Pair{{"a", "https://e.example.com/?u=http://x.example.com"}},
 		},
-		"query, no path":      {"a=http://e.example.com?q=1", []annotation.Pair{{"a", "http://e.example.com?q=1"}}},
-		"upper case":          {"A=HTTP://E.Example.COM/Path?Q=X", []annotation.Pair{{"A", "http://e.example.com/Path?Q=X"}}},
-		"fragment":            {"a=https://e.example.com/x#top", []annotation.Pair{{"a", "https://e.example.com/x"}}},
-		"@ in the fragment":   {"a=http://127.0.0.1#@e.example.com/", []annotation.Pair{{"a", "http://127.0.0.1"}}},
-		"@ in the path":       {"a=e.example.com/react@18", []annotation.Pair{{"a", "https://e.example.com/react@18"}}},
-		"escapes":             {"a=https://e.example.com/%0d%0aX:1", []annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}}},
-		"root dot":            {"a=https://e.example.com./", []annotation.Pair{{"a", "https://e.example.com./"}}},
-		"underscore":          {"a=https://e_e.example.com/", []annotation.Pair{{"a", "https://e_e.example.com/"}}},
-		"punycode":            {"a=http://xn--exmple-cua.com/", []annotation.Pair{{"a", "http://xn--exmple-cua.com/"}}},
-		"IPv4":                {"a=http://93.184.216.34/", []annotation.Pair{{"a", "http://93.184.216.34/"}}},
-		"IPv6":                {"a=http://[2606:4700:4700::ABCD]/", []annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}}},
+		"query, no path":    {"a=http://e.example.com?q=1", []annotation.Pair{{"a", "http://e.example.com?q=1"}}},
+		"upper case":        {"A=HTTP://E.Example.COM/Path?Q=X", []annotation.Pair{{"A", "http://e.example.com/Path?Q=X"}}},
+		"fragment":          {"a=https://e.example.com/x#top", []annotation.Pair{{"a", "https://e.example.com/x"}}},
+		"@ in the fragment": {"a=http://127.0.0.1#@e.example.com/", []annotation.Pair{{"a", "http://127.0.0.1"}}},
+		"@ in the path":     {"a=e.example.com/react@18", []annotation.Pair{{"a", "https://e.example.com/react@18"}}},
+		"escapes": {
+			"a=https://e.example.com/%0d%0aX:1",
+			[]annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}},
+		},
+		"root dot":   {"a=https://e.example.com./", []annotation.Pair{{"a", "https://e.example.com./"}}},
+		"underscore": {"a=https://e_e.example.com/", []annotation.Pair{{"a", "https://e_e.example.com/"}}},
+		"punycode":   {"a=http://xn--exmple-cua.com/", []annotation.Pair{{"a", "http://xn--exmple-cua.com/"}}},
+		"IPv4":       {"a=http://93.184.216.34/", []annotation.Pair{{"a", "http://93.184.216.34/"}}},
+		"IPv6": {
+			"a=http://[2606:4700:4700::ABCD]/",
+			[]annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}},
+		},
 		"IPv6 and port":       {"a=[::1]:8080/x", []annotation.Pair{{"a", "https://[::1]:8080/x"}}},
 		"IPv6 and zone":       {"a=http://[fe80::1%25Eth0]:80/", []annotation.Pair{{"a", "http://[fe80::1%25Eth0]:80/"}}},
 		"zone with all signs": {"a=http://[fe80::1%25Az0-9_z.9]/", []annotation.Pair{{"a", "http://[fe80::1%25Az0-9_z.9]/"}}},
@@ -109,12 +115,15 @@ func TestParseRefuses(t *testing.T) {
 			"$patch=e.example.com",
 			"pair 1: the key has characters other than letters, digits, -, _ and .",
 		},
-		"slash in key":       {"a/b=e.example.com", "pair 1: the key has characters other than letters, digits, -, _ and ."},
-		"dot":                {".=e.example.com", "pair 1: the key is . or begins with .."},
-		"parent directory":   {"..a=e.example.com", "pair 1: the key is . or begins with .."},
-		"long key":           {strings.Repeat("k", 254) + "=e.example.com", "pair 1: the key is longer than 253 characters"},
-		"url alone":          {"https://e.example.com/?a=b", "pair 1: the key is not valid in a ConfigMap"},
-		"key twice":          {"a=x.example.com b=y.example.com a=x.example.com", "pair 3 (key a): the key appears twice, so none of its urls is fetched"},
+		"slash in key":     {"a/b=e.example.com", "pair 1: the key has characters other than letters, digits, -, _ and ."},
+		"dot":              {".=e.example.com", "pair 1: the key is . or begins with .."},
+		"parent directory": {"..a=e.example.com", "pair 1: the key is . or begins with .."},
+		"long key":         {strings.Repeat("k", 254) + "=e.example.com", "pair 1: the key is longer than 253 characters"},
+		"url alone":        {"https://e.example.com/?a=b", "pair 1: the key is not valid in a ConfigMap"},
+		"key twice": {
+			"a=x.example.com b=y.example.com a=x.example.com",
+			"pair 3 (key a): the key appears twice, so none of its urls is fetched",
+		},
 		"no url":             {"a=", "pair 1 (key a): the host is missing"},
 		"scheme alone":       {"a=https://", "pair 1 (key a): the host is missing"},
 		"path alone":         {"a=https:///etc/passwd", "pair 1 (key a): the host is missing"},
@@ -159,11 +168,14 @@ func TestParseRefuses(t *testing.T) {
 			"a=http://e.example.com/\xff",
 			"pair 1 (key a): the url contains characters other than printable ASCII",
 		},
-		"escaped host":       {"a=http://ex%C3%A4mple.com/", "pair 1 (key a): the host is not a host name"},
-		"= in host":          {"a=b=c", "pair 1 (key a): the host is not a host name"},
-		"quote in host":      {"a=isn't", "pair 1 (key a): the host is not a host name"},
-		"empty label":        {"a=e..example.com", "pair 1 (key a): the host is not a host name"},
-		"long label":         {"a=" + strings.Repeat("h", 64) + ".example.com", "pair 1 (key a): the host is not a host name"},
+		"escaped host":  {"a=http://ex%C3%A4mple.com/", "pair 1 (key a): the host is not a host name"},
+		"= in host":     {"a=b=c", "pair 1 (key a): the host is not a host name"},
+		"quote in host": {"a=isn't", "pair 1 (key a): the host is not a host name"},
+		"empty label":   {"a=e..example.com", "pair 1 (key a): the host is not a host name"},
+		"long label": {
+			"a=" + strings.Repeat("h", 64) + ".example.com",
+			"pair 1 (key a): the host is not a host name",
+		},
 		"empty label, port":  {"a=e..example.com:80", "pair 1 (key a): the host is not a host name"},
 		"longer than a name": {"a=" + longName(254), "pair 1 (key a): the host is not a host name"},
 		"long fragment": {
@@ -236,8 +248,10 @@ func TestAFieldThatIsNoPairRejectsTheWholeValue(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]string{
-		manyPairs(annotation.MaxPairs + 1):              "annotation curl-me-that has 129 pairs, more than 128; spread the pairs over several ConfigMaps" + blocked,
-		strings.Repeat(" ", annotation.MaxValueBytes+1): "annotation curl-me-that has 32769 bytes, more than 32768; spread the pairs over several ConfigMaps" + blocked,
+		manyPairs(annotation.MaxPairs + 1): "annotation curl-me-that has 129 pairs, more than 128; spread " +
+			"the pairs over several ConfigMaps" + blocked,
+		strings.Repeat(" ", annotation.MaxValueBytes+1): "annotation curl-me-that has 32769 bytes, more than 32768; " +
+			"spread the pairs over several ConfigMaps" + blocked,
 	} {
 		if _, err := grammar(t).Parse(ask(value)); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -251,19 +265,26 @@ func TestABadPairDoesNotAffectOthers(t *testing.T) {
 		"b=https://u:S3CR3T@e.example.com": "pair 2 (key b): the url contains a user name or a password; remove it, and " +
 			"ask the operator to configure " +
 			"credentials for that host",
-		"p/b=e.example.com":                      "pair 2: the key has characters other than letters, digits, -, _ and .; use only those",
-		"..b=e.example.com":                      "pair 2: the key is . or begins with ..; use another one",
-		"p/b=":                                   "pair 2: the key has characters other than letters, digits, -, _ and .; use only those",
+		"p/b=e.example.com": "pair 2: the key has characters other than letters, digits, -, _ and " +
+			".; use only those",
+		"..b=e.example.com": "pair 2: the key is . or begins with ..; use another one",
+		"p/b=": "pair 2: the key has characters other than letters, digits, -, _ and " +
+			".; use only those",
 		"b=":                                     "pair 2 (key b): the host is missing; write key=host/path",
 		"b=e.example.com,d=f.example.com":        "pair 2 (key b): the host contains a comma; separate pairs by spaces",
 		"b=https://e.example.com,d=https://f.ex": "pair 2 (key b): the host contains a comma; separate pairs by spaces",
-		"b=https://e.example.com/x,d=https://f.ex": "pair 2 (key b): the url contains a comma and what looks like another pair; " +
+		"b=https://e.example.com/x,d=https://f.ex": "pair 2 (key b): the url contains a comma and what looks like " +
+			"another pair; " +
 			"separate pairs by spaces, or write %2C if the comma belongs to the url",
-		"b=https://\u00e9.example.com":           "pair 2 (key b): the url contains characters other than printable ASCII; escape the others, as in %20",
-		"b=e_example.com:http":                   "pair 2 (key b): the url cannot be parsed; write it as in key=https://example.com/path",
-		"b=" + longURL(weburl.MaxBytes+1):        "pair 2 (key b): the url is longer than 2048 characters; use a shorter one",
-		"b=x.example.com b=y.example.com":        "pair 3 (key b): the key appears twice, so none of its urls is fetched; use each key once",
-		"b=x.example.com b=y.example.com b=z.ex": "pair 3 (key b): the key appears twice, so none of its urls is fetched; use each key once",
+		"b=https://\u00e9.example.com": "pair 2 (key b): the url contains characters other than printable " +
+			"ASCII; escape the others, as in %20",
+		"b=e_example.com:http": "pair 2 (key b): the url cannot be parsed; write it as in " +
+			"key=https://example.com/path",
+		"b=" + longURL(weburl.MaxBytes+1): "pair 2 (key b): the url is longer than 2048 characters; use a shorter one",
+		"b=x.example.com b=y.example.com": "pair 3 (key b): the key appears twice, so none of its urls is " +
+			"fetched; use each key once",
+		"b=x.example.com b=y.example.com b=z.ex": "pair 3 (key b): the key appears twice, so none of its urls is " +
+			"fetched; use each key once",
 	} {
 		request, err := grammar(t).Parse(ask("a=a.example.com " + bad + " c=c.example.com"))
 		if err != nil || len(request.Problems) != 1 || !request.Refuses() {
@@ -443,7 +464,8 @@ func TestPairsSeparatedByCommasAreNotFetched(t *testing.T) {
 		"b=b.example.com a/=a.example.com,":  "annotation curl-me-that, pair 2: ",
 	} {
 		request, err := grammar(t).Parse(ask(value))
-		want += "the url ends with a comma; separate pairs by spaces only, or write %2C if the comma belongs to the url" + blocked
+		want += "the url ends with a comma; separate pairs by spaces only, or write %2C if the comma belongs to the url" +
+			blocked
 		if err == nil || err.Error() != want || len(request.Pairs) > 0 {
 			t.Errorf("%s: got %v", value, err)
 		}
@@ -538,7 +560,9 @@ func TestProblemOfTheObject(t *testing.T) {
 			key:                      "a=example.com",
 			"x-kv8s.io/curl-refresh": "soon",
 		},
-		"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?": {key: "a=example.com/,b=c", "x-kv8s.io/curl-refrsh": "1h", "x-kv8s.io/curl-refresh": "1ms"},
+		"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?": {
+			key: "a=example.com/,b=c", "x-kv8s.io/curl-refrsh": "1h", "x-kv8s.io/curl-refresh": "1ms",
+		},
 		"annotation curl-me-that, pair 1 (key a): the scheme must be http or https; use http:// or https://; " +
 			"also annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove one " +
 			"of them": {key: "a=ftp://example.com", annotation.LegacyKey: "x"},

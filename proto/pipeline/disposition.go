@@ -52,6 +52,9 @@ func (d Disposition) String() string {
 	return string(d.action)
 }
 
+// IsDeadLetter reports whether a message becomes a dead letter.
+func (d Disposition) IsDeadLetter() bool { return d.action == actionDeadLetter }
+
 // Err returns the reason of a dead letter, or of a retry that the handler did not ask for;
 // otherwise nil.
 func (d Disposition) Err() error { return d.err }

@@ -154,37 +154,25 @@ func DecodeWant(key Key, data []byte) (*v1.Want, error) {
 	if len(data) == 0 {
 		return nil, nil //nolint:nilnil // a tombstone is no error
 	}
-	w := new(v1.Want)
-	if err := decode(key, data, w, func() *v1.Want { return w }); err != nil {
-		return nil, err
-	}
-	return w, nil
+	return decode(key, data, new(v1.Want), func(w *v1.Want) *v1.Want { return w })
 }
 
 // DecodeDue decodes the payload of a due. Errors wrap ErrMalformed.
 func DecodeDue(key Key, data []byte) (*v1.Due, error) {
-	d := new(v1.Due)
-	if err := decode(key, data, d, d.GetWant); err != nil {
-		return nil, err
-	}
-	return d, nil
+	return decode(key, data, new(v1.Due), (*v1.Due).GetWant)
 }
 
 // DecodeResult decodes the payload of a result. Errors wrap ErrMalformed.
 func DecodeResult(key Key, data []byte) (*v1.Result, error) {
-	r := new(v1.Result)
-	if err := decode(key, data, r, r.GetWant); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return decode(key, data, new(v1.Result), (*v1.Result).GetWant)
 }
 
-func decode(key Key, data []byte, into proto.Message, want func() *v1.Want) error {
+func decode[M proto.Message](key Key, data []byte, into M, want func(M) *v1.Want) (decoded M, err error) {
 	if err := proto.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("decode message for %s: %w (%w)", key, ErrMalformed, err)
+		return decoded, fmt.Errorf("decode message for %s: %w (%w)", key, ErrMalformed, err)
 	}
-	if w := want(); w == nil || KeyOf(w) != key || w.GetUrl() == "" && w.GetUid() == "" {
-		return fmt.Errorf("decode message for %s: %w: it is for another key", key, ErrMalformed)
+	if w := want(into); w == nil || KeyOf(w) != key || w.GetUrl() == "" && w.GetUid() == "" {
+		return decoded, fmt.Errorf("decode message for %s: %w: it is for another key", key, ErrMalformed)
 	}
-	return nil
+	return into, nil
 }

@@ -166,7 +166,8 @@ var _ = Describe("A timer", func() {
 
 		other := wanted(pipelinetest.Numbered(1))
 		third := must(c.SetTimer(ctx, other, time.Now().Add(time.Hour)))
-		_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://b.example"), other.GetWantSequence())
+		_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://b.example"),
+			other.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
 		_, err = c.ReplaceTimer(ctx, other, time.Now(), third)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))

@@ -19,8 +19,7 @@ import (
 // build builds the test service under testdata.
 func build() string {
 	GinkgoHelper()
-	path, err := gexec.Build("./testdata/toy")
-	Expect(err).NotTo(HaveOccurred())
+	path := must(gexec.Build("./testdata/toy"))
 	DeferCleanup(gexec.CleanupBuildArtifacts)
 	return path
 }
@@ -29,8 +28,7 @@ func run(path string, env []string, args ...string) *gexec.Session {
 	GinkgoHelper()
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
-	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
+	session := must(gexec.Start(cmd, GinkgoWriter, GinkgoWriter))
 	DeferCleanup(func() { session.Kill().Wait() })
 	return session
 }
@@ -38,8 +36,7 @@ func run(path string, env []string, args ...string) *gexec.Session {
 // freeAddress returns a loopback address that was free a moment ago.
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer listener.Close() //nolint:errcheck // it was never used
 	return listener.Addr().String()
 }
@@ -100,8 +97,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 	status := func(ctx context.Context) func(address, path string) func() int {
 		return func(address, path string) func() int {
 			return func() int {
-				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
-				Expect(err).NotTo(HaveOccurred())
+				request := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody))
 				response, err := http.DefaultClient.Do(request)
 				if err != nil {
 					return 0

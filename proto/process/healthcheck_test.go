@@ -17,8 +17,7 @@ import (
 // serveHealth serves health like a service, and returns its port.
 func serveHealth(handler http.Handler) string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- process.Serve(ctx, listener, handler) }()

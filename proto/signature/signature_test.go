@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nkeys"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -192,25 +191,6 @@ func TestKeysAreReloadedWhenTheFileChanges(t *testing.T) {
 	<-done
 }
 
-// A fetcher of an older version treats the signature as an unknown field.
-func TestASignaturePassesThroughAnOlderVersion(t *testing.T) {
-	signer, public := keys(t)
-	verifier := must(signature.LoadVerifier(public))
-	w := want()
-	signer.Sign(w)
-	unknown := proto.CloneOf(w)
-	unknown.Signature = nil
-	tail := must(proto.Marshal(&v1.Want{Signature: w.GetSignature()}))
-	unknown.ProtoReflect().SetUnknown(tail)
-	var back v1.Want
-	if err := proto.Unmarshal(must(proto.Marshal(unknown)), &back); err != nil {
-		t.Fatal(err)
-	}
-	if err := verifier.Verify(&back); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestInvalidFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -248,28 +228,6 @@ func TestInvalidFiles(t *testing.T) {
 	}
 	if _, _, err := signature.WriteFiles(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("folder that is missing: %v", err)
-	}
-}
-
-func BenchmarkSign(b *testing.B) {
-	signer, _ := keys(b)
-	w := want()
-	b.ReportAllocs()
-	for b.Loop() {
-		signer.Sign(w)
-	}
-}
-
-func BenchmarkVerify(b *testing.B) {
-	signer, public := keys(b)
-	verifier := must(signature.LoadVerifier(public))
-	w := want()
-	signer.Sign(w)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := verifier.Verify(w); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

@@ -80,7 +80,7 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if c.Workers < 1 {
-		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
+		return fmt.Errorf("--workers: %d is less than 1", c.Workers)
 	}
 	return c.Election.Validate()
 }

@@ -96,7 +96,7 @@ func (e *Engine) Poison(ctx context.Context, d *pipeline.Delivery) pipeline.Disp
 
 // Observe counts dead letters of messages that could not be handled.
 func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
-	if kept.String() == pipeline.DeadLetter(nil).String() {
+	if kept.IsDeadLetter() {
 		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(pipeline.FailureClass(kept.Err()))).Inc()
 	}
 }

@@ -24,8 +24,7 @@ func TestKube(t *testing.T) { suitetest.Run(t, "kube") }
 
 var _ = Describe("Events", func() {
 	It("emits one Event per change of state, from any number of processes", func(ctx SpecContext) {
-		config, err := (&kube.Options{}).Config("spec")
-		Expect(err).NotTo(HaveOccurred())
+		config := must((&kube.Options{}).Config("spec"))
 		Expect(config.QPS).To(BeNumerically("<", 0))
 		cluster := kubernetes.NewForConfigOrDie(config)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
@@ -50,8 +49,7 @@ var _ = Describe("Events", func() {
 	})
 
 	It("increments the series of an Event once per observation, but not that of a foreign Event", func(ctx SpecContext) {
-		config, err := (&kube.Options{}).Config("spec")
-		Expect(err).NotTo(HaveOccurred())
+		config := must((&kube.Options{}).Config("spec"))
 		cluster := kubernetes.NewForConfigOrDie(config)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
 		now := time.Now()
@@ -63,8 +61,7 @@ var _ = Describe("Events", func() {
 		}
 		read := func() corev1.Event {
 			GinkgoHelper()
-			list, err := cluster.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			list := must(cluster.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{}))
 			Expect(list.Items).To(HaveLen(1))
 			return list.Items[0]
 		}
@@ -86,16 +83,14 @@ var _ = Describe("Events", func() {
 		theirs.ObjectMeta = metav1.ObjectMeta{Namespace: theirs.Namespace, Name: theirs.Name}
 		theirs.Series, theirs.ReportingController = nil, "somebody.example/else"
 		Expect(cluster.CoreV1().Events(namespace).Delete(ctx, theirs.Name, metav1.DeleteOptions{})).To(Succeed())
-		_, err = cluster.CoreV1().Events(namespace).Create(ctx, &theirs, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		must(cluster.CoreV1().Events(namespace).Create(ctx, &theirs, metav1.CreateOptions{}))
 		event.Again = now.Add(24 * time.Hour)
 		Expect(first.Record(ctx, event)).To(Succeed())
 		Expect(read().Series).To(BeNil(), "somebody has made an Event of the same name")
 	})
 
 	It("gives up on an Event if its namespace is gone", func(ctx SpecContext) {
-		config, err := (&kube.Options{}).Config("spec")
-		Expect(err).NotTo(HaveOccurred())
+		config := must((&kube.Options{}).Config("spec"))
 		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).CoreV1(), "spec", clock.RealClock{})
 		Expect(recorder.Record(ctx, kube.Event{
 			Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout",
@@ -106,8 +101,7 @@ var _ = Describe("Events", func() {
 
 func notes(ctx context.Context, cluster kubernetes.Interface, namespace string) []string {
 	GinkgoHelper()
-	list, err := cluster.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	list := must(cluster.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{}))
 	var out []string
 	for _, e := range list.Items {
 		out = append(out, e.Note)
@@ -132,3 +126,10 @@ var _ = Describe("a kubeconfig", func() {
 		Expect(err).To(MatchError("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"))
 	})
 })
+
+// must returns the value of a call that must succeed.
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}

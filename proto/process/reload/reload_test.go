@@ -2,12 +2,10 @@ package reload_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -80,23 +78,6 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := reload.Open(path, parse); !errors.Is(err, errBad) {
 		t.Errorf("broken file gives %v", err)
 	}
-}
-
-func TestRun(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	ticks := make(chan time.Time)
-	polls := make(chan struct{}, 2)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		reload.Run(ctx, ticks, func() { polls <- struct{}{} })
-	}()
-	ticks <- time.Now()
-	ticks <- time.Now()
-	<-polls
-	<-polls
-	cancel()
-	<-done
 }
 
 func TestLookLogsEachNewStateOnce(t *testing.T) {

@@ -14,8 +14,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
@@ -254,24 +252,5 @@ func TestOffCostsNothing(t *testing.T) {
 	ctx, m := t.Context(), jetstream.Msg(message{number: 1})
 	if n := testing.AllocsPerRun(100, func() { handle(ctx, tracer, m) }); n != 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkOff(b *testing.B) {
-	var tracer *tracing.Tracer
-	ctx, m := b.Context(), jetstream.Msg(message{number: 1})
-	b.ReportAllocs()
-	for b.Loop() {
-		handle(ctx, tracer, m)
-	}
-}
-
-func BenchmarkOn(b *testing.B) {
-	p := tracing.New(b.Context(), "fetcher", "", sdktrace.NewBatchSpanProcessor(tracetest.NewNoopExporter()))
-	defer p.Shutdown(b.Context())
-	ctx, m, tracer := b.Context(), jetstream.Msg(message{number: 1}), p.Tracer()
-	b.ReportAllocs()
-	for b.Loop() {
-		handle(ctx, tracer, m)
 	}
 }

@@ -1,4 +1,4 @@
-// Command keeper makes a ConfigMap of each Watcher, and reports how it fares.
+// Command keeper creates a ConfigMap for each Watcher and reports its state.
 package main
 
 import (
@@ -9,8 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 )
 
-// gcPercent is how much garbage there may be beside what is in use. Keeper works
-// in short bursts between long times of rest, as the watcher does.
+// gcPercent trades CPU time for memory: keeper is mostly idle.
 const gcPercent = 25
 
 func main() {

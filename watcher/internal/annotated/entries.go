@@ -11,16 +11,15 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Entries are the entries of a status annotation in half of the memory that a
-// status.Status takes: the watcher keeps those of all objects. They are not
-// changed once they were made.
+// Entries is an immutable, compact form of status.Status, because the watcher caches the status of
+// all objects. It takes half the memory.
 type Entries struct {
 	byKey   []packed // sorted by key
 	problem *status.Problem
 }
 
-// packed is a status.Entry. What only few entries have is apart from it, digests
-// and marks are no text, and times are seconds, as they are in the annotation.
+// packed is a status.Entry with rare fields moved out, binary digests and marks, and times in
+// seconds.
 type packed struct {
 	key, url  string
 	sha256    [32]byte
@@ -35,7 +34,6 @@ type packed struct {
 	marked    bool
 }
 
-// rare is what an entry seldom has.
 type rare struct {
 	failure, url, drift, object, rules string
 	since                              int64
@@ -44,8 +42,7 @@ type rare struct {
 	why                                *status.Explanation
 }
 
-// EntriesOf returns the entries of a status. The text of a URL is shared with
-// what urls, if set, returns for the key and is the same.
+// EntriesOf packs a status. URLs share memory with those that urls, if set, returns for the key.
 func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 	if len(s.Keys) == 0 {
 		return Entries{problem: s.Problem}
@@ -66,10 +63,10 @@ func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 	return Entries{byKey: byKey, problem: s.Problem}
 }
 
-// Len returns how many keys have an entry.
+// Len returns the number of entries.
 func (e Entries) Len() int { return len(e.byKey) }
 
-// Keys returns the keys that have an entry, sorted.
+// Keys returns the keys with an entry, sorted.
 func (e Entries) Keys() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range e.byKey {
@@ -80,7 +77,7 @@ func (e Entries) Keys() iter.Seq[string] {
 	}
 }
 
-// Problem returns the sentence about the annotations; empty: there is none.
+// Problem returns the sentence about the annotations, if any.
 func (e Entries) Problem() string {
 	if e.problem == nil {
 		return ""
@@ -88,16 +85,17 @@ func (e Entries) Problem() string {
 	return e.problem.Message
 }
 
-// Of returns the entry of a key; the zero value: it has none.
+// Of returns the entry of a key, or the zero value.
 func (e Entries) Of(key string) status.Entry {
-	at, found := slices.BinarySearchFunc(e.byKey, key, func(p packed, key string) int { return strings.Compare(p.key, key) })
+	at, found := slices.BinarySearchFunc(e.byKey, key,
+		func(p packed, key string) int { return strings.Compare(p.key, key) })
 	if !found {
 		return status.Entry{}
 	}
 	return e.byKey[at].entry()
 }
 
-// Status returns all entries.
+// Status unpacks all entries.
 func (e Entries) Status() status.Status {
 	s := status.Status{Keys: make(map[string]status.Entry, len(e.byKey)), Problem: e.problem}
 	for i := range e.byKey {

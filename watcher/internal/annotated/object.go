@@ -1,5 +1,4 @@
-// Package annotated reads what the watcher keeps of an annotated ConfigMap out of its
-// metadata.
+// Package annotated extracts the data that the watcher caches of an annotated ConfigMap.
 package annotated
 
 import (
@@ -15,39 +14,35 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
-// Object is what is kept of one annotated ConfigMap. It is not changed after
-// it was stored.
+// Object is the cached part of an annotated ConfigMap. It is immutable.
 type Object struct {
 	informer.Meta
-	// Request is what the annotations ask for; Invalid why they cannot be read.
+	// Request is the parsed content of the annotations; Invalid is the error if they cannot be
+	// parsed.
 	Request annotation.Request
 	Invalid error
-	// Bound is how the other keys of its namespace bound what it may ask for; nil: they do not.
+	// Bound has the limits that other keys of the namespace impose; nil: none.
 	Bound *annotation.Bound
-	// Created is when the object was created, in seconds.
+	// Created is the creation time of the object, in seconds.
 	Created int64
-	// Status is the content of the status annotation.
-	Status Entries
-	// Owners of the keys that are asked for or have a status; nil with Owned.
+	Status  Entries
+	// Owners of the keys that are requested or have a status; nil if Owned is set.
 	Owners map[string]annotation.Ownership
-	// Owned is the owner of all these keys, if they have the same, as those of most
-	// objects.
+	// Owned is the common owner of all these keys, if they have one, as in most objects.
 	Owned annotation.Ownership
-	// Written is when the annotation was last written, as far as it is wantindex.
+	// Written is the time of the last write to the main annotation, if known.
 	Written time.Time
-	// Asked is when an annotation that asks for something was last written, to
-	// the second, as far as the API server has a record.
+	// Asked is the time of the last write to any of our annotations, in seconds, if known.
 	Asked time.Time
-	// EditedAt is when another manager than the writer last changed the object,
-	// to the second, as far as the API server has a record.
+	// EditedAt is the time of the last write by a manager other than the writer, in seconds, if
+	// known.
 	EditedAt time.Time
-	// SeenAt is when the watcher saw this version.
+	// SeenAt is when the watcher received this version.
 	SeenAt time.Time
 }
 
-// AskedAt is when what the object asks for was changed, as well as that is
-// known: the watch delivers a change at once, but what is found in a list was
-// changed at the time that the API server records, a second at most before.
+// AskedAt returns when the request changed. The watch delivers a change at once. For an object from
+// a list, managedFields have the time, rounded down to a second.
 func (o *Object) AskedAt() time.Time {
 	if o.Listed && !o.Asked.IsZero() && o.Asked.Before(o.SeenAt) {
 		return o.Asked
@@ -66,18 +61,16 @@ func (o *Object) Owner(key string) annotation.Ownership {
 	return annotation.Owners{}.Of(key)
 }
 
-// Reader turns metadata into objects.
+// Reader extracts Objects from metadata.
 type Reader struct {
-	// Grammar reads the annotations.
 	Grammar *annotation.Grammar
-	// Protected reports which objects are left alone.
+	// Protected reports whether an object is ignored.
 	Protected func(namespace, name string) bool
-	// Now is the clock.
-	Now func() time.Time
+	Now       func() time.Time
 }
 
-// relevant reports whether an object concerns us: it asks for something or seems
-// to mean to, or we once wrote to it.
+// relevant reports whether an object is annotated, has an annotation with a typo in its name, or
+// has our status.
 func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
 	if r.Protected != nil && r.Protected(m.Namespace, m.Name) {
 		return false
@@ -89,15 +82,15 @@ func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
 	return found
 }
 
-// Read returns the object that m describes, or nil when it does not concern us.
+// Read returns the cached part of an object, or nil if the object is irrelevant.
 func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	if !r.relevant(m) {
 		return nil
 	}
 	o := &Object{Meta: informer.MetaOf(m), Created: m.CreationTimestamp.Unix(), SeenAt: r.Now()}
 	o.Request, o.Invalid = r.Grammar.ParseObject(m)
-	// A status that cannot be read counts as none: ownership of the
-	// keys is read from managedFields, and the writer writes a new one.
+	// An invalid status counts as none: managedFields show the owners, and the writer writes a new
+	// status.
 	written, _ := status.Parse(m.Annotations[annotation.StatusKey])
 	o.share()
 	o.Status = EntriesOf(written, o.Request.URL)
@@ -121,7 +114,7 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	return o
 }
 
-// own takes over who owns the keys that are asked for or have a status.
+// own sets the owners of the keys.
 func (o *Object) own(owners annotation.Owners) {
 	mixed := false
 	for key := range o.keys() {
@@ -138,7 +131,7 @@ func (o *Object) own(owners annotation.Owners) {
 	}
 }
 
-// keys returns those that are asked for, and those that have a status.
+// keys returns the requested keys and those with a status.
 func (o *Object) keys() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, pair := range o.Request.Pairs {
@@ -150,9 +143,8 @@ func (o *Object) keys() iter.Seq[string] {
 	}
 }
 
-// share lets equal text be stored once for all objects: keys and the name of the
-// annotation. A key that is cut out of the annotation would also
-// hold all of its value in memory.
+// share interns keys and annotation names. A key that is a substring would keep the whole
+// annotation in memory.
 func (o *Object) share() {
 	o.Request.Annotation = unique.Make(o.Request.Annotation).Value()
 	for i, pair := range o.Request.Pairs {

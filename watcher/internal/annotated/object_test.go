@@ -24,7 +24,7 @@ func reader(t *testing.T) *annotated.Reader {
 	}
 }
 
-// meta is the metadata of a ConfigMap, namespace/name, at a version.
+// meta returns metadata of the ConfigMap namespace/name.
 func meta(name, version string, annotations map[string]string) *metav1.PartialObjectMetadata {
 	namespace, name, _ := strings.Cut(name, "/")
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{

@@ -1,23 +1,22 @@
-// Package backoff slows repairs down that come again and again: another controller
-// writes the same, and it would go on for ever at full speed.
+// Package backoff slows down recurring repairs, because another controller that writes the same
+// field would cause an endless loop at full speed.
 package backoff
 
 import "time"
 
 const (
-	// free is how many repairs in a row are made at once.
+	// free is the number of consecutive repairs without a pause.
 	free = 3
-	// The pause between further ones grows from first to longest.
+	// first and longest limit the growing pause between further repairs.
 	first   = 10 * time.Second
 	longest = 10 * time.Minute
-	// forgotten is how long something must be left alone for its repairs to be
-	// dropped.
+	// forgotten is how long a key must stay unchanged before its repairs are forgotten.
 	forgotten = 2 * longest
 )
 
-// Repairs of one thing in a row; nil: there were none.
+// Repairs counts consecutive repairs of one key; nil means none.
 type Repairs struct {
-	// Reported: that they are slowed down was reported.
+	// Reported means that an Event has reported the slowdown.
 	Reported bool
 
 	last   time.Time
@@ -33,13 +32,13 @@ func (r *Repairs) Count(now time.Time) {
 	r.last = now
 }
 
-// Over reports whether the row has ended.
+// Over reports whether the series has ended.
 func (r *Repairs) Over(now time.Time) bool { return r == nil || now.Sub(r.last) > forgotten }
 
-// Limited reports whether further repairs come at intervals.
+// Limited reports whether further repairs must wait.
 func (r *Repairs) Limited(now time.Time) bool { return !r.Over(now) && r.number >= free }
 
-// Wait returns how long the next repair has to wait; 0: not at all.
+// Wait returns the time until the next repair.
 func (r *Repairs) Wait(now time.Time) time.Duration {
 	if !r.Limited(now) {
 		return 0
@@ -47,7 +46,7 @@ func (r *Repairs) Wait(now time.Time) time.Duration {
 	return max(0, min(first<<min(r.number-free, 10), longest)-now.Sub(r.last))
 }
 
-// Soonest returns the shorter of two waits; 0 is none.
+// Soonest returns the shorter of two waits, where 0 means none.
 func Soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b

@@ -14,7 +14,7 @@ import (
 func TestBackoff(t *testing.T) { suitetest.Run(t, "Backoff") }
 
 var _ = Describe("Repairs in a row", func() {
-	It("wait longer and longer from the fourth on, up to 10 min, until what they repair is left alone", func() {
+	It("wait longer and longer from the fourth on, up to 10 min, until the key stays unchanged", func() {
 		now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 		var r backoff.Repairs
 		var waits []time.Duration

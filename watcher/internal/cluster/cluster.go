@@ -1,5 +1,5 @@
-// Package cluster connects a program to the API server: what it watches goes over
-// connections of its own, which can be closed when they are silent.
+// Package cluster connects a program to the API server. Watches have their own connections, which
+// are closed when they are silent.
 package cluster
 
 import (
@@ -13,23 +13,21 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// Clients are what the programs have in common. Further clients are made of the two
+// Clients are shared by the parts of a program, which create further clients from the two
 // configurations.
 type Clients struct {
-	// Watching is for lists and watches, Writing for all else.
+	// Watching is for lists and watches, Writing for other requests.
 	Watching, Writing *rest.Config
-	// Metadata watches objects of which only the metadata is sent.
+	// Metadata watches objects without their content.
 	Metadata metadata.Interface
-	// Events and Leases are written.
-	Events corev1client.EventsGetter
-	Leases coordinationv1.CoordinationV1Interface
-	// Redial lets the next request of a watch go over a new connection.
+	Events   corev1client.EventsGetter
+	Leases   coordinationv1.CoordinationV1Interface
+	// Redial closes the connections of watches, so that the next request opens a new one.
 	Redial func()
-	// Close ends all connections.
-	Close func()
+	Close  func()
 }
 
-// Connect makes the clients. It makes no request.
+// Connect creates the clients without sending a request.
 func Connect(cluster *rest.Config) (*Clients, error) {
 	watching, closeWatching := closable(cluster)
 	writing, closeWriting := closable(cluster)
@@ -48,9 +46,8 @@ func Connect(cluster *rest.Config) (*Clients, error) {
 	return c, err
 }
 
-// closable returns a copy of a configuration whose connections can be closed. An
-// API server that is away is noticed in seconds, not after the stock half minute:
-// when it does not accept connections, and when one is dead.
+// closable returns a copy of a configuration whose connections can be closed. It detects an
+// unavailable API server and dead connections in seconds instead of half a minute.
 func closable(cluster *rest.Config) (own *rest.Config, closeAll func()) {
 	dialer := connrotation.NewDialer((&net.Dialer{
 		Timeout:         5 * time.Second,

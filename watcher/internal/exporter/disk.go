@@ -11,12 +11,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// maxAnswer bounds what a monitoring port answers, in bytes.
+// maxAnswer is the maximum size of a response, in bytes.
 const maxAnswer = 1 << 20
 
-// disk asks all servers, and returns the latest; nil unless all of them answer. Only the system
-// account and the monitoring port have it, and the watcher has no right in the
-// system account.
+// disk returns the laxest setting of all servers, or nil unless all respond. Only the monitoring
+// port and the system account have it, and the watcher has no access to the latter.
 func (e *Exporter) disk(ctx context.Context) *process.DiskSync {
 	if len(e.config.Monitors) == 0 {
 		return nil
@@ -34,20 +33,20 @@ func (e *Exporter) disk(ctx context.Context) *process.DiskSync {
 	return all
 }
 
-// varz asks one server.
+// varz requests the setting of one server.
 func varz(ctx context.Context, address string) (*process.DiskSync, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(address, "/")+"/varz", http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("ask the monitoring port: %w", err)
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the monitoring port: %w", err)
+		return nil, err
 	}
 	defer response.Body.Close()
 	var answer process.Varz
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("read what the monitoring port answers: %w", err)
+		return nil, fmt.Errorf("read the response of %s: %w", address, err)
 	}
 	if answer.JetStream.Config == nil {
 		return nil, fmt.Errorf("%s shows nothing about JetStream", address)

@@ -1,7 +1,5 @@
-// Package exporter shows the state of the pipeline as metrics: what the broker
-// knows of its streams and consumers. One watcher does so for all, the one that
-// leads, and asks the broker at most once per interval however often it is
-// asked itself.
+// Package exporter exposes the state of streams and consumers as metrics. Only the leader does so,
+// and it reads the state once per interval, however often it is scraped.
 package exporter
 
 import (
@@ -16,40 +14,36 @@ import (
 )
 
 const (
-	// interval is how often the broker is asked.
+	// interval is the default time between two readings.
 	interval = 15 * time.Second
-	// lookTimeout bounds one round of questions.
+	// lookTimeout is the timeout of one reading.
 	lookTimeout = 5 * time.Second
 )
 
 // Config of an Exporter.
 type Config struct {
-	// Monitors are the addresses of the monitoring ports of NATS servers, by
-	// which it is seen how soon they write to disk; none: that stays unknown.
+	// Monitors are the monitoring addresses of the NATS servers, which report their disk sync; may
+	// be empty.
 	Monitors []string
-	// Interval between requests to the broker; 0: interval.
+	// Interval between readings; 0: the default.
 	Interval time.Duration
 }
 
-// Deps are what an Exporter works with.
+// Deps are the dependencies of an Exporter.
 type Deps struct {
-	// Client reads the streams.
 	Client *pipeline.Client
 	Clock  clock.WithTicker
 	Log    zerolog.Logger
 }
 
-// Exporter looks at the pipeline while it runs.
+// Exporter reads the state of the pipeline while it runs.
 type Exporter struct {
 	config Config
 	deps   Deps
 	last   atomic.Pointer[snapshot]
-	// blindUntil is when the state of the stream of the audit is asked for again,
-	// which could not be read; zero: it can be.
-	blindUntil time.Time
 }
 
-// New returns an exporter that does not run.
+// New returns an exporter that does not run yet.
 func New(c Config, d Deps) *Exporter {
 	if c.Interval == 0 {
 		c.Interval = interval
@@ -57,11 +51,10 @@ func New(c Config, d Deps) *Exporter {
 	return &Exporter{config: c, deps: d}
 }
 
-// Run looks at the pipeline until ctx is done. After that the metrics have no
-// series: another watcher has them.
+// Run reads the state until ctx is done. Afterwards the metrics have no series, because another
+// watcher has them.
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.last.Store(nil)
-	e.blindUntil = time.Time{}
 	ticker := e.deps.Clock.NewTicker(e.config.Interval)
 	defer ticker.Stop()
 	for failing := false; ; {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is an exporter that looks at a real broker all the time.
+// bench is an exporter on a real broker.
 type bench struct {
 	*gomega.WithT
 	t        *testing.T
@@ -68,10 +68,9 @@ func (b *bench) run(monitors ...string) *bench {
 	return b
 }
 
-// series returns all series.
 func (b *bench) series() (map[string]float64, error) { return metrictest.Read(b.registry) }
 
-// becomes waits until a series has a value that fits.
+// becomes waits for the value of a series.
 func (b *bench) becomes(series string, value any) {
 	b.t.Helper()
 	b.Eventually(b.series).Should(gomega.HaveKeyWithValue("curlmethat_pipeline_"+series, value), series)
@@ -86,7 +85,6 @@ func (b *bench) want(name string) uint64 {
 	return seq
 }
 
-// take delivers one message of a consumer.
 func (b *bench) take(stream, consumer string) jetstream.Msg {
 	b.t.Helper()
 	c, err := b.js.Consumer(b.t.Context(), stream, consumer)
@@ -96,7 +94,7 @@ func (b *bench) take(stream, consumer string) jetstream.Msg {
 	return m
 }
 
-// movements names for each metric what moves it, and the value that it has then.
+// movements has, for each metric, an action that changes it, and its value afterwards.
 func movements() map[string]struct {
 	series string
 	do     func(*bench)
@@ -111,9 +109,12 @@ func movements() map[string]struct {
 	nothing := func(*bench) {}
 	positive := gomega.BeNumerically(">", 0.0)
 	return map[string]movement{
-		"up":                       {"up", func(b *bench) { b.server.Stop() }, 0.0},
-		"backlog_messages":         {`backlog_messages{consumer="fetcher"}`, want, 1.0},
-		"in_flight_messages":       {`in_flight_messages{consumer="fetcher"}`, func(b *bench) { b.want("cm"); b.take(pipeline.Requests, pipeline.FetcherConsumer) }, 1.0},
+		"up":               {"up", func(b *bench) { b.server.Stop() }, 0.0},
+		"backlog_messages": {`backlog_messages{consumer="fetcher"}`, want, 1.0},
+		"in_flight_messages": {
+			`in_flight_messages{consumer="fetcher"}`,
+			func(b *bench) { b.want("cm"); b.take(pipeline.Requests, pipeline.FetcherConsumer) }, 1.0,
+		},
 		"in_flight_limit_messages": {`in_flight_limit_messages{consumer="writer"}`, nothing, 4096.0},
 		"redelivered_messages": {`redelivered_messages{consumer="fetcher"}`, func(b *bench) {
 			b.want("cm")
@@ -199,7 +200,10 @@ func TestNothingIsShownOfWhatIsNotKnown(t *testing.T) {
 func TestReplicasOfACluster(t *testing.T) {
 	servers, _ := pipelinetest.Cluster(t)
 	js := pipelinetest.Connect(t, servers[0])
-	b := &bench{WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: js, client: pipeline.NewClient(js)}
+	b := &bench{
+		WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: js,
+		client: pipeline.NewClient(js),
+	}
 	b.SetDefaultEventuallyTimeout(20 * time.Second)
 	b.set = metric.New(b.registry, "pipeline")
 	b.Eventually(func() error {
@@ -231,7 +235,10 @@ func TestTheWatcherMayLookAtAll(t *testing.T) {
 	server := pipelinetest.Broker(t, natstest.Options{ConfigFile: "../../../proto/pipeline/testdata/watcher.conf"})
 	admin := pipelinetest.Connect(t, server, nats.UserInfo("admin", "admin"))
 	js := pipelinetest.Connect(t, server, nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"))
-	b := &bench{WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: admin, client: pipeline.NewClient(js)}
+	b := &bench{
+		WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: admin,
+		client: pipeline.NewClient(js),
+	}
 	b.set = metric.New(b.registry, "pipeline")
 	b.SetDefaultEventuallyTimeout(20 * time.Second)
 	b.run()

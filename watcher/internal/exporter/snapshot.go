@@ -12,12 +12,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// errDisconnected reports that there is no broker to ask.
+// errDisconnected means that there is no connection to the broker.
 var errDisconnected = errors.New("no connection to NATS")
 
-// snapshot is what was seen in one round.
+// snapshot is the result of one reading.
 type snapshot struct {
-	// up reports that all requests got a response; else the rest is empty.
+	// up means that the broker responded to all requests; otherwise the rest is empty.
 	up        bool
 	streams   map[string]*jetstream.StreamInfo
 	consumers map[string]consumer
@@ -25,21 +25,20 @@ type snapshot struct {
 	disk      *process.DiskSync
 }
 
-// consumer is a durable consumer, which may be missing.
+// consumer is an existing durable consumer.
 type consumer struct {
 	*jetstream.ConsumerInfo
 
-	// oldest is the age of the oldest message that is not acknowledged, by the
-	// clock of the broker; 0: there is none.
+	// oldest is the age of the oldest unacknowledged message on the broker's clock; 0: none.
 	oldest time.Duration
 }
 
-// readers are the consumers by the stream that they read.
+// readers maps each stream to its consumer.
 func readers() map[string]string {
 	return map[string]string{pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer}
 }
 
-// look asks the broker about everything. The snapshot is never nil.
+// look reads everything. The snapshot is never nil.
 func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 	if !e.deps.Client.JetStream().Conn().IsConnected() {
 		return &snapshot{}, errDisconnected
@@ -48,11 +47,7 @@ func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 	defer cancel()
 	s := &snapshot{up: true, streams: map[string]*jetstream.StreamInfo{}, consumers: map[string]consumer{}}
 	for _, name := range streams() {
-		look := e.stream
-		if name == pipeline.Audit {
-			look = e.audit
-		}
-		if err := look(ctx, s, name); err != nil {
+		if err := e.stream(ctx, s, name); err != nil {
 			return &snapshot{}, err
 		}
 	}
@@ -72,7 +67,7 @@ func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// stream reads the state of a stream. One that is missing is no error.
+// stream reads the state of a stream, if it exists.
 func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 	stream, err := e.deps.Client.JetStream().Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -85,36 +80,7 @@ func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 	return nil
 }
 
-const (
-	// auditTimeout bounds the wait for the state of the stream of the audit.
-	auditTimeout = time.Second
-	// blindFor is how long it is not asked for once there was no response.
-	blindFor = 10 * time.Minute
-)
-
-// audit reads the state of the stream of the audit. With the accounts of an earlier
-// version the watcher may not, and gets no response, so it is left out for a while then.
-func (e *Exporter) audit(ctx context.Context, s *snapshot, name string) error {
-	if e.deps.Clock.Now().Before(e.blindUntil) {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, auditTimeout)
-	defer cancel()
-	err := e.stream(limited, s, name)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		if e.blindUntil.IsZero() {
-			e.deps.Log.Warn().Err(err).Msg("the size of the audit is unknown; the watcher may need a newer accounts.conf to look at it")
-		}
-		e.blindUntil = e.deps.Clock.Now().Add(blindFor)
-		return nil
-	}
-	if err == nil {
-		e.blindUntil = time.Time{}
-	}
-	return err
-}
-
-// consumer reads the state of a consumer. One that is missing is no error.
+// consumer reads the state of a consumer, if it exists.
 func (e *Exporter) consumer(ctx context.Context, s *snapshot, stream, name string) error {
 	found, err := e.deps.Client.JetStream().Consumer(ctx, stream, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -131,8 +97,10 @@ func (e *Exporter) consumer(ctx context.Context, s *snapshot, stream, name strin
 	return nil
 }
 
-// oldest returns the age of the oldest message of a consumer.
-func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *jetstream.StreamInfo) (time.Duration, error) {
+// oldest returns the age of a consumer's oldest unacknowledged message.
+func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *jetstream.StreamInfo) (time.Duration,
+	error,
+) {
 	switch {
 	case of == nil || c.NumPending == 0 && c.NumAckPending == 0:
 		return 0, nil

@@ -1,17 +1,16 @@
 package informer
 
-// Event is what a watch delivers, from a closed set.
+// Event is a kind of event from a watch.
 type Event string
 
-// The events.
 const (
-	// Added: an object is new in the sight of the watch.
+	// Added: the watch delivers a new object.
 	Added Event = "added"
-	// Modified: an object was changed.
+	// Modified: an object changed.
 	Modified Event = "modified"
-	// Deleted: an object left the sight of the watch.
+	// Deleted: the object is gone, or no longer matches the selector.
 	Deleted Event = "deleted"
-	// Bookmark: nothing happened, and the watch is alive.
+	// Bookmark: the watch is alive.
 	Bookmark Event = "bookmark"
 	// List: all objects of a namespace at once.
 	List Event = "list"

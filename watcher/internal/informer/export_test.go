@@ -1,7 +1,7 @@
 package informer
 
-// Store is what the reflector of a namespace fills.
+// Store returns the store of a namespace's reflector.
 func (s *Informer[T]) Store(namespace string) reflectorStore { return store[T]{s, namespace} }
 
-// Refuse takes note of a namespace that may not be read.
+// Refuse simulates a namespace that the watcher may not read.
 func (s *Informer[T]) Refuse(namespace string) { s.refuse(namespace) }

@@ -1,5 +1,5 @@
-// Package informer keeps what its user needs of the objects of one kind, filled by
-// one reflector for each namespace that is watched.
+// Package informer caches a part of each object of one kind, with one reflector for each watched
+// namespace.
 package informer
 
 import (
@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Informer holds what is kept of the objects of all namespaces that are watched. It
-// is safe for concurrent use.
+// Informer caches objects of all watched namespaces. It is safe for concurrent use.
 type Informer[T Kept] struct {
 	trim        func(object any) (trimmed[T], error)
 	notify      func(name types.NamespacedName, live bool)
@@ -33,30 +32,26 @@ type Informer[T Kept] struct {
 
 // Config of an Informer.
 type Config struct {
-	// Namespaces to watch; empty: all.
 	Namespaces []string
-	// SkipRefused lets an Informer be synced without the namespaces that may not be
-	// read while others may: one namespace holds up no other.
+	// SkipRefused lets an Informer sync without forbidden namespaces while it may read others.
 	SkipRefused bool
 }
 
-// Deps is what an Informer of objects of type O works with.
+// Deps are the dependencies of an Informer for objects of type O.
 type Deps[O metav1.Object, T Kept] struct {
-	// Read returns what is kept of an object; nil: nothing.
+	// Read returns the part of an object to cache, or nil.
 	Read func(object O) T
-	// Notify is called for each change: live for one that the watch delivered,
-	// not live for one found in a list.
+	// Notify is called for each change; live means that the watch delivered it, not a list.
 	Notify func(name types.NamespacedName, live bool)
-	// Replaced, if set, is called for each change of what is kept, in order; nil: nothing is.
-	// It holds a lock, so it must be quick.
+	// Replaced, if set, is called for each change in the cache, in order, under a lock. nil means
+	// no object.
 	Replaced func(old, current T)
-	// Now is the clock.
-	Now func() time.Time
-	// Count, if set, is called for all that a watch delivers.
+	Now      func() time.Time
+	// Count, if set, is called for each event of a watch.
 	Count func(Event)
 }
 
-// New returns an informer that holds nothing yet.
+// New returns an empty informer.
 func New[O metav1.Object, T Kept](c Config, d Deps[O, T]) *Informer[T] {
 	s := &Informer[T]{
 		trim: transform(d.Read), notify: d.Notify, count: d.Count, replaced: d.Replaced, skipRefused: c.SkipRefused,
@@ -78,7 +73,7 @@ func New[O metav1.Object, T Kept](c Config, d Deps[O, T]) *Informer[T] {
 	return s
 }
 
-// Get returns what is kept of an object; nil: nothing, or it is gone.
+// Get returns the cached part of an object, or nil.
 func (s *Informer[T]) Get(name types.NamespacedName) T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -92,7 +87,7 @@ func (s *Informer[T]) Names() []types.NamespacedName {
 	return slices.AppendSeq(make([]types.NamespacedName, 0, len(s.objects)), maps.Keys(s.objects))
 }
 
-// Each calls visit for every object. It holds a lock, so visit must be quick.
+// Each holds a lock while it calls visit.
 func (s *Informer[T]) Each(visit func(T)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -108,8 +103,7 @@ func (s *Informer[T]) Len() int {
 	return len(s.objects)
 }
 
-// Watched returns the number of objects in the sight of all watches, those of which
-// nothing is kept included.
+// Watched returns the number of objects that all watches deliver, cached or not.
 func (s *Informer[T]) Watched() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -120,8 +114,7 @@ func (s *Informer[T]) Watched() int {
 	return n
 }
 
-// Silence returns how long ago the watches have given a sign of life: the
-// longest of all namespaces; 0 before they begin.
+// Silence returns the time since the last response, of the slowest namespace; 0 before the first.
 func (s *Informer[T]) Silence() time.Duration {
 	longest := time.Duration(0)
 	for _, liveness := range s.liveness {
@@ -130,12 +123,10 @@ func (s *Informer[T]) Silence() time.Duration {
 	return longest
 }
 
-// Synced is closed when every namespace has been listed once, but for those that
-// SkipRefused is about.
+// Synced is closed when every namespace has been listed once, apart from SkipRefused.
 func (s *Informer[T]) Synced() <-chan struct{} { return s.synced }
 
-// Listed reports whether a namespace has been listed, so that an object which is
-// not there is gone.
+// Listed reports whether a namespace has been listed, so that a missing object is gone.
 func (s *Informer[T]) Listed(namespace string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -144,9 +135,8 @@ func (s *Informer[T]) Listed(namespace string) bool {
 	return !waits && !all
 }
 
-// Put takes the answer to a write of one's own, so that the next look does not
-// find what was before it. The watch delivers it, too; what it has gone past is
-// not taken, since the object may be gone.
+// Put caches the response to our own write, so that the next reconciliation does not see the state
+// before it. A version that the watch has passed is ignored, because the object may be gone.
 func (s *Informer[T]) Put(object any) {
 	o, err := s.trim(object)
 	if err != nil || o.isNothing() {
@@ -164,22 +154,21 @@ func (s *Informer[T]) Put(object any) {
 	}
 }
 
-// put stores what is kept of an object unless that is of this version or a later
-// one already, and reports whether that was a change: a watch that comes back may
-// deliver thousands of versions again. What has no number is taken. The caller holds
-// the lock.
+// put caches an object unless the cache has this version or a later one, and reports whether that
+// is a change. A new watch may deliver thousands of versions again. The caller holds the lock.
 func (s *Informer[T]) put(o trimmed[T]) bool {
 	if o.isNothing() {
 		return s.drop(o.name)
 	}
-	if old, found := s.objects[o.name]; found && old.meta().UID == o.kept.meta().UID && o.version > 0 && old.meta().Version >= o.version {
+	if old, found := s.objects[o.name]; found && old.meta().UID == o.kept.meta().UID && o.version > 0 &&
+		old.meta().Version >= o.version {
 		return false
 	}
 	s.set(o.name, o.kept)
 	return true
 }
 
-// set stores what is kept of an object. The caller holds the lock.
+// set requires the lock.
 func (s *Informer[T]) set(name types.NamespacedName, kept T) {
 	if s.replaced != nil {
 		s.replaced(s.objects[name], kept)
@@ -189,15 +178,14 @@ func (s *Informer[T]) set(name types.NamespacedName, kept T) {
 	}
 }
 
-// drop forgets an object, and reports whether there was one. The caller holds the
-// lock.
+// drop reports whether the object was cached. The caller holds the lock.
 func (s *Informer[T]) drop(name types.NamespacedName) bool {
 	_, found := s.objects[name]
 	s.set(name, *new(T))
 	return found
 }
 
-// refuse takes note of a namespace that may not be read.
+// refuse records a forbidden namespace.
 func (s *Informer[T]) refuse(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,8 +195,7 @@ func (s *Informer[T]) refuse(namespace string) {
 	}
 }
 
-// checkSynced closes synced when there is nothing left to wait for. The caller
-// holds the lock.
+// checkSynced closes synced if no namespace is left to wait for. The caller holds the lock.
 func (s *Informer[T]) checkSynced() {
 	if len(s.waiting) == len(s.liveness) {
 		return

@@ -17,7 +17,7 @@ import (
 
 func TestInformer(t *testing.T) { suitetest.Run(t, "Informer") }
 
-// kept is the label "value" of an object.
+// kept has the label "value" of an object.
 type kept struct {
 	informer.Meta
 	value string
@@ -31,14 +31,14 @@ func read(m *metav1.PartialObjectMetadata) *kept {
 	return &kept{Meta: informer.MetaOf(m), value: value}
 }
 
-// object x of a namespace, of which the value is kept.
+// object x of a namespace, with a cached value.
 func object(namespace, version, value string) *metav1.PartialObjectMetadata {
 	m := unwanted(namespace, version)
 	m.Labels = map[string]string{"value": value}
 	return m
 }
 
-// unwanted is an object of which nothing is kept.
+// unwanted is an object that is not cached.
 func unwanted(namespace, version string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "x", UID: types.UID(namespace), ResourceVersion: version,
@@ -69,12 +69,13 @@ var _ = Describe("The informer", func() {
 		return maps.Clone(notified)
 	}
 
-	It("notifies of changes only, of those that the watch has delivered as live", func() {
+	It("notifies of changes only, as live if the watch delivered them", func() {
 		open(informer.Config{})
 		watch := s.Store("")
 		trimmed, err := watch.Transformer()(unwanted("d", "1"))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(watch.Replace([]any{object("a", "1", "v"), object("b", "1", "v"), unwanted("c", "1"), trimmed}, "5")).To(Succeed())
+		Expect(watch.Replace([]any{object("a", "1", "v"), object("b", "1", "v"), unwanted("c", "1"), trimmed},
+			"5")).To(Succeed())
 		Expect(changes()).To(Equal(map[string]bool{"a": false, "b": false}))
 		Expect(s.Get(types.NamespacedName{Namespace: "a", Name: "x"}).Listed).To(BeTrue())
 		Expect(s.Watched()).To(Equal(4))
@@ -111,7 +112,7 @@ var _ = Describe("The informer", func() {
 		}))
 	})
 
-	It("trims objects while a list of them piles up, and not twice", func() {
+	It("trims each object of a list once", func() {
 		open(informer.Config{})
 		trim := s.Store("").Transformer()
 		for _, o := range []*metav1.PartialObjectMetadata{object("a", "1", "v"), unwanted("b", "1")} {
@@ -127,15 +128,18 @@ var _ = Describe("The informer", func() {
 		Expect(s.Len()).To(Equal(1))
 	})
 
-	It("refuses what is not of its type", func() {
+	It("rejects objects of another type", func() {
 		open(informer.Config{})
 		watch := s.Store("")
-		for _, do := range []func(any) error{watch.Add, watch.Delete, func(o any) error { return watch.Replace([]any{o}, "") }} {
+		for _, do := range []func(any) error{
+			watch.Add, watch.Delete,
+			func(o any) error { return watch.Replace([]any{o}, "") },
+		} {
 			Expect(do("what is this")).To(MatchError(ContainSubstring("unexpected type string")))
 		}
 	})
 
-	It("goes back to nothing older than one's own write when the watch delivers that later", func() {
+	It("keeps our own write when the watch delivers an older version", func() {
 		open(informer.Config{})
 		watch := s.Store("")
 		Expect(watch.Replace([]any{object("a", "5", "listed")}, "5")).To(Succeed())
@@ -149,7 +153,7 @@ var _ = Describe("The informer", func() {
 		Expect(value("a")).To(Equal("after"))
 	})
 
-	It("does not take the answer to a write when the watch has gone past it, since the object may be gone", func() {
+	It("ignores the response to a write that the watch has passed, since the object may be gone", func() {
 		open(informer.Config{})
 		watch := s.Store("")
 		Expect(watch.Replace([]any{object("a", "5", "listed")}, "5")).To(Succeed())
@@ -158,7 +162,7 @@ var _ = Describe("The informer", func() {
 		Expect(value("a")).To(BeEmpty())
 	})
 
-	It("takes a list as the truth, also when its versions are lower, as after a restore", func() {
+	It("trusts a list, even with lower versions, as after a restore", func() {
 		open(informer.Config{})
 		watch := s.Store("")
 		Expect(watch.Replace([]any{object("a", "50", "new"), object("b", "51", "gone")}, "51")).To(Succeed())
@@ -169,7 +173,7 @@ var _ = Describe("The informer", func() {
 		Expect(value("a")).To(Equal("written"))
 	})
 
-	It("follows an object whose versions are no numbers", func() {
+	It("follows an object whose versions are not numbers", func() {
 		open(informer.Config{})
 		watch := s.Store("")
 		Expect(watch.Replace([]any{object("a", "x", "listed")}, "x")).To(Succeed())
@@ -177,10 +181,11 @@ var _ = Describe("The informer", func() {
 		Expect(value("a")).To(Equal("updated"))
 		Expect(watch.Replace([]any{object("a", "z", "listed again")}, "z")).To(Succeed())
 		Expect(value("a")).To(Equal("listed again"))
-		Expect(s.Get(types.NamespacedName{Namespace: "a", Name: "x"}).ResourceVersion()).To(BeEmpty(), "nothing can be bound to it")
+		Expect(s.Get(types.NamespacedName{Namespace: "a", Name: "x"}).ResourceVersion()).To(BeEmpty(),
+			"nothing can be bound to it")
 	})
 
-	It("becomes synced when each namespace has been listed, of which each list concerns its own only", func() {
+	It("is synced when each namespace has been listed, and a list affects only its own namespace", func() {
 		open(informer.Config{Namespaces: []string{"a", "b"}})
 		Expect(s.Store("a").Replace([]any{object("a", "1", "one")}, "1")).To(Succeed())
 		Expect(s.Synced()).NotTo(BeClosed())
@@ -192,7 +197,7 @@ var _ = Describe("The informer", func() {
 		Expect(s.Silence()).To(BeNumerically("<", time.Minute))
 	})
 
-	It("waits for a namespace that may not be read, unless that holds up others", func() {
+	It("waits for a forbidden namespace, unless that delays others", func() {
 		both := []string{"a", "b"}
 		open(informer.Config{Namespaces: both})
 		s.Refuse("b")

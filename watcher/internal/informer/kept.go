@@ -9,14 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Meta is what is kept of every object.
+// Meta is cached of every object.
 type Meta struct {
 	types.NamespacedName
 	UID types.UID
-	// Version is the resource version, by which two versions can be compared.
+	// Version is the resource version, which can be compared.
 	Version uint64
-	// Listed: this version was found in a list, so that it may be older than the
-	// time at which it was read.
+	// Listed: the version comes from a list, so it may be older than the time of its receipt.
 	Listed bool
 }
 
@@ -27,8 +26,7 @@ func MetaOf(object metav1.Object) Meta {
 
 func (m *Meta) meta() *Meta { return m }
 
-// ResourceVersion returns the version as the API server takes it back; empty: it was no
-// number, so that nothing can be bound to it.
+// ResourceVersion returns the version for a request; empty if it is not a number.
 func (m *Meta) ResourceVersion() string {
 	if m.Version == 0 {
 		return ""
@@ -36,15 +34,14 @@ func (m *Meta) ResourceVersion() string {
 	return strconv.FormatUint(m.Version, 10)
 }
 
-// Kept is what is kept of one object: a pointer to a struct that embeds the Meta of
-// the object. It is not changed after it was stored.
+// Kept is the cached part of an object: a pointer to an immutable struct that embeds its Meta.
 type Kept interface {
 	comparable
 	meta() *Meta
 }
 
-// Version returns a resource version as a number, by which versions of one kind
-// can be compared (KEP-5504); 0: it is none.
+// Version parses a resource version, which can be compared within one kind (KEP-5504); 0: not a
+// number.
 func Version(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -53,13 +50,12 @@ func Version(text string) uint64 {
 	return n
 }
 
-// nameOf returns the name of an object, with a namespace that all share the text of.
+// nameOf returns the name of an object and interns its namespace.
 func nameOf(object metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: unique.Make(object.GetNamespace()).Value(), Name: object.GetName()}
 }
 
-// trimmed is what is left of an object while a list of them piles up: what is
-// kept of it at the end, or nothing, as of most.
+// trimmed replaces an object while a list is received: its cached part, or nothing for most.
 type trimmed[T Kept] struct {
 	metav1.Object // empty, shared by all
 
@@ -68,17 +64,16 @@ type trimmed[T Kept] struct {
 	kept    T
 }
 
-// GetNamespace is half of what the cache keeps a list under.
+// GetNamespace is part of the key in client-go's temporary store.
 func (t trimmed[T]) GetNamespace() string { return t.name.Namespace }
 
-// GetName is the other half.
+// GetName is the other part.
 func (t trimmed[T]) GetName() string { return t.name.Name }
 
-// isNothing reports whether nothing is kept of the object.
 func (t trimmed[T]) isNothing() bool { return t.kept == *new(T) }
 
-// transform returns a function that trims objects of type O, and leaves what is trimmed
-// as it is. The record of its owners alone may take more than what is kept of an object.
+// transform returns a function that trims objects of type O once. managedFields alone may be larger
+// than the cached part.
 func transform[O metav1.Object, T Kept](read func(O) T) func(any) (trimmed[T], error) {
 	nothing := &metav1.ObjectMeta{}
 	return func(object any) (trimmed[T], error) {

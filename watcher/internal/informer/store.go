@@ -7,21 +7,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// store is the part of an informer that one reflector fills.
+// store is filled by the reflector of one namespace.
 type store[T Kept] struct {
 	*Informer[T]
 	namespace string
 }
 
-// reflectorStore is all that a reflector may call.
+// reflectorStore has the methods that a reflector calls.
 type reflectorStore interface {
 	cache.ReflectorStore
 	cache.ReflectorBookmarkStore
 	cache.TransformingStore
 }
 
-// Transformer trims objects before a list of them piles up. Each is a sign of
-// life: a long list may take its time.
+// Transformer trims objects while a list is received. Each counts as a response, because a long
+// list takes time.
 func (s store[T]) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		s.liveness[s.namespace].beat()
@@ -29,16 +29,16 @@ func (s store[T]) Transformer() cache.TransformFunc {
 	}
 }
 
-// Add takes an object that is new to the watch.
+// Add caches a new object.
 func (s store[T]) Add(object any) error { return s.take(object, Added, 1) }
 
-// Update takes an object that the watch knows.
+// Update caches a changed object.
 func (s store[T]) Update(object any) error { return s.take(object, Modified, 0) }
 
-// Delete takes an object that is gone, or that the selector no longer matches.
+// Delete removes an object that is gone or no longer matches the selector.
 func (s store[T]) Delete(object any) error { return s.take(object, Deleted, -1) }
 
-// take takes an event that brings so many more objects into sight.
+// take handles an event that changes the number of watched objects by more.
 func (s store[T]) take(object any, e Event, more int) error {
 	o, err := s.trim(object)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s store[T]) take(object any, e Event, more int) error {
 	return nil
 }
 
-// Replace takes a whole list; what is missing from it is gone.
+// Replace takes a whole list; missing objects are gone.
 func (s store[T]) Replace(list []any, version string) error {
 	listed := map[types.NamespacedName]T{}
 	for _, object := range list {
@@ -86,9 +86,8 @@ func (s store[T]) Replace(list []any, version string) error {
 	return nil
 }
 
-// replace returns the names of what has changed. A list is the truth, also when
-// its versions are lower than before, as after a restore. A namespace, as an
-// object, is in itself. The caller holds the lock.
+// replace returns the names of changed objects. A list is the truth, even with lower versions, as
+// after a restore. An object of kind Namespace belongs to itself. The caller holds the lock.
 func (s store[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedName {
 	var changed []types.NamespacedName
 	for name := range s.objects {
@@ -107,7 +106,7 @@ func (s store[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedN
 	return changed
 }
 
-// Bookmark is a sign of life.
+// Bookmark records a response.
 func (s store[T]) Bookmark(version string) error {
 	s.noteEvent(Bookmark)
 	s.mu.Lock()
@@ -119,7 +118,7 @@ func (s store[T]) Bookmark(version string) error {
 // Resync does nothing: there is no resync period.
 func (s store[T]) Resync() error { return nil }
 
-// noteEvent notes a sign of life of the watch.
+// noteEvent records a response of the watch.
 func (s store[T]) noteEvent(e Event) {
 	s.liveness[s.namespace].beat()
 	if s.count != nil {

@@ -26,37 +26,35 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
-// StallAfter is how long a watch may be silent. The API server sends a
-// bookmark about once a minute; three missing ones mean that nothing comes
-// through any more, in whatever state the connection is.
+// StallAfter is the default maximum silence of a watch. The API server sends a bookmark about once
+// a minute, so three are missing.
 const StallAfter = 3 * time.Minute
 
 const (
-	// The back-off of the stock reflector grows to 30 s and more and leaves
-	// it blind long after an outage is over; this one stays below 8 s.
+	// The default back-off of a reflector grows to 30 s and more, and leaves it blind long after an
+	// outage. This one stays below 8 s.
 	backoffFirst = 500 * time.Millisecond
 	backoffMax   = 5 * time.Second
 	backoffSteps = 4 // from the first to the longest
 )
 
-// Objects are what a source delivers, of one kind.
+// Objects lists and watches objects of one kind.
 type Objects struct {
 	// Name of the kind in log lines, such as ConfigMaps.
 	Name string
-	// Type that is delivered.
 	Type runtime.Object
-	// List and Watch those of one namespace ("" for all).
+	// List and Watch the objects of one namespace; "" for all.
 	List  func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error)
 	Watch func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// Client of the objects of one namespace ("" for all).
+// Client lists and watches objects of one namespace.
 type Client[L runtime.Object] interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// ObjectsOf returns what a client delivers, by the name of the kind and its type.
+// ObjectsOf returns the Objects of a client.
 func ObjectsOf[C Client[L], L runtime.Object](name string, kind runtime.Object, in func(namespace string) C) Objects {
 	return Objects{
 		Name: name, Type: kind,
@@ -69,26 +67,25 @@ func ObjectsOf[C Client[L], L runtime.Object](name string, kind runtime.Object, 
 	}
 }
 
-// ConfigMaps returns ConfigMaps, of which only the metadata is delivered.
+// ConfigMaps returns the metadata of ConfigMaps.
 func ConfigMaps(client metadata.Interface) Objects {
-	return ObjectsOf("ConfigMaps", &metav1.PartialObjectMetadata{}, client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace)
+	return ObjectsOf("ConfigMaps", &metav1.PartialObjectMetadata{},
+		client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace)
 }
 
-// Source is where an informer is filled from.
+// Source has the settings of a watch.
 type Source struct {
-	// Objects are what it delivers.
 	Objects Objects
 	// Selector is a label selector, applied by the API server.
 	Selector string
-	// StallAfter is how long a watch may be silent.
+	// StallAfter is the maximum silence of a watch.
 	StallAfter time.Duration
-	// CompareEvery is how often the version of the API server is compared with
-	// that of the watch; 0: never.
+	// CompareEvery is the interval between comparisons of the API server's version with the watch;
+	// 0: never.
 	CompareEvery time.Duration
-	// Redial closes the connections of the client, so that what comes next
-	// goes over new ones.
+	// Redial closes the connections of the client, so that the next request opens a new one.
 	Redial func()
-	// Log gets one line for each change between watching and not watching.
+	// Log gets one line when the watch fails and one when it works again.
 	Log zerolog.Logger
 }
 
@@ -97,7 +94,8 @@ func (s *Informer[T]) Watch(ctx context.Context, from Source) {
 	var namespaces sync.WaitGroup
 	for namespace, liveness := range s.liveness {
 		w := &namespaceWatch{
-			Source: from, namespace: namespace, store: store[T]{s, namespace}, liveness: liveness, refused: func() { s.refuse(namespace) },
+			Source: from, namespace: namespace, store: store[T]{s, namespace}, liveness: liveness,
+			refused: func() { s.refuse(namespace) },
 		}
 		namespaces.Go(func() {
 			for ctx.Err() == nil {
@@ -113,16 +111,15 @@ type namespaceWatch struct {
 	Source
 	// namespace is empty for all.
 	namespace string
-	// store is what it fills, and liveness where its signs of life are.
-	store    reflectorStore
-	liveness *liveness
-	// refused is called when it may not read.
+	store     reflectorStore
+	liveness  *liveness
+	// refused is called if the namespace is forbidden.
 	refused func()
 
 	failing atomic.Bool
 }
 
-// untilStall watches until ctx is done or the watch has to begin anew.
+// untilStall watches until ctx is done or the watch must restart.
 func (w *namespaceWatch) untilStall(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var monitors sync.WaitGroup
@@ -153,20 +150,19 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 	}).RunWithContext(klog.NewContext(ctx, log))
 }
 
-// stalled reports whether nothing comes through a watch that seems to work.
+// stalled reports whether a seemingly working watch is silent.
 func (w *namespaceWatch) stalled(context.Context) bool {
 	if w.failing.Load() || w.liveness.silence() <= w.StallAfter {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.namespace).Time("since", w.liveness.last()).Msg("the watch of " + w.Objects.Name + " is silent, starting it anew")
+	w.Log.Warn().Str("namespace", w.namespace).Time("since", w.liveness.last()).Msg("the watch of " + w.Objects.Name +
+		" is silent, starting it anew")
 	return true
 }
 
-// broughtBack reports whether the API server is at an earlier version than the
-// watch: etcd was restored from a backup. A watch that goes on from a later
-// version delivers nothing until that is reached again, and what it delivered
-// may no longer be so. Only one object is asked for, of the present and not of
-// a cache.
+// broughtBack reports whether the API server is at an earlier version than the watch: etcd was
+// restored from a backup. Such a watch delivers nothing until the old version is reached again. The
+// comparison lists one object, without the API server's cache.
 func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
@@ -184,11 +180,12 @@ func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
 		return false
 	}
 	w.Log.Warn().Str("namespace", w.namespace).Uint64("version", now).Uint64("seen", latest).
-		Msg("the API server is at an earlier version than the watch, as after a restore; listing the " + w.Objects.Name + " anew")
+		Msg("the API server is at an earlier version than the watch, as after a restore; listing the " + w.Objects.Name +
+			" anew")
 	return true
 }
 
-// compareTimeout bounds one comparison of versions.
+// compareTimeout is the timeout of one comparison.
 const compareTimeout = 10 * time.Second
 
 func (w *namespaceWatch) listWatch() *cache.ListWatch {
@@ -208,8 +205,7 @@ func (w *namespaceWatch) listWatch() *cache.ListWatch {
 	}
 }
 
-// closed returns what the client passes over in silence: that the connection was
-// closed before an answer came, at all of its tries.
+// closed returns an error that client-go ignores: all attempts ended with a closed connection.
 func closed(stream watch.Interface) error {
 	if reflect.TypeOf(stream) == reflect.TypeOf(watch.NewEmptyWatch()) {
 		return errClosed
@@ -217,8 +213,8 @@ func closed(stream watch.Interface) error {
 	return nil
 }
 
-// logTransition logs a change of state. That a version is gone from the API server's
-// history, or that it cannot stream a list, is none: the reflector lists then.
+// logTransition logs a change between failing and working. An expired version, or a server without
+// streaming lists, is not a failure: the reflector lists then.
 func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) {
 		return
@@ -231,7 +227,8 @@ func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 		if request := new(url.Error); errors.As(err, &request) {
 			err = request.Err // without the query
 		}
-		w.Log.Warn().Err(err).Str("namespace", w.namespace).Msg("the " + w.Objects.Name + " cannot be watched, trying until they can")
+		w.Log.Warn().Err(err).Str("namespace", w.namespace).Msg("the " + w.Objects.Name +
+			" cannot be watched, trying until they can")
 	case err == nil && failed:
 		w.Log.Info().Str("namespace", w.namespace).Msg("watching the " + w.Objects.Name + " again")
 	}

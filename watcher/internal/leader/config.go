@@ -1,4 +1,4 @@
-// Package leader lets one of several watchers publish.
+// Package leader elects the watcher that publishes among several.
 package leader
 
 import (
@@ -13,27 +13,25 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
-// DefaultName returns the name of the Lease of a service unless another one is
-// given.
+// DefaultName returns the default name of a service's Lease.
 func DefaultName(service string) string { return "curl-me-that-" + service }
 
-// Config is how several watchers agree on the one that publishes.
-// Two that publish at once do no harm; it only saves work.
+// Config has the settings of the election. Two leaders at once do no harm; the election only saves
+// work.
 type Config struct {
-	// Enabled turns the election on, and Elect holds it: lease.Elect, or nil in a
-	// program that offers none.
-	Enabled bool
-	Elect   Elect
-	// Namespace and Name of the Lease.
+	// Enabled turns the election on. Elect runs it: lease.Elect, or nil in a program without
+	// elections.
+	Enabled         bool
+	Elect           Elect
 	Namespace, Name string
-	// Identity of this watcher; empty: the host name and a random part.
+	// Identity of this watcher; empty: the host name with a random suffix.
 	Identity string
 	// Lease, Renew and Retry are the durations of client-go's leader election.
 	Lease, Renew, Retry time.Duration
 }
 
-// Installation names what several watchers are part of: those that share a Lease.
-// It is empty without an election, as nothing then keeps two of them apart.
+// Installation identifies the watchers that share a Lease. Without an election it is empty, because
+// nothing separates two installations then.
 func (c *Config) Installation() string {
 	if !c.Enabled {
 		return ""
@@ -41,18 +39,21 @@ func (c *Config) Installation() string {
 	return c.Namespace + "/" + c.Name
 }
 
-// BindFlags adds the flags of the election among the replicas of a service.
+// BindFlags adds the flags of the election.
 func (c *Config) BindFlags(fs *pflag.FlagSet, service string) {
 	fs.BoolVar(&c.Enabled, "leader-elect", false, "let one of several "+service+"s work; the others hold their cache warm")
 	fs.StringVar(&c.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
 	fs.StringVar(&c.Name, "leader-elect-name", DefaultName(service), "name of the Lease")
-	fs.StringVar(&c.Identity, "leader-elect-identity", "", "name of this "+service+" in the Lease; empty: the host name and a random part")
-	duration.Var(fs, &c.Lease, "leader-elect-lease-duration", 15*time.Second, "how long others wait for a leader that is silent")
-	duration.Var(fs, &c.Renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
+	fs.StringVar(&c.Identity, "leader-elect-identity", "",
+		"name of this "+service+" in the Lease; empty: the host name with a random suffix")
+	duration.Var(fs, &c.Lease, "leader-elect-lease-duration", 15*time.Second,
+		"how long standby replicas wait for a silent leader")
+	duration.Var(fs, &c.Renew, "leader-elect-renew-deadline", 10*time.Second,
+		"how long a leader tries to renew the Lease before it gives up")
 	duration.Var(fs, &c.Retry, "leader-elect-retry-period", 2*time.Second, "pause between tries")
 }
 
-// Validate returns the first thing that is wrong, as a sentence.
+// Validate returns the first invalid setting, as a sentence.
 func (c *Config) Validate() error {
 	if !c.Enabled {
 		return nil
@@ -66,7 +67,8 @@ func (c *Config) Validate() error {
 	case c.Lease < time.Second:
 		return fmt.Errorf("--leader-elect-lease-duration: %s is shorter than a second", c.Lease)
 	case c.Retry <= 0 || c.Renew <= c.Retry*12/10 || c.Lease <= c.Renew:
-		return errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that at least 1.2 times --leader-elect-retry-period")
+		return errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that " +
+			"at least 1.2 times --leader-elect-retry-period")
 	}
 	return nil
 }

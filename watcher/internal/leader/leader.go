@@ -11,26 +11,22 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
-// Deps are what an election works with.
+// Deps are the dependencies of an election.
 type Deps struct {
-	// Leases is where the Lease is kept.
 	Leases coordinationv1.LeasesGetter
-	// Lead is what the leader does until ctx is done. An error of it ends the
-	// watcher.
+	// Lead is called with a context that ends with the leadership. Its error ends the watcher.
 	Lead func(ctx context.Context) error
-	// Health is ready while another watcher leads: the cache is warm.
+	// Health is ready during standby, because the cache is warm.
 	Health *process.Part
 	// Holding is 1 while this watcher holds the Lease.
 	Holding prometheus.Gauge
 	Log     zerolog.Logger
 }
 
-// Elect takes part in the election until ctx is done, and leads whenever it holds
-// the Lease.
+// Elect takes part in the election until ctx is done, and leads while it holds the Lease.
 type Elect func(ctx context.Context, c Config, d Deps) error
 
-// Metric makes the metric of the Lease in a set with standard names. Without an election
-// it is not shown.
+// Metric creates the metric of the Lease. Without an election it is not registered.
 func (c *Config) Metric(set *metric.Set) prometheus.Gauge {
 	if !c.Enabled {
 		return prometheus.NewGauge(prometheus.GaugeOpts{})
@@ -39,7 +35,7 @@ func (c *Config) Metric(set *metric.Set) prometheus.Gauge {
 		metric.Of("name", c.Name)).WithLabelValues(c.Name)
 }
 
-// Run leads until ctx is done, with an election whenever this one is elected.
+// Run leads until ctx is done, after an election if that is enabled.
 func Run(ctx context.Context, c Config, d Deps) error {
 	if !c.Enabled {
 		return d.Lead(ctx)

@@ -41,7 +41,7 @@ func HoldingOf(o *annotated.Object, pair annotation.Pair) Holding {
 	}
 }
 
-// names reports whether an entry is about the body that is asked for.
+// names reports whether an entry is about the requested body.
 func names(entry status.Entry, r annotation.Request, pair annotation.Pair) bool {
 	sha256 := r.SHA256[pair.Key]
 	return entry.Written() && entry.URL == pair.URL && (sha256 == "" || sha256 == entry.SHA256) &&

@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// maxKeyBytes is how much memory a key may take that is alone in its object.
+// maxKeyBytes is the maximum memory of a key that is alone in its object.
 const maxKeyBytes = 1200
 
 func TestAKeyTakesLittleMemory(t *testing.T) {
@@ -52,19 +52,21 @@ func TestAKeyTakesLittleMemory(t *testing.T) {
 	runtime.KeepAlive(index)
 }
 
-// storedObject is the metadata of a ConfigMap whose one key was written.
+// storedObject returns the metadata of a ConfigMap with one written key.
 func storedObject(n int) *metav1.PartialObjectMetadata {
 	url := fmt.Sprintf("https://data.example.com/configuration/%d.json", n)
 	s := status.Status{Keys: map[string]status.Entry{"mydata": {
 		URL: url, SHA256: sum, Size: 1000, FetchedAt: time.Now(), ETag: fmt.Sprintf(`"%032d"`, n),
 		LastModified: "Sun, 22 Nov 2026 15:00:00 GMT", Object: "12345678", Fence: status.Fence{Epoch: epoch, Seq: uint64(n)},
 	}}}
-	fields := metav1.NewFieldsV1(`{"f:data":{"f:mydata":{}},"f:metadata":{"f:annotations":{"f:x-kv8s.io/curl-status":{}}}}`)
+	fields := metav1.NewFieldsV1(
+		`{"f:data":{"f:mydata":{}},"f:metadata":{"f:annotations":{"f:x-kv8s.io/curl-status":{}}}}`)
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: fmt.Sprint("namespace-", n%20), Name: fmt.Sprint("configmap-", n),
 		UID: types.UID(fmt.Sprintf("12345678-1234-1234-1234-%012d", n)), ResourceVersion: fmt.Sprint(n),
 		Annotations: map[string]string{
-			annotation.DefaultKey: "mydata=" + url, "x-kv8s.io/" + annotation.RefreshName: "10m", annotation.StatusKey: s.String(),
+			annotation.DefaultKey: "mydata=" + url, "x-kv8s.io/" + annotation.RefreshName: "10m",
+			annotation.StatusKey: s.String(),
 		},
 		ManagedFields: []metav1.ManagedFieldsEntry{{
 			Manager: annotation.FieldManager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
@@ -73,7 +75,6 @@ func storedObject(n int) *metav1.PartialObjectMetadata {
 	}}
 }
 
-// storedWant is the want of that key.
 func storedWant(o *annotated.Object) *v1.Want {
 	return &v1.Want{
 		Namespace: o.Namespace, Name: o.Name, Key: "mydata", Uid: string(o.UID), Url: o.Request.Pairs[0].URL,

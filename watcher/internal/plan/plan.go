@@ -1,6 +1,5 @@
-// Package plan decides what the watcher does about one ConfigMap. It compares
-// what the object asks for and holds with what the stream knows, and touches
-// nothing itself.
+// Package plan compares a ConfigMap with its wants in the stream and decides what the watcher does.
+// It has no side effects.
 package plan
 
 import (
@@ -18,66 +17,59 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// Plan is what is to be done about one object.
+// Plan lists the actions for one object.
 type Plan struct {
-	// Publish are wants to publish.
 	Publish []Want
-	// Retract are keys whose want is to be replaced by a tombstone.
+	// Retract lists the keys whose want a tombstone replaces.
 	Retract []string
-	// Remove are keys that the status has and nobody asks for.
+	// Remove lists the keys with a status that are no longer requested.
 	Remove []string
-	// Resolved are keys whose known want was seen to be resolved.
+	// Resolved lists the keys whose want has a result in the status.
 	Resolved []string
-	// InSync are keys whose known want is as good as resolved, and repairs
-	// nothing any more, since the object is as it should be.
+	// InSync lists the keys that hold the requested body, so that their want repairs nothing any
+	// more.
 	InSync []string
-	// Problem is what the status should have of the annotations, and Occupied has each key
-	// that somebody else has written, with its URL. Report that the status does not have
-	// them, or has what no longer is.
+	// Problem and Occupied belong into the status: the mistakes in the annotations, and each
+	// foreign key followed by its URL. Report means that the status differs.
 	Problem  string
 	Occupied []string
 	Report   bool
-	// Conditions are what the owner of the object should know, for as long as it
-	// is so.
+	// Conditions become Events.
 	Conditions []Condition
 }
 
-// Want is a want to publish, and the one that it replaces.
+// Want is a want to publish.
 type Want struct {
 	*v1.Want
-	// Last is the sequence of the want that is replaced; 0: there is none.
+	// Last is the sequence of the replaced want; 0: none.
 	Last uint64
-	// Held is the fence that the object has for the key. What the want leads to
-	// has to come after it.
+	// Held is the fence of the key in the object. Results of the want must be newer.
 	Held status.Fence
 }
 
-// Condition is a state that the owner of the object should know of.
+// Condition is a state to report to the owner of the object.
 type Condition struct {
-	// Reason of the Event.
 	Reason string
-	// Key that it is about; empty: the whole object.
-	Key string
-	// Note is a sentence for people.
+	// Key is empty for the whole object.
+	Key  string
 	Note string
-	// Occurrence distinguishes it from another one with the same reason.
+	// Occurrence distinguishes this condition from others with the same reason.
 	Occurrence string
 }
 
-// maxStatusBytes is the longest status annotation that a want carries; with a
-// longer one the writer reads the object.
+// maxStatusBytes is the maximum size of the status in a want. If it is larger, the writer reads the
+// object.
 const maxStatusBytes = 32 << 10
 
-// Make compares an object (nil: gone, or it asks for nothing and never did)
-// with the wants in the stream and returns what is to be done.
+// Make compares an object with the wants in the stream. A nil object is gone or was never
+// annotated.
 func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
 	m := &planner{object: o, wants: wants, epoch: epoch}
 	switch {
 	case o == nil || o.Request.Suspended:
 		m.retractAllBut(nil)
 	case o.Invalid != nil:
-		// Nothing is asked for in a way that can be understood, so nothing is
-		// fetched; but a mistake in the text is no reason to remove data.
+		// A mistake in the text is no reason to remove data.
 		m.plan.Conditions = append(m.plan.Conditions, Condition{
 			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
 			Note:       o.Invalid.Error(),
@@ -97,8 +89,7 @@ func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Pla
 	return m.plan
 }
 
-// Asks reports whether the plan of an object asks for one of its pairs, of which the
-// stream has a want, without anything having been found lost.
+// Asks reports whether an object needs a new want for a pair, apart from findings of the audit.
 func Asks(o *annotated.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
 	last.Finding = wantindex.NothingLost
 	m := &planner{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
@@ -113,7 +104,7 @@ type planner struct {
 	plan   Plan
 }
 
-// retractAllBut retracts every known want whose key is not asked for.
+// retractAllBut retracts all wants whose key is not requested.
 func (m *planner) retractAllBut(asked func(key string) bool) {
 	for key := range m.wants {
 		if asked == nil || !asked(key) {
@@ -123,13 +114,12 @@ func (m *planner) retractAllBut(asked func(key string) bool) {
 	slices.Sort(m.plan.Retract)
 }
 
-// problem compares what is wrong with the annotations with the status.
 func (m *planner) problem() {
 	m.plan.Problem = m.object.Request.Problem(m.object.Invalid)
 	m.plan.Report = m.plan.Problem != m.object.Status.Problem()
 }
 
-// mention makes conditions of what is wrong with single annotations and pairs.
+// mention reports mistakes in single annotations and pairs.
 func (m *planner) mention(problems []annotation.Problem) {
 	for _, problem := range problems {
 		occurrence := problem.Text
@@ -149,9 +139,8 @@ func (m *planner) mention(problems []annotation.Problem) {
 	}
 }
 
-// Unasked returns the keys that have a status but are no longer named, sorted. The key of
-// a pair that is refused keeps its value: a mistake in the text is no
-// reason to remove data.
+// Unasked returns the keys with a status that are no longer named, sorted. A rejected pair still
+// names its key: a mistake in the text is no reason to remove data.
 func Unasked(o *annotated.Object) []string {
 	if o.Request.Suspended || o.Invalid != nil {
 		return nil
@@ -165,7 +154,6 @@ func Unasked(o *annotated.Object) []string {
 	return unasked
 }
 
-// key decides about one pair of the annotation.
 func (m *planner) key(pair annotation.Pair) {
 	o := m.object
 	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
@@ -180,8 +168,8 @@ func (m *planner) key(pair annotation.Pair) {
 		m.copied(w, last, have)
 		return
 	}
-	// A fence of another epoch is no evidence: the object was restored from a
-	// backup, or the stream was created anew.
+	// A fence of another epoch proves nothing: the object was restored from a backup, or the stream
+	// was recreated.
 	resolved := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
 	if resolved && !last.Resolved {
 		m.plan.Resolved = append(m.plan.Resolved, pair.Key)
@@ -199,8 +187,7 @@ func (m *planner) key(pair annotation.Pair) {
 	}
 }
 
-// unsatisfied handles a key that does not hold what is asked for, or that
-// holds it while later attempts fail.
+// unsatisfied handles a key without the requested body, or with failing later attempts.
 func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
 	switch {
 	case !have:
@@ -214,9 +201,8 @@ func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Wan
 	}
 }
 
-// copied handles a key whose status was written on another object, as after a
-// restore from a backup. Only by its digest can the value be recognised as ours,
-// so the writer compares it.
+// copied handles a key whose status was written on another object, as after a restore. Only its
+// digest can show that the value is ours, so the writer compares it.
 func (m *planner) copied(w *v1.Want, last wantindex.Want, have bool) {
 	w.ReadFirst = true
 	if last.Resolved && last.Digest == wantindex.Digest(w) { // it was put over our status
@@ -226,8 +212,7 @@ func (m *planner) copied(w *v1.Want, last wantindex.Want, have bool) {
 	m.unsatisfied(w, status.Entry{}, last, have)
 }
 
-// occupied handles a key that exists and that we never wrote. Nothing is fetched
-// for it, so that only a report lets the writer know.
+// occupied handles a foreign key. Nothing is fetched for it, so only a report informs the writer.
 func (m *planner) occupied(pair annotation.Pair, entry status.Entry) {
 	key, reason := pair.Key, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	m.plan.Occupied = append(m.plan.Occupied, key, pair.URL)
@@ -245,8 +230,8 @@ func (m *planner) occupied(pair annotation.Pair, entry status.Entry) {
 	}
 }
 
-// satisfied handles a key that holds what is asked for. A want that the stream
-// does not have is published as in sync: it only starts the refresh timer.
+// satisfied handles a key that holds the requested body. A missing want is published with the
+// cached body, which only starts the refresh timer.
 func (m *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
 	cached := &v1.Cached{Sha256: entry.SHA256, Etag: entry.ETag, LastModified: entry.LastModified}
 	switch {
@@ -268,15 +253,14 @@ func (m *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want,
 	}
 }
 
-// drifted handles a key that we wrote and that is gone, or that somebody else
-// has written since. asked reports that the known want has no answer yet.
+// drifted handles a key that was removed or changed after our write. asked means that the last want
+// has no result yet.
 func (m *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last wantindex.Want, asked bool) {
-	// The writer looks at the live object, so one repair is enough however the
-	// key changes before it is made.
+	// The writer reads the live object, so one repair covers all changes until then.
 	repairing := asked && last.Digest == wantindex.Digest(w) && last.Drift != ""
 	w.Drift = owner.Fingerprint
-	// What is there now may be what the next fetch brings. Then nothing is to
-	// be written but the finding, which only a reader can make.
+	// The next fetch may bring the present value. Then only a reader can see that nothing must be
+	// written.
 	w.ReadFirst = w.GetReadFirst() || owner.State == annotation.Foreign
 	m.reportDrift(w.GetKey(), entry.Fence, owner)
 	switch {
@@ -290,16 +274,15 @@ func (m *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Owner
 	}
 }
 
-// replaced handles a key whose want was resolved and that has lost all trace of
-// it: somebody replaced the object by one without our status.
+// replaced handles a resolved key without any status: the object was replaced by one without our
+// annotation.
 func (m *planner) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.Want) {
 	w.Drift = owner.Fingerprint
 	m.reportDrift(w.GetKey(), last.Fence, owner)
 	m.publish(w, v1.Cause_CAUSE_DRIFT, last)
 }
 
-// reportDrift reports that a key is no longer as we wrote it. However often it
-// is changed before it is repaired, that is one change of state.
+// reportDrift reports a changed key once per repair, however often it changes meanwhile.
 func (m *planner) reportDrift(key string, written status.Fence, owner annotation.Ownership) {
 	var note string
 	switch owner.State {
@@ -346,9 +329,8 @@ func (m *planner) want(pair annotation.Pair) *v1.Want {
 	return w
 }
 
-// ownerUnknown reports whether metadata does not record whose a key is: there is
-// no record, or one in which not even the annotation has an owner, so that entries must
-// have been taken out.
+// ownerUnknown reports whether managedFields are missing or incomplete: not even the annotation has
+// an owner.
 func (m *planner) ownerUnknown(key string) bool {
 	switch m.object.Owner(key).State {
 	case annotation.Unknown:
@@ -360,8 +342,8 @@ func (m *planner) ownerUnknown(key string) bool {
 	}
 }
 
-// carryStatus adds the entry of the key in the status, if that has no other
-// entries: the wants of an object with many keys would repeat the whole.
+// carryStatus adds the key's status entry if it is the only one; otherwise the wants of a large
+// object would all repeat the whole status.
 func (m *planner) carryStatus(w *v1.Want) {
 	own, readFirst := "", m.object.Status.Len() > 1
 	if !readFirst {
@@ -385,7 +367,6 @@ func (m *planner) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq, Held: m.fence(w.GetKey())})
 }
 
-// fence returns the fence that the object has for a key.
 func (m *planner) fence(key string) status.Fence {
 	entry := m.object.Status.Of(key)
 	if entry.Copied(m.object.UID) {
@@ -394,16 +375,20 @@ func (m *planner) fence(key string) status.Fence {
 	return entry.Fence
 }
 
-// Reconcile returns the message that asks the writer to bring an object in line with its
-// annotations; remove: also by the removal of keys that nobody asks for.
+// Reconcile returns the message that makes the writer bring an object in line with its annotations;
+// with remove, it also removes keys that are no longer requested.
 func Reconcile(o *annotated.Object, remove bool) *v1.Result {
 	reconcile := &v1.Reconcile{Remove: remove}
 	if b := o.Bound; b != nil {
-		reconcile.Bound = &v1.Bound{Keys: uint32(b.Keys), Stretch: uint32(b.Stretch), Refreshes: uint32(b.Refreshes), Refreshed: uint32(b.Refreshed)}
+		reconcile.Bound = &v1.Bound{
+			Keys: uint32(b.Keys), Stretch: uint32(b.Stretch), Refreshes: uint32(b.Refreshes),
+			Refreshed: uint32(b.Refreshed),
+		}
 	}
 	return &v1.Result{
 		Want: &v1.Want{
-			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID), ResourceVersion: o.ResourceVersion(),
+			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID),
+			ResourceVersion: o.ResourceVersion(),
 		},
 		ObservedAt: timestamppb.New(o.SeenAt),
 		Outcome:    &v1.Result_Reconcile{Reconcile: reconcile},

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
@@ -36,8 +38,7 @@ var (
 	later   = annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl/Update/T2"}
 )
 
-// written is the entry of a key that holds the body of url, written for the
-// trigger with the sequence 7.
+// written returns the entry of a key with the body of url, written for sequence 7.
 func written(change ...func(*status.Entry)) *status.Entry {
 	e := &status.Entry{URL: url, SHA256: sum, ETag: "etag", Fence: status.Fence{Epoch: epoch, Seq: 7}}
 	for _, c := range change {
@@ -46,12 +47,19 @@ func written(change ...func(*status.Entry)) *status.Entry {
 	return e
 }
 
-// on is for an entry that was written on the object with that uid.
+// on sets the uid of the object that the entry was written on.
 func on(uid string) func(*status.Entry) { return func(e *status.Entry) { e.Object = uid } }
+
+// found is for an entry of a foreign value that was found to be right.
+func found(owner annotation.Ownership) func(*status.Entry) {
+	return func(e *status.Entry) { e.Drift = owner.Fingerprint }
+}
+
+func oldURL(e *status.Entry) { e.URL = "https://old" }
 
 func fails(reason string) func(*status.Entry) { return func(e *status.Entry) { e.Error = reason } }
 
-// wanted is a want for url that the stream has at the sequence 7.
+// wanted returns a want for url at sequence 7.
 func wanted(change ...func(*wantindex.Want)) *wantindex.Want {
 	w := wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: epoch}, epoch, 7, time.Unix(0, 0))
 	for _, c := range change {
@@ -74,13 +82,13 @@ func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.
 func ruled(r *annotation.Request) { r.Rules = map[string]rule.Set{"k": {Expect: []string{"true"}}} }
 func byRules(e *status.Entry)     { e.Rules = rule.Set{Expect: []string{"true"}}.Digest() }
 
-// call is an object with the one key k.
+// call has an object with the one key k.
 type call struct {
 	object *annotated.Object
 	wants  map[string]wantindex.Want
 }
 
-// with returns entries with one more.
+// with adds an entry.
 func with(e annotated.Entries, key string, entry status.Entry) annotated.Entries {
 	s := e.Status()
 	s.Keys[key] = entry
@@ -106,144 +114,176 @@ func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want
 	return c
 }
 
-// decision is a plan in short.
-type decision struct {
-	cause             v1.Cause // of the one want, if any
-	cached, readFirst bool
-	drift             string
-	last              uint64
-	conditions        []string
-	retract, remove   []string
-	inSync, resolved  []string
-}
-
-func (c call) decide(t *testing.T) decision {
+// decide returns a plan in short: cause and properties of the one want, conditions, and keys.
+func (c call) decide(t *testing.T) string {
 	t.Helper()
 	p := plan.Make(c.object, c.wants, epoch)
-	d := decision{retract: p.Retract, remove: p.Remove, inSync: p.InSync, resolved: p.Resolved}
-	for _, n := range p.Conditions {
-		d.conditions = append(d.conditions, n.Reason+" "+n.Key)
+	var words []string
+	add := func(word string, when bool) {
+		if when {
+			words = append(words, word)
+		}
 	}
 	if len(p.Publish) > 1 {
 		t.Fatalf("%d wants for one key", len(p.Publish))
 	}
 	for _, w := range p.Publish {
-		if w.Cause == v1.Cause_CAUSE_UNSPECIFIED || w.Uid != "uid" || w.ResourceVersion != "5" || w.Epoch < epoch || w.Url == "" {
+		if w.Uid != "uid" || w.ResourceVersion != "5" || w.Epoch < epoch || w.Url == "" {
 			t.Errorf("want lacks something: %v", w.Want)
 		}
-		d.cause, d.cached, d.readFirst, d.drift, d.last = w.Cause, w.Cached != nil, w.ReadFirst, w.Drift, w.Last
-		if d.cached && (w.Cached.GetSha256() != sum || w.Cached.GetEtag() != "etag") {
+		if w.Cached != nil && (w.Cached.GetSha256() != sum || w.Cached.GetEtag() != "etag") {
 			t.Errorf("cached as %v", w.Cached)
 		}
+		add(pipeline.CauseName(w.Cause), true)
+		add("cached", w.Cached != nil)
+		add("readFirst", w.ReadFirst)
+		add("of:"+w.Drift, w.Drift != "")
+		add(fmt.Sprint("last:", w.Last), w.Last > 0)
 	}
-	return d
+	for _, n := range p.Conditions {
+		add(n.Reason+":"+n.Key, true)
+	}
+	add("retract:"+strings.Join(p.Retract, ","), len(p.Retract) > 0)
+	add("remove:"+strings.Join(p.Remove, ","), len(p.Remove) > 0)
+	add("inSync:"+strings.Join(p.InSync, ","), len(p.InSync) > 0)
+	add("resolved:"+strings.Join(p.Resolved, ","), len(p.Resolved) > 0)
+	return strings.Join(words, " ")
 }
 
 func TestMakeOneKey(t *testing.T) {
 	t.Parallel()
-	k := []string{"k"}
-	drifted := []string{"Drifted k"}
 	with := func(change func(*annotation.Request)) func(*call) {
 		return func(c *call) { change(&c.object.Request) }
 	}
-	cases := map[string]struct {
-		call
-		want decision
-	}{
-		"new":                       {about(none, nil, nil), decision{cause: v1.Cause_CAUSE_NEW}},
-		"waiting":                   {about(none, nil, wanted()), decision{}},
-		"another url":               {about(none, nil, wanted(asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
-		"written, then another url": {about(ours, written(func(e *status.Entry) { e.URL = "https://old" }), wanted(asksElse, at(8))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 8}},
-		"another value of curl-now": {about(none, nil, wanted(now("1"))), decision{cause: v1.Cause_CAUSE_NOW, last: 7}},
-		"nothing on its way":        {about(none, nil, wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
-
-		"failing":                           {about(none, &status.Entry{Error: "Timeout", Fence: status.Fence{Epoch: epoch, Seq: 7}}, wanted()), decision{resolved: k}},
-		"failing, forgotten by the stream":  {about(none, &status.Entry{Error: "Timeout"}, nil), decision{cause: v1.Cause_CAUSE_NEW}},
-		"failing, nothing on its way":       {about(none, &status.Entry{Error: "Timeout"}, wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
-		"immutable, nothing on its way":     {about(none, &status.Entry{Error: "Immutable"}, wanted(lost)), decision{}},
-		"written, later attempts fail":      {about(ours, written(fails("Timeout")), wanted(answered)), decision{}},
-		"the same, forgotten by the stream": {about(ours, written(fails("Timeout")), nil), decision{cause: v1.Cause_CAUSE_NEW}},
-		"the same, nothing on its way":      {about(ours, written(fails("Timeout")), wanted(lost, answered)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
-
-		"as it should be":                          {about(ours, written(), wanted(answered)), decision{}},
-		"as it should be for the first time":       {about(ours, written(), wanted()), decision{resolved: k, inSync: k}},
-		"as it should be, by an older answer":      {about(ours, written(), wanted(at(8), drift("none"))), decision{inSync: k}},
-		"as it should be, forgotten by the stream": {about(ours, written(), nil), decision{cause: v1.Cause_CAUSE_NEW, cached: true}},
-		"as it should be, other interval":          {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Refresh = time.Minute })), decision{cause: v1.Cause_CAUSE_CHANGED, cached: true, last: 7}},
-		"as it should be, with that digest":        {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum} })), decision{cause: v1.Cause_CAUSE_CHANGED, cached: true, last: 7}},
-		"another digest is asked for":              {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum2} })), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
-		"other rules":                              {about(ours, written(), wanted(answered), with(ruled)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
-		"other rules, forgotten by the stream":     {about(ours, written(), nil, with(ruled)), decision{cause: v1.Cause_CAUSE_NEW}},
-		"no rules any more":                        {about(ours, written(byRules), nil), decision{cause: v1.Cause_CAUSE_NEW}},
-		"by these rules, forgotten by the stream":  {about(ours, written(byRules), nil, with(ruled)), decision{cause: v1.Cause_CAUSE_NEW, cached: true}},
-		"as it should be, to be fetched now":       {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Now = "1" })), decision{cause: v1.Cause_CAUSE_NOW, last: 7}},
-		"refreshed, but no timer":                  {about(ours, written(), wanted(answered, lost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, cached: true, last: 7}},
-		"held, the last body got lost":             {about(ours, written(), wanted(answered, bodyLost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
-		"refreshed, with its timer":                {about(ours, written(), wanted(answered, refreshes)), decision{}},
-		"fetched once, no timer":                   {about(ours, written(), wanted(answered, lost)), decision{}},
-		"want of another epoch":                    {about(ours, written(), new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, cached: true, last: 3, resolved: k}},
-		"want of another epoch, unanswered":        {about(none, nil, new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
-		"garbage":                                  {about(none, nil, new(wantindex.Unreadable(epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
-
-		"deleted":                                            {about(none, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
-		"deleted, forgotten by the stream":                   {about(none, written(), nil), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", conditions: drifted}},
-		"deleted, being repaired":                            {about(none, written(), wanted(at(8), drift("none"))), decision{conditions: drifted}},
-		"deleted again after a repair":                       {about(none, written(), wanted(answered, drift("none"))), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
-		"deleted, the repair fails":                          {about(none, written(fails("Timeout")), wanted(answered, drift("none"))), decision{conditions: drifted}},
-		"deleted, the repair got lost":                       {about(none, written(), wanted(at(8), drift("none"), lost)), decision{cause: v1.Cause_CAUSE_AUDIT, drift: "none", last: 8, conditions: drifted}},
-		"deleted, to be fetched now":                         {about(none, written(), wanted(at(8), drift("none"), now("1"))), decision{cause: v1.Cause_CAUSE_NOW, drift: "none", last: 8, conditions: drifted}},
-		"deleted, being repaired for another url":            {about(none, written(), wanted(at(8), drift("none"), asksElse)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 8, conditions: drifted}},
-		"deleted, and to be fetched now":                     {about(none, written(), wanted(answered, now("1"))), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
-		"deleted, and found lost":                            {about(none, written(), wanted(answered, lost)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
-		"deleted, another fetch under way":                   {about(none, written(), wanted(at(8))), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 8, conditions: drifted}},
-		"deleted, no trace of who did":                       {about(none, written(), wanted(answered), func(c *call) { c.object.Written = time.Time{} }), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", readFirst: true, last: 7, conditions: drifted}},
-		"edited":                                             {about(foreign, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: foreign.Fingerprint, readFirst: true, last: 7, conditions: drifted}},
-		"edited, being repaired":                             {about(foreign, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{conditions: drifted}},
-		"edited again, being repaired":                       {about(later, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{conditions: drifted}},
-		"edited to what is right":                            {about(foreign, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered, drift(foreign.Fingerprint))), decision{inSync: k}},
-		"edited to what is right, written by us since":       {about(ours, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered)), decision{}},
-		"edited again after that":                            {about(later, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: later.Fingerprint, readFirst: true, last: 7, conditions: drifted}},
-		"edited while it asked for another url":              {about(foreign, written(func(e *status.Entry) { e.URL = "https://old" }), wanted(asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7, resolved: k}},
-		"record of owners emptied":                           {about(unknown, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "unknown", readFirst: true, last: 7}},
-		"record of owners emptied, found to be right":        {about(unknown, written(func(e *status.Entry) { e.Drift = "unknown" }), wanted(answered)), decision{}},
-		"never a record of owners":                           {about(unknown, nil, nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
-		"backup restored":                                    {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), nil), decision{cause: v1.Cause_CAUSE_DRIFT, drift: foreign.Fingerprint, readFirst: true, conditions: drifted}},
-		"backup of another cluster restored, being repaired": {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), wanted(drift(foreign.Fingerprint))), decision{conditions: drifted}},
-
-		"copied with its status":                               {about(foreign, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
-		"copied without its value":                             {about(none, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
-		"copied, by ourselves as far as is recorded":           {about(ours, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
-		"copied, being fetched":                                {about(foreign, written(on("another")), wanted()), decision{}},
-		"copied, the fetch got lost":                           {about(foreign, written(on("another")), wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, readFirst: true, last: 7}},
-		"a copy put over our status":                           {about(foreign, written(on("another")), wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, readFirst: true, last: 7}},
-		"a copy put over our status that asks for another url": {about(foreign, written(on("another")), wanted(answered, asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, readFirst: true, last: 7}},
-		"a copy of a failure, not ours":                        {about(foreign, &status.Entry{Error: "Timeout", Object: "another"}, nil), decision{conditions: []string{"KeyExists k"}}},
-		"not copied":                                           {about(ours, written(on("uid")), wanted(answered)), decision{}},
-
-		"replaced without our status":             {about(none, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, drift: "none", last: 7, conditions: drifted}},
-		"status removed, value kept":              {about(ours, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_DRIFT, last: 7}},
-		"replaced and asking for another url":     {about(none, nil, wanted(answered, asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
-		"status removed, forgotten by the stream": {about(ours, nil, nil), decision{cause: v1.Cause_CAUSE_NEW}},
-
-		"exists, not ours":         {about(foreign, nil, nil), decision{conditions: []string{"KeyExists k"}}},
-		"exists, was wanted":       {about(foreign, nil, wanted()), decision{conditions: []string{"KeyExists k"}, retract: k}},
-		"exists, fetch had failed": {about(foreign, &status.Entry{Error: "Timeout"}, nil), decision{conditions: []string{"KeyExists k"}}},
-
-		"suspended":             {about(none, nil, wanted(), with(func(r *annotation.Request) { r.Suspended = true })), decision{retract: k}},
-		"suspended and invalid": {about(none, nil, nil, func(c *call) { c.object.Request.Suspended, c.object.Invalid = true, errors.New("bad") }), decision{}},
-		"suspended and drifted": {about(none, written(), nil, with(func(r *annotation.Request) { r.Suspended = true })), decision{}},
-		"invalid":               {about(ours, written(), wanted(answered), asking(annotation.Request{}), func(c *call) { c.object.Invalid = errors.New("bad") }), decision{conditions: []string{"InvalidAnnotation "}, retract: k}},
-		"pair refused":          {about(ours, written(), wanted(answered), asking(annotation.Request{Present: true, Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}}})), decision{conditions: []string{"InvalidAnnotation k"}, retract: k}},
-		"something odd":         {about(none, nil, nil, with(func(r *annotation.Request) { r.Problems = []annotation.Problem{{Text: "odd"}} })), decision{cause: v1.Cause_CAUSE_NEW, conditions: []string{"InvalidAnnotation "}}},
-		"pair taken out":        {about(ours, written(), wanted(answered), asking(annotation.Request{Present: true})), decision{retract: k, remove: k}},
-		"pair taken out, forgotten by the stream": {about(ours, written(), nil, asking(annotation.Request{})), decision{remove: k}},
-		"pair taken out before it was written":    {about(none, nil, wanted(), asking(annotation.Request{})), decision{retract: k}},
-	}
-	for name, c := range cases {
-		if got := c.decide(t); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
+	ofEpoch1 := new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))
+	garbage := new(wantindex.Unreadable(epoch, 3, time.Time{}))
+	failed, failedAt7 := &status.Entry{Error: "Timeout"},
+		&status.Entry{Error: "Timeout", Fence: status.Fence{Epoch: epoch, Seq: 7}}
+	restored := func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }
+	invalid := func(c *call) { c.object.Invalid = errors.New("bad") }
+	suspended := with(func(r *annotation.Request) { r.Suspended = true })
+	check := func(name string, c call, want string) {
+		t.Helper()
+		if got := c.decide(t); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
 		}
 	}
+	check("new", about(none, nil, nil), "new")
+	check("waiting", about(none, nil, wanted()), "")
+	check("another url", about(none, nil, wanted(asksElse)), "changed last:7")
+	check("written, then another url", about(ours, written(oldURL), wanted(asksElse, at(8))), "changed last:8")
+	check("another value of curl-now", about(none, nil, wanted(now("1"))), "now last:7")
+	check("nothing on its way", about(none, nil, wanted(lost)), "audit last:7")
+
+	check("failing", about(none, failedAt7, wanted()), "resolved:k")
+	check("failing, forgotten by the stream", about(none, failed, nil), "new")
+	check("failing, nothing on its way", about(none, failed, wanted(lost)), "audit last:7")
+	check("immutable, nothing on its way", about(none, &status.Entry{Error: "Immutable"}, wanted(lost)), "")
+	check("written, later attempts fail", about(ours, written(fails("Timeout")), wanted(answered)), "")
+	check("the same, forgotten by the stream", about(ours, written(fails("Timeout")), nil), "new")
+	check("the same, nothing on its way", about(ours, written(fails("Timeout")), wanted(lost, answered)), "audit last:7")
+
+	check("as it should be", about(ours, written(), wanted(answered)), "")
+	check("as it should be for the first time", about(ours, written(), wanted()), "inSync:k resolved:k")
+	check("as it should be, by an older answer", about(ours, written(), wanted(at(8), drift("none"))), "inSync:k")
+	check("as it should be, forgotten by the stream", about(ours, written(), nil), "new cached")
+	check("as it should be, other interval",
+		about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Refresh = time.Minute })),
+		"changed cached last:7")
+	check("as it should be, with that digest",
+		about(ours, written(), wanted(answered),
+			with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum} })), "changed cached last:7")
+	check("another digest is asked for",
+		about(ours, written(), wanted(answered),
+			with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum2} })), "changed last:7")
+	check("other rules", about(ours, written(), wanted(answered), with(ruled)), "changed last:7")
+	check("other rules, forgotten by the stream", about(ours, written(), nil, with(ruled)), "new")
+	check("no rules any more", about(ours, written(byRules), nil), "new")
+	check("by these rules, forgotten by the stream", about(ours, written(byRules), nil, with(ruled)), "new cached")
+	check("as it should be, to be fetched now",
+		about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Now = "1" })), "now last:7")
+	check("refreshed, but no timer", about(ours, written(), wanted(answered, lost, refreshes)), "audit cached last:7")
+	check("held, the last body got lost", about(ours, written(), wanted(answered, bodyLost, refreshes)), "audit last:7")
+	check("refreshed, with its timer", about(ours, written(), wanted(answered, refreshes)), "")
+	check("fetched once, no timer", about(ours, written(), wanted(answered, lost)), "")
+	check("want of another epoch", about(ours, written(), ofEpoch1), "changed cached last:3 resolved:k")
+	check("want of another epoch, unanswered", about(none, nil, ofEpoch1), "changed last:3")
+	check("garbage", about(none, nil, garbage), "changed last:3")
+
+	check("deleted", about(none, written(), wanted(answered)), "drift of:none last:7 Drifted:k")
+	check("deleted, forgotten by the stream", about(none, written(), nil), "drift of:none Drifted:k")
+	check("deleted, being repaired", about(none, written(), wanted(at(8), drift("none"))), "Drifted:k")
+	check("deleted again after a repair", about(none, written(), wanted(answered, drift("none"))),
+		"drift of:none last:7 Drifted:k")
+	check("deleted, the repair fails", about(none, written(fails("Timeout")), wanted(answered, drift("none"))), "Drifted:k")
+	check("deleted, the repair got lost", about(none, written(), wanted(at(8), drift("none"), lost)),
+		"audit of:none last:8 Drifted:k")
+	check("deleted, to be fetched now", about(none, written(), wanted(at(8), drift("none"), now("1"))),
+		"now of:none last:8 Drifted:k")
+	check("deleted, being repaired for another url", about(none, written(), wanted(at(8), drift("none"), asksElse)),
+		"drift of:none last:8 Drifted:k")
+	check("deleted, and to be fetched now", about(none, written(), wanted(answered, now("1"))),
+		"drift of:none last:7 Drifted:k")
+	check("deleted, and found lost", about(none, written(), wanted(answered, lost)), "drift of:none last:7 Drifted:k")
+	check("deleted, another fetch under way", about(none, written(), wanted(at(8))), "drift of:none last:8 Drifted:k")
+	check("deleted, no trace of who did",
+		about(none, written(), wanted(answered), func(c *call) { c.object.Written = time.Time{} }),
+		"drift readFirst of:none last:7 Drifted:k")
+	check("edited", about(foreign, written(), wanted(answered)), "drift readFirst of:kubectl/Update/T1 last:7 Drifted:k")
+	check("edited, being repaired", about(foreign, written(), wanted(at(8), drift("kubectl/Update/T1"))), "Drifted:k")
+	check("edited again, being repaired", about(later, written(), wanted(at(8), drift("kubectl/Update/T1"))), "Drifted:k")
+	check("edited to what is right", about(foreign, written(found(foreign)), wanted(answered, drift("kubectl/Update/T1"))),
+		"inSync:k")
+	check("edited to what is right, written by us since", about(ours, written(found(foreign)), wanted(answered)), "")
+	check("edited again after that", about(later, written(found(foreign)), wanted(answered)),
+		"drift readFirst of:kubectl/Update/T2 last:7 Drifted:k")
+	check("edited while it asked for another url", about(foreign, written(oldURL), wanted(asksElse)),
+		"changed last:7 resolved:k")
+	check("record of owners emptied", about(unknown, written(), wanted(answered)), "drift readFirst of:unknown last:7")
+	check("record of owners emptied, found to be right", about(unknown, written(found(unknown)), wanted(answered)), "")
+	check("never a record of owners", about(unknown, nil, nil), "new readFirst")
+	check("backup restored", about(foreign, written(restored), nil), "drift readFirst of:kubectl/Update/T1 Drifted:k")
+	check("backup of another cluster restored, being repaired",
+		about(foreign, written(restored), wanted(drift("kubectl/Update/T1"))), "Drifted:k")
+
+	check("copied with its status", about(foreign, written(on("another")), nil), "new readFirst")
+	check("copied without its value", about(none, written(on("another")), nil), "new readFirst")
+	check("copied, by ourselves as far as is recorded", about(ours, written(on("another")), nil), "new readFirst")
+	check("copied, being fetched", about(foreign, written(on("another")), wanted()), "")
+	check("copied, the fetch got lost", about(foreign, written(on("another")), wanted(lost)), "audit readFirst last:7")
+	check("a copy put over our status", about(foreign, written(on("another")), wanted(answered)), "drift readFirst last:7")
+	check("a copy put over our status that asks for another url",
+		about(foreign, written(on("another")), wanted(answered, asksElse)), "changed readFirst last:7")
+	check("a copy of a failure, not ours", about(foreign, &status.Entry{Error: "Timeout", Object: "another"}, nil),
+		"KeyExists:k")
+	check("not copied", about(ours, written(on("uid")), wanted(answered)), "")
+
+	check("replaced without our status", about(none, nil, wanted(answered)), "drift of:none last:7 Drifted:k")
+	check("status removed, value kept", about(ours, nil, wanted(answered)), "drift last:7")
+	check("replaced and asking for another url", about(none, nil, wanted(answered, asksElse)), "changed last:7")
+	check("status removed, forgotten by the stream", about(ours, nil, nil), "new")
+
+	check("exists, not ours", about(foreign, nil, nil), "KeyExists:k")
+	check("exists, was wanted", about(foreign, nil, wanted()), "KeyExists:k retract:k")
+	check("exists, fetch had failed", about(foreign, failed, nil), "KeyExists:k")
+
+	check("suspended", about(none, nil, wanted(), suspended), "retract:k")
+	check("suspended and invalid",
+		about(none, nil, nil, func(c *call) { c.object.Request.Suspended, c.object.Invalid = true, errors.New("bad") }), "")
+	check("suspended and drifted", about(none, written(), nil, suspended), "")
+	check("invalid", about(ours, written(), wanted(answered), asking(annotation.Request{}), invalid),
+		"InvalidAnnotation: retract:k")
+	check("pair refused", about(ours, written(), wanted(answered),
+		asking(annotation.Request{
+			Present:  true,
+			Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}},
+		})), "InvalidAnnotation:k retract:k")
+	check("something odd", about(none, nil, nil,
+		with(func(r *annotation.Request) { r.Problems = []annotation.Problem{{Text: "odd"}} })), "new InvalidAnnotation:")
+	check("pair taken out", about(ours, written(), wanted(answered), asking(annotation.Request{Present: true})),
+		"retract:k remove:k")
+	check("pair taken out, forgotten by the stream", about(ours, written(), nil, asking(annotation.Request{})), "remove:k")
+	check("pair taken out before it was written", about(none, nil, wanted(), asking(annotation.Request{})), "retract:k")
 }
 
 func TestMakeManyKeys(t *testing.T) {
@@ -290,7 +330,10 @@ func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
 		"none":                 {nil, false, false},
 		"the entry of another": {map[string]status.Entry{"other": {Error: "Timeout"}}, false, true},
 		"entries of others":    {map[string]status.Entry{"k": {Error: "Timeout"}, "other": {Error: "Timeout"}}, false, true},
-		"too long":             {map[string]status.Entry{"k": {ErrorURL: strings.Repeat("x", 32<<10+1), Error: "Timeout"}}, false, true},
+		"too long": {
+			map[string]status.Entry{"k": {ErrorURL: strings.Repeat("x", 32<<10+1), Error: "Timeout"}},
+			false, true,
+		},
 	} {
 		call := about(none, nil, nil)
 		call.object.Status = annotated.EntriesOf(status.Status{Keys: c.entries}, nil)
@@ -312,27 +355,49 @@ func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 		return p.Conditions[0]
 	}
 	invalid := func(text string, changed int64) call {
-		return about(none, nil, nil, func(c *call) { c.object.Invalid, c.object.Written = errors.New(text), time.Unix(changed, 0) })
+		return about(none, nil, nil,
+			func(c *call) { c.object.Invalid, c.object.Written = errors.New(text), time.Unix(changed, 0) })
 	}
 	next := func(e *status.Entry) { e.Fence.Seq = 9 }
 	problem := func(key, rule, text string) call {
 		return about(none, nil, nil, func(c *call) {
-			c.object.Request = annotation.Request{Present: true, Problems: []annotation.Problem{{Key: key, Rule: rule, Text: text}}}
+			c.object.Request = annotation.Request{
+				Present:  true,
+				Problems: []annotation.Problem{{Key: key, Rule: rule, Text: text}},
+			}
 		})
 	}
 	for name, c := range map[string]struct {
 		a, b plan.Condition
 		same bool
 	}{
-		"pair refused, others changed":  {condition(problem("k", "ftp", "pair 1")), condition(problem("k", "ftp", "pair 2")), true},
-		"pair refused, another rule":    {condition(problem("k", "ftp", "pair 1")), condition(problem("k", "user", "pair 1")), false},
-		"pair refused, another key":     {condition(problem("k", "ftp", "pair 1")), condition(problem("l", "ftp", "pair 1")), false},
-		"not about a pair, other words": {condition(problem("", "rule", "one")), condition(problem("", "rule", "two")), false},
-		"invalid, edited elsewhere":     {condition(invalid("bad", 1)), condition(invalid("bad", 2)), true},
-		"invalid in another way":        {condition(invalid("bad", 1)), condition(invalid("worse", 1)), false},
-		"taken, written again":          {condition(about(foreign, nil, nil)), condition(about(later, nil, nil)), true},
-		"drifted, written again":        {condition(about(foreign, written(), nil)), condition(about(later, written(), nil)), true},
-		"drifted again after a repair":  {condition(about(none, written(), nil)), condition(about(none, written(next), nil)), false},
+		"pair refused, others changed": {
+			condition(problem("k", "ftp", "pair 1")),
+			condition(problem("k", "ftp", "pair 2")), true,
+		},
+		"pair refused, another rule": {
+			condition(problem("k", "ftp", "pair 1")),
+			condition(problem("k", "user", "pair 1")), false,
+		},
+		"pair refused, another key": {
+			condition(problem("k", "ftp", "pair 1")),
+			condition(problem("l", "ftp", "pair 1")), false,
+		},
+		"not about a pair, other words": {
+			condition(problem("", "rule", "one")), condition(problem("", "rule", "two")),
+			false,
+		},
+		"invalid, edited elsewhere": {condition(invalid("bad", 1)), condition(invalid("bad", 2)), true},
+		"invalid in another way":    {condition(invalid("bad", 1)), condition(invalid("worse", 1)), false},
+		"taken, written again":      {condition(about(foreign, nil, nil)), condition(about(later, nil, nil)), true},
+		"drifted, written again": {
+			condition(about(foreign, written(), nil)),
+			condition(about(later, written(), nil)), true,
+		},
+		"drifted again after a repair": {
+			condition(about(none, written(), nil)),
+			condition(about(none, written(next), nil)), false,
+		},
 	} {
 		if same := c.a.Occurrence == c.b.Occurrence; same != c.same {
 			t.Errorf("%s: the same is %t, want %t", name, same, c.same)
@@ -340,8 +405,7 @@ func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 	}
 }
 
-// The writer hears once of a key that somebody else has written: its status has
-// that then.
+// A foreign key is reported to the writer once, because the status has it afterwards.
 func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 	t.Parallel()
 	entry := func(reason, url, object string) *status.Entry {
@@ -366,8 +430,7 @@ func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 	}
 }
 
-// What a want leads to must come after what the object holds, whatever became
-// of the stream.
+// Results of a want must be newer than the object's fence, whatever happened to the stream.
 func TestEpoch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

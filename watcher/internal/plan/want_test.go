@@ -24,12 +24,13 @@ var seen = time.Unix(100, 0).UTC()
 
 func delivered(c *call) { c.object.SeenAt = seen }
 
-// A want has all that fetcher and writer work from, and when a person asked, if one did.
+// A want has everything that fetcher and writer need, and the time of a user's request.
 func TestWantHasAllThatDecides(t *testing.T) {
 	t.Parallel()
 	base := func(change func(*v1.Want)) *v1.Want {
 		w := &v1.Want{
-			Namespace: "ns", Name: "cm", Key: "k", Uid: "uid", ResourceVersion: "5", Url: url, Epoch: epoch, ObservedAt: timestamppb.New(seen),
+			Namespace: "ns", Name: "cm", Key: "k", Uid: "uid", ResourceVersion: "5", Url: url, Epoch: epoch,
+			ObservedAt: timestamppb.New(seen),
 		}
 		change(w)
 		return w
@@ -49,12 +50,19 @@ func TestWantHasAllThatDecides(t *testing.T) {
 				r.Refresh, r.Now, r.SHA256 = time.Minute, "1", map[string]string{"k": sum}
 			})),
 			base(func(w *v1.Want) {
-				w.Cause, w.AskedAt, w.Refresh, w.Now, w.Sha256 = v1.Cause_CAUSE_CHANGED, asked, durationpb.New(time.Minute), "1", sum
+				w.Cause, w.AskedAt, w.Refresh, w.Now, w.Sha256 = v1.Cause_CAUSE_CHANGED, asked, durationpb.New(time.Minute), "1",
+					sum
 			}),
 		},
-		"now":        {about(none, nil, wanted(now("1")), delivered), base(func(w *v1.Want) { w.Cause, w.AskedAt = v1.Cause_CAUSE_NOW, asked })},
+		"now": {
+			about(none, nil, wanted(now("1")), delivered),
+			base(func(w *v1.Want) { w.Cause, w.AskedAt = v1.Cause_CAUSE_NOW, asked }),
+		},
 		"found lost": {about(none, nil, wanted(lost), delivered), base(func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_AUDIT })},
-		"drifted":    {about(none, nil, wanted(answered), delivered), base(func(w *v1.Want) { w.Cause, w.Drift = v1.Cause_CAUSE_DRIFT, "none" })},
+		"drifted": {
+			about(none, nil, wanted(answered), delivered),
+			base(func(w *v1.Want) { w.Cause, w.Drift = v1.Cause_CAUSE_DRIFT, "none" }),
+		},
 		"in sync": {about(ours, written(modified), nil, delivered), base(func(w *v1.Want) {
 			w.Cause, w.AskedAt, w.Status = v1.Cause_CAUSE_NEW, asked, held.String()
 			w.Cached = &v1.Cached{Sha256: sum, Etag: "etag", LastModified: "yesterday"}
@@ -69,7 +77,7 @@ func TestWantHasAllThatDecides(t *testing.T) {
 
 func modified(e *status.Entry) { e.LastModified = "yesterday" }
 
-// The writer is asked for an object and its version, and reads the rest itself.
+// The writer gets an object and its version, and reads the rest itself.
 func TestRequestsToTheWriterNameTheObject(t *testing.T) {
 	t.Parallel()
 	c := about(ours, written(), nil, asking(annotation.Request{}), delivered)
@@ -84,15 +92,21 @@ func TestRequestsToTheWriterNameTheObject(t *testing.T) {
 	}
 }
 
-// What is wrong with the annotations is reported until the status has it, and once
-// more when it has what no longer is.
+// Mistakes in the annotations are reported until the status has them, and once more when they are
+// gone.
 func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	t.Parallel()
 	invalid := func(c *call) { c.object.Invalid = errors.New("bad") }
-	refused := asking(annotation.Request{Present: true, Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}}})
+	refused := asking(annotation.Request{
+		Present:  true,
+		Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}},
+	})
 	has := func(message string) func(*call) {
 		return func(c *call) {
-			c.object.Status = annotated.EntriesOf(status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: message}}, nil)
+			c.object.Status = annotated.EntriesOf(status.Status{Problem: &status.Problem{
+				Error:   "InvalidAnnotation",
+				Message: message,
+			}}, nil)
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -114,22 +128,29 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	}
 }
 
-// What the owner of an object reads, word for word.
 func TestNotesOfConditions(t *testing.T) {
 	t.Parallel()
 	manager := annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"}
 	hashed := annotation.Ownership{State: annotation.Foreign, Fingerprint: "0123456789abcdef"}
-	for want, c := range map[string]call{
-		"bad":                                    about(none, nil, nil, func(c *call) { c.object.Invalid = errors.New("bad") }),
-		"odd":                                    about(none, nil, nil, asking(annotation.Request{Present: true, Problems: []annotation.Problem{{Text: "odd"}}})),
-		"key k was removed; it is fetched again": about(none, written(), nil),
-		"key k was changed by field manager kubectl-edit; it is fetched again":                                                       about(manager, written(), nil),
-		"key k was changed by somebody else; it is fetched again":                                                                    about(hashed, written(), nil),
-		"key k already exists and is not managed by curl-me-that; remove it from the ConfigMap, or choose another key [why-empty 3]": about(foreign, nil, nil),
+	odd := annotation.Request{Present: true, Problems: []annotation.Problem{{Text: "odd"}}}
+	for _, c := range []struct {
+		want string
+		call
+	}{
+		{"bad", about(none, nil, nil, func(c *call) { c.object.Invalid = errors.New("bad") })},
+		{"odd", about(none, nil, nil, asking(odd))},
+		{"key k was removed; it is fetched again", about(none, written(), nil)},
+		{"key k was changed by field manager kubectl-edit; it is fetched again", about(manager, written(), nil)},
+		{"key k was changed by somebody else; it is fetched again", about(hashed, written(), nil)},
+		{
+			"key k already exists and is not managed by curl-me-that; " +
+				"remove it from the ConfigMap, or choose another key [why-empty 3]",
+			about(foreign, nil, nil),
+		},
 	} {
 		p := plan.Make(c.object, c.wants, epoch)
-		if len(p.Conditions) != 1 || p.Conditions[0].Note != want || p.Conditions[0].Occurrence == "" {
-			t.Errorf("got %+v\nwant %s", p.Conditions, want)
+		if len(p.Conditions) != 1 || p.Conditions[0].Note != c.want || p.Conditions[0].Occurrence == "" {
+			t.Errorf("got %+v\nwant %s", p.Conditions, c.want)
 		}
 	}
 	p := plan.Make(about(foreign, nil, nil).object, nil, epoch)
@@ -138,7 +159,7 @@ func TestNotesOfConditions(t *testing.T) {
 	}
 }
 
-// A slip of the pen, or a suspension, is no reason to remove data.
+// A typo or a suspension is no reason to remove data.
 func TestNothingIsUnaskedOfAnObjectThatAsksNothingClear(t *testing.T) {
 	t.Parallel()
 	var keys []string
@@ -164,7 +185,6 @@ func TestNothingIsUnaskedOfAnObjectThatAsksNothingClear(t *testing.T) {
 	}
 }
 
-// Only what Kubernetes is known to hold counts as held.
 func TestHoldingOf(t *testing.T) {
 	t.Parallel()
 	digest := func(sha256 string) func(*call) {
@@ -176,9 +196,9 @@ func TestHoldingOf(t *testing.T) {
 	}{
 		"held":                            {about(ours, written(), nil), plan.Held},
 		"held, with that digest":          {about(ours, written(), nil, digest(sum)), plan.Held},
-		"found to be right":               {about(foreign, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), nil), plan.Held},
+		"found to be right":               {about(foreign, written(found(foreign)), nil), plan.Held},
 		"another digest is asked for":     {about(ours, written(), nil, digest(sum2)), plan.NotHeld},
-		"another URL":                     {about(ours, written(func(e *status.Entry) { e.URL = "https://old" }), nil), plan.NotHeld},
+		"another URL":                     {about(ours, written(oldURL), nil), plan.NotHeld},
 		"edited":                          {about(foreign, written(), nil), plan.NotHeld},
 		"later attempts fail":             {about(ours, written(fails("Timeout")), nil), plan.NotHeld},
 		"copied":                          {about(ours, written(on("another")), nil), plan.NotHeld},
@@ -194,18 +214,19 @@ func TestHoldingOf(t *testing.T) {
 	}
 }
 
-// That something was found lost is no reason to ask by itself.
+// A finding of the audit alone is not a new request.
 func TestAsks(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		call
 		want bool
 	}{
-		"as it should be":   {about(ours, written(), wanted(answered)), false},
-		"found lost":        {about(none, nil, wanted(lost)), false},
-		"another URL":       {about(none, nil, wanted(asksElse)), true},
-		"removed":           {about(none, written(), wanted(answered)), true},
-		"of another stream": {about(ours, written(), new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), true},
+		"as it should be": {about(ours, written(), wanted(answered)), false},
+		"found lost":      {about(none, nil, wanted(lost)), false},
+		"another URL":     {about(none, nil, wanted(asksElse)), true},
+		"removed":         {about(none, written(), wanted(answered)), true},
+		"of another stream": {about(ours, written(),
+			new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), true},
 	} {
 		if got := plan.Asks(tt.object, tt.object.Request.Pairs[0], tt.wants["k"], epoch); got != tt.want {
 			t.Errorf("%s: %t", name, got)

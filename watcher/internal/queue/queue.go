@@ -1,5 +1,5 @@
-// Package queue orders the watcher's work: what a person just did comes before
-// the backlog of a start, and namespaces take turns.
+// Package queue orders the watcher's work: live edits before the initial backlog, and namespaces in
+// turn.
 package queue
 
 import (
@@ -9,13 +9,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Queue is the order in which a workqueue hands out names. The workqueue does
-// the rest: each name waits once, and is worked on once at a time.
+// Queue is the order of a workqueue, which deduplicates names itself.
 type Queue struct {
 	mu sync.Mutex
-	// marked names go before the backlog the next time that they wait.
+	// marked names precede the backlog the next time they wait.
 	marked map[types.NamespacedName]struct{}
-	// waiting holds in which of the two lines a name waits.
+	// waiting maps each name to its line.
 	waiting         map[types.NamespacedName]*line
 	urgent, backlog line
 }
@@ -30,14 +29,14 @@ func New() *Queue {
 	}
 }
 
-// Urgent lets a name go before the backlog the next time that it waits.
+// Urgent makes a name precede the backlog the next time it waits.
 func (q *Queue) Urgent(name types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.marked[name] = struct{}{}
 }
 
-// Touch is called when a name that waits is added again.
+// Touch is called when a waiting name is added again.
 func (q *Queue) Touch(name types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,7 +45,7 @@ func (q *Queue) Touch(name types.NamespacedName) {
 	}
 }
 
-// Push adds a name that does not wait yet.
+// Push adds a name that is not waiting.
 func (q *Queue) Push(name types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,14 +61,14 @@ func (q *Queue) push(name types.NamespacedName, l *line) {
 	l.push(name)
 }
 
-// Len returns how many names wait.
+// Len returns the number of waiting names.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)
 }
 
-// Pop returns the next name. The workqueue calls it only when there is one.
+// Pop returns the next name. The workqueue calls it only if there is one.
 func (q *Queue) Pop() types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,10 +84,10 @@ func (q *Queue) Pop() types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-// line hands out names in the order of arrival, one of each namespace in turn.
+// line is first in, first out within a namespace; namespaces take turns.
 type line struct {
 	names map[string][]string
-	// turns are the namespaces that have names, the next one first.
+	// turns are the namespaces with waiting names, the next one first.
 	turns []string
 }
 

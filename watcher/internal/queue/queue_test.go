@@ -18,8 +18,7 @@ func name(text string) types.NamespacedName {
 
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	// A step is a name to push, with ! before it one to mark as urgent, with ?
-	// one to touch, and - to pop.
+	// Steps: a name is pushed, !name marked as urgent, ?name touched, and - pops.
 	for title, c := range map[string]struct{ steps, want string }{
 		"backlog by turns":              {"b/x a/z b/a a/b-1 a/b", "b/x a/z b/a a/b-1 a/b"},
 		"namespaces take turns":         {"a/1 a/2 a/3 a/4 b/1 c/1 b/2", "a/1 b/1 c/1 a/2 b/2 a/3 a/4"},

@@ -7,20 +7,20 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Back-off of an object whose work failed.
+// Back-off of an object after an error.
 const (
 	retryFirst = 50 * time.Millisecond
 	retryMax   = 15 * time.Second
 )
 
-// Work holds the objects to look at, in the order of a Queue.
+// Work is the work queue of a session, in the order of a Queue.
 type Work struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 	order *Queue
 }
 
-// NewWork returns an empty one; name is that of the queue in metrics.
+// NewWork returns an empty queue with its name in metrics.
 func NewWork(name string, metrics workqueue.MetricsProvider) *Work {
 	order := New()
 	return &Work{
@@ -38,10 +38,10 @@ func NewWork(name string, metrics workqueue.MetricsProvider) *Work {
 	}
 }
 
-// Urgent lets a name go before the backlog the next time that it waits.
+// Urgent makes a name precede the backlog the next time it waits.
 func (w *Work) Urgent(name types.NamespacedName) { w.order.Urgent(name) }
 
-// Changed adds a name; live: it goes before the backlog.
+// Changed adds a name; a live change precedes the backlog.
 func (w *Work) Changed(name types.NamespacedName, live bool) {
 	if live {
 		w.Urgent(name)

@@ -1,4 +1,4 @@
-// Package quota bounds the keys of a namespace, and how often they are refreshed.
+// Package quota limits the keys of a namespace and their refreshes.
 package quota
 
 import (
@@ -15,28 +15,28 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
 
-// settleEvery is how soon a namespace that exceeds a limit is bounded.
+// settleEvery is the interval between checks of the limits.
 const settleEvery = 5 * time.Second
 
-// Limits of one namespace; 0: none.
+// Limits of one namespace; 0 means none.
 type Limits struct {
-	// Keys that are asked for. The oldest ConfigMaps come first.
+	// Keys is the maximum number of requested keys, the oldest ConfigMaps first.
 	Keys int
-	// Refreshes that are asked for within a second. If there are more, all intervals of the
-	// namespace are multiplied by the same power of two.
+	// Refreshes is the maximum number of refreshes per second. If more are requested, all intervals
+	// of the namespace are multiplied by the same power of two.
 	Refreshes int
 }
 
-// Objects are the annotated ConfigMaps as they are written.
+// Objects are the annotated ConfigMaps without limits.
 type Objects interface {
 	Get(name types.NamespacedName) *annotated.Object
 	Names() []types.NamespacedName
 	Listed(namespace string) bool
-	// Each calls visit for every object. It holds a lock.
+	// Each holds a lock while it calls visit.
 	Each(visit func(*annotated.Object))
 }
 
-// Quota shows the annotated ConfigMaps within the limits. It is safe for concurrent use.
+// Quota returns annotated ConfigMaps within the limits. It is safe for concurrent use.
 type Quota struct {
 	Objects
 
@@ -45,29 +45,28 @@ type Quota struct {
 	namespaces map[string]*namespace
 }
 
-// namespace is what the ConfigMaps of a namespace ask for.
+// namespace sums up the requests of its ConfigMaps.
 type namespace struct {
 	keys, refreshed int
-	// rate is that of the refreshes, in microhertz.
+	// rate of all refreshes, in microhertz.
 	rate int64
-	// changed reports that this is no longer what it was when the rest was settled.
+	// changed since Settle last decided.
 	changed bool
 	settled
 }
 
-// settled is how a namespace is bounded.
+// settled is the decision about a namespace.
 type settled struct {
-	// full reports that the keys of objects behind last are not asked for.
+	// full means that objects younger than last get no keys.
 	full bool
 	last age
-	// stretch is what intervals are multiplied by; 0: 1.
+	// stretch multiplies the intervals; 0 means 1.
 	stretch int
-	// speaker is the object that says so, of so many keys.
+	// speaker is the object that reports the stretch, for said keys.
 	speaker types.UID
 	said    int
 }
 
-// age orders objects by their creation.
 type age struct {
 	created int64
 	uid     types.UID
@@ -79,10 +78,10 @@ func (a age) compare(b age) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
 }
 
-// New returns a quota whose Objects have to be set, which call Replaced.
+// New returns a quota. The caller sets Objects, which must call Replaced.
 func New(l Limits) *Quota { return &Quota{limits: l, namespaces: map[string]*namespace{}} }
 
-// Replaced counts what an object asks for in place of what it asked for before; nil: nothing.
+// Replaced counts the requests of an object instead of its earlier ones; nil means none.
 func (q *Quota) Replaced(old, current *annotated.Object) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,8 +111,8 @@ func (q *Quota) add(o *annotated.Object, sign int) {
 	}
 }
 
-// Get returns an object within the limits: one without keys, as if its annotation could not be
-// read, if older ones have all keys of the namespace, and else with a stretched interval.
+// Get returns an object within the limits: with a stretched interval or, if older objects use up
+// the keys, without keys, as if its annotation were invalid.
 func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
 	o := q.Objects.Get(name)
 	if o == nil || len(o.Request.Pairs) == 0 || o.Request.Suspended {
@@ -143,8 +142,7 @@ func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
 	return &bounded
 }
 
-// Run bounds namespaces until ctx is done. It calls notify for each object that
-// is bounded in another way than before.
+// Run checks the limits until ctx is done, and calls notify for each object whose limits changed.
 func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.NamespacedName)) {
 	ticker := c.NewTicker(settleEvery)
 	defer ticker.Stop()
@@ -160,7 +158,7 @@ func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.N
 	}
 }
 
-// member is what an object asks for of a namespace that has to be settled.
+// member is an object of a namespace in Settle.
 type member struct {
 	age
 	name      types.NamespacedName
@@ -168,8 +166,8 @@ type member struct {
 	refreshes bool
 }
 
-// Settle bounds the namespaces that exceed a limit, and frees those that no longer do. It returns
-// the objects that this concerns.
+// Settle decides about namespaces that exceed a limit or no longer do, and returns the affected
+// objects.
 func (q *Quota) Settle() []types.NamespacedName {
 	members := map[string][]member{}
 	q.mu.Lock()
@@ -199,7 +197,6 @@ func (q *Quota) Settle() []types.NamespacedName {
 	return concerned
 }
 
-// bound bounds one namespace.
 func (q *Quota) bound(n *namespace, of []member) (concerned []types.NamespacedName) {
 	slices.SortFunc(of, func(a, b member) int { return a.compare(b.age) })
 	before := n.settled
@@ -227,8 +224,8 @@ func (q *Quota) bound(n *namespace, of []member) (concerned []types.NamespacedNa
 	return concerned
 }
 
-// stretch returns what the intervals of a namespace are multiplied by; 0: 1. It
-// shrinks late, since with each change all wants of the namespace are published.
+// stretch returns the factor for intervals; 0 means 1. It decreases late, because each change
+// publishes all wants of the namespace.
 func (q *Quota) stretch(n *namespace) int {
 	if q.limits.Refreshes == 0 {
 		return 0

@@ -43,7 +43,7 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// asks lets an object that was created in the given second ask for so many keys.
+// asks makes an object, created in the given second, request some keys.
 func (b *bench) asks(name string, created, keys int, refresh string) {
 	b.version++
 	var pairs []string
@@ -53,11 +53,14 @@ func (b *bench) asks(name string, created, keys int, refresh string) {
 	b.objects.Put(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(b.version),
 		CreationTimestamp: metav1.NewTime(time.Unix(int64(created), 0)),
-		Annotations:       map[string]string{annotation.DefaultKey: strings.Join(pairs, " "), "x-kv8s.io/curl-refresh": refresh},
+		Annotations: map[string]string{
+			annotation.DefaultKey:    strings.Join(pairs, " "),
+			"x-kv8s.io/curl-refresh": refresh,
+		},
 	}})
 }
 
-// keys returns how many keys of an object are asked for.
+// keys returns the number of requested keys of an object.
 func (b *bench) keys(name string) int { return len(b.Get(named(name)).Request.Pairs) }
 
 func TestTheOldestConfigMapsHaveTheKeysOfANamespace(t *testing.T) {
@@ -81,7 +84,8 @@ func TestAnObjectBeyondTheLimitKeepsItsDataAndSaysWhy(t *testing.T) {
 	b.asks("new", 2, 1, "")
 	b.Settle()
 	o := b.Get(named("new"))
-	if o.Invalid == nil || o.Request.Problem(o.Invalid) != "namespace ns asks for more than 1 keys and older ConfigMaps come first; remove some, or have --namespace-keys raised" {
+	if o.Invalid == nil || o.Request.Problem(o.Invalid) != "namespace ns asks for more than 1 keys and older "+
+		"ConfigMaps come first; remove some, or have --namespace-keys raised" {
 		t.Errorf("it says %q", o.Request.Problem(o.Invalid))
 	}
 	if b.Get(named("old")).Invalid != nil {
@@ -131,7 +135,8 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 			said += o.Name + ": " + p.Text
 		}
 	}
-	if want := "cm-0: curl-refresh is multiplied by 8 in namespace ns; its 1000 refreshed keys ask for more than 20 refreshes a second"; said != want {
+	if want := "cm-0: curl-refresh is multiplied by 8 in namespace ns; its 1000 refreshed keys ask for more than 20 " +
+		"refreshes a second"; said != want {
 		t.Errorf("they say %q, want %q", said, want)
 	}
 

@@ -12,19 +12,27 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// lookInterval is how often it is looked whether wants are gone.
+var (
+	// errReload means that the stream of requests was replaced or purged.
+	errReload = errors.New("the stream of requests was changed by another client")
+	// errDisconnected means that the connection broke. Afterwards the stream may be older than
+	// acknowledged messages.
+	errDisconnected = errors.New("the connection to NATS is gone")
+)
+
+// lookInterval is the interval between checks for purged wants.
 const lookInterval = 2 * time.Second
 
-// check ends the session when the stream is not, or may not be, the one that
-// was read.
+// check ends the session when the stream may have changed.
 func (r *Runner) check(ctx context.Context, s *session) error {
-	broken := r.deps.Conn.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
-	defer r.deps.Conn.RemoveStatusListener(broken)
+	conn := r.deps.Client.JetStream().Conn()
+	broken := conn.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
+	defer conn.RemoveStatusListener(broken)
 	ticker := r.deps.Clock.NewTicker(r.config.CheckInterval)
 	defer ticker.Stop()
 	soon := r.deps.Clock.NewTicker(lookInterval)
 	defer soon.Stop()
-	for r.deps.Conn.IsConnected() {
+	for conn.IsConnected() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -43,8 +51,7 @@ func (r *Runner) check(ctx context.Context, s *session) error {
 	return errDisconnected
 }
 
-// unchanged compares the stream with what was read. A broker that does not
-// answer is not a change.
+// unchanged compares the stream with the session. A broker without a response is not a change.
 func (r *Runner) unchanged(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -60,11 +67,9 @@ func (r *Runner) unchanged(ctx context.Context, s *session) error {
 	return r.complete(ctx, s)
 }
 
-// complete looks whether the oldest want is still there, by one request. Whoever may
-// publish timers can clear the stream by a header (Nats-Rollup), which the broker
-// does not refuse, so that this is looked at more often than the rest. While the
-// stream begins where it did, nothing is gone that is older, and the index need not
-// be walked.
+// complete checks that the oldest want still exists, by one request. It runs more often than the
+// rest, because whoever may publish timers can purge the stream by a header (Nats-Rollup). If the
+// first sequence is unchanged, the index need not be scanned.
 func (r *Runner) complete(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -77,9 +82,9 @@ func (r *Runner) complete(ctx context.Context, s *session) error {
 		s.first = first
 		return nil
 	}
-	// The oldest want is gone, or was replaced a moment ago.
+	// The oldest want is gone, or was just replaced.
 	if _, _, err := r.deps.Client.LastWant(ctx, key); errors.Is(err, pipeline.ErrNoMessage) {
-		r.deps.Purged.Inc()
+		r.deps.Metrics.purges.Inc()
 		return fmt.Errorf("%w: it was purged", errReload)
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package session publishes what the objects want for as long as one reading of
-// the stream of requests is valid, and then reads it anew.
+// Package session publishes wants while one reading of the stream of requests is valid, and then
+// reads the stream again.
 package session
 
 import (
@@ -9,67 +9,59 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 const (
-	// requestTimeout bounds a round of requests to the broker.
+	// requestTimeout is the timeout of a round of requests to the broker.
 	requestTimeout = 10 * time.Second
-	// sessionPause is the longest pause between tries to begin a session.
+	// sessionPause and firstPause are the longest and the first pause between attempts to begin a
+	// session.
 	sessionPause = 5 * time.Second
-	// firstPause is the first one.
-	firstPause = 50 * time.Millisecond
+	firstPause   = 50 * time.Millisecond
 )
 
 // Config of a Runner.
 type Config struct {
-	// Workers is the number of objects that are worked on at a time.
+	// Workers is the maximum number of objects that are handled at a time.
 	Workers int
-	// CheckInterval is how often the stream is compared with what was read.
+	// CheckInterval is the interval between comparisons of the stream with the session.
 	CheckInterval time.Duration
 	// InScope reports whether a namespace is watched.
 	InScope func(namespace string) bool
-	// Installation marks the wants that this watcher, or one that it takes turns
-	// with, has published; empty: none are known to be.
+	// Installation is in the wants that this watcher and its standbys publish; empty: unknown.
 	Installation string
 }
 
 // Objects are the annotated ConfigMaps.
 type Objects interface {
-	// Names returns the names of all of them.
 	Names() []types.NamespacedName
 }
 
 // Reconciler brings the stream in line with one object.
 type Reconciler interface {
-	// Reconcile returns when to look again, and an error when another try soon
-	// is worth it.
+	// Reconcile returns when to reconcile again, and an error if a retry makes sense.
 	Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error)
 }
 
-// Auditor finds wants that nothing is under way for.
+// Auditor finds wants without a fetch or timer.
 type Auditor interface {
 	// Run calls enqueue for the objects of such wants until ctx is done.
 	Run(ctx context.Context, enqueue func(types.NamespacedName))
 }
 
-// Deps are what a Runner works with.
+// Deps are the dependencies of a Runner.
 type Deps struct {
-	// Client and Conn are the connection to the broker.
 	Client *pipeline.Client
-	Conn   *nats.Conn
-	// Epoch returns the epoch of the stream of requests, created if need be.
-	Epoch func(context.Context) (int64, error)
-	// Index is filled from the stream.
+	// Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
+	Epoch      func(context.Context) (int64, error)
 	Index      *wantindex.Index
 	Objects    Objects
 	Reconciler Reconciler
@@ -78,40 +70,32 @@ type Deps struct {
 	Health  *process.Part
 	Clock   clock.WithTicker
 	Log     zerolog.Logger
-	Queue   *kube.QueueMetrics
-	Started prometheus.Counter
-	// Purged counts how often wants were found gone from the stream.
-	Purged prometheus.Counter
-	// OutOfScope is the number of wants that are left alone as they are not in
-	// scope.
-	OutOfScope prometheus.Gauge
+	Metrics *Metrics
 }
 
-// Runner runs one session after the other.
+// Runner runs one session after another.
 type Runner struct {
 	config Config
 	deps   Deps
-	// current is the queue of the session that publishes, if there is one.
+	// current is the queue of the running session, if any.
 	current atomic.Pointer[queue.Work]
-	// outOfScope is how many wants of others were last found.
+	// outOfScope is the last logged number of foreign wants.
 	outOfScope int
 }
 
-// New returns a runner that does not run.
+// New returns a runner that does not run yet.
 func New(c Config, d Deps) *Runner { return &Runner{config: c, deps: d} }
 
-// Changed passes the name of an object that changed to the session that
-// publishes: live, before the backlog. A session looks at all objects when it
-// begins, so that nothing is missed without one.
+// Changed passes a changed object to the running session; a live change precedes the backlog.
+// Without a session nothing is missed, because each one begins with all objects.
 func (r *Runner) Changed(name types.NamespacedName, live bool) {
 	if q := r.current.Load(); q != nil {
 		q.Changed(name, live)
 	}
 }
 
-// Run keeps the stream of requests in line with the objects until ctx is done.
-// Each session begins with reading the stream; it ends when the connection
-// breaks, or when the stream turns out not to be the one that was read.
+// Run keeps the stream of requests in line with the objects until ctx is done. A session begins by
+// reading the stream, and ends when the connection breaks or the stream was replaced.
 func (r *Runner) Run(ctx context.Context) error {
 	pause := firstPause
 	for logged := ""; r.connected(ctx); {
@@ -137,8 +121,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// session runs one session, and reports whether it came to publish anything.
-// Its error is never nil before ctx is done.
+// session runs one session, and reports whether it began. Its error is never nil before ctx is
+// done.
 func (r *Runner) session(ctx context.Context) (began bool, err error) {
 	defer r.deps.Health.NotReady("the streams cannot be used")
 	s, err := r.begin(ctx)
@@ -149,12 +133,12 @@ func (r *Runner) session(ctx context.Context) (began bool, err error) {
 	return true, r.run(ctx, s)
 }
 
-// connected waits for a connection to the broker, and reports whether there is one:
-// otherwise ctx is done.
+// connected waits for a connection to the broker; it returns false if ctx is done.
 func (r *Runner) connected(ctx context.Context) bool {
-	changed := r.deps.Conn.StatusChanged(nats.CONNECTED)
-	defer r.deps.Conn.RemoveStatusListener(changed)
-	for !r.deps.Conn.IsConnected() && ctx.Err() == nil {
+	conn := r.deps.Client.JetStream().Conn()
+	changed := conn.StatusChanged(nats.CONNECTED)
+	defer conn.RemoveStatusListener(changed)
+	for !conn.IsConnected() && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-changed:

@@ -20,16 +20,16 @@ import (
 // QueueName is the name of the queue in metrics.
 const QueueName = "watcher"
 
-// session is what is published on top of one reading of the stream.
+// session publishes on top of one reading of the stream.
 type session struct {
 	epoch int64
-	// first is where the stream began when all wants were last found in it.
+	// first is the stream's first sequence when all wants were last found in it.
 	first    uint64
 	queue    *queue.Work
 	failures failureLog
 }
 
-// begin makes sure that the streams exist and reads the wants in them.
+// begin creates missing streams and reads the wants.
 func (r *Runner) begin(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, 6*requestTimeout)
 	defer cancel()
@@ -44,17 +44,16 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	r.deps.Index.Reset(epoch, wants)
-	r.deps.Started.Inc()
+	r.deps.Metrics.sessions.Inc()
 	return &session{
 		epoch:    epoch,
-		queue:    queue.NewWork(QueueName, r.deps.Queue),
+		queue:    queue.NewWork(QueueName, r.deps.Metrics.queue),
 		failures: failureLog{log: r.deps.Log, clock: r.deps.Clock},
 	}, nil
 }
 
-// read returns the wants in the stream that are this watcher's concern: those in
-// scope, and those that its installation published before the scope was narrowed.
-// Nothing asks for the latter any more, so they are retracted.
+// read returns the wants in scope, and those that this installation published before the scope was
+// narrowed, to retract them.
 func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantindex.Want, error) {
 	wants, outOfScope := map[pipeline.Key]wantindex.Want{}, 0
 	err := r.deps.Client.LoadWants(ctx, func(e pipeline.Message) error {
@@ -65,7 +64,8 @@ func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantin
 		w, err := pipeline.DecodeWant(key, e.Data)
 		switch {
 		case err == nil && w == nil: // a tombstone
-		case !r.config.InScope(key.Namespace) && (r.config.Installation == "" || w.GetInstallation() != r.config.Installation):
+		case !r.config.InScope(key.Namespace) &&
+			(r.config.Installation == "" || w.GetInstallation() != r.config.Installation):
 			outOfScope++
 		case err != nil:
 			wants[key] = wantindex.Unreadable(epoch, e.Sequence, e.Time)
@@ -80,27 +80,26 @@ func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantin
 	return wants, err
 }
 
-// noteOutOfScope shows how many wants are left alone, and logs it when that changes.
+// noteOutOfScope logs the number of ignored wants when it changes.
 func (r *Runner) noteOutOfScope(wants int) {
-	r.deps.OutOfScope.Set(float64(wants))
+	r.deps.Metrics.outOfScope.Set(float64(wants))
 	if wants > 0 && wants != r.outOfScope {
-		r.deps.Log.Warn().Int("out_of_scope", wants).Msg("leaving wants of namespaces alone that are not watched, as this installation has not published them;" +
+		r.deps.Log.Warn().Int("out_of_scope", wants).Msg("leaving wants of namespaces alone that are not watched, as " +
+			"this installation has not published them;" +
 			" they are fetched until they are purged, or watched again")
 	}
 	r.outOfScope = wants
 }
 
-// run works on all objects, and after that on those that change. What it
-// returns is never nil before ctx is done.
+// run handles all objects and then each change. Its error is never nil before ctx is done.
 func (r *Runner) run(ctx context.Context, s *session) error {
 	r.current.Store(s.queue)
-	defer r.deps.Queue.Reset()
+	defer r.deps.Metrics.queue.Reset()
 	defer r.current.Store(nil)
 	r.enqueueAll(s)
 	group, groupCtx := errgroup.WithContext(ctx)
-	// What was begun is finished: a want without its Event, or a tombstone
-	// without its removal, would have to be found again. Only when the
-	// connection is broken is it abandoned, as no answer will come.
+	// Work in progress is finished: otherwise a want would lack its Event, or a tombstone its
+	// removal. It is abandoned only if the connection is broken, because no response will arrive.
 	workCtx, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer context.AfterFunc(groupCtx, func() {
@@ -128,7 +127,7 @@ func (r *Runner) run(ctx context.Context, s *session) error {
 	return group.Wait()
 }
 
-// enqueueAll adds all objects, and those that are gone and still have wants.
+// enqueueAll adds all objects, and deleted ones that still have wants.
 func (r *Runner) enqueueAll(s *session) {
 	objects, wanted := r.deps.Objects.Names(), r.deps.Index.Names()
 	r.deps.Log.Info().Int("objects", len(objects)).Int("wanted", len(wanted)).Msg("publishing what is wanted")
@@ -140,7 +139,7 @@ func (r *Runner) enqueueAll(s *session) {
 	}
 }
 
-// next works on the next object, and reports whether there was one.
+// next handles the next object, and reports whether there was one.
 func (r *Runner) next(ctx context.Context, s *session) bool {
 	name, shutdown := s.queue.Get()
 	if shutdown || s.queue.ShuttingDown() {
@@ -169,8 +168,8 @@ func (r *Runner) next(ctx context.Context, s *session) bool {
 	return true
 }
 
-// failureLog logs what goes wrong with single objects: the first at once, then
-// one line a minute, so that an outage with a backlog does not fill the log.
+// failureLog logs errors of single objects: the first at once, then one line a minute, so that an
+// outage does not flood the log.
 type failureLog struct {
 	log   zerolog.Logger
 	clock clock.PassiveClock

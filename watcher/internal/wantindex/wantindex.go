@@ -1,5 +1,4 @@
-// Package wantindex holds the wants that the stream of requests has: which
-// message each key has, and what it asks for.
+// Package wantindex caches the wants in the stream of requests.
 package wantindex
 
 import (
@@ -21,54 +20,51 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
-// Want is the want of one key as the stream has it.
+// Want is the cached part of one key's want.
 type Want struct {
-	// Fence orders it: the epoch that it carries, usually that of the stream, and
-	// the sequence of the message.
+	// Fence is the want's epoch, usually the stream's, and the sequence of the message.
 	Fence status.Fence
-	// Digest is of what it asks for: object, URL, interval, digest.
+	// Digest covers object, URL, interval and digest.
 	Digest [16]byte
-	// Now is the value of curl-now that it carries.
+	// Now is the value of curl-now.
 	Now string
-	// Drift is the fingerprint of the drift that it is to repair.
+	// Drift is the fingerprint of the drift to repair.
 	Drift string
-	// Refreshes reports whether it has an interval.
+	// Refreshes reports whether the want has an interval.
 	Refreshes bool
-	// Requested reports that a person asked for a fetch although the key held its
-	// body, so that a body which never lands cannot be distinguished from an equal one.
+	// Requested reports that a user requested a fetch while the key held its body, so a lost result
+	// looks like an equal body.
 	Requested bool
-	// Version is the resource version of the object that it was read from; 0:
-	// not a number.
+	// Version is the resource version of the object when the want was made; 0: not a number.
 	Version uint64
 	// At is when it was published.
 	At time.Time
-	// Finding is what the last audit found about it.
+	// Finding of the last audit.
 	Finding Finding
-	// Resolved reports that the object was once seen with an answer to it.
+	// Resolved reports that the object once had a result of this want.
 	Resolved bool
 }
 
-// Finding is what an audit finds about a want, from a closed set.
+// Finding is the result of an audit of a want.
 type Finding string
 
-// NothingLost is found about a want that is as it should be.
+// NothingLost: the want is in order.
 const NothingLost = ""
 
 const (
-	// BodyLost: the key does not hold its body, and nothing is under way.
+	// BodyLost: the key does not hold its body, and no fetch is pending.
 	BodyLost Finding = "body_lost"
-	// Refused: it still does not after it was asked for again.
+	// Refused: the same after another fetch.
 	Refused Finding = "refused"
-	// TimerLost: the key holds its body, and nothing will refresh it.
+	// TimerLost: the key holds its body, but no refresh is pending.
 	TimerLost Finding = "timer_lost"
-	// StreamBehind: it holds what came later than all that the stream has.
+	// StreamBehind: the object has a newer fence than the whole stream.
 	StreamBehind Finding = "stream_behind"
 )
 
-// Of returns what is to be known of a want that the stream of the given epoch
-// has. A want of an earlier epoch asks for nothing: its results would count as
-// older than those that the object holds. One of a later epoch is what it took
-// to come after those.
+// Of returns the cached part of a want. A want of an earlier epoch counts as unreadable, because
+// its results would be older than the object's fences. One of a later epoch was published to exceed
+// those.
 func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 	if w.GetEpoch() < epoch {
 		return Unreadable(epoch, seq, at)
@@ -85,13 +81,12 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 	}
 }
 
-// Unreadable is what is to be known of a message that is no want: that it is
-// there, and different from anything wanted.
+// Unreadable stands for a message that is not a want: it exists, and differs from every request.
 func Unreadable(epoch int64, seq uint64, at time.Time) Want {
 	return Want{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
 }
 
-// Digest returns that of what a want asks for, curl-now and drift left out.
+// Digest returns the digest of a want's request, without curl-now and drift.
 func Digest(w *v1.Want) (digest [16]byte) {
 	h := sha256.New()
 	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256(), rule.Of(w).Digest()} {
@@ -111,8 +106,8 @@ type Index struct {
 	keys    int
 }
 
-// keyed is the want of one key. The wants of an object are a slice, sorted by
-// key: a map has room for eight, and most objects have one.
+// keyed is the want of one key. Slices sorted by key save memory, because most objects have one key
+// and a map has room for eight.
 type keyed struct {
 	key  string
 	want Want
@@ -123,7 +118,7 @@ func byKey(k keyed, key string) int { return cmp.Compare(k.key, key) }
 // NewIndex returns an empty index.
 func NewIndex() *Index { return &Index{objects: map[types.NamespacedName][]keyed{}} }
 
-// ObjectOf returns the name of the object that a key is of.
+// ObjectOf returns the object of a key.
 func ObjectOf(key pipeline.Key) types.NamespacedName {
 	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 }
@@ -133,15 +128,14 @@ func KeyOf(object types.NamespacedName, key string) pipeline.Key {
 	return pipeline.Key{Namespace: object.Namespace, Name: object.Name, Key: key}
 }
 
-// find returns the wants of the object of a key, and where among them that of the key
-// is or would be. The caller holds the lock.
+// find returns the wants of a key's object and the position of the key. The caller holds the lock.
 func (x *Index) find(key pipeline.Key) (wants []keyed, at int, found bool) {
 	wants = x.objects[ObjectOf(key)]
 	at, found = slices.BinarySearchFunc(wants, key.Key, byKey)
 	return wants, at, found
 }
 
-// Object returns a copy of the wants of an object by key.
+// Object returns a copy of an object's wants by key.
 func (x *Index) Object(name types.NamespacedName) map[string]Want {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -152,7 +146,7 @@ func (x *Index) Object(name types.NamespacedName) map[string]Want {
 	return wants
 }
 
-// Want returns the want of a key, if there is one.
+// Want returns the want of a key, if any.
 func (x *Index) Want(key pipeline.Key) (w Want, found bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -163,7 +157,7 @@ func (x *Index) Want(key pipeline.Key) (w Want, found bool) {
 	return wants[at].want, true
 }
 
-// Put records the want of a key.
+// Put sets the want of a key.
 func (x *Index) Put(key pipeline.Key, w Want) {
 	key.Key, key.Namespace = unique.Make(key.Key).Value(), unique.Make(key.Namespace).Value()
 	x.mu.Lock()
@@ -177,8 +171,8 @@ func (x *Index) Put(key pipeline.Key, w Want) {
 	x.keys++
 }
 
-// Expect records that the stream may get a want of a key, unless it has one. It has no
-// sequence until it is known.
+// Expect records, unless the key has a want, that the stream may get one. Its sequence is still
+// unknown.
 func (x *Index) Expect(key pipeline.Key, at time.Time) {
 	if _, found := x.Want(key); !found {
 		x.Put(key, Unreadable(x.Epoch(), 0, at))
@@ -201,14 +195,14 @@ func (x *Index) Drop(key pipeline.Key) {
 	x.objects[ObjectOf(key)] = slices.Delete(wants, at, at+1)
 }
 
-// Epoch returns the epoch of the stream that the index was read from.
+// Epoch returns the epoch of the stream that was read.
 func (x *Index) Epoch() int64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.epoch
 }
 
-// Reset replaces all that is known by what was read from the stream.
+// Reset replaces all wants.
 func (x *Index) Reset(epoch int64, wants map[pipeline.Key]Want) {
 	fresh := NewIndex()
 	for key, w := range wants {
@@ -219,21 +213,21 @@ func (x *Index) Reset(epoch int64, wants map[pipeline.Key]Want) {
 	x.epoch, x.objects, x.keys = epoch, fresh.objects, fresh.keys
 }
 
-// Names returns the names of all objects that have wants.
+// Names returns the objects with wants.
 func (x *Index) Names() []types.NamespacedName {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return slices.AppendSeq(make([]types.NamespacedName, 0, len(x.objects)), maps.Keys(x.objects))
 }
 
-// Len returns the number of keys that have wants.
+// Len returns the number of keys with wants.
 func (x *Index) Len() int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.keys
 }
 
-// Oldest returns the want with the lowest known sequence, if there is any.
+// Oldest returns the want with the lowest known sequence, if any.
 func (x *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
 	x.Each(func(k pipeline.Key, w Want) {
 		if w.Fence.Seq > 0 && (!ok || w.Fence.Seq < seq) {
@@ -243,7 +237,7 @@ func (x *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
 	return key, seq, ok
 }
 
-// Each calls visit for every want. It holds a lock, so visit must be quick.
+// Each holds a lock while it calls visit.
 func (x *Index) Each(visit func(pipeline.Key, Want)) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -254,7 +248,7 @@ func (x *Index) Each(visit func(pipeline.Key, Want)) {
 	}
 }
 
-// Update changes what is known of the want of a key, if anything is.
+// Update changes the want of a key, if any.
 func (x *Index) Update(key pipeline.Key, change func(*Want)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

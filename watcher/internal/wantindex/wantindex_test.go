@@ -44,7 +44,8 @@ func TestDigestDistinguishesWhatIsAskedFor(t *testing.T) {
 			t.Errorf("another %s: the same is %t, want %t", name, got, c.same)
 		}
 	}
-	if wantindex.Digest(want(func(w *v1.Want) { w.Refresh = nil })) != wantindex.Digest(want(func(w *v1.Want) { w.Refresh = durationpb.New(0) })) {
+	if wantindex.Digest(want(func(w *v1.Want) { w.Refresh = nil })) != wantindex.Digest(
+		want(func(w *v1.Want) { w.Refresh = durationpb.New(0) })) {
 		t.Error("no interval and an interval of zero are not the same")
 	}
 }
@@ -54,7 +55,8 @@ func TestOf(t *testing.T) {
 	now := time.Unix(5, 0)
 	w := &v1.Want{Uid: "uid", Now: "1", Drift: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
 	got := wantindex.Of(w, 10, 3, now)
-	if got.Fence.Epoch != 10 || got.Fence.Seq != 3 || got.Digest != wantindex.Digest(w) || got.Now != "1" || got.Drift != "none" ||
+	if got.Fence.Epoch != 10 || got.Fence.Seq != 3 || got.Digest != wantindex.Digest(w) || got.Now != "1" ||
+		got.Drift != "none" ||
 		!got.Refreshes || !got.At.Equal(now) || got.Finding != wantindex.NothingLost || got.Resolved {
 		t.Errorf("got %+v", got)
 	}

@@ -105,7 +105,7 @@ func (b *Inbox) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
 		return
 	}
 	line = line.Err(with.Err()).Str("subject", d.Subject())
-	if with.String() == pipeline.DeadLetter(nil).String() {
+	if with.IsDeadLetter() {
 		line.Msg("message cannot be applied and became a dead letter")
 		return
 	}

@@ -1,6 +1,6 @@
-// Package lease elects a leader by a Lease. It is apart from package leader since
-// the election of client-go imports clients and informers of all of Kubernetes,
-// which take a fifth of the time in which a program is compiled that never elects.
+// Package lease elects a leader by a Lease. It is separate from package leader because client-go's
+// election imports all clients and informers of Kubernetes, which takes a fifth of the build time
+// of programs without elections.
 package lease
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
-// elector leads whenever it holds the Lease.
+// elector leads while it holds the Lease.
 type elector struct {
 	config leader.Config
 	deps   leader.Deps
-	// leading is held while it leads.
+	// leading is locked while it leads.
 	leading sync.Mutex
 }
 
-// Elect is a leader.Elect.
+// Elect implements leader.Elect.
 func Elect(ctx context.Context, c leader.Config, d leader.Deps) error {
 	if c.Identity == "" {
 		host, err := os.Hostname()
@@ -41,7 +41,7 @@ func Elect(ctx context.Context, c leader.Config, d leader.Deps) error {
 	return e.run(ctx)
 }
 
-// run holds one election after the other.
+// run holds one election after another.
 func (e *elector) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, kube.DebugLogr(e.deps.Log)))
 	defer cancel(nil)
@@ -60,8 +60,8 @@ func (e *elector) run(ctx context.Context) error {
 	return nil
 }
 
-// awaitEnd waits until the term is over: client-go does not. One that begins after that
-// finds its context done.
+// awaitEnd waits until the term is over, because client-go does not. A term that begins later finds
+// its context done.
 func (e *elector) awaitEnd() {
 	e.leading.Lock()
 	defer e.leading.Unlock()
