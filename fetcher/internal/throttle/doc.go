@@ -3,11 +3,11 @@
 // shares both between namespaces.
 //
 // A key without a slot waits in the queue of its host and namespace, ordered by
-// rank and then by the time since when it waits. A lease, a timer at the broker,
-// protects it meanwhile: whoever starts a key has to claim the lease first. When a
-// slot comes free the throttle starts the next key of the namespace that holds
-// fewest, and a little earlier if the GETs of the host are short.
+// rank and then by the time since when it waits. A lease, which is a timer at the
+// broker, protects it meanwhile: a fetcher that starts a key has to claim the lease
+// first. The throttle starts the next key of the namespace that holds fewest slots,
+// so early that the claim ends when a slot comes free.
 //
-// One slot of each host is kept for another namespace than the one that uses
-// the host, and more as soon as others need them.
+// One slot of each host is kept for a second namespace, and more as soon as others
+// need them.
 package throttle

@@ -130,11 +130,11 @@ func (h *host) quick(now time.Time, within time.Duration) bool {
 // ahead is how many keys may be started before their slots come free: as many slots as come free
 // in a few times the time that a claim takes, and one more unless it would wait for long.
 func (h *host) ahead(limit int, claim time.Duration, now time.Time) int {
-	expected, slots := h.expected(now), time.Duration(limit)
-	if h.mean == 0 || expected > slots*claimedWait/2 {
+	perSecond := float64(limit) / h.expected(now).Seconds()
+	if h.mean == 0 || perSecond*claimedWait.Seconds() < 2 {
 		return 0
 	}
-	return int(min(slots, 1+4*slots*claim/expected))
+	return min(limit, 1+int(4*perSecond*claim.Seconds()))
 }
 
 // State of a host, from a closed set.

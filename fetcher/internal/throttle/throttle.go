@@ -163,14 +163,14 @@ const (
 func (t *Throttle) patience(a *attempt, cause Cause, now time.Time) time.Duration {
 	n, h := a.tenant, a.tenant.host
 	expected := h.expected(now)
-	before := time.Duration(n.waiting + len(n.queue) + 1)
+	turns := float64(n.waiting+len(n.queue)+1) / float64(h.limit(n, t.cfg.PerHost))
 	switch {
 	case cause != HostBusy && cause != NamespaceShare:
 		return 0
 	case a.phase == claimed:
 		return claimedWait
 	case h.mean == 0 && expected >= t.cfg.MaxWait,
-		expected*before/time.Duration(h.limit(n, t.cfg.PerHost)) > t.cfg.MaxWait:
+		turns*expected.Seconds() > t.cfg.MaxWait.Seconds():
 		return 0
 	}
 	return t.cfg.MaxWait
