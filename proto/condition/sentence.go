@@ -292,7 +292,7 @@ func Next(f *v1.Failure, observed time.Time) string {
 	}
 	text := "next try at " + at.UTC().Format("15:04") + " UTC" + asked
 	if f.GetClass() != v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED { // which is never tried again soon
-		text = "giving up after " + counted(int64(f.GetAttempts()), "attempt") + "; " + text
+		text = "giving up after " + Attempts(int64(f.GetAttempts())) + "; " + text
 	}
 	if every := f.GetInterval().AsDuration(); every > 0 {
 		text += ", then " + frequency(every)
@@ -336,6 +336,9 @@ func frequency(every time.Duration) string {
 	}
 	return "every " + duration.Format(every)
 }
+
+// Attempts counts attempts in words.
+func Attempts(n int64) string { return counted(n, "attempt") }
 
 func counted(n int64, what string) string {
 	if n == 1 {

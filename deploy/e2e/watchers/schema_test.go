@@ -44,18 +44,18 @@ var refused = []struct{ what, spec, sentence string }{
 		"two sources of a key", `sources: [{key: a, url: x.example.com}, {key: a, url: y.example.com}]`,
 		`spec.sources[1]: Duplicate value: {"key":"a"}`,
 	},
-	{"the parent as a key", `configData: {"..": b}`, "spec.configData: Invalid value: a key has 1 to 253 letters"},
+	{"the parent as a key", `configData: {"..": b}`, "spec.configData: Invalid value: a key consists of 1 to 253 letters"},
 	{
 		"the parent as the key of a source", `sources: [{key: "..", url: x.example.com}]`,
-		"spec.sources[0].key: Invalid value: \"..\": a key has 1 to 253 letters",
+		"spec.sources[0].key: Invalid value: \"..\": a key consists of 1 to 253 letters",
 	},
 	{
 		"a path as a key", `configBinaryData: {a/b: YQ==}`,
-		"spec.configBinaryData: Invalid value: a key has 1 to 253 letters",
+		"spec.configBinaryData: Invalid value: a key consists of 1 to 253 letters",
 	},
 	{
 		"a long key", `configData: {` + strings.Repeat("k", 254) + `: x}`,
-		"spec.configData: Invalid value: a key has 1 to 253 letters",
+		"spec.configData: Invalid value: a key consists of 1 to 253 letters",
 	},
 	{
 		"a long key of a source", `sources: [{key: ` + strings.Repeat("k", 254) + `, url: x.example.com}]`,

@@ -14,7 +14,7 @@ import (
 // +kubebuilder:printcolumn:name="Fetched",type=string,JSONPath=`.status.fetched`
 // +kubebuilder:printcolumn:name="ConfigMap",type=string,JSONPath=`.status.configMapName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Changed",type=date,priority=1,JSONPath=`.status.changedAt`
 // +kubebuilder:printcolumn:name="Pods",type=integer,priority=1,JSONPath=`.status.pods.injected`
 // +kubebuilder:validation:XValidation:rule="has(self.spec.target) && has(self.spec.target.name) || size(self.metadata.name) <= 246",message="the name is longer than 246 characters, which leaves no room for -config; name the ConfigMap in spec.target.name"
@@ -64,12 +64,12 @@ type WatcherSpec struct {
 	// Static text for the ConfigMap.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=256
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$') && k != '.' && !k.startsWith('..'))",message="a key has 1 to 253 letters, digits, -, _ and ., is not . and has no .. at its beginning"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$') && k != '.' && !k.startsWith('..'))",message="a key consists of 1 to 253 letters, digits, -, _ and ., is not ., and does not begin with .."
 	ConfigData map[string]string `json:"configData,omitempty"`
 	// Static binary data for the ConfigMap, in base64.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=256
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$') && k != '.' && !k.startsWith('..'))",message="a key has 1 to 253 letters, digits, -, _ and ., is not . and has no .. at its beginning"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$') && k != '.' && !k.startsWith('..'))",message="a key consists of 1 to 253 letters, digits, -, _ and ., is not ., and does not begin with .."
 	ConfigBinaryData map[string][]byte `json:"configBinaryData,omitempty"`
 	// URLs whose bodies go into the ConfigMap.
 	// +optional
@@ -130,7 +130,7 @@ type Source struct {
 	// Key of the ConfigMap.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]{1,253}$') && self != '.' && !self.startsWith('..')",message="a key has 1 to 253 letters, digits, -, _ and ., is not . and has no .. at its beginning"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]{1,253}$') && self != '.' && !self.startsWith('..')",message="a key consists of 1 to 253 letters, digits, -, _ and ., is not ., and does not begin with .."
 	Key string `json:"key"`
 	// URL to fetch with GET; without a scheme https:// is assumed.
 	// +required
@@ -162,7 +162,7 @@ type WatcherStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Number of sources with a body in the ConfigMap, such as 2/3.
+	// Number of sources with a body in the ConfigMap, such as 2/3; - without sources.
 	// +optional
 	Fetched string `json:"fetched,omitempty"`
 	// State of each source.
@@ -226,6 +226,16 @@ type SourceStatus struct {
 	// There is no attempt before the next interval or edit.
 	// +optional
 	GaveUp bool `json:"gaveUp,omitempty"`
+	// HTTP status of the last response; absent without one.
+	// +optional
+	HTTPStatus int32 `json:"httpStatus,omitempty"`
+	// Description of the failure, as in Events.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Time of the next attempt as planned at the time of the report. If it has passed, later attempts
+	// had the same outcome.
+	// +optional
+	NextTry *metav1.Time `json:"nextTry,omitempty"`
 }
 
 // PodsStatus counts pods with the sidecar.

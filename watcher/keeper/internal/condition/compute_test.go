@@ -165,9 +165,9 @@ var _ = DescribeTable("The conditions of a Watcher",
 			in.InjectionKnown = false
 		}), "Ready=True/Ready Fresh=True/Fresh Injectable=Unknown/Progressing", "1/1"),
 	Entry("suspended, without sources", input(nil, suspended, func(in *condition.Input) { in.Plan.Sources = nil }),
-		"Ready=True/Ready Fresh=True/Fresh", "0/0"),
+		"Ready=True/Ready Fresh=True/Fresh", "-"),
 	Entry("without sources", input(nil, func(in *condition.Input) { in.Plan.Sources = nil }),
-		"Ready=True/Ready Fresh=True/Fresh", "0/0"),
+		"Ready=True/Ready Fresh=True/Fresh", "-"),
 )
 
 var _ = Describe("The status of a Watcher", func() {
@@ -273,7 +273,24 @@ var _ = Describe("The status of a Watcher", func() {
 	It("does not list healthy keys among the failing ones", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout"), "b": written()})
 		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
-		Expect(condition.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout since 2026-11-22T12:00:00Z"))
+		Expect(condition.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z [why-empty 6]"))
+	})
+
+	It("describes a failure as the ConfigMap's status does", func() {
+		e := failing(status.Entry{}, "BadStatus")
+		e.GaveUp = true
+		e.Explanation = &status.Explanation{
+			HTTPStatus: 404, Message: "example.com responded with 404", NextTry: began.Add(59 * time.Minute),
+		}
+		s := condition.Compute(input(map[string]status.Entry{"a": e}))
+		for _, c := range s.Conditions {
+			Expect(c.Message).To(Equal("key a: example.com responded with 404, since 2026-11-22T12:00:00Z, " +
+				"gave up after 6 attempts, next try at 12:59 UTC [why-empty 8]"))
+		}
+		Expect(s.Sources[0]).To(And(
+			HaveField("HTTPStatus", int32(404)), HaveField("Message", "example.com responded with 404"),
+			HaveField("NextTry.Time", began.Add(59*time.Minute)),
+		))
 	})
 
 	It("truncates a long message without broken parts", func() {
@@ -302,8 +319,8 @@ var _ = Describe("The status of a Watcher", func() {
 		in.Target = holding(entries)
 		message := meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh).Message
 		Expect(len(message)).To(And(BeNumerically("<=", 1024), BeNumerically(">", 900)))
-		Expect(message).To(HavePrefix("key " + in.Plan.Sources[0].Key + ": Timeout since 2026-11-22T12:00:00Z; "))
-		Expect(message).To(HaveSuffix("Z …"))
+		Expect(message).To(HavePrefix("key " + in.Plan.Sources[0].Key + ": Timeout, since 2026-11-22T12:00:00Z [why-empty 6]; "))
+		Expect(message).To(HaveSuffix("Z [why-empty 6] …"))
 	})
 
 	It("shows each source's content and failure", func() {

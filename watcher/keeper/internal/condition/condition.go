@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	sentence "github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -73,7 +74,10 @@ func Compute(in Input) watchv1.WatcherStatus {
 		}
 		s.Sources = append(s.Sources, state)
 	}
-	s.Fetched = fmt.Sprintf("%d/%d", fetched, len(in.Plan.Sources))
+	s.Fetched = "-"
+	if len(in.Plan.Sources) > 0 {
+		s.Fetched = fmt.Sprintf("%d/%d", fetched, len(in.Plan.Sources))
+	}
 	if in.Pods != nil && (in.Pods.Injected > 0 || in.Plan.Sidecar != nil) {
 		counts := in.Pods.PodsStatus
 		s.Pods = &counts
@@ -101,6 +105,8 @@ func (in Input) source(source plan.Source) watchv1.SourceStatus {
 		state.State = watchv1.Failing
 		state.Reason, state.Since = entry.Error, seconds(entry.Since)
 		state.Attempts, state.GaveUp = int64(entry.Attempts), entry.GaveUp
+		why := entry.Why()
+		state.HTTPStatus, state.Message, state.NextTry = why.HTTPStatus, why.Message, seconds(why.NextTry)
 	}
 	return state
 }
@@ -268,16 +274,25 @@ func first(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) boo
 	return nil
 }
 
-// failures lists the sources that match, with reason and time.
+// failures lists the sources that match, with the sentence of their Events, time and next try.
 func failures(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) bool) string {
 	var parts []string
 	for _, s := range sources {
 		if !passes(s) {
 			continue
 		}
-		part := "key " + s.Key + ": " + s.Reason
+		part := "key " + s.Key + ": " + cmp.Or(s.Message, s.Reason)
 		if s.Since != nil {
-			part += " since " + s.Since.UTC().Format(time.RFC3339)
+			part += ", since " + s.Since.UTC().Format(time.RFC3339)
+		}
+		if s.GaveUp && s.Attempts > 0 {
+			part += ", gave up after " + sentence.Attempts(s.Attempts)
+		}
+		if s.GaveUp && s.NextTry != nil {
+			part += ", next try at " + s.NextTry.UTC().Format("15:04") + " UTC"
+		}
+		if cause := sentence.WhyEmpty(pipeline.ClassOf(s.Reason)); cause != "" {
+			part += " [" + cause + "]"
 		}
 		parts = append(parts, part)
 	}

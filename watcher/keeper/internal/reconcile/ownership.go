@@ -70,8 +70,9 @@ func protects(protected []string, p *plan.Plan) *plan.Problem {
 	if !annotation.Protects(protected, p.Target.Namespace, p.Target.Name) {
 		return nil
 	}
-	return &plan.Problem{
-		Reason:  watchv1.ReasonTargetRefused,
-		Message: "ConfigMap " + p.Target.Name + " of namespace " + p.Target.Namespace + " is protected; use another one",
+	message := "namespace " + p.Target.Namespace + " is protected; create the Watcher in another namespace"
+	if p.Target.Name == annotation.RootCA {
+		message = "ConfigMap " + p.Target.Name + " is protected; name another one"
 	}
+	return &plan.Problem{Reason: watchv1.ReasonTargetRefused, Message: message}
 }
