@@ -446,7 +446,7 @@ var _ = Describe("A Watcher that the schema accepts", func() {
 		Entry("too many sources for an annotation", `sources: [`+longSources()+`]`, "InvalidSource",
 			"spread the pairs over several ConfigMaps"),
 		Entry("a denied address", `sources: [{key: a, url: "http://10.0.0.1/x"}]`, "AddressDenied",
-			"key a: AddressDenied since"),
+			"key a: fetching from 10.0.0.1 is not allowed: its address is not public, since"),
 	)
 
 	It("is Stalled if its ConfigMap is immutable", func(ctx SpecContext) {
