@@ -137,7 +137,7 @@ var eventRow = regexp.MustCompile(`^  (?:Warning|Normal) `)
 
 // events is the command that shows the Events of a ConfigMap.
 func events(name string) string {
-	return "kubectl describe configmap " + name + " | sed -n '/^Events/,$p'"
+	return "kubectl describe configmap " + name + " | grep -E '^  (Warning|Normal)'"
 }
 
 // statusOf is the command that shows the status annotation of a ConfigMap.
@@ -178,16 +178,25 @@ run against an API server, with fixed times, identities and ports. ` +
 		t.isSuspended(ctx)
 		t.recovers(ctx)
 		t.logs(ctx)
+		page := compact(t.page.String())
 		if file := os.Getenv("TRANSCRIPT"); file != "" {
-			Expect(os.WriteFile(file, []byte(t.page.String()), 0o644)).To(Succeed())
+			Expect(os.WriteFile(file, []byte(page), 0o644)).To(Succeed())
 			return
 		}
 		written, err := os.ReadFile("../../docs/half-hour.md")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(timeless(t.page.String())).
+		Expect(timeless(page)).
 			To(Equal(timeless(string(written))), "deploy/docs/half-hour.md is stale: make transcript")
 	})
 })
+
+// confirmation matches the line that kubectl prints after a write.
+var confirmation = regexp.MustCompile(`(?m)^configmap/\S+ (?:created|annotated|patched)\n`)
+
+// compact leaves out confirmations, and joins blocks with nothing between them.
+func compact(page string) string {
+	return strings.ReplaceAll(confirmation.ReplaceAllString(page, ""), "```\n\n```console\n", "")
+}
 
 // spans matches durations and the padding around them in a table.
 var spans = regexp.MustCompile(`\b\d+[dhms](?:\d+[ms])*\b|[ -]{2,}`)
@@ -341,7 +350,7 @@ func (t *transcript) recovers(ctx context.Context) {
 			"of the key.")
 	Expect(t.world.Cluster.Client.EventsV1().Events(t.world.Namespace).
 		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
-	t.types(ctx, events("missing"), ContainSubstring("<none>"))
+	t.types(ctx, "kubectl describe configmap missing | grep Events", ContainSubstring("<none>"))
 	t.types(ctx, "curlctl status "+t.world.Namespace+"/missing",
 		And(ContainSubstring("responded with 404"), ContainSubstring("recheck"), ContainSubstring("last checked")))
 
