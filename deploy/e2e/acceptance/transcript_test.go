@@ -220,7 +220,7 @@ func (t *transcript) logs(ctx context.Context) {
 		ContainSubstring(`"reason":"AddressDenied"`), MatchRegexp(`"next":"(1h|[45]\dm)`),
 	)))
 	Eventually(ctx, about("slow")).WithTimeout(time.Minute).Should(ContainElement(And(
-		ContainSubstring(`"host":"localhost"`), ContainSubstring(`"cause":"retry"`), ContainSubstring(`"reason":"Timeout"`),
+		ContainSubstring(`"host":"localhost"`), ContainSubstring(`"cause":"new"`), ContainSubstring(`"reason":"Timeout"`),
 		MatchRegexp(`"next":"\d+(\.\d+)?s"`),
 	)))
 	Expect(lines.Matching("169.254")).To(BeEmpty())
