@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -38,6 +40,9 @@ var _ = Describe("Credentials", func() {
 			if r.URL.Path == "/moved" {
 				http.Redirect(w, r, "/private/moved", http.StatusFound)
 				return
+			}
+			if r.URL.Path == "/private/denied" {
+				w.WriteHeader(http.StatusUnauthorized)
 			}
 			_, _ = io.WriteString(w, "hello there")
 		})
@@ -153,5 +158,28 @@ var _ = Describe("Credentials", func() {
 		w.publish(forged)
 		f.step()
 		Expect(sent()).To(Equal([]string{"/moved ", "/private/moved " + secret, "/moved "}))
+	})
+
+	It("names the source of a refused credential, and puts the credential into no message", func() {
+		w.publish(signed("/private/denied"))
+		f.step()
+		Expect(w.result().GetFailure().GetCredential()).To(Equal("entry 1 of the header file"))
+		Expect(w.deadLetters()).To(HaveLen(1))
+		streams, searched := w.js.ListStreams(w.ctx), 0
+		for info := range streams.Info() {
+			stream, err := w.js.Stream(w.ctx, info.Config.Name)
+			Expect(err).NotTo(HaveOccurred())
+			for sequence := max(1, info.State.FirstSeq); sequence <= info.State.LastSeq; sequence++ {
+				m, err := stream.GetMsg(w.ctx, sequence)
+				if errors.Is(err, jetstream.ErrMsgNotFound) {
+					continue
+				}
+				Expect(err).NotTo(HaveOccurred())
+				Expect(string(m.Data)+fmt.Sprint(m.Header)).NotTo(ContainSubstring(secret), m.Subject)
+				searched++
+			}
+		}
+		Expect(streams.Err()).NotTo(HaveOccurred())
+		Expect(searched).To(BeNumerically(">=", 3))
 	})
 })
