@@ -9,7 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -53,7 +54,11 @@ var (
 // Rights checks the rights of the service accounts of a release by SubjectAccessReviews: in one
 // namespace, or in all if namespace is empty.
 func Rights(ctx context.Context, config *rest.Config, release Release, namespace string) ([]Finding, error) {
-	client, err := kubernetes.NewForConfig(config)
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	authorization, err := authorizationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
@@ -61,7 +66,7 @@ func Rights(ctx context.Context, config *rest.Config, release Release, namespace
 	for _, of := range rights {
 		account := release.Name + "-" + of.component
 		check := "rights of " + of.component
-		_, err := client.CoreV1().ServiceAccounts(release.Namespace).Get(ctx, account, metav1.GetOptions{})
+		_, err := core.ServiceAccounts(release.Namespace).Get(ctx, account, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err) && of.optional:
 			continue
@@ -72,7 +77,7 @@ func Rights(ctx context.Context, config *rest.Config, release Release, namespace
 		case err != nil:
 			return d.findings, fmt.Errorf("get service account %s/%s: %w", release.Namespace, account, err)
 		}
-		missing, err := missingRights(ctx, client, types.NamespacedName{Namespace: release.Namespace, Name: account},
+		missing, err := missingRights(ctx, authorization, types.NamespacedName{Namespace: release.Namespace, Name: account},
 			of.rights, namespace)
 		if err != nil {
 			return d.findings, err
@@ -88,8 +93,8 @@ func Rights(ctx context.Context, config *rest.Config, release Release, namespace
 }
 
 // missingRights returns the rights that an account lacks, as "list configmaps".
-func missingRights(ctx context.Context, client kubernetes.Interface, account types.NamespacedName, all []right,
-	namespace string,
+func missingRights(ctx context.Context, client authorizationclient.AuthorizationV1Interface,
+	account types.NamespacedName, all []right, namespace string,
 ) (missing []string, err error) {
 	for _, r := range all {
 		for _, verb := range r.verbs {
@@ -103,7 +108,7 @@ func missingRights(ctx context.Context, client kubernetes.Interface, account typ
 			case r.subresource != "":
 				what += "/" + r.subresource
 			}
-			review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			review, err := client.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{
 					User:               "system:serviceaccount:" + account.Namespace + ":" + account.Name,
 					Groups:             []string{"system:serviceaccounts", "system:authenticated"},
