@@ -28,9 +28,11 @@ takes some minutes the first time.`,
 	}, &c, func(ctx context.Context) error {
 		return local.Run(ctx, c, os.Stderr, func(_ context.Context, s local.System) error {
 			fmt.Fprintf(os.Stderr, "Ready. The cluster's kubeconfig is %s\n", s.Kubeconfig)
-			if s.NATS != "" {
-				fmt.Fprintf(os.Stderr, "NATS is at %s\n", s.NATS)
+			if s.NATS == "" {
+				fmt.Fprintln(os.Stderr, "curlctl cannot reach this NATS; restart with --nats-listen 127.0.0.1:4222 to use it.")
+				return nil
 			}
+			fmt.Fprintf(os.Stderr, "NATS is at %s\n", s.NATS)
 			return nil
 		})
 	})
