@@ -10,6 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // checkCommand prints the verdict of the egress policy on a URL.
@@ -42,7 +43,7 @@ func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string
 		preview.Reason, preview.err = wrong, errors.New(wrong)
 	} else {
 		var err error
-		if preview, err = cfg.Preview(ctx, namespace, url, false); err != nil {
+		if preview, err = cfg.Preview(ctx, namespace, url, false, rule.Set{}, 0); err != nil {
 			return err
 		}
 	}

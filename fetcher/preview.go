@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // Preview is the expected outcome of a fetch.
@@ -25,14 +27,16 @@ type Preview struct {
 	// Size and SHA256 describe the body, if there is one.
 	Size   int
 	SHA256 string
+	// Outcome of the rules and the selection on the body.
+	Outcome rule.Outcome
 
 	addresses []egress.AddressVerdict
 	err       error
 }
 
-// Preview applies the configuration to a URL, and makes one GET if it is allowed and requested. It
-// needs no broker and stores nothing.
-func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool) (Preview, error) {
+// Preview applies the configuration to a URL, and makes one GET if it is allowed and requested. Rules
+// are evaluated on its body, for a key that holds that many bytes. It needs no broker and stores nothing.
+func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool, rules rule.Set, held int64) (Preview, error) {
 	if err := c.Validate(); err != nil {
 		return Preview{}, err
 	}
@@ -64,6 +68,8 @@ func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool)
 		return preview, err
 	default:
 		preview.Size, preview.SHA256 = len(response.Body), response.SHA256
+		evaluator := rule.NewEvaluator(cmp.Or(c.Engine.MaxExpressionBody, rule.DefaultMaxBody))
+		preview.Outcome = evaluator.Evaluate(namespace, rules, response.Body, held)
 	}
 	return preview, nil
 }

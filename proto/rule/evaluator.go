@@ -43,6 +43,24 @@ const (
 	TooLarge
 )
 
+// String returns the word for a rule with this outcome.
+func (c Cause) String() string {
+	switch c {
+	case Passed:
+		return "true"
+	case False:
+		return "false"
+	case NotJSON:
+		return "not JSON"
+	case Costly:
+		return "too costly"
+	case TooLarge:
+		return "too large"
+	default:
+		return "not applicable"
+	}
+}
+
 // Outcome is the outcome of the expressions on a body.
 type Outcome struct {
 	// Rules has the outcome of each rule.

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,6 +15,9 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
+
+// certificate is how the bodies of recipes begin, because some have a rule.
+const certificate = "-----BEGIN CERTIFICATE-----\n"
 
 // recipe reads a recipe whose URLs lead to the origin of a world, with the same paths. It returns
 // the body of each key.
@@ -31,7 +35,7 @@ func recipe(w *world.World, file string) (object *corev1.ConfigMap, bodies map[s
 	for _, pair := range request.Pairs {
 		address, err := url.Parse(pair.URL)
 		Expect(err).NotTo(HaveOccurred(), file)
-		bodies[pair.Key] = "the body of " + pair.Key
+		bodies[pair.Key] = certificate + "the body of " + pair.Key + strings.Repeat("\nMIID", 10)
 		asks += pair.Key + "=" + w.Origin.Page(address.Path).Says(bodies[pair.Key]).URL() + "\n"
 	}
 	object.Namespace, object.Annotations[annotation.DefaultKey] = w.Namespace, asks
@@ -39,6 +43,48 @@ func recipe(w *world.World, file string) (object *corev1.ConfigMap, bodies map[s
 }
 
 var _ = Describe("The recipes", func() {
+	It("keep the RDS bundle when the URL answers with a login page or half a bundle", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		object, bodies := recipe(w, "../../samples/recipes/01-rds-ca.yaml")
+		page := w.Origin.Page("/global/global-bundle.pem")
+		cm := w.Create(ctx, object.Name, func(o *corev1.ConfigMap) { o.ObjectMeta = object.ObjectMeta })
+		cm.EventuallyHasData(ctx, "ca.pem", bodies["ca.pem"])
+
+		page.Says("<html>Sign in, token S3CR3T</html>")
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "1")
+		cm.EventuallyTells(ctx, "ContentRejected")
+		cm.EventuallyReports(ctx, "ca.pem", "ContentRejected")
+		Expect(cm.Events(ctx, "ContentRejected")[0].Note).To(And(
+			ContainSubstring("the response for ca.pem does not meet rule 1 of curl-expect, body.startsWith("),
+			ContainSubstring("; key ca.pem keeps its last good value; next try at "), Not(ContainSubstring("S3CR3T"))))
+		page.Says(certificate)
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "2")
+		Eventually(func() uint32 { return cm.Status(ctx, "ca.pem").Why().Rule }).WithContext(ctx).Should(BeEquivalentTo(2))
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("ca.pem", bodies["ca.pem"]))
+
+		page.Says(bodies["ca.pem"] + " and more")
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "3")
+		cm.EventuallyHasData(ctx, "ca.pem", bodies["ca.pem"]+" and more")
+		cm.EventuallyTells(ctx, "ContentRejected", "Recovered")
+	})
+
+	It("fetch again and select when a rule or a selection changes, though the server would answer 304", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/rules").Says(`{"rules":[1],"limits":{"a":1}}`).Tagged()
+		cm := w.Create(ctx, "rules", world.Asking("rules.json="+page.URL()),
+			world.Annotated("x-kv8s.io/curl-expect", "rules.json=size(json.rules) > 0"))
+		cm.EventuallyHasData(ctx, "rules.json", `{"rules":[1],"limits":{"a":1}}`)
+		cm.Annotate(ctx, "x-kv8s.io/curl-select", "rules.json=json.limits")
+		cm.EventuallyHasData(ctx, "rules.json", `{"a":1}`)
+		cm.Annotate(ctx, "x-kv8s.io/curl-expect", "rules.json=size(json.rules) > 1")
+		cm.EventuallyTells(ctx, "ContentRejected")
+		cm.Annotate(ctx, "x-kv8s.io/curl-expect", "rules.json=size(json.rules) + 1")
+		cm.EventuallyTells(ctx, "ContentRejected", "InvalidAnnotation")
+		Expect(cm.Events(ctx, "InvalidAnnotation")[0].Note).To(ContainSubstring(
+			"annotation curl-expect, line 1 (key rules.json): expected a boolean, column 18"))
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("rules.json", `{"a":1}`))
+	})
+
 	It("are accepted by the API server, and filled", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		files, err := filepath.Glob("../../samples/recipes/*.yaml")

@@ -17,16 +17,29 @@ func (w *Watcher) Asks(key string) map[string]string {
 	}
 	sources := slices.Clone(w.Spec.Sources)
 	slices.SortFunc(sources, func(a, b Source) int { return strings.Compare(a.Key, b.Key) })
-	var pairs, digests []string
+	var pairs, digests, rules, selections, intervals []string
+	if w.Spec.Interval != "" {
+		intervals = append(intervals, w.Spec.Interval)
+	}
 	for _, s := range sources {
 		pairs = append(pairs, s.Key+"="+s.URL)
 		if s.SHA256 != "" {
 			digests = append(digests, s.Key+"="+s.SHA256)
 		}
+		for _, r := range s.Expect {
+			rules = append(rules, s.Key+"="+r.Rule)
+		}
+		if s.Select != "" {
+			selections = append(selections, s.Key+"="+s.Select)
+		}
+		if s.Interval != "" {
+			intervals = append(intervals, s.Key+"="+s.Interval)
+		}
 	}
 	asked[key] = strings.Join(pairs, " ")
 	options := map[string]string{
-		annotation.SHA256Name: strings.Join(digests, " "), annotation.RefreshName: w.Spec.Interval,
+		annotation.SHA256Name: strings.Join(digests, " "), annotation.RefreshName: strings.Join(intervals, " "),
+		annotation.ExpectName: strings.Join(rules, "\n"), annotation.SelectName: strings.Join(selections, "\n"),
 		annotation.NowName: w.Now(key),
 	}
 	if w.Spec.Suspend {

@@ -63,6 +63,8 @@ const (
 	ReasonTooLarge = "TooLarge"
 	// ReasonInvalidSource: a source cannot be expressed as an annotation.
 	ReasonInvalidSource = "InvalidSource"
+	// ReasonInvalidExpression: a rule or a selection of a source cannot be evaluated.
+	ReasonInvalidExpression = "InvalidExpression"
 	// ReasonFetchFailed: a source fails and has never been fetched.
 	ReasonFetchFailed = "FetchFailed"
 	// ReasonInjectable: pods that name the Watcher get its sidecar.

@@ -146,6 +146,35 @@ type Source struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[0-9a-f]{64}$')",message="sha256 has 64 lower-case hexadecimal digits"
 	SHA256 string `json:"sha256,omitempty"`
+	// Rules that the body must meet, in CEL; another body leaves the last good value.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	Expect []Rule `json:"expect,omitempty"`
+	// CEL expression that gives the value from the body, such as json.data.limits; if absent, the
+	// value is the body.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[^\n\r]*$`
+	Select string `json:"select,omitempty"`
+	// Refresh interval of this source; if absent, that of the Watcher.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('8760h')",message="interval is a duration such as 10m or 1h30m, from 10s to 8760h"
+	Interval string `json:"interval,omitempty"`
+}
+
+// Rule is a check of a body.
+type Rule struct {
+	// CEL expression that must be true, such as size(json.rules) > 0.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[^\n\r]*$`
+	Rule string `json:"rule"`
+	// Sentence for the conditions if a body does not meet the rule.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
 }
 
 // WatcherStatus is the observed state of a Watcher.

@@ -149,7 +149,7 @@ func sameState(a, b status.Entry) bool {
 	if !sameFailure(a, b) || a.GaveUp != b.GaveUp {
 		return false
 	}
-	return !b.GaveUp || a.Explanation == nil || a.HTTPStatus == b.HTTPStatus && a.Stale == b.Stale &&
+	return !b.GaveUp || a.Explanation == nil || a.HTTPStatus == b.HTTPStatus && a.Rule == b.Rule && a.Stale == b.Stale &&
 		a.Terminal == b.Terminal
 }
 

@@ -81,6 +81,9 @@ func occurrence(key string, entry status.Entry) string {
 	name := key + "\x00" + entry.FailingURL() + "\x00" + entry.Since.Format(time.RFC3339)
 	if entry.GaveUp {
 		name += "\x00gave up\x00" + strconv.Itoa(int(entry.Why().HTTPStatus))
+		if number := entry.Why().Rule; number > 0 {
+			name += "\x00rule " + strconv.Itoa(int(number))
+		}
 	}
 	return name
 }

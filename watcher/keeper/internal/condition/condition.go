@@ -113,7 +113,8 @@ func (in Input) source(source plan.Source) watchv1.SourceStatus {
 
 // holds reports whether an entry describes a body for the current request.
 func holds(entry status.Entry, source plan.Source) bool {
-	return entry.Written() && entry.URL == source.URL && (source.SHA256 == "" || source.SHA256 == entry.SHA256)
+	return entry.Written() && entry.URL == source.URL && (source.SHA256 == "" || source.SHA256 == entry.SHA256) &&
+		entry.Rules == source.Rules
 }
 
 // content sets the digest of all content, and the time of its last change.
@@ -185,7 +186,7 @@ func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) 
 		return in.progressing("ConfigMap " + in.Plan.Target.Name + " is being applied"), false
 	}
 	if first(sources, isMissing) != nil {
-		return verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, failures(sources, isMissing)},
+		return verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, in.failures(sources, isMissing)},
 			first(sources, in.isTerminal) != nil
 	}
 	if pending := first(sources, isUnfetched); pending != nil {
@@ -216,7 +217,7 @@ func (in Input) fresh(sources []watchv1.SourceStatus) verdict {
 		return verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, "nothing is fetched while spec.suspend is true"}
 	}
 	if found := first(sources, failing); found != nil {
-		return verdict{metav1.ConditionFalse, found.Reason, failures(sources, failing)}
+		return verdict{metav1.ConditionFalse, found.Reason, in.failures(sources, failing)}
 	}
 	if pending := first(sources, isUnfetched); pending != nil {
 		return verdict{metav1.ConditionUnknown, watchv1.ReasonFetching, "key " + pending.Key + " has not been fetched yet"}
@@ -275,13 +276,16 @@ func first(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) boo
 }
 
 // failures lists the sources that match, with the sentence of their Events, time and next try.
-func failures(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) bool) string {
+func (in Input) failures(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) bool) string {
 	var parts []string
 	for _, s := range sources {
 		if !passes(s) {
 			continue
 		}
 		part := "key " + s.Key + ": " + cmp.Or(s.Message, s.Reason)
+		if message := in.unmet(s.Key); message != "" {
+			part += " (" + message + ")"
+		}
 		if s.Since != nil {
 			part += ", since " + s.Since.UTC().Format(time.RFC3339)
 		}
@@ -297,6 +301,18 @@ func failures(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) 
 		parts = append(parts, part)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// unmet returns the message of the rule that the last body of a key does not meet; empty if there
+// is none.
+func (in Input) unmet(key string) string {
+	number := int(in.Target.Entries.Of(key).Why().Rule)
+	for _, source := range in.Plan.Sources {
+		if source.Key == key && number > 0 && number <= len(source.Messages) {
+			return source.Messages[number-1].Message
+		}
+	}
+	return ""
 }
 
 // cut truncates a message between its parts.

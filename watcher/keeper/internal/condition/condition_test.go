@@ -21,6 +21,20 @@ import (
 
 func TestCondition(t *testing.T) { suitetest.Run(t, "Condition Suite") }
 
+var _ = It("adds the message of the rule that a body does not meet", func() {
+	const url = "https://rules.example.com/"
+	t := target.Read(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		annotation.StatusKey: `{"k":{"url":"` + url + `","error":"ContentRejected","rule":2}}`,
+	}}})
+	rules := []watchv1.Rule{{Rule: "true", Message: "other"}, {Rule: "false", Message: "no rules yet"}}
+	s := condition.Compute(condition.Input{
+		Plan:   &plan.Plan{Sources: []plan.Source{{Key: "k", URL: url, Messages: rules}}},
+		Target: t, Applied: true, Now: time.Now(),
+	})
+	Expect(s.Conditions).To(ContainElement(And(
+		HaveField("Type", watchv1.ConditionFresh), HaveField("Message", ContainSubstring("ContentRejected (no rules yet)")))))
+})
+
 var _ = DescribeTable("A status whose ConfigMap has a manually edited reason is accepted by the API server",
 	func(written, reason string) {
 		const url = "https://rules.example.com/"

@@ -78,6 +78,10 @@ type Source struct {
 	URL string
 	// SHA256 that the body must have; empty means any.
 	SHA256 string
+	// Rules is the digest of the rules and the selection; empty means none.
+	Rules string
+	// Messages of the rules, shared with the Watcher.
+	Messages []watchv1.Rule
 }
 
 // Problem is a problem that only an edit solves.
@@ -160,27 +164,35 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 		p.Sidecar = &Sidecar{Container: w.Spec.Container, Volume: w.Spec.Volume}
 	}
 	p.Problem = tooLarge(w)
-	if problem := c.sources(p, o.Metadata.Annotations); p.Problem == nil {
+	if problem := c.sources(p, w, o.Metadata.Annotations); p.Problem == nil {
 		p.Problem = problem
 	}
 	return p
 }
 
 // sources parses the annotations as the watcher will.
-func (c *Compiler) sources(p *Plan, annotations map[string]string) *Problem {
+func (c *Compiler) sources(p *Plan, w *watchv1.Watcher, annotations map[string]string) *Problem {
 	request, err := c.grammar.Parse(annotations)
 	if err != nil {
 		return &Problem{Reason: watchv1.ReasonInvalidSource, Message: err.Error()}
 	}
 	for _, problem := range request.Problems {
+		if problem.Expression {
+			return &Problem{Reason: watchv1.ReasonInvalidExpression, Message: problem.Text}
+		}
 		if problem.Refused {
 			return &Problem{Reason: watchv1.ReasonInvalidSource, Message: problem.Text}
 		}
+	}
+	expected := map[string][]watchv1.Rule{}
+	for _, s := range w.Spec.Sources {
+		expected[s.Key] = s.Expect
 	}
 	p.Sources = make([]Source, len(request.Pairs))
 	for i, pair := range request.Pairs { // copies, since these are parts of the annotations
 		p.Sources[i] = Source{
 			Key: unique.Make(pair.Key).Value(), URL: strings.Clone(pair.URL), SHA256: strings.Clone(request.SHA256[pair.Key]),
+			Rules: request.Rules[pair.Key].Digest(), Messages: expected[pair.Key],
 		}
 	}
 	return nil

@@ -68,6 +68,32 @@ func applied(version uint64, change ...func(*watchv1.Watcher)) *corev1.ConfigMap
 }
 
 var _ = Describe("Compiling a Watcher", func() {
+	ruled := func(text string) func(*watchv1.Watcher) {
+		return func(w *watchv1.Watcher) {
+			w.Spec.Sources[0].Expect = []watchv1.Rule{{Rule: "size(body) > 0"}, {Rule: text, Message: "no rules"}}
+			w.Spec.Sources[0].Select, w.Spec.Sources[0].Interval = "json.rules", "1m"
+		}
+	}
+
+	It("plans rules, selections and intervals of sources", func() {
+		asked := applied(0, ruled("size(json.rules) > 0")).Annotations
+		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-expect", "b=size(body) > 0\nb=size(json.rules) > 0"))
+		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-select", "b=json.rules"))
+		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-refresh", "10m b=1m"))
+		p := compiled(ruled("size(json.rules) > 0"))
+		Expect(p.Problem).To(BeNil())
+		Expect(p.Sources[0].Rules).To(BeEmpty())
+		Expect(p.Sources[1].Rules).NotTo(BeEmpty())
+		Expect(p.Sources[1].Messages[1].Message).To(Equal("no rules"))
+	})
+
+	It("rejects an expression that gives no boolean", func() {
+		Expect(compiled(ruled("size(json.rules) + 1")).Problem).To(Equal(&plan.Problem{
+			Reason:  watchv1.ReasonInvalidExpression,
+			Message: "annotation curl-expect, line 2 (key b): expected a boolean, column 18",
+		}))
+	})
+
 	It("plans the annotations that the watcher reads", func() {
 		p := compiled()
 		Expect(p.Problem).To(BeNil())

@@ -27,6 +27,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
+	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -247,10 +249,12 @@ func (c *checking) pairs(
 ) ([]checked, error) {
 	var found []checked
 	request := known.Request
+	held, _ := status.Parse(object.Annotations[annotation.StatusKey])
 	for _, pair := range request.Pairs {
 		f := whole
 		f.Key, f.URL = pair.Key, deadletter.WithoutQuery(pair.URL)
-		preview, err := c.fetcher.Preview(ctx, object.Namespace, pair.URL, c.fetch)
+		rules := request.Rules[pair.Key]
+		preview, err := c.fetcher.Preview(ctx, object.Namespace, pair.URL, c.fetch, rules, held.Keys[pair.Key].Size)
 		if err != nil {
 			return nil, err
 		}
@@ -277,6 +281,9 @@ func (c *checking) pairs(
 			f.Detail = "the body has sha256 " + preview.SHA256 + ", curl-sha256 requires " + digest
 		case c.fetch:
 			f.OK, f.Verdict, f.Detail = true, "fetched", fmt.Sprintf("%d bytes, sha256 %s", preview.Size, preview.SHA256)
+			if _, cause := preview.Outcome.Failed(); cause != rule.Passed {
+				f.OK, f.Verdict = false, reason(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED)
+			}
 		default:
 			f.OK, f.Verdict = true, "would be fetched"
 			if interval := request.Interval(pair.Key); interval > 0 {
@@ -287,6 +294,28 @@ func (c *checking) pairs(
 			}
 		}
 		found = append(found, f)
+		if len(preview.Outcome.Rules) == len(rules.Expect) {
+			found = append(found, expressions(whole, pair.Key, rules, preview.Outcome)...)
+		}
 	}
 	return found, nil
+}
+
+// expressions returns a finding for each rule of a key and for its selection.
+func expressions(whole checked, key string, rules rule.Set, o rule.Outcome) []checked {
+	var found []checked
+	for i, text := range rules.Expect {
+		f := whole
+		f.Key, f.OK, f.Verdict, f.Detail = key, o.Rules[i] == rule.Passed, o.Rules[i].String(), "curl-expect: "+text
+		found = append(found, f)
+	}
+	if rules.Select != "" && o.Rules != nil {
+		f := whole
+		f.Key, f.OK, f.Verdict, f.Detail = key, o.Select == rule.Passed, o.Select.String(), "curl-select: "+rules.Select
+		if f.OK {
+			f.Verdict = fmt.Sprintf("%d bytes", len(o.Selected))
+		}
+		found = append(found, f)
+	}
+	return found
 }
