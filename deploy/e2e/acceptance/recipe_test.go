@@ -65,7 +65,7 @@ var _ = Describe("The recipes", func() {
 		page.Says(bodies["ca.pem"] + " and more")
 		cm.Annotate(ctx, "x-kv8s.io/curl-now", "3")
 		cm.EventuallyHasData(ctx, "ca.pem", bodies["ca.pem"]+" and more")
-		cm.EventuallyTells(ctx, "ContentRejected", "Recovered")
+		cm.EventuallyTells(ctx, "ContentRejected", "ContentRejected", "Recovered")
 	})
 
 	It("fetch again and select when a rule or a selection changes, though the server would answer 304", func(ctx SpecContext) {

@@ -39,7 +39,7 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 		if !asked && request.Names(key) { // in a pair that is refused
 			continue
 		}
-		if what := c.wrong(url, asked, held[key], entries[key]); what != "" {
+		if what := c.wrong(url, asked, request.Rules[key].Select, held[key], entries[key]); what != "" {
 			wrong = append(wrong, fmt.Sprintf("%s: ConfigMap %s/%s: key %s %s", promise, object.Namespace, object.Name, key,
 				what))
 		}
@@ -48,7 +48,7 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 }
 
 // wrong describes the problem of a key, if any.
-func (c Checker) wrong(url string, asked bool, held *value, entry status.Entry) string {
+func (c Checker) wrong(url string, asked bool, selected string, held *value, entry status.Entry) string {
 	switch {
 	case !asked && held != nil && entry.Written() && entry.SHA256 == digestOf(held.body):
 		return "exists and is no longer requested"
@@ -62,7 +62,7 @@ func (c Checker) wrong(url string, asked bool, held *value, entry status.Entry) 
 		return "has the body of another URL"
 	case entry.SHA256 != digestOf(held.body):
 		return "differs from the digest in its status"
-	case !c.Served(url, []byte(held.body)):
+	case selected == "" && !c.Served(url, []byte(held.body)):
 		return "has a body that its URL never served"
 	}
 	return ""
