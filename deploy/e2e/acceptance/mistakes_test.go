@@ -36,7 +36,8 @@ var _ = Describe("A mistake", func() {
 				"annotation x-kv8s.io/curl-refesh is unknown and has no effect; did you mean curl-refresh?",
 			},
 			"typo-name": {
-				[]world.Trait{annotated("curl-me-taht", "k="+good)}, "", failing, invalid,
+				[]world.Trait{annotated("curl-me-taht", "k="+good)},
+				"", failing, invalid,
 				"annotation x-kv8s.io/curl-me-taht is unknown and has no effect; did you mean curl-me-that?",
 			},
 			"no-io": {
