@@ -10,7 +10,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // checkCommand prints the verdict of the egress policy on a URL.
@@ -43,7 +42,7 @@ func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string
 		preview.Reason, preview.err = wrong, errors.New(wrong)
 	} else {
 		var err error
-		if preview, err = cfg.Preview(ctx, namespace, url, false, rule.Set{}, 0); err != nil {
+		if preview, err = cfg.Preview(ctx, PreviewRequest{Namespace: namespace, URL: url}); err != nil {
 			return err
 		}
 	}

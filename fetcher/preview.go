@@ -34,9 +34,18 @@ type Preview struct {
 	err       error
 }
 
-// Preview applies the configuration to a URL, and makes one GET if it is allowed and requested. Rules
-// are evaluated on its body, for a key that holds that many bytes. It needs no broker and stores nothing.
-func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool, rules rule.Set, held int64) (Preview, error) {
+// PreviewRequest names a URL and what to try with it.
+type PreviewRequest struct {
+	Namespace, URL string
+	// Fetch makes one GET if the URL is allowed.
+	Fetch bool
+	// Rules are evaluated on the body, for a key that holds Held bytes.
+	Rules rule.Set
+	Held  int64
+}
+
+// Preview applies the configuration to a URL. It needs no broker and stores nothing.
+func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error) {
 	if err := c.Validate(); err != nil {
 		return Preview{}, err
 	}
@@ -44,22 +53,22 @@ func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool,
 	if err != nil {
 		return Preview{}, err
 	}
-	verdict := gate.Verdict(ctx, namespace, url)
+	verdict := gate.Verdict(ctx, r.Namespace, r.URL)
 	preview := Preview{
-		Allowed: verdict.Allowed, Reason: verdict.Reason, Credential: client.Credential(namespace, url),
+		Allowed: verdict.Allowed, Reason: verdict.Reason, Credential: client.Credential(r.Namespace, r.URL),
 		addresses: verdict.Addresses, err: verdict.Err,
 	}
 	var denied *egress.DeniedError
 	if !verdict.Allowed && !errors.As(verdict.Err, &denied) {
 		preview.Failure = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DNS_FAILED)
 	}
-	if !fetch || !verdict.Allowed {
+	if !r.Fetch || !verdict.Allowed {
 		return preview, nil
 	}
 	ended, end := context.WithCancel(ctx)
 	end()
 	defer func() { _ = client.Run(ended) }() // closes what is open
-	response, err := client.Do(ctx, get.Request{URL: url, Namespace: namespace})
+	response, err := client.Do(ctx, get.Request{URL: r.URL, Namespace: r.Namespace})
 	var failed *get.Error
 	switch {
 	case errors.As(err, &failed):
@@ -69,7 +78,7 @@ func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool,
 	default:
 		preview.Size, preview.SHA256 = len(response.Body), response.SHA256
 		evaluator := rule.NewEvaluator(cmp.Or(c.Engine.MaxExpressionBody, rule.DefaultMaxBody))
-		preview.Outcome = evaluator.Evaluate(namespace, rules, response.Body, held)
+		preview.Outcome = evaluator.Evaluate(r.Namespace, r.Rules, response.Body, r.Held) //nolint:contextcheck // it has a limit of its own
 	}
 	return preview, nil
 }

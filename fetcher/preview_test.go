@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/kv8s/curl-me-that/fetcher"
-	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 func TestPreview(t *testing.T) {
@@ -38,7 +37,7 @@ func TestPreview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := c.config.Preview(t.Context(), "default", c.url, c.fetch, rule.Set{}, 0)
+			got, err := c.config.Preview(t.Context(), fetcher.PreviewRequest{Namespace: "default", URL: c.url, Fetch: c.fetch})
 			if err != nil {
 				t.Fatal(err)
 			}

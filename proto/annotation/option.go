@@ -31,7 +31,7 @@ func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
 func (g *Grammar) refresh(annotations map[string]string, request *Request) (adjusted []Problem, err error) {
 	annotation, value := g.option(annotations, RefreshName)
 	seen := map[string]bool{}
-	for _, field := range strings.Fields(value) {
+	for field := range strings.FieldsSeq(value) {
 		key, text, keyed := strings.Cut(field, "=")
 		if !keyed {
 			key, text = "", field

@@ -412,7 +412,7 @@ func TestNamesThatAreNearlyRight(t *testing.T) {
 		"x-kv8s/curl-me-that":        meant,
 		"kv8s.io/curl-me-that":       meant,
 		"curl-me-that":               meant,
-		"x-kv8s.com/Curl-Me-Taht":    meant,
+		"x-kv8s.com/Curl-Mee-That":   meant,
 		"x-kv8s/curl-refresh":        "x-kv8s.io/curl-refresh",
 		"x-kv8s.io/curl_me_that":     "curl-me-that",
 		"x-kv8s.io/crul-me-that":     "curl-me-that",

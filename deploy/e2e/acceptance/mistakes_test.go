@@ -36,9 +36,9 @@ var _ = Describe("A mistake", func() {
 				"annotation x-kv8s.io/curl-refesh is unknown and has no effect; did you mean curl-refresh?",
 			},
 			"typo-name": {
-				[]world.Trait{annotated("curl-me-taht", "k="+good)},
+				[]world.Trait{annotated("curl-mee-that", "k="+good)},
 				"", failing, invalid,
-				"annotation x-kv8s.io/curl-me-taht is unknown and has no effect; did you mean curl-me-that?",
+				"annotation x-kv8s.io/curl-mee-that is unknown and has no effect; did you mean curl-me-that?",
 			},
 			"no-io": {
 				[]world.Trait{world.Annotated("x-kv8s/curl-me-that", "k="+good)}, "", failing, invalid, "did you mean x-kv8s.io/curl-me-that?",

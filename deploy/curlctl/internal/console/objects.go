@@ -22,10 +22,7 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 		Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"),
 		Timeline: []object.TimelineEntry{},
 	}
-	pods, unseen, err := s.readObject(v.Context(), &view)
-	if err != nil {
-		return nil, err
-	}
+	pods, unseen := s.readObject(v.Context(), &view)
 	if err := view.ReadStreams(v.Context(), s.deps.Conn.Client, &v.unread, s.deps.Now()); err != nil {
 		return nil, err
 	}
@@ -40,20 +37,20 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 }
 
 // readObject adds the objects of Kubernetes, or returns why it cannot.
-func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, unseen string, err error) {
+func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, unseen string) {
 	if s.deps.Kubernetes == nil {
-		return pods, "This console does not read Kubernetes. The page shows the data of NATS.", nil
+		return pods, "This console does not read Kubernetes. The page shows the data of NATS."
 	}
 	found, owner, err := s.deps.Kubernetes.Object(ctx, view.Namespace, view.ConfigMap)
 	if err != nil {
-		return pods, "Kubernetes is unavailable: " + err.Error(), nil //nolint:nilerr // the page has the data of NATS
+		return pods, "Kubernetes is unavailable: " + err.Error()
 	}
 	if owner != nil {
 		view.ConfigMap = owner.ConfigMapName()
 		view.ReadWatcher(owner)
 	}
 	if found == nil {
-		return pods, "", nil
+		return pods, ""
 	}
 	pods.Read = true
 	cm := podusage.ConfigMap{Name: found.Name, Watcher: owner, Changes: podusage.ChangesOf(found, owner)}
@@ -63,7 +60,7 @@ func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, 
 	pods.More = max(0, len(pods.All)-podRows)
 	pods.All = pods.All[:len(pods.All)-pods.More]
 	view.ReadMetadata(found)
-	return pods, "", nil
+	return pods, ""
 }
 
 // podRows is the maximum number of containers.

@@ -87,15 +87,12 @@ func (o *Object) write(key string) condition.Write {
 	return w
 }
 
-// invalidAnnotation is the reason of Events about annotations that are not followed.
-var invalidAnnotation = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
-
 // unwanted returns the keys of the object that the annotation asks for without a want, and an entry
 // without a key for annotations that are not followed.
 func (o *Object) unwanted(at pipeline.Key, wanted map[pipeline.Key]bool, now time.Time) (all []Key) {
 	if o.Problem != "" && (o.Ignored == "" || !o.Request.Present) {
 		c := condition.Condition{
-			State: condition.Failing, Reason: invalidAnnotation, Message: o.Problem,
+			State: condition.Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), Message: o.Problem,
 		}
 		if p := o.Status.Problem; p != nil {
 			c.Since = p.Since

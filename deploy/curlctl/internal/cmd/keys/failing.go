@@ -71,7 +71,7 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 			if summary {
 				return Summarize(s, keys.Groups(all), limit)
 			}
-			return list(s, all, limit, noneFailing, printer.Table{
+			return list(s, listing{all, limit, noneFailing}, printer.Table{
 				Columns: "STATE|REASON|SINCE|NEXT TRY|HOST|NAMESPACE|CONFIGMAP|KEY", Wide: "CHECKED|WAITS FOR|ATTEMPTS|URL|MESSAGE",
 				Drop: "STATE|SINCE|NAMESPACE|NEXT TRY",
 			}, func(k listed) []printer.Cell {
@@ -138,7 +138,7 @@ func WantsCommand(o *cli.Options) *cobra.Command {
 				none = "No keys are stale."
 				all = slices.DeleteFunc(all, func(k keys.Key) bool { return !k.Condition.Stale })
 			}
-			return list(s, all, 0, none, printer.Table{
+			return list(s, listing{all, 0, none}, printer.Table{
 				Columns: "NAMESPACE|CONFIGMAP|KEY|STATE|URL|REFRESH|CHECKED|WANTED", Wide: "CAUSE|SEQUENCE|UID",
 				Drop: "WANTED|NAMESPACE|REFRESH|CHECKED",
 			}, func(k listed) []printer.Cell {
@@ -154,11 +154,16 @@ func WantsCommand(o *cli.Options) *cobra.Command {
 	return cmd
 }
 
+// listing is the keys to print, how many at most (0: all), and the sentence if there are none.
+type listing struct {
+	all   []keys.Key
+	limit int
+	none  string
+}
+
 // list prints keys.
-func list(
-	s *cli.Session, all []keys.Key, limit int, none string, table printer.Table, cells func(listed) []printer.Cell,
-) error {
-	shown, more := first(all, limit)
+func list(s *cli.Session, l listing, table printer.Table, cells func(listed) []printer.Cell) error {
+	shown, more := first(l.all, l.limit)
 	err := s.List(table, printer.Rows(shown, func(k keys.Key) printer.Row {
 		row := listed{
 			Namespace: k.Namespace, ConfigMap: k.Name, Key: k.Key.Key, UID: k.UID, Condition: k.Condition, Host: k.Host,
@@ -171,7 +176,7 @@ func list(
 			row.Cause = pipeline.CauseName(k.Cause)
 		}
 		return printer.Row{Name: "key/" + strings.TrimSuffix(k.String(), "/"), Object: row, Cells: cells(row)}
-	}), none)
+	}), l.none)
 	if err == nil && more > 0 && !s.Out.ForPrograms() {
 		s.Hint("%s more, --limit=0 lists all.", printer.Plural(more, "key"))
 	}

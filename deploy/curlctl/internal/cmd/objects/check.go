@@ -223,7 +223,7 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]check
 	}
 	switch {
 	case known.Invalid != nil:
-		return found, nil
+		return found, nil //nolint:nilerr // the mistake is a finding
 	case known.Ignored != "":
 		f := whole.as(string(condition.Ignored), known.Ignored)
 		f.OK = !annotation.Protects(c.protected, object.Namespace, object.Name)
@@ -254,7 +254,9 @@ func (c *checking) pairs(
 		f := whole
 		f.Key, f.URL = pair.Key, deadletter.WithoutQuery(pair.URL)
 		rules := request.Rules[pair.Key]
-		preview, err := c.fetcher.Preview(ctx, object.Namespace, pair.URL, c.fetch, rules, held.Keys[pair.Key].Size)
+		preview, err := c.fetcher.Preview(ctx, fetcher.PreviewRequest{
+			Namespace: object.Namespace, URL: pair.URL, Fetch: c.fetch, Rules: rules, Held: held.Keys[pair.Key].Size,
+		})
 		if err != nil {
 			return nil, err
 		}

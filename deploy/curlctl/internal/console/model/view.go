@@ -176,15 +176,19 @@ func (m *Model) Key(key pipeline.Key) (keys.Key, bool) {
 	return m.keys[at], true
 }
 
-// Wants returns at most n keys after one, selected by namespace, name and host, and the number of
-// all selected keys. Empty fields select all. If failing is set, good keys are left out.
-func (m *Model) Wants(
-	namespace, name, host string, failing bool, after pipeline.Key, n int,
-) (rows []keys.Key, all int) {
+// Filter selects keys. Empty fields select all.
+type Filter struct {
+	Namespace, Name, Host string
+	// Failing leaves good keys out.
+	Failing bool
+}
+
+// Wants returns at most n selected keys after one, and the number of all selected keys.
+func (m *Model) Wants(f Filter, after pipeline.Key, n int) (rows []keys.Key, all int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, k := range m.within(namespace) {
-		if name != "" && k.Name != name || host != "" && !k.HostIs(host) || failing && k.Condition.Good() {
+	for _, k := range m.within(f.Namespace) {
+		if f.Name != "" && k.Name != f.Name || f.Host != "" && !k.HostIs(f.Host) || f.Failing && k.Condition.Good() {
 			continue
 		}
 		all++
