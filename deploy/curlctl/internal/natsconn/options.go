@@ -38,7 +38,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.URL, "nats-url", "", "NATS server addresses, separated by commas (default: those of the context)")
 	fs.StringVar(&o.Context, "context", "", "context of the nats command (default: the selected one)")
 	o.Files.BindFlags(fs)
-	duration.Var(fs, &o.Timeout, "connect-timeout", 5*time.Second, "timeout of the connection to NATS")
+	duration.Var(fs, &o.Timeout, "connect-timeout", 5*time.Second, "timeout for connecting to NATS")
 }
 
 // FlagNames returns the names of the flags that BindFlags adds.

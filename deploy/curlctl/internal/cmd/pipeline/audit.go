@@ -30,7 +30,7 @@ type audited struct {
 func AuditCommand(o *cli.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "audit",
-		Short: "List who replayed, refetched, purged, paused and resumed, newest first",
+		Short: "List the actions of operators (replay, refetch, purge, pause, resume), newest first",
 		Args:  cli.NoArgs,
 		RunE: o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
 			return s.List(printer.Table{
