@@ -314,6 +314,54 @@ metadata: { name: other }
 		Expect(runAs(ctx, "curlctl", time.Now, "check", "-f", "/nonexistent").code).To(Equal(1))
 	})
 
+	It("has each rule and selection evaluated on the fetched body", func(ctx SpecContext) {
+		site := newOrigin()
+		file := filepath.Join(GinkgoT().TempDir(), "rules.yaml")
+		Expect(os.WriteFile(file, []byte(`
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: one
+  annotations:
+    x-kv8s.io/curl-me-that: "a=`+site.URL+`/a b=`+site.URL+`/b"
+    x-kv8s.io/curl-expect: |
+      a=body.startsWith("body of")
+      a=size(body) * 2 > heldSize
+      b=body.endsWith("/a")
+      b=size(json.rules) > 0
+      b=body
+    x-kv8s.io/curl-select: a=body + "!"
+---
+apiVersion: watch.x-kv8s.io/v1alpha1
+kind: Watcher
+metadata: { name: two }
+spec: { sources: [{ key: c, url: "`+site.URL+`/c", expect: [{ rule: body == "body of /c" }] }] }
+`), 0o600)).To(Succeed())
+		check := func(args ...string) result {
+			return runAs(ctx, "curlctl", time.Now, append([]string{"check", "-f", file, "--allow-cidr=127.0.0.0/8,::1/128"},
+				args...)...)
+		}
+		Expect(check().out).NotTo(ContainSubstring("curl-expect"), "without --fetch")
+		Expect(check("--fetch").out).NotTo(ContainSubstring("curl-expect"), "without a body")
+		site.up.Store(true)
+		r := check("--fetch")
+		Expect(r.code).To(Equal(7))
+		for _, row := range []string{
+			`one a fetched 10 bytes, sha256 \w+ `,
+			`one a true curl-expect: body.startsWith\("body of"\) `,
+			`one a true curl-expect: size\(body\) \* 2 > heldSize `,
+			`one a 11 bytes curl-select: body \+ "!" `,
+			`one b ContentRejected 10 bytes, sha256 \w+ `,
+			`one b false curl-expect: body.endsWith\("/a"\) `,
+			`one b not JSON curl-expect: size\(json.rules\) > 0 `,
+			`one b not applicable curl-expect: body `,
+			`two-config c true curl-expect: body == "body of /c"$`,
+		} {
+			Expect(flat(r.out)).To(MatchRegexp("default/" + row))
+		}
+		Expect(r.out).NotTo(ContainSubstring("body of /b"), "the body")
+	})
+
 	It("with a Watcher is checked like its ConfigMap", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "watcher.yaml")
 		Expect(os.WriteFile(file, []byte(`

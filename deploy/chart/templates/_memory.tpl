@@ -17,14 +17,14 @@
 {{- mul .Values.fetcher.concurrency .Values.fetcher.maxBody 2 -}}
 {{- end -}}
 
-{{/* Memory limit of the fetcher. Default: 80 % of it holds the bodies and 32 MiB; at least the
-request. */}}
+{{/* Memory limit of the fetcher. Default: 80 % of it holds the bodies, evaluations of rules (128 MiB)
+and 32 MiB; at least the request. */}}
 {{- define "curl-me-that.fetcherMemory" -}}
 {{- $limits := .Values.fetcher.resources.limits | default dict -}}
 {{- if $limits.memory -}}
 {{- $limits.memory -}}
 {{- else -}}
-{{- $heap := add (include "curl-me-that.bodyBytes" . | int64) 33554432 -}}
+{{- $heap := add (include "curl-me-that.bodyBytes" . | int64) 134217728 33554432 -}}
 {{- $requested := dig "requests" "memory" "0" .Values.fetcher.resources -}}
 {{- $bytes := max (div (mul $heap 5) 4) (include "curl-me-that.bytes" (list $requested "fetcher.resources.requests.memory") | int64) -}}
 {{- printf "%dMi" (div (add $bytes 1048575) 1048576) -}}
