@@ -29,7 +29,8 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 		`--annotation-keys: invalid annotation settings: name at least one annotation key, such as x-kv8s.io/curl-me-that`)
 	check("--annotation-keys=plain",
 		`--annotation-keys: invalid annotation settings: annotation key "plain" has no prefix; write prefix/name`)
-	check("--default-scheme=ftp", `--default-scheme: invalid annotation settings: default scheme "ftp" must be http or https`)
+	check("--default-scheme=ftp",
+		`--default-scheme: invalid annotation settings: default scheme "ftp" must be http or https`)
 	check("--min-refresh=-1s",
 		`--min-refresh: invalid annotation settings: minimum refresh -1s must be between 0 and 8760h0m0s`)
 	check("--coalesce=-1s", `--coalesce: the duration is negative`)

@@ -63,23 +63,29 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 			w.create(ctx, "cm", "not correct")
 			Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
 			want := w.reports(ctx)[0].GetWant()
-			Expect([]string{want.GetNamespace(), want.GetName(), want.GetKey(), want.GetUrl()}).To(Equal([]string{w.namespace, "cm", "*", ""}))
+			Expect([]string{
+				want.GetNamespace(), want.GetName(), want.GetKey(),
+				want.GetUrl(),
+			}).To(Equal([]string{w.namespace, "cm", "*", ""}))
 			Expect(want.GetUid()).NotTo(BeEmpty())
 			w.patch(ctx, somebody, "cm", object{"data": object{"other": "value"}})
 			Consistently(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
 
 			By("asking no more when the status has it, also by another watcher")
 			report := func(text string) {
-				w.patch(ctx, annotation.FieldManager, "cm", object{"metadata": object{"annotations": object{annotation.StatusKey: text}}})
+				w.patch(ctx, annotation.FieldManager, "cm",
+					object{"metadata": object{"annotations": object{annotation.StatusKey: text}}})
 			}
-			report(`{"*":{"error":"InvalidAnnotation","message":"annotation value 'not correct' does not match expected format key=url"}}`)
+			report(`{"*":{"error":"InvalidAnnotation",` +
+				`"message":"annotation value 'not correct' does not match expected format key=url"}}`)
 			first.stop()
 			second := w.watch(audited).awaitReady()
 			Consistently(func() int { return len(w.reports(ctx)) }).WithTimeout(time.Second).Should(Equal(1))
 
 			By("asking again while it is mended and the status still has it")
 			w.ask(ctx, "cm", "k=example.com")
-			Eventually(func() int { return len(w.reports(ctx)) }).Should(BeNumerically(">=", 3), "the audit of this watcher is due every 400 ms")
+			Eventually(func() int { return len(w.reports(ctx)) }).Should(BeNumerically(">=", 3),
+				"the audit of this watcher is due every 400 ms")
 			report("")
 			Eventually(second.value(own + "reconciles_published_total")).Should(BeNumerically(">=", 2))
 			Expect(w.removals(ctx)).To(BeEmpty(), "* is no key")
@@ -117,28 +123,37 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		DescribeTable("names the pair, the rule and the cure", func(ctx SpecContext, value, text string) {
 			w.watch().awaitReady()
 			w.create(ctx, "cm", value)
-			Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf("annotation curl-me-that, " + text))
+			Eventually(func() []string {
+				return w.notes(ctx,
+					"InvalidAnnotation")
+			}).Should(ConsistOf("annotation curl-me-that, " + text))
 		},
-			Entry("of a key twice", "a=example.com a=example.com/other", "pair 2 (key a): the key appears twice, so none of its urls is fetched; use each key once"),
-			Entry("of a key that cannot be", "pa/ge=example.com", "pair 1: the key has characters other than letters, digits, -, _ and .; use only those"),
+			Entry("of a key twice", "a=example.com a=example.com/other",
+				"pair 2 (key a): the key appears twice, so none of its urls is fetched; use each key once"),
+			Entry("of a key that cannot be", "pa/ge=example.com",
+				"pair 1: the key has characters other than letters, digits, -, _ and .; use only those"),
 			Entry("of a password", "a=https://user:S3CR3T@example.com/?t=S3CR3T",
-				"pair 1 (key a): the url contains a user name or a password; remove it, and ask the operator to configure credentials for that host"),
+				"pair 1 (key a): the url contains a user name or a password; remove it, and ask the operator to configure "+
+					"credentials for that host"),
 			Entry("of a list with commas", "a=example.com/x, b=example.com", "pair 1 (key a): the url ends with a comma; "+
-				"separate pairs by spaces only, or write %2C if the comma belongs to the url; nothing is fetched until this is corrected"),
-			Entry("of commas", "a=example.com,b=example.com", "pair 1 (key a): the host contains a comma; separate pairs by spaces"),
+				"separate pairs by spaces only, or write %2C if the comma belongs to the url; nothing is fetched until this "+
+				"is corrected"),
+			Entry("of commas", "a=example.com,b=example.com",
+				"pair 1 (key a): the host contains a comma; separate pairs by spaces"),
 		)
 	})
 
-	DescribeTable("reports by one Event what is not followed as it was meant", func(ctx SpecContext, more object, reason, text string) {
-		w.watch().awaitReady()
-		w.create(ctx, "cm", "k=example.com")
-		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
-		w.annotate(ctx, "cm", more)
-		Eventually(func() []string { return w.notes(ctx, reason) }).Should(ConsistOf(text))
-		w.ask(ctx, "cm", "k=example.com/other")
-		Eventually(w.url(ctx, w.key("cm", "k"))).Should(Equal("https://example.com/other"))
-		Consistently(func() int { return len(w.notes(ctx, reason)) }).Should(Equal(1))
-	},
+	DescribeTable("reports by one Event what is not followed as it was meant",
+		func(ctx SpecContext, more object, reason, text string) {
+			w.watch().awaitReady()
+			w.create(ctx, "cm", "k=example.com")
+			Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+			w.annotate(ctx, "cm", more)
+			Eventually(func() []string { return w.notes(ctx, reason) }).Should(ConsistOf(text))
+			w.ask(ctx, "cm", "k=example.com/other")
+			Eventually(w.url(ctx, w.key("cm", "k"))).Should(Equal("https://example.com/other"))
+			Consistently(func() int { return len(w.notes(ctx, reason)) }).Should(Equal(1))
+		},
 		Entry("a slip in a name", object{"x-kv8s.io/curl-refrsh": "1h"}, "InvalidAnnotation",
 			"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"),
 		Entry("a second annotation", object{annotation.LegacyKey: "other=example.com"}, "InvalidAnnotation",
@@ -147,16 +162,18 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 			"curl-refresh is 1s, below the minimum of 10s; 10s is used"),
 	)
 
-	DescribeTable("reports by one Event a slip in the name of the annotation itself", func(ctx SpecContext, change func(*corev1.ConfigMap), text string) {
-		w.watch().awaitReady()
-		w.create(ctx, "cm", "", change)
-		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(text))
-	},
+	DescribeTable("reports by one Event a slip in the name of the annotation itself",
+		func(ctx SpecContext, change func(*corev1.ConfigMap), text string) {
+			w.watch().awaitReady()
+			w.create(ctx, "cm", "", change)
+			Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(text))
+		},
 		Entry("a typo", func(cm *corev1.ConfigMap) {
 			cm.Annotations = map[string]string{"x-kv8s.io/curl-me-tha": "k=example.com"}
 		},
 			"annotation x-kv8s.io/curl-me-tha is unknown and has no effect; did you mean curl-me-that?"),
-		Entry("half of the prefix", func(cm *corev1.ConfigMap) { cm.Annotations = map[string]string{"x-kv8s/curl-me-that": "k=example.com"} },
+		Entry("half of the prefix",
+			func(cm *corev1.ConfigMap) { cm.Annotations = map[string]string{"x-kv8s/curl-me-that": "k=example.com"} },
 			"annotation x-kv8s/curl-me-that is unknown and has no effect; did you mean x-kv8s.io/curl-me-that?"),
 		Entry("a label", func(cm *corev1.ConfigMap) {
 			cm.Annotations, cm.Labels = nil, map[string]string{"x-kv8s.io/curl-me-that": "example.com"}
@@ -169,7 +186,8 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		w.create(ctx, "cm", "taken=example.com free=example.com", withData("taken", "by hand"))
 		Eventually(w.url(ctx, w.key("cm", "free"))).ShouldNot(BeEmpty())
 		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).Should(ConsistOf(
-			"key taken already exists and is not managed by curl-me-that; remove it from the ConfigMap, or choose another key [why-empty 3]"))
+			"key taken already exists and is not managed by curl-me-that; remove it from the ConfigMap, or choose another " +
+				"key [why-empty 3]"))
 		w.patch(ctx, somebody, "cm", object{"data": object{"taken": "by hand again"}})
 		Consistently(func() int { return len(w.notes(ctx, "KeyExists")) }).Should(Equal(1))
 		Expect(tape.urls()).To(HaveLen(1))
@@ -178,7 +196,8 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		By("reporting nothing once the status has it, and another URL once")
 		refused := func(url string) {
 			s := status.Status{Keys: map[string]status.Entry{"taken": {Error: "KeyExists", ErrorURL: url}}}
-			w.patch(ctx, annotation.FieldManager, "cm", object{"metadata": object{"annotations": object{annotation.StatusKey: s.String()}}})
+			w.patch(ctx, annotation.FieldManager, "cm",
+				object{"metadata": object{"annotations": object{annotation.StatusKey: s.String()}}})
 		}
 		refused("https://example.com")
 		w.ask(ctx, "cm", "taken=example.com/other free=example.com")
@@ -196,7 +215,8 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 
 	It("waits until it is allowed, and holds nothing up", func(ctx SpecContext) {
 		const user = "a watcher that may not write Events"
-		w.grant(ctx, user, "read", rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"}, APIGroups: []string{""}})
+		w.grant(ctx, user, "read",
+			rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"}, APIGroups: []string{""}})
 		w.watch(func(o *options) {
 			o.cluster = rest.CopyConfig(cluster)
 			o.cluster.Impersonate.UserName = user
@@ -209,7 +229,8 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		}
 		Expect(w.events(ctx, "KeyExists")).To(BeEmpty())
 
-		w.grant(ctx, user, "tell", rbacv1.PolicyRule{Verbs: []string{"create"}, Resources: []string{"events"}, APIGroups: []string{""}})
+		w.grant(ctx, user, "tell",
+			rbacv1.PolicyRule{Verbs: []string{"create"}, Resources: []string{"events"}, APIGroups: []string{""}})
 		w.ask(ctx, "cm", "taken=example.com")
 		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).Should(HaveLen(1))
 	})
@@ -230,7 +251,10 @@ var _ = Describe("A namespace that may not be read", func() {
 		closed.delete(ctx, "gone")
 
 		const user = "a watcher that may read one of two namespaces"
-		read := rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"}, APIGroups: []string{""}}
+		read := rbacv1.PolicyRule{
+			Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"},
+			APIGroups: []string{""},
+		}
 		w.grant(ctx, user, "read", read)
 		w.watch(both, audited, func(o *options) {
 			o.cluster = rest.CopyConfig(cluster)
@@ -250,7 +274,8 @@ var _ = Describe("A namespace that may not be read", func() {
 func (w *world) grant(ctx context.Context, user, name string, rule rbacv1.PolicyRule) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: name, Namespace: w.namespace}
-	_, err := kube.RbacV1().Roles(w.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	_, err := kube.RbacV1().Roles(w.namespace).Create(ctx,
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	_, err = kube.RbacV1().RoleBindings(w.namespace).Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: meta,

@@ -38,7 +38,8 @@ var _ = Describe("doctor --kubernetes", func() {
 				Namespace(o.GetNamespace())
 			body, err := o.MarshalJSON()
 			Expect(err).NotTo(HaveOccurred())
-			_, err = at.Patch(ctx, o.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec", Force: new(true)})
+			_, err = at.Patch(ctx, o.GetName(), types.ApplyPatchType, body,
+				metav1.PatchOptions{FieldManager: "spec", Force: new(true)})
 			Expect(err).NotTo(HaveOccurred(), o.GetName())
 			DeferCleanup(func(ctx SpecContext) { _ = at.Delete(ctx, o.GetName(), metav1.DeleteOptions{}) })
 		}
@@ -52,10 +53,12 @@ var _ = Describe("doctor --kubernetes", func() {
 		Expect(client.RbacV1().ClusterRoleBindings().Delete(ctx, namespace+"-writer", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, func() int { return doctor().code }).Should(Equal(7))
 		Expect(strings.Join(strings.Fields(doctor().out), " ")).To(And(
-			ContainSubstring(namespace+"-writer may not get configmaps, patch configmaps, create events, get events, patch events"),
+			ContainSubstring(namespace+"-writer may not get configmaps, patch configmaps, create events, get events, "+
+				"patch events"),
 			ContainSubstring("restore ClusterRoleBinding "+namespace+"-writer")))
 
-		Expect(client.CoreV1().ServiceAccounts(namespace).Delete(ctx, namespace+"-watcher", metav1.DeleteOptions{})).To(Succeed())
+		Expect(client.CoreV1().ServiceAccounts(namespace).Delete(ctx, namespace+"-watcher",
+			metav1.DeleteOptions{})).To(Succeed())
 		Expect(doctor().out).To(ContainSubstring("there is no service account"))
 	})
 })

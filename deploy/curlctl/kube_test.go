@@ -209,7 +209,10 @@ var _ = Describe("A ConfigMap", func() {
 	It("that is never written is listed as refused, everywhere with the same state and sentence", func(ctx SpecContext) {
 		asks := func(name, status string, more ...string) {
 			GinkgoHelper()
-			annotations := map[string]string{"x-kv8s.io/curl-me-that": "k=https://a.example.com/" + name, "x-kv8s.io/curl-status": status}
+			annotations := map[string]string{
+				"x-kv8s.io/curl-me-that": "k=https://a.example.com/" + name,
+				"x-kv8s.io/curl-status":  status,
+			}
 			for i := 0; i < len(more); i += 2 {
 				annotations["x-kv8s.io/"+more[i]] = more[i+1]
 			}
@@ -228,7 +231,8 @@ var _ = Describe("A ConfigMap", func() {
 			key := pipeline.Key{Namespace: namespace, Name: name, Key: "k"}
 			want, seq := w.want(ctx, key, "https://a.example.com/"+name)
 			Expect(w.client.PublishTimer(ctx, &v1.Due{
-				Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_REFRESH, FreshUntil: timestamppb.New(time.Now().Add(time.Hour)),
+				Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_REFRESH,
+				FreshUntil: timestamppb.New(time.Now().Add(time.Hour)),
 			}, time.Now().Add(time.Hour))).To(Succeed())
 		}
 
@@ -241,12 +245,14 @@ var _ = Describe("A ConfigMap", func() {
 		))
 		Expect(w.ok(ctx, "failing", "-n", namespace, "--reason=KeyExists", "-o", "name")).
 			To(Equal("key/" + namespace + "/exists/k\n"))
-		Expect(w.run(ctx, "failing", "-n", namespace, "--limit=1", "-o", "name").out).To(HavePrefix("key/" + namespace + "/mistyped\n"))
+		Expect(w.run(ctx, "failing", "-n", namespace, "--limit=1", "-o", "name").out).To(HavePrefix("key/" + namespace +
+			"/mistyped\n"))
 		Expect(w.run(ctx, "failing", "--reason=nonsense").code).To(Equal(2))
 		Expect(w.run(ctx, "failing", "--limit=-1").code).To(Equal(2))
 		Expect(w.ok(ctx, "wants", "-n", namespace, "--no-headers")).
 			To(And(MatchRegexp(`suspended +k +ignored`), MatchRegexp(`written +k +ok`)))
-		Expect(w.ok(ctx, "status", namespace+"/immutable")).To(MatchRegexp(`Key k: +refused Immutable for .*: the ConfigMap is immutable`))
+		Expect(w.ok(ctx, "status",
+			namespace+"/immutable")).To(MatchRegexp(`Key k: +refused Immutable for .*: the ConfigMap is immutable`))
 		Expect(w.ok(ctx, "status", namespace+"/suspended")).To(MatchRegexp(`Ignored: +it is suspended`))
 		for name, verdict := range map[string]string{
 			"immutable": `Immutable +the ConfigMap is immutable`, "exists": "KeyExists +key k already exists",

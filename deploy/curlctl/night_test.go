@@ -50,7 +50,8 @@ var _ = Describe("In the night, an operator", func() {
 		bad.up.Store(false)
 		w.ok(ctx, "refetch", "--all", "--yes", "--rate=0")
 		Eventually(status).WithTimeout(time.Minute).Should(down)
-		Expect(summary()).To(MatchRegexp(`^KEYS +STATE +REASON +HOST +FOR +SINCE\n500 +failing +BadStatus 503 +localhost +20m .*\n$`))
+		Expect(summary()).To(
+			MatchRegexp(`^KEYS +STATE +REASON +HOST +FOR +SINCE\n500 +failing +BadStatus 503 +localhost +20m .*\n$`))
 		Expect(w.ok(ctx, "failing", "--host=127.0.0.1")).To(BeEmpty())
 		Expect(strings.Count(w.ok(ctx, "failing", "--reason=BadStatus", "--limit=7", "--no-headers"), "\n")).To(Equal(7))
 

@@ -63,7 +63,8 @@ var _ = Describe("The pipeline", func() {
 		}
 		r := w.run(ctx, "wants", "-o", "name")
 		Expect(r.code).To(BeZero())
-		Expect(strings.Fields(r.out)).To(ConsistOf("key/default/cm-001/my.data", "key/default/cm-002/my.data", "key/shop/prices/k"))
+		Expect(strings.Fields(r.out)).To(ConsistOf("key/default/cm-001/my.data", "key/default/cm-002/my.data",
+			"key/shop/prices/k"))
 		Expect(r.err).To(MatchRegexp("(?m)^Skipped 2 unreadable messages, the first: .*malformed.*\n$"))
 		Expect(w.run(ctx, "refetch", "--all").out).To(Equal("Requested 3 fetches.\n"))
 		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())

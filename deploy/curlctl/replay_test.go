@@ -97,7 +97,8 @@ var _ = Describe("replay", func() {
 		r := w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
 		Expect(r.code).To(Equal(6), "%s %s", r.out, r.err)
 		Expect(r.out).To(ContainSubstring("2 failed again"))
-		Expect(r.out).To(MatchRegexp(`Failed again: default/cm-001/my.data \(BadStatus 503\), was failure \d, is failure \d\.`))
+		Expect(r.out).To(
+			MatchRegexp(`Failed again: default/cm-001/my.data \(BadStatus 503\), was failure \d, is failure \d\.`))
 		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2))
 
 		By("counting and listing the same, though older failures of the keys are selected")

@@ -26,11 +26,15 @@ func TestRulesAndSelections(t *testing.T) {
 
 func TestAKeyWithAnUnusableExpressionIsRejected(t *testing.T) {
 	for value, want := range map[string]string{
-		"b=true\na=json.version":                         "",
-		"\na=size(json) + 1":                             "annotation curl-expect, line 2 (key a): expected a boolean, column 12",
-		"a=nobody":                                       "annotation curl-expect, line 1 (key a): undeclared reference to 'nobody' (in container ''), column 1",
-		"a=" + strings.Repeat("1", 1025):                 "annotation curl-expect, line 1 (key a): it has 1025 characters, more than 1024",
-		strings.TrimSpace(strings.Repeat("a=true\n", 9)): "annotation curl-expect, line 9 (key a): the key has more than 8 rules",
+		"b=true\na=json.version": "",
+		"\na=size(json) + 1": "annotation curl-expect, line 2 (key a): expected a boolean, " +
+			"column 12",
+		"a=nobody": "annotation curl-expect, line 1 (key a): undeclared " +
+			"reference to 'nobody' (in container ''), column 1",
+		"a=" + strings.Repeat("1", 1025): "annotation curl-expect, line 1 (key a): it has 1025 " +
+			"characters, more than 1024",
+		strings.TrimSpace(strings.Repeat("a=true\n",
+			9)): "annotation curl-expect, line 9 (key a): the key has more than 8 rules",
 	} {
 		request, err := grammar(t).Parse(with(annotation.ExpectName, value))
 		if want == "" {
@@ -48,7 +52,8 @@ func TestAKeyWithAnUnusableExpressionIsRejected(t *testing.T) {
 
 func TestASelectionWithADigestOrTwiceIsRejected(t *testing.T) {
 	for value, want := range map[string]string{
-		"a=json.a":           "annotation curl-select, line 1 (key a): the key has a digest in curl-sha256, which is that of the whole body; remove one of them",
+		"a=json.a": "annotation curl-select, line 1 (key a): the key has a digest in curl-sha256, which is " +
+			"that of the whole body; remove one of them",
 		"b=json.a\nb=json.b": "annotation curl-select, line 2 (key b): the key appears twice; use each key once",
 	} {
 		annotations := with(annotation.SelectName, value)
@@ -62,9 +67,12 @@ func TestASelectionWithADigestOrTwiceIsRejected(t *testing.T) {
 
 func TestALineWithoutAKeyStopsAllFetches(t *testing.T) {
 	for value, want := range map[string]string{
-		"a=true\nsize(body) > 0":  "annotation curl-expect, line 2: it does not begin with key=; nothing is fetched until this is corrected",
-		"c=true":                  "annotation curl-expect, line 1: key c is not requested; nothing is fetched until this is corrected",
-		strings.Repeat(" ", 8193): "annotation curl-expect has 8193 bytes, more than 8192; nothing is fetched until this is corrected",
+		"a=true\nsize(body) > 0": "annotation curl-expect, line 2: it does not begin with key=; nothing is fetched " +
+			"until this is corrected",
+		"c=true": "annotation curl-expect, line 1: key c is not requested; nothing is fetched until " +
+			"this is corrected",
+		strings.Repeat(" ", 8193): "annotation curl-expect has 8193 bytes, more than 8192; nothing is fetched until " +
+			"this is corrected",
 	} {
 		if _, err := grammar(t).Parse(with(annotation.ExpectName, value)); err == nil || err.Error() != want {
 			t.Errorf("%.20q: got %v", value, err)
@@ -92,7 +100,8 @@ func TestIntervalsByKey(t *testing.T) {
 		"c=1m":      "annotation curl-refresh value 'c=1m' has an interval for key c, which is not requested",
 		"a=soon":    "annotation curl-refresh value 'a=soon' is not a duration such as 10m",
 	} {
-		if _, err := grammar(t).Parse(with(annotation.RefreshName, value)); err == nil || !strings.HasPrefix(err.Error(), want+";") {
+		if _, err := grammar(t).Parse(with(annotation.RefreshName, value)); err == nil ||
+			!strings.HasPrefix(err.Error(), want+";") {
 			t.Errorf("%q: got %v", value, err)
 		}
 	}

@@ -39,12 +39,14 @@ func (g *Grammar) refresh(annotations map[string]string, request *Request) (adju
 		interval, err := duration.Parse(text)
 		switch {
 		case err != nil || interval < 0:
-			return nil, invalidOption(annotation, RefreshName, value, "is not a duration such as 10m", "not a positive Go duration")
+			return nil, invalidOption(annotation, RefreshName, value, "is not a duration such as 10m",
+				"not a positive Go duration")
 		case keyed && !request.Names(key):
 			return nil, invalidOption(annotation, RefreshName, value,
 				"has an interval for key "+quotable(key)+", which is not requested", "a key is not requested")
 		case seen[key]:
-			return nil, invalidOption(annotation, RefreshName, value, "has two intervals for the same key", "two intervals for the same key")
+			return nil, invalidOption(annotation, RefreshName, value, "has two intervals for the same key",
+				"two intervals for the same key")
 		}
 		seen[key] = true
 		allowed, problem := g.allowed(key, text, interval)

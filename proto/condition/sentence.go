@@ -103,7 +103,8 @@ func special(host string, f *v1.Failure) string {
 	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE && f.GetLimitBytes() > 0:
 		return "the body from " + host + " is larger than the limit of " + bytes(f.GetLimitBytes())
 	case len(f.GetSha256()) >= shownDigits:
-		return "the body from " + host + " has SHA-256 " + f.GetSha256()[:shownDigits] + "…, which is not the one in curl-sha256"
+		return "the body from " + host + " has SHA-256 " + f.GetSha256()[:shownDigits] +
+			"…, which is not the one in curl-sha256"
 	}
 	return ""
 }
@@ -179,7 +180,8 @@ func shortened(text string) string {
 
 // KeyExists says that somebody else wrote a key.
 func KeyExists(key string) string {
-	return "key " + key + " already exists and is not managed by curl-me-that; remove it from the ConfigMap, or choose another key"
+	return "key " + key + " already exists and is not managed by curl-me-that; remove it from the ConfigMap, or " +
+		"choose another key"
 }
 
 // NoRoom says why the status of a ConfigMap is not written.
@@ -192,7 +194,8 @@ func Unwritten(class v1.FailureClass, url, key string, size int) string {
 	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:
 		return KeyExists(key)
 	case v1.FailureClass_FAILURE_CLASS_IMMUTABLE:
-		return "the ConfigMap is immutable, so key " + key + " cannot be written; delete it and create it again without immutable: true"
+		return "the ConfigMap is immutable, so key " + key +
+			" cannot be written; delete it and create it again without immutable: true"
 	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
 		shown := ""
 		if size > 0 {

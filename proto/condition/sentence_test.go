@@ -49,12 +49,15 @@ func TestSentences(t *testing.T) {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST,
 			Redirects: 2,
 		},
-		"redirect 2 of example.com leads to a URL that is not allowed": {Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2},
+		"redirect 2 of example.com leads to a URL that is not allowed": {
+			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2,
+		},
 		"TLS handshake with example.com failed: the server refused it or does not speak TLS": {
 			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE, Redirects: 2,
 		},
 		"example.com responded with 401; no credential is configured for this URL and namespace": {
-			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 401, Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL,
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 401,
+			Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL,
 		},
 		"example.com responded with 403; the credential of entry 2 of the header file was sent": {
 			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 403, Credential: "entry 2 of the header file",
@@ -86,7 +89,8 @@ func TestSentences(t *testing.T) {
 			Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP,
 		},
 		"example.com redirected more than 5 times": {
-			Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT, Redirects: 5,
+			Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT,
+			Redirects: 5,
 		},
 		"the body from example.com has SHA-256 0123456789ab…, which is not the one in curl-sha256": {
 			Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, Sha256: "0123456789abcdef",
@@ -105,13 +109,16 @@ func TestRejectedContentNamesTheExpression(t *testing.T) {
 		Expect: []string{"size(json.rules) > 0", strings.Repeat("x", 300)},
 	}
 	for want, f := range map[string]*v1.Failure{
-		"rules.example.com: the response for rules.json does not meet rule 1 of curl-expect, size(json.rules) > 0":              {Rule: 1},
-		"rules.example.com: the response for rules.json does not meet rule 2 of curl-expect, " + strings.Repeat("x", 199) + "…": {Rule: 2},
-		"rules.example.com: the response for rules.json does not meet curl-expect":                                              {Rule: 3},
-		"rules.example.com: the response for rules.json has nothing for curl-select, json.data: the body is not JSON":           {Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_JSON},
-		"rules.example.com: the response for rules.json has nothing for curl-select, json.data: the limit is 1,000 bytes":       {LimitBytes: 1000},
+		"does not meet rule 1 of curl-expect, size(json.rules) > 0":              {Rule: 1},
+		"does not meet rule 2 of curl-expect, " + strings.Repeat("x", 199) + "…": {Rule: 2},
+		"does not meet curl-expect":                                              {Rule: 3},
+		"has nothing for curl-select, json.data: the body is not JSON": {
+			Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_JSON,
+		},
+		"has nothing for curl-select, json.data: the limit is 1,000 bytes": {LimitBytes: 1000},
 	} {
 		f.Class = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED
+		want = "rules.example.com: the response for rules.json " + want
 		if got := condition.Sentence(w, f); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
@@ -169,7 +176,10 @@ func TestNextAttempt(t *testing.T) {
 			Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, GaveUp: true, Attempts: 1,
 			NextAt: timestamppb.New(observed.Add(time.Minute)), Interval: durationpb.New(time.Minute),
 		},
-		"giving up after 1 attempt; next try at 22:11 UTC": {GaveUp: true, Attempts: 1, NextAt: timestamppb.New(observed.Add(time.Minute))},
+		"giving up after 1 attempt; next try at 22:11 UTC": {
+			GaveUp: true, Attempts: 1,
+			NextAt: timestamppb.New(observed.Add(time.Minute)),
+		},
 	} {
 		if got := condition.Next(f, observed); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)

@@ -23,7 +23,10 @@ func TestConditionOfAWant(t *testing.T) {
 		fired   bool
 		want    condition.Condition
 	}{
-		"not taken yet":       {untaken: true, want: condition.Condition{State: condition.Pending, Reason: condition.Backlog, Since: asked}},
+		"not taken yet": {
+			untaken: true,
+			want:    condition.Condition{State: condition.Pending, Reason: condition.Backlog, Since: asked},
+		},
 		"taken, fetched once": {want: condition.Condition{State: condition.Fetched}},
 		"refreshed": {
 			due: &v1.Due{FreshUntil: ago(-time.Minute)}, at: next,
@@ -75,7 +78,8 @@ func TestConditionOfAWant(t *testing.T) {
 		"failed, not reported yet": {
 			due: &v1.Due{Attempts: 1, FirstFailedAt: ago(time.Minute), Cause: v1.Cause_CAUSE_RETRY}, at: next,
 			want: condition.Condition{
-				State: condition.Pending, Reason: condition.Retry, Since: now.Add(-time.Minute), Next: next, Attempts: 1, Checked: set,
+				State: condition.Pending, Reason: condition.Retry, Since: now.Add(-time.Minute), Next: next, Attempts: 1,
+				Checked: set,
 			},
 		},
 		"timer that was set without an attempt": {
@@ -109,23 +113,67 @@ func TestConditionOfAKey(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"fetched and written":           {due: good, write: &written, state: condition.OK},
-		"fetched, never written":        {due: good, write: &condition.Write{}, state: condition.Pending, reason: condition.NotWritten},
-		"another URL is written":        {due: good, write: &condition.Write{URL: "https://example.com/old", Written: true}, state: condition.Pending, reason: condition.NotWritten},
-		"immutable":                     {due: good, write: failed("Immutable"), state: condition.Refused, reason: "Immutable", message: "sentence"},
-		"too large":                     {due: good, write: failed("BodyTooLarge"), state: condition.Refused, reason: "BodyTooLarge", message: "sentence"},
-		"refused by a policy":           {due: good, write: failed("WriteFailed"), state: condition.Refused, reason: "WriteFailed", message: "sentence"},
-		"key of another owner":          {none: true, write: failed("KeyExists"), state: condition.Refused, reason: "KeyExists", message: "sentence"},
-		"an edit has another URL":       {due: good, write: &condition.Write{URL: "https://example.com/old", Reason: "Immutable"}, state: condition.Pending, reason: condition.NotWritten},
-		"fetch fails":                   {due: bad, write: failed("Timeout"), state: condition.Failing, reason: "Timeout", message: "sentence"},
+		"fetched and written": {due: good, write: &written, state: condition.OK},
+		"fetched, never written": {
+			due: good, write: &condition.Write{}, state: condition.Pending,
+			reason: condition.NotWritten,
+		},
+		"another URL is written": {
+			due:   good,
+			write: &condition.Write{URL: "https://example.com/old", Written: true}, state: condition.Pending,
+			reason: condition.NotWritten,
+		},
+		"immutable": {
+			due: good, write: failed("Immutable"), state: condition.Refused,
+			reason: "Immutable", message: "sentence",
+		},
+		"too large": {
+			due: good, write: failed("BodyTooLarge"), state: condition.Refused,
+			reason: "BodyTooLarge", message: "sentence",
+		},
+		"refused by a policy": {
+			due: good, write: failed("WriteFailed"), state: condition.Refused,
+			reason: "WriteFailed", message: "sentence",
+		},
+		"key of another owner": {
+			none: true, write: failed("KeyExists"), state: condition.Refused,
+			reason: "KeyExists", message: "sentence",
+		},
+		"an edit has another URL": {
+			due:   good,
+			write: &condition.Write{URL: "https://example.com/old", Reason: "Immutable"}, state: condition.Pending,
+			reason: condition.NotWritten,
+		},
+		"fetch fails": {
+			due: bad, write: failed("Timeout"), state: condition.Failing, reason: "Timeout",
+			message: "sentence",
+		},
 		"fetch fails, not reported yet": {due: bad, write: &written, state: condition.Failing, reason: "Timeout"},
-		"recovered, not reported yet":   {due: good, write: failed("Timeout"), state: condition.Pending, reason: condition.NotWritten},
-		"failed without a next try":     {write: failed("AddressDenied"), state: condition.Failing, reason: "AddressDenied", message: "sentence"},
-		"fails, and NATS is empty":      {none: true, write: failed("BadStatus"), state: condition.Failing, reason: "BadStatus", message: "sentence"},
-		"not published yet":             {none: true, write: &condition.Write{}, state: condition.Pending, reason: condition.Unpublished},
-		"ignored":                       {none: true, write: &condition.Write{Ignored: "it is suspended"}, state: condition.Ignored, message: "it is suspended"},
+		"recovered, not reported yet": {
+			due: good, write: failed("Timeout"), state: condition.Pending,
+			reason: condition.NotWritten,
+		},
+		"failed without a next try": {
+			write: failed("AddressDenied"), state: condition.Failing,
+			reason: "AddressDenied", message: "sentence",
+		},
+		"fails, and NATS is empty": {
+			none: true, write: failed("BadStatus"), state: condition.Failing,
+			reason: "BadStatus", message: "sentence",
+		},
+		"not published yet": {
+			none: true, write: &condition.Write{}, state: condition.Pending,
+			reason: condition.Unpublished,
+		},
+		"ignored": {
+			none: true, write: &condition.Write{Ignored: "it is suspended"},
+			state: condition.Ignored, message: "it is suspended",
+		},
 	} {
-		fetch := &condition.Fetch{URL: page, Refresh: time.Hour, Taken: true, Due: tt.due, At: now.Add(time.Minute), SetAt: now}
+		fetch := &condition.Fetch{
+			URL: page, Refresh: time.Hour, Taken: true, Due: tt.due, At: now.Add(time.Minute),
+			SetAt: now,
+		}
 		if tt.none {
 			fetch = nil
 		}

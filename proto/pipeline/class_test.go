@@ -95,7 +95,10 @@ func TestRetries(t *testing.T) {
 			t.Errorf("Retries(%s) = %t", detail, !want)
 		}
 	}
-	plain := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP}
+	plain := &v1.Failure{
+		Class:  v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
+		Detail: v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP,
+	}
 	if pipeline.Retries(plain, 1, 3) {
 		t.Error("a server without TLS is asked again soon")
 	}

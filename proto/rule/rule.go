@@ -131,7 +131,8 @@ func compile(text string, isRule bool) (*cel.Ast, error) {
 	}
 	if output := ast.OutputType(); isRule && !output.IsExactType(cel.BoolType) && !output.IsExactType(cel.DynType) {
 		native := ast.NativeRep()
-		return nil, errors.New("expected a boolean" + column(native.SourceInfo().GetStartLocation(native.Expr().ID()).Column()))
+		return nil, errors.New("expected a boolean" +
+			column(native.SourceInfo().GetStartLocation(native.Expr().ID()).Column()))
 	}
 	return ast, nil
 }

@@ -64,7 +64,8 @@ func TestSelections(t *testing.T) {
 		`size(body)`:                  fmt.Sprint(len(body) - 1), // in characters
 		`{1: 2u}`:                     `{"1":2}`,
 	} {
-		if o := e.Evaluate("team-a", rule.Set{Select: text}, []byte(body), 0); o.Select != rule.Passed || string(o.Selected) != want {
+		if o := e.Evaluate("team-a", rule.Set{Select: text}, []byte(body), 0); o.Select != rule.Passed ||
+			string(o.Selected) != want {
 			t.Errorf("%s selects %d %q, not %q", text, o.Select, o.Selected, want)
 		}
 	}
@@ -95,7 +96,8 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%.40s: %q, not %q", text, got, want)
 		}
 	}
-	if got := rule.Mistake("size(json.rules", true); !strings.HasSuffix(got, ", column 16") || strings.Contains(got, "\n") {
+	if got := rule.Mistake("size(json.rules", true); !strings.HasSuffix(got, ", column 16") ||
+		strings.Contains(got, "\n") {
 		t.Errorf("a syntax error is %q", got)
 	}
 	if got := rule.Mistake("json.data", false); got != "" {
@@ -106,7 +108,12 @@ func TestMistakes(t *testing.T) {
 func TestTheDigestDependsOnEveryExpression(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range []rule.Set{
-		{}, {Expect: []string{"a"}}, {Select: "a"}, {Expect: []string{"a", "b"}}, {Expect: []string{"b", "a"}}, {Expect: []string{"ab"}},
+		{},
+		{Expect: []string{"a"}},
+		{Select: "a"},
+		{Expect: []string{"a", "b"}},
+		{Expect: []string{"b", "a"}},
+		{Expect: []string{"ab"}},
 	} {
 		if seen[s.Digest()] {
 			t.Errorf("%v has the digest of another set", s)
@@ -117,7 +124,8 @@ func TestTheDigestDependsOnEveryExpression(t *testing.T) {
 
 func TestNamespacesTakeTurns(t *testing.T) {
 	e := rule.NewEvaluator(rule.DefaultMaxBody)
-	slow := rule.Set{Expect: []string{`[0,0,0,0,0,0,0,0,0,0].all(a,[0,0,0,0,0,0,0,0,0,0].all(b,[0,0,0,0,0,0,0,0,0,0].all(c,size(body)>0)))`}}
+	ten := "[0,0,0,0,0,0,0,0,0,0]"
+	slow := rule.Set{Expect: []string{ten + ".all(a," + ten + ".all(b," + ten + ".all(c,size(body)>0)))"}}
 	body := []byte(strings.Repeat("x", rule.DefaultMaxBody))
 	var waiting, others sync.WaitGroup
 	var mu sync.Mutex
@@ -152,7 +160,8 @@ func BenchmarkRule(b *testing.B) {
 	body := []byte(`{"version":3,"rules":[` + strings.TrimSuffix(strings.Repeat(one, 90), ",") + `]}`)
 	e := rule.NewEvaluator(rule.DefaultMaxBody)
 	for name, text := range map[string]string{
-		"size of a list": `size(json.rules) > 0`, "start of a body": `body.startsWith("{")`, "size": `size(body) * 2 > heldSize`,
+		"size of a list": `size(json.rules) > 0`, "start of a body": `body.startsWith("{")`,
+		"size": `size(body) * 2 > heldSize`,
 	} {
 		b.Run(name, func(b *testing.B) {
 			before := cpu()

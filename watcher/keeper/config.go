@@ -60,8 +60,10 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Sidecars, "sidecars", false,
 		"the admission policies for sidecars are installed; watch pods with sidecars, and namespaces")
 	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "Watchers that are worked on at a time")
-	fs.StringVar(&c.Teams.Into, "credentials", "", "NAMESPACE/NAME of a Secret into which to compile the credentials of teams, instead of all else")
-	fs.StringSliceVar(&c.Teams.From, "credentials-from", nil, "NAMESPACE or NAMESPACE/NAME of Secrets with the label "+teamsecret.Label)
+	fs.StringVar(&c.Teams.Into, "credentials", "",
+		"NAMESPACE/NAME of a Secret into which to compile the credentials of teams, instead of all else")
+	fs.StringSliceVar(&c.Teams.From, "credentials-from", nil,
+		"NAMESPACE or NAMESPACE/NAME of Secrets with the label "+teamsecret.Label)
 	c.Election.BindFlags(fs, name)
 }
 

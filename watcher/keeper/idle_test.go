@@ -145,7 +145,10 @@ func (r *rig) run(ctx context.Context) {
 func (r *rig) apply(ctx context.Context, name, spec string) {
 	GinkgoHelper()
 	o := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal([]byte("apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).To(Succeed())
+	Expect(
+		yaml.Unmarshal(
+			[]byte("apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"),
+			&o.Object)).To(Succeed())
 	_, err := r.resources.Create(ctx, o, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
@@ -209,7 +212,11 @@ func (r *rig) look(ctx context.Context, g Gomega, names []string) {
 func (r *rig) reports(ctx context.Context, configMap, entry string) {
 	GinkgoHelper()
 	text := `{"a":` + strings.ReplaceAll(entry, "URL", "https://rules.example.com") + `}`
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotation.StatusKey: text}}, "data": map[string]string{"a": "body"}})
+	patch, err := json.Marshal(
+		map[string]any{
+			"metadata": map[string]any{"annotations": map[string]string{annotation.StatusKey: text}},
+			"data":     map[string]string{"a": "body"},
+		})
 	Expect(err).NotTo(HaveOccurred())
 	_, err = r.core.ConfigMaps(r.namespace).Patch(ctx, configMap, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: annotation.FieldManager})

@@ -26,7 +26,10 @@ func ready(namespace string, i int) *watchv1.Watcher {
 			Namespace: namespace, Name: fmt.Sprintf("watcher-%05d", i),
 			UID:             types.UID(fmt.Sprintf("b0c3a5ba-0000-4000-8000-%012d", i)),
 			ResourceVersion: fmt.Sprint(1000 + i), Generation: 1, CreationTimestamp: metav1.Now(),
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(strings.Repeat("{}", 500))}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{
+				Manager:  "kubectl",
+				FieldsV1: metav1.NewFieldsV1(strings.Repeat("{}", 500)),
+			}},
 		},
 		Spec: watchv1.WatcherSpec{
 			Interval: "10m", ConfigData: map[string]string{"LEVEL": strings.Repeat("warn", 2560)},
@@ -55,8 +58,9 @@ func made(w *watchv1.Watcher) *metav1.PartialObjectMetadata {
 		Labels: map[string]string{watchv1.WatcherLabel: w.Name},
 		Annotations: map[string]string{
 			annotation.DefaultKey: "rules.json=" + w.Spec.Sources[0].URL,
-			annotation.StatusKey: fmt.Sprintf(`{"rules.json":{"url":%q,"sha256":%q,"size":256,"fetchedAt":"2026-11-23T00:00:00Z",`+
-				`"fence":"1767323045000.7"}}`,
+			annotation.StatusKey: fmt.Sprintf(
+				`{"rules.json":{"url":%q,"sha256":%q,"size":256,"fetchedAt":"2026-11-23T00:00:00Z",`+
+					`"fence":"1767323045000.7"}}`,
 				w.Spec.Sources[0].URL, w.Status.Sources[0].SHA256),
 		},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w, watchv1.GroupVersion().WithKind(watchv1.Kind))},

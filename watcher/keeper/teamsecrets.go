@@ -50,7 +50,8 @@ func (t TeamSecrets) Validate() error {
 	}
 	for _, from := range t.From {
 		namespace, name, named := strings.Cut(from, "/")
-		if err := kube.ValidateNamespaces("credentials-from", namespace); err != nil || namespace == "" || named && name == "" {
+		if err := kube.ValidateNamespaces("credentials-from", namespace); err != nil || namespace == "" || named &&
+			name == "" {
 			return errors.New("--credentials-from is a list of NAMESPACE or NAMESPACE/NAME")
 		}
 	}
@@ -142,7 +143,8 @@ func (t *teams) compile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = t.secrets.Secrets(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err = t.secrets.Secrets(namespace).Patch(ctx, name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("write Secret %s: %w", t.settings.Into, err)
 	}
 	t.log.Info().Int("entries", len(entries)).Msg("wrote the credentials of teams to Secret " + t.settings.Into)
@@ -150,7 +152,9 @@ func (t *teams) compile(ctx context.Context) error {
 }
 
 // compileFrom compiles the Secrets of one namespace.
-func (t *teams) compileFrom(ctx context.Context, namespace string, names []string, maxBytes int) ([]headerfile.TeamEntry, error) {
+func (t *teams) compileFrom(ctx context.Context, namespace string, names []string,
+	maxBytes int,
+) ([]headerfile.TeamEntry, error) {
 	secrets, err := t.read(ctx, namespace, names)
 	if err != nil {
 		return nil, err
@@ -205,7 +209,8 @@ func (t *teams) report(namespace string, err error) {
 	case err == nil:
 		t.log.Info().Str("namespace", namespace).Msg("credentials can be read again")
 	case apierrors.IsForbidden(err) && namespace != "":
-		t.log.Error().Str("namespace", namespace).Msg("no permission to read the Secrets of the namespace; its credentials are removed; add it to credentials.namespaces")
+		t.log.Error().Str("namespace", namespace).Msg("no permission to read the Secrets of the namespace; its " +
+			"credentials are removed; add it to credentials.namespaces")
 	default:
 		t.log.Error().Err(err).Str("namespace", namespace).Msg("could not compile credentials; the last ones stay")
 	}

@@ -63,7 +63,8 @@ var _ = Describe("keeper --credentials", func() {
 		grant = func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) {
 			GinkgoHelper()
 			meta := metav1.ObjectMeta{Namespace: namespace, Name: "credentials"}
-			_, err := admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+			_, err := admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
+				metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			_, err = admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
 				ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "credentials"},
@@ -90,7 +91,8 @@ var _ = Describe("keeper --credentials", func() {
 			var entries []headerfile.TeamEntry
 			Expect(json.Unmarshal(s.Data[headerfile.TeamKey], &entries)).To(Succeed())
 			for _, e := range entries {
-				found = append(found, strings.NewReplacer(a, "a", b, "b").Replace(e.Namespace)+" "+e.Host+" "+e.Headers["Authorization"])
+				found = append(found,
+					strings.NewReplacer(a, "a", b, "b").Replace(e.Namespace)+" "+e.Host+" "+e.Headers["Authorization"])
 			}
 			return found
 		}
@@ -104,7 +106,8 @@ var _ = Describe("keeper --credentials", func() {
 			}
 			return notes
 		}
-		_, err := admin.CoreV1().Secrets(release).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "compiled"}}, metav1.CreateOptions{})
+		_, err := admin.CoreV1().Secrets(release).Create(ctx,
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "compiled"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		named := secretsRule("get", "patch")
 		named.ResourceNames = []string{"compiled"}
@@ -177,7 +180,12 @@ var _ = Describe("keeper --credentials", func() {
 	})
 
 	It("refuses settings that name no Secret", func() {
-		for _, s := range []TeamSecrets{{Into: "a"}, {Into: "/a"}, {Into: "a/b", From: []string{"A!"}}, {Into: "a/b", From: []string{"a/"}}} {
+		for _, s := range []TeamSecrets{
+			{Into: "a"},
+			{Into: "/a"},
+			{Into: "a/b", From: []string{"A!"}},
+			{Into: "a/b", From: []string{"a/"}},
+		} {
 			Expect(s.Validate()).To(HaveOccurred(), "%v", s)
 		}
 		Expect(TeamSecrets{Into: "a/b", From: []string{"a", "b/c"}}.Validate()).To(Succeed())

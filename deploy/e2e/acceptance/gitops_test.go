@@ -30,7 +30,8 @@ var _ = Describe("A ConfigMap in Git", func() {
 		args = append(slices.Clone(args), "--filename=-", "--output=json", "--namespace="+w.Namespace)
 		cmd := exec.CommandContext(ctx, world.Kubectl(), args...)
 		cmd.Env = []string{"KUBECONFIG=" + w.Cluster.Kubeconfig, "HOME=" + GinkgoT().TempDir()}
-		cmd.Stdin = strings.NewReader(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: git, annotations: {%s: %q}}\n%s\n",
+		cmd.Stdin = strings.NewReader(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: git, annotations: "+
+			"{%s: %q}}\n%s\n",
 			annotation.DefaultKey, "page="+url, data))
 		var complaint strings.Builder
 		cmd.Stderr = &complaint

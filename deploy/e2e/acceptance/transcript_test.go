@@ -303,10 +303,12 @@ func (t *transcript) isDenied(ctx context.Context) {
 	t.types(ctx, events("internal"),
 		ContainSubstring("fetching from 169.254.169.254 is not allowed: its address is not public"))
 
-	t.part("A redirect to a host that the operator denies", "Each hop is checked. The Event says at which redirect the denied one is.")
+	t.part("A redirect to a host that the operator denies",
+		"Each hop is checked. The Event says at which redirect the denied one is.")
 	page := t.world.Origin.Page("/elsewhere").Fails(http.StatusFound).With("Location", "http://data.denied.example.com/")
 	t.wants(ctx, "redirected", "page="+page.URL())
-	t.types(ctx, events("redirected"), ContainSubstring("leads to a URL that is not allowed: the operator denies the host"))
+	t.types(ctx, events("redirected"), ContainSubstring("leads to a URL that is not allowed: the operator denies "+
+		"the host"))
 }
 
 func (t *transcript) isSuspended(ctx context.Context) {

@@ -22,7 +22,8 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 		account   *world.Account
 	)
 	patch := func(ctx SpecContext, name, body string) error {
-		_, err := account.Client.CoreV1().Secrets(namespace).Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		_, err := account.Client.CoreV1().Secrets(namespace).Patch(ctx, name, types.MergePatchType, []byte(body),
+			metav1.PatchOptions{})
 		return err
 	}
 	BeforeAll(func(ctx SpecContext) {
@@ -30,16 +31,19 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 		install(ctx, render(ctx, namespace, []string{"credentials.yaml"}, "credentials.namespaces."+namespace+"[0]=rules"))
 		// More than the chart grants, so that the policy has to deny it.
 		account = env.Cluster.Account(ctx, namespace, "curl-me-that-credentials", rbacv1.PolicyRule{
-			APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "get", "update", "patch", "delete"},
+			APIGroups: []string{""}, Resources: []string{"secrets"},
+			Verbs: []string{"create", "get", "update", "patch", "delete"},
 		})
 		for _, name := range []string{"curl-me-that-credentials", "other"} {
-			_, err := env.Cluster.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			_, err := env.Cluster.Client.CoreV1().Secrets(namespace).Create(ctx,
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			if !apierrors.IsAlreadyExists(err) {
 				Expect(err).NotTo(HaveOccurred())
 			}
 		}
 		Eventually(ctx, func() error { return patch(ctx, "other", `{"data":{"headers.json":"W10="}}`) }).
-			Should(MatchError(ContainSubstring("credentials changes no Secret but curl-me-that-credentials")), "the policy is in force")
+			Should(MatchError(ContainSubstring("credentials changes no Secret but curl-me-that-credentials")),
+				"the policy is in force")
 	})
 
 	It("may change the compiled file", func(ctx SpecContext) {
@@ -47,7 +51,8 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 	})
 
 	DescribeTable("may change nothing else in its Secret:", func(ctx SpecContext, body string) {
-		Expect(patch(ctx, "curl-me-that-credentials", body)).To(MatchError(ContainSubstring("credentials changes only the key headers.json")))
+		Expect(patch(ctx, "curl-me-that-credentials",
+			body)).To(MatchError(ContainSubstring("credentials changes only the key headers.json")))
 	},
 		Entry("another key", `{"data":{"other":"W10="}}`),
 		Entry("a label", `{"metadata":{"labels":{"a":"b"}}}`),
@@ -68,10 +73,12 @@ var _ = Describe("A token of fetcher.tokens", func() {
 	It("is not accepted by the API server", func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
 		accounts := env.Cluster.Client.CoreV1().ServiceAccounts(namespace)
-		_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fetcher"}}, metav1.CreateOptions{})
+		_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fetcher"}},
+			metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		use := func(audiences ...string) error {
-			token, err := accounts.CreateToken(ctx, "fetcher", &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+			token, err := accounts.CreateToken(ctx, "fetcher",
+				&authv1.TokenRequest{Spec: authv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			config := rest.AnonymousClientConfig(kubetest.Config(GinkgoTB()))
 			config.BearerToken = token.Status.Token

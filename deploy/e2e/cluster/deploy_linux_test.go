@@ -48,7 +48,8 @@ var _ = Describe("make deploy", func() {
 			i := installation.Open(ctx)
 			object, body := rds(ctx, i)
 			applied := &corev1.ConfigMap{}
-			Expect(json.Unmarshal(run(ctx, "kubectl", "apply", "--namespace", i.Namespace, "--filename", object, "--output=json"),
+			Expect(json.Unmarshal(run(ctx, "kubectl", "apply", "--namespace", i.Namespace, "--filename", object,
+				"--output=json"),
 				applied)).To(Succeed())
 			i.History.BySpec(applied)
 			run(ctx, "kubectl", "wait", "--namespace", i.Namespace, "configmap/rds-ca", `--for=jsonpath={.data.ca\.pem}=`+body,
@@ -57,7 +58,8 @@ var _ = Describe("make deploy", func() {
 			AddReportEntry("time", fmt.Sprintf("from make deploy to data: %s", took.Round(time.Second)))
 			Expect(took).To(BeNumerically("<", deployTimeout))
 		},
-		Entry("with images that the nodes have", func(context.Context) []string { return []string{"IMAGE_LOAD=cat >/dev/null"} }),
+		Entry("with images that the nodes have",
+			func(context.Context) []string { return []string{"IMAGE_LOAD=cat >/dev/null"} }),
 		Entry("with images of a registry", func(ctx context.Context) []string {
 			at := "REGISTRY=" + startRegistry(ctx) + "/me"
 			run(ctx, "make", "images", at, "VERSION="+version)
@@ -84,7 +86,8 @@ func run(ctx context.Context, name string, args ...string) []byte {
 // deployValues writes a values file that lets fetchers reach the origin, which has a private address.
 func deployValues() string {
 	GinkgoHelper()
-	values, err := json.Marshal(map[string]any{"fetcher": map[string]any{"egress": map[string]any{"allowCIDRs": origin.CIDRs}}})
+	values, err := json.Marshal(
+		map[string]any{"fetcher": map[string]any{"egress": map[string]any{"allowCIDRs": origin.CIDRs}}})
 	Expect(err).NotTo(HaveOccurred())
 	file := filepath.Join(GinkgoT().TempDir(), "values.json")
 	Expect(os.WriteFile(file, values, 0o600)).To(Succeed())

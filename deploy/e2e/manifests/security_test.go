@@ -77,7 +77,8 @@ func rightsOf(objects []object) map[string]string {
 		scope[of] = append(scope[of], spelled(granted)...)
 	}
 	all := map[string]string{}
-	for _, of := range slices.Concat(slices.Collect(maps.Keys(cluster)), slices.Collect(maps.Keys(listed)), slices.Collect(maps.Keys(release))) {
+	for _, of := range slices.Concat(slices.Collect(maps.Keys(cluster)), slices.Collect(maps.Keys(listed)),
+		slices.Collect(maps.Keys(release))) {
 		parts := strings.Join(cluster[of], ", ")
 		if len(listed[of]) > 0 {
 			parts = "in listed namespaces " + strings.Join(listed[of], ", ")
@@ -208,7 +209,8 @@ func secrets(pod corev1.PodSpec) (names []string) {
 func everything(ctx context.Context) []object {
 	GinkgoHelper()
 	return template(ctx, filepath.Join(chart, "ci", "default-values.yaml"),
-		"--set", "resources.enabled=true,sidecar.enabled=true,console.enabled=true,credentials.namespaces."+team+"[0]=rules-api", "--kube-version", "1.36.0")
+		"--set", "resources.enabled=true,sidecar.enabled=true,console.enabled=true",
+		"--set", "credentials.namespaces."+team+"[0]=rules-api", "--kube-version", "1.36.0")
 }
 
 var _ = Describe("The table in the security model", func() {

@@ -265,7 +265,10 @@ func TestAudit(t *testing.T) {
 			b.timer(k, time.Hour, cached(other))
 			b.result(k)
 		}, wantindex.NothingLost},
-		"waits for a want that no fetcher has received": {func(b *bench, _ pipeline.Key) { b.waits(1) }, wantindex.NothingLost},
+		"waits for a want that no fetcher has received": {
+			func(b *bench, _ pipeline.Key) { b.waits(1) },
+			wantindex.NothingLost,
+		},
 		"waits for a retry": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.timer(k, time.Hour, cause(v1.Cause_CAUSE_RETRY))

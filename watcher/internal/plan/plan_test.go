@@ -215,7 +215,8 @@ func TestMakeOneKey(t *testing.T) {
 	check("deleted, being repaired", about(none, written(), wanted(at(8), drift("none"))), "Drifted:k")
 	check("deleted again after a repair", about(none, written(), wanted(answered, drift("none"))),
 		"drift of:none last:7 Drifted:k")
-	check("deleted, the repair fails", about(none, written(fails("Timeout")), wanted(answered, drift("none"))), "Drifted:k")
+	check("deleted, the repair fails", about(none, written(fails("Timeout")), wanted(answered, drift("none"))),
+		"Drifted:k")
 	check("deleted, the repair got lost", about(none, written(), wanted(at(8), drift("none"), lost)),
 		"audit of:none last:8 Drifted:k")
 	check("deleted, to be fetched now", about(none, written(), wanted(at(8), drift("none"), now("1"))),

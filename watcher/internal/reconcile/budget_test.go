@@ -25,7 +25,8 @@ func TestANamespaceOverItsEventBudgetGetsEventsOfLastingProblemsLater(t *testing
 	invalid := func(namespace string, n int) *annotated.Object {
 		return &annotated.Object{
 			Meta: informer.Meta{
-				NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("cm-", n)}, UID: types.UID(fmt.Sprint(namespace, n)), Version: 1,
+				NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("cm-", n)},
+				UID:            types.UID(fmt.Sprint(namespace, n)), Version: 1,
 			},
 			Written: b.clock.Now(), Request: annotation.Request{Present: true}, Invalid: errors.New("not correct"),
 		}
@@ -36,7 +37,8 @@ func TestANamespaceOverItsEventBudgetGetsEventsOfLastingProblemsLater(t *testing
 	b.lookAt(b.others)
 	g.Expect(b.emitted).To(gomega.HaveLen(maxEvents))
 	g.Expect(strings.Count(b.log.String(), `"budget":"events"`)).To(gomega.Equal(1), "the change is logged once")
-	g.Expect(metrictest.Value(b.registry, "curlmethat_watcher_events_over_budget_total")).To(gomega.BeEquivalentTo(mistakes - maxEvents))
+	g.Expect(metrictest.Value(b.registry,
+		"curlmethat_watcher_events_over_budget_total")).To(gomega.BeEquivalentTo(mistakes - maxEvents))
 
 	b.others = append(b.others, invalid("modest", 0))
 	b.lookAt(b.others[mistakes:])

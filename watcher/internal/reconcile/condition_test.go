@@ -28,7 +28,8 @@ func TestAStateIsReportedOnceWhileItLasts(t *testing.T) {
 	}
 	b.invalid("worse")
 	b.lookFresh()
-	if len(b.emitted) != 2 || b.emitted[0].Note != "bad" || b.emitted[1].Note != "worse" || !b.emitted[0].Warning || b.emitted[0].UID != "uid" {
+	if len(b.emitted) != 2 || b.emitted[0].Note != "bad" || b.emitted[1].Note != "worse" || !b.emitted[0].Warning ||
+		b.emitted[0].UID != "uid" {
 		t.Errorf("emitted %+v", b.emitted)
 	}
 }

@@ -24,19 +24,31 @@ type Metrics struct {
 // NewMetrics makes the metrics in the set of the watcher.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
-		wants: set.Counters("wants_published_total", "Wants published to the stream of requests, by cause.", metric.Of("cause",
-			pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED), pipeline.CauseName(v1.Cause_CAUSE_NOW),
-			pipeline.CauseName(v1.Cause_CAUSE_DRIFT), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
-		requests: set.Counter("reconciles_published_total", "Times that the writer was asked to bring a ConfigMap in line with its annotations: the status, or keys that are no longer asked for."),
-		removals: set.Counter("removals_published_total", "Keys that the writer was asked to remove, as their pair is gone from the annotation; each is counted again if it is asked again."),
-		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for and stay, as too many of their namespace, or in too many namespaces, were to be removed at once."),
-		latency: set.Histogram("publish_duration_seconds", "Time from the decision to publish a want to the acknowledgement of the stream.",
+		wants: set.Counters("wants_published_total", "Wants published to the stream of requests, by cause.",
+			metric.Of("cause",
+				pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED),
+				pipeline.CauseName(v1.Cause_CAUSE_NOW),
+				pipeline.CauseName(v1.Cause_CAUSE_DRIFT), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
+		requests: set.Counter("reconciles_published_total",
+			"Times that the writer was asked to bring a ConfigMap in line with its annotations: the status, or keys that "+
+				"are no longer asked for."),
+		removals: set.Counter("removals_published_total",
+			"Keys that the writer was asked to remove, as their pair is gone from the annotation; each is counted again "+
+				"if it is asked again."),
+		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for and stay, as too many of their "+
+			"namespace, or in too many namespaces, were to be removed at once."),
+		latency: set.Histogram("publish_duration_seconds",
+			"Time from the decision to publish a want to the acknowledgement of the stream.",
 			prometheus.ExponentialBuckets(0.0005, 2, 14)),
-		conflicts: set.Counter("publish_conflicts_total", "Publishes refused because the subject held another message than expected."),
-		events: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.", metric.Of("reason",
-			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
-			pipeline.ReasonDrifted, pipeline.ReasonContested, pipeline.ReasonHeldBack, pipeline.ReasonAdjusted)),
+		conflicts: set.Counter("publish_conflicts_total",
+			"Publishes refused because the subject held another message than expected."),
+		events: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.",
+			metric.Of("reason",
+				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
+				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
+				pipeline.ReasonDrifted, pipeline.ReasonContested, pipeline.ReasonHeldBack, pipeline.ReasonAdjusted)),
 		overBudget: set.Counter("events_over_budget_total",
-			"Events that were put off, or dropped when what they are about was over, since their namespace is over its budget of them."),
+			"Events that were put off, or dropped when what they are about was over, since their namespace is over its "+
+				"budget of them."),
 	}
 }

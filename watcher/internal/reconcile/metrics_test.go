@@ -37,8 +37,10 @@ func TestTenThousandObjectsMakeNoSeriesMore(t *testing.T) {
 		_, err := b.Reconcile(t.Context(), name)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 	}
-	g.Expect(metrictest.Value(b.registry, "curlmethat_watcher_wants_published_total")).To(gomega.BeEquivalentTo(objects - objects/10))
-	g.Expect(metrictest.Value(b.registry, "curlmethat_watcher_events_emitted_total")).To(gomega.BeEquivalentTo(objects / 10))
+	g.Expect(metrictest.Value(b.registry,
+		"curlmethat_watcher_wants_published_total")).To(gomega.BeEquivalentTo(objects - objects/10))
+	g.Expect(metrictest.Value(b.registry,
+		"curlmethat_watcher_events_emitted_total")).To(gomega.BeEquivalentTo(objects / 10))
 	after, err := metrictest.Read(b.registry)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(slices.Sorted(maps.Keys(after))).To(gomega.Equal(slices.Sorted(maps.Keys(before))))

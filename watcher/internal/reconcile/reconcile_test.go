@@ -91,7 +91,10 @@ func TestAnotherWatcherWasFasterAndItsWantIsResolvedAlready(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com", "k")
-	want := &v1.Want{Namespace: cm.Namespace, Name: cm.Name, Key: "k", Uid: "uid", Url: "https://example.com", Epoch: b.index.Epoch()}
+	want := &v1.Want{
+		Namespace: cm.Namespace, Name: cm.Name, Key: "k", Uid: "uid", Url: "https://example.com",
+		Epoch: b.index.Epoch(),
+	}
 	if _, err := b.client.PublishWant(t.Context(), want, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +118,10 @@ func TestASequenceOfALostStreamIsNoResult(t *testing.T) {
 	b := newBench(t)
 	b.ask("https://example.com", "k")
 	s := b.object.Status.Status()
-	s.Keys["k"] = status.Entry{URL: "https://example.com/other", SHA256: sum, Fence: status.Fence{Epoch: b.index.Epoch(), Seq: 1}}
+	s.Keys["k"] = status.Entry{
+		URL: "https://example.com/other", SHA256: sum,
+		Fence: status.Fence{Epoch: b.index.Epoch(), Seq: 1},
+	}
 	b.object.Status = annotated.EntriesOf(s, nil)
 	b.object.Owners["k"] = annotation.Ownership{State: annotation.Ours}
 	if b.look(); b.published() != 2 || b.want("k").GetEpoch() != b.index.Epoch()+1 {

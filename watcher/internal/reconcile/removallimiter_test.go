@@ -34,8 +34,11 @@ func newClusterOf(t *testing.T, objects, namespaces int) *bench {
 			Meta:    informer.Meta{NamespacedName: name, UID: types.UID(fmt.Sprint("uid-", n)), Version: 1},
 			Written: b.clock.Now(),
 			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}},
-			Status:  annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}}, nil),
-			Owned:   annotation.Ownership{State: annotation.Ours},
+			Status: annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {
+				URL:    "https://example.com",
+				SHA256: sum,
+			}}}, nil),
+			Owned: annotation.Ownership{State: annotation.Ours},
 		})
 	}
 	b.lookAt(b.others)
@@ -78,7 +81,8 @@ func removed(objects []*annotated.Object) {
 func (b *bench) expectRemovals(published, heldBack int) {
 	b.t.Helper()
 	g := gomega.NewWithT(b.t)
-	g.Expect(metrictest.Value(b.registry, "curlmethat_watcher_removals_published_total")).To(gomega.BeEquivalentTo(published))
+	g.Expect(metrictest.Value(b.registry,
+		"curlmethat_watcher_removals_published_total")).To(gomega.BeEquivalentTo(published))
 	g.Expect(metrictest.Value(b.registry, "curlmethat_watcher_held_back_removals")).To(gomega.BeEquivalentTo(heldBack))
 }
 
@@ -136,8 +140,12 @@ func TestANamespaceHoldsBackNoneOfAnother(t *testing.T) {
 				forged[fmt.Sprint("k", n)] = status.Entry{SHA256: sum}
 			}
 			evil := &annotated.Object{
-				Meta:    informer.Meta{NamespacedName: types.NamespacedName{Namespace: "evil", Name: "cm"}, UID: "uid-evil", Version: 1},
-				Written: b.clock.Now(), Status: annotated.EntriesOf(status.Status{Keys: forged}, nil), Owned: annotation.Ownership{State: c.owner},
+				Meta: informer.Meta{
+					NamespacedName: types.NamespacedName{Namespace: "evil", Name: "cm"}, UID: "uid-evil",
+					Version: 1,
+				},
+				Written: b.clock.Now(), Status: annotated.EntriesOf(status.Status{Keys: forged}, nil),
+				Owned: annotation.Ownership{State: c.owner},
 			}
 			b.others = append(b.others, evil)
 			b.lookAt(b.others[250:])
@@ -166,7 +174,8 @@ func TestTooManyNamespacesThatRemoveKeysKeepThemAll(t *testing.T) {
 	b.clock.Step(repeat)
 	b.lookAt(b.others)
 	b.expectRemovals(0, 100)
-	if b.logged("check --annotation-keys") != 1 || b.logged(`"namespaces":20,"removals":100,"keys":100`) != 1 || len(b.emitted) > 0 {
+	if b.logged("check --annotation-keys") != 1 || b.logged(`"namespaces":20,"removals":100,"keys":100`) != 1 ||
+		len(b.emitted) > 0 {
 		t.Errorf("emitted %v, logged %s", b.emitted, b.log)
 	}
 
@@ -196,7 +205,10 @@ func TestKeysOfOtherOwnersAreNotHeldBack(t *testing.T) {
 	b := newCluster(t, 100)
 	for _, o := range b.others[:60] {
 		o.Owned = annotation.Ownership{State: annotation.Foreign}
-		o.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {Error: "KeyExists", ErrorURL: "https://example.com"}}}, nil)
+		o.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {
+			Error:    "KeyExists",
+			ErrorURL: "https://example.com",
+		}}}, nil)
 	}
 	unask(b.others[:60])
 	b.lookAt(b.others[:60])

@@ -93,7 +93,10 @@ func newBench(t *testing.T) *bench {
 	}
 	registry := prometheus.NewRegistry()
 	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
-	b := &bench{t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: &bytes.Buffer{}, clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
+	b := &bench{
+		t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: &bytes.Buffer{},
+		clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)),
+	}
 	b.stamps = clocktesting.NewFakeClock(b.clock.Now().Add(time.Hour))
 	b.index.Reset(epoch, nil)
 	b.object = &annotated.Object{
@@ -116,7 +119,10 @@ func newBench(t *testing.T) *bench {
 	if b.verifier, err = signature.LoadVerifier(keys); err != nil {
 		t.Fatal(err)
 	}
-	b.Reconciler = reconcile.New(reconcile.Config{Coalesce: coalesce, Repeat: repeat, MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20}}, reconcile.Deps{
+	b.Reconciler = reconcile.New(reconcile.Config{
+		Coalesce: coalesce, Repeat: repeat,
+		MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20},
+	}, reconcile.Deps{
 		Objects: b, Index: b.index, Client: b.client, Recorder: b, Signer: signer,
 		Events: b.events, Clock: b.clock, Broker: b.stamps, Log: zerolog.New(zerolog.SyncWriter(b.log)), Metrics: metrics,
 	})

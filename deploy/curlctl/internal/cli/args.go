@@ -65,7 +65,10 @@ func FailureIDs(args []string) ([]uint64, error) {
 
 // Words returns the flags and arguments for the audit.
 func Words(fs *pflag.FlagSet, args []string) string {
-	recorded := []string{"reason", "host", "name", "key", "since", "until", "namespace", "all", "also-recovered", "rate", "for"}
+	recorded := []string{
+		"reason", "host", "name", "key", "since", "until", "namespace", "all", "also-recovered",
+		"rate", "for",
+	}
 	var all []string
 	fs.Visit(func(f *pflag.Flag) {
 		switch {

@@ -131,7 +131,8 @@ func Objects(ctx context.Context, o kube.Options, namespace, name string) (keys.
 			page.FieldSelector = "metadata.name=" + name
 		}
 		for {
-			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, page)
+			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx,
+				page)
 			if err != nil {
 				return err
 			}

@@ -178,11 +178,14 @@ func (t *tick) encode() []byte {
 func (s *Server) tick(namespace string) tick {
 	n := s.model.Numbers(namespace)
 	now := s.deps.Now()
-	t := tick{AsOf: clockOf(now), Lost: !s.lostSince().IsZero(), Paused: n.Paused, State: n.Word(), Numbers: map[string]string{
-		"wants": printer.Grouped(n.Now.Keys), "headline": n.Headline(now).Text, "timers": printer.Grouped(n.Timers.Pending),
-		"minute": printer.Grouped(n.Timers.Minute), "overdue": printer.Grouped(n.Timers.Overdue),
-		"lastHour": printer.Grouped(n.LastHour), "failing": printer.Grouped(n.Now.Failing + n.Now.Refused),
-	}}
+	t := tick{
+		AsOf: clockOf(now), Lost: !s.lostSince().IsZero(), Paused: n.Paused, State: n.Word(),
+		Numbers: map[string]string{
+			"wants": printer.Grouped(n.Now.Keys), "headline": n.Headline(now).Text, "timers": printer.Grouped(n.Timers.Pending),
+			"minute": printer.Grouped(n.Timers.Minute), "overdue": printer.Grouped(n.Timers.Overdue),
+			"lastHour": printer.Grouped(n.LastHour), "failing": printer.Grouped(n.Now.Failing + n.Now.Refused),
+		},
+	}
 	if n.Timers.Next != nil {
 		t.Numbers["next"] = printer.Until(now, *n.Timers.Next)
 	}

@@ -173,7 +173,8 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if state != "" && state != "failing" {
 		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
 	}
-	rows, all := s.model.Wants(model.Filter{Namespace: namespace, Name: name, Host: host, Failing: state != ""}, keyOf(after), pageRows+1)
+	rows, all := s.model.Wants(model.Filter{Namespace: namespace, Name: name, Host: host, Failing: state != ""},
+		keyOf(after), pageRows+1)
 	next := ""
 	if len(rows) > pageRows {
 		rows = rows[:pageRows]

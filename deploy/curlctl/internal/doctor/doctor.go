@@ -241,8 +241,9 @@ func count[T any](d *diagnosis, check, fix string, all iter.Seq2[T, error], visi
 		visit(one)
 	}
 	if n, _ := left.Count(); n > 0 {
-		d.add(check, Bad, "find out which other client publishes to CURL_REQUESTS, then "+fix, "%s unreadable", printer.Plural(n,
-			"message"))
+		d.add(check, Bad, "find out which other client publishes to CURL_REQUESTS, then "+fix, "%s unreadable",
+			printer.Plural(n,
+				"message"))
 		return false
 	}
 	return true
@@ -260,7 +261,8 @@ func (d *diagnosis) timers(ctx context.Context) {
 	switch {
 	case !ok:
 	case late > 0:
-		d.add("timers", Bad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`), then "+replace,
+		d.add(
+			"timers", Bad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`), then "+replace,
 			"%s of %d overdue", printer.Plural(late, "timer"), pending)
 	default:
 		d.add("timers", OK, "", "%s, none overdue", printer.Plural(pending, "timer"))

@@ -88,7 +88,12 @@ func (n Counts) String() string {
 	for _, one := range []struct {
 		count int
 		state condition.State
-	}{{n.Failing, condition.Failing}, {n.Refused, condition.Refused}, {n.Stale, condition.Stale}, {n.Pending, condition.Pending}} {
+	}{
+		{n.Failing, condition.Failing},
+		{n.Refused, condition.Refused},
+		{n.Stale, condition.Stale},
+		{n.Pending, condition.Pending},
+	} {
 		switch {
 		case one.count == 0:
 		case text == "":

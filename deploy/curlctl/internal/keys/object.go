@@ -92,7 +92,8 @@ func (o *Object) write(key string) condition.Write {
 func (o *Object) unwanted(at pipeline.Key, wanted map[pipeline.Key]bool, now time.Time) (all []Key) {
 	if o.Problem != "" && (o.Ignored == "" || !o.Request.Present) {
 		c := condition.Condition{
-			State: condition.Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), Message: o.Problem,
+			State: condition.Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
+			Message: o.Problem,
 		}
 		if p := o.Status.Problem; p != nil {
 			c.Since = p.Since

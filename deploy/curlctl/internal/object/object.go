@@ -155,7 +155,10 @@ func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour
 func (v *View) ReadStreams(
 	ctx context.Context, client *operate.Client, unread *readable.Unread, now time.Time,
 ) (err error) {
-	all := keys.Reader{Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Unread: unread, Now: now, Objects: v.read}
+	all := keys.Reader{
+		Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Unread: unread, Now: now,
+		Objects: v.read,
+	}
 	found, err := all.Read(ctx)
 	if err != nil && !errors.Is(err, operate.ErrNoConsumer) {
 		return err

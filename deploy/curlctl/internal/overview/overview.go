@@ -178,7 +178,8 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection)
 			state.Oldest = oldest(ctx, conn, stream, info.AckFloor.Stream+1)
 		}
 		unread := state.Readers == 0 && state.InFlight == 0 && state.Oldest != nil
-		if now := stream.CachedInfo().TimeStamp; unread && now.Sub(*state.Oldest) > maxUnread && !info.Paused && o.Blocked == "" {
+		if now := stream.CachedInfo().TimeStamp; unread && now.Sub(*state.Oldest) > maxUnread && !info.Paused &&
+			o.Blocked == "" {
 			o.Blocked = c.name
 		}
 		o.Consumers, o.Clock = append(o.Consumers, state), stream.CachedInfo().TimeStamp

@@ -273,7 +273,8 @@ var _ = Describe("The status of a Watcher", func() {
 	It("does not list healthy keys among the failing ones", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout"), "b": written()})
 		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
-		Expect(condition.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z [why-empty 6]"))
+		Expect(condition.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z " +
+			"[why-empty 6]"))
 	})
 
 	It("describes a failure as the ConfigMap's status does", func() {
@@ -319,7 +320,8 @@ var _ = Describe("The status of a Watcher", func() {
 		in.Target = holding(entries)
 		message := meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh).Message
 		Expect(len(message)).To(And(BeNumerically("<=", 1024), BeNumerically(">", 900)))
-		Expect(message).To(HavePrefix("key " + in.Plan.Sources[0].Key + ": Timeout, since 2026-11-22T12:00:00Z [why-empty 6]; "))
+		Expect(message).To(HavePrefix("key " + in.Plan.Sources[0].Key +
+			": Timeout, since 2026-11-22T12:00:00Z [why-empty 6]; "))
 		Expect(message).To(HaveSuffix("Z [why-empty 6] …"))
 	})
 

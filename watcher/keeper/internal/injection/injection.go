@@ -107,7 +107,8 @@ func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *
 	}
 	return &plan.Problem{
 		Reason: watchv1.ReasonPodSecurity,
-		Message: fmt.Sprintf("pods with the sidecar are refused because namespace %s enforces the Pod Security standard %s: %s",
+		Message: fmt.Sprintf("pods with the sidecar are refused because namespace %s enforces the Pod Security "+
+			"standard %s: %s",
 			namespace, standard.Enforce, result.ForbiddenDetail()),
 	}
 }

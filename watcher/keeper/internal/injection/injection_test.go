@@ -59,7 +59,9 @@ func hostPath(s *plan.Sidecar) {
 }
 
 func probing(s *plan.Sidecar) {
-	s.Container.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1"}}}
+	s.Container.LivenessProbe = &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1"}},
+	}
 }
 
 func bare(s *plan.Sidecar) { s.Container.SecurityContext = nil }
@@ -91,23 +93,27 @@ var _ = DescribeTable("The sidecar of a Watcher", func(change func(*plan.Sidecar
 		"the pods of namespace team-a get no sidecars until it has the label x-kv8s.io/inject=enabled"),
 	Entry("is refused when it is privileged", privileged,
 		map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
-		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard baseline:latest: `+
+		watchv1.ReasonPodSecurity,
+		`pods with the sidecar are refused because namespace team-a enforces the Pod Security standard baseline:latest: `+
 			`privileged (container "watch" must not set securityContext.privileged=true)`),
 	Entry("is refused for its volume", hostPath,
 		map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
-		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard baseline:latest: `+
+		watchv1.ReasonPodSecurity,
+		`pods with the sidecar are refused because namespace team-a enforces the Pod Security standard baseline:latest: `+
 			`hostPath volumes (volume "host")`),
 	Entry("is refused with all of its violations, and none that a pod can fix", bare,
 		map[string]string{
 			"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted",
 			"pod-security.kubernetes.io/enforce-version": "v1.36",
 		},
-		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard restricted:v1.36: `+
+		watchv1.ReasonPodSecurity,
+		`pods with the sidecar are refused because namespace team-a enforces the Pod Security standard restricted:v1.36: `+
 			`allowPrivilegeEscalation != false (container "watch" must set securityContext.allowPrivilegeEscalation=false), `+
 			`unrestricted capabilities (container "watch" must set securityContext.capabilities.drop=["ALL"])`),
 	Entry("is checked against the strictest standard if the label is invalid", privileged,
 		map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "privilegd"},
-		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard restricted:latest: `+
+		watchv1.ReasonPodSecurity,
+		`pods with the sidecar are refused because namespace team-a enforces the Pod Security standard restricted:latest: `+
 			`privileged (container "watch" must not set securityContext.privileged=true)`),
 )
 

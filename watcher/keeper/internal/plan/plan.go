@@ -218,7 +218,8 @@ func tooLarge(w *watchv1.Watcher) *Problem {
 		return nil
 	}
 	return &Problem{Reason: watchv1.ReasonTooLarge, Message: fmt.Sprintf(
-		"the static data has %d bytes, but a ConfigMap holds at most %d; move some of it to another Watcher", total, maxStaticBytes)}
+		"the static data has %d bytes, but a ConfigMap holds at most %d; move some of it to another Watcher", total,
+		maxStaticBytes)}
 }
 
 // fields returns the digest of the names of the applied fields.

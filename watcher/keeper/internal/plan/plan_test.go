@@ -191,10 +191,11 @@ var _ = DescribeTable("A change of a Watcher changes the applied object", func(c
 	Entry("retained", func(w *watchv1.Watcher) { w.Spec.Target.DeletionPolicy = watchv1.Retain }, true),
 )
 
-var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sentence", func(change func(*watchv1.Watcher), reason, message string) {
-	p := compiled(change)
-	Expect(p.Problem).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
-},
+var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sentence",
+	func(change func(*watchv1.Watcher), reason, message string) {
+		p := compiled(change)
+		Expect(p.Problem).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
+	},
 	Entry("more static data than a ConfigMap holds", func(w *watchv1.Watcher) {
 		w.Spec.ConfigData = map[string]string{"a": strings.Repeat("x", 1<<20), "b": "y"}
 	}, watchv1.ReasonTooLarge, "the static data has 1048577 bytes, but a ConfigMap holds at most 1048576"),

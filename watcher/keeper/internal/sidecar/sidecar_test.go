@@ -150,7 +150,11 @@ var _ = Describe("A pod", func() {
 		for i := range 100 {
 			text += fmt.Sprintf("w%d=1,", i)
 		}
-		read := sidecar.Read(pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Annotations[watchv1.InjectedAnnotation] = text }))
+		read := sidecar.Read(pod(func(p *corev1.Pod,
+			_ *corev1.ContainerStatus,
+		) {
+			p.Annotations[watchv1.InjectedAnnotation] = text
+		}))
 		Expect(read.Watchers()).To(HaveLen(16))
 		Expect(read.Watchers()).To(ContainElement(types.NamespacedName{Namespace: "team-a", Name: "w14"}))
 	})

@@ -149,7 +149,8 @@ func credentialOf(s *corev1.Secret) (headerfile.TeamEntry, error) {
 		case k == "ca.crt":
 			e.Authorities = value
 		case !isHeader:
-			return e, fmt.Errorf("%s is not a credential; use bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt", k)
+			return e, fmt.Errorf("%s is not a credential; use bearerToken, username and password, header.NAME, tls.crt "+
+				"and tls.key, or ca.crt", k)
 		case !headerfile.Settable(header):
 			return e, fmt.Errorf("%s may not be set", k)
 		case e.Headers[http.CanonicalHeaderKey(header)] != "":
@@ -185,7 +186,8 @@ func validTLS(e headerfile.TeamEntry) error {
 		return errors.New("ca.crt has no PEM certificate")
 	}
 	if len(e.Headers) == 0 && e.Certificate+e.Authorities == "" {
-		return errors.New("has no credential; add bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt")
+		return errors.New("has no credential; add bearerToken, username and password, header.NAME, tls.crt and " +
+			"tls.key, or ca.crt")
 	}
 	return nil
 }

@@ -52,9 +52,12 @@ func pair(t *testing.T) (certificate, key string) {
 func TestEntries(t *testing.T) {
 	certificate, key := pair(t)
 	entries, ignored := teamsecret.Compile([]corev1.Secret{
-		secret("a", "https://API.example.com, https://api.example.com:8443/v1/", map[string]string{"bearerToken": hidden + "\n"}),
-		secret("b", "https://api.example.com/v1", map[string]string{"username": "me", "password": hidden, "header.x-team": "a"}),
-		secret("c", "https://pki.example.com/", map[string]string{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}),
+		secret("a", "https://API.example.com, https://api.example.com:8443/v1/",
+			map[string]string{"bearerToken": hidden + "\n"}),
+		secret("b", "https://api.example.com/v1",
+			map[string]string{"username": "me", "password": hidden, "header.x-team": "a"}),
+		secret("c", "https://pki.example.com/",
+			map[string]string{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}),
 	}, 1<<20)
 	if len(ignored) > 0 {
 		t.Fatal(ignored[0].Reason)
@@ -79,7 +82,8 @@ func TestIgnored(t *testing.T) {
 	certificate, _ := pair(t)
 	_, other := pair(t)
 	bearer := map[string]string{"bearerToken": hidden}
-	const noURL = "host 1 of x-kv8s.io/curl-hosts is not an https URL with a host name and an optional path, without wildcard"
+	const noURL = "host 1 of x-kv8s.io/curl-hosts is not an https URL with a host name and an optional path, " +
+		"without wildcard"
 	for _, c := range []struct {
 		hosts string
 		data  map[string]string
@@ -96,20 +100,53 @@ func TestIgnored(t *testing.T) {
 		{"https://a_b.example.com/", bearer, noURL},
 		{"a.example.com", bearer, noURL},
 		{"https://old.example.com/v1/", bearer, "https://old.example.com/v1 is already served by Secret old"},
-		{"https://a.example.com", nil, "has no credential; add bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt"},
-		{"https://a.example.com", map[string]string{"token": hidden}, "token is not a credential; use bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt"},
+		{"https://a.example.com", nil, "has no credential; add bearerToken, username and password, header.NAME, " +
+			"tls.crt and tls.key, or ca.crt"},
+		{
+			"https://a.example.com",
+			map[string]string{"token": hidden},
+			"token is not a credential; use bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt",
+		},
 		{"https://a.example.com", map[string]string{"header.Cookie": hidden}, "header.Cookie may not be set"},
 		{"https://a.example.com", map[string]string{"header.If-Match": hidden}, "header.If-Match may not be set"},
-		{"https://a.example.com", map[string]string{"header.X": hidden + "\r\nY: z"}, "header.X is empty or has a control character"},
+		{
+			"https://a.example.com",
+			map[string]string{"header.X": hidden + "\r\nY: z"},
+			"header.X is empty or has a control character",
+		},
 		{"https://a.example.com", map[string]string{"bearerToken": "\n"}, "bearerToken is empty or has a control character"},
 		{"https://a.example.com", map[string]string{"header.x-a": "1", "header.X-A": "2"}, "header.x-a is set twice"},
-		{"https://a.example.com", map[string]string{"bearerToken": hidden, "header.Authorization": "x"}, "header.Authorization is set twice"},
-		{"https://a.example.com", map[string]string{"bearerToken": hidden, "username": "a", "password": hidden}, "username excludes bearerToken and header.Authorization"},
-		{"https://a.example.com", map[string]string{"username": "a"}, "username and password go together, and username has no colon"},
-		{"https://a.example.com", map[string]string{"tls.crt": certificate, "tls.key": other}, "tls.crt and tls.key are not a PEM certificate with its key"},
-		{"https://a.example.com", map[string]string{"tls.crt": certificate}, "tls.crt and tls.key are not a PEM certificate with its key"},
+		{
+			"https://a.example.com",
+			map[string]string{"bearerToken": hidden, "header.Authorization": "x"},
+			"header.Authorization is set twice",
+		},
+		{
+			"https://a.example.com",
+			map[string]string{"bearerToken": hidden, "username": "a", "password": hidden},
+			"username excludes bearerToken and header.Authorization",
+		},
+		{
+			"https://a.example.com",
+			map[string]string{"username": "a"},
+			"username and password go together, and username has no colon",
+		},
+		{
+			"https://a.example.com",
+			map[string]string{"tls.crt": certificate, "tls.key": other},
+			"tls.crt and tls.key are not a PEM certificate with its key",
+		},
+		{
+			"https://a.example.com",
+			map[string]string{"tls.crt": certificate},
+			"tls.crt and tls.key are not a PEM certificate with its key",
+		},
 		{"https://a.example.com", map[string]string{"ca.crt": hidden}, "ca.crt has no PEM certificate"},
-		{"https://a.example.com", map[string]string{"header.X": strings.Repeat("x", 5<<10)}, "the credentials of the namespace exceed its 4 KiB"},
+		{
+			"https://a.example.com",
+			map[string]string{"header.X": strings.Repeat("x", 5<<10)},
+			"the credentials of the namespace exceed its 4 KiB",
+		},
 	} {
 		old := secret("old", "https://old.example.com/v1", bearer)
 		entries, ignored := teamsecret.Compile([]corev1.Secret{secret("young", c.hosts, c.data), old}, 4<<10)
@@ -134,7 +171,8 @@ func TestLimitOfANamespace(t *testing.T) {
 	unlabelled := secret("unlabelled", "https://a.example.com", map[string]string{"bearerToken": hidden})
 	unlabelled.Labels = nil
 	entries, ignored := teamsecret.Compile(append(secrets, unlabelled), 1<<20)
-	if len(entries) != 64 || len(ignored) != 1 || ignored[0].Reason != "the Secrets of the namespace name more than 64 hosts" {
+	if len(entries) != 64 || len(ignored) != 1 ||
+		ignored[0].Reason != "the Secrets of the namespace name more than 64 hosts" {
 		t.Errorf("%d entries, %+v", len(entries), ignored)
 	}
 }

@@ -76,7 +76,8 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 				Drop: "STATE|SINCE|NAMESPACE|NEXT TRY",
 			}, func(k listed) []printer.Cell {
 				state, reason, since, next := conditionCells(s, k.Condition)
-				return printer.Cells(state, reason, since, next, k.Host, k.Namespace, k.ConfigMap, k.Key, printer.Age(s.Now(), k.Checked),
+				return printer.Cells(state, reason, since, next, k.Host, k.Namespace, k.ConfigMap, k.Key,
+					printer.Age(s.Now(), k.Checked),
 					k.WaitsFor, k.Attempts, k.URL, k.Message)
 			})
 		}),
@@ -143,7 +144,8 @@ func WantsCommand(o *cli.Options) *cobra.Command {
 				Drop: "WANTED|NAMESPACE|REFRESH|CHECKED",
 			}, func(k listed) []printer.Cell {
 				state, _, _, _ := conditionCells(s, k.Condition)
-				return printer.Cells(k.Namespace, k.ConfigMap, k.Key, state, k.URL, k.Refresh, printer.Age(s.Now(), k.Checked), printer.Age(s.Now(), k.WantedAt),
+				return printer.Cells(k.Namespace, k.ConfigMap, k.Key, state, k.URL, k.Refresh, printer.Age(s.Now(), k.Checked),
+					printer.Age(s.Now(), k.WantedAt),
 					k.Cause, k.Sequence, k.UID)
 			})
 		}),
@@ -201,6 +203,7 @@ func conditionCells(s *cli.Session, c condition.Condition) (state, reason printe
 	if !c.Next.IsZero() {
 		next = printer.Until(s.Now(), c.Next)
 	}
-	return printer.In(Colour(c.State), string(c.State)), printer.In(Colour(c.State), deadletter.Reason(c.Reason, c.Status)),
+	return printer.In(Colour(c.State), string(c.State)),
+		printer.In(Colour(c.State), deadletter.Reason(c.Reason, c.Status)),
 		printer.Age(s.Now(), c.Since), next
 }

@@ -19,9 +19,10 @@ func DoctorCommand(o *cli.Options) *cobra.Command {
 	var api kube.Options
 	var release string
 	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check connection, permissions, clock, streams, consumers and timers, or rights in Kubernetes, and print fixes",
-		Args:  cli.NoArgs,
+		Use: "doctor",
+		Short: "Check connection, permissions, clock, streams, consumers and timers, or rights in Kubernetes, and " +
+			"print fixes",
+		Args: cli.NoArgs,
 	}
 	pipeline := o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
 		findings, err := doctor.Examine(ctx, s.Connection, s.Now)

@@ -125,7 +125,8 @@ func New(
 	now func() time.Time,
 ) *Model {
 	return &Model{
-		objects: objects{read: read}, conn: conn, refusals: refusals, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
+		objects: objects{read: read}, conn: conn, refusals: refusals, now: now, look: make(chan struct{}, 1),
+		changed: make(chan struct{}),
 	}
 }
 
