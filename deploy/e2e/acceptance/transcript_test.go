@@ -281,7 +281,7 @@ func (t *transcript) fails(ctx context.Context) {
 
 	t.part("A certificate of an unknown authority",
 		"The Event says what is wrong with the certificate.")
-	tls := origin.StartTLS()
+	tls := origin.StartTLS(nil)
 	DeferCleanup(tls.Close)
 	t.world.Trust(tls)
 	t.wants(ctx, "self-signed", "page=https://"+tls.PageByAddress("/"))

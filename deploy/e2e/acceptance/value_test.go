@@ -69,7 +69,7 @@ var _ = Describe("A fetched value", func() {
 	})
 
 	It("is fetched over HTTPS if the URL has no scheme", func(ctx SpecContext) {
-		secure := origin.StartTLS()
+		secure := origin.StartTLS(nil)
 		DeferCleanup(secure.Close)
 		bundle := filepath.Join(GinkgoT().TempDir(), "ca.pem")
 		Expect(os.WriteFile(bundle, secure.Certificate(), 0o600)).To(Succeed())

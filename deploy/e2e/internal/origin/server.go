@@ -3,6 +3,7 @@ package origin
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
@@ -23,8 +24,11 @@ func Start(before ...func(http.Handler) http.Handler) *Server {
 	return start("http://", (*httptest.Server).Start, before...)
 }
 
-// StartTLS runs an HTTPS server with its own certificate.
-func StartTLS() *Server { return start("https://", (*httptest.Server).StartTLS) }
+// StartTLS runs an HTTPS server with its own certificate, unless config has one. The handlers wrap
+// its site.
+func StartTLS(config *tls.Config, before ...func(http.Handler) http.Handler) *Server {
+	return start("https://", func(s *httptest.Server) { s.TLS = config; s.StartTLS() }, before...)
+}
 
 func start(scheme string, run func(*httptest.Server), before ...func(http.Handler) http.Handler) *Server {
 	s := &Server{Site: NewSite("")}

@@ -1,0 +1,368 @@
+package acceptance_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/headerfile"
+)
+
+// secrets has a value of each kind of credential, and the token of OAuth 2.0.
+var secrets = map[string]string{
+	"header": "hidden-in-a-header", "bearer": "hidden-in-a-file", "team": "hidden-in-the-secret-of-a-team",
+	"oauth": "hidden-token", "client": "hidden-client-secret", "cookie": "hidden-cookie",
+}
+
+// credentials is a world with a credential of each kind, and everything that a person can read there.
+type credentials struct {
+	*world.World
+	secure *origin.Server
+	// dir has the files of the fetcher, and release is the namespace of the compiled Secret.
+	dir, release string
+	clientKey    string
+	services     []*world.Service
+
+	mu       sync.Mutex
+	received map[string]string // headers and client certificate by path
+	text     map[string]string // by its source
+}
+
+func newCredentials(ctx context.Context) *credentials {
+	GinkgoHelper()
+	c := &credentials{dir: GinkgoT().TempDir(), received: map[string]string{}, text: map[string]string{}}
+	server, authority, _ := keyPair("server")
+	c.secure = origin.StartTLS(&tls.Config{
+		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12,
+	}, c.guard)
+	DeferCleanup(c.secure.Close)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // an incomplete batch is sent again
+		c.add("traces", string(body))
+	}))
+	DeferCleanup(collector.Close)
+	c.World = env.World(ctx, world.Options{Without: world.Services(), Env: []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + strings.Replace(collector.URL, "127.0.0.1", "localhost", 1),
+		"OTEL_BSP_SCHEDULE_DELAY=200",
+	}})
+	c.Trust(c.secure)
+	c.release = c.Cluster.Namespace(ctx)
+
+	_, certificate, key := keyPair("the client")
+	c.clientKey = strings.Split(key, "\n")[1]
+	c.put("ca.pem", authority)
+	c.put("client.crt", certificate)
+	c.put("client.key", key)
+	c.put("token", secrets["bearer"])
+	c.put("client-secret", secrets["client"])
+	oauth := "oauth2: {tokenURL: \"https://" + c.secure.Address() + "/%s\", clientID: me, clientSecretFile: client-secret}"
+	c.put("headers.yaml", c.entry("header", "headers: {X-Api-Key: "+secrets["header"]+"}")+
+		c.entry("bearer", "bearerFile: token")+
+		c.entry("certificate", "clientCertificate: {certFile: client.crt, keyFile: client.key}")+
+		c.entry("oauth", fmt.Sprintf(oauth, "token"))+c.entry("denied", fmt.Sprintf(oauth, "echo")))
+	c.secure.Page("/token").With("Content-Type", "application/json").
+		Says(`{"token_type":"bearer","expires_in":3600,"access_token":"` + secrets["oauth"] + `"}`)
+	return c
+}
+
+// guard notes what a request carries. The token URL /echo repeats the client secret.
+func (c *credentials) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, password, _ := r.BasicAuth()
+		password += r.PostFormValue("client_secret") // the second attempt of an OAuth client
+		all := fmt.Sprint(r.Header, password)
+		for _, presented := range r.TLS.PeerCertificates {
+			all += presented.Subject.CommonName
+		}
+		c.mu.Lock()
+		c.received[r.URL.Path] = all
+		c.mu.Unlock()
+		if r.URL.Path == "/echo" {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprintf(w, `{"error":"invalid_client","error_description":%q}`, password)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// entry returns an entry of the header file for a path.
+func (c *credentials) entry(path, credential string) string {
+	return fmt.Sprintf("- {host: localhost, ports: [%d], namespaces: [%q], pathPrefix: /%s, %s}\n", c.secure.Port(),
+		c.Namespace, path, credential)
+}
+
+// put replaces a file of the fetcher atomically.
+func (c *credentials) put(name, content string) {
+	GinkgoHelper()
+	next := filepath.Join(GinkgoT().TempDir(), "next")
+	Expect(os.WriteFile(next, []byte(content), 0o600)).To(Succeed())
+	Expect(os.Rename(next, filepath.Join(c.dir, name))).To(Succeed())
+}
+
+// compile creates a Secret of a team and one with a mistake, and puts what keeper compiles where a
+// fetcher mounts it.
+func (c *credentials) compile(ctx context.Context) {
+	GinkgoHelper()
+	create := func(namespace, name, path string, data map[string]string) {
+		_, err := c.Cluster.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Labels: map[string]string{"x-kv8s.io/curl-credentials": "true"},
+				Annotations: map[string]string{"x-kv8s.io/curl-hosts": "https://" + c.secure.Address() + path},
+			},
+			StringData: data,
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	create(c.release, "compiled", "", nil)
+	create(c.Namespace, "rules", "/team", map[string]string{"bearerToken": secrets["team"]})
+	create(c.Namespace, "mistake", "/other", map[string]string{"header.Cookie": secrets["cookie"]})
+	c.services = append(c.services, c.Launch(ctx, world.Keeper, "--credentials="+c.release+"/compiled",
+		"--credentials-from="+c.Namespace))
+	Eventually(ctx, func() (string, error) {
+		s, err := c.Cluster.Client.CoreV1().Secrets(c.release).Get(ctx, "compiled", metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		c.put("team.json", string(s.Data[headerfile.TeamKey]))
+		return string(s.Data[headerfile.TeamKey]), nil
+	}).Should(ContainSubstring(secrets["team"]))
+}
+
+func (c *credentials) add(source, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text[source] += text
+}
+
+// shouldHide checks that no source has a value, neither in plain nor as base64.
+func (c *credentials) shouldHide(name, value string) {
+	GinkgoHelper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for source, text := range c.text {
+		for _, written := range []string{value, base64.StdEncoding.EncodeToString([]byte(value))} {
+			Expect(strings.Contains(text, written)).To(BeFalse(), "%s is in %s", name, source)
+		}
+	}
+}
+
+// readServices adds logs and metrics.
+func (c *credentials) readServices(ctx context.Context) {
+	GinkgoHelper()
+	for _, s := range c.services {
+		metrics, code, err := process.Get(ctx, "http://"+s.Address+"/metrics")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusOK))
+		c.add("metrics of "+s.Name, metrics)
+		c.add("log of "+s.Name, s.Log.String())
+	}
+}
+
+// readCluster adds ConfigMaps with their status, and Events, and returns the Secrets with the
+// credential of the team.
+func (c *credentials) readCluster(ctx context.Context) (holders []string) {
+	GinkgoHelper()
+	core := c.Cluster.Client.CoreV1()
+	for _, namespace := range []string{c.Namespace, c.release} {
+		maps, err := core.ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		events, err := core.Events(namespace).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		text, err := json.Marshal([]any{maps, events})
+		Expect(err).NotTo(HaveOccurred())
+		c.add("ConfigMaps and Events", string(text))
+		all, err := core.Secrets(namespace).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, s := range all.Items {
+			if strings.Contains(fmt.Sprint(s.StringData)+fmt.Sprintf("%s", s.Data), secrets["team"]) {
+				holders = append(holders, s.Name)
+			}
+		}
+	}
+	return holders
+}
+
+// readTerminal adds the output of commands.
+func (c *credentials) readTerminal(ctx context.Context, url string) {
+	GinkgoHelper()
+	files := []string{
+		process.AllowLoopback, "--header-file=" + filepath.Join(c.dir, "headers.yaml"),
+		"--tenant-header-file=" + filepath.Join(c.dir, "team.json"),
+	}
+	out, err := exec.CommandContext(ctx, c.Program(world.Fetcher),
+		append([]string{"check", url, "--namespace=" + c.Namespace}, files...)...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+	Expect(string(out)).To(ContainSubstring("the credential of "))
+	c.add("fetcher check", string(out))
+	for _, args := range [][]string{
+		append([]string{"check", c.Namespace + "/team"}, files...),
+		{"status"}, {"status", c.Namespace + "/team"}, {"wants", "-o", "wide"}, {"failing", "-o", "wide"}, {"failures", "-o", "yaml"},
+		{"timers", "-o", "yaml"}, {"audit"}, {"doctor"},
+	} {
+		args = append(args, "--kubeconfig="+c.Cluster.Kubeconfig)
+		if args[0] != "check" {
+			args = append(args, "--nats-url="+c.Broker())
+		}
+		out, _ := exec.CommandContext(ctx, c.Program("curlctl"), args...).CombinedOutput() // 7 if it finds problems
+		Expect(out).NotTo(BeEmpty(), args[0])
+		c.add("curlctl "+args[0], string(out))
+	}
+	Expect(c.text["curlctl failures"]).To(ContainSubstring("/team/refused"))
+}
+
+// readStreams adds all messages of all streams.
+func (c *credentials) readStreams(ctx context.Context) {
+	GinkgoHelper()
+	for info := range c.JetStream.ListStreams(ctx).Info() {
+		stream, err := c.JetStream.Stream(ctx, info.Config.Name)
+		Expect(err).NotTo(HaveOccurred())
+		for sequence := max(1, info.State.FirstSeq); sequence <= info.State.LastSeq; sequence++ {
+			m, err := stream.GetMsg(ctx, sequence)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue
+			}
+			Expect(err).NotTo(HaveOccurred())
+			c.add("stream "+info.Config.Name, fmt.Sprintln(m.Subject, m.Header, string(m.Data)))
+		}
+	}
+	Expect(c.text).To(HaveKey("stream CURL_FAILURES"))
+}
+
+// readConsole adds all pages of the console.
+func (c *credentials) readConsole(ctx context.Context) {
+	GinkgoHelper()
+	p, err := process.Start(process.Program{
+		Name: "curlctl", Path: c.Program("curlctl"),
+		Args: []string{"console", "--nats-url=" + c.Broker(), "--kubeconfig=" + c.Cluster.Kubeconfig},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(p.Kill)
+	entry := regexp.MustCompile(`(http://[^/\s]+)(/\S*)`)
+	var address []string
+	Eventually(ctx, func() []string { address = entry.FindStringSubmatch(p.Log.String()); return address }).
+		ShouldNot(BeEmpty())
+	jar, err := cookiejar.New(nil)
+	Expect(err).NotTo(HaveOccurred())
+	person, links := &http.Client{Jar: jar}, regexp.MustCompile(`href="(/[^"#]*)`)
+	found := map[string]bool{}
+	for paths := []string{address[2]}; len(paths) > 0; paths = paths[1:] {
+		if found[paths[0]] || strings.HasPrefix(paths[0], "/static/") {
+			continue
+		}
+		found[paths[0]] = true
+		response, err := person.Get(address[1] + strings.ReplaceAll(paths[0], "&amp;", "&"))
+		Expect(err).NotTo(HaveOccurred())
+		page, err := io.ReadAll(response.Body)
+		Expect(errors.Join(err, response.Body.Close())).To(Succeed())
+		c.add("console "+paths[0], string(page))
+		for _, link := range links.FindAllStringSubmatch(string(page), -1) {
+			paths = append(paths, link[1])
+		}
+	}
+	c.add("console", p.Log.String())
+	Expect(len(found)).To(BeNumerically(">", 5), "pages of the console")
+}
+
+// keyPair returns a certificate for localhost and its key.
+func keyPair(name string) (pair tls.Certificate, certificate, key string) {
+	GinkgoHelper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	Expect(err).NotTo(HaveOccurred())
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	Expect(err).NotTo(HaveOccurred())
+	certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	key = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	pair, err = tls.X509KeyPair([]byte(certificate), []byte(key))
+	Expect(err).NotTo(HaveOccurred())
+	return pair, certificate, key
+}
+
+var _ = Describe("Credentials of every kind", func() {
+	It("are sent, and are found nowhere but in their Secrets and files", func(ctx SpecContext) {
+		c := newCredentials(ctx)
+		c.compile(ctx)
+		fetcher := c.Launch(ctx, world.Fetcher, "--ca-bundle="+filepath.Join(c.dir, "ca.pem"),
+			"--header-file="+filepath.Join(c.dir, "headers.yaml"), "--tenant-header-file="+filepath.Join(c.dir, "team.json"))
+		c.services = append(c.services, fetcher, c.Launch(ctx, world.Watcher), c.Launch(ctx, world.Writer))
+		for _, s := range c.services {
+			s.EventuallyReady(ctx)
+		}
+
+		for name, carried := range map[string]string{
+			"header": secrets["header"], "bearer": secrets["bearer"], "certificate": "the client",
+			"oauth": secrets["oauth"], "team": secrets["team"],
+		} {
+			good := c.secure.Page("/" + name + "/good").Says("body of " + name)
+			refused := c.secure.Page("/" + name + "/refused").Fails(http.StatusForbidden)
+			cm := c.Create(ctx, name, world.Asking("good="+good.URL()+" refused="+refused.URL()))
+			cm.EventuallyHasData(ctx, "good", "body of "+name)
+			cm.EventuallyReports(ctx, "refused", "BadStatus")
+			c.mu.Lock()
+			Expect(c.received["/"+name+"/good"]).To(ContainSubstring(carried))
+			Expect(c.received["/"+name+"/refused"]).To(ContainSubstring(carried))
+			c.mu.Unlock()
+		}
+		c.Create(ctx, "denied", world.Asking("good="+c.secure.Page("/denied/good").URL())).
+			EventuallyReports(ctx, "good", "CredentialsFailed")
+		c.mu.Lock()
+		Expect(c.received["/echo"]).To(ContainSubstring(secrets["client"]))
+		c.mu.Unlock()
+
+		By("a header file with a mistake")
+		c.put("headers.yaml", c.entry("header", "headers: {X-Api-Key: ["+secrets["header"]+"]}")+
+			secrets["bearer"]+": "+secrets["oauth"]+"\n")
+		Eventually(ctx, func() []string { return fetcher.Log.Matching("keeping the last valid content") }).ShouldNot(BeEmpty())
+		c.put("headers.yaml", c.entry("header", "headers: {X-Api-Key: "+secrets["header"]+"}"))
+
+		c.readServices(ctx)
+		Expect(c.readCluster(ctx)).To(ConsistOf("rules", "compiled"))
+		Expect(c.text["ConfigMaps and Events"]).To(ContainSubstring("header.Cookie may not be set"))
+		c.readStreams(ctx)
+		c.readConsole(ctx)
+		c.readTerminal(ctx, c.secure.Page("/header/good").URL())
+		Eventually(ctx, func() string { c.mu.Lock(); defer c.mu.Unlock(); return c.text["traces"] }).
+			Should(And(ContainSubstring("curl-me-that-fetcher"), ContainSubstring("curl-me-that-writer")))
+		for name, value := range secrets {
+			c.shouldHide("the value of "+name, value)
+		}
+		c.shouldHide("the client key", c.clientKey)
+		c.Unfinished() // the token is tried again
+	})
+})
