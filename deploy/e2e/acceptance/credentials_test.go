@@ -227,8 +227,14 @@ func (c *credentials) readTerminal(ctx context.Context, url string) {
 	c.add("fetcher check", string(out))
 	for _, args := range [][]string{
 		append([]string{"check", c.Namespace + "/team"}, files...),
-		{"status"}, {"status", c.Namespace + "/team"}, {"wants", "-o", "wide"}, {"failing", "-o", "wide"}, {"failures", "-o", "yaml"},
-		{"timers", "-o", "yaml"}, {"audit"}, {"doctor"},
+		{"status"},
+		{"status", c.Namespace + "/team"},
+		{"wants", "-o", "wide"},
+		{"failing", "-o", "wide"},
+		{"failures", "-o", "yaml"},
+		{"timers", "-o", "yaml"},
+		{"audit"},
+		{"doctor"},
 	} {
 		args = append(args, "--kubeconfig="+c.Cluster.Kubeconfig)
 		if args[0] != "check" {
@@ -346,8 +352,7 @@ var _ = Describe("Credentials of every kind", func() {
 		c.mu.Unlock()
 
 		By("a header file with a mistake")
-		c.put("headers.yaml", c.entry("header", "headers: {X-Api-Key: ["+secrets["header"]+"]}")+
-			secrets["bearer"]+": "+secrets["oauth"]+"\n")
+		c.put("headers.yaml", c.entry("header", secrets["header"]+": X-Api-Key"))
 		Eventually(ctx, func() []string { return fetcher.Log.Matching("keeping the last valid content") }).ShouldNot(BeEmpty())
 		c.put("headers.yaml", c.entry("header", "headers: {X-Api-Key: "+secrets["header"]+"}"))
 
