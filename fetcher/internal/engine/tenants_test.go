@@ -103,9 +103,15 @@ func tunnel(w http.ResponseWriter, addr string) {
 	_ = client.Close()
 }
 
-// answer redirects within http or up to https. The final response has the Authorization.
+// answer redirects within http or up to https, and gives each client of OAuth 2.0 its name as the
+// token. The final response has the Authorization.
 func (t *tenants) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case r.URL.Path == "/token":
+		id, _, _ := r.BasicAuth()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"token_type":"bearer","access_token":%q}`, id)
+		return
 	case r.URL.Path == "/within":
 		http.Redirect(w, r, "/private/report", http.StatusFound)
 		return
@@ -191,6 +197,7 @@ var _ = Describe("Namespaces with the same URL", func() {
 			scheme, namespace, map[string]string{
 				"header":      "headers: {Authorization: " + token + "}",
 				"token":       "bearerFile: " + token,
+				"oauth":       "oauth2: {tokenURL: 'https://127.0.0.1/token', clientID: " + token + ", clientSecretFile: " + token + "}",
 				"certificate": fmt.Sprintf("clientCertificate: {certFile: %[1]s.crt, keyFile: %[1]s.key}", token),
 			}[kind])
 	}
@@ -205,11 +212,11 @@ var _ = Describe("Namespaces with the same URL", func() {
 	for _, sort := range []struct {
 		kind    string
 		trusted bool
-	}{{"header", true}, {"header", false}, {"token", true}, {"certificate", true}, {"team", true}} {
+	}{{"header", true}, {"header", false}, {"token", true}, {"certificate", true}, {"oauth", true}, {"team", true}} {
 		kind, trusted := sort.kind, sort.trusted
 		for _, path := range []string{"/within", "/up"} {
-			if (kind == "certificate" || kind == "team") && path != "/up" {
-				continue // these are for https only
+			if kind != "header" && kind != "token" && path != "/up" {
+				continue // certificates and teams are for https only
 			}
 			for _, tokens := range []map[string]string{
 				{"team-a": "token-a", "team-b": "token-b"},
@@ -299,8 +306,8 @@ var _ = Describe("Namespaces with the same URL", func() {
 		}
 	}
 
-	It("share a GET if they may send the same credentials, or none", func() {
-		t := newTenants(true, entry("header", "/within", "team-*", "token"), nil)
+	DescribeTable("share a GET if they may send the same credentials, or none", func(kind string) {
+		t := newTenants(true, entry(kind, "/within", "team-*", "token"), map[string]string{"token": "token"})
 		for _, namespace := range []string{"team-a", "team-b", "other", "another"} {
 			t.ask(namespace, "/within")
 			t.step()
@@ -309,5 +316,9 @@ var _ = Describe("Namespaces with the same URL", func() {
 		Expect(t.bodies()).To(Equal(map[string]string{
 			"team-a": report("token"), "team-b": report("token"), "other": report(""), "another": report(""),
 		}))
-	})
+	},
+		Entry("a header", "header"),
+		Entry("a token", "token"),
+		Entry("a token of OAuth 2.0", "oauth"),
+	)
 })

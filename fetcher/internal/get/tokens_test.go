@@ -79,6 +79,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		asked    atomic.Int32
 		answer   atomic.Pointer[http.HandlerFunc]
 		accepted atomic.Pointer[string]
+		password atomic.Pointer[string]
 		request  get.Request
 		entry    string
 	)
@@ -89,7 +90,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 			n := asked.Add(1)
 			id, secret, _ := r.BasicAuth()
 			if r.FormValue("grant_type") != "client_credentials" || r.FormValue("scope") != "read" || id != "me" ||
-				secret != "s3cr3t" {
+				secret != *password.Load() {
 				w.WriteHeader(http.StatusBadRequest)
 				return
 			}
@@ -102,6 +103,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		ca, cfg, clock, seen = newAuthority(), shortLimits(), &testClock{at: time.Now()}, &recorder{}
 		asked.Store(0)
 		accepted.Store(nil)
+		password.Store(new("s3cr3t"))
 		port := secureServer(ca, host, nil, func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			if good := accepted.Load(); good != nil && r.Header.Get("Authorization") != "Bearer "+*good {
@@ -198,6 +200,29 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		Expect(asError(err).StatusCode).To(Equal(http.StatusUnauthorized))
 		Expect(asError(err).Credential).To(Equal("entry 1 of the header file"))
 		Expect(asked.Load()).To(BeEquivalentTo(2))
+	})
+
+	It("is renewed with a client secret that was rotated, under load, without a failed fetch", func(ctx SpecContext) {
+		grant(600)
+		ticks, reports := make(chan time.Time), make(chan error, 10)
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{
+			Now: clock.Now, Ticks: ticks, OnReload: func(_ string, err error) { reports <- err },
+		})
+		load := func() {
+			GinkgoHelper()
+			var group errgroup.Group
+			for range 20 {
+				group.Go(func() error { _, err := client.Do(ctx, request); return err })
+			}
+			Expect(group.Wait()).To(Succeed())
+		}
+		load()
+		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "api-secret"), "rotated\n")
+		password.Store(new("rotated"))
+		ticks <- time.Now()
+		Eventually(reports).Should(Receive(BeNil()))
+		clock.advance(9*time.Minute + 30*time.Second)
+		Eventually(func() string { load(); return sent()[len(sent())-1] }).Should(Equal("token-2"))
 	})
 
 	It("is not asked for where the token URL redirects to", func(ctx SpecContext) {
