@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,6 +50,21 @@ var _ = Describe("doctor --kubernetes", func() {
 		}
 		Eventually(ctx, func() int { return doctor().code }).Should(Equal(0), "the API server knows the bindings")
 		Expect(strings.Count(doctor().out, "has its rights")).To(Equal(3))
+
+		Expect(doctor().out).NotTo(ContainSubstring("egress proxy"))
+		_, err = client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "fetcher", Labels: map[string]string{
+				"app.kubernetes.io/component": "fetcher", "app.kubernetes.io/instance": namespace,
+			}},
+			Spec: corev1.PodSpec{
+				ServiceAccountName: namespace + "-watcher",
+				Containers:         []corev1.Container{{Name: "fetcher", Image: "any", Args: []string{"--proxy-resolves"}}},
+			},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(doctor().code).To(Equal(0))
+		Expect(strings.Join(strings.Fields(doctor().out), " ")).To(ContainSubstring(
+			"names are checked by fetchers, and addresses by the egress proxy; let it deny private addresses"))
 
 		Expect(client.RbacV1().ClusterRoleBindings().Delete(ctx, namespace+"-writer", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, func() int { return doctor().code }).Should(Equal(7))

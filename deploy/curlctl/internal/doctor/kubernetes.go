@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -89,7 +90,26 @@ func Rights(ctx context.Context, config *rest.Config, release Release, namespace
 		}
 		d.add(check, OK, "", "service account %s/%s has its rights", release.Namespace, account)
 	}
-	return d.findings, nil
+	return d.findings, d.resolvingProxy(ctx, core, release)
+}
+
+// resolvingProxy adds a finding if fetchers leave lookup and check of addresses to an egress proxy.
+func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1Interface, release Release) error {
+	pods, err := core.Pods(release.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/component=fetcher,app.kubernetes.io/instance=" + release.Name,
+	})
+	if err != nil {
+		return fmt.Errorf("list the pods of fetchers in namespace %s: %w", release.Namespace, err)
+	}
+	for _, pod := range pods.Items {
+		for _, container := range pod.Spec.Containers {
+			if slices.Contains(container.Args, "--proxy-resolves") {
+				d.add("egress proxy", OK, "", "names are checked by fetchers, and addresses by the egress proxy; let it deny private addresses")
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 // missingRights returns the rights that an account lacks, as "list configmaps".
