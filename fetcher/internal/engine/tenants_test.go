@@ -195,9 +195,10 @@ var _ = Describe("Namespaces with the same URL", func() {
 		}
 		return fmt.Sprintf("- {host: 127.0.0.1, schemes: [%s], pathPrefix: /private, namespaces: [%q], %s}\n",
 			scheme, namespace, map[string]string{
-				"header":      "headers: {Authorization: " + token + "}",
-				"token":       "bearerFile: " + token,
-				"oauth":       "oauth2: {tokenURL: 'https://127.0.0.1/token', clientID: " + token + ", clientSecretFile: " + token + "}",
+				"header": "headers: {Authorization: " + token + "}",
+				"token":  "bearerFile: " + token,
+				"oauth": fmt.Sprintf("oauth2: {tokenURL: \"https://127.0.0.1/token\", clientID: %[1]s, clientSecretFile: %[1]s}",
+					token),
 				"certificate": fmt.Sprintf("clientCertificate: {certFile: %[1]s.crt, keyFile: %[1]s.key}", token),
 			}[kind])
 	}

@@ -104,7 +104,8 @@ func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1
 	for _, pod := range pods.Items {
 		for _, container := range pod.Spec.Containers {
 			if slices.Contains(container.Args, "--proxy-resolves") {
-				d.add("egress proxy", OK, "", "names are checked by fetchers, and addresses by the egress proxy; let it deny private addresses")
+				d.add("egress proxy", OK, "",
+					"names are checked by fetchers, and addresses by the egress proxy; let it deny private addresses")
 				return nil
 			}
 		}
