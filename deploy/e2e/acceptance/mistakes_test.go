@@ -96,7 +96,7 @@ func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 		return mistake{asking("k="+url, more...), "k", failing, reason, sentence}
 	}
 	page := func(path string) *origin.Page { return o.Page(path).Says("good") }
-	secure := origin.StartTLS()
+	secure := origin.StartTLS(nil)
 	DeferCleanup(secure.Close)
 	const metadata = "http://169.254.169.254/"
 	return map[string]mistake{
