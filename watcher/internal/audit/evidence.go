@@ -197,15 +197,16 @@ func (a *Auditor) find(l *look, c candidate, p pending) wantindex.Finding {
 func (a *Auditor) underWay(l *look, c candidate, p pending) (until time.Time) {
 	fetched := false
 	switch cause := p.due.GetCause(); {
+	case !p.inWork && !p.lost && (cause == v1.Cause_CAUSE_RETRY || cause == v1.Cause_CAUSE_PARKED ||
+		cause == v1.Cause_CAUSE_REPLAY ||
+		p.due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && c.entry.Failing()):
+		// This timer leads to the next attempt. After a good response it does not prove that the
+		// body landed.
+		until = l.now.Add(min(p.at.Sub(l.now)+a.config.overdue(), a.config.longest()))
 	case p.inWork, p.fired != nil && l.age(p.fired.Time) < a.config.young():
 		due, err := pipeline.DecodeDue(c.key, p.fired.Data)
 		until, fetched = l.now.Add(a.config.Interval/2), err == nil && due.GetCause() == v1.Cause_CAUSE_REFRESH
 	case p.lost:
-	case cause == v1.Cause_CAUSE_RETRY, cause == v1.Cause_CAUSE_PARKED, cause == v1.Cause_CAUSE_REPLAY,
-		p.due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && c.entry.Failing():
-		// This timer leads to the next attempt. After a good response it does not prove that the
-		// body landed.
-		until = l.now.Add(min(p.at.Sub(l.now)+a.config.overdue(), a.config.longest()))
 	case l.age(p.setAt) < a.config.young():
 		until, fetched = l.now.Add(a.config.young()), true
 	}

@@ -247,3 +247,21 @@ func TestANewSessionTrustsNoEvidenceOfTheOneBefore(t *testing.T) {
 		t.Errorf("asked for %s", got)
 	}
 }
+
+func TestAFailingKeyWithATimerIsNotRequestedAfterARecentRefresh(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.clock.SetTime(time.Now().Add(-interval))
+	k := b.asks("ns", "cm", "k")
+	b.entry(k, status.Entry{Error: "BadStatus", GaveUp: true})
+	b.fetched()
+	b.due(k)
+	b.fetched()
+	for n, at := range []time.Duration{-interval / 2, interval / 8} {
+		b.clock.SetTime(time.Now().Add(at))
+		b.timer(k, time.Second, func(d *v1.Due) { d.Reported = v1.FailureClass_FAILURE_CLASS_BAD_STATUS })
+		if got := b.found()[k]; got != wantindex.NothingLost {
+			t.Errorf("audit %d found %s", n, got)
+		}
+	}
+}
