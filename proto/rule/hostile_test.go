@@ -103,8 +103,8 @@ func manyKeys(n int) string {
 }
 
 const (
-	// longest is the maximum duration of an evaluation.
-	longest = 200 * time.Millisecond
+	// longest is the maximum duration of an evaluation. The race detector makes it some times longer.
+	longest = 200 * time.Millisecond * slower
 	// mostMemory is the heap that evaluations may take in addition, as deploy/docs/rules.md states.
 	mostMemory = 128 << 20
 )

@@ -341,15 +341,20 @@ func pass(d time.Duration) { <-time.After(d) }
 
 // used is the part of the slots of one host that was used.
 func (s *simulation) used(took time.Duration) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.busy.Seconds() / (float64(s.cfg.PerHost*len(s.fetchers)) * took.Seconds())
 }
 
 // report logs the figures and returns the messages for each waiting key and minute.
 func (s *simulation) report(t *testing.T, took time.Duration) float64 {
 	t.Helper()
+	used := s.used(took)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	perMinute := float64(s.dues) / s.waited.Minutes()
 	t.Logf("%.3f of the slots used in %s; %d GETs, %d claims (%d lost), %.2f messages for each waiting key and minute",
-		s.used(took), took.Round(time.Millisecond), s.gets, s.claims, s.lost, perMinute)
+		used, took.Round(time.Millisecond), s.gets, s.claims, s.lost, perMinute)
 	return perMinute
 }
 
