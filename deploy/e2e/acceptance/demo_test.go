@@ -35,7 +35,7 @@ var _ = Describe("The demo", func() {
 			`3\. .*ctl failures .*ConnectFailed.*curl-me-that-down.*` +
 			`4\. .*ctl replay .*1 fetched.*joke: \|\n {4}\S.*` +
 			`5\. .*kind: Watcher.*\nNAME +READY +FRESH +FETCHED .*\n\S+ +True +True +1/1 ` +
-			`+curl-me-that-joke-config .*joke: \|\n {4}\S.*` +
+			`+watched-config .*joke: \|\n {4}\S.*` +
 			`To see the same in a browser:\n\n\$ ` + regexp.QuoteMeta(cmd.Path) + ` demo\n$`))
 		Expect(string(out)).NotTo(ContainSubstring("$ kubectl"), "no kubectl is installed")
 		// a table fits where there is a terminal

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	watcherName = "curl-me-that-joke"
+	watcherName = "watched"
 	// asTable asks for the columns that kubectl prints.
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 )
