@@ -262,8 +262,11 @@ var _ = Describe("A ConfigMap", func() {
 			Expect(r.code).To(Equal(7), name)
 			Expect(r.out).To(MatchRegexp(verdict))
 		}
-		page := w.open("--kubeconfig=" + kubeconfig).enter().page("/wants?state=failing&namespace=" + namespace)
-		Expect(page).To(And(ContainSubstring(`<span class="state refused">refused</span> <span class="muted">Immutable`),
+		b := w.open("--kubeconfig=" + kubeconfig).enter()
+		// a slow API server does not delay the page: it has the ConfigMaps with a later reading
+		Eventually(func() string { return b.page("/wants?state=failing&namespace=" + namespace) }).
+			WithTimeout(3 * time.Minute).WithPolling(polling).Should(And(
+			ContainSubstring(`<span class="state refused">refused</span> <span class="muted">Immutable`),
 			ContainSubstring("KeyExists"), ContainSubstring("InvalidAnnotation"), Not(ContainSubstring("suspended"))))
 	})
 
