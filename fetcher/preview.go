@@ -78,8 +78,8 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	default:
 		preview.Size, preview.SHA256 = len(response.Body), response.SHA256
 		evaluator := rule.NewEvaluator(cmp.Or(c.Engine.MaxExpressionBody, rule.DefaultMaxBody))
-		preview.Outcome = evaluator.Evaluate(r.Namespace, r.Rules, response.Body,
-			r.Held) //nolint:contextcheck // it has a limit of its own
+		//nolint:contextcheck // it has a limit of its own
+		preview.Outcome = evaluator.Evaluate(r.Namespace, r.Rules, response.Body, r.Held)
 	}
 	return preview, nil
 }

@@ -136,7 +136,8 @@ func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 func wrongObjects(o *origin.Server, good string) map[string]mistake {
 	big := strings.Repeat("x", 900_000)
 	return map[string]mistake{
-		"exists": {asking("k="+good, world.Holding("k", "mine")), "k", refused, "KeyExists",
+		"exists": {
+			asking("k="+good, world.Holding("k", "mine")), "k", refused, "KeyExists",
 			"key k already exists",
 		},
 		"immutable": {asking("k="+good, world.Immutable()), "k", refused, "Immutable", "the ConfigMap is immutable"},
