@@ -294,7 +294,9 @@ func Next(f *v1.Failure, observed time.Time) string {
 		return "next attempt in " + rounded(at.Sub(observed)) + asked
 	}
 	text := "next try at " + at.UTC().Format("15:04") + " UTC" + asked
-	if f.GetClass() != v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED { // which is never tried again soon
+	// Other rejected content is not tried again soon.
+	if f.GetClass() != v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED ||
+		f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_COSTLY {
 		text = "giving up after " + Attempts(int64(f.GetAttempts())) + "; " + text
 	}
 	if every := f.GetInterval().AsDuration(); every > 0 {

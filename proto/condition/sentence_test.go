@@ -176,6 +176,10 @@ func TestNextAttempt(t *testing.T) {
 			Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, GaveUp: true, Attempts: 1,
 			NextAt: timestamppb.New(observed.Add(time.Minute)), Interval: durationpb.New(time.Minute),
 		},
+		"giving up after 6 attempts; next try at 22:11 UTC": {
+			Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Detail: v1.FailureDetail_FAILURE_DETAIL_COSTLY,
+			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(time.Minute)),
+		},
 		"giving up after 1 attempt; next try at 22:11 UTC": {
 			GaveUp: true, Attempts: 1,
 			NextAt: timestamppb.New(observed.Add(time.Minute)),

@@ -66,7 +66,9 @@ func Retries(f *v1.Failure, attempts, limit uint32) bool {
 	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
 		return retryStatus(int(f.GetStatusCode()))
 	default:
-		return f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_CUT_OFF
+		// A busy fetcher exceeds the time limit of a cheap rule, too.
+		return f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_CUT_OFF ||
+			f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_COSTLY
 	}
 }
 

@@ -102,6 +102,15 @@ func TestRetries(t *testing.T) {
 	if pipeline.Retries(plain, 1, 3) {
 		t.Error("a server without TLS is asked again soon")
 	}
+	for detail, want := range map[v1.FailureDetail]bool{
+		v1.FailureDetail_FAILURE_DETAIL_COSTLY: true, v1.FailureDetail_FAILURE_DETAIL_NOT_JSON: false,
+		v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE: false,
+	} {
+		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Detail: detail}
+		if pipeline.Retries(f, 1, 3) != want {
+			t.Errorf("Retries(%s) = %t", detail, !want)
+		}
+	}
 }
 
 func TestRetriesByStatus(t *testing.T) {

@@ -116,12 +116,21 @@ func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) O
 	}
 	e.turns.take(namespace)
 	defer e.turns.pass()
+	// Compiling takes more than the deadline on a busy machine, so it comes first.
+	expect := make([]cel.Program, len(s.Expect))
+	for i, text := range s.Expect {
+		expect[i] = e.program(text, true)
+	}
+	var selection cel.Program
+	if s.Select != "" {
+		selection = e.program(s.Select, false)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	e.meter = meter{ctx: ctx}
 	v := &variables{body: body, held: held}
-	for i, text := range s.Expect {
-		value, cause := e.value(ctx, text, true, v)
+	for i, program := range expect {
+		value, cause := e.value(ctx, program, v)
 		if cause == Passed && value != types.True {
 			cause = False
 			if value != types.False {
@@ -132,17 +141,16 @@ func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) O
 	}
 	if s.Select != "" {
 		var value ref.Val
-		if value, o.Select = e.value(ctx, s.Select, false, v); o.Select == Passed {
+		if value, o.Select = e.value(ctx, selection, v); o.Select == Passed {
 			o.Selected, o.Select = encode(value, e.maxBody)
 		}
 	}
 	return o
 }
 
-// value evaluates one expression.
-func (e *Evaluator) value(ctx context.Context, text string, isRule bool, v *variables) (ref.Val, Cause) {
-	program, err := e.program(text, isRule)
-	if err != nil {
+// value evaluates one expression; nil is one that does not compile.
+func (e *Evaluator) value(ctx context.Context, program cel.Program, v *variables) (ref.Val, Cause) {
+	if program == nil {
 		return nil, Inapplicable
 	}
 	v.notJSON = false
@@ -160,31 +168,31 @@ func (e *Evaluator) value(ctx context.Context, text string, isRule bool, v *vari
 	return nil, Inapplicable
 }
 
-// program compiles an expression, unless it has been compiled before.
-func (e *Evaluator) program(text string, isRule bool) (cel.Program, error) {
+// program compiles an expression, unless it has been compiled before; nil if it has a mistake.
+func (e *Evaluator) program(text string, isRule bool) cel.Program {
 	if program := e.programs[text]; program != nil {
-		return program, nil
+		return program
 	}
 	ast, err := compile(text, isRule)
 	if err != nil {
-		return nil, err
+		return nil
 	}
 	env, err := environment()
 	if err != nil {
-		return nil, err
+		return nil
 	}
 	// Options that track state or cost would switch the limit off.
 	program, err := env.Program(ast, cel.CustomDecoratorV2(e.meter.bound), cel.CostLimit(maxCost),
 		cel.InterruptCheckFrequency(interruptEvery))
 	if err != nil {
-		return nil, err
+		return nil
 	}
 	if e.cached += len(text); e.cached > maxCached {
 		clear(e.programs)
 		e.cached = len(text)
 	}
 	e.programs[text] = program
-	return program, nil
+	return program
 }
 
 // variables resolves the variables of expressions on one body.

@@ -55,6 +55,17 @@ var _ = Describe("A want with rules", func() {
 		Expect(w.timer().GetCached()).To(BeNil())
 	})
 
+	It("tries again soon after a rule that takes too much time", func() {
+		ten, end := "[0,0,0,0,0,0,0,0,0,0].all(x,", ")"
+		o := serve(says("body"))
+		w.publish(w.want(o.URL, every(10*time.Minute), expects(strings.Repeat(ten, 8)+"size(body)>0"+strings.Repeat(end, 8))))
+		w.fetcher().step()
+		Expect(w.results()).To(BeEmpty(), "a failure that may be over soon is withheld")
+		Expect(w.deadLetters()).To(BeEmpty())
+		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
+		Expect(w.timer().GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_COSTLY))
+	})
+
 	It("rejects a body that is larger than expressions may read", func() {
 		o := serve(says(strings.Repeat("x", rule.DefaultMaxBody+1)))
 		w.publish(w.want(o.URL, expects("true")))
