@@ -353,7 +353,8 @@ var _ = Describe("Credentials of every kind", func() {
 
 		By("a header file with a mistake")
 		c.put("headers.yaml", c.entry("header", secrets["header"]+": X-Api-Key"))
-		Eventually(ctx, func() []string { return fetcher.Log.Matching("keeping the last valid content") }).ShouldNot(BeEmpty())
+		Eventually(ctx, func() []string { return fetcher.Log.Matching("keeping the last valid content") }).
+			ShouldNot(BeEmpty())
 		c.put("headers.yaml", c.entry("header", "headers: {X-Api-Key: "+secrets["header"]+"}"))
 
 		c.readServices(ctx)

@@ -24,7 +24,8 @@ var _ = Describe("The rules of a Watcher", func() {
 		page.Says("<html>Sign in, token S3CR3T</html>")
 		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`)
 		w.eventually(ctx, watchv1.ConditionFresh, "False/ContentRejected")
-		Expect(w.message(ctx, watchv1.ConditionFresh)).To(And(ContainSubstring("(no rules yet)"), Not(ContainSubstring("S3CR3T"))))
+		Expect(w.message(ctx, watchv1.ConditionFresh)).
+			To(And(ContainSubstring("(no rules yet)"), Not(ContainSubstring("S3CR3T"))))
 		Expect(w.condition(ctx, watchv1.ConditionReady)).To(Equal("True/Ready"))
 		Expect(h.data(ctx, "ruled-config")).To(HaveKeyWithValue("rules.json", "[1]"))
 
