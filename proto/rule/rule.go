@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	celast "github.com/google/cel-go/common/ast"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -120,7 +121,13 @@ func compile(text string, isRule bool) (*cel.Ast, error) {
 	if err != nil {
 		return nil, err
 	}
-	ast, issues := env.Compile(text)
+	ast, issues := env.Parse(text)
+	if issues.Err() == nil {
+		if at, found := variableMapKey(ast); found {
+			return nil, errors.New("the key of a map must be a literal" + at)
+		}
+		ast, issues = env.Check(ast)
+	}
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
 		message, _ := strings.CutPrefix(first.Message, "Syntax error: ")
@@ -135,6 +142,24 @@ func compile(text string, isRule bool) (*cel.Ast, error) {
 			column(native.SourceInfo().GetStartLocation(native.Expr().ID()).Column()))
 	}
 	return ast, nil
+}
+
+// variableMapKey returns the column of a map key that is no literal. With keys that are loop variables,
+// each nested loop would double the size of a type, and so the time to check it.
+func variableMapKey(parsed *cel.Ast) (at string, found bool) {
+	native := parsed.NativeRep()
+	celast.PreOrderVisit(native.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		if found || e.Kind() != celast.MapKind {
+			return
+		}
+		for _, entry := range e.AsMap().Entries() {
+			if key := entry.AsMapEntry().Key(); key.Kind() != celast.LiteralKind {
+				at, found = column(native.SourceInfo().GetStartLocation(key.ID()).Column()), true
+				return
+			}
+		}
+	}))
+	return at, found
 }
 
 func column(fromZero int) string { return ", column " + strconv.Itoa(fromZero+1) }
