@@ -49,7 +49,7 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 		w.Unfinished()
 		a, other, control = hostile.New(w, 1), &filler{World: w.Tenants[0]}, &filler{World: start(0)}
 	})
-	for _, way := range append(hostile.Attacks(), hostile.Overload()) {
+	for _, way := range hostile.Attacks() {
 		It("while a tenant "+way.Name, func(ctx SpecContext) {
 			DeferCleanup(func(ctx SpecContext) { a.Clear(ctx) })
 			way.Run(ctx, a)

@@ -205,22 +205,6 @@ func loads() []Attack {
 	}
 }
 
-// Overload asks for more refreshes than the fetchers can do. It begins when half of the keys are
-// filled, or when keys have waited for several intervals, as on a slow machine.
-func Overload() Attack {
-	return Attack{"refreshes 20,000 keys of an instant host", func(ctx context.Context, a *Tenant) {
-		const each = 50
-		a.create(ctx, 20_000/each, func(i int) []world.Trait {
-			var pairs []string
-			for k := range each {
-				pairs = append(pairs, fmt.Sprintf("key%d=%s/instant/%d", k, a.bare(), each*i+k))
-			}
-			return []world.Trait{world.Asking(strings.Join(pairs, " ")), world.Annotated(refreshKey, Refresh)}
-		})
-		a.overload(ctx, 10_000/each) // the limit of keys is checked by intervals
-	}}
-}
-
 // bare is the host's address without a scheme.
 func (a *Tenant) bare() string { return "http://" + a.host.Address() }
 
@@ -280,28 +264,6 @@ func (a *Tenant) create(ctx context.Context, n int, traits func(i int) []world.T
 }
 
 func name(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
-
-// overload returns when so many objects have data, or some have none after six intervals: the fetchers
-// are overloaded either way.
-func (a *Tenant) overload(ctx context.Context, n int) {
-	GinkgoHelper()
-	interval, err := time.ParseDuration(Refresh)
-	Expect(err).NotTo(HaveOccurred())
-	began := time.Now()
-	Eventually(func() (bool, error) {
-		list, err := a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		filled := 0
-		for _, o := range list.Items {
-			if len(o.Data) > 0 {
-				filled++
-			}
-		}
-		return filled >= a.scaled(n) || filled > 0 && time.Since(began) > 6*interval, nil
-	}).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(BeTrue())
-}
 
 // Clear deletes everything.
 func (a *Tenant) Clear(ctx context.Context) {
