@@ -206,7 +206,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.ok(ctx, "status", namespace+"/claims")).NotTo(ContainSubstring("Watcher"), "anyone may label")
 	})
 
-	It("that is never written is listed as refused, with the same state and sentence in each command", func(ctx SpecContext) {
+	It("that is never written is listed as refused, with one sentence in each command", func(ctx SpecContext) {
 		asks := func(name, status string, more ...string) {
 			GinkgoHelper()
 			annotations := map[string]string{

@@ -180,8 +180,8 @@ func shortened(text string) string {
 
 // KeyExists says that somebody else wrote a key.
 func KeyExists(key string) string {
-	return "key " + key + " already exists and is not managed by curl-me-that; remove it from the ConfigMap, or " +
-		"choose another key"
+	return "key " + key + " already exists and is not managed by curl-me-that; " +
+		"remove it from the ConfigMap, or choose another key"
 }
 
 // NoRoom says why the status of a ConfigMap is not written.
