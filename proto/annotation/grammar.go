@@ -36,6 +36,8 @@ func Defaults() Options {
 type Grammar struct {
 	keys          []string
 	prefixes      []string
+	options       []string
+	names         []string // of keys and options, without prefixes
 	defaultScheme string
 	minRefresh    time.Duration
 }
@@ -51,7 +53,9 @@ func New(o Options) (*Grammar, error) {
 	if o.MinRefresh < 0 || o.MinRefresh > MaxRefresh {
 		return nil, fmt.Errorf("%w: minimum refresh %v must be between 0 and %v", ErrConfig, o.MinRefresh, MaxRefresh)
 	}
-	g := &Grammar{keys: slices.Clone(o.Keys), defaultScheme: o.DefaultScheme, minRefresh: o.MinRefresh}
+	g := &Grammar{
+		keys: slices.Clone(o.Keys), options: OptionNames(), defaultScheme: o.DefaultScheme, minRefresh: o.MinRefresh,
+	}
 	for i, key := range o.Keys {
 		if err := checkKey(key); err != nil {
 			return nil, err
@@ -59,11 +63,15 @@ func New(o Options) (*Grammar, error) {
 		if slices.Contains(o.Keys[:i], key) {
 			return nil, fmt.Errorf("%w: annotation key %q appears twice", ErrConfig, key)
 		}
-		prefix, _, _ := strings.Cut(key, "/")
+		prefix, name, _ := strings.Cut(key, "/")
 		if !slices.Contains(g.prefixes, prefix) {
 			g.prefixes = append(g.prefixes, prefix)
 		}
+		if !slices.Contains(g.names, name) {
+			g.names = append(g.names, name)
+		}
 	}
+	g.names = append(g.names, g.options...)
 	return g, nil
 }
 

@@ -37,8 +37,8 @@ func (g *Grammar) unknown(annotation string) bool {
 	case annotation == StatusKey, slices.Contains(g.keys, annotation):
 		return false
 	case !slices.Contains(g.prefixes, prefix):
-		return g.nearest(name) != "" && (prefix == "" || nearest(prefix, g.prefixes, maxPrefixSlips) != "")
-	case slices.Contains(OptionNames(), name):
+		return (prefix == "" || nearest(prefix, g.prefixes, maxPrefixSlips) != "") && g.nearest(name) != ""
+	case slices.Contains(g.options, name):
 		return false
 	}
 	return strings.HasPrefix(name, "curl-") || g.nearest(name) != ""
@@ -60,7 +60,7 @@ func (g *Grammar) unknownNames(annotations map[string]string) []Problem {
 		if meant != "" {
 			text += "did you mean " + meant + "?"
 		} else {
-			text += "use one of " + strings.Join(g.names(), ", ")
+			text += "use one of " + strings.Join(g.names, ", ")
 		}
 		problems = append(problems, Problem{Rule: text, Text: text})
 	}
@@ -80,17 +80,6 @@ func (g *Grammar) mislabeled(labels map[string]string) []Problem {
 	return problems
 }
 
-// names returns all names without their prefixes.
-func (g *Grammar) names() []string {
-	var names []string
-	for _, key := range g.keys {
-		if name := shortName(key); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return append(names, OptionNames()...)
-}
-
 // cutPrefix splits the name of an annotation or label.
 func cutPrefix(full string) (prefix, name string) {
 	slash := strings.LastIndexByte(full, '/')
@@ -102,7 +91,7 @@ func cutPrefix(full string) (prefix, name string) {
 const maxNameSlips, maxPrefixSlips = 2, 3
 
 // nearest returns the known name that is most similar to another one, or "" if none is.
-func (g *Grammar) nearest(name string) string { return nearest(name, g.names(), maxNameSlips) }
+func (g *Grammar) nearest(name string) string { return nearest(name, g.names, maxNameSlips) }
 
 func nearest(wrong string, known []string, slips int) (found string) {
 	best := slips + 1
