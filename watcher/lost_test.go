@@ -37,9 +37,9 @@ func (w *world) schedules(ctx context.Context, key pipeline.Key, body string, in
 	GinkgoHelper()
 	want, sequence, err := w.pipeline.LastWant(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(w.pipeline.PublishTimer(ctx, &v1.Due{
+	Expect(w.pipeline.SetTimer(ctx, &v1.Due{
 		Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: digest(body)},
-	}, time.Now().Add(in))).To(Succeed())
+	}, time.Now().Add(in))).Error().NotTo(HaveOccurred())
 	return want, sequence
 }
 

@@ -63,7 +63,8 @@ var _ = Describe("A terminal", func() {
 				WaitsFor:      v1.WaitsFor_WAITS_FOR_PAUSE,
 				FirstFailedAt: timestamppb.New(time.Now().Add(-time.Duration(i+1) * time.Hour)),
 			}
-			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+55*time.Second))).To(Succeed())
+			Expect(w.client.SetTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+55*time.Second))).Error().
+				NotTo(HaveOccurred())
 			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, pipeline.HostOf(want.GetUrl()))
 		}
 		purged := run(ctx, w, "failures", "purge", "--reason=BadStatus", "--namespace=shop", "--name=news",

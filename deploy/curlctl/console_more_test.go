@@ -62,9 +62,9 @@ var _ = Describe("A page of the console", func() {
 				class = v1.FailureClass_FAILURE_CLASS_TIMEOUT
 			}
 			w.fail(ctx, want, class, host)
-			Expect(w.client.PublishTimer(ctx, &v1.Due{
+			Expect(w.client.SetTimer(ctx, &v1.Due{
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Reported: class, Attempts: 6,
-			}, time.Now().Add(later+time.Duration(i*10+15)*time.Minute))).To(Succeed())
+			}, time.Now().Add(later+time.Duration(i*10+15)*time.Minute))).Error().NotTo(HaveOccurred())
 		}
 		Expect(w.client.PublishAudit(ctx, &v1.Audit{
 			Action: "replay", User: "replayer", OnBehalfOf: "jane",
@@ -200,8 +200,8 @@ var _ = Describe("The console under load and faults", func() {
 		w := newWorld(ctx)
 		want, sequence := w.want(ctx, cm(1), "https://a.example.com/")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
-		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK},
-			time.Now().Add(time.Hour))).To(Succeed())
+		Expect(w.client.SetTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK},
+			time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 		for off, text := range map[time.Duration]string{
 			-630 * time.Second: "10m behind that of NATS",
 			630 * time.Second:  "10m ahead of that of NATS",
@@ -271,8 +271,8 @@ var _ = Describe("The console under load and faults", func() {
 					v1.FailureClass_FAILURE_CLASS_UNSPECIFIED,
 					v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_DNS_FAILED,
 				}[random.IntN(3)]
-				Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Hour+time.Duration(random.IntN(100))*time.Minute))).
-					To(Succeed())
+				Expect(w.client.SetTimer(ctx, due, time.Now().Add(time.Hour+time.Duration(random.IntN(100))*time.Minute))).Error().
+					NotTo(HaveOccurred())
 			}
 		}
 		b := w.open("--auth=none")
@@ -318,8 +318,8 @@ var _ = Describe("The console under load and faults", func() {
 		const many = 120
 		for i := range many {
 			want, sequence := w.want(ctx, cm(i), "https://a.example.com/")
-			Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH},
-				at.Add(time.Duration(i/70)*time.Minute))).To(Succeed())
+			Expect(w.client.SetTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH},
+				at.Add(time.Duration(i/70)*time.Minute))).Error().NotTo(HaveOccurred())
 		}
 		b := w.open().enter()
 		seen := map[string]bool{}

@@ -286,10 +286,10 @@ var _ = Describe("The console", func() {
 			fail(ctx, 2, "b.example.com")
 			_, sequence, err := w.client.LastWant(ctx, cm(1))
 			Expect(err).NotTo(HaveOccurred())
-			Expect(w.client.PublishTimer(ctx, &v1.Due{
+			Expect(w.client.SetTimer(ctx, &v1.Due{
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK,
 				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS,
-			}, time.Now().Add(30*time.Minute))).To(Succeed())
+			}, time.Now().Add(30*time.Minute))).Error().NotTo(HaveOccurred())
 			b := w.open().enter()
 			overview := b.page("/")
 			Expect(overview).To(MatchRegexp(`data-n="lastHour">2<`))

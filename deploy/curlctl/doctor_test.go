@@ -59,7 +59,7 @@ var _ = Describe("doctor", func() {
 		for i, fires := range []time.Duration{10 * time.Minute, time.Hour} { // the clock of the spec is 20 minutes ahead
 			want, seq := w.want(ctx, cm(i), "https://a.example.com/")
 			due := &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_REFRESH}
-			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(fires))).To(Succeed())
+			Expect(w.client.SetTimer(ctx, due, time.Now().Add(fires))).Error().NotTo(HaveOccurred())
 		}
 		r := w.run(ctx, "doctor")
 		Expect(r.code).To(Equal(7))

@@ -35,7 +35,7 @@ var _ = Describe("failing", func() {
 			want, sequence := w.want(ctx, named(name), url, refresh)
 			due := &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH}
 			change(due)
-			Expect(w.client.PublishTimer(ctx, due, at(next))).To(Succeed())
+			Expect(w.client.SetTimer(ctx, due, at(next))).Error().NotTo(HaveOccurred())
 			return want
 		}
 		since := timestamppb.New(at(-30*time.Minute - 10*time.Second))

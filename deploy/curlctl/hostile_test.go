@@ -60,7 +60,7 @@ func hostileWorld(ctx context.Context) *world {
 			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RETRY, Attempts: 1, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 			Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429, FirstFailedAt: timestamppb.Now(),
 		}
-		Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
+		Expect(w.client.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 	}
 	for _, subject := range []string{
 		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.Want(),

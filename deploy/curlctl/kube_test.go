@@ -104,8 +104,8 @@ var _ = Describe("A ConfigMap", func() {
 		key := pipeline.Key{Namespace: namespace, Name: "cool", Key: "my.data"}
 		want, seq := w.want(ctx, key, "https://a.example.com/x?token=secret")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
-		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK},
-			time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
+		Expect(w.client.SetTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK},
+			time.Now().Add(50*time.Minute+40*time.Second))).Error().NotTo(HaveOccurred())
 		out := w.ok(ctx, "status", namespace+"/cool")
 		for _, said := range []string{
 			"Fetches:", "created", "written", "12 bytes, sha256 abababababab…", "wanted",
@@ -230,10 +230,10 @@ var _ = Describe("A ConfigMap", func() {
 		for _, name := range []string{"immutable", "written"} { // fetched well
 			key := pipeline.Key{Namespace: namespace, Name: name, Key: "k"}
 			want, seq := w.want(ctx, key, "https://a.example.com/"+name)
-			Expect(w.client.PublishTimer(ctx, &v1.Due{
+			Expect(w.client.SetTimer(ctx, &v1.Due{
 				Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_REFRESH,
 				FreshUntil: timestamppb.New(time.Now().Add(time.Hour)),
-			}, time.Now().Add(time.Hour))).To(Succeed())
+			}, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 		}
 
 		failing := w.ok(ctx, "failing", "-n", namespace, "-o", "wide", "--no-headers")

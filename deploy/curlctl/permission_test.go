@@ -56,9 +56,9 @@ var _ = Describe("An identity", func() {
 		for i := range 3 {
 			want, seq := w.want(ctx, cm(i), "https://a.example.com/")
 			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
-			Expect(w.client.PublishTimer(ctx, &v1.Due{
+			Expect(w.client.SetTimer(ctx, &v1.Due{
 				Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK, Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT,
-			}, time.Now().Add(time.Hour))).To(Succeed())
+			}, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 		}
 	})
 

@@ -28,12 +28,12 @@ var _ = Describe("The pipeline", func() {
 			func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
 		b, second := w.want(ctx, cm(2), "https://b.example.com/")
 		w.want(ctx, pipeline.Key{Namespace: "shop", Name: "prices", Key: "k"}, "https://c.example.com/")
-		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: a, WantSequence: first, Cause: v1.Cause_CAUSE_REFRESH},
-			time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
-		Expect(w.client.PublishTimer(ctx, &v1.Due{
+		Expect(w.client.SetTimer(ctx, &v1.Due{Want: a, WantSequence: first, Cause: v1.Cause_CAUSE_REFRESH},
+			time.Now().Add(50*time.Minute+40*time.Second))).Error().NotTo(HaveOccurred())
+		Expect(w.client.SetTimer(ctx, &v1.Due{
 			Want: b, WantSequence: second, Cause: v1.Cause_CAUSE_RETRY,
 			Attempts: 3,
-		}, time.Now().Add(40*time.Minute+40*time.Second))).To(Succeed())
+		}, time.Now().Add(40*time.Minute+40*time.Second))).Error().NotTo(HaveOccurred())
 		w.fail(ctx, b, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "b.example.com")
 		Eventually(func() (uint64, error) { // a message waits for the fetchers a moment after it was published
 			consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
@@ -104,8 +104,8 @@ var _ = Describe("The pipeline", func() {
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RETRY, Attempts: 1,
 				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 			}
-			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(30+10*i)*time.Minute+40*time.Second))).
-				To(Succeed())
+			Expect(w.client.SetTimer(ctx, due, time.Now().Add(time.Duration(30+10*i)*time.Minute+40*time.Second))).Error().
+				NotTo(HaveOccurred())
 		}
 		Expect(w.ok(ctx, "status")).To(MatchRegexp(`(?m)^PAUSED HOST +REASON +KEYS +NEXT TRY\n` +
 			`h1.example.com +BadStatus 429 +2 +10m\nh2.example.com +BadStatus 429 +1 +30m\nh3(.*\n)h4(.*\n)h5(.*\n)` +

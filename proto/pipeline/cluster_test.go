@@ -67,9 +67,9 @@ var _ = Describe("A cluster of three servers", func() {
 		w := pipelinetest.Want(pipelinetest.Numbered(100), "https://a.example")
 		seq := must(clients[1].PublishWant(ctx, w, 0))
 		at := time.Now().Add(500 * time.Millisecond)
-		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).To(Succeed())
-		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq - 1},
-			at)).To(MatchError(pipeline.ErrSuperseded))
+		Expect(clients[2].SetTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).Error().NotTo(HaveOccurred())
+		Expect(clients[2].SetTimer(ctx, &v1.Due{Want: w, WantSequence: seq - 1},
+			at)).Error().To(MatchError(pipeline.ErrSuperseded))
 		Expect(fired(ctx, js, pipelinetest.Numbered(100)).Time).To(And(BeTemporally(">=", at),
 			BeTemporally("<=", at.Add(lateness))))
 
@@ -85,7 +85,7 @@ var _ = Describe("A cluster of three servers", func() {
 		w := pipelinetest.Want(key, "https://a.example")
 		seq := must(clients[0].PublishWant(ctx, w, 0))
 		at := time.Now().Add(time.Second)
-		Expect(clients[0].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).To(Succeed())
+		Expect(clients[0].SetTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).Error().NotTo(HaveOccurred())
 
 		var leader string
 		Eventually(func() string {

@@ -72,7 +72,7 @@ var _ = Describe("Loading", func() {
 		for n := range 3 {
 			seq := must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), 0))
 			due := &v1.Due{Want: pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), WantSequence: seq}
-			Expect(c.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
+			Expect(c.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 		}
 		Expect(c.CountTimers(ctx)).To(BeEquivalentTo(3))
 	})

@@ -114,16 +114,10 @@ func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uin
 	return ack.Sequence, nil
 }
 
-// PublishTimer sets the one timer of a key: at the given time the server publishes due on the key's
-// due subject. It fires a few milliseconds late, and at the earliest 250 ms after it was set. The
-// error wraps ErrSuperseded if the want of due has been replaced, and ErrInFlight if that is not
+// SetTimer sets the one timer of a key and returns its sequence: at the given time the server publishes
+// due on the key's due subject. It fires a few milliseconds late, and at the earliest 250 ms after it was
+// set. The error wraps ErrSuperseded if the want of due has been replaced, and ErrInFlight if that is not
 // known yet.
-func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) error {
-	_, err := c.SetTimer(ctx, due, at)
-	return err
-}
-
-// SetTimer is PublishTimer, but returns the sequence of the timer.
 func (c *Client) SetTimer(ctx context.Context, due *v1.Due, at time.Time) (seq uint64, err error) {
 	key := KeyOf(due.GetWant())
 	m, err := timer(ctx, key, due, at)

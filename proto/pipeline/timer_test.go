@@ -44,7 +44,7 @@ var _ = Describe("A timer", func() {
 		for n := range timers {
 			// A time truncated to whole seconds would make most of them fire early.
 			at[n] = time.Now().Add(400*time.Millisecond + time.Duration(n)*77*time.Millisecond)
-			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(n)), at[n])).To(Succeed())
+			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(n)), at[n])).Error().NotTo(HaveOccurred())
 		}
 		for n := range timers {
 			m := fired(ctx, js, pipelinetest.Numbered(n))
@@ -65,15 +65,15 @@ var _ = Describe("A timer", func() {
 
 	It("fires at once if its time has passed", func(ctx SpecContext) {
 		now := time.Now()
-		Expect(c.PublishTimer(ctx, wanted(key), now.Add(-time.Hour))).To(Succeed())
+		Expect(c.SetTimer(ctx, wanted(key), now.Add(-time.Hour))).Error().NotTo(HaveOccurred())
 		Expect(fired(ctx, js, key).Time).To(BeTemporally("<=", now.Add(lateness)))
 	})
 
 	DescribeTable("survives the server",
 		func(ctx SpecContext, end func() error, pause time.Duration) {
 			early, late := time.Now().Add(300*time.Millisecond), time.Now().Add(1200*time.Millisecond)
-			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(1)), early)).To(Succeed())
-			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(2)), late)).To(Succeed())
+			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(1)), early)).Error().NotTo(HaveOccurred())
+			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(2)), late)).Error().NotTo(HaveOccurred())
 			Expect(end()).To(Succeed())
 			Eventually(time.Now).WithPolling(5 * time.Millisecond).Should(BeTemporally(">=", early.Add(pause)))
 			Expect(s.Start()).To(Succeed())
@@ -93,26 +93,26 @@ var _ = Describe("A timer", func() {
 	It("is refused after its want was replaced or ended", func(ctx SpecContext) {
 		due := wanted(key)
 		next := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
-		err := c.PublishTimer(ctx, due, time.Now())
+		_, err := c.SetTimer(ctx, due, time.Now())
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
 		Expect(last(ctx, js, key.Timer())).To(BeNil())
 
 		must(c.PublishTombstone(ctx, key, next))
 		due.WantSequence = next
-		Expect(c.PublishTimer(ctx, due, time.Now())).To(MatchError(pipeline.ErrSuperseded))
+		Expect(c.SetTimer(ctx, due, time.Now())).Error().To(MatchError(pipeline.ErrSuperseded))
 
 		Expect(stream(ctx, js, pipeline.Requests).Purge(ctx)).To(Succeed())
-		Expect(c.PublishTimer(ctx, due, time.Now())).To(MatchError(pipeline.ErrSuperseded))
+		Expect(c.SetTimer(ctx, due, time.Now())).Error().To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, js, key.Timer())).To(BeNil())
 	})
 
 	It("replaces the previous one", func(ctx SpecContext) {
 		due := wanted(key)
-		Expect(c.PublishTimer(ctx, due, time.Now().Add(2*time.Second))).To(Succeed())
+		Expect(c.SetTimer(ctx, due, time.Now().Add(2*time.Second))).Error().NotTo(HaveOccurred())
 		at := time.Now().Add(2500 * time.Millisecond)
 		due.Attempts = 4
-		Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
+		Expect(c.SetTimer(ctx, due, at)).Error().NotTo(HaveOccurred())
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
 
 		m := fired(ctx, js, key)
@@ -126,8 +126,9 @@ var _ = Describe("A timer", func() {
 	DescribeTable("does not fire after it was cancelled",
 		func(ctx SpecContext, restart func() error) {
 			due, at := wanted(pipelinetest.Numbered(1)), time.Now().Add(1500*time.Millisecond)
-			Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
-			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(2)), at.Add(500*time.Millisecond))).To(Succeed())
+			Expect(c.SetTimer(ctx, due, at)).Error().NotTo(HaveOccurred())
+			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(2)), at.Add(500*time.Millisecond))).Error().
+				NotTo(HaveOccurred())
 			Expect(c.CancelTimer(ctx, pipelinetest.Numbered(1), due.GetWantSequence()+1)).To(MatchError(pipeline.ErrSuperseded))
 			Expect(c.CancelTimer(ctx, pipelinetest.Numbered(1), due.GetWantSequence())).To(Succeed())
 			Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).To(BeNil())
@@ -146,7 +147,7 @@ var _ = Describe("A timer", func() {
 
 	It("is no obstacle to the next want right after it was cancelled", func(ctx SpecContext) {
 		due := wanted(key)
-		Expect(c.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
+		Expect(c.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 		Expect(c.CancelTimer(ctx, key, due.GetWantSequence())).To(Succeed())
 		next := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
 		due.WantSequence = next
@@ -177,8 +178,8 @@ var _ = Describe("A timer", func() {
 	It("does not fire after its want was replaced", func(ctx SpecContext) {
 		due, other := wanted(key), wanted(pipelinetest.Numbered(1))
 		at := time.Now().Add(2 * time.Second)
-		Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
-		Expect(c.PublishTimer(ctx, other, at.Add(300*time.Millisecond))).To(Succeed())
+		Expect(c.SetTimer(ctx, due, at)).Error().NotTo(HaveOccurred())
+		Expect(c.SetTimer(ctx, other, at.Add(300*time.Millisecond))).Error().NotTo(HaveOccurred())
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
 		fired(ctx, js, pipelinetest.Numbered(1))
 		Expect(last(ctx, js, key.Due())).To(BeNil())

@@ -46,8 +46,8 @@ var _ = Describe("Trace context", func() {
 		state := must(trace.ParseTraceState("vendor=opaque"))
 		span := pipeline.ParseTraceparent(traceparent).WithTraceState(state)
 		due := &v1.Due{Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_RETRY}
-		Expect(c.PublishTimer(trace.ContextWithSpanContext(ctx, span), due,
-			time.Now().Add(300*time.Millisecond))).To(Succeed())
+		Expect(c.SetTimer(trace.ContextWithSpanContext(ctx, span), due,
+			time.Now().Add(300*time.Millisecond))).Error().NotTo(HaveOccurred())
 		header := fired(ctx, js, key).Header
 		Expect(header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 		Expect(header).To(HaveKeyWithValue("tracestate", []string{"vendor=opaque"}))

@@ -84,8 +84,8 @@ var _ = Describe("A want", func() {
 	It("cancels the timer of its key and no other", func(ctx SpecContext) {
 		for _, k := range []pipeline.Key{key, pipelinetest.Numbered(1)} {
 			seq := must(c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0))
-			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(k, "https://a.example"), WantSequence: seq},
-				time.Now().Add(time.Hour))).To(Succeed())
+			Expect(c.SetTimer(ctx, &v1.Due{Want: pipelinetest.Want(k, "https://a.example"), WantSequence: seq},
+				time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 			Expect(last(ctx, js, k.Timer())).NotTo(BeNil())
 		}
 		_, seq, err := c.LastWant(ctx, key)
@@ -97,8 +97,8 @@ var _ = Describe("A want", func() {
 
 	It("keeps the timer if it is refused", func(ctx SpecContext) {
 		seq := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
-		Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
-			time.Now().Add(time.Hour))).To(Succeed())
+		Expect(c.SetTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
+			time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
@@ -142,8 +142,8 @@ var _ = Describe("A want", func() {
 		var seq uint64
 		BeforeEach(func(ctx SpecContext) {
 			seq = must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
-			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
-				time.Now().Add(time.Hour))).To(Succeed())
+			Expect(c.SetTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
+				time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 		})
 
 		It("ends with a tombstone that expires, and without a timer", func(ctx SpecContext) {

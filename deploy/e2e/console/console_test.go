@@ -119,7 +119,8 @@ func fillKeys(ctx context.Context, js jetstream.JetStream, keys, failures int) {
 			due.Cause, due.Reported, due.Attempts = v1.Cause_CAUSE_RETRY, class, 6
 			due.FirstFailedAt = timestamppb.New(time.Now().Add(-time.Duration(i%50) * time.Minute))
 		}
-		Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Duration(600+i*37%3600)*time.Second))).To(Succeed())
+		Expect(client.SetTimer(ctx, due, time.Now().Add(time.Duration(600+i*37%3600)*time.Second))).Error().
+			NotTo(HaveOccurred())
 		if i < failures {
 			letter := &v1.DeadLetter{
 				Want: want, LastFailedAt: timestamppb.Now(),

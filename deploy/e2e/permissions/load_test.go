@@ -33,8 +33,8 @@ func load(ctx context.Context, b *broker) {
 		}
 		sequence, err := watcher.PublishWant(ctx, want, 0)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(fetcher.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence}, time.Now().Add(time.Hour))).
-			To(Succeed())
+		Expect(fetcher.SetTimer(ctx, &v1.Due{Want: want, WantSequence: sequence}, time.Now().Add(time.Hour))).Error().
+			NotTo(HaveOccurred())
 		timers = append(timers, pipeline.KeyOf(want).Timer())
 	}
 	found := 0

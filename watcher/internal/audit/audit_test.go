@@ -169,7 +169,8 @@ func (b *bench) timer(k pipeline.Key, in time.Duration, change func(*v1.Due)) {
 	if change != nil {
 		change(due)
 	}
-	b.check(b.client.PublishTimer(b.Context(), due, b.clock.Now().Add(in)))
+	_, err := b.client.SetTimer(b.Context(), due, b.clock.Now().Add(in))
+	b.check(err)
 }
 
 // due publishes the due of a refresh, and returns when it waits for the fetchers.
