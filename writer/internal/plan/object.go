@@ -228,12 +228,14 @@ func (o *Object) owner(key string) annotation.Ownership {
 // excluded.
 func (o *Object) managed() bool { return o.Invalid == nil && !o.Ignored && !o.Request.Suspended }
 
-// asks reports whether the object is annotated with the URL and the rules of an item, and requires no other digest.
+// asks reports whether the object is annotated with the URL and the rules of an item, and requires
+// no other digest.
 func (o *Object) asks(i Item, digest string) bool {
 	key := i.Key.Key
 	asked, found := o.Request.URL(key)
+	annotated, followed := o.Request.Rules[key], rule.Of(i.Result.GetWant())
 	if !found || asked != i.url() || !o.managed() ||
-		o.Request.Rules[key].Digest() != rule.Of(i.Result.GetWant()).Digest() {
+		annotated.Select != followed.Select || !slices.Equal(annotated.Expect, followed.Expect) {
 		return false
 	}
 	demanded := o.Request.SHA256[key]
