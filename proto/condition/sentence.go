@@ -13,8 +13,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Host returns the host of a URL for a sentence that only readers of the URL see, thus also if it is
-// an IP address. Metrics and logs have that of pipeline.HostOf.
+// Host returns the host of a URL, even an IP address, for readers of that URL. Metrics and logs use
+// pipeline.HostOf, which hides addresses.
 func Host(url string) string {
 	host := pipeline.HostOf(url)
 	if host == pipeline.HiddenHost {

@@ -15,7 +15,7 @@ import (
 
 const linger = 5 * time.Millisecond
 
-// recorder records batches, each of which takes a second.
+// recorder records batches. Each batch takes a second.
 type recorder struct {
 	mu      sync.Mutex
 	batches [][]int
