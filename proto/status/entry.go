@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/kv8s/curl-me-that/proto/condition"
 )
 
 // maxValidatorBytes is the maximum length of a stored ETag or Last-Modified. The server chooses
@@ -181,19 +179,3 @@ func validator(text string) string {
 
 // seconds returns t in UTC without a fraction.
 func seconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
-
-// Write returns what the entry says about the key of the object with that uid.
-func (e Entry) Write(uid types.UID) condition.Write {
-	if e.Copied(uid) {
-		return condition.Write{}
-	}
-	why := e.Why()
-	w := condition.Write{
-		URL: e.URL, Written: e.Written(), Reason: e.Error, Message: why.Message, Status: why.HTTPStatus, Since: e.Since,
-		Next: why.NextTry, Attempts: e.Attempts,
-	}
-	if e.Failing() {
-		w.URL = e.FailingURL()
-	}
-	return w
-}

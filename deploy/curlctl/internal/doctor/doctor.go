@@ -11,11 +11,11 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -254,7 +254,7 @@ func (d *diagnosis) timers(ctx context.Context) {
 	pending, late := 0, 0
 	ok := count(d, "timers", replace, d.Client.Timers(ctx, "", ""), func(t operate.Timer) {
 		pending++
-		if condition.IsOverdue(d.now(), t.At) {
+		if keystate.IsOverdue(d.now(), t.At) {
 			late++
 		}
 	})

@@ -5,17 +5,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/condition"
 )
 
 // Group counts the keys of a host with the same state and reason.
 type Group struct {
-	State  condition.State `json:"state"`
-	Reason string          `json:"reason"`
-	Status int32           `json:"status,omitempty"`
-	Host   string          `json:"host,omitempty"`
-	Count  int             `json:"count"`
+	State  keystate.State `json:"state"`
+	Reason string         `json:"reason"`
+	Status int32          `json:"status,omitempty"`
+	Host   string         `json:"host,omitempty"`
+	Count  int            `json:"count"`
 	// Since is the earliest start of the state, if it is known.
 	Since time.Time `json:"since,omitzero"`
 }
@@ -23,7 +23,7 @@ type Group struct {
 // Groups counts the keys that are not good, the largest group first.
 func Groups(all []Key) []Group {
 	type kind struct {
-		state        condition.State
+		state        keystate.State
 		reason, host string
 		status       int32
 	}
@@ -66,17 +66,17 @@ type Counts struct {
 func Count(all []Key) (n Counts) {
 	for _, k := range all {
 		switch n.Keys++; k.Condition.State {
-		case condition.Failing:
+		case keystate.Failing:
 			n.Failing++
-		case condition.Refused:
+		case keystate.Refused:
 			n.Refused++
-		case condition.Stale:
+		case keystate.Stale:
 			n.Stale++
-		case condition.Pending:
+		case keystate.Pending:
 			n.Pending++
-		case condition.Ignored:
+		case keystate.Ignored:
 			n.Keys--
-		case condition.OK, condition.Fetched:
+		case keystate.OK, keystate.Fetched:
 		}
 	}
 	return n
@@ -87,12 +87,12 @@ func (n Counts) String() string {
 	text := ""
 	for _, one := range []struct {
 		count int
-		state condition.State
+		state keystate.State
 	}{
-		{n.Failing, condition.Failing},
-		{n.Refused, condition.Refused},
-		{n.Stale, condition.Stale},
-		{n.Pending, condition.Pending},
+		{n.Failing, keystate.Failing},
+		{n.Refused, keystate.Refused},
+		{n.Stale, keystate.Stale},
+		{n.Pending, keystate.Pending},
 	} {
 		switch {
 		case one.count == 0:

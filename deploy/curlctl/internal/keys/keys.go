@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/condition"
@@ -30,7 +31,7 @@ type Key struct {
 	Sequence uint64
 	// At is when the key was wanted.
 	At        time.Time
-	Condition condition.Condition
+	Condition keystate.Condition
 }
 
 // Timer is a pending timer.
@@ -129,16 +130,16 @@ func (r Reader) key(w operate.Want, next pending, handled uint64) Key {
 		Key: w.Key, UID: w.Want.GetUid(), URL: w.Want.GetUrl(), Host: condition.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
 	}
-	fetch := condition.Fetch{URL: k.URL, Refresh: k.Refresh, Wanted: w.At, Taken: w.Sequence <= handled}
+	fetch := keystate.Fetch{URL: k.URL, Refresh: k.Refresh, Wanted: w.At, Taken: w.Sequence <= handled}
 	if timer := next.timer; timer != nil && timer.Due.GetWantSequence() == w.Sequence {
 		fetch.Due, fetch.At, fetch.SetAt, fetch.Fired = timer.Due, timer.At, timer.SetAt, next.fired
 	}
-	var write *condition.Write
+	var write *keystate.Write
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
 		known := object.write(w.Key.Key)
 		write = &known
 	}
-	k.Condition = condition.Of(&fetch, write, r.Now)
+	k.Condition = keystate.Of(&fetch, write, r.Now)
 	return k
 }
 

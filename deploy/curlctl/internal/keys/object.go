@@ -1,12 +1,14 @@
 package keys
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -72,27 +74,33 @@ func ReadObject(meta *metav1.ObjectMeta, protected []string) Object {
 }
 
 // Condition returns the condition of a key according to the object alone.
-func (o *Object) Condition(key string, now time.Time) condition.Condition {
+func (o *Object) Condition(key string, now time.Time) keystate.Condition {
 	write := o.write(key)
 	if url, asked := o.Request.URL(key); write.Written && write.Reason == "" && asked && url == write.URL {
-		return condition.Condition{State: condition.OK}
+		return keystate.Condition{State: keystate.OK}
 	}
-	return condition.Of(nil, &write, now)
+	return keystate.Of(nil, &write, now)
 }
 
 // write returns what the object says about a key.
-func (o *Object) write(key string) condition.Write {
-	w := o.Status.Keys[key].Write(types.UID(o.UID))
-	w.Ignored = o.Ignored
-	return w
+func (o *Object) write(key string) keystate.Write {
+	e := o.Status.Keys[key]
+	if e.Copied(types.UID(o.UID)) {
+		return keystate.Write{Ignored: o.Ignored}
+	}
+	why := e.Why()
+	return keystate.Write{
+		Ignored: o.Ignored, URL: cmp.Or(e.FailingURL(), e.URL), Written: e.Written(), Reason: e.Error,
+		Message: why.Message, Status: why.HTTPStatus, Since: e.Since, Next: why.NextTry, Attempts: e.Attempts,
+	}
 }
 
 // unwanted returns the keys of the object that the annotation asks for without a want, and an entry
 // without a key for annotations that are not followed.
 func (o *Object) unwanted(at pipeline.Key, wanted map[pipeline.Key]bool, now time.Time) (all []Key) {
 	if o.Problem != "" && (o.Ignored == "" || !o.Request.Present) {
-		c := condition.Condition{
-			State: condition.Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
+		c := keystate.Condition{
+			State: keystate.Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
 			Message: o.Problem,
 		}
 		if p := o.Status.Problem; p != nil {
@@ -107,7 +115,7 @@ func (o *Object) unwanted(at pipeline.Key, wanted map[pipeline.Key]bool, now tim
 		write := o.write(pair.Key)
 		all = append(all, Key{
 			Key: at, UID: o.UID, URL: pair.URL, Host: condition.Host(pair.URL), Refresh: o.Request.Interval(pair.Key),
-			Condition: condition.Of(nil, &write, now),
+			Condition: keystate.Of(nil, &write, now),
 		})
 	}
 	return all

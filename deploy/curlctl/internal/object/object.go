@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -48,7 +49,7 @@ type Pair struct {
 // Key of a ConfigMap with its condition, as programs read it.
 type Key struct {
 	Key string `json:"key"`
-	condition.Condition
+	keystate.Condition
 }
 
 // String formats a pair for people.
@@ -134,7 +135,7 @@ func (v *View) readStatus(state status.Status) {
 
 // addChecked adds the last attempt, which set the timer.
 func (v *View) addChecked(t operate.Timer) {
-	at := condition.Checked(t.Due, t.SetAt)
+	at := keystate.Checked(t.Due, t.SetAt)
 	if at.IsZero() {
 		return
 	}

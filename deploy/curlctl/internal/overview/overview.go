@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -142,7 +143,7 @@ func (t *Timers) Add(at, now time.Time) {
 	if t.Next == nil || at.Before(*t.Next) {
 		t.Next = &at
 	}
-	if condition.IsOverdue(now, at) {
+	if keystate.IsOverdue(now, at) {
 		t.Overdue++
 	}
 	if at.Before(now.Add(time.Minute)) {

@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
@@ -26,7 +27,7 @@ type listed struct {
 	ConfigMap string `json:"configMap"`
 	Key       string `json:"key,omitempty"`
 	UID       string `json:"uid,omitempty"`
-	condition.Condition
+	keystate.Condition
 	Host     string    `json:"host,omitempty"`
 	URL      string    `json:"url,omitempty"`
 	Refresh  string    `json:"refresh,omitempty"`
@@ -65,7 +66,7 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 				return k.Condition.Good() || host != "" && !k.HostIs(host) || reason != "" && k.Condition.Reason != reason
 			})
 			slices.SortFunc(all, func(a, b keys.Key) int {
-				return cmp.Or(condition.Compare(a.Condition, b.Condition), keys.Compare(a.Key, b.Key))
+				return cmp.Or(keystate.Compare(a.Condition, b.Condition), keys.Compare(a.Key, b.Key))
 			})
 			s.HintPaused(ctx)
 			if summary {
@@ -93,8 +94,8 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 
 // reasons are those of all states.
 func reasons() []string {
-	return append(deadletter.Reasons(), condition.Unpublished, condition.Backlog, condition.Parked, condition.NotWritten,
-		condition.Overdue, condition.Outdated)
+	return append(deadletter.Reasons(), keystate.Unpublished, keystate.Backlog, keystate.Parked, keystate.NotWritten,
+		keystate.Overdue, keystate.Outdated)
 }
 
 // Summarize prints at most limit groups of keys; 0: all.
@@ -186,20 +187,20 @@ func list(s *cli.Session, l listing, table printer.Table, cells func(listed) []p
 }
 
 // Colour of a state.
-func Colour(state condition.State) printer.Colour {
+func Colour(state keystate.State) printer.Colour {
 	switch state {
-	case condition.OK, condition.Fetched:
+	case keystate.OK, keystate.Fetched:
 		return printer.Green
-	case condition.Failing, condition.Refused:
+	case keystate.Failing, keystate.Refused:
 		return printer.Red
-	case condition.Pending, condition.Stale:
+	case keystate.Pending, keystate.Stale:
 		return printer.Yellow
-	case condition.Ignored:
+	case keystate.Ignored:
 	}
 	return printer.Grey
 }
 
-func conditionCells(s *cli.Session, c condition.Condition) (state, reason printer.Cell, since, next string) {
+func conditionCells(s *cli.Session, c keystate.Condition) (state, reason printer.Cell, since, next string) {
 	if !c.Next.IsZero() {
 		next = printer.Until(s.Now(), c.Next)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -67,7 +68,7 @@ func timerRow(s *cli.Session, t keys.Timer) printer.Row {
 		ReplayOf: t.ReplayOf, URL: deadletter.WithoutQuery(t.URL),
 	}
 	in, replayOf := printer.In(0, printer.Until(s.Now(), t.At)), ""
-	if condition.IsOverdue(s.Now(), t.At) {
+	if keystate.IsOverdue(s.Now(), t.At) {
 		in = printer.In(printer.Red, "overdue")
 	}
 	if t.ReplayOf > 0 {

@@ -20,11 +20,11 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
@@ -225,7 +225,7 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]check
 	case known.Invalid != nil:
 		return found, nil //nolint:nilerr // the mistake is a finding
 	case known.Ignored != "":
-		f := whole.as(string(condition.Ignored), known.Ignored)
+		f := whole.as(string(keystate.Ignored), known.Ignored)
 		f.OK = !annotation.Protects(c.protected, object.Namespace, object.Name)
 		return append(found, f), nil
 	case object.Immutable != nil && *object.Immutable:
@@ -266,9 +266,9 @@ func (c *checking) pairs(
 		digest := request.SHA256[pair.Key]
 		now := known.Condition(pair.Key, c.Now())
 		switch {
-		case now.State == condition.Refused, now.State == condition.Failing && !c.fetch:
+		case now.State == keystate.Refused, now.State == keystate.Failing && !c.fetch:
 			f.Verdict, f.Detail = now.Reason, now.Message
-		case now.State == condition.OK && !preview.Allowed && !c.fetch:
+		case now.State == keystate.OK && !preview.Allowed && !c.fetch:
 			f.OK, f.Verdict = true, "fetched"
 			f.Detail = "the flags of this command would deny it: " + preview.Reason
 		case preview.Failure != "":

@@ -11,9 +11,9 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	objects "github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -53,7 +53,7 @@ func object(ctx context.Context, s *cli.Session, namespace, name string) error {
 }
 
 // sentence describes a condition in one line.
-func sentence(now time.Time, c condition.Condition) printer.Cell {
+func sentence(now time.Time, c keystate.Condition) printer.Cell {
 	text := strings.TrimSpace(string(c.State) + " " + deadletter.Reason(c.Reason, c.Status))
 	if !c.Since.IsZero() && !c.Good() {
 		text += " for " + printer.Age(now, c.Since)
@@ -97,7 +97,7 @@ func printFields(s *cli.Session, view objects.View) {
 		fields = append(fields, printer.Field{Name: "Note", Value: printer.In(printer.Yellow, note)})
 	}
 	for _, k := range view.Keys {
-		if k.State != condition.Ignored {
+		if k.State != keystate.Ignored {
 			fields = append(fields, printer.Field{Name: "Key " + k.Key, Value: sentence(s.Now(), k.Condition)})
 		}
 	}

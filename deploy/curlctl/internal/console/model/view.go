@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/traffic"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -241,7 +241,7 @@ func (m *Model) Hosts(namespace string) []Host {
 		h := hosts[k.Host]
 		h.Wanted++
 		switch c := k.Condition; c.State {
-		case condition.Failing, condition.Refused:
+		case keystate.Failing, keystate.Refused:
 			h.Failing++
 			if h.Reasons == nil {
 				h.Reasons = map[string]int{}
@@ -250,11 +250,11 @@ func (m *Model) Hosts(namespace string) []Host {
 			if h.Next.IsZero() || c.Next.Before(h.Next) {
 				h.Next = c.Next
 			}
-		case condition.Pending:
+		case keystate.Pending:
 			h.Pending++
-		case condition.Stale:
+		case keystate.Stale:
 			h.Stale++
-		case condition.OK, condition.Fetched, condition.Ignored:
+		case keystate.OK, keystate.Fetched, keystate.Ignored:
 		}
 		hosts[k.Host] = h
 	}

@@ -1,9 +1,11 @@
-package condition
+// Package keystate computes the condition of a key from the streams and from the object.
+package keystate
 
 import (
 	"cmp"
 	"time"
 
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -43,7 +45,7 @@ const (
 	Retry = "Retry"
 	// Overdue: the timer should have fired.
 	Overdue = "Overdue"
-	// Outdated: there was no good fetch for StaleIntervals.
+	// Outdated: there was no good fetch for condition.StaleIntervals.
 	Outdated = "Outdated"
 )
 
@@ -63,7 +65,7 @@ type Condition struct {
 	Attempts uint32 `json:"attempts,omitempty"`
 	// Checked is the time of the last attempt, if it is known.
 	Checked time.Time `json:"lastChecked,omitzero"`
-	// Stale: no good fetch for StaleIntervals, whatever the state.
+	// Stale: no good fetch for condition.StaleIntervals, whatever the state.
 	Stale bool `json:"stale,omitempty"`
 	// WaitsFor is the obstacle of the next attempt; empty: only its time.
 	WaitsFor string `json:"waitsFor,omitempty"`
@@ -167,7 +169,7 @@ func (f *Fetch) condition(now time.Time) Condition {
 	}
 	c := Condition{
 		State: OK, Next: f.At, Attempts: due.GetAttempts(), Checked: Checked(due, f.SetAt),
-		Stale: StaleDue(due, f.Refresh, now), WaitsFor: WaitsFor(due.GetWaitsFor(), f.URL),
+		Stale: condition.StaleDue(due, f.Refresh, now), WaitsFor: condition.WaitsFor(due.GetWaitsFor(), f.URL),
 	}
 	if f.Fired {
 		c.Checked = time.Time{}
