@@ -67,7 +67,7 @@ var _ = Describe("An API server in trouble", func() {
 	It("is ready again even if nothing is to be written", func() {
 		w.calls.away()
 		w.startWithout()
-		Eventually(func() bool { return strings.Contains(string(w.log.Contents()), "does not serve us") }).Should(BeTrue())
+		Eventually(func() bool { return strings.Contains(string(w.log.Contents()), "holding results") }).Should(BeTrue())
 		Expect(w.health.Ready()).To(BeFalse())
 		w.calls.with(nil)
 		Eventually(w.health.Ready).Should(BeTrue())

@@ -149,7 +149,7 @@ func (b *Breaker) Failure(err error, after time.Duration) {
 	}
 	if b.up {
 		b.up = false
-		b.deps.Log.Warn().Err(err).Msg("Kubernetes API server does not serve us; results wait until it does")
+		b.deps.Log.Warn().Err(err).Msg("Kubernetes API server unavailable, holding results")
 		b.deps.Part.NotReady("the Kubernetes API server does not answer")
 	}
 	if b.allows {

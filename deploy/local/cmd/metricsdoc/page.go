@@ -28,14 +28,45 @@ type section struct {
 // sections returns all metrics.
 func sections() []section {
 	own, pipeline := watcher.Metrics()
-	return []section{
+	return withCommon([]section{
 		{"Watcher", "Port 8081.", append(process.Metrics("watcher"), own...)},
 		{"Pipeline", "Port 8081 of the watcher that leads, and of no other. Read from NATS every 15 s; " +
 			"while NATS does not answer only `curlmethat_pipeline_up` is there, and 0.", pipeline},
 		{"Fetcher", "Port 8082.", append(process.Metrics("fetcher"), fetcher.Metrics()...)},
 		{"Writer", "Port 8083.", append(process.Metrics("writer"), writer.Metrics()...)},
 		{"Keeper", "Port 8085.", append(process.MetricsWithoutNATS("keeper"), keeper.Metrics()...)},
+	})
+}
+
+// withCommon moves the metrics of several services to a section of their own, with the
+// label values of all.
+func withCommon(all []section) []section {
+	sections := map[string]int{}
+	for _, s := range all {
+		for _, d := range s.Metrics {
+			sections[d.Name]++
+		}
 	}
+	var common []metric.Definition
+	for i := range all {
+		all[i].Metrics = slices.DeleteFunc(all[i].Metrics, func(d metric.Definition) bool {
+			if sections[d.Name] == 1 {
+				return false
+			}
+			at := slices.IndexFunc(common, func(c metric.Definition) bool { return c.Name == d.Name })
+			if at < 0 {
+				common = append(common, d)
+				return true
+			}
+			for l := range d.Labels {
+				values := slices.Concat(common[at].Labels[l].Values, d.Labels[l].Values)
+				slices.Sort(values)
+				common[at].Labels[l].Values = slices.Compact(values)
+			}
+			return true
+		})
+	}
+	return append(all, section{"Common", "Served by each service that has them.", common})
 }
 
 // write writes the page, with the metrics of each section by name.
