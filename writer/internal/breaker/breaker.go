@@ -120,7 +120,7 @@ func (b *Breaker) restore() {
 	b.allow()
 	if !b.up {
 		b.up = true
-		b.deps.Log.Info().Msg("Kubernetes API server serves us again")
+		b.deps.Log.Info().Msg("Kubernetes API server available again")
 	}
 	b.deps.Part.Ready()
 }
