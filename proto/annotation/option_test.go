@@ -91,74 +91,44 @@ func TestADigestOfARejectedPairDoesNotAffectOthers(t *testing.T) {
 }
 
 func TestOptionRefused(t *testing.T) {
-	for _, c := range []struct{ name, value, text, cause string }{
-		{
-			annotation.RefreshName, "abc", "annotation curl-refresh value 'abc' is not a duration such as 10m",
-			"not a positive Go duration",
-		},
-		{
-			annotation.RefreshName, "1d2d", "annotation curl-refresh value '1d2d' is not a duration such as 10m",
-			"not a positive Go duration",
-		},
-		{
-			annotation.RefreshName, "10", "annotation curl-refresh value '10' is not a duration such as 10m",
-			"not a positive Go duration",
-		},
-		{
-			annotation.RefreshName, "-10m", "annotation curl-refresh value '-10m' is not a duration such as 10m",
-			"not a positive Go duration",
-		},
-		{annotation.SuspendName, "maybe", "annotation curl-suspend value 'maybe' is not true or false", "not a boolean"},
-		{
-			annotation.SHA256Name, "abc",
-			"annotation curl-sha256 value 'abc' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1: no = between key and url",
-		},
-		{
-			annotation.SHA256Name, "a=abc",
-			"annotation curl-sha256 value 'a=abc' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1 (key a): the digest is not 64 hexadecimal digits",
-		},
-		{
-			annotation.SHA256Name, "a=" + digest + "00",
-			"annotation curl-sha256 value 'a=" + digest + "00' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1 (key a): the digest is not 64 hexadecimal digits",
-		},
-		{
-			annotation.SHA256Name, "a=" + digest + "0",
-			"annotation curl-sha256 value 'a=" + digest + "0' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1 (key a): the digest is not 64 hexadecimal digits",
-		},
-		{annotation.SHA256Name, "a=" + digest + " a=" + digest, "annotation curl-sha256 value 'a=" + digest + " a=" + digest +
-			"' does not match expected format key=<64 hexadecimal digits>", "pair 2 (key a): the key appears twice"},
-		{
-			annotation.SHA256Name, "a/b=" + digest,
-			"annotation curl-sha256 value 'a/b=" + digest + "' does not match expected format key=<64 hexadecimal digits>",
-			"pair 1: the key is not valid in a ConfigMap",
-		},
-		{
-			annotation.SHA256Name, strings.Repeat("x", annotation.MaxValueBytes+1),
-			"annotation curl-sha256 value '" + strings.Repeat("x", 199) +
-				"…' does not match expected format key=<64 hexadecimal digits>", "32769 bytes, more than 32768",
-		},
-		{
-			annotation.SHA256Name, "c=" + digest,
-			"annotation curl-sha256 value 'c=" + digest + "' has a digest for key c, which is not requested",
-			"key c is not requested",
-		},
+	const (
+		refresh, sha256 = annotation.RefreshName, annotation.SHA256Name
+		noDuration      = "is not a duration such as 10m"
+		noDigests       = "does not match expected format key=<64 hexadecimal digits>"
+		badDigest       = "pair 1 (key a): the digest is not 64 hexadecimal digits"
+	)
+	tooLong := strings.Repeat("x", annotation.MaxValueBytes+1)
+	for _, c := range []struct{ name, value, wrong, cause string }{
+		{refresh, "abc", noDuration, "not a positive Go duration"},
+		{refresh, "1d2d", noDuration, "not a positive Go duration"},
+		{refresh, "10", noDuration, "not a positive Go duration"},
+		{refresh, "-10m", noDuration, "not a positive Go duration"},
+		{annotation.SuspendName, "maybe", "is not true or false", "not a boolean"},
+		{sha256, "abc", noDigests, "pair 1: no = between key and url"},
+		{sha256, "a=abc", noDigests, badDigest},
+		{sha256, "a=" + digest + "00", noDigests, badDigest},
+		{sha256, "a=" + digest + "0", noDigests, badDigest},
+		{sha256, "a=" + digest + " a=" + digest, noDigests, "pair 2 (key a): the key appears twice"},
+		{sha256, "a/b=" + digest, noDigests, "pair 1: the key is not valid in a ConfigMap"},
+		{sha256, tooLong, noDigests, "32769 bytes, more than 32768"},
+		{sha256, "c=" + digest, "has a digest for key c, which is not requested", "key c is not requested"},
 	} {
 		request, err := grammar(t).Parse(with(c.name, c.value))
-		var refused *annotation.ValueError
-		if !errors.As(err, &refused) {
-			t.Errorf("%s %q: got %v, want a ValueError", c.name, c.value, err)
+		refused, ok := errors.AsType[*annotation.ValueError](err)
+		if !ok {
+			t.Errorf("%s %.99q: got %v, want a ValueError", c.name, c.value, err)
 			continue
 		}
-		if refused.Error() != c.text+blocked || refused.Cause() != c.cause || refused.Annotation() != "x-kv8s.io/"+c.name {
-			t.Errorf("%s %q:\n got %q (%s, %s)\nwant %q (%s)", c.name, c.value, refused, refused.Cause(), refused.Annotation(),
-				c.text, c.cause)
+		shown := c.value
+		if shown == tooLong {
+			shown = shown[:199] + "…"
+		}
+		want := "annotation " + c.name + " value '" + shown + "' " + c.wrong + blocked
+		if refused.Error() != want || refused.Cause() != c.cause || refused.Annotation() != "x-kv8s.io/"+c.name {
+			t.Errorf("got %q (%s, %s), want %q (%s)", refused, refused.Cause(), refused.Annotation(), want, c.cause)
 		}
 		if request.Pairs != nil {
-			t.Errorf("%s %q: half of the annotations was taken: %+v", c.name, c.value, request)
+			t.Errorf("%s %.99q: half of the annotations was taken: %+v", c.name, c.value, request)
 		}
 	}
 }

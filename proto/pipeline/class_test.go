@@ -36,34 +36,6 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-func TestReasonsAreThoseOfTheManual(t *testing.T) {
-	t.Parallel()
-	for reason, class := range map[string]v1.FailureClass{
-		"InvalidAnnotation": v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION,
-		"KeyExists":         v1.FailureClass_FAILURE_CLASS_KEY_EXISTS,
-		"AddressDenied":     v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED,
-		"DNSFailed":         v1.FailureClass_FAILURE_CLASS_DNS_FAILED,
-		"ConnectFailed":     v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
-		"TLSFailed":         v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
-		"Timeout":           v1.FailureClass_FAILURE_CLASS_TIMEOUT,
-		"TooManyRedirects":  v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS,
-		"BadStatus":         v1.FailureClass_FAILURE_CLASS_BAD_STATUS,
-		"BodyTooLarge":      v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE,
-		"DigestMismatch":    v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH,
-		"ContentRejected":   v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED,
-		"WriteFailed":       v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
-		"Immutable":         v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
-	} {
-		if got := pipeline.Reason(class); got != reason {
-			t.Errorf("Reason(%s) = %q, want %q", class, got, reason)
-		}
-	}
-}
-
-func retries(class v1.FailureClass, status int, attempts, limit uint32) bool {
-	return pipeline.Retries(&v1.Failure{Class: class, StatusCode: int32(status)}, attempts, limit)
-}
-
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	retried := map[v1.FailureClass]bool{
@@ -73,61 +45,41 @@ func TestRetries(t *testing.T) {
 		v1.FailureClass_FAILURE_CLASS_TIMEOUT:            true,
 		v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: true,
 	}
-	for n, name := range v1.FailureClass_name {
-		class := v1.FailureClass(n)
-		if got := retries(class, 0, 1, 3); got != retried[class] {
-			t.Errorf("Retries(%s, 0, 1, 3) = %t", name, got)
+	for n := range v1.FailureClass_name {
+		f := &v1.Failure{Class: v1.FailureClass(n)}
+		if got := pipeline.Retries(f, 1, 3); got != retried[f.GetClass()] {
+			t.Errorf("Retries(%s) = %t", f, got)
 		}
-		for _, attempts := range []uint32{3, 4} {
-			if retries(class, 503, attempts, 3) {
-				t.Errorf("Retries(%s, 503, %d, 3)", name, attempts)
-			}
+		if f.StatusCode = 503; pipeline.Retries(f, 3, 3) || pipeline.Retries(f, 0, 0) {
+			t.Errorf("%s is retried after the last attempt", f)
 		}
 	}
-	if retries(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0, 0, 0) {
-		t.Error("a limit of 0 attempts allows another")
-	}
-	for detail, want := range map[v1.FailureDetail]bool{
-		v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: true, v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: false,
-	} {
-		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: detail}
-		if pipeline.Retries(f, 1, 3) != want {
-			t.Errorf("Retries(%s) = %t", detail, !want)
-		}
-	}
-	plain := &v1.Failure{
-		Class:  v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
-		Detail: v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP,
-	}
-	if pipeline.Retries(plain, 1, 3) {
-		t.Error("a server without TLS is asked again soon")
-	}
-	for detail, want := range map[v1.FailureDetail]bool{
-		v1.FailureDetail_FAILURE_DETAIL_COSTLY: true, v1.FailureDetail_FAILURE_DETAIL_NOT_JSON: false,
-		v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE: false,
-	} {
-		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Detail: detail}
-		if pipeline.Retries(f, 1, 3) != want {
-			t.Errorf("Retries(%s) = %t", detail, !want)
-		}
-	}
-}
-
-func TestRetriesByStatus(t *testing.T) {
-	t.Parallel()
-	for status, want := range map[int]bool{
+	for status, want := range map[int32]bool{
 		0: false, 201: false, 204: false, 301: false,
 		400: false, 401: false, 403: false, 404: false, 410: false,
 		408: true, 425: true, 429: true,
 		500: true, 502: true, 503: true, 504: true, 520: true, 599: true,
 		501: false, 505: false, 600: false, -1: false,
 	} {
-		if got := retries(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, status, 1, 3); got != want {
-			t.Errorf("Retries(BAD_STATUS, %d, 1, 3) = %t", status, got)
+		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: status}
+		if got := pipeline.Retries(f, 1, 3); got != want {
+			t.Errorf("Retries(%s) = %t", f, got)
 		}
 	}
-	// Other classes ignore the status.
-	if retries(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, 503, 1, 3) {
-		t.Error("Retries(BODY_TOO_LARGE, 503, 1, 3)")
+	for detail, want := range map[v1.FailureDetail]bool{
+		v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: true, v1.FailureDetail_FAILURE_DETAIL_COSTLY: true,
+		v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: false, v1.FailureDetail_FAILURE_DETAIL_NOT_JSON: false,
+		v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE: false,
+	} {
+		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Detail: detail, StatusCode: 503}
+		if got := pipeline.Retries(f, 1, 3); got != want {
+			t.Errorf("Retries(%s) = %t", f, got)
+		}
+	}
+	plain := &v1.Failure{
+		Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP,
+	}
+	if pipeline.Retries(plain, 1, 3) {
+		t.Error("a server without TLS is asked again soon")
 	}
 }

@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -78,43 +77,6 @@ var _ = Describe("A cluster of three servers", func() {
 		Eventually(func() uint64 {
 			return stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs
 		}).Should(BeEquivalentTo(1))
-	}, SpecTimeout(3*time.Minute))
-
-	It("continues without its leader", func(ctx SpecContext) {
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3}))
-		w := pipelinetest.Want(key, "https://a.example")
-		seq := must(clients[0].PublishWant(ctx, w, 0))
-		at := time.Now().Add(time.Second)
-		Expect(clients[0].SetTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).Error().NotTo(HaveOccurred())
-
-		var leader string
-		Eventually(func() string {
-			leader = stream(ctx, js, pipeline.Requests).CachedInfo().Cluster.Leader
-			return leader
-		}).ShouldNot(BeEmpty())
-		var left []int
-		for n := range servers {
-			if leader != fmt.Sprintf("natstest-%d", n) {
-				left = append(left, n)
-			}
-		}
-		Expect(left).To(HaveLen(2))
-		r := consume(ctx, clients[left[0]].JetStream(), pipeline.ConsumeOptions{
-			Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4,
-		}.WithHeartbeat(500*time.Millisecond))
-		Eventually(r.handled).Should(ContainElement(key.Want()))
-		for n := range servers {
-			if !slices.Contains(left, n) {
-				servers[n].Stop()
-			}
-		}
-
-		other := clients[left[1]]
-		Eventually(r.handled, time.Minute).Should(ConsistOf(key.Want(), key.Due()))
-		Expect(fired(ctx, other.JetStream(), key).Time).To(BeTemporally(">=", at))
-		must(other.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example"), 0))
-		Eventually(r.handled, time.Minute).Should(ContainElement(pipelinetest.Numbered(1).Want()))
-		Eventually(r.state).Should(Succeed())
 	}, SpecTimeout(3*time.Minute))
 })
 

@@ -171,9 +171,6 @@ var _ = Describe("Ensure", func() {
 		Entry("retention", createStream(jetstream.StreamConfig{
 			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, Retention: jetstream.WorkQueuePolicy,
 		}), "CURL_REQUESTS", "retention WorkQueue instead of Limits", "nats stream rm CURL_REQUESTS"),
-		Entry("storage", createStream(jetstream.StreamConfig{
-			Name: pipeline.Failures, Subjects: []string{"curl.failure.>"}, Storage: jetstream.MemoryStorage,
-		}), "CURL_FAILURES", "storage Memory instead of File", "nats stream rm CURL_FAILURES"),
 		Entry("mirror", createStream(
 			jetstream.StreamConfig{Name: "ORIGIN", Subjects: []string{"origin.>"}},
 			jetstream.StreamConfig{Name: pipeline.Failures, Mirror: &jetstream.StreamSource{Name: "ORIGIN"}},

@@ -40,8 +40,7 @@ var _ = Describe("Consume with dispositions", func() {
 
 	It("acknowledges a message as its handler decides", func(ctx SpecContext) {
 		publish(ctx, key)
-		r := handleWith(ctx, js, fetcher,
-			func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
+		r := consume(ctx, js, fetcher, ack)
 		Eventually(r.ended).Should(HaveExactElements("ack"))
 		Eventually(wire.acks).Should(HaveExactElements("+ACK"))
 		Eventually(pending(ctx)).Should(BeZero())
@@ -50,7 +49,7 @@ var _ = Describe("Consume with dispositions", func() {
 	DescribeTable("retries a message",
 		func(ctx SpecContext, first pipeline.Disposition, word, ack string) {
 			publish(ctx, key)
-			r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 				if d.Number() == 1 {
 					return first
 				}
@@ -72,7 +71,7 @@ var _ = Describe("Consume with dispositions", func() {
 			Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
 			Err:   errors.New("namespace is protected"),
 		}
-		r := handleWith(ctx, js, fetcher,
+		r := consume(ctx, js, fetcher,
 			func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.DeadLetter(why) })
 		Eventually(r.ended).Should(HaveExactElements("dead_letter"))
 		Eventually(pending(ctx)).Should(BeZero())
@@ -89,7 +88,7 @@ var _ = Describe("Consume with dispositions", func() {
 		for _, subject := range []string{"curl.want.x", key.Want()} {
 			must(js.Publish(ctx, subject, []byte("garbage")))
 		}
-		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+		r := consume(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
 			return pipeline.DeadLetter(pipeline.ErrMalformed)
 		})
 		Eventually(r.ended).Should(HaveExactElements("dead_letter", "dead_letter"))
@@ -116,7 +115,7 @@ var _ = Describe("Consume with dispositions", func() {
 	It("retries a message whose dead letter cannot be published", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 		publish(ctx, key)
-		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+		r := consume(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
 			return pipeline.DeadLetter(pipeline.ErrMalformed)
 		})
 		Eventually(r.ended).Should(HaveExactElements("retry"))
@@ -129,7 +128,7 @@ var _ = Describe("Consume with dispositions", func() {
 	It("retries a message whose handler panics, and continues with others", func(ctx SpecContext) {
 		publish(ctx, pipelinetest.Numbered(1))
 		publish(ctx, pipelinetest.Numbered(2))
-		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+		r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			if d.Subject() == pipelinetest.Numbered(1).Want() && d.Number() == 1 {
 				panic("index out of range")
 			}
@@ -147,7 +146,7 @@ var _ = Describe("Consume with dispositions", func() {
 		o.InProgressEvery = 10 * time.Millisecond
 		publish(ctx, key)
 		finish := make(chan struct{})
-		r := handleWith(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+		r := consume(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
 			<-finish
 			return pipeline.Retry(time.Hour)
 		})
@@ -164,7 +163,7 @@ var _ = Describe("Consume with dispositions", func() {
 		publish(ctx, pipelinetest.Numbered(2))
 		stopping, stop := context.WithCancel(ctx)
 		var begun atomic.Int32
-		r := handleWith(stopping, js, fetcher, func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
+		r := consume(stopping, js, fetcher, func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			begun.Add(1)
 			<-d.Draining()
 			if ctx.Err() != nil {
@@ -190,7 +189,7 @@ var _ = Describe("Consume with dispositions", func() {
 		o.MaxUnended = 2
 		publish(ctx, key)
 		var calls atomic.Int32
-		r := handleWith(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+		r := consume(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
 			calls.Add(1)
 			panic("always")
 		})
@@ -206,62 +205,11 @@ var _ = Describe("Consume with dispositions", func() {
 		o.MaxUnended = 1
 		o.Poison = func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() }
 		publish(ctx, key)
-		r := handleWith(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition { panic("always") })
+		r := consume(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition { panic("always") })
 		Eventually(r.ended).Should(HaveExactElements("retry", "ack"))
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 })
-
-// handling records the calls of a Consume in the background.
-type handling struct {
-	done chan struct{}
-
-	mu     sync.Mutex
-	became []pipeline.Disposition
-}
-
-func (h *handling) ended() (words []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, d := range h.became {
-		words = append(words, d.String())
-	}
-	return words
-}
-
-func (h *handling) errors() (errs []error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, d := range h.became {
-		if d.Err() != nil {
-			errs = append(errs, d.Err())
-		}
-	}
-	return errs
-}
-
-// handleWith runs Consume until the spec ends.
-func handleWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions,
-	handle pipeline.Handler,
-) *handling {
-	ctx, cancel := context.WithCancel(ctx)
-	h := &handling{done: make(chan struct{})}
-	o.Observe = func(_ *pipeline.Delivery, d pipeline.Disposition) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.became = append(h.became, d)
-	}
-	go func() {
-		defer GinkgoRecover()
-		defer close(h.done)
-		Expect(pipeline.Consume(ctx, js, o, handle)).To(Succeed())
-	}()
-	DeferCleanup(func() {
-		cancel()
-		Eventually(h.done).Should(BeClosed())
-	})
-	return h
-}
 
 // deadLetters returns all dead letters.
 func deadLetters(ctx context.Context, c *pipeline.Client) (all []keptMessage) {

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,13 +19,6 @@ import (
 )
 
 var _ = Describe("Loading", func() {
-	It("returns nothing from an empty stream", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
-		Expect(entries(ctx, c.LoadWants)).To(BeEmpty())
-		Expect(c.CountTimers(ctx)).To(BeZero())
-	})
-
 	It("fails without a stream", func(ctx SpecContext) {
 		c := pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{})))
 		Expect(c.LoadWants(ctx, func(pipeline.Message) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
@@ -93,21 +85,6 @@ var _ = Describe("Loading", func() {
 		Expect(loaded).To(BeNumerically("<", wants))
 	}, SpecTimeout(time.Minute))
 
-	It("returns wants that are published meanwhile", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
-		publishWants(ctx, c, 2, 10)
-		var subjects []string
-		Expect(c.LoadWants(ctx, func(e pipeline.Message) error {
-			if len(subjects) == 0 {
-				must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(9), "https://a.example"), 0))
-			}
-			subjects = append(subjects, e.Subject)
-			return nil
-		})).To(Succeed())
-		Expect(subjects).To(ContainElements(pipelinetest.Numbered(0).Want(), pipelinetest.Numbered(1).Want()))
-	})
-
 	It("stops with the callback's error, and with the context's", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
@@ -131,30 +108,6 @@ var _ = Describe("Loading", func() {
 		Expect(inside.Load()).To(BeZero(), "no call is left behind")
 		Expect(late.Load()).To(BeZero())
 	})
-
-	It("needs only the watcher's rights", func(ctx SpecContext) {
-		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{ConfigFile: "testdata/watcher.conf"})
-		admin := pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("admin", "admin"))
-		must(pipeline.Ensure(ctx, admin, pipeline.Topology{}))
-
-		var violations atomic.Int32
-		js := pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("watcher", "watcher"),
-			nats.CustomInboxPrefix("_INBOX_watcher"),
-			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { violations.Add(1) }))
-		c := pipeline.NewClient(js)
-		const wants = 3000
-		publishWants(ctx, c, wants, 2<<10)
-		Expect(entries(ctx, c.LoadWants)).To(HaveLen(wants))
-		_, seq, err := c.LastWant(ctx, pipelinetest.Numbered(0))
-		Expect(err).NotTo(HaveOccurred())
-		must(c.PublishTombstone(ctx, pipelinetest.Numbered(0), seq))
-		_, _, err = pipeline.Epoch(ctx, js)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(violations.Load()).To(BeZero())
-
-		Expect(js.Conn().Publish(key.Timer(), nil)).To(Succeed())
-		Eventually(violations.Load).ShouldNot(BeZero(), "the server does enforce its permissions")
-	}, SpecTimeout(3*time.Minute))
 })
 
 // entries returns the entries that a loader returned.

@@ -1,10 +1,14 @@
 package pipeline_test
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -35,4 +39,95 @@ func must[T any](value T, err error) T {
 	GinkgoHelper()
 	Expect(err).NotTo(HaveOccurred())
 	return value
+}
+
+// recording records the calls of a Consume in the background.
+type recording struct {
+	done chan struct{}
+
+	mu             sync.Mutex
+	began, subject []string
+	dispositions   []pipeline.Disposition
+	changes        []error
+}
+
+// add appends to one of the lists of a recording.
+func add[T any](r *recording, to *[]T, value T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*to = append(*to, value)
+}
+
+// list returns a copy of one of the lists of a recording.
+func list[T any](r *recording, of *[]T) []T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(*of)
+}
+
+func (r *recording) begun() []string   { return list(r, &r.began) }
+func (r *recording) handled() []string { return list(r, &r.subject) }
+func (r *recording) states() []error   { return list(r, &r.changes) }
+
+// state returns the last reported state.
+func (r *recording) state() error {
+	if all := r.states(); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return context.DeadlineExceeded
+}
+
+// ended returns the names of the dispositions.
+func (r *recording) ended() (words []string) {
+	for _, d := range list(r, &r.dispositions) {
+		words = append(words, d.String())
+	}
+	return words
+}
+
+// errors returns the errors of the dispositions that have one.
+func (r *recording) errors() (errs []error) {
+	for _, d := range list(r, &r.dispositions) {
+		if d.Err() != nil {
+			errs = append(errs, d.Err())
+		}
+	}
+	return errs
+}
+
+// ack acknowledges every message.
+func ack(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() }
+
+// acking returns a handler that acknowledges a message when do returns.
+func acking(do func(context.Context, *pipeline.Delivery)) pipeline.Handler {
+	return func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
+		do(ctx, d)
+		return pipeline.Ack()
+	}
+}
+
+// consume runs Consume until the spec ends.
+func consume(
+	ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions, handle pipeline.Handler,
+) *recording {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &recording{done: make(chan struct{})}
+	o.State = func(err error) { add(r, &r.changes, err) }
+	o.Observe = func(m *pipeline.Delivery, d pipeline.Disposition) {
+		add(r, &r.subject, m.Subject())
+		add(r, &r.dispositions, d)
+	}
+	go func() {
+		defer GinkgoRecover()
+		defer close(r.done)
+		Expect(pipeline.Consume(ctx, js, o, func(ctx context.Context, m *pipeline.Delivery) pipeline.Disposition {
+			add(r, &r.began, m.Subject())
+			return handle(ctx, m)
+		})).To(Succeed())
+	}()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(r.done).Should(BeClosed())
+	})
+	return r
 }

@@ -24,17 +24,12 @@ func traced(ctx context.Context) context.Context {
 }
 
 var _ = Describe("Trace context", func() {
-	It("is published in headers with the names from W3C", func(ctx SpecContext) {
+	It("is published in headers with the names from W3C, and left out if there is none", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
-		must(c.PublishWant(traced(ctx), pipelinetest.Want(key, "https://a.example"), 0))
+		seq := must(c.PublishWant(traced(ctx), pipelinetest.Want(key, "https://a.example"), 0))
 		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
-	})
-
-	It("is left out if there is none", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
-		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
+		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), seq))
 		Expect(last(ctx, js, key.Want()).Header).NotTo(HaveKey("traceparent"))
 	})
 

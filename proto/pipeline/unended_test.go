@@ -56,7 +56,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 		for range 10 {
 			stopping, stop := context.WithCancel(ctx)
 			begun := make(chan struct{}, 1)
-			r := handleWith(stopping, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			r := consume(stopping, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 				select {
 				case begun <- struct{}{}:
 				default: // what was given back may come once more before the reader has stopped
@@ -70,7 +70,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 			Expect(r.ended()).To(HaveEach("give_back"))
 		}
 		var number atomic.Uint64
-		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+		r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			number.Store(d.Number())
 			return pipeline.Ack()
 		})
@@ -88,8 +88,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 			m := must(consumer.Next())
 			Expect(m.Nak()).To(Succeed())
 		}
-		r := handleWith(ctx, js, fetcher,
-			func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
+		r := consume(ctx, js, fetcher, ack)
 		Eventually(r.ended).Should(HaveExactElements("ack"))
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
@@ -119,7 +118,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 		o := fetcher
 		o.MaxUnended = 2
 		var replaced atomic.Bool
-		r := handleWith(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+		r := consume(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			if d.Sequence() == first && d.Number() == 2 && replaced.CompareAndSwap(false, true) {
 				must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/y"), first))
 			}
@@ -140,7 +139,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 		o := fetcher
 		o.InProgressEvery = time.Hour // the server delivers it again meanwhile
 		third, ended := make(chan struct{}), make(chan struct{})
-		r := handleWith(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+		r := consume(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			switch d.Number() {
 			case 1:
 				return pipeline.GiveBack()
@@ -167,7 +166,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
 		record := "curl.begun." + key.Want()
 		must(js.Publish(ctx, record, []byte("no record")))
-		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+		r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			if d.Number() < 3 {
 				return pipeline.GiveBack()
 			}

@@ -81,27 +81,21 @@ var _ = Describe("A want", func() {
 		Entry("for another object of that name", func(w *v1.Want) { w.Uid = "another" }),
 	)
 
-	It("cancels the timer of its key and no other", func(ctx SpecContext) {
+	It("cancels the timer of its key and no other, unless it is refused", func(ctx SpecContext) {
 		for _, k := range []pipeline.Key{key, pipelinetest.Numbered(1)} {
 			seq := must(c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0))
 			Expect(c.SetTimer(ctx, &v1.Due{Want: pipelinetest.Want(k, "https://a.example"), WantSequence: seq},
 				time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 			Expect(last(ctx, js, k.Timer())).NotTo(BeNil())
 		}
+		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
+		Expect(err).To(MatchError(pipeline.ErrSuperseded))
+		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
 		_, seq, err := c.LastWant(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), seq))
 		Expect(last(ctx, js, key.Timer())).To(BeNil())
 		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).NotTo(BeNil())
-	})
-
-	It("keeps the timer if it is refused", func(ctx SpecContext) {
-		seq := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
-		Expect(c.SetTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
-			time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
-		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
-		Expect(err).To(MatchError(pipeline.ErrSuperseded))
-		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
 	})
 
 	It("above the limit of its stream is refused", func(ctx SpecContext) {
