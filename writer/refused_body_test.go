@@ -149,7 +149,8 @@ var _ = Describe("A body that the API server refuses", func() {
 			Should(Equal(map[string]string{"other": "other body"}), "one key does not hold up the other")
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
 			"Warning WriteFailed: the API server refused to write the body from data.example.com, " +
-				"perhaps by an admission policy or webhook; key mydata has no value yet; retrying [why-empty 10]"))
+				"perhaps by an admission policy or webhook; ask the operator, the log of the writer says which; " +
+				"key mydata has no value yet; retrying [why-empty 10]"))
 		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("WriteFailed"))
 		w.acknowledged()
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))

@@ -71,6 +71,9 @@ func special(host string, f *v1.Failure) string {
 		return host + " closed the connection before the response was complete"
 	case v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:
 		return host + " responded by plain HTTP to an https:// URL; write http:// if that is meant"
+	case v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:
+		return host + " compressed the body (Content-Encoding) although that was not requested; " +
+			"have it served uncompressed, or use another URL"
 	case v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:
 		return "the body from " + host + " does not fit into a NATS message (max_payload)"
 	case v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:
@@ -97,11 +100,13 @@ func special(host string, f *v1.Failure) string {
 		if detail := Detail(f); detail != "" {
 			text += ": " + detail
 		}
-		return text
+		return text + "; use a URL without that redirect, or ask the operator"
 	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_TIMEOUT && limit > 0:
-		return host + " did not respond within " + duration.Format(limit)
+		return host + " did not respond within " + duration.Format(limit) + ", a limit of the operator; " +
+			"use a faster URL, or ask the operator to raise it"
 	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE && f.GetLimitBytes() > 0:
-		return "the body from " + host + " is larger than the limit of " + bytes(f.GetLimitBytes())
+		return "the body from " + host + " is larger than the limit of " + bytes(f.GetLimitBytes()) +
+			"; use a smaller file, or ask the operator to raise it"
 	case len(f.GetSha256()) >= shownDigits:
 		return "the body from " + host + " has SHA-256 " + f.GetSha256()[:shownDigits] +
 			"…, which is not the one in curl-sha256"
@@ -127,7 +132,7 @@ func class(host string, f *v1.Failure) string {
 	case v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS:
 		return "a redirect from " + host + " was not followed"
 	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
-		return host + " responded with " + strconv.Itoa(int(f.GetStatusCode())) + credential(f)
+		return host + " responded with " + status(int(f.GetStatusCode())) + credential(f)
 	case v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
 		return cmp.Or(source(f), "the token URL") + " gave no token for " + host
 	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
@@ -141,6 +146,18 @@ func class(host string, f *v1.Failure) string {
 	default:
 		return "the request to " + host + " failed"
 	}
+}
+
+// status explains a success that is none for us.
+func status(code int) string {
+	text := strconv.Itoa(code)
+	if code == 204 {
+		text += " (no content)"
+	}
+	if code/100 == 2 {
+		text += ", but only 200 is accepted; use a URL that returns a body"
+	}
+	return text
 }
 
 // credential says which credential a server refused.
@@ -203,7 +220,8 @@ func Unwritten(class v1.FailureClass, url, key string, size int) string {
 		}
 		return "the ConfigMap would exceed 1 MiB with the body for key " + key + shown + "; move the key to another ConfigMap"
 	case v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
-		return "the API server refused to write the body from " + Host(url) + ", perhaps by an admission policy or webhook"
+		return "the API server refused to write the body from " + Host(url) + ", perhaps by an " +
+			"admission policy or webhook; ask the operator, the log of the writer says which"
 	default:
 		return Sentence(&v1.Want{Url: url}, &v1.Failure{Class: class})
 	}
@@ -249,7 +267,7 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        "too many redirects",
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:    "a redirect from https to http",
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION:     "a redirect without a usable Location",
-	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:      "it has a Content-Encoding that was not requested",
+	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:      "a Content-Encoding that was not requested",
 	v1.FailureDetail_FAILURE_DETAIL_PROXY:                 "the egress proxy refused the connection",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:         weburl.BadScheme,
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:           "the operator denies the host",

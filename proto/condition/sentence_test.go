@@ -36,7 +36,11 @@ func TestSentences(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]*v1.Failure{
 		"example.com responded with 404": {Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 404},
-		"the body from example.com is larger than the limit of 1,048,576 bytes": {
+		"example.com responded with 204 (no content), but only 200 is accepted; use a URL that returns a body": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 204,
+		},
+		"the body from example.com is larger than the limit of 1,048,576 bytes; " +
+			"use a smaller file, or ask the operator to raise it": {
 			Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, LimitBytes: 1 << 20,
 		},
 		"the TLS certificate of example.com cannot be trusted: it is signed by an unknown authority": {
@@ -45,11 +49,13 @@ func TestSentences(t *testing.T) {
 		"fetching from example.com is not allowed: its address is not public": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS,
 		},
-		"redirect 2 of example.com leads to a URL that is not allowed: the operator denies the host": {
+		"redirect 2 of example.com leads to a URL that is not allowed: the operator denies the host; " +
+			"use a URL without that redirect, or ask the operator": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST,
 			Redirects: 2,
 		},
-		"redirect 2 of example.com leads to a URL that is not allowed": {
+		"redirect 2 of example.com leads to a URL that is not allowed; " +
+			"use a URL without that redirect, or ask the operator": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2,
 		},
 		"TLS handshake with example.com failed: the server refused it or does not speak TLS": {
@@ -79,7 +85,8 @@ func TestSentences(t *testing.T) {
 			Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Detail: v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT,
 			TimeLimit: durationpb.New(3 * time.Second),
 		},
-		"example.com did not respond within 5s": {
+		"example.com did not respond within 5s, a limit of the operator; " +
+			"use a faster URL, or ask the operator to raise it": {
 			Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, TimeLimit: durationpb.New(5 * time.Second),
 		},
 		"example.com closed the connection before the response was complete": {

@@ -131,6 +131,7 @@ func compile(text string, isRule bool) (*cel.Ast, error) {
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
 		message, _ := strings.CutPrefix(first.Message, "Syntax error: ")
+		message = simplified(message)
 		if first.Location.Line() < 0 { // the whole is refused
 			return nil, errors.New(message)
 		}

@@ -88,8 +88,11 @@ func TestMistakes(t *testing.T) {
 		"size(json.rules) > 0":    "",
 		"json.ok":                 "",
 		"size(json) + heldSize":   "expected a boolean, column 12",
-		"nobody == 1":             "undeclared reference to 'nobody' (in container ''), column 1",
-		"body.lowerAscii()":       "undeclared reference to 'lowerAscii' (in container ''), column 16",
+		"nobody == 1":             "nobody is unknown (use body, json, heldSize and the standard functions of CEL), column 1",
+		"size(body) > '1'":        "'>' does not take (int, string), column 12",
+		"json.a = 1":              "'=' is not expected, column 8",
+		"json.a and true":         "'and' is not expected, column 8",
+		"json['a'":                "it ends too early, column 9",
 		strings.Repeat("1", 1025): "it has 1025 characters, more than 1024",
 	} {
 		if got := rule.Mistake(text, true); got != want {

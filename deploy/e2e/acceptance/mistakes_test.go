@@ -85,8 +85,9 @@ func wrongAnnotations(good string) map[string]mistake {
 		"suspend-yes":   option("curl-suspend", "yes", "is not true or false"),
 		"digest":        option("curl-sha256", "abab", "does not match expected format key=<64 hexadecimal digits>"),
 		"other-digest":  option("curl-sha256", "other="+strings.Repeat("ab", 32), "which is not requested"),
-		"bad-expect":    option("curl-expect", "k=size(", "annotation curl-expect, line 1 (key k)"),
-		"bad-select":    option("curl-select", "k=nonsense", "annotation curl-select, line 1 (key k)"),
+		"bad-expect":    option("curl-expect", "k=size(", "annotation curl-expect, line 1 (key k): it ends too early"),
+		"bad-select": option("curl-select", "k=nonsense", "annotation curl-select, line 1 (key k): nonsense is unknown (use body, json, heldSize and the "+
+			"standard functions of CEL)"),
 	}
 }
 
@@ -106,13 +107,14 @@ func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 		"down": fails(o.Page("/down").Fails(http.StatusInternalServerError).URL(), "BadStatus",
 			"localhost responded with 500"),
 		"nothing": fails(o.Page("/nothing").Fails(http.StatusNoContent).URL(), "BadStatus",
-			"localhost responded with 204"),
+			"localhost responded with 204 (no content), but only 200 is accepted; use a URL that returns a body"),
 		"unknown": fails("https://nosuch.example.invalid/", "", "nosuch.example.invalid"),
 		"metadata": fails(metadata, "AddressDenied",
 			"fetching from 169.254.169.254 is not allowed: its address is not public"),
 		"gone": fails(o.Page("/gone").Fails(http.StatusGone).URL(), "BadStatus", "localhost responded with 410"),
 		"to-metadata": fails(o.Page("/to-metadata").Fails(http.StatusFound).With("Location", metadata).URL(),
-			"AddressDenied", "redirect 1 of localhost leads to a URL that is not allowed: its address is not public"),
+			"AddressDenied", "redirect 1 of localhost leads to a URL that is not allowed: its address is not public; "+
+				"use a URL without that redirect, or ask the operator"),
 		"loop": fails(o.Page("/loop").Fails(http.StatusFound).With("Location", "/loop").URL(),
 			"TooManyRedirects", "localhost redirected more than 5 times"),
 		"other-name": fails(secure.Page("/").URL(), "TLSFailed",
@@ -120,13 +122,15 @@ func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 		"plain": fails(page("/plain").Bare(), "TLSFailed", "localhost responded by plain HTTP to an https:// URL"),
 		"closed": fails("http://"+closedPort(), "ConnectFailed",
 			"could not connect to localhost: connection refused"),
-		"slow": fails(page("/slow").Takes(time.Minute).URL(), "Timeout", "localhost did not respond within 2s"),
+		"slow": fails(page("/slow").Takes(time.Minute).URL(), "Timeout", "localhost did not respond within 2s, a limit of the operator; "+
+			"use a faster URL, or ask the operator to raise it"),
 		"cut-off": fails(page("/cut-off").With("Content-Length", "1000").URL(), "BadResponse",
 			"localhost closed the connection before the response was complete"),
 		"garbage": fails("http://"+noHTTP(), "BadResponse", "not valid HTTP"),
-		"gzip":    fails(page("/gzip").With("Content-Encoding", "gzip").URL(), "BadResponse", "Content-Encoding"),
+		"gzip": fails(page("/gzip").With("Content-Encoding", "gzip").URL(), "BadResponse",
+			"localhost compressed the body (Content-Encoding) although that was not requested; have it served uncompressed"),
 		"large": fails(o.Page("/large").Serves(make([]byte, 1_000_001)).URL(), "BodyTooLarge",
-			"the body from localhost is larger than the limit of 1,000,000 bytes"),
+			"the body from localhost is larger than the limit of 1,000,000 bytes; use a smaller file, or ask the operator"),
 		"other-sum": fails(good, "DigestMismatch",
 			"which is not the one in curl-sha256", annotated("curl-sha256", "k="+strings.Repeat("ab", 32))),
 	}
@@ -147,7 +151,8 @@ func wrongObjects(o *origin.Server, good string) map[string]mistake {
 		},
 		"policy": {
 			asking("denied=" + good), "denied", refused, "WriteFailed",
-			"the API server refused to write the body from localhost, perhaps by an admission policy or webhook",
+			"the API server refused to write the body from localhost, perhaps by an admission policy or " +
+				"webhook; ask the operator, the log of the writer says which",
 		},
 	}
 }

@@ -268,7 +268,7 @@ func (t *transcript) fails(ctx context.Context) {
 	release := site.Page("/slow").Says("at last").Hold()
 	DeferCleanup(release)
 	t.wants(ctx, "slow", "page="+site.Page("/slow").URL())
-	t.types(ctx, events("slow"), MatchRegexp(`did not respond within \d+\S*s; key page has no value yet; next attempt in`))
+	t.types(ctx, events("slow"), MatchRegexp(`did not respond within \d+\S*s, a limit of the operator; .*; key page has no value yet; next attempt in`))
 
 	t.part("Too large", "The operator sets the limit.")
 	t.wants(ctx, "huge", "page="+site.Page("/huge").Serves(make([]byte, 1001)).URL())
