@@ -105,10 +105,6 @@ func apply(ctx context.Context, i *installation.Installation, sample *unstructur
 func admitOrigin(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	GinkgoHelper()
 	admitted := false
-	peers := []any{}
-	for _, cidr := range origin.CIDRs {
-		peers = append(peers, map[string]any{"ipBlock": map[string]any{"cidr": cidr}})
-	}
 	for _, o := range objects {
 		if o.GetKind() != "Deployment" || o.GetName() != manifestFetcher {
 			continue
@@ -131,7 +127,16 @@ func admitOrigin(objects []*unstructured.Unstructured) []*unstructured.Unstructu
 		"spec": map[string]any{
 			"podSelector": map[string]any{"matchLabels": map[string]any{"app.kubernetes.io/component": "fetcher"}},
 			"policyTypes": []any{"Egress"},
-			"egress":      []any{map[string]any{"to": peers}},
+			"egress":      []any{map[string]any{"to": originPeers()}},
 		},
 	}})
+}
+
+// originPeers are the origin's addresses as peers of a NetworkPolicy.
+func originPeers() []any {
+	peers := []any{}
+	for _, cidr := range origin.CIDRs {
+		peers = append(peers, map[string]any{"ipBlock": map[string]any{"cidr": cidr}})
+	}
+	return peers
 }

@@ -74,6 +74,10 @@ var _ = Describe("The small form", Ordered, func() {
 		i.Create(ctx, "afterwards", world.Asking("mydata="+page.URL())).
 			EventuallyHasDataWithin(ctx, recovery, "mydata", "filled")
 	})
+
+	Context("with credentials of teams and a proxy with a private address", Ordered, func() {
+		usesCredentials(func() *release.Release { return small })
+	})
 })
 
 // startup installs a release and returns the time from its first pod until the last of its services

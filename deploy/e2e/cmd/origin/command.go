@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -19,32 +23,37 @@ import (
 
 func command() *cobra.Command {
 	var log process.LogOptions
-	var pages, listen string
+	var o options
 	cmd := &cobra.Command{
 		Use:   "origin",
 		Short: "Serve pages to fetch: some for people, and some for tests",
-		Long: "Origin is for demos and tests only. At --pages, it serves pages for ConfigMaps;" +
-			"at --listen, it takes instructions from tests. Fetchers should not be able to" +
-			"reach --listen.",
+		Long: "Origin is for demos and tests only. At --pages, it serves pages for ConfigMaps,\n" +
+			"also as a proxy that resolves every name to itself. At --listen, it takes instructions\n" +
+			"from tests. Fetchers should not be able to reach --listen.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := log.New(os.Stderr, "origin")
 			if err != nil {
 				return err
 			}
-			logger.Info().Str("version", process.BuildVersion()).Str("pages", pages).Str("listen", listen).Msg("starting")
-			return serve(cmd.Context(), pages, listen)
+			logger.Info().Str("version", process.BuildVersion()).Str("pages", o.pages).Str("listen", o.listen).Msg("starting")
+			return serve(cmd.Context(), o)
 		},
 	}
 	log.BindFlags(cmd.Flags())
-	cmd.Flags().StringVar(&pages, "pages", ":8080", "address of the pages to fetch")
-	cmd.Flags().StringVar(&listen, "listen", ":8084", "address for instructions, /healthz, /readyz and /metrics")
+	cmd.Flags().StringVar(&o.pages, "pages", ":8080", "address of the pages to fetch")
+	cmd.Flags().StringVar(&o.secure, "secure", ":8443", "address of the pages with TLS, if --tls exists")
+	cmd.Flags().StringVar(&o.tls, "tls", "/tls", "folder with tls.crt and tls.key for --secure")
+	cmd.Flags().StringVar(&o.listen, "listen", ":8084", "address for instructions, /healthz, /readyz and /metrics")
 	cmd.AddCommand(reachCommand())
 	return cmd
 }
 
-// serve answers at both addresses until ctx is done.
-func serve(ctx context.Context, pages, listen string) error {
+// options are the flags.
+type options struct{ pages, secure, listen, tls string }
+
+// serve answers at all addresses until ctx is done.
+func serve(ctx context.Context, o options) error {
 	site := origin.NewSite("")
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -53,18 +62,29 @@ func serve(ctx context.Context, pages, listen string) error {
 	aside.Handle("/pages/", remote.Handler(site))
 
 	group, ctx := errgroup.WithContext(ctx)
-	for _, s := range []struct {
+	type server struct {
 		flag, address string
 		handler       http.Handler
-	}{
-		{"pages", pages, front(site)},
-		{"listen", listen, aside},
-	} {
+		secure        *tls.Config
+	}
+	servers := []server{{"pages", o.pages, proxied(o.secure, front(site)), nil}, {"listen", o.listen, aside, nil}}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(o.tls, "tls.crt"), filepath.Join(o.tls, "tls.key"))
+	switch {
+	case err == nil:
+		secure := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		servers = append(servers, server{"secure", o.secure, front(site), secure})
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("--tls: %w", err)
+	}
+	for _, s := range servers {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
 		if err != nil {
 			return fmt.Errorf("--%s: %w", s.flag, err)
 		}
 		defer listener.Close()
+		if s.secure != nil {
+			listener = tls.NewListener(listener, s.secure)
+		}
 		group.Go(func() error { return process.Serve(ctx, listener, s.handler) })
 	}
 	return group.Wait()

@@ -39,6 +39,13 @@ func (p *Page) Fails(ctx context.Context, status int) *Page {
 	return p
 }
 
+// Requires makes the page respond with 401 to a request without that Authorization, from the next
+// Says or Serves on.
+func (p *Page) Requires(authorization string) *Page {
+	p.page.Requires(authorization)
+	return p
+}
+
 // Tagged makes the page send an ETag from the next Says or Serves on.
 func (p *Page) Tagged() *Page {
 	p.page.Tagged()

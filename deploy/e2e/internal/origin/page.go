@@ -26,6 +26,7 @@ type Page struct {
 	takes       time.Duration
 	held        *held
 	arrivals    []time.Time
+	requires    string
 	authorized  int
 	waiting     int
 	notModified int
@@ -82,6 +83,15 @@ func (p *Page) With(name, value string) *Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.header.Set(name, value)
+	return p
+}
+
+// Requires makes the page respond with 401 to a request without that Authorization; empty permits
+// all.
+func (p *Page) Requires(authorization string) *Page {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requires = authorization
 	return p
 }
 
@@ -203,6 +213,9 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	status, body, sum := p.status, p.body, p.sum
+	if p.requires != "" && r.Header.Get("Authorization") != p.requires {
+		status, body = http.StatusUnauthorized, []byte(ServerText)
+	}
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
 	known := p.tagged && status == http.StatusOK && r.Header.Get("If-None-Match") == tag
 	if known {

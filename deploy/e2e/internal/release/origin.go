@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
@@ -31,9 +32,14 @@ type Origin struct {
 	// CIDRs are its addresses, which are private ones in most clusters: fetchers
 	// must be allowed to reach them.
 	CIDRs []string
+	// Authority has signed the certificate of its port 8443, as PEM, for AnyHost.
+	Authority []byte
 	// Pod that it runs in.
 	Pod *corev1.Pod
 }
+
+// AnyHost is a name that only the origin resolves, as a proxy.
+const AnyHost = "rules.corp.example"
 
 // RunOrigin runs an origin in a namespace of a cluster with that domain, and
 // returns when it serves.
@@ -49,9 +55,16 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 		}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	certificate, key, err := cert.GenerateSelfSignedCertKey(AnyHost, nil, nil)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = core.Secrets(namespace).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: originName},
+		Data:       map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
 	pod := RunPod(ctx, c, namespace, image, labels)
 	return &Origin{
-		Pod: pod,
+		Pod: pod, Authority: certificate,
 		// Use the full name: some clusters take long to report that there is no domain "svc".
 		URL:     fmt.Sprintf("http://%s.%s.svc.%s:8080", originName, namespace, domain),
 		Control: fmt.Sprintf("%s/%s:%s", namespace, originName, controlPort),
@@ -94,8 +107,12 @@ func originPod(labels map[string]string, image string) *corev1.Pod {
 					}},
 					PeriodSeconds: 1,
 				},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "tls", MountPath: "/tls"}},
 				SecurityContext: restricted(),
 			}},
+			Volumes: []corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{
+				Secret: &corev1.SecretVolumeSource{SecretName: originName, Optional: new(true)},
+			}}},
 		},
 	}
 }

@@ -68,6 +68,7 @@ func (h *handler) follow(path string, i Instruction) {
 	if i.Tagged {
 		page.Tagged()
 	}
+	page.Requires(i.Authorization)
 	if i.Status == http.StatusOK {
 		page.Serves(i.Body)
 	} else {

@@ -33,6 +33,13 @@ func (p *Page) Fails(ctx context.Context, status int) error {
 	return p.instruct(ctx)
 }
 
+// Requires makes the page respond with 401 to a request without that Authorization, from its next
+// instruction on.
+func (p *Page) Requires(authorization string) *Page {
+	p.instruction.Authorization = authorization
+	return p
+}
+
 // Tagged makes the page send an ETag from its next instruction on, and respond with 304 to a
 // request with that ETag (RFC 9110 section 13.1.2).
 func (p *Page) Tagged() *Page {

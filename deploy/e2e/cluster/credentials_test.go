@@ -1,0 +1,134 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// mounting is the time from a Secret of a team to data: 10 s of keeper, and the kubelet's, which
+// updates mounted Secrets every 60 to 90 s.
+const mounting = 90 * time.Second
+
+// usesCredentials adds specs of a release whose fetchers reach hosts through a proxy, and that
+// compiles the Secrets of two namespaces.
+func usesCredentials(r func() *release.Release) {
+	var i *installation.Installation
+	var other string
+	BeforeAll(func(ctx SpecContext) {
+		GinkgoT().Setenv("CURLMETHAT_E2E_ORIGIN", "https://"+release.AnyHost)
+		i, other = installation.Open(ctx), namespace(ctx, "curl-me-that-team-")
+		_, err := cluster.Client.CoreV1().ConfigMaps(r().Namespace).Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "authority"}, Data: map[string]string{"ca.crt": string(origin.Authority)},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		fetcher, is := r().Values["fetcher"].(map[string]any)
+		Expect(is).To(BeTrue())
+		fetcher["caBundle"] = map[string]any{"configMap": "authority"}
+		fetcher["egress"] = map[string]any{"proxy": map[string]any{"url": origin.URL, "resolves": true, "to": originPeers()}}
+		r().Values["credentials"] = map[string]any{"namespaces": map[string]any{i.Namespace: []string{}, other: []string{}}}
+		r().Install(ctx)
+		r().EventuallyRuns(ctx, release.Fetcher, 1)
+	})
+
+	It("fetches names that only its proxy resolves, and not from the proxy", func(ctx SpecContext) {
+		page := i.Page("/public").Says(ctx, "through the proxy")
+		_, path, _ := strings.Cut(page.URL(), release.AnyHost)
+		cm := i.Create(ctx, "proxied", world.Asking(fmt.Sprintf("mydata=%s name=%s address=http://%s:8080%s", page.URL(),
+			origin.URL+path, origin.Pod.Status.PodIP, path)))
+		cm.EventuallyHasDataWithin(ctx, installation.Patience, "mydata", "through the proxy")
+		cm.EventuallyReports(ctx, "name", "AddressDenied")
+		cm.EventuallyReports(ctx, "address", "AddressDenied")
+		Expect(page.Hits(ctx)).To(Equal(1))
+	})
+
+	It("sends the credentials of Secrets that are created, changed and deleted", func(ctx SpecContext) {
+		secrets := cluster.Client.CoreV1().Secrets(i.Namespace)
+		create := func(namespace, name, url string, data map[string]string) {
+			_, err := cluster.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: name, Labels: map[string]string{"x-kv8s.io/curl-credentials": "true"},
+					Annotations: map[string]string{"x-kv8s.io/curl-hosts": url},
+				},
+				StringData: data,
+			}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		changed := i.Page("/changed").Requires("Bearer first").Says(ctx, "first")
+		deleted := i.Page("/deleted").Requires("Basic bWU6cGFzcw==").Says(ctx, "gone")
+		cm := i.Create(ctx, "team", world.Asking("changed="+changed.URL()+" deleted="+deleted.URL()),
+			world.Annotated("x-kv8s.io/curl-refresh", "2s"))
+		eventuallySays := func(text string) {
+			GinkgoHelper()
+			Eventually(ctx, func() string { return fmt.Sprint(cm.Events(ctx, "BadStatus")) }).Should(ContainSubstring(text))
+		}
+		eventuallyHolds := func(body string, since time.Time) time.Duration {
+			GinkgoHelper()
+			cm.EventuallyHasDataWithin(ctx, 2*mounting, "changed", body)
+			took := time.Since(since)
+			AddReportEntry("time", fmt.Sprintf("from Secret to data: %s", took.Round(time.Second)))
+			return took
+		}
+		eventuallySays("401; no credential is configured for this URL and namespace")
+
+		since := time.Now()
+		create(i.Namespace, "changed", changed.URL(), map[string]string{"bearerToken": "first"})
+		create(i.Namespace, "deleted", deleted.URL(), map[string]string{
+			"username": "me", "password": "pass", "ca.crt": string(origin.Authority),
+		})
+		create(i.Namespace, "second", changed.URL(), map[string]string{"bearerToken": "another"})
+		create(i.Namespace, "everywhere", "", map[string]string{"bearerToken": "any"})
+		create(i.Namespace, "wrong", "https://example.com", map[string]string{"header.Cookie": "any"})
+		create(i.Namespace, "large", "https://example.com", map[string]string{"header.X-Any": strings.Repeat("a", 500<<10)})
+		create(other, "unreadable", changed.URL(), map[string]string{"bearerToken": "third"})
+		for name, reason := range map[string]string{
+			"second":     changed.URL() + " is already served by Secret changed",
+			"everywhere": "names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1",
+			"wrong":      "header.Cookie may not be set",
+			"large":      "the credentials of the namespace exceed its 450 KiB",
+		} {
+			Eventually(ctx, func() (notes []string) {
+				for _, e := range i.Events(ctx) {
+					if e.Regarding.Kind == "Secret" && e.Regarding.Name == name && e.Reason == "CredentialsIgnored" {
+						notes = append(notes, e.Note)
+					}
+				}
+				return notes
+			}).Should(ConsistOf(reason))
+		}
+		compiled := func() (string, error) {
+			s, err := cluster.Client.CoreV1().Secrets(r().Namespace).Get(ctx, r().Object("credentials"), metav1.GetOptions{})
+			return string(s.Data["headers.json"]), err
+		}
+		Eventually(ctx, compiled).Should(ContainSubstring("unreadable"))
+		Expect(cluster.Client.RbacV1().RoleBindings(other).
+			DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+		Eventually(ctx, compiled).ShouldNot(ContainSubstring("unreadable"))
+		Expect(r().Log(ctx, r().Pods(ctx, "credentials")[0], false)).
+			To(ContainSubstring("no permission to read the Secrets of the namespace; its credentials are removed"))
+		took := eventuallyHolds("first", since)
+		cm.EventuallyHasDataWithin(ctx, installation.Patience, "deleted", "gone")
+
+		changed.Requires("Bearer second").Says(ctx, "second")
+		eventuallySays("401; the credential of Secret changed was sent")
+		since = time.Now()
+		_, err := secrets.Patch(ctx, "changed", types.MergePatchType, []byte(`{"stringData":{"bearerToken":"second"}}`),
+			metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(secrets.Delete(ctx, "deleted", metav1.DeleteOptions{})).To(Succeed())
+		took = min(took, eventuallyHolds("second", since))
+		cm.EventuallyReports(ctx, "deleted", "BadStatus")
+		Expect(took).To(BeNumerically("<=", mounting))
+		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
+	})
+}
