@@ -57,3 +57,10 @@ func leaks(but goleak.Option) error {
 		}
 	}
 }
+
+// Must returns the value of a call that must succeed.
+func Must[T any](value T, err error) T {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return value
+}

@@ -36,6 +36,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // secrets has a value of each kind of credential, and the token of OAuth 2.0.
@@ -135,14 +136,13 @@ func (c *credentials) put(name, content string) {
 func (c *credentials) compile(ctx context.Context) {
 	GinkgoHelper()
 	create := func(namespace, name, path string, data map[string]string) {
-		_, err := c.Cluster.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+		suitetest.Must(c.Cluster.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: name, Labels: map[string]string{"x-kv8s.io/curl-credentials": "true"},
 				Annotations: map[string]string{"x-kv8s.io/curl-hosts": "https://" + c.secure.Address() + path},
 			},
 			StringData: data,
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}, metav1.CreateOptions{}))
 	}
 	create(c.release, "compiled", "", nil)
 	create(c.Namespace, "rules", "/team", map[string]string{"bearerToken": secrets["team"]})
@@ -195,15 +195,11 @@ func (c *credentials) readCluster(ctx context.Context) (holders []string) {
 	GinkgoHelper()
 	core := c.Cluster.Client.CoreV1()
 	for _, namespace := range []string{c.Namespace, c.release} {
-		maps, err := core.ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		events, err := core.Events(namespace).List(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		text, err := json.Marshal([]any{maps, events})
-		Expect(err).NotTo(HaveOccurred())
+		maps := suitetest.Must(core.ConfigMaps(namespace).List(ctx, metav1.ListOptions{}))
+		events := suitetest.Must(core.Events(namespace).List(ctx, metav1.ListOptions{}))
+		text := suitetest.Must(json.Marshal([]any{maps, events}))
 		c.add("ConfigMaps and Events", string(text))
-		all, err := core.Secrets(namespace).List(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		all := suitetest.Must(core.Secrets(namespace).List(ctx, metav1.ListOptions{}))
 		for _, s := range all.Items {
 			if strings.Contains(fmt.Sprint(s.StringData)+fmt.Sprintf("%s", s.Data), secrets["team"]) {
 				holders = append(holders, s.Name)
@@ -251,8 +247,7 @@ func (c *credentials) readTerminal(ctx context.Context, url string) {
 func (c *credentials) readStreams(ctx context.Context) {
 	GinkgoHelper()
 	for info := range c.JetStream.ListStreams(ctx).Info() {
-		stream, err := c.JetStream.Stream(ctx, info.Config.Name)
-		Expect(err).NotTo(HaveOccurred())
+		stream := suitetest.Must(c.JetStream.Stream(ctx, info.Config.Name))
 		for sequence := max(1, info.State.FirstSeq); sequence <= info.State.LastSeq; sequence++ {
 			m, err := stream.GetMsg(ctx, sequence)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -268,18 +263,16 @@ func (c *credentials) readStreams(ctx context.Context) {
 // readConsole adds all pages of the console.
 func (c *credentials) readConsole(ctx context.Context) {
 	GinkgoHelper()
-	p, err := process.Start(process.Program{
+	p := suitetest.Must(process.Start(process.Program{
 		Name: "curlctl", Path: c.Program("curlctl"),
 		Args: []string{"console", "--nats-url=" + c.Broker(), "--kubeconfig=" + c.Cluster.Kubeconfig},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	DeferCleanup(p.Kill)
 	entry := regexp.MustCompile(`(http://[^/\s]+)(/\S*)`)
 	var address []string
 	Eventually(ctx, func() []string { address = entry.FindStringSubmatch(p.Log.String()); return address }).
 		ShouldNot(BeEmpty())
-	jar, err := cookiejar.New(nil)
-	Expect(err).NotTo(HaveOccurred())
+	jar := suitetest.Must(cookiejar.New(nil))
 	person, links := &http.Client{Jar: jar}, regexp.MustCompile(`href="(/[^"#]*)`)
 	found := map[string]bool{}
 	for paths := []string{address[2]}; len(paths) > 0; paths = paths[1:] {
@@ -287,8 +280,7 @@ func (c *credentials) readConsole(ctx context.Context) {
 			continue
 		}
 		found[paths[0]] = true
-		response, err := person.Get(address[1] + strings.ReplaceAll(paths[0], "&amp;", "&"))
-		Expect(err).NotTo(HaveOccurred())
+		response := suitetest.Must(person.Get(address[1] + strings.ReplaceAll(paths[0], "&amp;", "&")))
 		page, err := io.ReadAll(response.Body)
 		Expect(errors.Join(err, response.Body.Close())).To(Succeed())
 		c.add("console "+paths[0], string(page))
@@ -303,20 +295,16 @@ func (c *credentials) readConsole(ctx context.Context) {
 // keyPair returns a certificate for localhost and its key.
 func keyPair(name string) (pair tls.Certificate, certificate, key string) {
 	GinkgoHelper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	Expect(err).NotTo(HaveOccurred())
+	private := suitetest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"},
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	Expect(err).NotTo(HaveOccurred())
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	Expect(err).NotTo(HaveOccurred())
+	der := suitetest.Must(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))
+	secret := suitetest.Must(x509.MarshalPKCS8PrivateKey(private))
 	certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	key = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
-	pair, err = tls.X509KeyPair([]byte(certificate), []byte(key))
-	Expect(err).NotTo(HaveOccurred())
+	pair = suitetest.Must(tls.X509KeyPair([]byte(certificate), []byte(key)))
 	return pair, certificate, key
 }
 

@@ -18,6 +18,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/types"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // fits checks that the output fits the narrowest terminal, 80 columns.
@@ -59,16 +61,14 @@ var _ = Describe("The demo", func() {
 		Eventually(ctx, out).WithTimeout(2 * time.Minute).Should(gbytes.Say(address.String()))
 		Expect(string(out.Contents())).To(ContainSubstring("\n  kubectl=" + filepath.Join(path, "kubectl") + "\n"))
 		at := address.FindStringSubmatch(string(out.Contents()))[1]
-		jar, err := cookiejar.New(nil)
-		Expect(err).NotTo(HaveOccurred())
+		jar := suitetest.Must(cookiejar.New(nil))
 		person := &http.Client{Jar: jar}
-		r, err := person.Get(at)
-		Expect(err).NotTo(HaveOccurred())
+		r := suitetest.Must(person.Get(at))
 		Expect(r.Body.Close()).To(Succeed())
 		Expect(r.StatusCode).To(Equal(http.StatusOK))
 		Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
 		Expect(cmd.Wait()).To(Succeed(), string(out.Contents()))
-		_, err = person.Get(at)
+		_, err := person.Get(at)
 		Expect(err).To(MatchError(syscall.ECONNREFUSED))
 	})
 })

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // reasonOfRow matches type and reason in a row that kubectl prints for an Event.
@@ -25,15 +26,14 @@ var _ = Describe("Events about a ConfigMap", func() {
 		ours := cm.Events(ctx)[0]
 		for reason, after := range map[string]time.Duration{"Before": -time.Minute, "After": time.Minute} {
 			at := metav1.NewTime(ours.EventTime.Add(after))
-			_, err := w.Cluster.Client.CoreV1().Events(w.Namespace).Create(ctx, &corev1.Event{
+			suitetest.Must(w.Cluster.Client.CoreV1().Events(w.Namespace).Create(ctx, &corev1.Event{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}, Reason: reason, Type: corev1.EventTypeNormal,
 				InvolvedObject: corev1.ObjectReference{
 					APIVersion: "v1", Kind: "ConfigMap", Namespace: w.Namespace, Name: cm.Name,
 					UID: cm.Get(ctx).UID,
 				},
 				FirstTimestamp: at, LastTimestamp: at, Count: 1,
-			}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			}, metav1.CreateOptions{}))
 		}
 		for _, args := range [][]string{
 			{"get", "events", "--sort-by=.lastTimestamp"},

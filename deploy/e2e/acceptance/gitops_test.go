@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // These specs hold the table in deploy/docs/gitops.md.
@@ -45,8 +46,7 @@ var _ = Describe("A ConfigMap in Git", func() {
 	}
 	filled := func(ctx context.Context, args ...string) *world.ConfigMap {
 		GinkgoHelper()
-		_, err := submit(ctx, "", args...)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(submit(ctx, "", args...))
 		cm := w.Named("git")
 		cm.EventuallyHasData(ctx, "page", "fetched")
 		w.EventuallyQuiet(ctx)
@@ -59,8 +59,7 @@ var _ = Describe("A ConfigMap in Git", func() {
 	DescribeTable("that leaves data out changes nothing when it is applied again", func(ctx SpecContext, args []string) {
 		cm := filled(ctx, args...)
 		was := cm.Get(ctx)
-		_, err := submit(ctx, "", args...)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(submit(ctx, "", args...))
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx)).To(And(
 			HaveField("Data", was.Data), HaveField("Annotations", was.Annotations)))
@@ -68,8 +67,7 @@ var _ = Describe("A ConfigMap in Git", func() {
 	}, Entry("by the client", client), Entry("by the server", server), Entry("with force", forced))
 
 	It("with a value of the key keeps that value if it was applied first", func(ctx SpecContext) {
-		_, err := submit(ctx, "data: {page: from Git}", client...)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(submit(ctx, "data: {page: from Git}", client...))
 		w.Named("git").EventuallyTells(ctx, "KeyExists")
 		w.EventuallyQuiet(ctx)
 		Expect(w.Named("git").Get(ctx).Data).To(HaveKeyWithValue("page", "from Git"))
@@ -77,8 +75,7 @@ var _ = Describe("A ConfigMap in Git", func() {
 
 	DescribeTable("with another value of a fetched key is repaired", func(ctx SpecContext, args []string) {
 		cm := filled(ctx, args...)
-		_, err := submit(ctx, "data: {page: from Git}", args...)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(submit(ctx, "data: {page: from Git}", args...))
 		cm.EventuallyTells(ctx, "Drifted")
 		cm.EventuallyHasData(ctx, "page", "fetched")
 	}, Entry("by the client", client), Entry("with force", forced))
@@ -94,8 +91,7 @@ var _ = Describe("A ConfigMap in Git", func() {
 
 	It("is filled again after kubectl replace", func(ctx SpecContext) {
 		cm := filled(ctx, client...)
-		_, err := submit(ctx, "", "replace")
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(submit(ctx, "", "replace"))
 		cm.EventuallyHasData(ctx, "page", "fetched")
 		w.EventuallyQuiet(ctx)
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("All services in one process", func() {
@@ -40,14 +41,12 @@ var _ = Describe("All services in one process", func() {
 
 		slow, waiting, release := w.Fetching(ctx, "waiting", "worth the wait")
 		release()
-		code, err := p.Stop(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		code := suitetest.Must(p.Stop(ctx))
 		Expect(code).To(BeZero())
 
 		p = start()
 		waiting.EventuallyHasDataWithin(ctx, 2*pipeline.AckWait, "mydata", "worth the wait")
-		code, err = p.Stop(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		code = suitetest.Must(p.Stop(ctx))
 		Expect(code).To(BeZero())
 		Expect(page.Hits()).To(Equal(1), "the streams were kept")
 		Expect(slow.Hits()).To(BeNumerically("<=", 2))
@@ -59,9 +58,7 @@ var _ = Describe("All services in one process", func() {
 		for n := range 4 {
 			p := start()
 			load.EventuallyFills(ctx, min(20+40*n, 150))
-			code, err := p.Stop(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(code).To(BeZero())
+			Expect(p.Stop(ctx)).To(BeZero())
 		}
 		start()
 		// If a service negatively acknowledges a message just as the broker stops, the message is
@@ -82,9 +79,7 @@ var _ = Describe("All services in one process", func() {
 		for _, cm := range load.ConfigMaps {
 			Expect(w.History.Writes(cm.Name)).To(Equal(1))
 		}
-		code, err := p.Stop(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(code).To(BeZero())
+		Expect(p.Stop(ctx)).To(BeZero())
 	})
 })
 

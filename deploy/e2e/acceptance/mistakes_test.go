@@ -25,6 +25,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -205,8 +206,7 @@ var _ = Describe("A mistake", func() {
 			o := &unstructured.Unstructured{}
 			Expect(o.UnmarshalJSON([]byte(`{"apiVersion":"` + watchv1.GroupVersion().String() +
 				`","kind":"Watcher","metadata":{"name":"` + name + `"},"spec":` + m.spec + `}`))).To(Succeed())
-			_, err := api.Namespace(w.Namespace).Create(ctx, o, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			suitetest.Must(api.Namespace(w.Namespace).Create(ctx, o, metav1.CreateOptions{}))
 			Eventually(ctx, func(g Gomega) {
 				found, err := api.Namespace(w.Namespace).Get(ctx, name, metav1.GetOptions{})
 				g.Expect(err).NotTo(HaveOccurred())
@@ -234,10 +234,9 @@ type screens struct {
 
 func newScreens(ctx context.Context, w *world.World) *screens {
 	GinkgoHelper()
-	p, err := process.Start(process.Program{Name: "curlctl", Path: w.Program("curlctl"), Args: []string{
+	p := suitetest.Must(process.Start(process.Program{Name: "curlctl", Path: w.Program("curlctl"), Args: []string{
 		"console", "--auth=none", "--kubeconfig=" + w.Cluster.Kubeconfig, "--nats-url=" + w.NATS.URL(),
-	}})
-	Expect(err).NotTo(HaveOccurred())
+	}}))
 	DeferCleanup(p.Kill)
 	s := &screens{world: w}
 	Eventually(ctx, func() string {
@@ -335,8 +334,7 @@ func (s *screens) page(ctx context.Context, g Gomega, name string) string {
 // closedPort returns an address where nothing listens.
 func closedPort() string {
 	GinkgoHelper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	l := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
 	return "localhost:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
@@ -344,8 +342,7 @@ func closedPort() string {
 // noHTTP returns the address of a server that does not speak HTTP.
 func noHTTP() string {
 	GinkgoHelper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	l := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 	DeferCleanup(l.Close)
 	go func() {
 		for {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // allInOne is the program that runs all services in one process.
@@ -21,8 +22,7 @@ const allInOne = "curl-me-that"
 // run starts one of our programs and stops it at the end of the spec.
 func run(name string, environment []string, args ...string) *process.Process {
 	GinkgoHelper()
-	p, err := process.Start(process.Program{Name: name, Path: env.Program(name), Args: args, Env: environment})
-	Expect(err).NotTo(HaveOccurred())
+	p := suitetest.Must(process.Start(process.Program{Name: name, Path: env.Program(name), Args: args, Env: environment}))
 	DeferCleanup(func() {
 		if p.Running() {
 			Expect(p.Kill()).To(Succeed())
@@ -88,8 +88,7 @@ var _ = Describe("A configuration error", func() {
 	)
 
 	It("such as a port in use ends the program with one sentence", func(ctx SpecContext) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		Expect(err).NotTo(HaveOccurred())
+		listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 		DeferCleanup(listener.Close)
 		taken := listener.Addr().String()
 		for _, name := range world.Services() {
@@ -120,9 +119,7 @@ var _ = Describe("A configuration error", func() {
 		Eventually(func() []string { return first.Log.Matching("Ready") }).ShouldNot(BeEmpty())
 		shouldSay(ctx, run(allInOne, environment, "--data-dir="+data, "--namespaces=curl-me-that-e2e-none"), data)
 		Expect(first.Running()).To(BeTrue())
-		code, err := first.Stop(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(code).To(BeZero())
+		Expect(first.Stop(ctx)).To(BeZero())
 	})
 })
 
@@ -138,9 +135,7 @@ func garbage() string {
 func shouldSay(ctx SpecContext, p *process.Process, sentence string) {
 	GinkgoHelper()
 	Eventually(p.Running).Should(BeFalse(), "%s %v still runs", p.Name, p.Args)
-	code, err := p.Wait(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(code).To(BeNumerically(">", 0))
+	Expect(p.Wait(ctx)).To(BeNumerically(">", 0))
 	said := slices.DeleteFunc(p.Log.Lines(), func(line string) bool { return strings.HasPrefix(line, "{") }) // the log
 	Expect(said).To(HaveLen(1), "%s %v", p.Name, p.Args)
 	Expect(said[0]).To(And(HavePrefix(p.Name+": "), ContainSubstring(sentence)))
@@ -169,9 +164,7 @@ var _ = Describe("A service whose dependency is unavailable at start", func() {
 		Expect(p.Log.Matching("no connection to NATS")).To(HaveLen(1))
 		Expect(p.Log.Matching("secret")).To(BeEmpty())
 		Eventually(func() error { return world.Ready(ctx, address) }).Should(MatchError(ContainSubstring("nats")))
-		code, err := p.Stop(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(code).To(BeZero())
+		Expect(p.Stop(ctx)).To(BeZero())
 	},
 		Entry("NATS, for the watcher", world.Watcher),
 		Entry("NATS, for the fetcher", world.Fetcher),

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("kubectl", func() {
@@ -30,8 +31,7 @@ var _ = Describe("kubectl", func() {
 			"kubectl-curl_me_that":          w.Program("curlctl"),
 			"kubectl_complete-curl_me_that": filepath.Join("..", "..", "curlctl", "kubectl", "kubectl_complete-curl_me_that"),
 		} {
-			path, err := filepath.Abs(file)
-			Expect(err).NotTo(HaveOccurred())
+			path := suitetest.Must(filepath.Abs(file))
 			Expect(os.Symlink(path, filepath.Join(plugins, name))).To(Succeed())
 		}
 		Expect(os.Symlink(kubectl, filepath.Join(plugins, "kubectl"))).To(Succeed())

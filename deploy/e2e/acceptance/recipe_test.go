@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // certificate is how the bodies of recipes begin, because some have a rule.
@@ -23,12 +24,10 @@ const certificate = "-----BEGIN CERTIFICATE-----\n"
 // the body of each key.
 func recipe(w *world.World, file string) (object *corev1.ConfigMap, bodies map[string]string) {
 	GinkgoHelper()
-	text, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
+	text := suitetest.Must(os.ReadFile(file))
 	object, bodies = &corev1.ConfigMap{}, map[string]string{}
 	Expect(yaml.UnmarshalStrict(text, object)).To(Succeed(), file)
-	grammar, err := annotation.New(annotation.Defaults())
-	Expect(err).NotTo(HaveOccurred())
+	grammar := suitetest.Must(annotation.New(annotation.Defaults()))
 	request, err := grammar.Parse(object.Annotations)
 	Expect(err).NotTo(HaveOccurred(), file)
 	asks := ""
@@ -88,8 +87,7 @@ var _ = Describe("The recipes", func() {
 
 	It("are accepted by the API server, and filled", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		files, err := filepath.Glob("../../samples/recipes/*.yaml")
-		Expect(err).NotTo(HaveOccurred())
+		files := suitetest.Must(filepath.Glob("../../samples/recipes/*.yaml"))
 		Expect(len(files)).To(BeNumerically(">=", 10))
 		for _, file := range files {
 			object, bodies := recipe(w, file)

@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/signature"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("The signing key of the watcher", func() {
@@ -24,9 +25,7 @@ var _ = Describe("The signing key of the watcher", func() {
 	}
 	read := func(file string) []byte {
 		GinkgoHelper()
-		content, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
-		return content
+		return suitetest.Must(os.ReadFile(file))
 	}
 
 	It("is rotated without restarts, and an invalid file keeps the old key in use", func(ctx SpecContext) {

@@ -20,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // transcript is a page with the commands that a user types and their output. `make transcript`
@@ -67,8 +68,7 @@ func (t *transcript) shell(ctx context.Context, command string) *exec.Cmd {
 		"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl"),
 		"kubectl-curl_me_that": t.world.Program("curlctl"),
 	} {
-		path, err := filepath.Abs(path)
-		Expect(err).NotTo(HaveOccurred())
+		path := suitetest.Must(filepath.Abs(path))
 		Expect(os.Symlink(path, filepath.Join(tools, name))).To(Succeed())
 	}
 	shell := exec.CommandContext(ctx, "sh", "-c", command)
@@ -80,8 +80,7 @@ func (t *transcript) shell(ctx context.Context, command string) *exec.Cmd {
 
 // config returns a kubeconfig with the namespace of the world.
 func (t *transcript) config() string {
-	raw, err := os.ReadFile(t.world.Cluster.Kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
+	raw := suitetest.Must(os.ReadFile(t.world.Cluster.Kubeconfig))
 	path := filepath.Join(GinkgoT().TempDir(), "config")
 	Expect(os.WriteFile(path, raw, 0o600)).To(Succeed())
 	Expect(exec.Command(t.kubectl, "--kubeconfig="+path, "config", "set-context", "--current",
@@ -183,8 +182,7 @@ run against an API server, with fixed times, identities and ports. ` +
 			Expect(os.WriteFile(file, []byte(page), 0o644)).To(Succeed())
 			return
 		}
-		written, err := os.ReadFile("../../docs/half-hour.md")
-		Expect(err).NotTo(HaveOccurred())
+		written := suitetest.Must(os.ReadFile("../../docs/half-hour.md"))
 		Expect(timeless(page)).
 			To(Equal(timeless(string(written))), "deploy/docs/half-hour.md is stale: make transcript")
 	})

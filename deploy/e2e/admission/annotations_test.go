@@ -16,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // numbered returns n pairs.
@@ -53,8 +54,7 @@ var _ = Describe("The annotation policy", Ordered, func() {
 	}
 
 	DescribeTable("accepts annotations that the watcher accepts", func(ctx SpecContext, value string) {
-		request, err := grammar.Parse(map[string]string{annotation.DefaultKey: value})
-		Expect(err).NotTo(HaveOccurred())
+		request := suitetest.Must(grammar.Parse(map[string]string{annotation.DefaultKey: value}))
 		Expect(request.Refuses()).To(BeFalse())
 		Expect(try(ctx, api, value)).To(Succeed())
 	},
@@ -233,8 +233,7 @@ var _ = Describe("The annotation policy with the chart's default values", func()
 		install(ctx, policy)
 		config, heard := rest.CopyConfig(env.Cluster.Config), &warnings{policy: policy[0].GetName()}
 		config.WarningHandler = heard
-		client, err := kubernetes.NewForConfig(config)
-		Expect(err).NotTo(HaveOccurred())
+		client := suitetest.Must(kubernetes.NewForConfig(config))
 		api := client.CoreV1().ConfigMaps(namespace)
 		Eventually(ctx, func() ([]string, error) {
 			err := try(ctx, api, "not correct")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const (
@@ -26,11 +27,10 @@ const (
 // render returns the objects from the given templates of the chart.
 func render(ctx context.Context, namespace string, templates []string, set ...string) []*unstructured.Unstructured {
 	GinkgoHelper()
-	objects, err := manifest.Render(ctx, manifest.Chart{
+	objects := suitetest.Must(manifest.Render(ctx, manifest.Chart{
 		Dir: chart, Release: release, Namespace: namespace, Templates: templates,
 		Set: append(set, "networkPolicy.enabled=false"),
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	return objects
 }
 
@@ -73,8 +73,7 @@ func remove(ctx context.Context, config *rest.Config, objects []*unstructured.Un
 // resource is where an object is kept.
 func resource(config *rest.Config, o *unstructured.Unstructured) dynamic.ResourceInterface {
 	GinkgoHelper()
-	client, err := dynamic.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
+	client := suitetest.Must(dynamic.NewForConfig(config))
 	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
 	if o.GetNamespace() != "" {
 		return client.Resource(plural).Namespace(o.GetNamespace())

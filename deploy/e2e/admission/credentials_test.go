@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("The service account of keeper --credentials", Ordered, func() {
@@ -73,16 +74,14 @@ var _ = Describe("A token of fetcher.tokens", func() {
 	It("is not accepted by the API server", func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
 		accounts := env.Cluster.Client.CoreV1().ServiceAccounts(namespace)
-		_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fetcher"}},
-			metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fetcher"}},
+			metav1.CreateOptions{}))
 		use := func(audiences ...string) error {
-			token, err := accounts.CreateToken(ctx, "fetcher",
-				&authv1.TokenRequest{Spec: authv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			token := suitetest.Must(accounts.CreateToken(ctx, "fetcher",
+				&authv1.TokenRequest{Spec: authv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{}))
 			config := rest.AnonymousClientConfig(kubetest.Config(GinkgoTB()))
 			config.BearerToken = token.Status.Token
-			_, err = kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().
+			_, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().
 				Create(ctx, &authv1.SelfSubjectReview{}, metav1.CreateOptions{})
 			return err
 		}

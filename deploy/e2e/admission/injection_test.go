@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -42,9 +43,8 @@ func label(ctx context.Context, namespace string, labels ...string) {
 	GinkgoHelper()
 	for _, text := range labels {
 		name, value, _ := strings.Cut(text, "=")
-		_, err := env.Cluster.Client.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, name, value), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(env.Cluster.Client.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, name, value), metav1.PatchOptions{}))
 	}
 }
 
@@ -62,9 +62,8 @@ func account(ctx context.Context, namespace string) {
 // watcher creates a Watcher.
 func (i *injected) watcher(ctx context.Context, name, spec string) {
 	GinkgoHelper()
-	_, err := i.api.Resource(watchv1.Resource()).Namespace(i.namespace).
-		Create(ctx, watcherOf(name, spec), metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(i.api.Resource(watchv1.Resource()).Namespace(i.namespace).
+		Create(ctx, watcherOf(name, spec), metav1.CreateOptions{}))
 }
 
 // watcherOf returns a Watcher with a spec in YAML.
@@ -163,11 +162,10 @@ var _ = Describe("A pod", Ordered, func() {
 	})
 
 	It("gets the sidecar of its Watcher after its own init containers, with volumes and secrets", func(ctx SpecContext) {
-		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
+		pod := suitetest.Must(in.try(ctx, naming("errors", func(p *corev1.Pod) {
 			p.Labels = map[string]string{"app": "mine"}
 			p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "registry.example/first:1"}}
-		}))
-		Expect(err).NotTo(HaveOccurred())
+		})))
 		Expect(inits(pod)).To(Equal([]string{"first", "watch-errors"}))
 		sidecar := pod.Spec.InitContainers[1]
 		Expect(sidecar.RestartPolicy).To(HaveValue(Equal(corev1.ContainerRestartPolicyAlways)))
@@ -182,8 +180,7 @@ var _ = Describe("A pod", Ordered, func() {
 		variables := []corev1.EnvVar{{Name: "OWN", Value: "mine"}, reference("ALSO"), reference("LEVEL")}
 		Expect(sidecar.Env).To(Equal(variables))
 		for range 40 { // a map has no order, but variables must
-			again, err := in.try(ctx, naming("errors"))
-			Expect(err).NotTo(HaveOccurred())
+			again := suitetest.Must(in.try(ctx, naming("errors")))
 			Expect(again.Spec.InitContainers[0].Env).To(Equal(variables))
 		}
 		Expect(pod.Spec.Volumes).To(ContainElement(gstruct.MatchFields(gstruct.IgnoreExtras, gstruct.Fields{
@@ -196,42 +193,37 @@ var _ = Describe("A pod", Ordered, func() {
 	})
 
 	It("does not get a sidecar twice", func(ctx SpecContext) {
-		once, err := in.try(ctx, naming("errors,other"))
-		Expect(err).NotTo(HaveOccurred())
+		once := suitetest.Must(in.try(ctx, naming("errors,other")))
 		again := once.DeepCopy()
 		again.ResourceVersion, again.UID = "", ""
-		twice, err := in.try(ctx, again)
-		Expect(err).NotTo(HaveOccurred())
+		twice := suitetest.Must(in.try(ctx, again))
 		Expect(twice.Spec).To(Equal(once.Spec))
 		Expect(twice.Labels).To(Equal(once.Labels))
 		Expect(twice.Annotations).To(Equal(once.Annotations))
 	})
 
 	It("that names two Watchers gets both sidecars once each", func(ctx SpecContext) {
-		pod, err := in.try(ctx, naming(" other ,errors,, errors"))
-		Expect(err).NotTo(HaveOccurred())
+		pod := suitetest.Must(in.try(ctx, naming(" other ,errors,, errors")))
 		Expect(inits(pod)).To(ConsistOf("watch-errors", "simple"))
 		Expect(strings.Split(pod.Annotations[watchv1.InjectedAnnotation], ",")).To(ConsistOf("errors=1", "other=1"))
 	})
 
 	It("keeps its own volume and pull secret of the same names", func(ctx SpecContext) {
-		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
+		pod := suitetest.Must(in.try(ctx, naming("errors", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "logs", VolumeSource: corev1.VolumeSource{
 				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "mine"}},
 			}}}
 			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mine"}, {Name: "registry"}}
-		}))
-		Expect(err).NotTo(HaveOccurred())
+		})))
 		Expect(pod.Spec.Volumes).To(ContainElement(And(HaveField("Name", "logs"), HaveField("ConfigMap.Name", "mine"))))
 		Expect(pod.Spec.Volumes).NotTo(ContainElement(And(HaveField("Name", "logs"), HaveField("EmptyDir", Not(BeNil())))))
 		Expect(pod.Spec.ImagePullSecrets).To(HaveLen(2))
 	})
 
 	It("that only claims to have the sidecar gets it", func(ctx SpecContext) {
-		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
+		pod := suitetest.Must(in.try(ctx, naming("errors", func(p *corev1.Pod) {
 			p.Annotations[watchv1.InjectedAnnotation] = "errors=77,gone=3"
-		}))
-		Expect(err).NotTo(HaveOccurred())
+		})))
 		Expect(inits(pod)).To(Equal([]string{"watch-errors"}))
 		Expect(pod.Annotations).To(HaveKeyWithValue(watchv1.InjectedAnnotation, "gone=3,errors=1"))
 	})
@@ -250,9 +242,8 @@ var _ = Describe("A pod", Ordered, func() {
 	It("gets the sidecar of the newest generation", func(ctx SpecContext) {
 		in.watcher(ctx, "edited", `container: {name: edited, image: "registry.example/old:1"}`)
 		in.eventually(ctx, naming("edited"))
-		_, err := api.Resource(watchv1.Resource()).Namespace(in.namespace).Patch(ctx, "edited", types.MergePatchType,
-			[]byte(`{"spec":{"container":{"image":"registry.example/new:1"}}}`), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(api.Resource(watchv1.Resource()).Namespace(in.namespace).Patch(ctx, "edited", types.MergePatchType,
+			[]byte(`{"spec":{"container":{"image":"registry.example/new:1"}}}`), metav1.PatchOptions{}))
 		Eventually(ctx, func(g Gomega) {
 			pod, err := in.try(ctx, naming("edited"))
 			g.Expect(err).NotTo(HaveOccurred())
@@ -301,8 +292,7 @@ var _ = Describe("A pod", Ordered, func() {
 		there := enabled(ctx, api, labels...)
 		there.watcher(ctx, "errors", logs)
 		eventuallyKnown(ctx, api)
-		pod, err := there.try(ctx, naming(names))
-		Expect(err).NotTo(HaveOccurred())
+		pod := suitetest.Must(there.try(ctx, naming(names)))
 		Expect(pod.Spec.InitContainers).To(BeEmpty())
 		Expect(pod.Labels).To(BeEmpty())
 		Expect(pod.Annotations).To(HaveLen(1))
@@ -312,8 +302,7 @@ var _ = Describe("A pod", Ordered, func() {
 	)
 
 	It("without the name of a Watcher is not changed", func(ctx SpecContext) {
-		pod, err := in.try(ctx, naming("", func(p *corev1.Pod) { p.Annotations = nil }))
-		Expect(err).NotTo(HaveOccurred())
+		pod := suitetest.Must(in.try(ctx, naming("", func(p *corev1.Pod) { p.Annotations = nil })))
 		Expect(pod.Spec.InitContainers).To(BeEmpty())
 		Expect(pod.Labels).To(BeEmpty())
 	})
@@ -331,8 +320,7 @@ var _ = Describe("A pod", Ordered, func() {
 
 		eventuallyKnown(ctx, api)
 		for _, name := range []string{"mistaken", "nosuch"} {
-			pod, err := there.try(ctx, naming(name))
-			Expect(err).NotTo(HaveOccurred())
+			pod := suitetest.Must(there.try(ctx, naming(name)))
 			Expect(pod.Spec.InitContainers).To(BeEmpty())
 		}
 	})
@@ -358,8 +346,7 @@ var _ = Describe("A pod", Ordered, func() {
 	It("of the samples gets the sidecar of the sample", func(ctx SpecContext) {
 		sample := func(name string, into any) {
 			GinkgoHelper()
-			text, err := os.ReadFile("../../samples/sidecars/" + name)
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(os.ReadFile("../../samples/sidecars/" + name))
 			Expect(string(text)).To(HavePrefix("# "))
 			Expect(yaml.UnmarshalStrict(text, into)).To(Succeed())
 		}
@@ -372,13 +359,11 @@ var _ = Describe("A pod", Ordered, func() {
 		sample("watcher.yaml", &watcher.Object)
 		sample("pod.yaml", &pod)
 		sample("job.yaml", &job)
-		_, err := api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &watcher,
-			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &watcher,
+			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}))
 		Expect(inits(there.eventually(ctx, &pod))).To(Equal([]string{"served"}))
-		_, err = env.Cluster.Client.BatchV1().Jobs(there.namespace).
-			Create(ctx, &job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(env.Cluster.Client.BatchV1().Jobs(there.namespace).
+			Create(ctx, &job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
 		made := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
 		made.Name = job.Name
 		Expect(inits(there.eventually(ctx, made))).To(Equal([]string{"served"}))
@@ -387,9 +372,8 @@ var _ = Describe("A pod", Ordered, func() {
 		var logging corev1.Pod
 		sample("log-watch/watcher.yaml", &logWatch.Object)
 		sample("log-watch/pod.yaml", &logging)
-		_, err = api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &logWatch,
-			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &logWatch,
+			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}))
 		Expect(inits(there.eventually(ctx, &logging))).To(Equal([]string{"log-watch"}))
 	})
 
@@ -431,7 +415,6 @@ var _ = Describe("A pod in a cluster without the Watcher CRD", func() {
 			_, err := there.try(ctx, naming("errors"))
 			return err
 		}).Should(MatchError(ContainSubstring("paramKind")))
-		_, err := elsewhere.try(ctx, naming("errors"))
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(elsewhere.try(ctx, naming("errors")))
 	})
 })

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -61,9 +62,9 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 	}
 	apply := func(ctx context.Context, label, body string) error {
 		GinkgoHelper()
-		created, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).Create(ctx, theirs(label), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = account.Client.CoreV1().ConfigMaps(namespace).
+		created := suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(namespace).
+			Create(ctx, theirs(label), metav1.CreateOptions{}))
+		_, err := account.Client.CoreV1().ConfigMaps(namespace).
 			Patch(ctx, created.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
 		return err
 	}
@@ -129,10 +130,9 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 	)
 
 	It("has no right to delete or to get data, and the policy denies deletes", func(ctx SpecContext) {
-		created, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).
-			Create(ctx, theirs("errors"), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		err = account.Client.CoreV1().ConfigMaps(namespace).Delete(ctx, created.Name, metav1.DeleteOptions{})
+		created := suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(namespace).
+			Create(ctx, theirs("errors"), metav1.CreateOptions{}))
+		err := account.Client.CoreV1().ConfigMaps(namespace).Delete(ctx, created.Name, metav1.DeleteOptions{})
 		Expect(err).To(MatchError(ContainSubstring("keeper deletes no ConfigMap")))
 		for _, rule := range world.KeeperRules() {
 			Expect(rule.Verbs).NotTo(ContainElements("delete"))
@@ -147,8 +147,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		made := theirs("errors")
 		delete(made.Annotations, annotation.StatusKey)
 		made.Data, made.BinaryData = map[string]string{"static": "a"}, map[string][]byte{"staticbin": {0xff}}
-		_, err := configMaps.Create(ctx, made, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(configMaps.Create(ctx, made, metav1.CreateOptions{}))
 		for _, bad := range []struct {
 			text   string
 			change trait
@@ -199,8 +198,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 			cm.Data[fmt.Sprintf("%s-%d", long, i)] = "new"
 			cm.BinaryData[fmt.Sprintf("%s-bin-%d", long, i)] = []byte{0xfe}
 		}
-		all, err := json.Marshal(map[string]any{"data": cm.Data, "binaryData": cm.BinaryData})
-		Expect(err).NotTo(HaveOccurred())
+		all := suitetest.Must(json.Marshal(map[string]any{"data": cm.Data, "binaryData": cm.BinaryData}))
 		Expect(patch(ctx, account, created, string(all))).To(Succeed())
 		Expect(patch(ctx, account, created, `{"data":{"fetched-127":"new"}}`)).
 			To(MatchError(ContainSubstring("such as fetched-127")))
@@ -232,9 +230,8 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 			{`{"configData":{"b":"static"},"sources":` + source + `}`, map[string]string{"a": "fetched", "b": "static"}},
 			{`{"configData":{"a":"static again"}}`, map[string]string{"a": "static again"}},
 		} {
-			_, err := api.Resource(watchv1.Resource()).Namespace(w.Namespace).Patch(ctx, "pinned", types.ApplyPatchType,
-				[]byte(watcher(step.spec)), metav1.PatchOptions{FieldManager: "kubectl"})
-			Expect(err).NotTo(HaveOccurred())
+			suitetest.Must(api.Resource(watchv1.Resource()).Namespace(w.Namespace).Patch(ctx, "pinned", types.ApplyPatchType,
+				[]byte(watcher(step.spec)), metav1.PatchOptions{FieldManager: "kubectl"}))
 			Eventually(ctx, data).Should(Equal(step.data))
 		}
 		Expect(keeper.Metric(ctx, "curlmethat_keeper_applies_total", `outcome="refused"`)).To(BeZero())

@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // digest is the digest of a body that no spec reads.
@@ -79,12 +80,10 @@ func create(ctx context.Context, namespace string, cm *corev1.ConfigMap) *corev1
 		namespace = cm.Namespace
 	}
 	api := env.Cluster.Client.CoreV1().ConfigMaps(namespace)
-	created, err := api.Create(ctx, cm, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	created := suitetest.Must(api.Create(ctx, cm, metav1.CreateOptions{}))
 	DeferCleanup(func(ctx SpecContext) {
-		_, err := api.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
-			metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(api.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+			metav1.PatchOptions{}))
 		Expect(api.Delete(ctx, created.Name, metav1.DeleteOptions{})).To(Succeed())
 	})
 	return created

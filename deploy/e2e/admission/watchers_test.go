@@ -15,6 +15,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -123,8 +124,7 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 	}
 
 	It("needs more rights for a sidecar beyond the baseline standard", func(ctx SpecContext) {
-		evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-		Expect(err).NotTo(HaveOccurred())
+		evaluator := suitetest.Must(policy.NewEvaluator(policy.DefaultChecks(), nil))
 		theirs := in.as(ctx, "maker", sidecars, pods)
 		Eventually(ctx, func() error { return tryWatcher(ctx, theirs, simple) }).Should(Succeed())
 		for what, spec := range leaving {
@@ -161,8 +161,7 @@ var (
 // as returns a client for the namespace's Watchers, as an account with rights.
 func (i *injected) as(ctx context.Context, name string, rules ...rbacv1.PolicyRule) dynamic.ResourceInterface {
 	GinkgoHelper()
-	client, err := dynamic.NewForConfig(env.Cluster.Account(ctx, i.namespace, name, rules...).Config)
-	Expect(err).NotTo(HaveOccurred())
+	client := suitetest.Must(dynamic.NewForConfig(env.Cluster.Account(ctx, i.namespace, name, rules...).Config))
 	return client.Resource(watchv1.Resource()).Namespace(i.namespace)
 }
 

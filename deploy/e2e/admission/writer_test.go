@@ -17,6 +17,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // annotations returns a patch of annotations.
@@ -29,9 +30,7 @@ func annotations(pairs ...string) string {
 			values[pairs[i]] = nil
 		}
 	}
-	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})
-	Expect(err).NotTo(HaveOccurred())
-	return string(text)
+	return string(suitetest.Must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})))
 }
 
 // both returns a patch that merges two patches.
@@ -110,8 +109,8 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		err := patch(ctx, account, created, body)
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		Expect(err).To(MatchError(ContainSubstring(said)))
-		now, err := env.Cluster.Client.CoreV1().ConfigMaps(created.Namespace).Get(ctx, created.Name, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		now := suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(created.Namespace).
+			Get(ctx, created.Name, metav1.GetOptions{}))
 		Expect(now.ResourceVersion).To(Equal(created.ResourceVersion))
 	},
 		Entry("change another key", asking(), `{"data":{"theirs":"new"}}`, notAsked),
@@ -212,8 +211,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		own := `{"manager":"` + annotation.FieldManager +
 			`","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:mine":{}}}}`
 		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[`+own+`]}}`)).To(Succeed())
-		now, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).Get(ctx, cm.Name, metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		now := suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(namespace).Get(ctx, cm.Name, metav1.GetOptions{}))
 		Expect(now.ManagedFields).To(HaveExactElements(HaveField("Manager", annotation.FieldManager)))
 		Expect(now.Data).To(Equal(cm.Data))
 		Expect(now.BinaryData).To(Equal(cm.BinaryData))
@@ -237,13 +235,12 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 			{"admissionregistration.k8s.io", "validatingadmissionpolicies", ""},
 		} {
 			for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"} {
-				answer, err := account.Client.AuthorizationV1().SelfSubjectAccessReviews().
+				answer := suitetest.Must(account.Client.AuthorizationV1().SelfSubjectAccessReviews().
 					Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 						Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 							Namespace: namespace, Group: t.group, Resource: t.resource, Verb: verb,
 						}},
-					}, metav1.CreateOptions{})
-				Expect(err).NotTo(HaveOccurred())
+					}, metav1.CreateOptions{}))
 				Expect(answer.Status.Allowed).To(Equal(strings.Contains(" "+t.verbs+" ", " "+verb+" ")), "%s %s", verb, t.resource)
 			}
 		}
@@ -251,16 +248,14 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 
 	It("is denied creates and deletes even if RBAC grants them", func(ctx SpecContext) {
 		meta := metav1.ObjectMeta{Name: "too-much", Namespace: namespace}
-		_, err := env.Cluster.Client.RbacV1().Roles(namespace).
+		suitetest.Must(env.Cluster.Client.RbacV1().Roles(namespace).
 			Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
-			}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = env.Cluster.Client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+			}}, metav1.CreateOptions{}))
+		suitetest.Must(env.Cluster.Client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: release + "-writer", Namespace: namespace}},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}, metav1.CreateOptions{}))
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(env.Cluster.Client.RbacV1().RoleBindings(namespace).Delete(ctx, meta.Name, metav1.DeleteOptions{})).
 				To(Succeed())
@@ -270,7 +265,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		api := account.Client.CoreV1().ConfigMaps(namespace)
 		Eventually(ctx, func() error { return api.Delete(ctx, cm.Name, metav1.DeleteOptions{}) }).
 			Should(MatchError(ContainSubstring(said)))
-		_, err = api.Create(ctx, asking(), metav1.CreateOptions{})
+		_, err := api.Create(ctx, asking(), metav1.CreateOptions{})
 		Expect(err).To(MatchError(ContainSubstring(said)))
 	})
 
@@ -281,8 +276,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		for key, value := range cm.Data {
 			all[key] = strings.ToUpper(value)
 		}
-		body, err := json.Marshal(map[string]any{"data": all})
-		Expect(err).NotTo(HaveOccurred())
+		body := suitetest.Must(json.Marshal(map[string]any{"data": all}))
 		Expect(patch(ctx, account, create(ctx, namespace, large()), string(body))).To(Succeed())
 		Expect(patch(ctx, account, create(ctx, namespace, large()), `{"data":{"theirs":"new"}}`)).
 			To(MatchError(ContainSubstring(notAsked)))

@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("The system on an unreliable broker", func() {
@@ -43,8 +44,7 @@ var _ = Describe("The system on an unreliable broker", func() {
 		}
 	},
 		Entry("after SIGTERM", func(ctx context.Context, p *process.Process) {
-			_, err := p.Stop(ctx)
-			Expect(err).NotTo(HaveOccurred())
+			suitetest.Must(p.Stop(ctx))
 		}),
 		Entry("after kill -9", func(_ context.Context, p *process.Process) { Expect(p.Kill()).To(Succeed()) }),
 	)
@@ -173,8 +173,7 @@ var _ = Describe("The system on an unreliable broker", func() {
 		Expect(curlctl("setup")).To(ContainSubstring("are up to date."))
 		shouldBe(5<<30, 2<<30, 30*24)
 
-		_, err := w.Watcher().Stop(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(w.Watcher().Stop(ctx))
 		Expect(curlctl("setup", "--max-results-bytes=6442450944", "--failures-max-age=60d")).
 			To(ContainSubstring("Updated streams and consumers."))
 		w.Watcher().Args = slices.DeleteFunc(w.Watcher().Args, func(arg string) bool { return slices.Contains(raised, arg) })
@@ -202,8 +201,7 @@ var _ = Describe("The system on an unreliable broker", func() {
 		for range 10 {
 			rand.Shuffle(len(said), func(i, j int) { said[i], said[j] = said[j], said[i] })
 			for _, m := range said {
-				_, err := w.JetStream.Publish(ctx, m.Subject, m.Data)
-				Expect(err).NotTo(HaveOccurred())
+				suitetest.Must(w.JetStream.Publish(ctx, m.Subject, m.Data))
 			}
 		}
 		w.EventuallyQuiet(ctx)
@@ -218,12 +216,11 @@ func listen(w *world.World, subject string) (heard func() []*nats.Msg) {
 	GinkgoHelper()
 	var mu sync.Mutex
 	var all []*nats.Msg
-	_, err := w.Conn.Subscribe(subject, func(m *nats.Msg) {
+	suitetest.Must(w.Conn.Subscribe(subject, func(m *nats.Msg) {
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, m)
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	Expect(w.Conn.Flush()).To(Succeed())
 	return func() []*nats.Msg {
 		mu.Lock()

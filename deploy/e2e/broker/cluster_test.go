@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // brokers are the servers of a cluster by name, with streams replicated on all of them.
@@ -55,12 +56,9 @@ func runCluster(ctx context.Context) *brokers {
 // connect opens a connection until the end of the spec.
 func (b *brokers) connect() jetstream.JetStream {
 	GinkgoHelper()
-	nc, err := nats.Connect(b.all(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	Expect(err).NotTo(HaveOccurred())
+	nc := suitetest.Must(nats.Connect(b.all(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)))
 	DeferCleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	Expect(err).NotTo(HaveOccurred())
-	return js
+	return suitetest.Must(jetstream.New(nc))
 }
 
 // all returns the addresses as the services expect them.
@@ -182,9 +180,8 @@ var _ = Describe("A cluster of three brokers", func() {
 		js := b.connect()
 		c := pipeline.NewClient(js)
 		key := pipeline.Key{Namespace: "default", Name: "cm", Key: "key"}
-		_, err := c.PublishWant(ctx,
-			&v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://a.example"}, 0)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(c.PublishWant(ctx,
+			&v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://a.example"}, 0))
 		b.kill(ctx, js, follower)
 		var readers sync.WaitGroup
 		defer readers.Wait()

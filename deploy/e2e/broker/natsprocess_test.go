@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Variables that turn this test binary into a NATS server. Only a process can be killed with kill
@@ -86,14 +87,12 @@ func listenAt(address string, host *string, port *int) error {
 // runBroker runs a NATS server as a process until the end of the spec.
 func runBroker(variables ...string) (url string, p *process.Process) {
 	GinkgoHelper()
-	program, err := os.Executable()
-	Expect(err).NotTo(HaveOccurred())
+	program := suitetest.Must(os.Executable())
 	address := env.FreeAddress()
-	p, err = process.Start(process.Program{
+	p = suitetest.Must(process.Start(process.Program{
 		Name: "broker", Path: program,
 		Env: append(variables, brokerAddress+"="+address, brokerStore+"="+GinkgoT().TempDir()),
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	DeferCleanup(func() {
 		if p.Running() {
 			Expect(p.Kill()).To(Succeed())

@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // failedFetches are ConfigMaps whose fetches failed for good, although their pages now work.
@@ -54,11 +55,10 @@ func body(i int) string { return fmt.Sprintf("body %d", i) }
 // replay starts `curlctl replay --all --wait`.
 func (f *failedFetches) replay(args ...string) *process.Process {
 	GinkgoHelper()
-	p, err := process.Start(process.Program{
+	p := suitetest.Must(process.Start(process.Program{
 		Name: "curlctl", Path: f.Program("curlctl"),
 		Args: append([]string{"replay", "--nats-url", f.broker, "--all", "--wait", "--yes", "--timeout=2m"}, args...),
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	DeferCleanup(func() {
 		if p.Running() {
 			Expect(p.Kill()).To(Succeed())
@@ -98,14 +98,12 @@ func (f *failedFetches) shouldBeRight(ctx context.Context) {
 func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 	GinkgoHelper()
 	Eventually(p.Running).WithTimeout(2*time.Minute).Should(BeFalse(), "curlctl still runs")
-	code, err := p.Wait(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	code := suitetest.Must(p.Wait(ctx))
 	said := p.Log.String()
 	Expect(code).To(BeZero(), "%s", said)
 	fetched := 0 // by this replay, and by earlier ones that it follows, too
 	for _, outcome := range regexp.MustCompile(`(?m)^Outcome.*: (\d+) fetched\.$`).FindAllStringSubmatch(said, -1) {
-		n, err := strconv.Atoi(outcome[1])
-		Expect(err).NotTo(HaveOccurred())
+		n := suitetest.Must(strconv.Atoi(outcome[1]))
 		fetched += n
 	}
 	Expect(fetched).To(Equal(len(f.objects)), "%s", said)
@@ -116,8 +114,7 @@ func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 func replicated(ctx context.Context) (servers []*natstest.Server, addresses string) {
 	GinkgoHelper()
 	servers, addresses = pipelinetest.Cluster(GinkgoTB())
-	_, err := pipeline.Ensure(ctx, pipelinetest.Connect(GinkgoTB(), servers[0]), pipeline.Topology{Replicas: 3})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(pipeline.Ensure(ctx, pipelinetest.Connect(GinkgoTB(), servers[0]), pipeline.Topology{Replicas: 3}))
 	return servers, addresses
 }
 
@@ -141,9 +138,7 @@ var _ = Describe("A replay", func() {
 		Expect(f.Fetcher().Kill()).To(Succeed())
 		p := f.replay("--rate=100")
 		Eventually(ctx, func() int { return f.Stored(ctx, pipeline.Requests, "curl.due.>") }).Should(BeNumerically(">=", 20))
-		code, err := p.Stop(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(code).To(Equal(6))
+		Expect(p.Stop(ctx)).To(Equal(6))
 		Expect(p.Log.String()).To(ContainSubstring("safe to run it again"))
 
 		audited := f.Stored(ctx, pipeline.Audit, ">")
@@ -176,14 +171,12 @@ var _ = Describe("A replay", func() {
 	},
 		Entry("when the leaders of the streams step down", func(ctx context.Context, f *failedFetches, _ []*natstest.Server) {
 			for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
-				_, err := f.Conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil)
-				Expect(err).NotTo(HaveOccurred())
+				suitetest.Must(f.Conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil))
 			}
 		}),
 		Entry("when the server of the leader dies and comes back",
 			func(ctx context.Context, f *failedFetches, servers []*natstest.Server) {
-				stream, err := f.JetStream.Stream(ctx, pipeline.Requests)
-				Expect(err).NotTo(HaveOccurred())
+				stream := suitetest.Must(f.JetStream.Stream(ctx, pipeline.Requests))
 				for i, s := range servers {
 					if stream.CachedInfo().Cluster.Leader == fmt.Sprintf("natstest-%d", i) {
 						Expect(s.Kill()).To(Succeed())

@@ -12,6 +12,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // commandTimeout is the maximum duration of one docker command.
@@ -20,24 +22,21 @@ const commandTimeout = 3 * time.Minute
 // docker runs a command at the root of the repository and returns its output.
 func docker(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	out, err := tryDocker(ctx, args...)
-	Expect(err).NotTo(HaveOccurred())
-	return out
+	return suitetest.Must(tryDocker(ctx, args...))
 }
 
 func tryDocker(ctx context.Context, args ...string) (string, error) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
-	Expect(err).NotTo(HaveOccurred())
+	root := suitetest.Must(filepath.Abs(filepath.Join("..", "..", "..")))
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Dir = root
 	// docker compose would adopt the specs' KUBECONFIG.
 	cmd.Env = append(os.Environ(), "KUBECONFIG=")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, GinkgoWriter
-	err = cmd.Run()
+	err := cmd.Run()
 	return strings.TrimSpace(out.String()), err
 }
 

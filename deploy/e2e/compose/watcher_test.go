@@ -8,21 +8,19 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 var _ = Describe("A Watcher", func() {
 	It("becomes Ready with its ConfigMap, and is listed as such", func(ctx SpecContext) {
-		client, err := dynamic.NewForConfig(i.Cluster.Config)
-		Expect(err).NotTo(HaveOccurred())
+		client := suitetest.Must(dynamic.NewForConfig(i.Cluster.Config))
 		page := i.Page("/rules").Says(ctx, "the rules")
-		objects, err := access.Decode([]byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher",
+		objects := suitetest.Must(access.Decode([]byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher",
 			"metadata":{"name":"rules"},
-			"spec":{"configData":{"LEVEL":"warn"},"sources":[{"key":"rules","url":"` + page.URL() + `"}]}}`))
-		Expect(err).NotTo(HaveOccurred())
+			"spec":{"configData":{"LEVEL":"warn"},"sources":[{"key":"rules","url":"` + page.URL() + `"}]}}`)))
 		watchers := client.Resource(watchv1.Resource()).Namespace(i.Namespace)
-		_, err = watchers.Create(ctx, objects[0], metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(watchers.Create(ctx, objects[0], metav1.CreateOptions{}))
 		DeferCleanup(func(ctx SpecContext) { // there is no garbage collector
 			Expect(watchers.Delete(ctx, "rules", metav1.DeleteOptions{})).To(Succeed())
 		})
@@ -30,8 +28,7 @@ var _ = Describe("A Watcher", func() {
 			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "rules", "--namespace",
 				i.Namespace, "--no-headers")
 		}).WithTimeout(installation.Patience).Should(MatchRegexp(`^rules +True +True +1/1 +rules-config `))
-		cm, err := i.Cluster.Client.CoreV1().ConfigMaps(i.Namespace).Get(ctx, "rules-config", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		cm := suitetest.Must(i.Cluster.Client.CoreV1().ConfigMaps(i.Namespace).Get(ctx, "rules-config", metav1.GetOptions{}))
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn", "rules": "the rules"}))
 	})
 

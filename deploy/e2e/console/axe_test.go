@@ -7,7 +7,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // accessible returns the script of axe-core, which deploy/tools/axe-core downloads and verifies.
@@ -18,9 +19,7 @@ func accessible() string {
 	if out, err := exec.Command(filepath.Join("..", "..", "tools", "axe-core"), path).CombinedOutput(); err != nil {
 		leaveOut("axe-core cannot be had: " + string(out))
 	}
-	script, err := os.ReadFile(path)
-	Expect(err).NotTo(HaveOccurred())
-	return string(script)
+	return string(suitetest.Must(os.ReadFile(path)))
 }
 
 // violations returns axe-core's findings for levels A and AA.

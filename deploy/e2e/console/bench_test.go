@@ -27,6 +27,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // measured is a console in its own process, and a browser.
@@ -45,8 +46,7 @@ func measure(b *testing.B, failures int) *measured {
 	if path == "" {
 		b.Skip("no Chromium found: `deploy/tools/chromium` installs Debian's; or set CHROMIUM")
 	}
-	server, err := natstest.Run(natstest.Options{Listen: true})
-	Expect(err).NotTo(HaveOccurred())
+	server := suitetest.Must(natstest.Run(natstest.Options{Listen: true}))
 	b.Cleanup(func() { _ = server.Close() })
 	js, closeConn, err := server.JetStream()
 	Expect(err).NotTo(HaveOccurred())
@@ -54,12 +54,10 @@ func measure(b *testing.B, failures int) *measured {
 	fill(b.Context(), js, failures)
 	cmd := exec.CommandContext(b.Context(), filepath.Join("..", "..", "..", "bin", "curlctl"), "console", "--auth=none",
 		"--nats-url="+server.URL())
-	out, err := cmd.StdoutPipe()
-	Expect(err).NotTo(HaveOccurred())
+	out := suitetest.Must(cmd.StdoutPipe())
 	Expect(cmd.Start()).To(Succeed())
 	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	Expect(err).NotTo(HaveOccurred())
+	line := suitetest.Must(bufio.NewReader(out).ReadString('\n'))
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WindowSize(1280, 800))
 	allocator, cancel := chromedp.NewExecAllocator(b.Context(), options...)
@@ -87,8 +85,7 @@ func (m *measured) warm() {
 // get returns the duration of a page request in milliseconds.
 func (m *measured) get(path string) float64 {
 	began := time.Now()
-	r, err := http.Get(m.base + path)
-	Expect(err).NotTo(HaveOccurred())
+	r := suitetest.Must(http.Get(m.base + path))
 	_, _ = io.Copy(io.Discard, r.Body)
 	_ = r.Body.Close()
 	Expect(r.StatusCode).To(Equal(http.StatusOK))
@@ -139,8 +136,7 @@ func BenchmarkNavigation(b *testing.B) {
 		}
 		for b.Loop() {
 			Expect(chromedp.Do(ctx, chromedp.Navigate(m.base+"/failures"))).To(Succeed())
-			text, err := chromedp.Run(ctx, chromedp.Evaluate[string](painted, chromedp.EvalAwaitPromise))
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(chromedp.Run(ctx, chromedp.Evaluate[string](painted, chromedp.EvalAwaitPromise)))
 			Expect(json.Unmarshal([]byte(text), &page)).To(Succeed())
 			times = append(times, page.At)
 			<-time.After(150 * time.Millisecond) // the bound of requests
@@ -174,8 +170,7 @@ func BenchmarkLoad(b *testing.B) {
 			ctx, cancel := chromedp.NewContext(m.browser, chromedp.WithNewBrowserContext())
 			defer cancel()
 			Expect(chromedp.Do(ctx, chromedp.Navigate(m.base+path))).To(Succeed())
-			_, err := chromedp.Run(ctx, chromedp.Evaluate[string](watchTicks))
-			Expect(err).NotTo(HaveOccurred())
+			suitetest.Must(chromedp.Run(ctx, chromedp.Evaluate[string](watchTicks)))
 			tabs = append(tabs, ctx)
 		}
 		before := m.cpu()
@@ -190,8 +185,7 @@ func BenchmarkLoad(b *testing.B) {
 		var gaps, tasks, own []float64
 		for _, ctx := range tabs {
 			for name, all := range map[string]*[]float64{"gaps": &gaps, "tasks": &tasks, "own": &own} {
-				text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("JSON.stringify("+name+")"))
-				Expect(err).NotTo(HaveOccurred())
+				text := suitetest.Must(chromedp.Run(ctx, chromedp.Evaluate[string]("JSON.stringify("+name+")")))
 				var some []float64
 				Expect(json.Unmarshal([]byte(text), &some)).To(Succeed())
 				*all = append(*all, some...)
@@ -227,8 +221,7 @@ func (m *measured) publish(b *testing.B, period time.Duration) published {
 				Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid",
 				Url: "https://load.example.com/" + key.Name,
 			}
-			data, err := proto.Marshal(want)
-			Expect(err).NotTo(HaveOccurred())
+			data := suitetest.Must(proto.Marshal(want))
 			Expect(m.js.Conn().PublishMsg(&nats.Msg{Subject: key.Want(), Data: data})).To(Succeed())
 		}
 		if batch%5 == 0 {
@@ -246,22 +239,18 @@ func (m *measured) publish(b *testing.B, period time.Duration) published {
 
 // cpu returns the console's CPU time in seconds, memory its maximum resident memory in MiB.
 func (m *measured) cpu() float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.pid))
-	Expect(err).NotTo(HaveOccurred())
+	text := suitetest.Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.pid)))
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
 	total := 0.0
 	for _, ticks := range fields[11:13] {
-		n, err := strconv.ParseFloat(ticks, 64)
-		Expect(err).NotTo(HaveOccurred())
+		n := suitetest.Must(strconv.ParseFloat(ticks, 64))
 		total += n / 100
 	}
 	return total
 }
 
 func (m *measured) memory() float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pid))
-	Expect(err).NotTo(HaveOccurred())
-	n, err := strconv.ParseFloat(regexp.MustCompile(`VmHWM:\s+(\d+)`).FindStringSubmatch(string(text))[1], 64)
-	Expect(err).NotTo(HaveOccurred())
+	text := suitetest.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pid)))
+	n := suitetest.Must(strconv.ParseFloat(regexp.MustCompile(`VmHWM:\s+(\d+)`).FindStringSubmatch(string(text))[1], 64))
 	return n / 1024
 }

@@ -26,6 +26,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -95,8 +96,7 @@ func fill(ctx context.Context, js jetstream.JetStream, failures int) {
 // fillKeys publishes wants with timers, and a dead letter for each of the first ones.
 func fillKeys(ctx context.Context, js jetstream.JetStream, keys, failures int) {
 	GinkgoHelper()
-	epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-	Expect(err).NotTo(HaveOccurred())
+	epoch := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 	client := operate.NewClient(js)
 	hosts := []string{"slow.example.com", "api.shop.example", "prices.example.net", "cdn.example.org"}
 	classes := []v1.FailureClass{
@@ -112,8 +112,7 @@ func fillKeys(ctx context.Context, js jetstream.JetStream, keys, failures int) {
 			Url:   "https://" + host + "/v1/" + key.Name,
 			Epoch: epoch, Cause: v1.Cause_CAUSE_NEW, Refresh: durationpb.New(10 * time.Minute),
 		}
-		sequence, err := client.PublishWant(ctx, want, 0)
-		Expect(err).NotTo(HaveOccurred())
+		sequence := suitetest.Must(client.PublishWant(ctx, want, 0))
 		due := &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH}
 		if i < failures && i%6 != 5 {
 			due.Cause, due.Reported, due.Attempts = v1.Cause_CAUSE_RETRY, class, 6
@@ -141,14 +140,12 @@ func work(ctx context.Context, js jetstream.JetStream) {
 		pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer,
 	} {
 		for range 2 {
-			consumer, err := js.Consumer(ctx, stream, name)
-			Expect(err).NotTo(HaveOccurred())
-			reading, err := consumer.Consume(func(m jetstream.Msg) {
+			consumer := suitetest.Must(js.Consumer(ctx, stream, name))
+			reading := suitetest.Must(consumer.Consume(func(m jetstream.Msg) {
 				if about, err := m.Metadata(); err == nil && about.Sequence.Consumer%80 != 0 {
 					_ = m.Ack()
 				}
-			}, jetstream.PullMaxMessages(50))
-			Expect(err).NotTo(HaveOccurred())
+			}, jetstream.PullMaxMessages(50)))
 			DeferCleanup(reading.Stop)
 		}
 		Eventually(ctx, func(g Gomega) {
@@ -166,8 +163,7 @@ var _ = Describe("In a browser, the console", func() {
 	)
 	BeforeEach(func() {
 		var err error
-		server, err = natstest.Run(natstest.Options{Listen: true})
-		Expect(err).NotTo(HaveOccurred())
+		server = suitetest.Must(natstest.Run(natstest.Options{Listen: true}))
 		DeferCleanup(server.Close)
 		var closeConn func()
 		js, closeConn, err = server.JetStream()
@@ -222,11 +218,10 @@ var _ = Describe("In a browser, the console", func() {
 		axe := accessible()
 		fillLong(ctx)
 		watchers := env.Cluster.ServeWatchers(ctx).Resource(watchv1.Resource()).Namespace(env.Cluster.Namespace(ctx))
-		_, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		suitetest.Must(watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": "rules"},
 			"spec": map[string]any{"configData": map[string]any{"LEVEL": "warn"}},
-		}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}}, metav1.CreateOptions{}))
 		cluster := "--kubeconfig=" + env.Cluster.Kubeconfig
 		t := newTab(open(ctx, server.URL(), cluster))
 		t.visit("/refetch")
@@ -291,8 +286,7 @@ var _ = Describe("In a browser, the console", func() {
 	})
 
 	It("executes no text from tenants and servers", func(ctx SpecContext) {
-		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		epoch := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		client := operate.NewClient(js)
 		hostile := "<script>window.ran=1</script>\"><img src=x onerror=window.ran=1>\u202ejavascript:window.ran=1"
 		key := pipeline.Key{Namespace: "default", Name: "cm" + hostile, Key: "k" + hostile}
@@ -300,8 +294,7 @@ var _ = Describe("In a browser, the console", func() {
 			Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "u",
 			Url: "https://a.example.com/" + hostile, Epoch: epoch,
 		}
-		_, err = client.PublishWant(ctx, want, 0)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(client.PublishWant(ctx, want, 0))
 		publish := func(id string) {
 			GinkgoHelper()
 			Expect(client.PublishDeadLetter(ctx, key,
@@ -333,8 +326,7 @@ var _ = Describe("In a browser, the console", func() {
 		t.visit("/failures/purge?id=1")
 		t.keys(kb.Enter)
 		t.sees("match")
-		n, err := operate.NewClient(js).CountDeadLetters(ctx, operate.DeadLetterFilter{})
-		Expect(err).NotTo(HaveOccurred())
+		n := suitetest.Must(operate.NewClient(js).CountDeadLetters(ctx, operate.DeadLetterFilter{}))
 		total := uint64(0)
 		for _, count := range n {
 			total += count
@@ -346,8 +338,7 @@ var _ = Describe("In a browser, the console", func() {
 		fill(ctx, js, 1)
 		t := newTab(open(ctx, server.URL()))
 		client := operate.NewClient(js)
-		failed, err := client.DeadLetter(ctx, 1)
-		Expect(err).NotTo(HaveOccurred())
+		failed := suitetest.Must(client.DeadLetter(ctx, 1))
 		t.live()
 		Expect(client.PublishDeadLetter(ctx, failed.Key, failed.Message, "again")).To(Succeed())
 		Eventually(func() string { return t.script(`document.querySelectorAll('#passing li').length`) }).
@@ -366,8 +357,7 @@ var _ = Describe("In a browser, the console", func() {
 		second := newTab(first.base + "/failures")
 		top := first.text("tbody tr th")
 		client := operate.NewClient(js)
-		failed, err := client.DeadLetter(ctx, 1)
-		Expect(err).NotTo(HaveOccurred())
+		failed := suitetest.Must(client.DeadLetter(ctx, 1))
 		for _, t := range []*tab{first, second} {
 			t.live()
 		}
@@ -421,15 +411,13 @@ var _ = Describe("In a browser, the console", func() {
 			t.do(scheme(p.theme), chromedp.EmulateViewport(1180, 600))
 			t.visit(p.path)
 			t.live()
-			picture, err := chromedp.Run(t.ctx, chromedp.CaptureScreenshot())
-			Expect(err).NotTo(HaveOccurred())
+			picture := suitetest.Must(chromedp.Run(t.ctx, chromedp.CaptureScreenshot()))
 			size := And(BeNumerically(">", 10_000), BeNumerically("<", 150_000))
 			Expect(len(picture)).To(size, p.name)
 			if os.Getenv("UPDATE_PICTURES") != "" {
 				Expect(os.WriteFile(kept, picture, 0o644)).To(Succeed())
 			}
-			file, err := os.Stat(kept)
-			Expect(err).NotTo(HaveOccurred())
+			file := suitetest.Must(os.Stat(kept))
 			Expect(file.Size()).To(size, kept)
 		}
 	})

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func TestConsole(t *testing.T) { world.Run(t, "Console") }
@@ -74,8 +75,7 @@ func chromium() string {
 func open(ctx context.Context, broker string, flags ...string) string {
 	GinkgoHelper()
 	args := append([]string{"console", "--nats-url=" + broker}, flags...)
-	p, err := process.Start(process.Program{Name: "curlctl", Path: env.Program("curlctl"), Args: args})
-	Expect(err).NotTo(HaveOccurred())
+	p := suitetest.Must(process.Start(process.Program{Name: "curlctl", Path: env.Program("curlctl"), Args: args}))
 	DeferCleanup(p.Kill)
 	entry := regexp.MustCompile(`http://\S+`)
 	var address string
@@ -173,8 +173,7 @@ func (t *tab) click(selector string) {
 // text returns the visible text of an element, or "" if it does not exist.
 func (t *tab) text(selector string) string {
 	GinkgoHelper()
-	quoted, err := json.Marshal(selector)
-	Expect(err).NotTo(HaveOccurred())
+	quoted := suitetest.Must(json.Marshal(selector))
 	return t.script(`document.querySelector(` + string(quoted) + `)?.innerText ?? ''`)
 }
 

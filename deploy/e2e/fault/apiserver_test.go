@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // maxLines is the maximum number of log lines of a service about one outage.
@@ -21,11 +22,9 @@ const maxLines = 60
 
 var _ = Describe("An outage of the API server", func() {
 	It("of half a minute stops no service and no fetch", func(ctx SpecContext) {
-		plane, err := controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter})
-		Expect(err).NotTo(HaveOccurred())
+		plane := suitetest.Must(controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter}))
 		DeferCleanup(plane.Stop)
-		cluster, err := world.OpenCluster(plane.Kubeconfig())
-		Expect(err).NotTo(HaveOccurred())
+		cluster := suitetest.Must(world.OpenCluster(plane.Kubeconfig()))
 		w := env.World(ctx, world.Options{Cluster: cluster})
 		load := w.Begin(ctx, 50)
 		load.EventuallyEnds(ctx, time.Minute)

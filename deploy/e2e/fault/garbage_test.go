@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("An invalid message", func() {
@@ -67,10 +68,8 @@ var _ = Describe("An invalid message", func() {
 				Sequence: uint64(1_000_000 + n),
 				Outcome:  &v1.Result_Content{Content: &v1.Content{Body: body, Sha256: hex.EncodeToString(sum[:])}},
 			}
-			data, err := proto.Marshal(result)
-			Expect(err).NotTo(HaveOccurred())
-			_, err = w.JetStream.Publish(ctx, k.Content(), data)
-			Expect(err).NotTo(HaveOccurred())
+			data := suitetest.Must(proto.Marshal(result))
+			suitetest.Must(w.JetStream.Publish(ctx, k.Content(), data))
 		}
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for", "other": "theirs"}))

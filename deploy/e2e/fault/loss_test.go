@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const (
@@ -108,8 +109,7 @@ func runSmallBroker() (url string) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "nats.conf")
 	Expect(os.WriteFile(file, []byte("jetstream { max_file_store: 32MB }"), 0o600)).To(Succeed())
-	server, err := natstest.Run(natstest.Options{Listen: true, ConfigFile: file})
-	Expect(err).NotTo(HaveOccurred())
+	server := suitetest.Must(natstest.Run(natstest.Options{Listen: true, ConfigFile: file}))
 	DeferCleanup(server.Close)
 	return server.URL()
 }
@@ -118,9 +118,8 @@ func runSmallBroker() (url string) {
 func fill(ctx context.Context, w *world.World) (empty func(context.Context)) {
 	GinkgoHelper()
 	const others = "others"
-	_, err := w.JetStream.CreateStream(ctx, jetstream.StreamConfig{Name: others, Subjects: []string{others}})
-	Expect(err).NotTo(HaveOccurred())
-	for err == nil {
+	suitetest.Must(w.JetStream.CreateStream(ctx, jetstream.StreamConfig{Name: others, Subjects: []string{others}}))
+	for err := error(nil); err == nil; {
 		_, err = w.JetStream.Publish(ctx, others, make([]byte, 900_000))
 	}
 	return func(ctx context.Context) {

@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // restoreLimit is how long a key may take to be up to date after a restore: an audit, and the 30 s
@@ -70,8 +71,7 @@ var _ = Describe("A restored backup", func() {
 		home, saved := filepath.Join(dir, "home"), filepath.Join(dir, "saved")
 		plane := startPlane(ctx, home)
 		DeferCleanup(func(ctx SpecContext) error { return plane.Stop(ctx) })
-		cluster, err := world.OpenCluster(plane.Kubeconfig())
-		Expect(err).NotTo(HaveOccurred())
+		cluster := suitetest.Must(world.OpenCluster(plane.Kubeconfig()))
 		w := env.World(ctx, world.Audited(world.Options{Cluster: cluster}))
 		page, once := w.Origin.Page("/refreshed").Tagged().Says("older"), w.Origin.Page("/once").Says("once")
 		w.Create(ctx, "refreshed", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).
@@ -111,9 +111,7 @@ var _ = Describe("A restored backup", func() {
 // startPlane runs a control plane in a folder.
 func startPlane(ctx context.Context, dir string) *controlplane.ControlPlane {
 	GinkgoHelper()
-	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Progress: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	return plane
+	return suitetest.Must(controlplane.Start(ctx, controlplane.Options{Dir: dir, Progress: GinkgoWriter}))
 }
 
 // eventuallyRight waits until a restored object holds a text and keeps all promises.

@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // apartLimit is how long an ordinary key of another tenant may wait, on a
@@ -34,12 +35,10 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 			},
 		})
 		rights.In(ctx, w.Tenants[0].Namespace, world.WriterRules()...)
-		consumer, err := w.JetStream.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
-		Expect(err).NotTo(HaveOccurred())
+		consumer := suitetest.Must(w.JetStream.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer))
 		config := consumer.CachedInfo().Config
 		config.MaxAckPending = inHand
-		_, err = w.JetStream.UpdateConsumer(ctx, pipeline.Results, config)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(w.JetStream.UpdateConsumer(ctx, pipeline.Results, config))
 
 		rights.Revoke(ctx)
 		pages := w.Origin.Pages(2 * inHand)

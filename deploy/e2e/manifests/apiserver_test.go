@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // eventually is how long to wait for the API server.
@@ -58,13 +60,11 @@ func connect(ctx context.Context) *apiServer {
 	GinkgoHelper()
 	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 	Expect(path).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-manifests`")
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	Expect(err).NotTo(HaveOccurred())
+	config := suitetest.Must(clientcmd.BuildConfigFromFlags("", path))
 	config.QPS = -1
 	s := &apiServer{said: &warnings{}}
 	config.WarningHandler = s.said
-	s.client, err = dynamic.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
+	s.client = suitetest.Must(dynamic.NewForConfig(config))
 	s.mapper = mapper(config)
 
 	for _, name := range []string{namespace, "team-a", "team-b"} {
@@ -81,8 +81,7 @@ func connect(ctx context.Context) *apiServer {
 
 func mapper(config *rest.Config) *restmapper.DeferredDiscoveryRESTMapper {
 	GinkgoHelper()
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
+	client := suitetest.Must(discovery.NewDiscoveryClientForConfig(config))
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
 }
 

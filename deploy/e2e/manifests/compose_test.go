@@ -8,6 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // composed is a service in docker-compose.yaml.
@@ -29,8 +31,7 @@ func (c composed) mounts(volume string) bool {
 
 var _ = Describe("docker-compose.yaml", func() {
 	It("allows only the API server to reach etcd, which has no authentication", func() {
-		text, err := os.ReadFile("../../../docker-compose.yaml")
-		Expect(err).NotTo(HaveOccurred())
+		text := suitetest.Must(os.ReadFile("../../../docker-compose.yaml"))
 		var file struct {
 			Services map[string]composed `json:"services"`
 		}

@@ -8,18 +8,18 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // definitions returns the custom resource definitions that the chart may render.
 func definitions() []object {
 	GinkgoHelper()
-	files, err := filepath.Glob("testdata/crds/*.yaml")
-	Expect(err).NotTo(HaveOccurred())
+	files := suitetest.Must(filepath.Glob("testdata/crds/*.yaml"))
 	Expect(files).NotTo(BeEmpty())
 	var all []object
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
+		text := suitetest.Must(os.ReadFile(file))
 		all = append(all, parse(text)...)
 	}
 	return all

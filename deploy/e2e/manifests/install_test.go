@@ -8,6 +8,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("make manifests", func() {
@@ -18,8 +20,7 @@ var _ = Describe("make manifests", func() {
 		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(cmd.Run()).To(Succeed())
 		for _, name := range []string{installed, small, watchers, sidecars} {
-			text, err := os.ReadFile(filepath.Join(dist, name))
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(os.ReadFile(filepath.Join(dist, name)))
 			images := regexp.MustCompile(`(?m)image: (\S+)$`).FindAllStringSubmatch(string(text), -1)
 			Expect(images).NotTo(BeEmpty())
 			for _, image := range images {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // The scheme of client-go lacks custom resources.
@@ -25,9 +26,8 @@ var _ = Describe("The rendered chart", func() {
 			if custom.MatchString(o.GetAPIVersion()) {
 				continue // strictly checked by the API server, below
 			}
-			text, err := o.MarshalJSON()
-			Expect(err).NotTo(HaveOccurred())
-			_, _, err = decoder.Decode(text, nil, nil)
+			text := suitetest.Must(o.MarshalJSON())
+			_, _, err := decoder.Decode(text, nil, nil)
 			Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
 		}
 	}, values(beside()...))
@@ -41,8 +41,7 @@ var _ = Describe("The rendered chart", func() {
 	}, values(beside()...))
 
 	DescribeTable("meets the restricted Pod Security Standard", func(name string) {
-		evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-		Expect(err).NotTo(HaveOccurred())
+		evaluator := suitetest.Must(policy.NewEvaluator(policy.DefaultChecks(), nil))
 		pods := podTemplates(rendered[name])
 		Expect(len(pods)).To(BeNumerically(">=", 4))
 		restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
@@ -55,8 +54,7 @@ var _ = Describe("The rendered chart", func() {
 	DescribeTable("contains no secret", func(name string) {
 		for _, o := range rendered[name] {
 			Expect(o.GetKind()).NotTo(Equal("Secret"), "%s", o.GetName())
-			text, err := o.MarshalJSON()
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(o.MarshalJSON())
 			Expect(string(text)).NotTo(MatchRegexp(`-----BEGIN|\bS[UAONC][A-Z2-7]{56}\b`), "%s %s", o.GetKind(), o.GetName())
 		}
 	}, values(beside()...))
@@ -66,8 +64,7 @@ var _ = Describe("The rendered chart", func() {
 			if o.GetKind() != "ValidatingAdmissionPolicy" || !strings.HasSuffix(o.GetName(), "-annotations") {
 				continue
 			}
-			text, err := o.MarshalJSON()
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(o.MarshalJSON())
 			for _, name := range annotation.OptionNames() {
 				Expect(string(text)).To(ContainSubstring("'x-kv8s.io/"+name+"'"),
 					"deploy/chart/templates/admission-annotations.yaml")
@@ -82,8 +79,7 @@ var _ = Describe("The rendered chart", func() {
 			found := map[string]string{}
 			for _, o := range rendered[installed] {
 				Expect(cluster.apply(ctx, o)).To(Succeed(), "%s %s", o.GetKind(), o.GetName())
-				now, err := cluster.get(ctx, o)
-				Expect(err).NotTo(HaveOccurred())
+				now := suitetest.Must(cluster.get(ctx, o))
 				found[fmt.Sprint(o.GetKind(), " ", o.GetName())] = now.GetResourceVersion()
 			}
 			return found

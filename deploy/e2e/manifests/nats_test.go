@@ -16,6 +16,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("The bundled NATS", func() {
@@ -29,8 +31,7 @@ var _ = Describe("The bundled NATS", func() {
 		_, err := nats.Connect(url, nats.RootCAs(filepath.Join(dir, "identities", "ca.crt")))
 		Expect(err).To(MatchError(nats.ErrAuthorization))
 		for _, service := range []string{"watcher", "fetcher", "writer", "setup", "viewer"} {
-			key, err := nats.NkeyOptionFromSeed(filepath.Join(dir, "identities", service+".nk"))
-			Expect(err).NotTo(HaveOccurred())
+			key := suitetest.Must(nats.NkeyOptionFromSeed(filepath.Join(dir, "identities", service+".nk")))
 			connection, err := nats.Connect(url, key, nats.RootCAs(filepath.Join(dir, "identities", "ca.crt")))
 			Expect(err).NotTo(HaveOccurred(), service)
 			connection.Close()
@@ -86,8 +87,7 @@ func clustered(ctx context.Context, objects []object) (dir string, brokers []*se
 	}
 	for i, port := range ports {
 		GinkgoT().Setenv("SERVER_NAME", "curl-me-that-nats-"+strconv.Itoa(i))
-		options, err := server.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
-		Expect(err).NotTo(HaveOccurred())
+		options := suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "nats.conf")))
 		options.StoreDir = GinkgoT().TempDir()
 		options.Cluster.Host, options.Cluster.Port = "127.0.0.1", port
 		options.Routes = server.RoutesFromStr(strings.Join(routes, ","))
@@ -99,14 +99,11 @@ func clustered(ctx context.Context, objects []object) (dir string, brokers []*se
 // freePort returns an unused port. Servers need each other's ports before they start.
 func freePort() int {
 	GinkgoHelper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	l := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	Expect(err).NotTo(HaveOccurred())
-	number, err := strconv.Atoi(port)
-	Expect(err).NotTo(HaveOccurred())
-	return number
+	return suitetest.Must(strconv.Atoi(port))
 }
 
 // start runs a server on its own ports until the end of the spec.
@@ -114,8 +111,7 @@ func start(options *server.Options) *server.Server {
 	GinkgoHelper()
 	options.Host, options.Port, options.HTTPPort = "127.0.0.1", server.RANDOM_PORT, server.RANDOM_PORT
 	options.NoSigs, options.NoLog = true, true
-	broker, err := server.NewServer(options)
-	Expect(err).NotTo(HaveOccurred())
+	broker := suitetest.Must(server.NewServer(options))
 	go broker.Start()
 	DeferCleanup(func() { broker.Shutdown(); broker.WaitForShutdown() })
 	Expect(broker.ReadyForConnections(time.Minute)).To(BeTrue())
@@ -147,7 +143,6 @@ func configured(ctx context.Context, objects []object, name string) (string, *se
 		}
 	}
 	GinkgoT().Setenv("SERVER_NAME", name)
-	options, err := server.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
-	Expect(err).NotTo(HaveOccurred())
+	options := suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "nats.conf")))
 	return dir, options
 }

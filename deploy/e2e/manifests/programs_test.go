@@ -16,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // ours matches an image of one of our programs.
@@ -130,9 +131,7 @@ func mebibytes(env []corev1.EnvVar, name string) int64 {
 	GinkgoHelper()
 	for _, e := range env {
 		if e.Name == name {
-			n, err := strconv.ParseInt(strings.TrimSuffix(e.Value, "MiB"), 10, 64)
-			Expect(err).NotTo(HaveOccurred())
-			return n
+			return suitetest.Must(strconv.ParseInt(strings.TrimSuffix(e.Value, "MiB"), 10, 64))
 		}
 	}
 	Fail("missing " + name)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Manifests rendered from the chart, by file name.
@@ -92,9 +93,7 @@ func template(ctx context.Context, file string, args ...string) []object {
 
 func parse(text []byte) []object {
 	GinkgoHelper()
-	objects, err := access.Decode(text)
-	Expect(err).NotTo(HaveOccurred())
-	return objects
+	return suitetest.Must(access.Decode(text))
 }
 
 // podTemplates returns the pod templates in objects, by the name of the object.

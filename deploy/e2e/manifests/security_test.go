@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // securityPage has the table of each component's permissions.
@@ -31,8 +33,7 @@ const component = "app.kubernetes.io/component"
 // securityRows returns the cells of that table, by the component in the first cell.
 func securityRows() map[string][]string {
 	GinkgoHelper()
-	text, err := os.ReadFile(securityPage)
-	Expect(err).NotTo(HaveOccurred())
+	text := suitetest.Must(os.ReadFile(securityPage))
 	const heading = "| component | rights in Kubernetes | identity in NATS | reaches |\n|---|---|---|---|\n"
 	_, table, found := strings.Cut(string(text), heading)
 	Expect(found).To(BeTrue(), "the table of components in %s", securityPage)
@@ -241,8 +242,7 @@ var _ = Describe("The table in the security model", func() {
 	})
 
 	It("describes the destinations that the manifests allow instead of the API server's address", func() {
-		text, err := os.ReadFile(securityPage)
-		Expect(err).NotTo(HaveOccurred())
+		text := suitetest.Must(os.ReadFile(securityPage))
 		Expect(string(text)).To(ContainSubstring("In `install.yaml` and `watchers.yaml` it is " + anyAPIServer))
 		rows := securityRows()
 		for _, file := range []string{installed, watchers} {

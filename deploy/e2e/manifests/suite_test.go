@@ -29,15 +29,13 @@ var (
 var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster = connect(ctx)
 	rendered = map[string][]object{}
-	files, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
-	Expect(err).NotTo(HaveOccurred())
+	files := suitetest.Must(filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml")))
 	Expect(files).To(HaveLen(7))
 	for _, file := range files {
 		rendered[valuesName(file)] = template(ctx, file)
 	}
 	for _, name := range []string{installed, small, watchers, sidecars} {
-		text, err := os.ReadFile(filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), "../../kubernetes"), name))
-		Expect(err).NotTo(HaveOccurred())
+		text := suitetest.Must(os.ReadFile(filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), "../../kubernetes"), name)))
 		rendered[name] = parse(text)
 	}
 })

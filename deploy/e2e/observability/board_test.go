@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/monitor"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // board is the dashboard of a world's services, with its alerts.
@@ -38,8 +39,7 @@ func watch(w *world.World) board {
 // shows waits until a panel shows a series with this legend and value.
 func (b board) shows(ctx context.Context, kind, title, legend string, value types.GomegaMatcher) {
 	GinkgoHelper()
-	panel, err := dashboard.Panel(kind, title)
-	Expect(err).NotTo(HaveOccurred())
+	panel := suitetest.Must(dashboard.Panel(kind, title))
 	Eventually(ctx, func(g Gomega) {
 		drawn := map[string]float64{}
 		for _, t := range panel.Targets {

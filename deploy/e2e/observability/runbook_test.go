@@ -12,16 +12,14 @@ import (
 	"github.com/onsi/gomega/types"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // runbook returns the page that an alert links to.
 func runbook(alert string) string {
 	GinkgoHelper()
-	rule, err := rules.Alert(alert)
-	Expect(err).NotTo(HaveOccurred())
-	page, err := os.ReadFile("../../runbooks/" + path.Base(rule.Annotations["runbook_url"]))
-	Expect(err).NotTo(HaveOccurred())
-	return string(page)
+	rule := suitetest.Must(rules.Alert(alert))
+	return string(suitetest.Must(os.ReadFile("../../runbooks/" + path.Base(rule.Annotations["runbook_url"]))))
 }
 
 // leads follows the runbook of an alert: the runbook has a curlctl command, and its output shows

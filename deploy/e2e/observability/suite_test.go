@@ -7,10 +7,10 @@ import (
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/monitor"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func TestObservability(t *testing.T) { world.Run(t, "Observability") }
@@ -23,11 +23,9 @@ var (
 
 var _ = BeforeSuite(func() {
 	env = world.Open()
-	var err error
-	dashboard, err = monitor.ReadDashboard("../../chart/files/dashboards/curl-me-that.json")
-	Expect(err).NotTo(HaveOccurred())
-	rules, err = monitor.ReadRules("../../chart/files/rules/*.yaml", "../../chart/files/rules/production/*.yaml")
-	Expect(err).NotTo(HaveOccurred())
+	dashboard = suitetest.Must(monitor.ReadDashboard("../../chart/files/dashboards/curl-me-that.json"))
+	rules = suitetest.Must(monitor.ReadRules("../../chart/files/rules/*.yaml",
+		"../../chart/files/rules/production/*.yaml"))
 })
 
 const (

@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // target is a subject on which the server itself must never publish a reply, and the payload that
@@ -88,15 +89,13 @@ func newAttacker(ctx context.Context, b *broker, identity string) *attacker {
 	s.nc = b.connect(identity)
 	s.inbox = s.nc.NewInbox()
 	prefix := s.inbox[:strings.LastIndex(s.inbox, ".")]
-	_, err := s.nc.Subscribe(prefix+".>", s.take)
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(s.nc.Subscribe(prefix+".>", s.take))
 	victim := b.connectTo(b.url(1), s.victim())
-	_, err = victim.Subscribe("_INBOX_"+s.victim()+".victim", func(*nats.Msg) {
+	suitetest.Must(victim.Subscribe("_INBOX_"+s.victim()+".victim", func(*nats.Msg) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.forged++
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	Expect(victim.Flush()).To(Succeed())
 	s.restore(ctx)
 	return s
@@ -275,8 +274,7 @@ func (s *attacker) see(ctx context.Context) map[string]string {
 		}
 		Expect(err).NotTo(HaveOccurred())
 		info := stream.CachedInfo()
-		config, err := json.Marshal(info.Config)
-		Expect(err).NotTo(HaveOccurred())
+		config := suitetest.Must(json.Marshal(info.Config))
 		seen["stream "+name] = info.Created.String() + string(config)
 		s.seeConsumers(ctx, stream, seen)
 		for what, subject := range map[string]string{
@@ -304,9 +302,8 @@ func (s *attacker) last(ctx context.Context, stream, subject string) string {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, answered)
 	defer cancel()
-	m, err := s.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream,
-		[]byte(`{"last_by_subj":"`+subject+`"}`))
-	Expect(err).NotTo(HaveOccurred())
+	m := suitetest.Must(s.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream,
+		[]byte(`{"last_by_subj":"`+subject+`"}`)))
 	var answer struct {
 		Message struct {
 			Seq  uint64
@@ -325,8 +322,7 @@ func (s *attacker) last(ctx context.Context, stream, subject string) string {
 func (s *attacker) seeConsumers(ctx context.Context, stream jetstream.Stream, seen map[string]string) {
 	GinkgoHelper()
 	for info := range stream.ListConsumers(ctx).Info() {
-		config, err := json.Marshal(info.Config)
-		Expect(err).NotTo(HaveOccurred())
+		config := suitetest.Must(json.Marshal(info.Config))
 		name := info.Stream + "/" + info.Name
 		seen["consumer "+name] = fmt.Sprintf("%s %s %t", info.Created, config, info.Paused)
 		seen["work of "+name] = fmt.Sprintf("%d %d", info.Delivered.Consumer, info.AckFloor.Consumer)

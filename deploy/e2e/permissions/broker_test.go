@@ -19,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // shipped is the folder of the configuration.
@@ -50,8 +51,7 @@ var (
 
 func shippedFiles(context.Context) map[string]string {
 	GinkgoHelper()
-	names, err := filepath.Glob(filepath.Join(shipped, "*.conf"))
-	Expect(err).NotTo(HaveOccurred())
+	names := suitetest.Must(filepath.Glob(filepath.Join(shipped, "*.conf")))
 	Expect(names).NotTo(BeEmpty())
 	files := map[string]string{}
 	for _, name := range names {
@@ -77,11 +77,10 @@ func formerFiles(ctx context.Context) map[string]string {
 
 func chartFiles(ctx context.Context) map[string]string {
 	GinkgoHelper()
-	objects, err := manifest.Render(ctx, manifest.Chart{
+	objects := suitetest.Must(manifest.Render(ctx, manifest.Chart{
 		Dir: "../../chart", Release: "curl-me-that", Namespace: "curl-me-that",
 		Templates: []string{"nats-config.yaml"}, Set: []string{"nats.bundled.replicas=3", "networkPolicy.enabled=false"},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	Expect(objects).To(HaveLen(1))
 	files, _, err := unstructured.NestedStringMap(objects[0].Object, "data")
 	Expect(err).NotTo(HaveOccurred())
@@ -91,9 +90,7 @@ func chartFiles(ctx context.Context) map[string]string {
 
 func read(file string) string {
 	GinkgoHelper()
-	text, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	return string(text)
+	return string(suitetest.Must(os.ReadFile(file)))
 }
 
 // broker is one NATS server or a cluster.
@@ -154,8 +151,7 @@ func start(ctx context.Context, f form) *broker {
 	b.identities = filepath.Join(b.dir, "identities")
 	b.run(ctx, "identities", "--out", b.identities, "--tls-host", "localhost,127.0.0.1")
 	var err error
-	b.root, err = nkeys.CreateUser()
-	Expect(err).NotTo(HaveOccurred())
+	b.root = suitetest.Must(nkeys.CreateUser())
 	for name, text := range f.files(ctx) {
 		text = strings.ReplaceAll(text, "/etc/nats", b.dir)
 		// With one disk, each of three servers would wait for the others' writes.
@@ -293,8 +289,7 @@ func (b *broker) connect(identity string) *nats.Conn {
 
 func (b *broker) connectTo(url, identity string) *nats.Conn {
 	GinkgoHelper()
-	key, err := nats.NkeyOptionFromSeed(b.seed(identity))
-	Expect(err).NotTo(HaveOccurred())
+	key := suitetest.Must(nats.NkeyOptionFromSeed(b.seed(identity)))
 	if b.token != "" {
 		key = nats.UserCredentials(b.credentials(identity))
 	}
@@ -304,9 +299,8 @@ func (b *broker) connectTo(url, identity string) *nats.Conn {
 	default:
 		prefix = "curlctl"
 	}
-	nc, err := nats.Connect(url, key, b.trust(), nats.CustomInboxPrefix("_INBOX_"+prefix),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	Expect(err).NotTo(HaveOccurred())
+	nc := suitetest.Must(nats.Connect(url, key, b.trust(), nats.CustomInboxPrefix("_INBOX_"+prefix),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})))
 	DeferCleanup(nc.Close)
 	return nc
 }
@@ -314,10 +308,7 @@ func (b *broker) connectTo(url, identity string) *nats.Conn {
 // jetStream returns the spec's own client, connected to another server than the identities.
 func (b *broker) jetStream() jetstream.JetStream {
 	GinkgoHelper()
-	nc, err := nats.Connect(b.url(2), b.rooted()...)
-	Expect(err).NotTo(HaveOccurred())
+	nc := suitetest.Must(nats.Connect(b.url(2), b.rooted()...))
 	DeferCleanup(nc.Close)
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(answered))
-	Expect(err).NotTo(HaveOccurred())
-	return js
+	return suitetest.Must(jetstream.New(nc, jetstream.WithDefaultTimeout(answered)))
 }

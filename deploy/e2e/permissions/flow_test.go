@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // world starts the services on the broker, except for those in without. Each has its own identity
@@ -84,8 +85,7 @@ var _ = Describe("With the shipped configuration", func() {
 			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).Should(Equal(1))
 			By("storing invalid messages as dead letters")
 			for _, subject := range []string{"curl.due.default.junk.key", "curl.result.content.default.junk.key"} {
-				_, err := w.JetStream.Publish(ctx, subject, []byte("junk"))
-				Expect(err).NotTo(HaveOccurred())
+				suitetest.Must(w.JetStream.Publish(ctx, subject, []byte("junk")))
 			}
 			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>") }).Should(Equal(2))
 
@@ -131,12 +131,10 @@ var _ = Describe("With the shipped configuration", func() {
 		cm.EventuallyHasData(ctx, "text", "first")
 		w.EventuallyQuiet(ctx)
 
-		fetcher, err := jetstream.New(b.connect("fetcher"))
-		Expect(err).NotTo(HaveOccurred())
+		fetcher := suitetest.Must(jetstream.New(b.connect("fetcher")))
 		rollup := nats.NewMsg("curl.timer.default.forged.key")
 		rollup.Header.Set("Nats-Rollup", "all")
-		cleared, err := fetcher.PublishMsg(ctx, rollup)
-		Expect(err).NotTo(HaveOccurred())
+		cleared := suitetest.Must(fetcher.PublishMsg(ctx, rollup))
 		Eventually(ctx, func() (uint64, error) {
 			requests, err := w.JetStream.Stream(ctx, pipeline.Requests)
 			if err != nil {

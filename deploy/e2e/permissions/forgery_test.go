@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func digest(body string) string {
@@ -39,8 +40,7 @@ var _ = Describe("A compromised fetcher", func() {
 		cm := w.Create(ctx, "target", world.Asking("mydata="+page.URL()), world.Holding("theirs", "value"),
 			world.Annotated("x-kv8s.io/curl-sha256", "mydata="+digest("demanded")))
 		key := pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}
-		js, err := jetstream.New(b.connect("fetcher"))
-		Expect(err).NotTo(HaveOccurred())
+		js := suitetest.Must(jetstream.New(b.connect("fetcher")))
 		fetcher := pipeline.NewClient(js)
 		var want *v1.Want
 		var sequence uint64
@@ -82,8 +82,7 @@ var _ = Describe("A compromised fetcher", func() {
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx, world.Fetcher)
 		page := w.Origin.Page("/news").Says("asked for")
-		js, err := jetstream.New(b.connect("fetcher"))
-		Expect(err).NotTo(HaveOccurred())
+		js := suitetest.Must(jetstream.New(b.connect("fetcher")))
 		fetcher := pipeline.NewClient(js)
 		for _, name := range []string{"signed", "tomorrow", "last"} { // until the true body comes
 			w.Breaks("ConfigMap " + name + " at version")
@@ -122,10 +121,8 @@ var _ = Describe("A compromised fetcher", func() {
 		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx, world.Fetcher)
-		stolen, err := signature.LoadSigner(filepath.Join(b.identities, "signing.nk"))
-		Expect(err).NotTo(HaveOccurred())
-		js, err := jetstream.New(b.connect("fetcher"))
-		Expect(err).NotTo(HaveOccurred())
+		stolen := suitetest.Must(signature.LoadSigner(filepath.Join(b.identities, "signing.nk")))
+		js := suitetest.Must(jetstream.New(b.connect("fetcher")))
 		fetcher := pipeline.NewClient(js)
 		forge := func(name string) *world.ConfigMap {
 			GinkgoHelper()
@@ -151,8 +148,7 @@ var _ = Describe("A compromised fetcher", func() {
 		b.run(ctx, "identities", "--out", b.identities, "--revoke-signing-key")
 		Eventually(ctx, func() []string { return w.Writer().Log.Matching("loaded the new content of file ") }).
 			Should(HaveLen(1))
-		_, err = w.Watcher().Stop(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(w.Watcher().Stop(ctx))
 		w.Watcher().Restart(ctx)
 		after := forge("after")
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.content.>") }).Should(BeZero())
@@ -168,10 +164,8 @@ var _ = Describe("A compromised fetcher", func() {
 	// one identity. So no fetcher can have an ID that another cannot guess.
 	It("can suppress another fetcher's dead letter by its ID, but not the report of that failure", func(ctx SpecContext) {
 		b := start(ctx, plain)
-		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
-		fetcher, err := jetstream.New(b.connect("fetcher"))
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
+		fetcher := suitetest.Must(jetstream.New(b.connect("fetcher")))
 		client := pipeline.NewClient(fetcher)
 		key := pipeline.Key{Namespace: "default", Name: "cm", Key: "mydata"}
 		other := pipeline.Key{Namespace: "default", Name: "other", Key: "mydata"}
@@ -186,10 +180,8 @@ var _ = Describe("A compromised fetcher", func() {
 			pipeline.Failures: other.DeadLetter("Timeout", "a.example.com"),
 			pipeline.Results:  key.Failure(),
 		} {
-			stream, err := b.jetStream().Stream(ctx, name)
-			Expect(err).NotTo(HaveOccurred())
-			info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
-			Expect(err).NotTo(HaveOccurred())
+			stream := suitetest.Must(b.jetStream().Stream(ctx, name))
+			info := suitetest.Must(stream.Info(ctx, jetstream.WithSubjectFilter(">")))
 			Expect(info.State.Subjects).To(Equal(map[string]uint64{kept: 1}))
 			Expect(info.Config.Duplicates).To(BeNumerically("<=", 5*time.Minute))
 		}
@@ -205,12 +197,9 @@ var _ = Describe("A compromised watcher", func() {
 		asked := world.Asking("mydata=" + w.Origin.Page("/news").Says("asked for").URL())
 		seen := w.Create(ctx, "seen", asked)
 		seen.EventuallyHasData(ctx, "mydata", "asked for")
-		_, err := w.Watcher().Stop(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		stolen, err := signature.LoadSigner(filepath.Join(b.identities, "signing.nk"))
-		Expect(err).NotTo(HaveOccurred())
-		js, err := jetstream.New(b.connect("watcher"))
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(w.Watcher().Stop(ctx))
+		stolen := suitetest.Must(signature.LoadSigner(filepath.Join(b.identities, "signing.nk")))
+		js := suitetest.Must(jetstream.New(b.connect("watcher")))
 		watcher := pipeline.NewClient(js)
 		epoch, _, err := pipeline.Epoch(ctx, js)
 		Expect(err).NotTo(HaveOccurred())
@@ -224,8 +213,7 @@ var _ = Describe("A compromised watcher", func() {
 				Url:             url, Epoch: epoch, Cause: v1.Cause_CAUSE_NEW,
 			}
 			stolen.Sign(want)
-			_, err = watcher.PublishWant(ctx, want, 0)
-			Expect(err).NotTo(HaveOccurred())
+			suitetest.Must(watcher.PublishWant(ctx, want, 0))
 		}
 		theirs := world.Holding("theirs", "value")
 		unseen, owned, bare := w.Create(ctx, "unseen", asked), w.Create(ctx, "owned", asked, theirs),
@@ -276,10 +264,9 @@ var _ = Describe("A compromised replayer", func() {
 	// timer on any subject of the stream of requests.
 	forge := func(ctx context.Context, replayer *nats.Conn, cm *world.ConfigMap, key pipeline.Key, url string) {
 		GinkgoHelper()
-		forged, err := proto.Marshal(&v1.Want{
+		forged := suitetest.Must(proto.Marshal(&v1.Want{
 			Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: string(cm.Get(ctx).UID), Url: url, Epoch: 1,
-		})
-		Expect(err).NotTo(HaveOccurred())
+		}))
 		timer := nats.NewMsg(key.Timer())
 		timer.Data = forged
 		timer.Header.Set("Nats-Schedule", "@at "+time.Now().UTC().Format(time.RFC3339Nano))
@@ -298,8 +285,7 @@ var _ = Describe("A compromised replayer", func() {
 
 		replayer := b.connect("replayer")
 		seen := make(chan *nats.Msg, 1<<10)
-		_, err := replayer.ChanSubscribe(key.Content(), seen)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(replayer.ChanSubscribe(key.Content(), seen))
 		forge(ctx, replayer, cm, key, w.Origin.Page("/internal").Says("of others").URL())
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(seen).To(Receive(HaveField("Data", ContainSubstring("of others"))))
@@ -342,10 +328,8 @@ var _ = Describe("A compromised service that acknowledges messages without handl
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx, identity)
 		cm := w.Create(ctx, "news", world.Asking("mydata="+w.Origin.Page("/news").Says("asked for").URL()))
-		js, err := jetstream.New(b.connect(identity))
-		Expect(err).NotTo(HaveOccurred())
-		work, err := js.Consumer(ctx, stream, consumer)
-		Expect(err).NotTo(HaveOccurred())
+		js := suitetest.Must(jetstream.New(b.connect(identity)))
+		work := suitetest.Must(js.Consumer(ctx, stream, consumer))
 		Eventually(ctx, func() error {
 			taken, err := work.Next(jetstream.FetchMaxWait(time.Second))
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // forged is a valid message with forged headers.
@@ -110,8 +111,7 @@ func (s *attacker) fired(ctx context.Context) {
 	m := nats.NewMsg("curl.timer.default.last.key")
 	m.Header.Set("Nats-Schedule", "@at "+time.Now().Add(300*time.Millisecond).UTC().Format(time.RFC3339Nano))
 	m.Header.Set("Nats-Schedule-Target", "curl.due.default.last.key")
-	before, err := s.js.PublishMsg(ctx, m)
-	Expect(err).NotTo(HaveOccurred())
+	before := suitetest.Must(s.js.PublishMsg(ctx, m))
 	Eventually(ctx, func() (uint64, error) {
 		stream, err := s.js.Stream(ctx, pipeline.Requests)
 		if err != nil {
@@ -166,20 +166,17 @@ var _ = Describe("A recurring schedule in the stream of requests", func() {
 		schedule.Data = []byte("forged")
 		schedule.Header.Set("Nats-Schedule", "@every 1s")
 		schedule.Header.Set("Nats-Schedule-Target", "curl.want.default.canary.key")
-		_, err := s.nc.RequestMsgWithContext(ctx, schedule)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(s.nc.RequestMsgWithContext(ctx, schedule))
 		s.nc.Close()
 		want := func() string { return s.last(ctx, pipeline.Requests, "curl.want.default.canary.key") }
 		for range 2 {
-			_, err = s.js.Publish(ctx, "curl.want.default.canary.key", []byte("a want"))
-			Expect(err).NotTo(HaveOccurred())
+			suitetest.Must(s.js.Publish(ctx, "curl.want.default.canary.key", []byte("a want")))
 			Eventually(want).WithTimeout(recreated).Should(HaveSuffix(`"forged"`))
 		}
 
 		rollup := nats.NewMsg("curl.timer.default.cleared.key")
 		rollup.Header.Set("Nats-Rollup", "all")
-		_, err = b.connect("admin").RequestMsgWithContext(ctx, rollup)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(b.connect("admin").RequestMsgWithContext(ctx, rollup))
 		Consistently(want).WithTimeout(2 * time.Second).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 	})
 })

@@ -18,6 +18,8 @@ import (
 	"github.com/nats-io/nkeys"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // byJWT is the shipped configuration for operators with JWTs, and formerByJWT the same for the
@@ -124,11 +126,9 @@ func signedByNSC(ctx context.Context, b *broker) {
 	run("nsc", "add", "operator", "--name", "spec", "--sys")
 	run("sh", shippedCommands)
 	run("nsc", "add", "user", "--account", "CURL", "--name", specs, "--public-key", public(b.root))
-	token, err := jwt.ParseDecoratedJWT(run("nsc", "describe", "user", "--account", "CURL", "--name", specs, "--raw"))
-	Expect(err).NotTo(HaveOccurred())
-	b.token = token
-	made, err := filepath.Glob(filepath.Join(home, "creds", "spec", "*", "*.creds"))
-	Expect(err).NotTo(HaveOccurred())
+	described := run("nsc", "describe", "user", "--account", "CURL", "--name", specs, "--raw")
+	b.token = suitetest.Must(jwt.ParseDecoratedJWT(described))
+	made := suitetest.Must(filepath.Glob(filepath.Join(home, "creds", "spec", "*", "*.creds")))
 	Expect(len(made)).To(BeNumerically(">=", len(identities())))
 	for _, credentials := range made {
 		Expect(os.Rename(credentials, filepath.Join(b.identities, filepath.Base(credentials)))).To(Succeed())
@@ -143,10 +143,10 @@ func (b *broker) accounts() string { return filepath.Join(b.dir, "accounts.conf"
 // parsed reads accounts.conf, which may contain only settings that JWTs support.
 func parsed(file string) (c configured) {
 	GinkgoHelper()
-	fields, err := conf.ParseFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	text, err := json.Marshal(map[string]any{"system_account": fields["system_account"], "accounts": fields["accounts"]})
-	Expect(err).NotTo(HaveOccurred())
+	fields := suitetest.Must(conf.ParseFile(file))
+	text := suitetest.Must(json.Marshal(map[string]any{
+		"system_account": fields["system_account"], "accounts": fields["accounts"],
+	}))
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	Expect(decoder.Decode(&c)).To(Succeed())
@@ -198,9 +198,7 @@ func created(key nkeys.KeyPair, err error) nkeys.KeyPair {
 
 func public(key nkeys.KeyPair) string {
 	GinkgoHelper()
-	text, err := key.PublicKey()
-	Expect(err).NotTo(HaveOccurred())
-	return text
+	return suitetest.Must(key.PublicKey())
 }
 
 // encoded signs claims and fails if nsc would reject them.
@@ -209,9 +207,7 @@ func encoded(claims jwt.Claims, by nkeys.KeyPair) string {
 	found := jwt.CreateValidationResults()
 	claims.Validate(found)
 	Expect(found.Errors()).To(BeEmpty())
-	text, err := claims.Encode(by)
-	Expect(err).NotTo(HaveOccurred())
-	return text
+	return suitetest.Must(claims.Encode(by))
 }
 
 // signs returns the server's name for an identity.
@@ -232,8 +228,7 @@ func (b *broker) identity(nkey string) string {
 	if nkey == public(b.root) {
 		return specs
 	}
-	seeds, err := filepath.Glob(b.seed("*"))
-	Expect(err).NotTo(HaveOccurred())
+	seeds := suitetest.Must(filepath.Glob(b.seed("*")))
 	for _, file := range seeds {
 		if public(created(nkeys.FromSeed(seedOf(file)))) == nkey {
 			return strings.TrimSuffix(filepath.Base(file), ".nk")
@@ -255,8 +250,7 @@ func (b *broker) credit(identity, token string) {
 		b.token = token
 		return
 	}
-	text, err := jwt.FormatUserConfig(token, seedOf(b.seed(identity)))
-	Expect(err).NotTo(HaveOccurred())
+	text := suitetest.Must(jwt.FormatUserConfig(token, seedOf(b.seed(identity))))
 	Expect(os.WriteFile(b.credentials(identity), text, 0o600)).To(Succeed())
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // everybody has all identities, and "" for a pod without a seed.
@@ -29,13 +31,10 @@ const closing = 30 * time.Second
 // monitored sends a request to the monitoring port of a server.
 func monitored(ctx context.Context, base, path string) string {
 	GinkgoHelper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody)
-	Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
+	request := suitetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody))
+	response := suitetest.Must(http.DefaultClient.Do(request))
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	Expect(err).NotTo(HaveOccurred())
+	text := suitetest.Must(io.ReadAll(response.Body))
 	// A single server has no Raft state, and one of three may still be catching up.
 	Expect(response.StatusCode).
 		To(BeElementOf(http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable), "%s: %s", path, text)
@@ -63,8 +62,7 @@ func (b *broker) trusted() *tls.Config {
 	if !b.tls {
 		return nil
 	}
-	text, err := os.ReadFile(b.ca())
-	Expect(err).NotTo(HaveOccurred())
+	text := suitetest.Must(os.ReadFile(b.ca()))
 	roots := x509.NewCertPool()
 	Expect(roots.AppendCertsFromPEM(text)).To(BeTrue())
 	return &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
@@ -99,11 +97,10 @@ func (b *broker) asLeaf(ctx context.Context, address *url.URL, identity string) 
 	if identity != "" {
 		remote.Nkey = b.seed(identity)
 	}
-	leaf, err := server.NewServer(&server.Options{
+	leaf := suitetest.Must(server.NewServer(&server.Options{
 		ServerName: "leaf", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
 		LeafNode: server.LeafNodeOpts{ReconnectInterval: time.Second, Remotes: []*server.RemoteLeafOpts{remote}},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	log := &journal{}
 	leaf.SetLoggerV2(log, false, false, false)
 	leaf.Start()
@@ -132,14 +129,12 @@ var _ = Describe("NATS", func() {
 				v := b.varz(ctx, 0)
 				Expect([]int{v.Leaf.Port, v.MQTT.Port, v.Websocket.Port, v.Gateway.Port}).
 					To(HaveEach(0), "ports other than that for clients")
-				address, err := url.Parse(b.URL())
-				Expect(err).NotTo(HaveOccurred())
+				address := suitetest.Must(url.Parse(b.URL()))
 				for _, identity := range everybody {
 					By("as " + identity)
 					var options []nats.Option
 					if identity != "" {
-						key, err := nats.NkeyOptionFromSeed(b.seed(identity))
-						Expect(err).NotTo(HaveOccurred())
+						key := suitetest.Must(nats.NkeyOptionFromSeed(b.seed(identity)))
 						options = append(options, key)
 					}
 					scheme := "ws://"
@@ -150,8 +145,7 @@ var _ = Describe("NATS", func() {
 					Expect(err).To(HaveOccurred())
 					b.asLeaf(ctx, address, identity)
 				}
-				conn, err := net.Dial("tcp", address.Host)
-				Expect(err).NotTo(HaveOccurred())
+				conn := suitetest.Must(net.Dial("tcp", address.Host))
 				Expect(said(conn, mqttConnect)).NotTo(ContainSubstring(mqttAccepted))
 			})
 
@@ -162,11 +156,9 @@ var _ = Describe("NATS", func() {
 					return
 				}
 				address := net.JoinHostPort("127.0.0.1", strconv.Itoa(v.Cluster.Port))
-				plain, err := net.Dial("tcp", address)
-				Expect(err).NotTo(HaveOccurred())
+				plain := suitetest.Must(net.Dial("tcp", address))
 				Expect(said(plain, "CONNECT {}\r\n")).NotTo(ContainSubstring("INFO"))
-				conn, err := net.Dial("tcp", address)
-				Expect(err).NotTo(HaveOccurred())
+				conn := suitetest.Must(net.Dial("tcp", address))
 				Expect(said(tls.Client(conn, b.trusted()), "CONNECT {}\r\n")).NotTo(ContainSubstring("INFO"))
 			})
 
@@ -191,8 +183,7 @@ var _ = Describe("NATS", func() {
 			It("lets only the identity sys use the system account", func(ctx SpecContext) {
 				loaded := b.varz(ctx, 0).Loaded
 				system := b.connect("sys")
-				answer, err := system.Request("$SYS.REQ.SERVER.PING.IDZ", nil, answered)
-				Expect(err).NotTo(HaveOccurred())
+				answer := suitetest.Must(system.Request("$SYS.REQ.SERVER.PING.IDZ", nil, answered))
 				var found struct{ Server struct{ ID string } }
 				Expect(json.Unmarshal(answer.Data, &found)).To(Succeed())
 				for _, identity := range everybody[1 : len(everybody)-1] {
@@ -217,17 +208,13 @@ var _ = Describe("NATS", func() {
 				s := newAttacker(ctx, b, "viewer")
 				system := b.connect("sys")
 				messages := make(chan *nats.Msg, 1<<10)
-				_, err := system.ChanSubscribe(">", messages)
-				Expect(err).NotTo(HaveOccurred())
-				answer, err := system.Request("$JS.API.STREAM.MSG.GET.CURL_RESULTS",
-					[]byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), answered)
-				Expect(err).NotTo(HaveOccurred())
+				suitetest.Must(system.ChanSubscribe(">", messages))
+				answer := suitetest.Must(system.Request("$JS.API.STREAM.MSG.GET.CURL_RESULTS",
+					[]byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), answered))
 				Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
 				// Servers of a cluster copy it to each other.
-				_, err = s.js.Publish(ctx, "curl.result.content.default.later.key", []byte("SECRET-BODY"))
-				Expect(err).NotTo(HaveOccurred())
-				_, err = system.Request("$JS.API.ACCOUNT.PURGE.CURL", nil, answered)
-				Expect(err).NotTo(HaveOccurred())
+				suitetest.Must(s.js.Publish(ctx, "curl.result.content.default.later.key", []byte("SECRET-BODY")))
+				suitetest.Must(system.Request("$JS.API.ACCOUNT.PURGE.CURL", nil, answered))
 				Eventually(ctx, func() (names []string, err error) {
 					list := s.js.StreamNames(ctx)
 					for name := range list.Name() {

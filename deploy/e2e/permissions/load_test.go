@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // load publishes so many wants and timers that each service needs many requests to read them, and
@@ -19,8 +20,7 @@ import (
 func load(ctx context.Context, b *broker) {
 	GinkgoHelper()
 	client := func(identity string) *pipeline.Client {
-		js, err := jetstream.New(b.connect(identity))
-		Expect(err).NotTo(HaveOccurred())
+		js := suitetest.Must(jetstream.New(b.connect(identity)))
 		return pipeline.NewClient(js)
 	}
 	watcher, fetcher := client("watcher"), client("fetcher")
@@ -31,8 +31,7 @@ func load(ctx context.Context, b *broker) {
 			Namespace: "default", Name: fmt.Sprintf("cm-%04d", i), Key: "key", Uid: "uid", ResourceVersion: "1",
 			Url: "https://a.example.com/", Status: strings.Repeat("x", 4<<10), Cause: v1.Cause_CAUSE_NEW,
 		}
-		sequence, err := watcher.PublishWant(ctx, want, 0)
-		Expect(err).NotTo(HaveOccurred())
+		sequence := suitetest.Must(watcher.PublishWant(ctx, want, 0))
 		Expect(fetcher.SetTimer(ctx, &v1.Due{Want: want, WantSequence: sequence}, time.Now().Add(time.Hour))).Error().
 			NotTo(HaveOccurred())
 		timers = append(timers, pipeline.KeyOf(want).Timer())

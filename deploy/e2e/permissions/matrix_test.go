@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // cell says whether an identity may use a subject.
@@ -27,11 +28,9 @@ var columns = []string{"watcher", "fetcher", "writer", "setup", "viewer", "repla
 // cells reads permissions.csv.
 func cells() []cell {
 	GinkgoHelper()
-	file, err := os.Open(filepath.Join(shipped, "permissions.csv"))
-	Expect(err).NotTo(HaveOccurred())
+	file := suitetest.Must(os.Open(filepath.Join(shipped, "permissions.csv")))
 	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
-	Expect(err).NotTo(HaveOccurred())
+	rows := suitetest.Must(csv.NewReader(file).ReadAll())
 	var all []cell
 	for _, row := range rows[1:] {
 		allowed := strings.Split(row[3], ", ")
@@ -51,8 +50,7 @@ func cells() []cell {
 func tried(nc *nats.Conn, c cell) bool {
 	GinkgoHelper()
 	if c.operation == "subscribe" {
-		sub, err := nc.SubscribeSync(c.subject)
-		Expect(err).NotTo(HaveOccurred())
+		sub := suitetest.Must(nc.SubscribeSync(c.subject))
 		defer sub.Unsubscribe() //nolint:errcheck // refused ones are gone
 	} else {
 		Expect(nc.Publish(c.subject, nil)).To(Succeed())
@@ -66,8 +64,7 @@ func tried(nc *nats.Conn, c cell) bool {
 var _ = Describe("The permissions", func() {
 	DescribeTable("match permissions.csv cell by cell", func(ctx SpecContext, f form) {
 		b := start(ctx, f)
-		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
 		connections := map[string]*nats.Conn{}
 		for _, c := range cells() {
 			nc := connections[c.identity]
@@ -92,37 +89,30 @@ var _ = Describe("The permissions", func() {
 
 	It("separate the accounts", func(ctx SpecContext) {
 		b := start(ctx, plain)
-		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
 		system := b.connect("sys")
 		Expect(tried(system, cell{operation: "subscribe", subject: "$SYS.>"})).To(BeTrue())
-		answer, err := system.Request("$JS.API.STREAM.INFO.CURL_REQUESTS", nil, nats.DefaultTimeout)
-		Expect(err).NotTo(HaveOccurred())
+		answer := suitetest.Must(system.Request("$JS.API.STREAM.INFO.CURL_REQUESTS", nil, nats.DefaultTimeout))
 		Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
-		_, err = nats.Connect(b.URL())
+		_, err := nats.Connect(b.URL())
 		Expect(err).To(MatchError(nats.ErrAuthorization), "connecting without an identity is denied")
 	})
 
 	It("keep the streams of an installation with a single account", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		file := b.accounts()
-		accounts, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
-		public, err := b.root.PublicKey()
-		Expect(err).NotTo(HaveOccurred())
+		accounts := suitetest.Must(os.ReadFile(file))
+		public := suitetest.Must(b.root.PublicKey())
 		Expect(os.WriteFile(file, []byte(`accounts { CURL: { jetstream: enabled, users: [ { nkey: `+public+` } ] } }`),
 			0o600)).To(Succeed())
 		Expect(b.Restart()).To(Succeed())
 		js := b.jetStream()
-		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = js.Publish(ctx, "curl.want.default.cm.key", []byte("a want"))
-		Expect(err).NotTo(HaveOccurred())
+		epoch := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		suitetest.Must(js.Publish(ctx, "curl.want.default.cm.key", []byte("a want")))
 
 		Expect(os.WriteFile(file, accounts, 0o600)).To(Succeed())
 		Expect(b.Restart()).To(Succeed())
-		watcher, err := jetstream.New(b.connect("watcher"))
-		Expect(err).NotTo(HaveOccurred())
+		watcher := suitetest.Must(jetstream.New(b.connect("watcher")))
 		again, _, err := pipeline.Epoch(ctx, watcher)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again).To(Equal(epoch))
@@ -133,8 +123,7 @@ var _ = Describe("The permissions", func() {
 
 	It("let the watcher read all wants and timers, however many there are", func(ctx SpecContext) {
 		b := start(ctx, plain)
-		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
 		load(ctx, b)
 		Expect(b.said.violations()).To(BeEmpty())
 	})

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // grant is a pattern that accounts.conf grants to an identity.
@@ -129,8 +130,7 @@ var _ = Describe("Patterns in accounts.conf", func() {
 
 	It("match one subscription of the server each", func(ctx SpecContext) {
 		b := start(ctx, plain)
-		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
 		publish, _ := parsed(b.accounts()).granted(b)
 		listeners := b.listeners(ctx)
 		for _, p := range publish {
@@ -152,29 +152,23 @@ var _ = Describe("Patterns in accounts.conf", func() {
 	) {
 		b := start(ctx, f)
 		js := b.jetStream()
-		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		const n = 50
 		for i := range n {
 			for _, subject := range []string{"curl.result.content", "curl.want"} {
-				_, err = js.Publish(ctx, fmt.Sprintf("%s.team-a.cm.k%d", subject, i), []byte("SECRET"))
-				Expect(err).NotTo(HaveOccurred())
+				suitetest.Must(js.Publish(ctx, fmt.Sprintf("%s.team-a.cm.k%d", subject, i), []byte("SECRET")))
 			}
 		}
 		for _, t := range thefts {
 			nc := b.connect(t.thief)
-			stolen, err := nc.SubscribeSync(nc.NewInbox())
-			Expect(err).NotTo(HaveOccurred())
+			stolen := suitetest.Must(nc.SubscribeSync(nc.NewInbox()))
 			for _, subject := range t.subjects {
 				Expect(nc.PublishRequest(subject, stolen.Subject, []byte(`+NXT {"batch":1000}`))).To(Succeed())
 			}
 			Expect(nc.Flush()).To(Succeed())
-			owner, err := jetstream.New(b.connect(t.owner))
-			Expect(err).NotTo(HaveOccurred())
-			consumer, err := owner.Consumer(ctx, t.stream, t.consumer)
-			Expect(err).NotTo(HaveOccurred())
-			batch, err := consumer.Fetch(n)
-			Expect(err).NotTo(HaveOccurred())
+			owner := suitetest.Must(jetstream.New(b.connect(t.owner)))
+			consumer := suitetest.Must(owner.Consumer(ctx, t.stream, t.consumer))
+			batch := suitetest.Must(consumer.Fetch(n))
 			taken := 0
 			for range batch.Messages() {
 				taken++

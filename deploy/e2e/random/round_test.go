@@ -13,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const (
@@ -156,8 +157,7 @@ func (r *round) clear(ctx context.Context) {
 		o.Delete(ctx)
 	}
 	for _, home := range []*world.World{r.World, r.Tenants[0]} {
-		list, err := r.Cluster.Client.CoreV1().ConfigMaps(home.Namespace).List(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		list := suitetest.Must(r.Cluster.Client.CoreV1().ConfigMaps(home.Namespace).List(ctx, metav1.ListOptions{}))
 		Expect(list.Items).To(BeEmpty(), "ConfigMaps that the round did not make")
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const (
@@ -200,16 +201,14 @@ func operations() []step {
 	all := []step{
 		onObject("a want purged", func(ctx context.Context, o *object) {
 			GinkgoHelper()
-			s, err := o.round.JetStream.Stream(ctx, pipeline.Requests)
-			Expect(err).NotTo(HaveOccurred())
+			s := suitetest.Must(o.round.JetStream.Stream(ctx, pipeline.Requests))
 			Expect(s.Purge(ctx, jetstream.WithPurgeSubject(o.wanted().Want()))).To(Succeed())
 		}),
 		onObject("an earlier want published again", func(ctx context.Context, o *object) {
 			GinkgoHelper()
 			subject := o.wanted().Want()
 			if earlier := o.round.wants.of(subject); len(earlier) > 0 {
-				_, err := o.round.JetStream.Publish(ctx, subject, earlier[o.round.rng.IntN(len(earlier))])
-				Expect(err).NotTo(HaveOccurred())
+				suitetest.Must(o.round.JetStream.Publish(ctx, subject, earlier[o.round.rng.IntN(len(earlier))]))
 			}
 		}),
 	}
@@ -232,8 +231,7 @@ func purges() []step {
 	purge := func(stream, subject string) func(context.Context, *round) {
 		return func(ctx context.Context, r *round) {
 			GinkgoHelper()
-			s, err := r.JetStream.Stream(ctx, stream)
-			Expect(err).NotTo(HaveOccurred())
+			s := suitetest.Must(r.JetStream.Stream(ctx, stream))
 			Expect(s.Purge(ctx, jetstream.WithPurgeSubject(subject))).To(Succeed())
 		}
 	}

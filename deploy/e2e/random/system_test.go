@@ -8,10 +8,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const (
@@ -65,8 +65,7 @@ func begin(ctx context.Context) *system {
 			world.Fetcher: {"--recheck=1s", "--retry-base=100ms", "--retry-max=500ms", "--max-retry-after=1s"},
 		},
 	})
-	_, err := s.Conn.Subscribe("curl.want.>", s.wants.add)
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(s.Conn.Subscribe("curl.want.>", s.wants.add))
 	for _, tenant := range s.Tenants {
 		s.rights.In(ctx, tenant.Namespace, world.WriterRules()...)
 	}

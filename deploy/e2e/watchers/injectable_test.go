@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -18,16 +19,14 @@ func (h *home) seesNamespace(ctx context.Context) {
 	GinkgoHelper()
 	api := h.Cluster.Client.RbacV1()
 	name := metav1.ObjectMeta{Name: h.Namespace}
-	_, err := api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
+	suitetest.Must(api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{h.Namespace},
 		Verbs: []string{"list", "watch"},
-	}}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = api.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+	}}}, metav1.CreateOptions{}))
+	suitetest.Must(api.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: h.Namespace},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "curl-me-that-keeper", Namespace: h.Namespace}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(api.ClusterRoleBindings().Delete(ctx, h.Namespace, metav1.DeleteOptions{})).To(Succeed())
 		Expect(api.ClusterRoles().Delete(ctx, h.Namespace, metav1.DeleteOptions{})).To(Succeed())
@@ -37,9 +36,8 @@ func (h *home) seesNamespace(ctx context.Context) {
 // label sets a label of the namespace.
 func (h *home) label(ctx context.Context, name, value string) {
 	GinkgoHelper()
-	_, err := h.Cluster.Client.CoreV1().Namespaces().Patch(ctx, h.Namespace, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, name, value), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(h.Cluster.Client.CoreV1().Namespaces().Patch(ctx, h.Namespace, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, name, value), metav1.PatchOptions{}))
 }
 
 var _ = Describe("The condition Injectable", func() {

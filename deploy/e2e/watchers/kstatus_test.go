@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -16,8 +17,7 @@ import (
 var _ = Describe("Generic tools", func() {
 	health := func(ctx context.Context, w *watcher) string {
 		GinkgoHelper()
-		result, err := status.Compute(w.raw(ctx))
-		Expect(err).NotTo(HaveOccurred())
+		result := suitetest.Must(status.Compute(w.raw(ctx)))
 		return result.Status.String()
 	}
 

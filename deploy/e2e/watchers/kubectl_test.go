@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // kubectl runs the real kubectl in a namespace.
@@ -94,25 +95,22 @@ var _ = Describe("The content digest in a pod template", func() {
 	It("replaces pods when fetched or static content changes, but not after an unchanged refresh", func(ctx SpecContext) {
 		h := open(ctx)
 		k := kubectlIn(h.Namespace)
-		guide, err := os.ReadFile("../../docs/watcher.md")
-		Expect(err).NotTo(HaveOccurred())
+		guide := suitetest.Must(os.ReadFile("../../docs/watcher.md"))
 		commands := strings.ReplaceAll(string(rollout.FindSubmatch(guide)[1]), "team-a", h.Namespace)
 		deployments := h.Cluster.Client.AppsV1().Deployments(h.Namespace)
 		web := metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-		_, err = deployments.Create(ctx,
+		suitetest.Must(deployments.Create(ctx,
 			&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
 				Selector: &web, Template: corev1.PodTemplateSpec{
 					ObjectMeta: metav1.ObjectMeta{Labels: web.MatchLabels},
 					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}},
 				},
-			}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+			}}, metav1.CreateOptions{}))
 		// generation runs the commands and returns the generation of the Deployment.
 		generation := func() int64 {
 			GinkgoHelper()
 			Expect(k.shell(ctx, commands)).To(ContainSubstring("deployment.apps/web patched"))
-			now, err := deployments.Get(ctx, "web", metav1.GetOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			now := suitetest.Must(deployments.Get(ctx, "web", metav1.GetOptions{}))
 			return now.Generation
 		}
 		digest := func(w *watcher) func() string { return func() string { return w.get(ctx).Status.ContentSHA256 } }

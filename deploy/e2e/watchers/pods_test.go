@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -29,7 +30,7 @@ func (h *home) pod(ctx context.Context, name, annotation string) injected {
 	if !apierrors.IsAlreadyExists(err) { // no controller makes it
 		Expect(err).NotTo(HaveOccurred())
 	}
-	_, err = h.Cluster.Client.CoreV1().Pods(h.Namespace).Create(ctx, &corev1.Pod{
+	suitetest.Must(h.Cluster.Client.CoreV1().Pods(h.Namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{watchv1.InjectedLabel: "true"},
 			Annotations: map[string]string{watchv1.InjectedAnnotation: annotation},
@@ -41,8 +42,7 @@ func (h *home) pod(ctx context.Context, name, annotation string) injected {
 			}},
 			Containers: []corev1.Container{{Name: "app", Image: "registry.example/app"}},
 		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	return injected{h, name}
 }
 
@@ -50,12 +50,10 @@ func (h *home) pod(ctx context.Context, name, annotation string) injected {
 func (p injected) reports(ctx context.Context, s corev1.ContainerStatus) {
 	GinkgoHelper()
 	pods := p.home.Cluster.Client.CoreV1().Pods(p.home.Namespace)
-	pod, err := pods.Get(ctx, p.name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	pod := suitetest.Must(pods.Get(ctx, p.name, metav1.GetOptions{}))
 	s.Name, s.Image = "watch", "registry.example/watch"
 	pod.Status.Phase, pod.Status.InitContainerStatuses = corev1.PodRunning, []corev1.ContainerStatus{s}
-	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}))
 }
 
 func (p injected) runs(ctx context.Context) {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -182,10 +183,9 @@ var _ = Describe("The schema of Watchers", Ordered, func() {
 
 	DescribeTable("accepts updates of target, but no", func(ctx SpecContext, name, before, after string) {
 		watchers := api.Resource(watchv1.Resource()).Namespace(namespace)
-		_, err := watchers.Create(ctx,
-			manifest("metadata: {name: "+name+"}\nspec: {configData: {a: b}, target: {"+before+"}}"), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = watchers.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"target":{`+after+`}}}`),
+		suitetest.Must(watchers.Create(ctx,
+			manifest("metadata: {name: "+name+"}\nspec: {configData: {a: b}, target: {"+before+"}}"), metav1.CreateOptions{}))
+		_, err := watchers.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"target":{`+after+`}}}`),
 			metav1.PatchOptions{})
 		Expect(err).To(MatchError(ContainSubstring("target.name cannot be changed, added or removed")))
 		_, err = watchers.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"target":{"deletionPolicy":"Retain"}}}`),

@@ -19,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -130,8 +131,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 	It("of another owner is not overwritten until it is labelled", func(ctx SpecContext) {
 		h := open(ctx)
 		theirs := h.Create(ctx, "taken-config", world.Holding("theirs", "kept"))
-		before, err := json.Marshal(theirs.Get(ctx))
-		Expect(err).NotTo(HaveOccurred())
+		before := suitetest.Must(json.Marshal(theirs.Get(ctx)))
 		w := h.apply(ctx, "taken", `configData: {a: b}`)
 		w.eventually(ctx, watchv1.ConditionReady, "False/TargetExists")
 		Expect(w.message(ctx, watchv1.ConditionReady)).
@@ -173,9 +173,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h, g := openThrough(ctx)
 		var before []byte
 		beforeApply(g, "raced-config", func() {
-			var err error
-			before, err = json.Marshal(h.Create(ctx, "raced-config", world.Holding("theirs", "kept")).Get(ctx))
-			Expect(err).NotTo(HaveOccurred())
+			before = suitetest.Must(json.Marshal(h.Create(ctx, "raced-config", world.Holding("theirs", "kept")).Get(ctx)))
 		})
 		w := h.apply(ctx, "raced", `configData: {a: b}`)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
@@ -425,9 +423,8 @@ func restore(ctx context.Context, h *home, saved *corev1.ConfigMap) {
 		ObjectMeta: metav1.ObjectMeta{Name: saved.Name, Labels: saved.Labels, Annotations: saved.Annotations},
 		Data:       saved.Data, BinaryData: saved.BinaryData,
 	}
-	created, err := h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
-		Create(ctx, restored, metav1.CreateOptions{FieldManager: "velero"})
-	Expect(err).NotTo(HaveOccurred())
+	created := suitetest.Must(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
+		Create(ctx, restored, metav1.CreateOptions{FieldManager: "velero"}))
 	h.History.BySpec(created)
 }
 

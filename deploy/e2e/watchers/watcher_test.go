@@ -21,6 +21,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -112,14 +113,12 @@ type watcher struct {
 func (w *watcher) apply(ctx context.Context, spec string) {
 	GinkgoHelper()
 	o := manifest("metadata: {name: " + w.name + "}\nspec: {" + spec + "}")
-	_, err := w.home.watchers().Apply(ctx, w.name, o, metav1.ApplyOptions{FieldManager: "kubectl"})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(w.home.watchers().Apply(ctx, w.name, o, metav1.ApplyOptions{FieldManager: "kubectl"}))
 }
 
 func (w *watcher) patch(ctx context.Context, patch string) {
 	GinkgoHelper()
-	_, err := w.home.watchers().Patch(ctx, w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(w.home.watchers().Patch(ctx, w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
 }
 
 func (w *watcher) delete(ctx context.Context) {
@@ -129,9 +128,7 @@ func (w *watcher) delete(ctx context.Context) {
 
 func (w *watcher) raw(ctx context.Context) *unstructured.Unstructured {
 	GinkgoHelper()
-	o, err := w.home.watchers().Get(ctx, w.name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return o
+	return suitetest.Must(w.home.watchers().Get(ctx, w.name, metav1.GetOptions{}))
 }
 
 func (w *watcher) get(ctx context.Context) *watchv1.Watcher {
@@ -188,9 +185,8 @@ func (w *watcher) events(ctx context.Context, reason string) []eventsv1.Event {
 // configMap returns a ConfigMap, or nil if there is none.
 func (h *home) configMap(ctx context.Context, name string) *corev1.ConfigMap {
 	GinkgoHelper()
-	list, err := h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
-		List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	Expect(err).NotTo(HaveOccurred())
+	list := suitetest.Must(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
+		List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name}))
 	if len(list.Items) == 0 {
 		return nil
 	}
@@ -209,11 +205,9 @@ func (h *home) data(ctx context.Context, name string) map[string]string {
 // edit changes a ConfigMap as a user with an editor does.
 func (h *home) edit(ctx context.Context, name string, patch any) {
 	GinkgoHelper()
-	body, err := json.Marshal(patch)
-	Expect(err).NotTo(HaveOccurred())
-	patched, err := h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
-		Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-edit"})
-	Expect(err).NotTo(HaveOccurred())
+	body := suitetest.Must(json.Marshal(patch))
+	patched := suitetest.Must(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
+		Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-edit"}))
 	h.History.BySpec(patched)
 }
 

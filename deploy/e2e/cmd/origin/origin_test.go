@@ -19,8 +19,7 @@ var _ = Describe("The origin's built-in site", func() {
 	ask := func(front http.Handler, path string) (int, string) {
 		answer := httptest.NewRecorder()
 		front.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, http.NoBody))
-		body, err := io.ReadAll(answer.Body)
-		Expect(err).NotTo(HaveOccurred())
+		body := suitetest.Must(io.ReadAll(answer.Body))
 		return answer.Code, string(body)
 	}
 

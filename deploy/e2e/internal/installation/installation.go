@@ -15,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const (
@@ -66,8 +67,7 @@ func Open(ctx context.Context) *Installation {
 			Fail(name + " is not set: these specs need a running installation; `make test-compose` starts one")
 		}
 	}
-	cluster, err := world.OpenCluster(os.Getenv(kubeconfigEnv))
-	Expect(err).NotTo(HaveOccurred())
+	cluster := suitetest.Must(world.OpenCluster(os.Getenv(kubeconfigEnv)))
 	i := &Installation{}
 	client, control := i.way(cluster.Config, os.Getenv(controlEnv))
 	i.Origin = remote.New(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"))
@@ -87,8 +87,7 @@ func (i *Installation) way(config *rest.Config, control string) (*http.Client, s
 	if parts == nil {
 		return http.DefaultClient, control
 	}
-	client, err := rest.HTTPClientFor(config)
-	Expect(err).NotTo(HaveOccurred())
+	client := suitetest.Must(rest.HTTPClientFor(config))
 	return client, strings.TrimSuffix(config.Host, "/") + "/api/v1/namespaces/" + parts[1] + "/services/" + parts[2] +
 		"/proxy"
 }

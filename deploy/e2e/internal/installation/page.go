@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Page is one URL of the origin.
@@ -76,7 +77,5 @@ func (p *Page) NotModified(ctx context.Context) int { return p.count(ctx).NotMod
 
 func (p *Page) count(ctx context.Context) remote.Count {
 	GinkgoHelper()
-	count, err := p.page.Count(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return count
+	return suitetest.Must(p.page.Count(ctx))
 }

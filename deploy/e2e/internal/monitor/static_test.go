@@ -36,8 +36,7 @@ const runbookURL = "https://github.com/kv8s/curl-me-that/blob/main/deploy/runboo
 // catalogue has all names that a query may use: metrics and recorded series.
 func catalogue(all *monitor.Rules) *monitor.Catalogue {
 	GinkgoHelper()
-	c, err := monitor.NewCatalogue(metrics)
-	Expect(err).NotTo(HaveOccurred())
+	c := suitetest.Must(monitor.NewCatalogue(metrics))
 	Expect(len(c.Metrics)).To(BeNumerically(">", 60), "metrics in the list")
 	for _, r := range all.Records {
 		c.Metrics[r.Record] = monitor.Metric{Kind: "gauge"}
@@ -47,17 +46,13 @@ func catalogue(all *monitor.Rules) *monitor.Catalogue {
 
 func allRules() *monitor.Rules {
 	GinkgoHelper()
-	all, err := monitor.ReadRules(rules, production)
-	Expect(err).NotTo(HaveOccurred())
-	return all
+	return suitetest.Must(monitor.ReadRules(rules, production))
 }
 
 var _ = Describe("The dashboard", func() {
 	var d *monitor.Dashboard
 	BeforeEach(func() {
-		var err error
-		d, err = monitor.ReadDashboard(dashboards)
-		Expect(err).NotTo(HaveOccurred())
+		d = suitetest.Must(monitor.ReadDashboard(dashboards))
 	})
 
 	It("queries only existing metrics", func() {
@@ -143,12 +138,10 @@ var _ = Describe("The alerting rules", func() {
 	})
 
 	It("pass promtool's tests, which fire each alert", func() {
-		paths, err := filepath.Glob(ruleTests)
-		Expect(err).NotTo(HaveOccurred())
+		paths := suitetest.Must(filepath.Glob(ruleTests))
 		var tests strings.Builder
 		for _, p := range paths {
-			text, err := os.ReadFile(p)
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(os.ReadFile(p))
 			tests.Write(text)
 		}
 		for _, a := range allRules().Alerts {
@@ -164,31 +157,25 @@ var _ = Describe("The runbooks", func() {
 	It("are one per alert", func() {
 		linked := map[string]bool{"README.md": true}
 		for _, a := range allRules().Alerts {
-			link, err := url.Parse(a.Annotations["runbook_url"])
-			Expect(err).NotTo(HaveOccurred())
+			link := suitetest.Must(url.Parse(a.Annotations["runbook_url"]))
 			Expect(link.String()).To(HavePrefix(runbookURL), a.Alert)
 			page := path.Base(link.Path)
 			Expect(filepath.Join(runbooks, page)).To(BeARegularFile(), a.Alert)
-			text, err := os.ReadFile(filepath.Join(runbooks, page))
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(os.ReadFile(filepath.Join(runbooks, page)))
 			Expect(string(text)).To(ContainSubstring(a.Alert), page)
 			linked[page] = true
 		}
-		pages, err := os.ReadDir(runbooks)
-		Expect(err).NotTo(HaveOccurred())
+		pages := suitetest.Must(os.ReadDir(runbooks))
 		for _, p := range pages {
 			Expect(linked).To(HaveKey(p.Name()), "no alert leads to this page")
 		}
 	})
 
 	It("have all four sections and name existing panels", func() {
-		d, err := monitor.ReadDashboard(dashboards)
-		Expect(err).NotTo(HaveOccurred())
-		pages, err := filepath.Glob(runbooks + "CurlMeThat*.md")
-		Expect(err).NotTo(HaveOccurred())
+		d := suitetest.Must(monitor.ReadDashboard(dashboards))
+		pages := suitetest.Must(filepath.Glob(runbooks + "CurlMeThat*.md"))
 		for _, p := range pages {
-			text, err := os.ReadFile(p)
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(os.ReadFile(p))
 			for _, heading := range []string{"## Symptom", "## Diagnosis", "## Fix", "## Resolved"} {
 				Expect(string(text)).To(ContainSubstring("\n"+heading+"\n"), p)
 			}
@@ -201,11 +188,9 @@ var _ = Describe("The runbooks", func() {
 
 	It("query only existing metrics", func() {
 		c := catalogue(allRules())
-		pages, err := filepath.Glob(runbooks + "*.md")
-		Expect(err).NotTo(HaveOccurred())
+		pages := suitetest.Must(filepath.Glob(runbooks + "*.md"))
 		for _, p := range pages {
-			text, err := os.ReadFile(p)
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(os.ReadFile(p))
 			for query := range between(string(text), "```promql\n", "\n```") {
 				Expect(monitor.Query(query).Check(c)).To(Succeed(), p)
 			}

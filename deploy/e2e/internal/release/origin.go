@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // originName is the name of the origin's pod and Service, and controlPort its port for
@@ -47,21 +48,19 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 	GinkgoHelper()
 	core := c.Client.CoreV1()
 	labels := map[string]string{"app": originName}
-	service, err := core.Services(namespace).Create(ctx, &corev1.Service{
+	service := suitetest.Must(core.Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: originName},
 		Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{
 			{Name: "pages", Port: 8080, TargetPort: intstr.FromString("pages")},
 			{Name: controlPort, Port: 8084, TargetPort: intstr.FromString(controlPort)},
 		}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	certificate, key, err := cert.GenerateSelfSignedCertKey(AnyHost, nil, nil)
 	Expect(err).NotTo(HaveOccurred())
-	_, err = core.Secrets(namespace).Create(ctx, &corev1.Secret{
+	suitetest.Must(core.Secrets(namespace).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: originName},
 		Data:       map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	pod := RunPod(ctx, c, namespace, image, labels)
 	return &Origin{
 		Pod: pod, Authority: certificate,
@@ -77,11 +76,10 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 func RunPod(ctx context.Context, c *world.Cluster, namespace, image string, labels map[string]string) *corev1.Pod {
 	GinkgoHelper()
 	pods := c.Client.CoreV1().Pods(namespace)
-	_, err := pods.Create(ctx, originPod(labels, image), metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(pods.Create(ctx, originPod(labels, image), metav1.CreateOptions{}))
 	var pod *corev1.Pod
 	Eventually(ctx, func(g Gomega) {
-		pod, err = pods.Get(ctx, originName, metav1.GetOptions{})
+		pod, err := pods.Get(ctx, originName, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(ready(*pod)).To(BeTrue(), state(*pod))
 	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "the origin's pod")

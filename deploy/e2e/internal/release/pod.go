@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Components of a release that run all the time. NATS is the bundled one.
@@ -35,9 +37,7 @@ func (r *Release) Object(component string) string { return r.Name + "-" + compon
 // Pods returns the pods of a component, or of the whole release if component is empty.
 func (r *Release) Pods(ctx context.Context, component string) []corev1.Pod {
 	GinkgoHelper()
-	pods, err := r.pods(ctx, component)
-	Expect(err).NotTo(HaveOccurred())
-	return pods
+	return suitetest.Must(r.pods(ctx, component))
 }
 
 func (r *Release) pods(ctx context.Context, component string) ([]corev1.Pod, error) {
@@ -76,12 +76,11 @@ func ready(pod corev1.Pod) bool {
 // Scale sets the number of a component's pods, as kubectl scale does.
 func (r *Release) Scale(ctx context.Context, component string, n int) {
 	GinkgoHelper()
-	_, err := r.Cluster.Client.AppsV1().Deployments(r.Namespace).
+	suitetest.Must(r.Cluster.Client.AppsV1().Deployments(r.Namespace).
 		UpdateScale(ctx, r.Object(component), &autoscalingv1.Scale{
 			ObjectMeta: metav1.ObjectMeta{Name: r.Object(component), Namespace: r.Namespace},
 			Spec:       autoscalingv1.ScaleSpec{Replicas: int32(n)},
-		}, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+		}, metav1.UpdateOptions{}))
 }
 
 // Kill ends a pod at once, with no time to finish anything.
@@ -122,10 +121,8 @@ func (r *Release) Metrics(ctx context.Context, pod corev1.Pod) string {
 	for _, container := range pod.Spec.Containers {
 		for _, port := range container.Ports {
 			if port.Name == "metrics" {
-				text, err := r.Cluster.Client.CoreV1().Pods(r.Namespace).
-					ProxyGet("http", pod.Name, fmt.Sprint(port.ContainerPort), "/metrics", nil).DoRaw(ctx)
-				Expect(err).NotTo(HaveOccurred())
-				return string(text)
+				return string(suitetest.Must(r.Cluster.Client.CoreV1().Pods(r.Namespace).
+					ProxyGet("http", pod.Name, fmt.Sprint(port.ContainerPort), "/metrics", nil).DoRaw(ctx)))
 			}
 		}
 	}

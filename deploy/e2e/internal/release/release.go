@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const (
@@ -42,8 +43,7 @@ type Release struct {
 // Install installs or upgrades the release and waits until all of it is ready.
 func (r *Release) Install(ctx context.Context) {
 	GinkgoHelper()
-	values, err := json.Marshal(r.Values)
-	Expect(err).NotTo(HaveOccurred())
+	values := suitetest.Must(json.Marshal(r.Values))
 	home := folder()
 	defer os.RemoveAll(home)
 	file := filepath.Join(home, "values.json")
@@ -92,7 +92,5 @@ func (r *Release) helm(ctx context.Context, args ...string) {
 // folder creates a temporary folder. GinkgoT cannot do that in a cleanup.
 func folder() string {
 	GinkgoHelper()
-	path, err := os.MkdirTemp("", "helm-")
-	Expect(err).NotTo(HaveOccurred())
-	return path
+	return suitetest.Must(os.MkdirTemp("", "helm-"))
 }

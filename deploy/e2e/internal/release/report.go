@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // reportLines is how much of each log a failed spec shows.
@@ -18,9 +19,7 @@ const reportLines = 60
 // Log returns the logs of the containers of a pod, of the current or the previous run.
 func (r *Release) Log(ctx context.Context, pod corev1.Pod, before bool) string {
 	GinkgoHelper()
-	text, err := log(ctx, r.Cluster.Client, pod, corev1.PodLogOptions{Previous: before})
-	Expect(err).NotTo(HaveOccurred())
-	return text
+	return suitetest.Must(log(ctx, r.Cluster.Client, pod, corev1.PodLogOptions{Previous: before}))
 }
 
 func log(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, options corev1.PodLogOptions) (string,

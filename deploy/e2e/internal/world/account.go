@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // WatcherRules are all the rights that the watcher needs in a namespace that
@@ -96,9 +98,8 @@ type Account struct {
 func (c *Cluster) Account(ctx context.Context, namespace, name string, rules ...rbacv1.PolicyRule) *Account {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
-	_, err := c.Client.CoreV1().ServiceAccounts(namespace).
-		Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(c.Client.CoreV1().ServiceAccounts(namespace).
+		Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{}))
 	return c.ExistingAccount(ctx, namespace, name).In(ctx, namespace, rules...)
 }
 
@@ -107,8 +108,7 @@ func (c *Cluster) Account(ctx context.Context, namespace, name string, rules ...
 func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) *Account {
 	GinkgoHelper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: a.name}, Rules: rules}
-	_, err := a.cluster.Client.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(a.cluster.Client.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{}))
 	there := *a
 	there.namespace = namespace
 	there.probe = authorizationv1.ResourceAttributes{
@@ -122,14 +122,12 @@ func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.Poli
 // ExistingAccount returns a service account that exists, whatever its rights.
 func (c *Cluster) ExistingAccount(ctx context.Context, namespace, name string) *Account {
 	GinkgoHelper()
-	token, err := c.Client.CoreV1().ServiceAccounts(namespace).
-		CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	token := suitetest.Must(c.Client.CoreV1().ServiceAccounts(namespace).
+		CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 	a := &Account{cluster: c, namespace: namespace, home: namespace, name: name}
 	a.Config = rest.AnonymousClientConfig(c.Config)
 	a.Config.BearerToken = token.Status.Token
-	a.Client, err = kubernetes.NewForConfig(a.Config)
-	Expect(err).NotTo(HaveOccurred())
+	a.Client = suitetest.Must(kubernetes.NewForConfig(a.Config))
 	a.Kubeconfig = a.write(a.Config)
 	return a
 }
@@ -139,9 +137,7 @@ func (a *Account) write(config *rest.Config) string {
 	GinkgoHelper()
 	ca := config.CAData
 	if len(ca) == 0 && config.CAFile != "" {
-		var err error
-		ca, err = os.ReadFile(config.CAFile)
-		Expect(err).NotTo(HaveOccurred())
+		ca = suitetest.Must(os.ReadFile(config.CAFile))
 	}
 	file := clientcmdapi.NewConfig()
 	file.Clusters["cluster"] = &clientcmdapi.Cluster{
@@ -159,12 +155,11 @@ func (a *Account) write(config *rest.Config) string {
 // Grant gives the account its rights, and returns when they are in force.
 func (a *Account) Grant(ctx context.Context) {
 	GinkgoHelper()
-	_, err := a.cluster.Client.RbacV1().RoleBindings(a.namespace).Create(ctx, &rbacv1.RoleBinding{
+	suitetest.Must(a.cluster.Client.RbacV1().RoleBindings(a.namespace).Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: a.name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: a.name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: a.name, Namespace: a.home}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	Eventually(ctx, a.may).WithPolling(eventPolling).Should(BeTrue(), "rights of %s", a.name)
 }
 

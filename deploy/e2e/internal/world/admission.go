@@ -8,6 +8,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Deny makes the API server reject ConfigMaps with a key in data, and returns once it does. lift
@@ -15,15 +17,13 @@ import (
 func (w *World) Deny(ctx context.Context, key string) (lift func(context.Context)) {
 	GinkgoHelper()
 	api := w.Cluster.Client.AdmissionregistrationV1()
-	_, err := api.ValidatingAdmissionPolicies().Create(ctx, w.denial(key), metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+	suitetest.Must(api.ValidatingAdmissionPolicies().Create(ctx, w.denial(key), metav1.CreateOptions{}))
+	suitetest.Must(api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: w.Namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	remove := func(ctx context.Context) {
 		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, w.Namespace, metav1.DeleteOptions{}) // it may be gone
 		_ = api.ValidatingAdmissionPolicies().Delete(ctx, w.Namespace, metav1.DeleteOptions{})

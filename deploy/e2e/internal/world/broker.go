@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Broker is a NATS server whose store can be saved and brought back.
@@ -21,9 +22,7 @@ func RunBroker() *Broker {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	b := &Broker{store: filepath.Join(dir, "store"), saved: filepath.Join(dir, "saved")}
-	var err error
-	b.Server, err = natstest.Run(natstest.Options{Listen: true, StoreDir: b.store})
-	Expect(err).NotTo(HaveOccurred())
+	b.Server = suitetest.Must(natstest.Run(natstest.Options{Listen: true, StoreDir: b.store}))
 	DeferCleanup(b.Close)
 	return b
 }

@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Cluster is a real API server with administrator access.
@@ -40,9 +41,8 @@ func OpenCluster(kubeconfig string) (*Cluster, error) {
 // Namespace creates a namespace that lives as long as the spec.
 func (c *Cluster) Namespace(ctx context.Context) string {
 	GinkgoHelper()
-	created, err := c.Client.CoreV1().Namespaces().Create(ctx,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-e2e-"}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	created := suitetest.Must(c.Client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-e2e-"}}, metav1.CreateOptions{}))
 	DeferCleanup(func(ctx SpecContext) {
 		// Without controllers the namespace is never gone. The control plane does not
 		// live long.

@@ -10,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // manager is the field manager of specs.
@@ -64,9 +66,8 @@ func (w *World) Create(ctx context.Context, name string, traits ...Trait) *Confi
 	for _, trait := range traits {
 		trait(object)
 	}
-	created, err := w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).
-		Create(ctx, object, metav1.CreateOptions{FieldManager: manager})
-	Expect(err).NotTo(HaveOccurred())
+	created := suitetest.Must(w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).
+		Create(ctx, object, metav1.CreateOptions{FieldManager: manager}))
 	w.wrote(ctx, created)
 	return &ConfigMap{Name: name, world: w}
 }
@@ -139,21 +140,20 @@ func (c *ConfigMap) Drop(ctx context.Context, key string) {
 // Patch applies a merge patch.
 func (c *ConfigMap) Patch(ctx context.Context, patch map[string]any) {
 	GinkgoHelper()
-	body, err := json.Marshal(patch)
-	Expect(err).NotTo(HaveOccurred())
-	patched, err := c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).
-		Patch(ctx, c.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager})
-	Expect(err).NotTo(HaveOccurred())
+	body := suitetest.Must(json.Marshal(patch))
+	patched := suitetest.Must(c.api().Patch(ctx, c.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager}))
 	c.world.wrote(ctx, patched)
 }
 
 // Replace overwrites the ConfigMap, whatever its version.
 func (c *ConfigMap) Replace(ctx context.Context, object *corev1.ConfigMap) {
 	GinkgoHelper()
-	replaced, err := c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).
-		Update(ctx, object, metav1.UpdateOptions{FieldManager: manager})
-	Expect(err).NotTo(HaveOccurred())
+	replaced := suitetest.Must(c.api().Update(ctx, object, metav1.UpdateOptions{FieldManager: manager}))
 	c.world.wrote(ctx, replaced)
+}
+
+func (c *ConfigMap) api() corev1client.ConfigMapInterface {
+	return c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace)
 }
 
 // wrote attributes a write to the spec, and waits until the history has it, so that the
@@ -170,7 +170,7 @@ func (c *ConfigMap) Delete(ctx context.Context) {
 	GinkgoHelper()
 	uid := c.Get(ctx).UID
 	c.world.History.DeletedBySpec(uid)
-	Expect(c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{})).
+	Expect(c.api().Delete(ctx, c.Name, metav1.DeleteOptions{})).
 		To(Succeed())
 	Eventually(ctx, func() bool {
 		latest := c.world.History.Latest(c.Name)
@@ -181,9 +181,7 @@ func (c *ConfigMap) Delete(ctx context.Context) {
 // Get reads the ConfigMap.
 func (c *ConfigMap) Get(ctx context.Context) *corev1.ConfigMap {
 	GinkgoHelper()
-	object, err := c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return object
+	return suitetest.Must(c.api().Get(ctx, c.Name, metav1.GetOptions{}))
 }
 
 // Status returns the status of a key.
@@ -200,9 +198,7 @@ func (c *ConfigMap) Problem(ctx context.Context) *status.Problem {
 
 func (c *ConfigMap) status(ctx context.Context) status.Status {
 	GinkgoHelper()
-	s, err := status.Parse(c.Get(ctx).Annotations[annotation.StatusKey])
-	Expect(err).NotTo(HaveOccurred())
-	return s
+	return suitetest.Must(status.Parse(c.Get(ctx).Annotations[annotation.StatusKey]))
 }
 
 // Writes returns the number of writes by the system to the ConfigMap.

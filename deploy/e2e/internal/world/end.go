@@ -72,9 +72,7 @@ func (s *Service) ShouldStop(ctx context.Context) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	code, err := s.Stop(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(code).To(BeZero(), "exit code of %s, whose last line is: %s", s.Name, s.Log.Last())
+	Expect(s.Stop(ctx)).To(BeZero(), "exit code of %s, whose last line is: %s", s.Name, s.Log.Last())
 }
 
 // checkWords fails if Events or logs contain a response body, the address of a host, or a

@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/proto/signature"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Names of the services.
@@ -81,14 +82,13 @@ func Open() *Environment {
 	if kubeconfig == "" {
 		Fail("KUBECONFIG is not set: run `make test-acceptance`, which starts an API server if needed")
 	}
-	cluster, err := OpenCluster(kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
+	cluster := suitetest.Must(OpenCluster(kubeconfig))
 	bin := os.Getenv("CURLMETHAT_BIN")
 	if bin == "" {
 		bin = filepath.Join("..", "..", "..", "bin")
 	}
-	bin, err = filepath.Abs(bin)
-	Expect(err).NotTo(HaveOccurred())
+	bin = suitetest.Must(filepath.Abs(bin))
+	var err error
 	e := &Environment{Cluster: cluster, bin: bin, ports: process.NewPorts(), offClocks: GinkgoT().TempDir()}
 	e.signingKey, e.trustedKeys, err = signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
@@ -104,11 +104,9 @@ func Open() *Environment {
 // for services, see Options.
 func (e *Environment) Gateway() (g *gateway.Gateway, kubeconfig func(ctx context.Context, namespace string) string) {
 	GinkgoHelper()
-	g, err := gateway.Start(e.Cluster.Config)
-	Expect(err).NotTo(HaveOccurred())
+	g = suitetest.Must(gateway.Start(e.Cluster.Config))
 	DeferCleanup(g.Close)
-	path, err := g.Kubeconfig(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
+	path := suitetest.Must(g.Kubeconfig(GinkgoT().TempDir()))
 	return g, func(context.Context, string) string { return path }
 }
 
@@ -124,7 +122,5 @@ func (e *Environment) offClock(ctx context.Context, name string) (path string) {
 		return path
 	}
 	Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
-	path, err := process.BuildOffClock(ctx, "github.com/kv8s/curl-me-that/"+name+"/cmd/"+name, dir)
-	Expect(err).NotTo(HaveOccurred())
-	return path
+	return suitetest.Must(process.BuildOffClock(ctx, "github.com/kv8s/curl-me-that/"+name+"/cmd/"+name, dir))
 }

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Kubectl returns the path of a kubectl next to the API server, or skips the spec.
 func Kubectl() string {
 	GinkgoHelper()
-	path, err := filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"))
-	Expect(err).NotTo(HaveOccurred())
+	path := suitetest.Must(filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")))
 	if _, err := os.Stat(path); err != nil {
 		Skip("no kubectl found: `make test-acceptance` has one if it starts an API server")
 	}

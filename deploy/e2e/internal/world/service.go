@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Service is one of the services as a process.
@@ -32,8 +33,7 @@ func (w *World) Launch(ctx context.Context, name string, flags ...string) *Servi
 	if by := w.options.ClocksOff[name]; by != 0 {
 		program.Path, program.Env = w.offClock(ctx, name), append(program.Env, process.ClockOff(by))
 	}
-	p, err := process.Start(program)
-	Expect(err).NotTo(HaveOccurred())
+	p := suitetest.Must(process.Start(program))
 	s := &Service{Process: p, Address: address}
 	w.all = append(w.all, s)
 	return s

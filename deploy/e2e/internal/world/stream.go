@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // quietFor is how long nothing may change before a world counts as quiet. It is longer than the
@@ -105,8 +106,7 @@ func (w *World) Stored(ctx context.Context, stream, subjects string) int {
 // Purge removes all messages of a stream.
 func (w *World) Purge(ctx context.Context, name string) {
 	GinkgoHelper()
-	stream, err := w.JetStream.Stream(ctx, name)
-	Expect(err).NotTo(HaveOccurred())
+	stream := suitetest.Must(w.JetStream.Stream(ctx, name))
 	Expect(stream.Purge(ctx)).To(Succeed())
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Visit returns a world around existing services: a namespace with ConfigMaps and their
@@ -21,9 +22,7 @@ func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte)
 	w := &World{Cluster: c, visited: served}
 	w.Namespace = c.Namespace(ctx)
 	DeferCleanup(w.clear)
-	var err error
-	w.History, err = history.Follow(ctx, c.Client.CoreV1().ConfigMaps(w.Namespace))
-	Expect(err).NotTo(HaveOccurred())
+	w.History = suitetest.Must(history.Follow(ctx, c.Client.CoreV1().ConfigMaps(w.Namespace)))
 	DeferCleanup(w.History.Stop)
 	DeferCleanup(func(ctx SpecContext) { w.ShouldKeepPromises(ctx) })
 	return w
@@ -33,8 +32,7 @@ func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte)
 func (w *World) ShouldKeepPromises(ctx context.Context) {
 	GinkgoHelper()
 	w.EventuallyCaughtUp(ctx)
-	grammar, err := annotation.New(annotation.Defaults())
-	Expect(err).NotTo(HaveOccurred())
+	grammar := suitetest.Must(annotation.New(annotation.Defaults()))
 	Expect(promise.Checker{Grammar: grammar, Served: w.visited}.Check(w.History.Lives())).To(BeEmpty(), "broken promises")
 	w.checkWords(ctx)
 }
@@ -51,9 +49,7 @@ func (w *World) clear(ctx SpecContext) {
 	if err := core.Namespaces().Delete(ctx, w.Namespace, metav1.DeleteOptions{}); apierrors.IsNotFound(err) || managed {
 		return
 	}
-	namespace, err := core.Namespaces().Get(ctx, w.Namespace, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	namespace := suitetest.Must(core.Namespaces().Get(ctx, w.Namespace, metav1.GetOptions{}))
 	namespace.Spec.Finalizers = nil
-	_, err = core.Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(core.Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{}))
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -19,17 +20,14 @@ import (
 // at the same time, and none removes the CRD.
 func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
 	GinkgoHelper()
-	client, err := dynamic.NewForConfig(c.Config)
-	Expect(err).NotTo(HaveOccurred())
-	body, err := yaml.YAMLToJSON(crd.Watchers)
-	Expect(err).NotTo(HaveOccurred())
+	client := suitetest.Must(dynamic.NewForConfig(c.Config))
+	body := suitetest.Must(yaml.YAMLToJSON(crd.Watchers))
 	definitions := client.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions",
 	})
-	_, err = definitions.Patch(ctx, "watchers.watch.x-kv8s.io", types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: "e2e", Force: new(true), FieldValidation: metav1.FieldValidationStrict})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(definitions.Patch(ctx, "watchers.watch.x-kv8s.io", types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: "e2e", Force: new(true), FieldValidation: metav1.FieldValidationStrict}))
 	Eventually(ctx, func() error {
 		_, err := client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
 		return err

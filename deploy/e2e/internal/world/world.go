@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Options of the world of a spec.
@@ -137,9 +138,7 @@ func (w *World) inhabit(ctx context.Context) {
 // follow begins a history.
 func (w *World) follow(ctx context.Context) {
 	GinkgoHelper()
-	var err error
-	w.History, err = history.Follow(ctx, w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace))
-	Expect(err).NotTo(HaveOccurred())
+	w.History = suitetest.Must(history.Follow(ctx, w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace)))
 	DeferCleanup(w.History.Stop)
 }
 
@@ -166,21 +165,18 @@ func (w *World) namespaces() []string {
 func (w *World) connect() {
 	GinkgoHelper()
 	if w.options.Broker == "" {
-		server, err := natstest.Run(natstest.Options{Listen: true})
-		Expect(err).NotTo(HaveOccurred())
+		server := suitetest.Must(natstest.Run(natstest.Options{Listen: true}))
 		DeferCleanup(server.Close)
 		w.NATS, w.broker = server, server.URL()
 	} else {
 		w.broker = w.options.Broker
 	}
-	conn, err := nats.Connect(w.broker, append([]nats.Option{
+	conn := suitetest.Must(nats.Connect(w.broker, append([]nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond), nats.ReconnectJitter(0, 0),
-	}, w.options.Connect...)...)
-	Expect(err).NotTo(HaveOccurred())
+	}, w.options.Connect...)...))
 	DeferCleanup(conn.Close)
 	w.Conn = conn
-	w.JetStream, err = jetstream.New(conn)
-	Expect(err).NotTo(HaveOccurred())
+	w.JetStream = suitetest.Must(jetstream.New(conn))
 }
 
 // Trust accepts the bodies of another web server.
@@ -194,18 +190,15 @@ func (w *World) served(url string, body []byte) bool {
 // set AckWait to its default.
 func (w *World) MakeStreams(ctx context.Context) {
 	GinkgoHelper()
-	_, err := pipeline.Ensure(ctx, w.JetStream, pipeline.Topology{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(pipeline.Ensure(ctx, w.JetStream, pipeline.Topology{}))
 	for stream, durable := range map[string]string{
 		pipeline.Requests: pipeline.FetcherConsumer,
 		pipeline.Results:  pipeline.WriterConsumer,
 	} {
-		consumer, err := w.JetStream.Consumer(ctx, stream, durable)
-		Expect(err).NotTo(HaveOccurred())
+		consumer := suitetest.Must(w.JetStream.Consumer(ctx, stream, durable))
 		config := consumer.CachedInfo().Config
 		config.AckWait = w.options.AckWait
-		_, err = w.JetStream.UpdateConsumer(ctx, stream, config)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(w.JetStream.UpdateConsumer(ctx, stream, config))
 	}
 }
 
@@ -216,9 +209,7 @@ func (w *World) grammar() *annotation.Grammar {
 	if w.options.Grammar != nil {
 		o = *w.options.Grammar
 	}
-	g, err := annotation.New(o)
-	Expect(err).NotTo(HaveOccurred())
-	return g
+	return suitetest.Must(annotation.New(o))
 }
 
 // Broker is the address of NATS.

@@ -29,16 +29,13 @@ func serve() (hold *remote.Origin, control *httptest.Server) {
 
 func get(url, known string) (status int, body, tag string) {
 	GinkgoHelper()
-	request, err := http.NewRequest(http.MethodGet, url, http.NoBody)
-	Expect(err).NotTo(HaveOccurred())
+	request := suitetest.Must(http.NewRequest(http.MethodGet, url, http.NoBody))
 	if known != "" {
 		request.Header.Set("If-None-Match", known)
 	}
-	answer, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
+	answer := suitetest.Must(http.DefaultClient.Do(request))
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	Expect(err).NotTo(HaveOccurred())
+	text := suitetest.Must(io.ReadAll(answer.Body))
 	return answer.StatusCode, string(text), answer.Header.Get("ETag")
 }
 
@@ -95,13 +92,10 @@ var _ = Describe("A remote origin", func() {
 
 	DescribeTable("rejects an invalid instruction:", func(body, sentence string) {
 		_, control := serve()
-		request, err := http.NewRequest(http.MethodPut, control.URL+"/pages/x", strings.NewReader(body))
-		Expect(err).NotTo(HaveOccurred())
-		answer, err := http.DefaultClient.Do(request)
-		Expect(err).NotTo(HaveOccurred())
+		request := suitetest.Must(http.NewRequest(http.MethodPut, control.URL+"/pages/x", strings.NewReader(body)))
+		answer := suitetest.Must(http.DefaultClient.Do(request))
 		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		Expect(err).NotTo(HaveOccurred())
+		text := suitetest.Must(io.ReadAll(answer.Body))
 		Expect(answer.StatusCode).To(Equal(400))
 		Expect(string(text)).To(ContainSubstring(sentence))
 	},
