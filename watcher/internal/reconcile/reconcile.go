@@ -231,7 +231,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	}
 	if epoch := w.Held.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
 		logfield.Key(r.deps.Log.Warn(), key).
-			Msg("the stream of requests is younger than what the object holds; it was restored, or a clock is wrong")
+			Msg("the stream of requests is younger than the status of the object: it was restored, or a clock is wrong")
 		w.Epoch = epoch
 		return r.overwrite(ctx, key, seq, publish)
 	}
