@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/objects"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/pipeline"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/status"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // pluginName is the name by which kubectl runs the program for `kubectl curl-me-that`.
@@ -42,7 +43,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl curl-me-that"}
 	}
 	o.BindFlags(cmd)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usagef("%w", err) })
+	cmd.SetFlagErrorFunc(process.FlagError)
 	cmd.AddCommand(
 		keys.FailingCommand(o), failures.Command(o), failures.ReplayCommand(o), keys.RefetchCommand(o),
 		status.Command(o), objects.PodsCommand(o), keys.WantsCommand(o), keys.TimersCommand(o), pipeline.WatchCommand(o),

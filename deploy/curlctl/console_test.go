@@ -299,7 +299,8 @@ var _ = Describe("The console", func() {
 				ContainSubstring(`class="state failing"`)))
 			Expect(b.page("/failures?host=b.example.com")).NotTo(ContainSubstring("cm-001"))
 			one := b.page("/failures/1")
-			Expect(one).To(And(ContainSubstring("still wanted"), ContainSubstring("https://a.example.com/page?…"),
+			Expect(one).To(And(ContainSubstring(`<dt>Now</dt><dd><span class="state failing">failing</span></dd>`),
+				ContainSubstring("https://a.example.com/page?…"),
 				ContainSubstring(`down for\u001b[31m maintenance`), ContainSubstring("&lt;h1&gt;")))
 			Expect(b.page("/hosts")).To(ContainSubstring("BadStatus 1"))
 			Expect(b.page("/schedule")).To(ContainSubstring("recheck"))
@@ -435,7 +436,7 @@ var _ = Describe("The console", func() {
 			b := w.open().enter()
 			dialog := b.page("/failures/replay?host=localhost")
 			Expect(dialog).To(And(ContainSubstring("Would replay 4 of 5 failures."),
-				ContainSubstring("1 skipped: no longer wanted."), ContainSubstring("curlctl replay --host=localhost --rate=50/s")))
+				ContainSubstring("1 skipped: gone."), ContainSubstring("curlctl replay --host=localhost --rate=50/s")))
 			form := b.form("/failures/replay?host=localhost")
 			failing(9)
 			site.up.Store(true)

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -34,6 +36,7 @@ func Execute(cmd *cobra.Command) int {
 	cmd.Version = BuildVersion()
 	addHealthcheck(cmd)
 	describeEnv(cmd)
+	cmd.SetFlagErrorFunc(FlagError)
 	cmd.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return applyEnv(c.Flags()) }
 
 	ctx, stop := withSignals(context.Background())
@@ -53,6 +56,19 @@ func Execute(cmd *cobra.Command) int {
 		}
 		return 1
 	}
+}
+
+// FlagError says in plain words which flag is wrong. The exit code is 2.
+func FlagError(cmd *cobra.Command, err error) error {
+	if invalid, found := errors.AsType[*pflag.InvalidValueError](err); found {
+		cause := errors.Unwrap(invalid)
+		if _, found := errors.AsType[*strconv.NumError](cause); found {
+			kind := map[string]string{"bool": "neither true nor false"}[invalid.GetFlag().Value.Type()]
+			cause = fmt.Errorf("%q is %s", invalid.GetValue(), cmp.Or(kind, "not a number"))
+		}
+		err = fmt.Errorf("--%s: %w", invalid.GetFlag().Name, cause)
+	}
+	return ExitError{Err: fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath()), Code: 2}
 }
 
 // ExitError carries an exit code other than 1.

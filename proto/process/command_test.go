@@ -66,13 +66,13 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Eventually(session).Should(gexec.Exit(1))
 		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence))
 	},
-		Entry("an unknown flag", nil, []string{"--wrong"}, "unknown flag: --wrong"),
 		Entry("an argument", nil, []string{"wrong"}, `unknown command "wrong" for "toy"`),
 		Entry("a level", nil, []string{"--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`),
 		Entry("a format", nil, []string{"--log-format", "xml"}, `--log-format: "xml" is not one of json, console, auto`),
 		Entry("an address of NATS", nil, []string{"--nats-url", "nats://user:secret@"},
 			`--nats-url: "nats://" is not an address such as nats://nats:4222`),
-		Entry("a file", nil, []string{"--nats-creds", "/nowhere"}, "--nats-creds: stat /nowhere: no such file or directory"),
+		Entry("a file", nil, []string{"--nats-creds", "/nowhere"},
+			"--nats-creds: stat /nowhere: no such file or directory; give the path of an existing file"),
 		Entry("a certificate without its key", nil, []string{"--nats-cert", "/dev/null"},
 			"--nats-cert and --nats-key must be set together"),
 		Entry("an address to listen at", nil, []string{"--listen", "nowhere"},
@@ -81,6 +81,15 @@ var _ = Describe("a service as a process", Ordered, func() {
 			"--metrics-listen: listen tcp: address nowhere: missing port in address"),
 		Entry("a variable", []string{"CURLMETHAT_COUNT=many"}, nil,
 			`environment variable CURLMETHAT_COUNT: "many" is not valid for --count`),
+	)
+
+	DescribeTable("names the help after a wrong flag, and exits with 2:", func(arg, sentence string) {
+		session := run(toy, nil, arg)
+		Eventually(session).Should(gexec.Exit(2))
+		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence + "; see `toy --help`"))
+	},
+		Entry("that is unknown", "--wrong", "unknown flag: --wrong"),
+		Entry("that is a number", "--count=many", `--count: "many" is not a number`),
 	)
 
 	It("waits for NATS, logs that once, and ends at once on a signal", func() {

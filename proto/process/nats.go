@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -36,17 +35,6 @@ func (o *NATSOptions) Validate() error {
 		u, err := url.Parse(strings.TrimSpace(server))
 		if err != nil || u.Host == "" {
 			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", RedactServers(server))
-		}
-	}
-	for flag, file := range map[string]string{
-		"nats-creds": o.Files.Creds, "nats-nkey": o.Files.NKey,
-		"nats-ca": o.Files.CA, "nats-cert": o.Files.Cert, "nats-key": o.Files.Key,
-	} {
-		if file == "" {
-			continue
-		}
-		if _, err := os.Stat(file); err != nil {
-			return fmt.Errorf("--%s: %w", flag, err)
 		}
 	}
 	return o.Files.Validate()

@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -31,8 +32,15 @@ func (f *NATSFiles) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Key, "nats-key", "", "file with the key of the client certificate for NATS")
 }
 
-// Validate checks the options without reading a file.
+// Validate checks that the files exist.
 func (f *NATSFiles) Validate() error {
+	for flag, file := range map[string]string{
+		"nats-creds": f.Creds, "nats-nkey": f.NKey, "nats-ca": f.CA, "nats-cert": f.Cert, "nats-key": f.Key,
+	} {
+		if _, err := os.Stat(file); file != "" && err != nil {
+			return fmt.Errorf("--%s: %w; give the path of an existing file", flag, err)
+		}
+	}
 	if (f.Cert == "") != (f.Key == "") {
 		return errors.New("--nats-cert and --nats-key must be set together")
 	}

@@ -77,7 +77,7 @@ var _ = Describe("In a browser, a failure", func() {
 		t.keys("j", "x")
 		Expect(t.script(`document.querySelector('input[name=id]').checked`)).To(Equal("true"))
 		t.keys("x", kb.Enter)
-		t.sees("still wanted")
+		t.sees("What happened")
 		t.live()
 		t.keys("r")
 		t.sees("Would replay 1 of 1 failure.")

@@ -20,7 +20,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/condition"
 )
@@ -278,8 +277,6 @@ type failureData struct {
 	deadletter.Record
 
 	Sentence string
-	Verdict  string
-	Wanted   bool
 	Snippet  string
 	TraceURL string
 	Earlier  []deadletter.Record
@@ -300,12 +297,8 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 		return nil, err
 	}
 	s.lookShortly(v)
-	verdict, err := replay.Check(v.Context(), s.deps.Conn.Client, d)
-	if err != nil {
-		return nil, err
-	}
 	data := failureData{
-		Record: s.failureRow(d), Verdict: string(verdict), Wanted: verdict == replay.Wanted,
+		Record:  s.failureRow(d),
 		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(access.Replay),
 	}
 	if f := d.Message.GetFailure(); f != nil {

@@ -61,6 +61,9 @@ type Connection struct {
 // *PermissionError as its cause when the server denies something. Errors wrap
 // ErrNoConnection.
 func (o *Options) Open(ctx context.Context) (*Connection, context.Context, error) {
+	if err := o.Files.Validate(); err != nil {
+		return nil, nil, err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	refused := o.Refused
 	if refused == nil {
@@ -117,9 +120,6 @@ func (o *Options) connect(refused func(*PermissionError)) (*nats.Conn, natsconte
 			}
 		}),
 	}
-	if err := o.Files.Validate(); err != nil {
-		return nil, natscontext.Settings{}, err
-	}
 	opts = append(opts, o.Files.Options()...)
 	if o.URL != "" && o.Context == "" {
 		nc, err := nats.Connect(o.URL, opts...)
@@ -146,9 +146,10 @@ func (o *Options) from() string {
 
 // plain drops the text of an error that may repeat a URL.
 func plain(err error) error {
-	for _, known := range []error{
-		nats.ErrNoServers, nats.ErrAuthorization, nats.ErrTimeout, nats.ErrSecureConnRequired,
-	} {
+	if errors.Is(err, nats.ErrNoServers) {
+		return errors.New("no server accepts connections there")
+	}
+	for _, known := range []error{nats.ErrAuthorization, nats.ErrTimeout, nats.ErrSecureConnRequired} {
 		if errors.Is(err, known) {
 			return known
 		}

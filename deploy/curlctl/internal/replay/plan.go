@@ -29,11 +29,11 @@ const (
 	// Already: the same replay was requested within the last two minutes.
 	Already Verdict = "already replayed"
 	// Recovered: the key was fetched since.
-	Recovered Verdict = "fetched since"
+	Recovered Verdict = keys.Recovered
 	// Gone: the key is not wanted any more.
-	Gone Verdict = "no longer wanted"
+	Gone Verdict = keys.Gone
 	// Changed: the key has another URL, or belongs to another object.
-	Changed Verdict = "changed since"
+	Changed Verdict = keys.Changed
 	// Older: a newer failure of the same key was selected, too.
 	Older Verdict = "older failure of the same key"
 	// Unreadable: the failure holds no request.
@@ -163,13 +163,4 @@ func Count(items []*Item) map[Verdict]int {
 		counts[item.Verdict]++
 	}
 	return counts
-}
-
-// Check returns the verdict on one failure.
-func Check(ctx context.Context, client *operate.Client, f operate.DeadLetter) (Verdict, error) {
-	items, err := Plan(ctx, client, func(yield func(operate.DeadLetter, error) bool) { yield(f, nil) }, false, nil)
-	if err != nil {
-		return "", err
-	}
-	return items[0].Verdict, nil
 }

@@ -26,6 +26,10 @@ func (f *filter) bindFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.key, "key", "", "only failures of this key")
 	fs.StringVar(&f.since, "since", "", "only failures since a time (RFC 3339) or a duration ago, such as 2h")
 	fs.StringVar(&f.until, "until", "", "only failures before a time (RFC 3339) or a duration ago, such as 10m")
+	cmd.PreRunE = func(*cobra.Command, []string) error { // before the connection
+		_, err := f.parse(f.Now())
+		return err
+	}
 	cli.Complete(cmd, "reason", cobra.FixedCompletions(deadletter.Reasons(), cli.Silently))
 }
 
@@ -36,6 +40,14 @@ func (f *filter) any() bool {
 
 // narrows reports whether any flag other than --namespace is set.
 func (f *filter) narrows() bool { return f.reason+f.host+f.name+f.key+f.since+f.until != "" }
+
+// none says that there is no such failure.
+func none(f operate.DeadLetterFilter) string {
+	if f == (operate.DeadLetterFilter{}) {
+		return "No failures found."
+	}
+	return "No failures match; `curlctl failures --summary` shows reasons and hosts."
+}
 
 // parse parses the flags.
 func (f *filter) parse(now time.Time) (operate.DeadLetterFilter, error) {

@@ -19,13 +19,12 @@ import (
 // defaultLimit is the number of listed failures without --limit.
 const defaultLimit = 50
 
-const none = "No failures found."
-
 // Command returns the command failures with its subcommands.
 func Command(o *cli.Options) *cobra.Command {
 	list := listCommand(o)
 	cmd := &cobra.Command{
-		Use: "failures", Aliases: []string{"failure"}, Short: list.Short, Long: list.Long, Args: cli.NoArgs, RunE: list.RunE,
+		Use: "failures", Aliases: []string{"failure"}, Short: list.Short, Long: list.Long, Args: cli.NoArgs,
+		PreRunE: list.PreRunE, RunE: list.RunE,
 	}
 	cmd.Flags().AddFlagSet(list.Flags())
 	cmd.AddCommand(list, showCommand(o), purgeCommand(o))
@@ -86,7 +85,7 @@ func list(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, limit
 			}
 		}
 	}
-	err = s.List(deadletter.Table(), rows, none)
+	err = s.List(deadletter.Table(), rows, none(f))
 	if err == nil && more && !s.Out.ForPrograms() {
 		s.Hint("These are the newest %d, --limit=0 lists all.", limit)
 	}
@@ -113,5 +112,5 @@ func summarize(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter) 
 				Name: k.Reason + "/" + k.Host, Object: line{k.Reason, k.Host, counts[k]},
 				Cells: printer.Cells(printer.In(printer.Red, k.Reason), k.Host, counts[k]),
 			}
-		}), none)
+		}), none(f))
 }

@@ -44,7 +44,7 @@ func purge(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, line
 	}
 	n := operate.Total(counts)
 	if n == 0 {
-		s.Out.Linef(none)
+		s.Out.Linef("%s", none(f))
 		return nil
 	}
 	if !yes {

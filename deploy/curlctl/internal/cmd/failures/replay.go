@@ -90,7 +90,7 @@ func (r *replaying) run(ctx context.Context, s *cli.Session, _ []string) error {
 	if err != nil {
 		return err
 	}
-	out := &report{s: s, dryRun: r.dryRun, items: items}
+	out := &report{s: s, dryRun: r.dryRun, none: none(f), items: items}
 	n := replay.Count(items)[replay.Wanted]
 	if r.dryRun || n == 0 {
 		return out.print(nil, false)

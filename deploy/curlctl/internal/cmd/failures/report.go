@@ -13,6 +13,7 @@ import (
 type report struct {
 	s      *cli.Session
 	dryRun bool
+	none   string
 	items  []*replay.Item
 }
 
@@ -43,7 +44,7 @@ func (p *report) print(follower *replay.Follower, written bool) error {
 	p.skipped()
 	switch {
 	case len(p.items) == 0:
-		out.Linef(none)
+		out.Linef("%s", p.none)
 	case p.dryRun:
 		out.Linef("Would replay %s.", of(counts[replay.Wanted], len(p.items), "failure"))
 	case counts[replay.Replayed] == 0:
@@ -88,7 +89,7 @@ func (p *report) skipped() {
 		noun, why string
 	}{
 		{replay.Older, "older failure", "there is a newer one of the same key"},
-		{replay.Recovered, "failure", "fetched since; --also-recovered replays them, too"},
+		{replay.Recovered, "failure", "recovered; --also-recovered replays them, too"},
 		{replay.Already, "failure", "replayed less than two minutes ago"},
 	} {
 		if n := counts[skipped.verdict]; n > 0 {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -20,7 +20,7 @@ import (
 func showCommand(o *cli.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:               "show ID",
-		Short:             "Show one failed fetch with the server's response, and whether it is still wanted",
+		Short:             "Show one failed fetch with the server's response, and the present state of its key",
 		Args:              cli.ExactlyOne("the ID of a failure"),
 		ValidArgsFunction: o.CompleteFailures,
 		RunE: o.Run(func(ctx context.Context, s *cli.Session, args []string) error {
@@ -32,11 +32,16 @@ func showCommand(o *cli.Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			verdict, err := replay.Check(ctx, s.Client, f)
+			reader := s.Reader("")
+			handled, err := reader.Handled(ctx)
 			if err != nil {
 				return err
 			}
-			return show(s, f, verdict)
+			key, err := reader.One(ctx, f.Key, handled)
+			if err != nil {
+				return err
+			}
+			return show(s, f, key)
 		}),
 	}
 }
@@ -50,18 +55,18 @@ func read(ctx context.Context, s *cli.Session, id uint64) (operate.DeadLetter, e
 	return f, err
 }
 
-func show(s *cli.Session, f operate.DeadLetter, verdict replay.Verdict) error {
+func show(s *cli.Session, f operate.DeadLetter, key *keys.Key) error {
 	r, snippet := deadletter.NewRecord(f), deadletter.Snippet(f.Message.GetSnippet())
+	r.Now = keys.Now(f, key)
 	if s.Out.ForPrograms() {
 		return s.Out.Object(deadletter.Name(r.ID), struct {
 			deadletter.Record
 			Snippet string `json:"snippet,omitempty"`
-			Wanted  string `json:"wanted"`
-		}{r, strings.Join(snippet, "\n"), string(verdict)})
+		}{r, strings.Join(snippet, "\n")})
 	}
-	stillWanted := printer.In(printer.Green, "yes")
-	if verdict != replay.Wanted {
-		stillWanted = printer.In(printer.Yellow, "no: "+string(verdict))
+	now := r.Now
+	if now == keys.Recovered && !key.Condition.Checked.IsZero() {
+		now += ", last fetched " + printer.Age(s.Now(), key.Condition.Checked) + " ago"
 	}
 	reason := printer.In(printer.Red, r.Reason)
 	if r.Status != 0 {
@@ -86,7 +91,7 @@ func show(s *cli.Session, f operate.DeadLetter, verdict replay.Verdict) error {
 		{Name: "Replay of", Value: replayOf},
 		{Name: "Trace", Value: r.TraceID},
 		{Name: "Message", Value: r.Subject},
-		{Name: "Still wanted", Value: stillWanted},
+		{Name: "Now", Value: now},
 	})
 	if len(snippet) > 0 {
 		s.Out.Linef("Response:")

@@ -95,7 +95,7 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 // reasons are those of all states.
 func reasons() []string {
 	return append(deadletter.Reasons(), keystate.Unpublished, keystate.Backlog, keystate.Parked, keystate.NotWritten,
-		keystate.Overdue, keystate.Outdated)
+		keystate.Retry, keystate.Overdue, keystate.Outdated)
 }
 
 // Summarize prints at most limit groups of keys; 0: all.
