@@ -1,8 +1,6 @@
 package fetcher
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
@@ -14,7 +12,7 @@ import (
 func Metrics() []metric.Definition {
 	cfg := DefaultConfig()
 	set := metric.New(prometheus.NewRegistry(), "fetcher")
-	if slots, err := throttle.New(cfg.Throttle, throttle.Deps{Now: time.Now}); err == nil {
+	if slots, err := throttle.New(cfg.Throttle); err == nil {
 		newMetrics(set, cfg, slots)
 	}
 	return set.Definitions()

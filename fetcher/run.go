@@ -29,7 +29,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err := cfg.limitBodies(rt); err != nil {
 		return err
 	}
-	slots, err := throttle.New(cfg.Throttle, throttle.Deps{Now: time.Now})
+	slots, err := throttle.New(cfg.Throttle)
 	if err != nil {
 		return err
 	}
@@ -63,6 +63,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 		clock.Run(following, func(ctx context.Context) (time.Time, error) { return brokerTime(ctx, rt) })
 		return nil
 	})
+	defer context.AfterFunc(ctx, slots.Stop)()
 	rt.Started()
 	known := func(handle pipeline.Handler) pipeline.Handler {
 		return func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
@@ -77,17 +78,11 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 		options := consumption(rt, cfg, handler)
 		options.Poison = known(handler.Poison)
 		err := pipeline.Consume(ctx, rt.JetStream, options, known(handler.Handle))
-		waiters := slots.Stop() // GETs that run may take as long as the hand-back
-		handingBack, cancel := context.WithTimeout(following, handBackTimeout)
-		defer cancel()
-		handler.HandBack(handingBack, waiters)
+		slots.Stop() // waits for the GETs of queued keys
 		return err
 	})
 	return group.Wait()
 }
-
-// handBackTimeout is the time limit for handing back waiting keys at the end of the process.
-const handBackTimeout = 10 * time.Second
 
 func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.Gate, *get.Client, error) {
 	if proxy := cfg.Get.ProxyHost(); proxy != "" {

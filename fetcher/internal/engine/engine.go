@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -77,7 +76,6 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
-	deps.Throttle.OnStart(e.start)
 	return e, nil
 }
 
@@ -104,30 +102,38 @@ func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 func (e *Engine) handle(
 	ctx context.Context, d *pipeline.Delivery, do func(context.Context, *trigger) ending,
 ) pipeline.Disposition {
+	t, err := e.decode(d) //nolint:contextcheck // a trace context is read by way of a context; nothing waits
+	ended := e.run(ctx, t, d, func(ctx context.Context, t *trigger) ending {
+		d.SetTrace(t.span.SpanContext())
+		switch {
+		case err != nil:
+			return ending{outcome: malformed, failure: undecodable(err)}
+		case t.tombstone():
+			return ending{outcome: tombstone}
+		}
+		return do(ctx, t)
+	})
+	return ended.disposition()
+}
+
+// run handles a delivered or claimed message with a span, and reports the outcome.
+func (e *Engine) run(
+	ctx context.Context, t *trigger, m tracing.Message, do func(context.Context, *trigger) ending,
+) ending {
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
-	t, err := e.decode(d) //nolint:contextcheck // a trace context is read by way of a context; nothing waits
-	ctx = e.begin(ctx, t, d)
-	d.SetTrace(t.span.SpanContext())
-	defer t.endSlot()
-	var ended ending
-	switch {
-	case err != nil:
-		ended = ending{outcome: malformed, failure: undecodable(err)}
-	case t.tombstone():
-		ended = ending{outcome: tombstone}
-	default:
-		ended = do(ctx, t)
-	}
+	ctx = e.begin(ctx, t, m)
+	defer func() { t.slot.End() }()
+	ended := do(ctx, t)
 	e.report(t, ended)
 	t.setSpanOutcome(ended)
-	return ended.disposition()
+	return ended
 }
 
 // fetchAndPublish handles a valid message.
 func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 	if t.cause == v1.Cause_CAUSE_PARKED && !t.claimed && e.deps.Throttle.Waits(t.key, t.wantSequence) {
-		return e.wait(ctx, t, new(throttle.Busy))
+		return e.wait(ctx, t, fetched{busy: new(throttle.Busy)})
 	}
 	if stop := e.confirm(ctx, t); stop.outcome != "" {
 		return stop
@@ -143,12 +149,10 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 			"the namespace exceeded its budget of bodies, its GETs are delayed")
 		return e.park(ctx, t, namespaceBytes, short.Wait)
 	}
-	got, err := e.fetch(ctx, t)
+	got := e.fetch(ctx, t)
 	switch {
-	case errors.Is(err, sharedcall.ErrSlow):
-		return e.park(ctx, t, sharedCallSlow, 0)
 	case got.busy != nil:
-		return e.wait(ctx, t, got.busy)
+		return e.wait(ctx, t, got)
 	case got.err != nil:
 		e.deps.Metrics.observeStaleness(t, e.deps.Clock.Now())
 		return e.failed(ctx, t, failureOf(got.err))

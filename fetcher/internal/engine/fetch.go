@@ -17,15 +17,17 @@ import (
 
 // fetched is the outcome of a GET: no slot, a failure or a response.
 type fetched struct {
-	busy     *throttle.Busy
+	busy *throttle.Busy
+	// request of the shared GET that takes too long, if that is why.
+	request  get.Request
 	err      error
 	response get.Response
 	// by is the span of the trigger that made the GET.
 	by trace.SpanContext
 }
 
-// fetch makes the GET of a trigger or shares one with others. The only error is sharedcall.ErrSlow.
-func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
+// fetch makes the GET of a trigger or shares one with others.
+func (e *Engine) fetch(ctx context.Context, t *trigger) fetched {
 	r := e.deps.Getter.Resolve(get.Request{
 		URL:          t.want.GetUrl(),
 		Namespace:    t.key.Namespace,
@@ -34,18 +36,21 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 	})
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(t.want) != nil
 	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, t, r) }
-	got, coalesced, err := e.shared.Do(r, t.notBefore(), get)
-	if coalesced && got.busy != nil { // the namespace that leads the call has no slot
-		got, coalesced, err = get().Value, false, nil
+	got, shared, err := e.shared.Do(r, t.notBefore(), get)
+	if shared && got.busy != nil { // the namespace that leads the call has no slot
+		got, shared = get().Value, false
 	}
-	if coalesced && err == nil && t.hasOtherDigest(got) { // the digest may be that of a body that came since
-		got, coalesced, err = e.shared.Do(r, t.storedAt, get)
+	if shared && err == nil && t.hasOtherDigest(got) { // the digest may be that of a body that came since
+		got, shared, err = e.shared.Do(r, t.storedAt, get)
 	}
-	if coalesced && err == nil && got.busy == nil {
+	switch {
+	case err != nil:
+		return fetched{busy: &throttle.Busy{Cause: sharedCallSlow}, request: r}
+	case shared && got.busy == nil:
 		e.deps.Metrics.coalesced.Inc()
 		tracing.LinkTo(t.span, got.by, tracing.SharedGET)
 	}
-	return got, err
+	return got
 }
 
 // notBefore is the earliest start of a shared GET for a trigger. A fetch on demand needs a GET that

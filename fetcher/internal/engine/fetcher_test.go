@@ -52,6 +52,7 @@ type fetcher struct {
 	*engine.Engine
 	world *world
 	slots *throttle.Throttle
+	drain func()
 	fetcherOptions
 }
 
@@ -96,7 +97,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = getter.Run(running) }()
 	DeferCleanup(func() { stop(); <-ended })
-	slots, err := throttle.New(o.limits, throttle.Deps{Now: o.clock.Now})
+	slots, err := throttle.New(o.limits)
 	Expect(err).NotTo(HaveOccurred())
 	e, err := engine.New(o.config, engine.Deps{
 		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: slots, Draining: o.draining,
@@ -104,7 +105,10 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 		Signatures: o.signatures,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	return &fetcher{Engine: e, world: w, slots: slots, fetcherOptions: o}
+	f := &fetcher{Engine: e, world: w, slots: slots, fetcherOptions: o}
+	f.drain = sync.OnceFunc(func() { close(f.draining) })
+	DeferCleanup(func() { f.drain(); slots.Stop() })
+	return f
 }
 
 // run consumes until the spec ends or stop is called.
@@ -114,10 +118,11 @@ func (f *fetcher) run() (stop func()) {
 	go func() {
 		defer close(ended)
 		defer GinkgoRecover()
+		defer context.AfterFunc(ctx, f.slots.Stop)()
 		Expect(pipeline.Consume(ctx, f.js, f.options(), f.Handle)).To(Succeed())
 		f.slots.Stop()
 	}()
-	stop = sync.OnceFunc(func() { close(f.draining); cancel(); <-ended })
+	stop = sync.OnceFunc(func() { f.drain(); cancel(); <-ended })
 	DeferCleanup(func() { f.world.end(); stop() })
 	return stop
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -14,10 +13,6 @@ const (
 	sharedCallSlow throttle.Cause = "shared_call_slow" // a GET of the same is under way and takes long
 	namespaceBytes throttle.Cause = "namespace_bytes"  // the namespace has published all the bytes of its budget
 )
-
-// parkPause is the delay of a message that did not wait for a shared GET. All such messages come
-// back at about the same time and share its outcome.
-const parkPause = time.Second
 
 // parkCauses returns the label values of the metric.
 func parkCauses() []throttle.Cause {
@@ -44,11 +39,8 @@ func waitsFor(c throttle.Cause) v1.WaitsFor {
 	}
 }
 
-// park sets a timer for an attempt that was not made; a wait of zero means about parkPause.
+// park sets a timer for an attempt that was not made.
 func (e *Engine) park(ctx context.Context, t *trigger, cause throttle.Cause, wait time.Duration) ending {
-	if wait == 0 {
-		wait = schedule.Around(parkPause, e.deps.Random())
-	}
 	due := t.due(v1.Cause_CAUSE_PARKED)
 	due.WaitsFor = waitsFor(cause)
 	if _, err := e.setTimer(t.sameTrace(ctx), due, e.deps.Clock.Now().Add(wait)); err != nil {

@@ -83,19 +83,34 @@ var _ = Describe("Objects with the same URL", func() {
 		Expect(w.results()).To(HaveLen(2), "the third was answered with 304")
 	})
 
-	It("do not fill the fetcher while their server hangs", func() {
-		hanging := w.hangs()
+	It("wait for a hanging GET at one message a minute, and get its outcome at once", func() {
+		const keys = 40
+		hanging, _, release := held("hello there")
 		f := w.fetcher(func(o *fetcherOptions) { o.limits.Slots = 8 })
-		for i := range 40 {
+		for i := range keys {
 			w.publish(w.want(hanging.URL, named("hanging", i)))
 		}
 		f.run()
-		Eventually(func() int { return f.parked("shared_call_slow") }).Should(Equal(39))
+		parked := func() int { return f.parked("shared_call_slow") }
+		Eventually(parked).Should(Equal(keys - 1))
 		Expect(f.inFlight()).To(BeEquivalentTo(1))
 		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
-		t := w.timerOf(pipeline.Key{Namespace: key.Namespace, Name: "hanging-0039", Key: key.Key})
-		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
-		Expect(t.at.Sub(w.clock.Now())).To(Equal(time.Second))
+		var last pipeline.Key
+		for i := range keys {
+			k := pipeline.Key{Namespace: key.Namespace, Name: fmt.Sprintf("hanging-%04d", i), Key: key.Key}
+			if t := w.timerOf(k); t != nil {
+				Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
+				Expect(t.at.Sub(w.clock.Now())).To(Equal(40*time.Second), "the first one is spread")
+				last = k
+			}
+		}
+		w.fire(w.timerOf(last).Due)
+		Eventually(parked).Should(Equal(keys))
+		Expect(w.timerOf(last).at.Sub(w.clock.Now())).To(Equal(57 * time.Second))
+
+		close(release)
+		Eventually(w.contents).Should(Equal(keys))
+		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
 	})
 
 	It("cost at most one GET per fetcher and second, even a thousand of them", func() {

@@ -84,7 +84,9 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxA
 	interval := t.want.GetRefresh().AsDuration()
 	switch {
 	case interval <= 0 && t.claimed:
-		return e.endClaim(ctx, t)
+		return e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) error {
+			return e.deps.Client.CancelTimer(ctx, t.key, t.wantSequence)
+		})
 	case interval <= 0:
 		return e.current(ctx, t)
 	}

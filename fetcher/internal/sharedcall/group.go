@@ -60,6 +60,8 @@ type call[V any] struct {
 	ok    bool
 	value V
 	size  int64
+	// after is called at the end of the call.
+	after []func()
 }
 
 type entry[K comparable, V any] struct {
@@ -117,27 +119,50 @@ func (g *Group[K, V]) wait(c *call[V], now time.Time) (V, error) {
 	return none, ErrSlow
 }
 
+// After calls fn at the end of the call for the key, and at once if none is under way. At most
+// Config.Entries functions wait for a call; more are dropped.
+func (g *Group[K, V]) After(key K, fn func()) {
+	g.mu.Lock()
+	c := g.calls[key]
+	running := c != nil && c.ended.IsZero()
+	if running && len(c.after) < g.cfg.Entries {
+		c.after = append(c.after, fn)
+	}
+	g.mu.Unlock()
+	if !running {
+		fn()
+	}
+}
+
 // lead makes the call for all.
 func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
 	var o Outcome[V]
 	returned := false
 	defer func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		c.ok, c.value, c.size, c.ended = returned, o.Value, o.Size, g.now()
-		close(c.done)
-		if !o.Reuse || g.cfg.Entries == 0 || o.Size > g.cfg.Bytes {
-			g.forget(key, c)
-			return
-		}
-		g.kept = append(g.kept, entry[K, V]{key: key, call: c})
-		g.bytes += c.size
-		for len(g.kept) > g.cfg.Entries || g.bytes > g.cfg.Bytes {
-			g.drop()
+		g.end(key, c, o, returned)
+		for _, after := range c.after {
+			after()
 		}
 	}()
 	o, returned = fn(), true
 	return o.Value
+}
+
+// end keeps the outcome of a call for the window.
+func (g *Group[K, V]) end(key K, c *call[V], o Outcome[V], returned bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c.ok, c.value, c.size, c.ended = returned, o.Value, o.Size, g.now()
+	close(c.done)
+	if !o.Reuse || g.cfg.Entries == 0 || o.Size > g.cfg.Bytes {
+		g.forget(key, c)
+		return
+	}
+	g.kept = append(g.kept, entry[K, V]{key: key, call: c})
+	g.bytes += c.size
+	for len(g.kept) > g.cfg.Entries || g.bytes > g.cfg.Bytes {
+		g.drop()
+	}
 }
 
 // expire drops what ended before the window.

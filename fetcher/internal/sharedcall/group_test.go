@@ -159,6 +159,29 @@ func TestAPanicLeavesNoCallerWaiting(t *testing.T) {
 	})
 }
 
+func TestFunctionsAreCalledAfterTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, called := group(t), 0
+		var wg sync.WaitGroup
+		wg.Go(func() { expect(t, g, "a", counter(time.Second, 1, true), 1, false) })
+		synctest.Wait()
+		for range 5 { // two more than there is room for
+			g.After("a", func() { called++ })
+		}
+		if called > 0 {
+			t.Error("called while the call is under way")
+		}
+		wg.Wait()
+		if called != 3 {
+			t.Errorf("%d functions were called", called)
+		}
+		g.After("a", func() { called++ })
+		if called != 4 {
+			t.Error("not called after the end of the call")
+		}
+	})
+}
+
 func TestBoundsMustNotBeNegative(t *testing.T) {
 	if _, err := sharedcall.New[string, int](sharedcall.Config{Window: -1}, sharedcall.Deps{Now: time.Now}); err == nil {
 		t.Error("negative window accepted")

@@ -15,29 +15,10 @@ type Config struct {
 	// Share is the part of the slots, above 0 to 1, that one namespace may
 	// hold while others want slots, too.
 	Share float64
-	// MaxWait is how long a request may wait in memory for a slot of a quick host.
-	MaxWait time.Duration
-	// MaxQueued bounds the memory of the queues in bytes. One namespace may use
-	// half of the memory that the others leave free.
-	MaxQueued int64
-	// MaxPause bounds the pause of a host for the namespace whose request it
-	// has refused, and MaxPauseOthers that for all other namespaces. A pause
-	// begins with a second and doubles with each further refusal.
-	MaxPause, MaxPauseOthers time.Duration
 }
 
 // Defaults returns the usual bounds.
-func Defaults() Config {
-	return Config{
-		Slots:          64,
-		PerHost:        8,
-		Share:          0.5,
-		MaxWait:        25 * time.Millisecond,
-		MaxQueued:      32 << 20,
-		MaxPause:       time.Minute,
-		MaxPauseOthers: 5 * time.Second,
-	}
-}
+func Defaults() Config { return Config{Slots: 64, PerHost: 8, Share: 0.5} }
 
 // Validate checks the bounds, and names the flag of one that is out of range.
 func (c Config) Validate() error {
@@ -48,16 +29,9 @@ func (c Config) Validate() error {
 		return errors.New("--per-host must be at least 1")
 	case c.Share <= 0 || c.Share > 1:
 		return errors.New("--namespace-share must be above 0 and at most 1")
-	case c.MaxWait < 0 || c.MaxQueued < 0:
-		return errors.New("wait in memory and size of the queues must not be negative")
-	case c.MaxPauseOthers <= 0 || c.MaxPause < c.MaxPauseOthers:
-		return errors.New("pauses must be positive, that of others not above that of the namespace itself")
 	}
 	return nil
 }
-
-// perNamespace is the number of slots that a share comes to.
-func (c Config) perNamespace() int { return max(1, int(float64(c.Slots)*c.Share)) }
 
 // Request asks for a slot.
 type Request struct {
@@ -65,12 +39,12 @@ type Request struct {
 	Host string
 	// Namespace that the slot counts for.
 	Namespace string
-	// Slot that a started key has already; nil: none.
+	// Slot of a started key. Nil means none.
 	Slot *Slot
 	// Backlog reports whether further requests wait at the broker.
 	Backlog bool
-	// Urgent reports whether a person asks for the GET now: no pause of the
-	// host holds it up.
+	// Urgent reports whether a person asks for the GET now. A pause of the host
+	// does not delay it.
 	Urgent bool
 }
 

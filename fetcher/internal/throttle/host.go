@@ -2,20 +2,15 @@ package throttle
 
 import "time"
 
-// meanWeight is the divisor for one duration in a moving average.
-const meanWeight = 8
-
-// counts are the slots of a host: held by GETs, and expected by started keys.
-type counts struct{ held, claiming int }
-
 // host is the work for one host.
 type host struct {
 	counts
+	name string
 	// tenants are the namespaces that use the host, by name.
 	tenants map[string]*tenant
-	// waiting are the keys that wait in memory, oldest first.
-	waiting []*attempt
-	// taken is when the last slot was taken, and mean the moving average of how long they were held.
+	// waiting are the requests that wait in memory, oldest first.
+	waiting []*Slot
+	// taken is when the last slot was taken, and mean the moving average of how long slots were held.
 	taken time.Time
 	mean  time.Duration
 	// refusals counts pauses in a row, of which the last began at refused.
@@ -25,19 +20,18 @@ type host struct {
 	restsUntil time.Time
 }
 
+// counts are slots of a host: held by GETs, and expected by started keys.
+type counts struct{ held, claiming int }
+
 // tenant is the work of one namespace for one host.
 type tenant struct {
 	counts
-	host      *host
 	throttle  *Throttle
+	host      *host
 	namespace *namespace
-	// queue are the waiting keys, and waiting counts those that wait in memory only.
+	// queue are the waiting keys, and waiting counts the requests that wait in memory.
 	queue   []*Waiter
 	waiting int
-	// ready reports whether the namespace has it among its ready ones.
-	ready bool
-	// placed counts slots of the process, which are held until the outcome is published.
-	placed int
 	// restsUntil is the end of the pause for the namespace whose request the host has refused.
 	restsUntil time.Time
 }
@@ -49,46 +43,47 @@ type namespace struct {
 	held int
 	// bytes is the memory of its waiting keys.
 	bytes int64
-	// tenants counts the hosts that it uses.
+	// tenants counts the hosts that it uses. Those in ready may have room for a key.
 	tenants int
-	// ready are the tenants whose first key may get a slot.
-	ready []*tenant
+	ready   map[*tenant]struct{}
 }
 
 // tenant returns the state of a namespace at a host.
 func (t *Throttle) tenant(name, of string) *tenant {
 	h := t.hosts[name]
 	if h == nil {
-		h = &host{tenants: map[string]*tenant{}}
+		h = &host{name: name, tenants: map[string]*tenant{}}
 		t.hosts[name] = h
 	}
 	if t.namespaces[of] == nil {
-		t.namespaces[of] = &namespace{name: of}
+		t.namespaces[of] = &namespace{name: of, ready: map[*tenant]struct{}{}}
 	}
 	if h.tenants[of] == nil {
-		h.tenants[of] = &tenant{host: h, throttle: t, namespace: t.namespaces[of]}
+		h.tenants[of] = &tenant{throttle: t, host: h, namespace: t.namespaces[of]}
 		t.namespaces[of].tenants++
 	}
 	return h.tenants[of]
 }
 
-// forget drops the state of a namespace at a host if nothing needs it.
+// forget drops the state of a namespace at a host, and that of the host, if nothing needs it.
 func (n *tenant) forget(now time.Time) {
-	if n.needs() > 0 || n.placed > 0 || n.restsUntil.After(now) || n.host.tenants[n.namespace.name] != n {
-		return
+	t, h, of := n.throttle, n.host, n.namespace
+	if n.needs() == 0 && !n.restsUntil.After(now) && h.tenants[of.name] == n {
+		delete(h.tenants, of.name)
+		delete(of.ready, n)
+		if of.tenants--; of.tenants == 0 {
+			delete(t.namespaces, of.name)
+		}
 	}
-	delete(n.host.tenants, n.namespace.name)
-	if n.namespace.tenants--; n.namespace.tenants == 0 {
-		delete(n.throttle.namespaces, n.namespace.name)
+	if len(h.tenants) == 0 && now.Sub(h.refused) >= rememberFor && t.hosts[h.name] == h {
+		delete(t.hosts, h.name)
 	}
 }
 
-// wake lets the next dispatch look at the queue.
+// wake lets the next dispatch consider the queue.
 func (n *tenant) wake() {
-	if !n.ready && len(n.queue) > 0 {
-		n.ready = true
-		n.namespace.ready = append(n.namespace.ready, n)
-		n.throttle.ready[n.namespace] = struct{}{}
+	if len(n.queue) > 0 {
+		n.namespace.ready[n] = struct{}{}
 	}
 }
 
@@ -98,16 +93,10 @@ func (n *tenant) needs() int { return n.held + n.claiming + n.waiting + len(n.qu
 // limit is how many slots of the host a namespace may hold: all but those that the other
 // namespaces need, up to an equal share of each, and one less in any case.
 func (h *host) limit(of *tenant, perHost int) int {
-	users := 1
-	for _, other := range h.tenants {
-		if other != of && other.needs() > 0 {
-			users++
-		}
-	}
 	kept := 0
 	for _, other := range h.tenants {
 		if other != of {
-			kept += min(max(1, perHost/users), other.needs())
+			kept += min(max(1, perHost/len(h.tenants)), other.needs())
 		}
 	}
 	return max(1, perHost-max(1, kept))
@@ -122,13 +111,11 @@ func (h *host) expected(now time.Time) time.Duration {
 	return max(h.mean, now.Sub(h.taken))
 }
 
-// quick reports whether a slot comes free within a time.
-func (h *host) quick(now time.Time, within time.Duration) bool {
-	return h.mean > 0 && h.expected(now) <= within
-}
+// quick reports whether a slot comes free soon.
+func (h *host) quick(now time.Time) bool { return h.expected(now) < maxWait }
 
 // ahead is how many keys may be started before their slots come free: as many slots as come free
-// in a few times the time that a claim takes, and one more unless it would wait for long.
+// in a few times the duration of a claim, and one more unless it would wait for long.
 func (h *host) ahead(limit int, claim time.Duration, now time.Time) int {
 	perSecond := float64(limit) / h.expected(now).Seconds()
 	if h.mean == 0 || perSecond*claimedWait.Seconds() < 2 {
@@ -137,37 +124,27 @@ func (h *host) ahead(limit int, claim time.Duration, now time.Time) int {
 	return min(limit, 1+int(4*perSecond*claim.Seconds()))
 }
 
-// State of a host, from a closed set.
-type State string
+// States returns the states of hosts: paused hosts have asked for a pause, keys of queued ones wait
+// for a slot, and active ones have GETs under way. A host is in the first that fits, or in none.
+func States() []string { return []string{"paused", "queued", "active"} }
 
-// States of hosts. A host is in the first that fits, or in none.
-const (
-	paused State = "paused" // it has asked for a pause
-	queued State = "queued" // keys wait for a slot
-	active State = "active" // GETs are under way
-)
-
-// States returns all states.
-func States() []State { return []State{paused, queued, active} }
-
-// Hosts counts the hosts in each state, by its name.
+// Hosts counts the hosts by state.
 func (t *Throttle) Hosts() map[string]float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.deps.Now()
-	counts := map[string]float64{string(paused): 0, string(queued): 0, string(active): 0}
+	counts := map[string]float64{"paused": 0, "queued": 0, "active": 0}
 	for _, h := range t.hosts {
 		waiting := 0
 		for _, n := range h.tenants {
 			waiting += len(n.queue)
 		}
 		switch {
-		case h.restsUntil.After(now):
-			counts[string(paused)]++
+		case h.restsUntil.After(time.Now()):
+			counts["paused"]++
 		case waiting > 0:
-			counts[string(queued)]++
+			counts["queued"]++
 		case h.held > 0:
-			counts[string(active)]++
+			counts["active"]++
 		}
 	}
 	return counts

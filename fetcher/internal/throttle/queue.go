@@ -3,14 +3,16 @@ package throttle
 import (
 	"cmp"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
-	// waiterBytes is the memory of a waiter besides its due.
+	// maxQueued bounds the memory of the queues in bytes. One namespace may use half of the memory
+	// that the others leave free.
+	maxQueued = 32 << 20
+	// waiterBytes is the memory of a waiter besides its payload.
 	waiterBytes = 512
 	// leaseMargin is how long before its end a lease is no longer claimed.
 	leaseMargin = 100 * time.Millisecond
@@ -20,16 +22,18 @@ const (
 type Waiter struct {
 	Key  pipeline.Key
 	Host string
-	// Want is the sequence of its want, and Timer that of its lease.
-	Want, Timer uint64
-	// Due is the payload of the lease, and Trace its trace context.
-	Due   []byte
-	Trace string
+	// Want is the sequence of its want.
+	Want uint64
 	// Rank orders the keys of a namespace, and Since those of one rank.
 	Rank  Rank
 	Since time.Time
+	// Until is the end of its lease.
+	Until time.Time
+	// Bytes is the size of the payload that Start holds.
+	Bytes int
+	// Start claims the key and makes its GET with the slot. It is called in a goroutine of its own.
+	Start func(*Slot)
 
-	until  time.Time
 	tenant *tenant
 }
 
@@ -43,50 +47,48 @@ const (
 	Refresh             // it has a body
 )
 
-func (w *Waiter) size() int64 { return waiterBytes + int64(len(w.Due)+len(w.Trace)) }
-
-// Enqueue lets a key wait whose lease was set just now. A key that waits already keeps its place,
-// also with another want. It reports whether there is room.
-func (t *Throttle) Enqueue(w *Waiter, lease time.Duration) bool {
+// Enqueue lets a key with a lease wait, if there is room. A key that waits already
+// keeps its place, also with another want.
+func (t *Throttle) Enqueue(w *Waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.deps.Now()
+	now := time.Now()
 	if old := t.queued[w.Key]; old != nil {
 		if old.Since.Before(w.Since) {
 			w.Since = old.Since
 		}
 		t.drop(old)
+		old.tenant.forget(now)
 	}
-	w.tenant, w.until = t.tenant(w.Host, w.Key.Namespace), now.Add(lease-leaseMargin)
-	if w.tenant.namespace.bytes+w.size() > t.cfg.MaxQueued-t.bytes {
-		return false
+	n := t.tenant(w.Host, w.Key.Namespace)
+	defer n.forget(now)
+	w.tenant = n
+	if n.namespace.bytes+w.size() > maxQueued-t.bytes {
+		return
 	}
 	t.queued[w.Key] = w
-	t.bytes += w.size()
-	w.tenant.namespace.bytes += w.size()
-	queue := &w.tenant.queue
-	after := sort.Search(len(*queue), func(i int) bool { return w.before((*queue)[i]) })
-	*queue = slices.Insert(*queue, after, w)
-	w.tenant.wake()
+	t.resize(n, w.size())
+	at, _ := slices.BinarySearchFunc(n.queue, w, func(other, w *Waiter) int {
+		return cmp.Or(cmp.Compare(other.Rank, w.Rank), other.Since.Compare(w.Since), -1) // behind its equals
+	})
+	n.queue = slices.Insert(n.queue, at, w)
+	n.wake()
 	t.dispatch(now)
-	return true
-}
-
-func (w *Waiter) before(other *Waiter) bool {
-	return cmp.Or(cmp.Compare(w.Rank, other.Rank), w.Since.Compare(other.Since)) < 0
 }
 
 // drop takes a key out of its queue.
 func (t *Throttle) drop(w *Waiter) {
 	delete(t.queued, w.Key)
-	t.bytes -= w.size()
-	w.tenant.namespace.bytes -= w.size()
-	if queue := &w.tenant.queue; (*queue)[0] == w {
-		*queue = (*queue)[1:]
-	} else {
-		at := slices.Index(*queue, w)
-		*queue = slices.Delete(*queue, at, at+1)
-	}
+	t.resize(w.tenant, -w.size())
+	at := slices.Index(w.tenant.queue, w)
+	w.tenant.queue = slices.Delete(w.tenant.queue, at, at+1)
+}
+
+func (w *Waiter) size() int64 { return waiterBytes + int64(w.Bytes) }
+
+func (t *Throttle) resize(n *tenant, by int64) {
+	t.bytes += by
+	n.namespace.bytes += by
 }
 
 // Waits reports whether a key waits with this want.

@@ -15,28 +15,31 @@ import (
 // second.
 type started struct {
 	*throttle.Throttle
+	t     *testing.T
 	names chan string
 }
 
 func newStarted(t *testing.T, cfg throttle.Config) *started {
 	t.Helper()
-	s := &started{names: make(chan string, 1000)}
-	th, err := throttle.New(cfg, throttle.Deps{Now: time.Now, Start: func(w *throttle.Waiter, slot *throttle.Slot) {
+	return &started{Throttle: newThrottle(t, cfg), t: t, names: make(chan string, 100_000)}
+}
+
+// enqueue lets a key wait on host a.
+func (s *started) enqueue(w throttle.Waiter, lease time.Duration) {
+	w.Host = "a"
+	w.Start = func(slot *throttle.Slot) {
 		_, busy := s.Acquire(throttle.Request{
 			Host: w.Host, Namespace: w.Key.Namespace, Slot: slot, Urgent: w.Rank == throttle.Urgent,
 		})
 		if busy != nil {
-			t.Errorf("%s has no slot: %s", w.Key, busy.Cause)
+			s.t.Errorf("%s has no slot: %s", w.Key, busy.Cause)
 			return
 		}
 		s.names <- w.Key.Namespace + "/" + w.Key.Name
 		pass(time.Second)
-	}})
-	if err != nil {
-		t.Fatal(err)
 	}
-	s.Throttle = th
-	return s
+	w.Until = time.Now().Add(lease)
+	s.Enqueue(&w)
 }
 
 // order lets everything run, and returns what was started.
@@ -57,10 +60,10 @@ func end(slots ...*throttle.Slot) {
 	}
 }
 
-// waits lets a key wait on host a.
-func (s *started) waits(namespace, name string, rank throttle.Rank, since time.Time) bool {
-	return s.Enqueue(&throttle.Waiter{
-		Key: pipeline.Key{Namespace: namespace, Name: name}, Host: "a", Want: 1, Rank: rank, Since: since,
+// waits lets a key wait for up to an hour.
+func (s *started) waits(namespace, name string, rank throttle.Rank, since time.Time) {
+	s.enqueue(throttle.Waiter{
+		Key: pipeline.Key{Namespace: namespace, Name: name}, Want: 1, Rank: rank, Since: since,
 	}, time.Hour)
 }
 
@@ -111,8 +114,8 @@ func TestAnEditedKeyKeepsItsPlace(t *testing.T) {
 			s.waits("one", fmt.Sprint(i), throttle.Wanted, now.Add(time.Duration(i)))
 		}
 		edited := pipeline.Key{Namespace: "one", Name: "0"}
-		s.Enqueue(&throttle.Waiter{
-			Key: edited, Host: "a", Want: 2, Rank: throttle.Wanted, Since: now.Add(time.Minute),
+		s.enqueue(throttle.Waiter{
+			Key: edited, Want: 2, Rank: throttle.Wanted, Since: now.Add(time.Minute),
 		}, time.Hour)
 		if s.Waits(edited, 1) {
 			t.Error("the old want waits")
@@ -131,7 +134,7 @@ func TestAKeyIsNotStartedAfterItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStarted(t, config())
 		one, two := granted(t, s.Throttle, on("a", "one")), granted(t, s.Throttle, on("a", "one"))
-		s.Enqueue(&throttle.Waiter{Key: pipeline.Key{Namespace: "one", Name: "short"}, Host: "a"}, time.Second)
+		s.enqueue(throttle.Waiter{Key: pipeline.Key{Namespace: "one", Name: "short"}}, time.Second)
 		s.waits("one", "long", throttle.Wanted, time.Now())
 		pass(2 * time.Second)
 		end(one, two)
@@ -162,16 +165,19 @@ func TestAPauseHoldsUpTheQueueUntilItsEnd(t *testing.T) {
 func TestNoNamespaceFillsTheQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config()
-		cfg.PerHost, cfg.MaxQueued = 1, 512*100
+		cfg.PerHost = 1
 		s := newStarted(t, cfg)
 		slot := granted(t, s.Throttle, on("a", "one"))
 		room := func(namespace string) (n int) {
-			for s.waits(namespace, fmt.Sprint(n), throttle.Wanted, time.Now()) {
-				n++
+			for before := -1; before < s.Queued(); n++ {
+				before = s.Queued()
+				s.enqueue(throttle.Waiter{
+					Key: pipeline.Key{Namespace: namespace, Name: fmt.Sprint(n)}, Since: time.Now(), Bytes: 1<<20 - 512,
+				}, time.Minute)
 			}
-			return n
+			return n - 1
 		}
-		if one, two, three := room("one"), room("two"), room("three"); one != 50 || two != 25 || three != 13 {
+		if one, two, three := room("one"), room("two"), room("three"); one != 16 || two != 8 || three != 4 {
 			t.Errorf("%d, %d and %d keys wait", one, two, three)
 		}
 		end(slot)

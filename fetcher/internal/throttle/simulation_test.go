@@ -100,7 +100,7 @@ func (s *simulation) start(t *testing.T) *fetcher {
 	t.Helper()
 	f := &fetcher{s: s, began: time.Now()}
 	var err error
-	f.throttle, err = throttle.New(s.cfg, throttle.Deps{Now: time.Now, Start: f.claim})
+	f.throttle, err = throttle.New(s.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,24 +274,21 @@ func (f *fetcher) park(m message) {
 		s.mu.Unlock()
 		return
 	}
-	w := &throttle.Waiter{
-		Key: m.key.id(), Host: m.key.host, Want: uint64(m.want), Rank: throttle.Wanted, Since: m.since,
-		Timer: uint64(s.setTimer(have, &m, lease)), Due: make([]byte, 300),
-	}
+	timer := s.setTimer(have, &m, lease)
 	s.mu.Unlock()
-	f.throttle.Enqueue(w, lease)
+	f.throttle.Enqueue(&throttle.Waiter{
+		Key: m.key.id(), Host: m.key.host, Want: uint64(m.want), Rank: throttle.Wanted, Since: m.since, Bytes: 300,
+		Until: time.Now().Add(lease), Start: func(slot *throttle.Slot) { f.claim(m, timer, slot) },
+	})
 }
 
 // claim is what a fetcher does with a key whose turn has come.
-func (f *fetcher) claim(w *throttle.Waiter, slot *throttle.Slot) {
+func (f *fetcher) claim(m message, timer int, slot *throttle.Slot) {
 	s := f.s
 	s.message()
-	m := message{
-		key: key{namespace: w.Key.Namespace, name: w.Key.Name, host: w.Key.Key}, want: int(w.Want), since: w.Since,
-	}
 	s.mu.Lock()
 	have := s.keys[m.key]
-	won := have.timer == int(w.Timer) && have.pending != nil && !f.dead && !s.ended
+	won := have.timer == timer && have.pending != nil && !f.dead && !s.ended
 	if s.claims++; won {
 		s.setTimer(have, &m, claimFor)
 	} else {

@@ -2,27 +2,44 @@ package throttle
 
 import "time"
 
-// firstPause is the first pause after a refusal. It doubles with each further one, maxDoublings
-// times at most.
 const (
+	// firstPause is the first pause after a refusal. It doubles with each further one, maxDoublings
+	// times at most.
 	firstPause   = time.Second
 	maxDoublings = 16
+	// maxPause bounds the pause of a host for the namespace whose request it has refused, and
+	// maxPauseOthers that for all other namespaces.
+	maxPause       = time.Minute
+	maxPauseOthers = 5 * time.Second
+	// rememberFor is how long the refusals of a host count.
+	rememberFor = 2 * maxPause
+	// maxPaused is the maximum number of paused hosts: with names under a wildcard one namespace
+	// could invent any number of them.
+	maxPaused = 16 * 1024
+	// meanWeight is the divisor for one duration in a moving average.
+	meanWeight = 8
 )
 
-// Slot is the permission to make one GET.
+// Slot is the permission to make one GET, or a request for it.
 type Slot struct {
 	throttle *Throttle
 	tenant   *tenant
-	began    time.Time
+	urgent   bool
 	state    state
+	// began is the start of the claim, and then of the GET.
+	began time.Time
+	// granted is closed when a request that waits in memory gets its slot.
+	granted chan struct{}
 }
 
 // state of a slot.
 type state int
 
 const (
-	claiming state = iota // it has no slot of the host yet
-	getting               // it has one
+	arriving state = iota // the key was delivered
+	starting              // the key was queued, is being claimed, and has a slot of the process
+	claimed               // it needs one of the host, too
+	getting               // it has both
 	released              // its GET has ended
 	ended                 // its outcome is published
 )
@@ -36,42 +53,53 @@ func (s *Slot) count(held, claiming int) {
 	s.tenant.namespace.held += held + claiming
 }
 
+// take takes a slot of the host, and of the process unless it has one.
+func (s *Slot) take(now time.Time) {
+	if s.state == claimed {
+		s.count(1, -1)
+	} else {
+		s.count(1, 0)
+		s.throttle.held++
+	}
+	s.state, s.began, s.tenant.host.taken = getting, now, now
+}
+
 // Release gives the slot of the host back once the GET has ended. A second call does nothing.
 func (s *Slot) Release() { s.advance(released) }
 
 // End gives the slot of the process back, too, once the outcome is published: until then the body
-// takes memory. A second call does nothing.
-func (s *Slot) End() { s.advance(ended) }
+// takes memory. A second call does nothing, and neither does one without a slot.
+func (s *Slot) End() {
+	if s != nil {
+		s.advance(ended)
+	}
+}
 
 func (s *Slot) advance(to state) {
-	t, n, h := s.throttle, s.tenant, s.tenant.host
+	t, h, now := s.throttle, s.tenant.host, time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.state >= to {
+	switch {
+	case s.state >= to:
 		return
-	}
-	now := t.deps.Now()
-	switch s.state {
-	case claiming:
+	case s.state < getting:
 		s.count(0, -1)
-	case getting:
+	case s.state == getting:
 		s.count(-1, 0)
 		h.mean = average(h.mean, now.Sub(s.began))
-	default:
 	}
 	if s.state = to; to == ended {
 		t.held--
-		n.placed--
 	}
 	t.free(h, now)
-	n.forget(now)
+	s.tenant.forget(now)
 }
 
 // Pause notes that the host has refused the GET and asks for a pause. The caller delays the URL
 // itself. Others on the host wait for a short time only, which grows with each refusal: longer for
 // the same namespace than for others.
 func (s *Slot) Pause(asked time.Duration) {
-	t, n, h := s.throttle, s.tenant, s.tenant.host
+	t, n, h, now := s.throttle, s.tenant, s.tenant.host, time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.hosts) >= maxPaused {
@@ -80,14 +108,17 @@ func (s *Slot) Pause(asked time.Duration) {
 	if !s.began.Before(h.refused) { // refusals of GETs that were under way count once
 		h.refusals++
 	}
-	now, wait := t.deps.Now(), min(asked, firstPause<<min(h.refusals-1, maxDoublings))
 	h.refused = now
-	for _, rest := range []struct {
-		until *time.Time
-		wait  time.Duration
-	}{{&h.restsUntil, min(wait, t.cfg.MaxPauseOthers)}, {&n.restsUntil, min(wait, t.cfg.MaxPause)}} {
-		*rest.until = later(*rest.until, now.Add(rest.wait))
-		time.AfterFunc(rest.wait, func() { t.locked(func() { t.free(h, t.deps.Now()) }) })
+	own := min(asked, firstPause<<min(h.refusals-1, maxDoublings), maxPause)
+	others := min(own, maxPauseOthers)
+	n.restsUntil, h.restsUntil = later(n.restsUntil, now.Add(own)), later(h.restsUntil, now.Add(others))
+	for _, wait := range []time.Duration{own, others, rememberFor} {
+		time.AfterFunc(wait, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.free(h, time.Now())
+			n.forget(time.Now())
+		})
 	}
 }
 
@@ -104,7 +135,7 @@ func (s *Slot) Resume() {
 	for _, n := range h.tenants {
 		n.restsUntil = time.Time{}
 	}
-	t.free(h, t.deps.Now())
+	t.free(h, time.Now())
 }
 
 // average adds a duration to a moving average; 0: there is none yet.

@@ -21,7 +21,7 @@ func config() throttle.Config {
 
 func newThrottle(t *testing.T, cfg throttle.Config) *throttle.Throttle {
 	t.Helper()
-	th, err := throttle.New(cfg, throttle.Deps{Now: time.Now})
+	th, err := throttle.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,11 +164,9 @@ func TestABacklogCountsAsOthers(t *testing.T) {
 
 func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := config()
-		cfg.MaxPause = 10 * time.Second
-		th := newThrottle(t, cfg)
+		th := newThrottle(t, config())
 		for i := range 80 {
-			want := min(time.Second<<min(i, 8), cfg.MaxPauseOthers)
+			want := min(time.Second<<min(i, 8), 5*time.Second)
 			slot := granted(t, th, on("a", "asks"))
 			pass(time.Millisecond)
 			slot.Pause(time.Hour)
@@ -176,7 +174,7 @@ func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 			if wait := refused(t, th, on("a", "other"), throttle.HostSlowed); wait != want {
 				t.Errorf("refusal %d: others come back after %s, want %s", i+1, wait, want)
 			}
-			want = min(time.Second<<min(i, 8), cfg.MaxPause)
+			want = min(time.Second<<min(i, 8), time.Minute)
 			if wait := refused(t, th, on("a", "asks"), throttle.HostSlowed); wait != want {
 				t.Errorf("refusal %d: the namespace comes back after %s, want %s", i+1, wait, want)
 			}
@@ -223,20 +221,16 @@ func TestAPauseEndsWithItsCause(t *testing.T) {
 
 func TestConfigValidate(t *testing.T) {
 	for name, change := range map[string]func(*throttle.Config){
-		"no slots":              func(c *throttle.Config) { c.Slots = 0 },
-		"too many slots":        func(c *throttle.Config) { c.Slots = 4097 },
-		"wait below zero":       func(c *throttle.Config) { c.MaxWait = -1 },
-		"none per host":         func(c *throttle.Config) { c.PerHost = 0 },
-		"no share":              func(c *throttle.Config) { c.Share = 0 },
-		"more than all":         func(c *throttle.Config) { c.Share = 1.1 },
-		"queue below zero":      func(c *throttle.Config) { c.MaxQueued = -1 },
-		"no pause":              func(c *throttle.Config) { c.MaxPauseOthers = 0 },
-		"others pause for more": func(c *throttle.Config) { c.MaxPause = c.MaxPauseOthers - 1 },
+		"no slots":       func(c *throttle.Config) { c.Slots = 0 },
+		"too many slots": func(c *throttle.Config) { c.Slots = 4097 },
+		"none per host":  func(c *throttle.Config) { c.PerHost = 0 },
+		"no share":       func(c *throttle.Config) { c.Share = 0 },
+		"more than all":  func(c *throttle.Config) { c.Share = 1.1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config()
 			change(&c)
-			if _, err := throttle.New(c, throttle.Deps{Now: time.Now}); err == nil {
+			if _, err := throttle.New(c); err == nil {
 				t.Error("accepted")
 			}
 		})
@@ -245,8 +239,6 @@ func TestConfigValidate(t *testing.T) {
 		"one slot":            func(c *throttle.Config) { c.Slots = 1 },
 		"most slots":          func(c *throttle.Config) { c.Slots = 4096 },
 		"all for a namespace": func(c *throttle.Config) { c.Share = 1 },
-		"no wait":             func(c *throttle.Config) { c.MaxWait = 0 },
-		"equal pauses":        func(c *throttle.Config) { c.MaxPause = c.MaxPauseOthers },
 	} {
 		c := config()
 		change(&c)
@@ -315,7 +307,7 @@ func TestHostsAreCountedByState(t *testing.T) {
 		granted(t, th, on("b", "one"))
 		refused(t, th, on("b", "one"), throttle.HostBusy)
 		pass(time.Minute) // the host is slow
-		th.Enqueue(&throttle.Waiter{Host: "b", Key: pipeline.Key{Namespace: "one"}}, time.Minute)
+		th.Enqueue(&throttle.Waiter{Host: "b", Key: pipeline.Key{Namespace: "one"}, Until: time.Now().Add(time.Minute)})
 		expect(0, 1, 1)
 		slot.Pause(time.Hour)
 		expect(1, 1, 0)
