@@ -26,7 +26,23 @@ func Metrics() []metric.Definition {
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName(name)
 	m := newMetrics(prometheus.NewRegistry(), c)
 	m.measure(informer.New(informer.Config{}, informer.Deps[*watchv1.Watcher, *reconcile.Watcher]{}), time.Now)
-	return append(m.own.Definitions(), m.standard.Definitions()...)
+	own := append(m.own.Definitions(), newTeamMetrics(prometheus.NewRegistry()).own.Definitions()...)
+	return append(own, m.standard.Definitions()...)
+}
+
+// teamMetrics are the metrics of keeper --credentials.
+type teamMetrics struct {
+	own, standard *metric.Set
+	calls         *kube.Calls
+	problems      prometheus.Gauge
+}
+
+func newTeamMetrics(registry prometheus.Registerer) teamMetrics {
+	m := teamMetrics{own: metric.New(registry, name), standard: metric.Standard(registry)}
+	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PATCH")
+	m.problems = m.own.Gauge("credentials_problems",
+		"With --credentials: Secrets that are ignored, and namespaces that cannot be read.")
+	return m
 }
 
 // metrics are keeper's metrics.
@@ -77,7 +93,7 @@ func stateOf(w *reconcile.Watcher) state {
 
 // measure creates the metrics that are computed on each scrape.
 func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now func() time.Time) {
-	m.own.GaugesFunc("watchers", "Watchers by state. Suspended ones count only as suspended.",
+	m.own.GaugesFunc("watchers", "Watchers by state; suspended ones count as suspended, whatever else they are.",
 		metric.Of("state", states()...), func() map[string]float64 {
 			counts := map[string]float64{}
 			for _, s := range states() {
@@ -87,7 +103,7 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 			return counts
 		})
 	m.own.GaugeFunc("not_ready_seconds",
-		"Longest time that a Watcher which is not suspended has not been Ready, 0 if all are.",
+		"Longest time that a Watcher which is not suspended has not been Ready; 0 if all are.",
 		func() float64 { return notReady(watchers, now()).Seconds() })
 	m.own.GaugesFunc("sidecars", "Sidecars of pods by state, from the status of their Watchers.",
 		metric.Of("state", sidecar.States()...), func() map[string]float64 { return sidecars(watchers) })

@@ -19,8 +19,8 @@ import (
 // own is the prefix of keeper's metrics.
 const own = "curlmethat_keeper_"
 
-// elsewhere lists metrics that are tested with the parts they count: pods and a leader.
-var elsewhere = []string{own + "sidecars", own + "sidecars_outdated", own + "leader"}
+// elsewhere lists metrics that are tested with the parts they count: pods, a leader, and credentials.
+var elsewhere = []string{own + "sidecars", own + "sidecars_outdated", own + "leader", own + "credentials_problems"}
 
 var _ = Describe("keeper's metrics", func() {
 	It("change with the state they count", func(ctx SpecContext) {

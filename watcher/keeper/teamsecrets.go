@@ -79,19 +79,21 @@ type teams struct {
 	recorder *kube.Recorder
 	log      zerolog.Logger
 	part     *process.Part
+	metrics  teamMetrics
 	// failed has the last error of each namespace, which is logged once.
 	failed map[string]string
 }
 
 func newTeams(rt *process.Runtime, settings TeamSecrets, cluster *rest.Config) (*teams, error) {
-	client, err := corev1client.NewForConfig(cluster)
+	metrics := newTeamMetrics(rt.Metrics)
+	client, err := corev1client.NewForConfig(metrics.calls.Of(cluster))
 	if err != nil {
 		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
 	return &teams{
 		settings: settings, secrets: client, recorder: kube.NewRecorder(client, name, clock.RealClock{}),
-		log: rt.Log, part: rt.Health.Part("credentials"), failed: map[string]string{},
-	}, nil
+		log: rt.Log, part: rt.Health.Part("credentials"), metrics: metrics, failed: map[string]string{},
+	}, errors.Join(metrics.own.Err(), metrics.standard.Err())
 }
 
 // run compiles until ctx is done.
@@ -126,15 +128,20 @@ func (t *teams) compile(ctx context.Context) error {
 	_ = json.Unmarshal(held.Data[headerfile.TeamKey], &current) // invalid content is replaced
 	names := t.settings.names()
 	entries := []headerfile.TeamEntry{}
+	problems := 0
 	for _, from := range slices.Sorted(maps.Keys(names)) {
-		compiled, err := t.compileFrom(ctx, from, names[from], teamsecret.MaxBytes/len(names))
+		compiled, ignored, err := t.compileFrom(ctx, from, names[from], teamsecret.MaxBytes/len(names))
 		t.report(from, err)
+		if problems += ignored; err != nil {
+			problems++
+		}
 		if err != nil && !apierrors.IsForbidden(err) {
 			// The Secrets of the namespace are unknown, so its entries stay.
 			compiled = slices.DeleteFunc(slices.Clone(current), func(e headerfile.TeamEntry) bool { return e.Namespace != from })
 		}
 		entries = append(entries, compiled...)
 	}
+	t.metrics.problems.Set(float64(problems))
 	text, err := json.Marshal(entries)
 	if err != nil || bytes.Equal(text, held.Data[headerfile.TeamKey]) {
 		return err
@@ -151,13 +158,13 @@ func (t *teams) compile(ctx context.Context) error {
 	return nil
 }
 
-// compileFrom compiles the Secrets of one namespace.
+// compileFrom compiles the Secrets of one namespace, and returns the number of ignored ones.
 func (t *teams) compileFrom(ctx context.Context, namespace string, names []string,
 	maxBytes int,
-) ([]headerfile.TeamEntry, error) {
+) ([]headerfile.TeamEntry, int, error) {
 	secrets, err := t.read(ctx, namespace, names)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	entries, ignored := teamsecret.Compile(secrets, maxBytes)
 	for _, i := range ignored {
@@ -169,7 +176,7 @@ func (t *teams) compileFrom(ctx context.Context, namespace string, names []strin
 			t.log.Warn().Err(err).Msg("could not write an Event")
 		}
 	}
-	return entries, nil
+	return entries, len(ignored), nil
 }
 
 // read returns the named Secrets, or all with the label.
