@@ -17,12 +17,15 @@ import (
 var _ = Describe("A namespace that exceeded its budget", func() {
 	// elsewhere creates a ConfigMap in another namespace and returns a result for it.
 	elsewhere := func(ctx SpecContext, w *world) (*v1.Result, func() map[string]string) {
-		ns := must(w.kube.CoreV1().Namespaces().Create(ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modest-"}}, metav1.CreateOptions{}))
+		ns, err := w.kube.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modest-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
 		maps := w.kube.CoreV1().ConfigMaps(ns.Name)
-		cm := must(maps.Create(ctx, asking("cm", "mydata="+url), metav1.CreateOptions{}))
+		cm, err := maps.Create(ctx, asking("cm", "mydata="+url), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
 		return w.content(w.want(cm, "mydata", url), "body"), func() map[string]string {
-			got := must(maps.Get(ctx, "cm", metav1.GetOptions{}))
+			got, err := maps.Get(ctx, "cm", metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
 			return got.Data
 		}
 	}

@@ -26,8 +26,9 @@ var _ = Describe("A key of another owner", func() {
 	// unrecorded empties the record of owners, as any user may.
 	unrecorded := func(name string) *corev1.ConfigMap {
 		GinkgoHelper()
-		cm := must(w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), name, types.MergePatchType,
-			[]byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{}))
+		cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
 		Expect(cm.ManagedFields).To(BeEmpty())
 		return cm
 	}
@@ -137,6 +138,7 @@ var _ = Describe("A key of another owner", func() {
 // ownerOf returns the recorded owner of a key.
 func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
 	GinkgoHelper()
-	owners := must(annotation.ParseOwners(cm.ManagedFields))
+	owners, err := annotation.ParseOwners(cm.ManagedFields)
+	Expect(err).NotTo(HaveOccurred())
 	return owners.Of(key)
 }

@@ -198,9 +198,10 @@ func forbid(w *world, unless string) {
 	}
 	policies := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	bindings := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	must(policies.Create(w.ctx(), policy, metav1.CreateOptions{}))
+	_, err := policies.Create(w.ctx(), policy, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { _ = policies.Delete(ctx, w.namespace, metav1.DeleteOptions{}) })
-	must(bindings.Create(w.ctx(), &admissionv1.ValidatingAdmissionPolicyBinding{
+	_, err = bindings.Create(w.ctx(), &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: w.namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
@@ -208,7 +209,8 @@ func forbid(w *world, unless string) {
 				MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace},
 			}},
 		},
-	}, metav1.CreateOptions{}))
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(permit, w)
 	probe := w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
 	Eventually(func() error {

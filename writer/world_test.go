@@ -77,7 +77,8 @@ func newWorld(ctx SpecContext) *world {
 	w.config.BindFlags(flags)
 	seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
-	w.signer = must(signature.LoadSigner(seed))
+	w.signer, err = signature.LoadSigner(seed)
+	Expect(err).NotTo(HaveOccurred())
 	w.config.TrustedKeys = keys
 	w.cluster.Wrap(w.calls.wrap)
 	return w
@@ -120,7 +121,9 @@ func (w *world) startWithout() {
 // create creates a ConfigMap in the namespace, like a person.
 func (w *world) create(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
-	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx(), cm, metav1.CreateOptions{FieldManager: "person"}))
+	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx(), cm, metav1.CreateOptions{FieldManager: "person"})
+	Expect(err).NotTo(HaveOccurred())
+	return cm
 }
 
 // asking returns a ConfigMap that is annotated with pairs.
@@ -132,7 +135,9 @@ func asking(name, pairs string) *corev1.ConfigMap {
 
 func (w *world) get(name string) *corev1.ConfigMap {
 	GinkgoHelper()
-	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), name, metav1.GetOptions{}))
+	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return cm
 }
 
 // edit changes a ConfigMap like a person.
@@ -140,13 +145,16 @@ func (w *world) edit(name string, change func(*corev1.ConfigMap)) *corev1.Config
 	GinkgoHelper()
 	cm := w.get(name)
 	change(cm)
-	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), cm, metav1.UpdateOptions{FieldManager: "person"}))
+	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), cm, metav1.UpdateOptions{FieldManager: "person"})
+	Expect(err).NotTo(HaveOccurred())
+	return cm
 }
 
 // entry returns the status entry of a key.
 func entry(cm *corev1.ConfigMap, key string) status.Entry {
 	GinkgoHelper()
-	s := must(status.Parse(cm.Annotations[annotation.StatusKey]))
+	s, err := status.Parse(cm.Annotations[annotation.StatusKey])
+	Expect(err).NotTo(HaveOccurred())
 	return s.Keys[key]
 }
 
@@ -217,14 +225,16 @@ func (w *world) publish(results ...*v1.Result) {
 // publishAsync does not wait for the server.
 func (w *world) publishAsync(r *v1.Result) {
 	GinkgoHelper()
-	must(w.js.PublishAsync(resultSubject(r), marshal(r)))
+	_, err := w.js.PublishAsync(resultSubject(r), marshal(r))
+	Expect(err).NotTo(HaveOccurred())
 }
 
 func (w *world) again(r *v1.Result) {
 	GinkgoHelper()
 	m := nats.NewMsg("")
 	m.Subject, m.Data = resultSubject(r), marshal(r)
-	must(w.js.PublishMsg(w.ctx(), m))
+	_, err := w.js.PublishMsg(w.ctx(), m)
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // apply publishes results and waits until they are acknowledged.
@@ -293,7 +303,8 @@ func (w *world) events(cm *corev1.ConfigMap) []string {
 
 func (w *world) eventObjects() []eventsv1.Event {
 	GinkgoHelper()
-	list := must(w.kube.EventsV1().Events(w.namespace).List(w.ctx(), metav1.ListOptions{}))
+	list, err := w.kube.EventsV1().Events(w.namespace).List(w.ctx(), metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
 	return list.Items
 }
 

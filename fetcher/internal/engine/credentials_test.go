@@ -8,12 +8,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -41,7 +43,7 @@ var _ = Describe("Credentials", func() {
 				http.Redirect(w, r, "/private/moved", http.StatusFound)
 				return
 			}
-			if r.URL.Path == "/private/denied" {
+			if strings.HasSuffix(r.URL.Path, "/denied") {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
 			_, _ = io.WriteString(w, "hello there")
@@ -159,6 +161,28 @@ var _ = Describe("Credentials", func() {
 		f.step()
 		Expect(sent()).To(Equal([]string{"/moved ", "/private/moved " + secret, "/moved "}))
 	})
+
+	DescribeTable("are reported again if a server refuses", func(path string, known v1.FailureDetail, again bool) {
+		want := signed(path)
+		sequence := w.publish(want)
+		Expect(w.next().Ack()).To(Succeed())
+		w.fire(&v1.Due{
+			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Detail: known, GaveUp: true, StatusCode: 401,
+			Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, ReportedAt: timestamppb.New(w.clock.Now()),
+			FirstFailedAt: timestamppb.New(w.clock.Now()),
+		})
+		f.step()
+		if !again {
+			Expect(w.results()).To(BeEmpty())
+			return
+		}
+		Expect(w.result().GetFailure().GetAgain()).To(BeTrue())
+	},
+		Entry("one after none", "/private/denied", v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL, true),
+		Entry("none after one", "/denied", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED, true),
+		Entry("none as before", "/denied", v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL, false),
+		Entry("one as before", "/private/denied", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED, false),
+	)
 
 	It("names the source of a refused credential, and puts the credential into no message", func() {
 		w.publish(signed("/private/denied"))

@@ -94,7 +94,7 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) ending {
 func (e *Engine) keepDeadLetter(ctx context.Context, t *trigger, a followUp) (dropped bool) {
 	if short := e.deadLetters.Take(t.key.Namespace, 1); short != nil {
 		e.logShortage(t, short, deadLetters,
-			"the namespace exceeded its budget of dead letters, its failures cannot be replayed")
+			"the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
 		dropped = true
 	}
 	if dropped = dropped || !e.publishDeadLetter(ctx, t, a); dropped {
@@ -137,12 +137,16 @@ func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) followUp {
 	return a
 }
 
-// isRepeated reports whether to publish a known failure again: a person asked for a fetch, the last
-// report is old, or the key has become stale since.
+const noCredential = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
+
+// isRepeated reports whether to publish a known failure again: a person asked for a fetch, other
+// credentials were sent, the last report is old, or the key has become stale since.
 func (t *trigger) isRepeated(f failure, now time.Time) bool {
 	switch {
 	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.reportedAt.IsZero(), t.replayOf > 0:
 		return true
+	case f.Class == t.reported && (f.Detail == noCredential) != (t.detail == noCredential):
+		return true // a credential was added or removed
 	case f.Class != t.reported || t.reportedAt.IsZero():
 		return false
 	}

@@ -100,6 +100,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxA
 	// A result that the writer may drop must be published again.
 	if !t.overtaken(now) {
 		due.Cached, due.Reported, due.Withheld, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, false, 0
+		due.Detail = v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED
 	}
 	_, err := e.setTimer(newTrace(ctx), due, at)
 	return err

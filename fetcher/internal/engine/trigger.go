@@ -66,6 +66,8 @@ type history struct {
 	gaveUp bool
 	// statusCode is the HTTP status of the last failed attempt. Zero means none.
 	statusCode int32
+	// detail of the last failed attempt.
+	detail v1.FailureDetail
 	// cached is the current body of the key. Nil means unknown.
 	cached *v1.Cached
 	// freshUntil is the scheduled time of the fetch after the last good one. Zero means none.
@@ -114,6 +116,7 @@ func (t *trigger) take(due *v1.Due) {
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	t.waitsFor, t.unended = due.GetWaitsFor(), due.GetUnended()
 	t.attempts, t.reported, t.statusCode = due.GetAttempts(), due.GetReported(), due.GetStatusCode()
+	t.detail = due.GetDetail()
 	if due.GetWithheld() {
 		t.reported, t.withheld = v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, due.GetReported()
 	}
@@ -155,6 +158,7 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 		Attempts:     t.attempts,
 		Reported:     t.reported,
 		StatusCode:   t.statusCode,
+		Detail:       t.detail,
 		Cached:       t.cached,
 		ReplayOf:     t.replayOf,
 		Earlier:      t.traceparent(),

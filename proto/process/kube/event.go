@@ -114,7 +114,7 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 	return nil
 }
 
-// countUp increments the series of an existing Event, unless it already counted this observation.
+// countUp increments the series of an existing Event and renews its text, unless it already counted this observation.
 // It ignores a different Event with that name, and one that expires meanwhile.
 func (r *Recorder) countUp(ctx context.Context, e Event) error {
 	events := r.client.Events(e.Namespace)
@@ -138,6 +138,7 @@ func (r *Recorder) countUp(ctx context.Context, e Event) error {
 		"metadata":      map[string]string{"resourceVersion": held.ResourceVersion},
 		"series":        corev1.EventSeries{Count: count + 1, LastObservedTime: metav1.NewMicroTime(e.Again)},
 		"count":         count + 1,
+		"message":       e.Note,
 		"lastTimestamp": metav1.NewTime(e.Again),
 	})
 	if err != nil {

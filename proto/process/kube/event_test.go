@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -70,11 +71,13 @@ var _ = Describe("Events", func() {
 		Expect(read().Count).To(BeEquivalentTo(1))
 		for hour := range 3 {
 			event.Again = now.Add(time.Duration(hour) * time.Hour)
+			event.Note = fmt.Sprintf("example.com responded with 404 in hour %d", hour)
 			for _, r := range []*kube.Recorder{first, second, first} { // delivered again, also to another replica
 				Expect(r.Record(ctx, event)).To(Succeed())
 			}
 		}
 		Expect(read().Series.Count).To(BeEquivalentTo(3))
+		Expect(read().Message).To(Equal(event.Note))
 		Expect(read().Series.LastObservedTime.Time).To(BeTemporally("~", event.Again, time.Millisecond))
 		Expect(read().Count).To(BeEquivalentTo(3))
 		Expect(read().LastTimestamp.Time).To(BeTemporally("~", event.Again, time.Second), "by which kubectl orders Events")

@@ -242,3 +242,107 @@ func TestWhatIsLeftOutOfAStatus(t *testing.T) {
 		t.Errorf("states %v", lengths)
 	}
 }
+
+// A status without room for a new entry is not written again.
+func TestAStatusWithoutRoomForMoreIsLeftAsItIs(t *testing.T) {
+	f := asking().ownedBy("person").annotated(annotation.DefaultKey, "other="+theURL+" "+theKey+"="+theURL)
+	f.status = map[string]status.Entry{"other": {URL: theURL, SHA256: digest("a"), Fence: fence(5)}}
+	object := f.object(t)
+	object.Room = len(object.Status.String())
+	if p := (plan.Planner{}).Plan(object, []plan.Item{problems()}); !p.Empty() {
+		t.Errorf("wrote %s over %s", p.Status, object.Status)
+	}
+	object.Room = 4096
+	if p := (plan.Planner{}).Plan(object, []plan.Item{problems()}); p.Empty() {
+		t.Error("not written where there is room")
+	}
+}
+
+// The other annotations determine the room for a status.
+func TestRoom(t *testing.T) {
+	bare := asking().object(t).Room
+	noted := asking().noted(wrote("a")).object(t).Room
+	more := asking().annotated("example.com/more", "12345").object(t).Room
+	if bare != 256<<10-len(annotation.StatusKey)-len(annotation.DefaultKey)-len(theKey+"="+theURL) || noted != bare ||
+		more != bare-len("example.com/more12345") {
+		t.Errorf("room is %d, with a status %d, with another annotation %d", bare, noted, more)
+	}
+	o := asking().object(t)
+	p := plan.Planner{}.Plan(o, []plan.Item{content(6, "b")})
+	o.Room = len(p.Status)
+	if p.TooLargeFor(o) {
+		t.Error("it fits")
+	}
+	o.Room--
+	if !p.TooLargeFor(o) {
+		t.Error("it does not fit")
+	}
+	if o.Freshness = plan.Remembered; p.TooLargeFor(o) {
+		t.Error("nothing is given up for what is not known for sure")
+	}
+	o.Freshness, p.SetStatus = plan.Live, false
+	if p.TooLargeFor(o) {
+		t.Error("it is not written")
+	}
+}
+
+// Only a live object can be known to lack a record of owners.
+func TestUnrecorded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		object fixture
+		want   bool
+	}{
+		"without a record": {asking().unrecorded(), true},
+		"with one":         {asking(), false},
+		"remembered":       {asking().unrecorded().seen(plan.Remembered), false},
+	} {
+		if got := tt.object.object(t).Unrecorded(); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if o := asking().object(t); o.UID != "uid-1" || o.ResourceVersion != "7" {
+		t.Errorf("of %s at %s", o.UID, o.ResourceVersion)
+	}
+}
+
+// An assumed object knows all keys of a batch, in any order, and has room for a status.
+func TestAssumedObjectOfSeveralKeys(t *testing.T) {
+	var items []plan.Item
+	for n, key := range []string{"z", "a", "m"} {
+		item := content(uint64(6+n), key)
+		item.Result.Want.Key = key
+		items = append(items, plan.NewItem(item.Result))
+	}
+	o, known := plan.Assume(items)
+	if !known || o.HasStatus {
+		t.Fatalf("%+v", o)
+	}
+	o.Values = map[string]string{}
+	p := plan.Planner{}.Plan(o, items)
+	s, err := status.Parse(p.Status)
+	if err != nil || len(s.Keys) != 3 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for key, e := range s.Keys {
+		if e.ETag == "" || e.Drift != "" {
+			t.Errorf("%s: %+v", key, e)
+		}
+	}
+	noted := content(6, "b")
+	noted.Result.Want.Status = (status.Status{Keys: map[string]status.Entry{theKey: wrote("a")}}).String()
+	if o, known := plan.Assume([]plan.Item{noted}); !known || !o.HasStatus {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A confirmation has the fence and the time of its item.
+func TestConfirmation(t *testing.T) {
+	if got := content(6, "b").Confirmation(); got != (plan.Confirmation{Fence: fence(6), At: noon}) {
+		t.Errorf("%+v", got)
+	}
+	undated := content(6, "b")
+	undated.Result.ObservedAt = nil
+	if got := undated.Confirmation(); !got.At.IsZero() {
+		t.Errorf("%+v", got)
+	}
+}

@@ -30,7 +30,9 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	// A later start means that the key recovered in between, unless the watcher's audit started the
 	// round.
 	another := since.After(entry.Since) && i.Result.GetCause() != v1.Cause_CAUSE_AUDIT
-	changed := !sameState(entry, next) || b.unexplained(key, entry, next)
+	// A failure that is reported again may have other words.
+	reworded := f.GetAgain() && entry.Why().Message != "" && entry.Why().Message != next.Message
+	changed := !sameState(entry, next) || b.unexplained(key, entry, next) || reworded
 	event := failed(i, next, actionFetch, failureNote(i, f, next))
 	event.Again = i.Result.GetObservedAt().AsTime()
 	switch {

@@ -196,6 +196,13 @@ func failing(e status.Entry, reason string) status.Entry {
 	return e
 }
 
+// otherWords is such an entry with words that its failure no longer has.
+func otherWords() status.Entry {
+	e := given(503, false)
+	e.Message = "other words"
+	return e
+}
+
 // given is the entry of a key after giving up.
 func given(code int32, stale bool) status.Entry {
 	e := failing(status.Entry{}, "BadStatus")

@@ -84,6 +84,7 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 		return nil, nil //nolint:nilnil // the timer is of an earlier want
 	}
 	due.Reported, due.Withheld = timer.Due.GetReported(), timer.Due.GetWithheld()
+	due.Detail = timer.Due.GetDetail()
 	due.StatusCode, due.FirstFailedAt = timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
 	return timer.Due.GetCached(), nil
 }
