@@ -37,9 +37,9 @@ func RefetchCommand(o *cli.Options) *cobra.Command {
 		Use:   "refetch NAMESPACE/NAME | --all | --host HOST | --url PREFIX",
 		Short: "Fetch wanted keys now, whether or not they failed",
 		Long: "Fetches all keys of a ConfigMap, all of a host or below a URL, or all with --all.\n" +
-			"--namespace limits them. Unchanged bodies are not written. A host that asked for a pause gets one fetch at a " +
-			"time per namespace. A\n" +
-			"good response ends the pause, and the other fetches follow.",
+			"--namespace limits them. Unchanged bodies are not written. A host that asked for a pause\n" +
+			"gets one fetch at a time per namespace. A good response ends the pause, and the other\n" +
+			"fetches follow.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
