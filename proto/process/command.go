@@ -39,23 +39,17 @@ func Execute(cmd *cobra.Command) int {
 	cmd.SetFlagErrorFunc(FlagError)
 	cmd.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return applyEnv(c.Flags()) }
 
-	ctx, stop := withSignals(context.Background())
-	defer stop()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer context.AfterFunc(ctx, stop)() // the second signal ends the process
 	err := cmd.ExecuteContext(ctx)
-	switch {
-	case err == nil, errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return 0
-	default:
-		var code ExitError
-		if errors.As(err, &code) && code.Silent {
-			return code.Code
-		}
-		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), err)
-		if code.Code != 0 {
-			return code.Code
-		}
-		return 1
 	}
+	var code ExitError
+	if !errors.As(err, &code) || !code.Silent {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), err)
+	}
+	return cmp.Or(code.Code, 1)
 }
 
 // FlagError says in plain words which flag is wrong. The exit code is 2.
@@ -92,50 +86,25 @@ func (e ExitError) Error() string {
 // Unwrap returns Err.
 func (e ExitError) Unwrap() error { return e.Err }
 
-// withSignals cancels the context on the first signal and exits on the second.
-func withSignals(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		select {
-		case <-signals:
-			cancel()
-		case <-parent.Done():
-			return
-		case <-ctx.Done():
-		}
-		if s, ok := (<-signals).(syscall.Signal); ok {
-			os.Exit(128 + int(s))
-		}
-	}()
-	return ctx, cancel
-}
-
 // applyEnv sets each flag that is not on the command line from its environment variable.
 func applyEnv(flags *pflag.FlagSet) error {
 	var first error
-	apply := func(f *pflag.Flag) {
+	flags.VisitAll(func(f *pflag.Flag) {
 		value, set := os.LookupEnv(EnvName(f.Name))
-		if f.Changed || !set || first != nil {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
+		if set && !f.Changed && first == nil && flags.Set(f.Name, value) != nil {
 			first = fmt.Errorf("environment variable %s: %q is not valid for --%s", EnvName(f.Name), value, f.Name)
 		}
-	}
-	flags.VisitAll(apply)
+	})
 	return first
 }
 
 // describeEnv adds the environment variable to the help of each flag.
 func describeEnv(cmd *cobra.Command) {
-	each := func(f *pflag.Flag) {
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name != "help" && f.Name != "version" && !strings.Contains(f.Usage, envPrefix) {
 			f.Usage += " [" + EnvName(f.Name) + "]"
 		}
-	}
-	cmd.LocalFlags().VisitAll(each)
+	})
 	for _, sub := range cmd.Commands() {
 		describeEnv(sub)
 	}

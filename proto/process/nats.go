@@ -52,6 +52,7 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 		return nil, err
 	}
 	state := &connectionState{log: log, part: part, servers: RedactServers(o.URL), connected: make(chan struct{})}
+	seldom := log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Minute})
 	opts := []nats.Option{
 		nats.Name("curl-me-that/" + name),
 		nats.CustomInboxPrefix(InboxPrefix(name)),
@@ -67,7 +68,9 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 		nats.ReconnectHandler(func(*nats.Conn) { state.up() }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { state.fault(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			seldom.Error().Err(err).Msg("NATS reported an error")
+		}),
 	}
 	opts = append(opts, o.Files.Options()...)
 	if o.Dial != nil {
@@ -96,7 +99,6 @@ type connectionState struct {
 	mu       sync.Mutex
 	isUp     bool
 	reported bool
-	faults   map[string]time.Time
 	// connected is closed on the first connection.
 	connected chan struct{}
 	once      sync.Once
@@ -124,17 +126,4 @@ func (s *connectionState) down(err error) {
 	}
 	s.reported = true
 	s.log.Warn().Err(err).Str("servers", s.servers).Msg("no connection to NATS, retrying")
-}
-
-// fault logs an asynchronous error, at most once a minute per text.
-func (s *connectionState) fault(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.faults == nil || len(s.faults) > 100 {
-		s.faults = map[string]time.Time{}
-	}
-	if now := time.Now(); now.Sub(s.faults[err.Error()]) > time.Minute {
-		s.faults[err.Error()] = now
-		s.log.Error().Err(err).Msg("NATS reported an error")
-	}
 }
