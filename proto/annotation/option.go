@@ -3,6 +3,7 @@ package annotation
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -98,13 +99,22 @@ func (g *Grammar) digests(annotations map[string]string, request Request) (map[s
 		return nil, nil
 	}
 	digests := make(map[string]string)
-	cause := eachPair(value, func(key, digest string) string {
-		digests[key] = strings.ToLower(digest)
-		if raw, err := hex.DecodeString(digest); err != nil || len(raw) != sha256.Size {
-			return "the digest is not 64 hexadecimal digits"
+	fields, cause := split(value)
+	for i := 0; i < len(fields) && cause == ""; i++ {
+		key, digest, found := strings.Cut(fields[i], "=")
+		raw, err := hex.DecodeString(digest)
+		switch where := fmt.Sprintf("pair %d", i+1); {
+		case !found:
+			cause = where + ": no = between key and url"
+		case keyRule(key) != "":
+			cause = where + ": the key is not valid in a ConfigMap"
+		case digests[key] != "":
+			cause = where + " (key " + key + "): the key appears twice"
+		case err != nil || len(raw) != sha256.Size:
+			cause = where + " (key " + key + "): the digest is not 64 hexadecimal digits"
 		}
-		return ""
-	})
+		digests[key] = strings.ToLower(digest)
+	}
 	if cause != "" {
 		return nil, invalidOption(annotation, SHA256Name, value,
 			"does not match expected format key=<64 hexadecimal digits>", cause)

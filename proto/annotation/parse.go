@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // ParseObject parses the annotations of a ConfigMap as Parse does, and adds a problem for each label
@@ -98,30 +97,4 @@ func split(text string) (fields []string, excess string) {
 		return nil, fmt.Sprintf("%d pairs, more than %d", len(fields), MaxPairs)
 	}
 	return fields, ""
-}
-
-// eachPair calls do for each key=value of text and returns the first error, or "".
-func eachPair(text string, do func(key, value string) (wrong string)) string {
-	fields, excess := split(text)
-	if excess != "" {
-		return excess
-	}
-	seen := make(map[string]bool, len(fields))
-	for i, field := range fields {
-		key, value, found := strings.Cut(field, "=")
-		if !found {
-			return fmt.Sprintf("pair %d: no = between key and url", i+1)
-		}
-		if len(validation.IsConfigMapKey(key)) > 0 {
-			return fmt.Sprintf("pair %d: the key is not valid in a ConfigMap", i+1)
-		}
-		if seen[key] {
-			return fmt.Sprintf("pair %d (key %s): the key appears twice", i+1, key)
-		}
-		seen[key] = true
-		if wrong := do(key, value); wrong != "" {
-			return fmt.Sprintf("pair %d (key %s): %s", i+1, key, wrong)
-		}
-	}
-	return ""
 }

@@ -26,53 +26,88 @@ var ErrNoAudit = errors.New("no stream for the audit")
 // A difference that the server cannot change (retention, storage) gives an error that wraps
 // ErrIncompatible and contains the fix. With an error that wraps ErrNoAudit the epoch is valid.
 func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int64, err error) {
-	consumers, atFirst := consumers(), t.atFirst().streams()
-	for i, want := range t.streams() {
-		stream, err := ensureStream(ctx, js, want, atFirst[i], t.KeepExisting)
+	e := ensurer{js: js, topology: t}
+	return e.run(ctx)
+}
+
+// Compare returns what Ensure would create or change, one sentence each, without changing anything.
+// It only needs the right to look up streams and consumers.
+func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string, error) {
+	e := ensurer{js: js, topology: t, dry: true}
+	_, err := e.run(ctx)
+	return e.differences, err
+}
+
+// ensurer makes or, if dry, lists changes.
+type ensurer struct {
+	js          jetstream.JetStream
+	topology    Topology
+	dry         bool
+	differences []string
+}
+
+// lists reports whether it has listed a difference instead of a change.
+func (e *ensurer) lists(difference string) bool {
+	if e.dry {
+		e.differences = append(e.differences, difference)
+	}
+	return e.dry
+}
+
+func (e *ensurer) run(ctx context.Context) (epoch int64, err error) {
+	consumers, atFirst := consumers(), e.topology.atFirst().streams()
+	for i, want := range e.topology.streams() {
+		stream, err := e.stream(ctx, want, atFirst[i])
 		if err != nil && want.Name == Audit { // the last one
 			return epoch, fmt.Errorf("%w: %w", ErrNoAudit, err)
 		}
 		if err != nil {
 			return 0, err
 		}
-		if want.Name == Requests {
+		if stream != nil && want.Name == Requests {
 			epoch = stream.CachedInfo().Created.UnixMilli()
 		}
 		consumer, ok := consumers[want.Name]
-		if !ok {
+		if !ok || stream == nil {
 			continue
 		}
-		if err := ensureConsumer(ctx, js, want.Name, consumer, t.KeepExisting); err != nil {
+		if err := e.consumer(ctx, want.Name, consumer); err != nil {
 			return 0, err
 		}
 	}
 	return epoch, nil
 }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, want, atFirst jetstream.StreamConfig,
-	onlyCreate bool,
-) (jetstream.Stream, error) {
-	stream, err := js.Stream(ctx, want.Name)
+// stream returns nil if it listed that the stream does not exist.
+func (e *ensurer) stream(ctx context.Context, want, atFirst jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := e.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = js.CreateStream(ctx, atFirst)
+		if e.lists("stream " + want.Name + " does not exist") {
+			return nil, nil //nolint:nilnil // documented
+		}
+		stream, err = e.js.CreateStream(ctx, atFirst)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
-			stream, err = js.Stream(ctx, want.Name)
+			stream, err = e.js.Stream(ctx, want.Name)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create or look up stream %s: %w", want.Name, err)
 	}
 	have := stream.CachedInfo().Config
-	if differ := fixed(have, want); len(differ) > 0 {
-		return nil, fmt.Errorf("stream %s exists with %s, which cannot be changed; remove it with `nats stream rm %s`: %w",
-			want.Name, strings.Join(differ, " and "), want.Name, ErrIncompatible)
+	if differ := strings.Join(fixed(have, want), " and "); differ != "" {
+		sentence := "stream " + want.Name + " has " + differ + ", which cannot be changed"
+		if !e.lists(sentence) {
+			return nil, fmt.Errorf("%s; remove it with `nats stream rm %s`: %w", sentence, want.Name, ErrIncompatible)
+		}
 	}
-	if next := overlay(have, want); !onlyCreate && !reflect.DeepEqual(have, next) {
-		if stream, err = js.UpdateStream(ctx, next); err != nil {
+	next := overlay(have, want)
+	if !e.topology.KeepExisting && !reflect.DeepEqual(have, next) &&
+		!e.lists("stream "+want.Name+" does not have the configuration that this version needs") {
+		if stream, err = e.js.UpdateStream(ctx, next); err != nil {
 			return nil, fmt.Errorf("update stream %s: %w", want.Name, err)
 		}
 	}
-	if want.AllowMsgSchedules && !stream.CachedInfo().Config.AllowMsgSchedules {
+	if want.AllowMsgSchedules && !e.dry && !stream.CachedInfo().Config.AllowMsgSchedules {
 		// A server that does not know the field drops it.
 		return nil, fmt.Errorf("stream %s: the server cannot schedule messages; NATS 2.12 or newer is required: %w",
 			want.Name, ErrIncompatible)
@@ -123,53 +158,45 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	return next
 }
 
-func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig,
-	onlyCreate bool,
-) error {
-	c, err := consumerConfig(ctx, js, stream, want.Durable)
+func (e *ensurer) consumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) error {
+	name := "consumer " + want.Durable + " of stream " + stream
+	have, err := e.js.Consumer(ctx, stream, want.Durable)
+	fixed := ""
 	switch {
-	case errors.Is(err, jetstream.ErrNotPullConsumer):
-		return fmt.Errorf("consumer %s of stream %s exists and is a push consumer, which cannot be changed; "+
-			"remove it with `nats consumer rm %s %s`: %w", want.Durable, stream, stream, want.Durable, ErrIncompatible)
+	case errors.Is(err, jetstream.ErrConsumerNotFound) && e.lists(name+" does not exist"):
+		return nil
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
-		if _, err = js.CreateOrUpdateConsumer(ctx, stream, want); err != nil {
-			return fmt.Errorf("create consumer %s of stream %s: %w", want.Durable, stream, err)
-		}
-		return nil
+		return e.update(ctx, stream, want)
+	case errors.Is(err, jetstream.ErrNotPullConsumer):
+		fixed = " is a push consumer"
 	case err != nil:
-		return err
+		return fmt.Errorf("look up %s: %w", name, err)
+	case have.CachedInfo().Config.AckPolicy != want.AckPolicy,
+		have.CachedInfo().Config.DeliverPolicy != want.DeliverPolicy:
+		fixed = fmt.Sprintf(" has acknowledgement %s and delivery %s", have.CachedInfo().Config.AckPolicy,
+			have.CachedInfo().Config.DeliverPolicy)
 	}
-	if !sameDelivery(c, want) {
-		return fmt.Errorf("consumer %s of stream %s exists with acknowledgement %s and delivery %s, "+
-			"which cannot be changed; "+
-			"remove it with `nats consumer rm %s %s`: %w",
-			want.Durable, stream, c.AckPolicy, c.DeliverPolicy, stream, want.Durable, ErrIncompatible)
+	if fixed != "" {
+		sentence := name + fixed + ", which cannot be changed"
+		if e.lists(sentence) {
+			return nil
+		}
+		return fmt.Errorf("%s; remove it with `nats consumer rm %s %s`: %w", sentence, stream, want.Durable,
+			ErrIncompatible)
 	}
-	next := overlayConsumer(c, want)
-	if onlyCreate || reflect.DeepEqual(c, next) {
+	next := overlayConsumer(have.CachedInfo().Config, want)
+	if e.topology.KeepExisting || reflect.DeepEqual(have.CachedInfo().Config, next) ||
+		e.lists(name+" does not have the configuration that this version needs") {
 		return nil
 	}
-	if _, err := js.CreateOrUpdateConsumer(ctx, stream, next); err != nil {
-		return fmt.Errorf("update consumer %s of stream %s: %w", want.Durable, stream, err)
+	return e.update(ctx, stream, next)
+}
+
+func (e *ensurer) update(ctx context.Context, stream string, c jetstream.ConsumerConfig) error {
+	if _, err := e.js.CreateOrUpdateConsumer(ctx, stream, c); err != nil {
+		return fmt.Errorf("create or update consumer %s of stream %s: %w", c.Durable, stream, err)
 	}
 	return nil
-}
-
-// consumerConfig looks up a consumer. The error wraps jetstream.ErrConsumerNotFound, or
-// jetstream.ErrNotPullConsumer for a push consumer.
-func consumerConfig(ctx context.Context, js jetstream.JetStream, stream, name string) (jetstream.ConsumerConfig,
-	error,
-) {
-	consumer, err := js.Consumer(ctx, stream, name)
-	if err != nil {
-		return jetstream.ConsumerConfig{}, fmt.Errorf("look up consumer %s of stream %s: %w", name, stream, err)
-	}
-	return consumer.CachedInfo().Config, nil
-}
-
-// sameDelivery reports whether two consumers agree in the properties that the server cannot change.
-func sameDelivery(a, b jetstream.ConsumerConfig) bool {
-	return a.AckPolicy == b.AckPolicy && a.DeliverPolicy == b.DeliverPolicy
 }
 
 // overlayConsumer is overlay for consumers.

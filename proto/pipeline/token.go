@@ -6,8 +6,6 @@ import (
 	"strings"
 )
 
-const upperHex = "0123456789ABCDEF"
-
 // emptyToken encodes the empty string: a subject has no empty tokens, and a lone percent sign is
 // not an escape sequence.
 const emptyToken = "%"
@@ -19,22 +17,15 @@ func token(s string) string {
 	if s == "" {
 		return emptyToken
 	}
-	clean := true
-	for i := 0; i < len(s) && clean; i++ {
-		clean = plain(s[i])
-	}
-	if clean {
+	if strings.IndexFunc(s, special) < 0 {
 		return s
 	}
 	var b strings.Builder
-	b.Grow(len(s) + 8)
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; plain(c) {
-			b.WriteByte(c)
+	for i := range len(s) {
+		if c := s[i]; special(rune(c)) {
+			fmt.Fprintf(&b, "%%%02X", c)
 		} else {
-			b.WriteByte('%')
-			b.WriteByte(upperHex[c>>4])
-			b.WriteByte(upperHex[c&15])
+			b.WriteByte(c)
 		}
 	}
 	return b.String()
@@ -52,6 +43,6 @@ func untoken(t string) (string, error) {
 	return s, nil
 }
 
-func plain(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == ':'
+func special(c rune) bool {
+	return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != ':'
 }
