@@ -66,19 +66,6 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		cm.Drop(ctx, "mydata")
 		cm.EventuallyHasData(ctx, "mydata", "ours")
 	})
-
-	It("under another name is refreshed independently", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		page, first := w.Fill(ctx, "first", "one", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-		was := first.Get(ctx)
-		second := w.Create(ctx, "second", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
-			world.Holding("mydata", was.Data["mydata"]),
-			world.Annotated(annotation.StatusKey, was.Annotations[annotation.StatusKey]))
-		page.Says("two")
-		first.EventuallyHasData(ctx, "mydata", "two")
-		second.EventuallyHasData(ctx, "mydata", "two")
-		second.Tells(ctx)
-	})
 })
 
 var _ = Describe("A stream of requests with lower sequences than the fence of an object", func() {

@@ -70,28 +70,4 @@ var _ = Describe("A failed fetch", func() {
 		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
-
-	It("of a denied address or an unknown host is reported with the host of the URL", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		denied := w.Create(ctx, "denied", world.Asking("mydata=http://169.254.169.254/latest/meta-data"))
-		denied.EventuallyTells(ctx, "AddressDenied")
-		Expect(denied.Events(ctx)[0].Note).To(HavePrefix("fetching from 169.254.169.254 is not allowed: "))
-		unknown := w.Create(ctx, "unknown", world.Asking("mydata=http://no-such-host.invalid/"))
-		unknown.EventuallyTells(ctx, "DNSFailed")
-		Expect(unknown.Events(ctx)[0].Note).To(ContainSubstring("no-such-host.invalid"))
-		w.EventuallyQuiet(ctx)
-		Expect(denied.Get(ctx).Data).To(BeEmpty())
-	})
-
-	It("is reported when the response exceeds a limit", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-body=1000", "--timeout=4s"}}})
-		large := w.Create(ctx, "large", world.Asking("mydata="+w.Origin.Page("/large").Serves(make([]byte, 1001)).URL()))
-		large.EventuallyTells(ctx, "BodyTooLarge")
-		page := w.Origin.Page("/hangs").Says("in time")
-		release := page.Hold()
-		hangs := w.Create(ctx, "hangs", world.Asking("mydata="+page.URL()))
-		hangs.EventuallyTells(ctx, "Timeout")
-		release()
-		hangs.EventuallyHasData(ctx, "mydata", "in time")
-	})
 })

@@ -1,13 +1,14 @@
 package acceptance_test
 
 import (
+	"context"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("All services in one process", func() {
@@ -41,67 +42,34 @@ var _ = Describe("All services in one process", func() {
 
 		slow, waiting, release := w.Fetching(ctx, "waiting", "worth the wait")
 		release()
-		code := suitetest.Must(p.Stop(ctx))
-		Expect(code).To(BeZero())
+		Expect(p.Stop(ctx)).To(BeZero())
 
 		p = start()
 		waiting.EventuallyHasDataWithin(ctx, 2*pipeline.AckWait, "mydata", "worth the wait")
-		code = suitetest.Must(p.Stop(ctx))
-		Expect(code).To(BeZero())
+		Expect(p.Stop(ctx)).To(BeZero())
 		Expect(page.Hits()).To(Equal(1), "the streams were kept")
 		Expect(slow.Hits()).To(BeNumerically("<=", 2))
 		Expect(waiting.Writes(ctx)).To(Equal(1))
 	})
 
-	It("lose nothing when stopped under load", func(ctx SpecContext) {
+	DescribeTable("lose nothing under load", func(ctx SpecContext, end func(context.Context, *process.Process), gets int) {
 		load := w.Begin(ctx, 150)
 		for n := range 4 {
 			p := start()
 			load.EventuallyFills(ctx, min(20+40*n, 150))
-			Expect(p.Stop(ctx)).To(BeZero())
+			end(ctx, p)
 		}
 		start()
 		// If a service negatively acknowledges a message just as the broker stops, the message is
 		// redelivered only after AckWait, as if the service had been killed.
 		Eventually(load.Filled).WithTimeout(2 * pipeline.AckWait).Should(Equal(150))
-		Expect(load.MostHits()).To(Equal(1))
-	})
-
-	It("keep their streams after kill -9", func(ctx SpecContext) {
-		p := start()
-		load := w.Begin(ctx, 50)
-		load.EventuallyFills(ctx, 20)
-		Expect(p.Kill()).To(Succeed())
-		p = start()
-		load.EventuallyFills(ctx, 50)
-		Expect(load.MostHits()).To(BeNumerically("<=", 2))
+		Expect(load.MostHits()).To(BeNumerically("<=", gets))
 		w.EventuallyCaughtUp(ctx)
 		for _, cm := range load.ConfigMaps {
 			Expect(w.History.Writes(cm.Name)).To(Equal(1))
 		}
-		Expect(p.Stop(ctx)).To(BeZero())
-	})
-})
-
-var _ = Describe("RBAC of the services", func() {
-	It("grants each service few permissions, and the fetcher none", func(ctx SpecContext) {
-		o := world.Options{Kubeconfigs: world.LeastRights(env.Cluster), Flags: map[string][]string{}}
-		w := env.World(ctx, o)
-		page := w.Origin.Page("/modest").Says("modest")
-		cm := w.Create(ctx, "modest", world.Asking("a="+page.URL()+" b="+page.URL()))
-		cm.EventuallyHasData(ctx, "a", "modest")
-		cm.EventuallyHasData(ctx, "b", "modest")
-		cm.Put(ctx, "a", "changed by hand")
-		cm.EventuallyHasData(ctx, "a", "modest")
-		cm.Ask(ctx, "a="+page.URL())
-		cm.EventuallyLacks(ctx, "b")
-		cm.EventuallyTells(ctx, "Drifted")
-		w.Create(ctx, "missing", world.Asking("mydata="+w.Origin.Page("/missing").URL())).EventuallyTells(ctx, "BadStatus")
-		bare := w.Create(ctx, "bare")
-		bare.Ask(ctx, "mydata="+page.URL())
-		bare.EventuallyHasData(ctx, "mydata", "modest")
-		for _, name := range world.Services() {
-			Expect(w.Service(name).Log.Matching("forbidden")).To(BeEmpty())
-		}
-	})
+	},
+		Entry("when stopped", func(ctx context.Context, p *process.Process) { Expect(p.Stop(ctx)).To(BeZero()) }, 1),
+		Entry("after kill -9", func(_ context.Context, p *process.Process) { Expect(p.Kill()).To(Succeed()) }, 5),
+	)
 })

@@ -74,19 +74,6 @@ var _ = Describe("A configuration error", func() {
 		Entry("an invalid listen address", world.Watcher, []string{"--listen=somewhere"}, "--listen"),
 	)
 
-	DescribeTable("in a file of the fetcher ends it with one sentence", func(ctx SpecContext, flag string) {
-		w := env.World(ctx, world.Options{Without: world.Services()})
-		w.Unfinished()
-		for _, path := range []string{"/no/such/file", garbage()} {
-			shouldSay(ctx, run(world.Fetcher, nil, "--listen=", "--nats-url="+w.NATS.URL(), flag+path), path)
-		}
-	},
-		Entry("certificates", "--ca-bundle="),
-		Entry("credentials", "--netrc="),
-		Entry("headers", "--header-file="),
-		Entry("policies", "--policy="),
-	)
-
 	It("such as a port in use ends the program with one sentence", func(ctx SpecContext) {
 		listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 		DeferCleanup(listener.Close)
@@ -99,11 +86,6 @@ var _ = Describe("A configuration error", func() {
 			shouldSay(ctx, run(allInOne, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, flag+taken,
 				"--data-dir="+GinkgoT().TempDir()), taken)
 		}
-	})
-
-	It("in an environment variable ends the program and names the variable", func(ctx SpecContext) {
-		shouldSay(ctx, run(world.Fetcher, []string{"CURLMETHAT_TIMEOUT=soon"}), "CURLMETHAT_TIMEOUT")
-		shouldSay(ctx, run(world.Watcher, []string{"CURLMETHAT_KUBECONFIG=/no/such/file"}), "/no/such/file")
 	})
 
 	It("such as no cluster ends the program and says what to do", func(ctx SpecContext) {
@@ -122,14 +104,6 @@ var _ = Describe("A configuration error", func() {
 		Expect(first.Stop(ctx)).To(BeZero())
 	})
 })
-
-// garbage returns a file that is valid in none of our formats.
-func garbage() string {
-	GinkgoHelper()
-	path := filepath.Join(GinkgoT().TempDir(), "garbage")
-	Expect(os.WriteFile(path, []byte("\x00{[ no format: of ours\n\x01"), 0o600)).To(Succeed())
-	return path
-}
 
 // shouldSay waits until the program exits by itself, with one sentence.
 func shouldSay(ctx SpecContext, p *process.Process, sentence string) {

@@ -67,24 +67,6 @@ var _ = Describe("The recipes", func() {
 		cm.EventuallyTells(ctx, "ContentRejected", "ContentRejected", "Recovered")
 	})
 
-	It("fetch again and select when a rule or a selection changes, though the server would answer 304",
-		func(ctx SpecContext) {
-			w := env.World(ctx, world.Options{})
-			page := w.Origin.Page("/rules").Says(`{"rules":[1],"limits":{"a":1}}`).Tagged()
-			cm := w.Create(ctx, "rules", world.Asking("rules.json="+page.URL()),
-				world.Annotated("x-kv8s.io/curl-expect", "rules.json=size(json.rules) > 0"))
-			cm.EventuallyHasData(ctx, "rules.json", `{"rules":[1],"limits":{"a":1}}`)
-			cm.Annotate(ctx, "x-kv8s.io/curl-select", "rules.json=json.limits")
-			cm.EventuallyHasData(ctx, "rules.json", `{"a":1}`)
-			cm.Annotate(ctx, "x-kv8s.io/curl-expect", "rules.json=size(json.rules) > 1")
-			cm.EventuallyTells(ctx, "ContentRejected")
-			cm.Annotate(ctx, "x-kv8s.io/curl-expect", "rules.json=size(json.rules) + 1")
-			cm.EventuallyTells(ctx, "ContentRejected", "InvalidAnnotation")
-			Expect(cm.Events(ctx, "InvalidAnnotation")[0].Note).To(ContainSubstring(
-				"annotation curl-expect, line 1 (key rules.json): expected a boolean, column 18"))
-			Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("rules.json", `{"a":1}`))
-		})
-
 	It("are accepted by the API server, and filled", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		files := suitetest.Must(filepath.Glob("../../samples/recipes/*.yaml"))

@@ -57,17 +57,6 @@ var _ = Describe("A fetched value", func() {
 		cm.EventuallyHasData(ctx, "mydata", "spelled differently")
 	})
 
-	It("comes from the first spelling only if both are set", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		first, second := w.Origin.Page("/first").Says("first"), w.Origin.Page("/second").Says("second")
-		cm := w.Create(ctx, "both", world.Annotated(annotation.LegacyKey, "b="+second.URL()),
-			world.Annotated(annotation.DefaultKey, "a="+first.URL()))
-		cm.EventuallyHasData(ctx, "a", "first")
-		w.EventuallyQuiet(ctx)
-		Expect(second.Hits()).To(BeZero())
-		Expect(cm.Get(ctx).Data).NotTo(HaveKey("b"))
-	})
-
 	It("is fetched over HTTPS if the URL has no scheme", func(ctx SpecContext) {
 		secure := origin.StartTLS(nil)
 		DeferCleanup(secure.Close)

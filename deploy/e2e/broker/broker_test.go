@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
-	"slices"
 	"sync"
 	"time"
 
@@ -142,44 +140,6 @@ var _ = Describe("The system on an unreliable broker", func() {
 		for i, cm := range cms {
 			cm.EventuallyHasBinary(ctx, "mydata", bodies[i])
 		}
-	})
-
-	It("uses the limits that the operator set last, in the watcher or with curlctl setup", func(ctx SpecContext) {
-		raised := []string{"--max-results-bytes=5368709120", "--max-failures-bytes=2147483648", "--failures-max-age=30d"}
-		w := env.World(ctx, world.Options{
-			Without: []string{world.Fetcher, world.Writer},
-			Flags:   map[string][]string{world.Watcher: raised},
-		})
-		curlctl := func(args ...string) string {
-			GinkgoHelper()
-			out, _ := exec.CommandContext(ctx, w.Program("curlctl"), append(args, "--nats-url", w.NATS.URL())...).
-				CombinedOutput()
-			return string(out)
-		}
-		limits := func(g Gomega) []int64 {
-			results, err := w.JetStream.Stream(ctx, pipeline.Results)
-			g.Expect(err).NotTo(HaveOccurred())
-			failures, err := w.JetStream.Stream(ctx, pipeline.Failures)
-			g.Expect(err).NotTo(HaveOccurred())
-			have := failures.CachedInfo().Config
-			return []int64{results.CachedInfo().Config.MaxBytes, have.MaxBytes, int64(have.MaxAge / time.Hour)}
-		}
-		shouldBe := func(want ...int64) {
-			GinkgoHelper()
-			Eventually(ctx, func(g Gomega) { g.Expect(limits(g)).To(Equal(want)) }).Should(Succeed())
-		}
-		shouldBe(5<<30, 2<<30, 30*24)
-		Expect(curlctl("doctor")).To(MatchRegexp("streams +ok"))
-		Expect(curlctl("setup")).To(ContainSubstring("are up to date."))
-		shouldBe(5<<30, 2<<30, 30*24)
-
-		suitetest.Must(w.Watcher().Stop(ctx))
-		Expect(curlctl("setup", "--max-results-bytes=6442450944", "--failures-max-age=60d")).
-			To(ContainSubstring("Updated streams and consumers."))
-		w.Watcher().Args = slices.DeleteFunc(w.Watcher().Args, func(arg string) bool { return slices.Contains(raised, arg) })
-		w.Watcher().Restart(ctx)
-		shouldBe(6<<30, 2<<30, 60*24)
-		Expect(curlctl("doctor")).To(MatchRegexp("streams +ok"))
 	})
 
 	It("writes nothing twice when every result is redelivered ten times, in any order", func(ctx SpecContext) {

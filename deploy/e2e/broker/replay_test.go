@@ -13,8 +13,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -110,14 +108,6 @@ func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 	Expect(said).To(ContainSubstring("The writer has handled all of them."))
 }
 
-// replicated runs a cluster of three servers with three replicas of each stream.
-func replicated(ctx context.Context) (servers []*natstest.Server, addresses string) {
-	GinkgoHelper()
-	servers, addresses = pipelinetest.Cluster(GinkgoTB())
-	suitetest.Must(pipeline.Ensure(ctx, pipelinetest.Connect(GinkgoTB(), servers[0]), pipeline.Topology{Replicas: 3}))
-	return servers, addresses
-}
-
 var _ = Describe("A replay", func() {
 	It("resumes after the broker is killed and restarted", func(ctx SpecContext) {
 		url, server := runBroker()
@@ -156,36 +146,4 @@ var _ = Describe("A replay", func() {
 		}
 		f.shouldBeRight(ctx)
 	})
-
-	DescribeTable("continues on three servers", func(
-		ctx SpecContext, disturb func(context.Context, *failedFetches, []*natstest.Server),
-	) {
-		servers, addresses := replicated(ctx)
-		f := letFail(ctx, 120, addresses)
-		p := f.replay("--rate=100")
-		f.eventuallyFills(ctx, 10)
-		Expect(p.Running()).To(BeTrue())
-		disturb(ctx, f, servers)
-		f.shouldEndWell(ctx, p)
-		f.shouldBeRight(ctx)
-	},
-		Entry("when the leaders of the streams step down", func(ctx context.Context, f *failedFetches, _ []*natstest.Server) {
-			for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
-				suitetest.Must(f.Conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil))
-			}
-		}),
-		Entry("when the server of the leader dies and comes back",
-			func(ctx context.Context, f *failedFetches, servers []*natstest.Server) {
-				stream := suitetest.Must(f.JetStream.Stream(ctx, pipeline.Requests))
-				for i, s := range servers {
-					if stream.CachedInfo().Cluster.Leader == fmt.Sprintf("natstest-%d", i) {
-						Expect(s.Kill()).To(Succeed())
-						f.eventuallyFills(ctx, 60)
-						Expect(s.Start()).To(Succeed())
-						return
-					}
-				}
-				Fail("no server leads the stream")
-			}),
-	)
 })

@@ -71,15 +71,6 @@ var _ = Describe("An outage of the API server", func() {
 		Entry("no response", gateway.Fault(gateway.Silence)),
 	)
 
-	It("that loses the responses to patches causes no second patch", func(ctx SpecContext) {
-		g, o := behindGateway(world.Writer)
-		w := env.World(ctx, o)
-		g.Break(once(http.MethodPatch, gateway.LoseAnswer))
-		load := w.Begin(ctx, 40)
-		load.EventuallyEnds(ctx, 45*time.Second)
-		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
-	})
-
 	It("that expires a watch does not hide deleted objects", func(ctx SpecContext) {
 		g, o := behindGateway(world.Watcher)
 		w := env.World(ctx, o)
@@ -101,17 +92,6 @@ var _ = Describe("An outage of the API server", func() {
 	})
 })
 
-// once applies a fault to the first request of a method for each object.
-func once(method string, fault gateway.Fault) gateway.Rule {
-	seen := newSet()
-	return func(r *http.Request) gateway.Fault {
-		if r.Method == method && seen.add(r.URL.Path) {
-			return fault
-		}
-		return nil
-	}
-}
-
 func allRun(w *world.World) bool {
 	for _, name := range world.Services() {
 		if !w.Service(name).Running() {
@@ -131,31 +111,6 @@ func lines(w *world.World) int {
 }
 
 var _ = Describe("A missing permission of the writer", func() {
-	It("delays writes only until it is granted again", func(ctx SpecContext) {
-		var writer *world.Account
-		w := env.World(ctx, world.Audited(world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
-			world.Writer: func(ctx context.Context, namespace string) string {
-				writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
-				return writer.Kubeconfig
-			},
-		}}))
-		page := w.Origin.Page("/right").Says("right")
-		w.Create(ctx, "first", world.Asking("mydata="+page.URL())).EventuallyHasData(ctx, "mydata", "right")
-
-		writer.Revoke(ctx)
-		said := lines(w)
-		second := w.Create(ctx, "second", world.Asking("mydata="+page.URL()))
-		Eventually(func() []string { return w.Writer().Log.Matching("permission") }).
-			ShouldNot(BeEmpty(), "the operator is told")
-		Consistently(func() int { return lines(w) }).WithTimeout(3*time.Second).
-			Should(BeNumerically("<", said+60), "an audit logs no second message")
-		writer.Grant(ctx)
-		second.EventuallyHasDataWithin(ctx, healLimit, "mydata", "right")
-		for _, reason := range second.Reasons(ctx) {
-			Expect(reason).To(Or(Equal("WriteFailed"), Equal("Recovered")))
-		}
-	})
-
 	It("in a namespace delays writes by at most one audit after it is granted", func(ctx SpecContext) {
 		const (
 			keys     = 100

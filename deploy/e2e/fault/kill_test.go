@@ -31,50 +31,28 @@ var _ = Describe("kill -9", func() {
 		Entry("for the writer", world.Writer),
 	)
 
-	It("of a fetcher during a GET causes one more GET", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{AckWait: shortAckWait})
-		page, cm, release := w.Fetching(ctx, "slow", "patience")
-		Expect(w.Fetcher().Kill()).To(Succeed())
-		release()
-		w.Fetcher().Restart(ctx)
-		cm.EventuallyHasData(ctx, "mydata", "patience")
-		w.EventuallyQuiet(ctx)
-		Expect(page.Hits()).To(Equal(2))
-		Expect(cm.Writes(ctx)).To(Equal(1))
-	})
-
-	It("of a writer before a patch leaves the patch to the next writer", func(ctx SpecContext) {
+	DescribeTable("of a writer during a patch causes one write", func(ctx SpecContext, fault gateway.Fault, written bool) {
 		g, o := behindGateway(world.Writer)
 		o.AckWait = shortAckWait
 		w := env.World(ctx, o)
-		page := w.Origin.Page("/before").Says("in the end")
-		g.Break(gateway.Method(http.MethodPatch, gateway.Silence))
-		cm := w.Create(ctx, "before", world.Asking("mydata="+page.URL()))
+		page := w.Origin.Page("/once").Says("once is enough")
+		g.Break(gateway.Method(http.MethodPatch, fault))
+		cm := w.Create(ctx, "once", world.Asking("mydata="+page.URL()))
 		Eventually(func() int { return g.Requests(http.MethodPatch) }).Should(BeNumerically(">=", 1))
+		if written {
+			cm.EventuallyHasData(ctx, "mydata", "once is enough")
+		}
 		Expect(w.Writer().Kill()).To(Succeed())
 		g.Heal()
 		w.Writer().Restart(ctx)
-		cm.EventuallyHasData(ctx, "mydata", "in the end")
+		cm.EventuallyHasData(ctx, "mydata", "once is enough")
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Writes(ctx)).To(Equal(1))
 		Expect(page.Hits()).To(Equal(1))
-	})
-
-	It("of a writer between patch and acknowledgement causes no second patch", func(ctx SpecContext) {
-		g, o := behindGateway(world.Writer)
-		o.AckWait = shortAckWait
-		w := env.World(ctx, o)
-		page := w.Origin.Page("/after").Says("once is enough")
-		g.Break(gateway.Method(http.MethodPatch, gateway.WithholdAnswer))
-		cm := w.Create(ctx, "after", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "once is enough")
-		Expect(w.Writer().Kill()).To(Succeed())
-		g.Heal()
-		w.Writer().Restart(ctx)
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Writes(ctx)).To(Equal(1))
-		Expect(g.Requests(http.MethodPatch)).To(BeNumerically("<=", 2))
-	})
+	},
+		Entry("before it", gateway.Fault(gateway.Silence), false),
+		Entry("before its response", gateway.Fault(gateway.WithholdAnswer), true),
+	)
 })
 
 var _ = Describe("SIGTERM", func() {

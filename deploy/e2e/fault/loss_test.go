@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -29,45 +28,6 @@ const (
 )
 
 var _ = Describe("A key with a refresh is filled", func() {
-	It("after its results were purged before the writer read them", func(ctx SpecContext) {
-		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
-		page := w.Origin.Page("/lost").Tagged().Says("lost once")
-		cm := w.Create(ctx, "lost", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
-		Eventually(page.NotModified).Should(BeNumerically(">=", 1), "refreshes that find the same body")
-		w.Purge(ctx, pipeline.Results)
-		w.Launch(ctx, world.Writer).EventuallyReady(ctx)
-		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "lost once")
-	})
-
-	It("after a backup of etcd with an older body was restored while no watcher ran", func(ctx SpecContext) {
-		w := env.World(ctx, world.Audited(world.Options{}))
-		page := w.Origin.Page("/restored").Tagged().Says("older")
-		cm := w.Create(ctx, "restored", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
-		cm.EventuallyHasData(ctx, "mydata", "older")
-		backup := cm.Get(ctx)
-		page.Says("newer")
-		cm.EventuallyHasData(ctx, "mydata", "newer")
-		Expect(w.Watcher().Kill()).To(Succeed())
-		backup.ResourceVersion = ""
-		cm.Replace(ctx, backup)
-		w.Watcher().Restart(ctx)
-		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "newer")
-	})
-
-	It("after kubectl replace removed our status while no watcher ran", func(ctx SpecContext) {
-		w := env.World(ctx, world.Audited(world.Options{}))
-		page := w.Origin.Page("/replaced").Tagged().Says("ours")
-		cm := w.Create(ctx, "replaced", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
-		manifest := cm.Get(ctx).Annotations
-		cm.EventuallyHasData(ctx, "mydata", "ours")
-		Expect(w.Watcher().Kill()).To(Succeed())
-		replaced := &corev1.ConfigMap{}
-		replaced.Name, replaced.Annotations = cm.Name, manifest
-		cm.Replace(ctx, replaced)
-		w.Watcher().Restart(ctx)
-		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "ours")
-	})
-
 	It("after its timer fired while the disk of the broker was full", func(ctx SpecContext) {
 		o := world.Audited(world.Options{Broker: runSmallBroker()})
 		o.Flags[world.Watcher] = append(o.Flags[world.Watcher], "--max-results-bytes=16777216",

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
@@ -27,30 +26,12 @@ var _ = Describe("A fetched value", func() {
 		cm.Tells(ctx)
 	})
 
-	It("arrives for each of two keys", func(ctx SpecContext) {
-		a, b := i.Page("/two/a").Says(ctx, "A"), i.Page("/two/b").Says(ctx, "B")
-		cm := i.Create(ctx, "two", world.Asking("a="+a.URL()+"\nb.txt="+b.URL()+"?x=1&y=2"))
-		shouldHold(ctx, cm, "a", "A")
-		shouldHold(ctx, cm, "b.txt", "B")
-		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 2))
-	})
-
 	It("is stored in binaryData if it is not text", func(ctx SpecContext) {
 		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)
 		page := i.Page("/binary").Serves(ctx, body)
 		cm := i.Create(ctx, "binary", world.Asking("bytes="+page.URL()))
 		cm.EventuallyHasBinary(ctx, "bytes", body)
 		Expect(cm.Get(ctx).Data).To(BeEmpty())
-	})
-
-	It("is replaced after an edit of the URL", func(ctx SpecContext) {
-		first, second := i.Page("/edit/1").Says(ctx, "first"), i.Page("/edit/2").Says(ctx, "second")
-		cm := i.Create(ctx, "edit", world.Asking("mydata="+first.URL()))
-		shouldHold(ctx, cm, "mydata", "first")
-		cm.Ask(ctx, "mydata="+second.URL())
-		shouldHold(ctx, cm, "mydata", "second")
-		Expect(cm.Status(ctx, "mydata").URL).To(Equal(second.URL()))
-		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
 	It("is fetched again when curl-now changes", func(ctx SpecContext) {
@@ -77,31 +58,8 @@ var _ = Describe("A fetched value", func() {
 		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
 	})
 
-	It("stays while the object is suspended", func(ctx SpecContext) {
-		first, second := i.Page("/suspend/1").Says(ctx, "first"), i.Page("/suspend/2").Says(ctx, "second")
-		cm := i.Create(ctx, "suspend", world.Asking("mydata="+first.URL()))
-		shouldHold(ctx, cm, "mydata", "first")
-		cm.Annotate(ctx, "x-kv8s.io/curl-suspend", "true")
-		cm.Ask(ctx, "mydata="+second.URL())
-		Consistently(ctx, func() int { return second.Hits(ctx) }).Should(BeZero())
-		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "first"))
-		cm.Unannotate(ctx, "x-kv8s.io/curl-suspend")
-		shouldHold(ctx, cm, "mydata", "second")
-	})
-
 	It("arrives in each of 50 ConfigMaps, in exactly one write", func(ctx SpecContext) {
 		i.Load(ctx, "fifty", 50).ShouldEnd(ctx, 2*time.Minute)
-	})
-
-	It("does not recreate a ConfigMap that was deleted during the fetch", func(ctx SpecContext) {
-		slow := i.Page("/deleted").Says(ctx, "too late")
-		slow.Hold(ctx)
-		cm := i.Create(ctx, "deleted", world.Asking("mydata="+slow.URL()))
-		Eventually(ctx, func() int { return slow.Waiting(ctx) }).Should(Equal(1))
-		cm.Delete(ctx)
-		slow.Release(ctx)
-		Consistently(func() any { return i.History.Latest("deleted") }).WithTimeout(2 * installation.AWhile).Should(BeNil())
-		cm.Tells(ctx)
 	})
 })
 
