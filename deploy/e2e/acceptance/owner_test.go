@@ -1,11 +1,24 @@
 package acceptance_test
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("A key in a ConfigMap", func() {
@@ -41,7 +54,7 @@ var _ = Describe("A key in a ConfigMap", func() {
 			change()
 			cm.EventuallyHasData(ctx, "mydata", "as asked")
 			w.EventuallyQuiet(ctx)
-			cm.Tells(ctx, "Drifted")
+			Expect(cm.Reasons(ctx)).To(And(Not(BeEmpty()), HaveEach("Drifted")))
 			Expect(cm.Writes(ctx)).To(Equal(2 + i))
 		}
 	})
@@ -76,5 +89,169 @@ var _ = Describe("A key in a ConfigMap", func() {
 		})
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs now"))
+	})
+})
+
+// Copies and backups of an object include its status annotation.
+var _ = Describe("A copy of a ConfigMap with its status", func() {
+	// copied adds a status for url as written in another cluster, by a writer with an older object
+	// and a higher fence.
+	copied := func(url, body string) world.Trait {
+		sum := sha256.Sum256([]byte(body))
+		return world.Annotated(annotation.StatusKey, status.Status{Keys: map[string]status.Entry{"mydata": {
+			URL: url, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(body)), FetchedAt: time.Now().Add(-time.Hour),
+			Object: "another", Fence: status.Fence{Epoch: time.Now().AddDate(1, 0, 0).UnixMilli(), Seq: 1_000_000},
+		}}}.String())
+	}
+
+	It("is filled by the requests of this cluster, whatever the fence of the other one", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/copied").Says("now")
+		cm := w.Create(ctx, "copied", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
+			world.Holding("mydata", "then"), copied(page.URL(), "then"))
+		cm.EventuallyHasData(ctx, "mydata", "now")
+		page.Says("later")
+		cm.EventuallyHasData(ctx, "mydata", "later")
+		Expect(cm.Status(ctx, "mydata").Object).To(Equal(status.Mark(cm.Get(ctx).UID)))
+		Expect(cm.Writes(ctx)).To(Equal(2))
+		cm.Tells(ctx)
+	})
+
+	It("is taken over by one write, whether or not its value is still there", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/same").Says("same")
+		held := w.Create(ctx, "held", world.Asking("mydata="+page.URL()), world.Holding("mydata", "same"),
+			copied(page.URL(), "same"))
+		bare := w.Create(ctx, "bare", world.Asking("mydata="+page.URL()), copied(page.URL(), "same"))
+		for _, cm := range []*world.ConfigMap{held, bare} {
+			cm.EventuallyReports(ctx, "mydata", "")
+			Eventually(ctx, func() string { return cm.Status(ctx, "mydata").Object }).Should(Equal(status.Mark(cm.Get(ctx).UID)))
+			cm.EventuallyHasData(ctx, "mydata", "same")
+		}
+		w.EventuallyQuiet(ctx)
+		Expect(held.Writes(ctx)).To(Equal(1))
+		Expect(bare.Writes(ctx)).To(Equal(1))
+	})
+
+	It("keeps a value that a user set", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/ours").Says("ours")
+		cm := w.Create(ctx, "theirs", world.Asking("mydata="+page.URL()), world.Holding("mydata", "theirs"),
+			copied(page.URL(), "ours, then"))
+		cm.EventuallyTells(ctx, "KeyExists")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs"))
+		cm.Tells(ctx, "KeyExists")
+		cm.Drop(ctx, "mydata")
+		cm.EventuallyHasData(ctx, "mydata", "ours")
+	})
+})
+
+var _ = Describe("A stream of requests with lower sequences than the fence of an object", func() {
+	It("does not stop results from being written", func(ctx SpecContext) {
+		// This happens after NATS was restored from a backup, or created again on a machine whose
+		// clock is behind.
+		w := env.World(ctx, world.Options{})
+		_, cm := w.Fill(ctx, "ahead", "one")
+		w.EventuallyQuiet(ctx)
+		for _, ahead := range []status.Fence{
+			{Epoch: cm.Status(ctx, "mydata").Fence.Epoch, Seq: 1_000_000},
+			{Epoch: time.Now().AddDate(1, 0, 0).UnixMilli(), Seq: 1_000_000},
+		} {
+			entry := cm.Status(ctx, "mydata")
+			entry.Fence = ahead
+			cm.Annotate(ctx, annotation.StatusKey, status.Status{Keys: map[string]status.Entry{"mydata": entry}}.String())
+			w.EventuallyQuiet(ctx)
+			body := "after " + ahead.String()
+			page := w.Origin.Page("/" + ahead.String()).Says(body)
+			cm.Ask(ctx, "mydata="+page.URL())
+			cm.EventuallyHasData(ctx, "mydata", body)
+			w.EventuallyQuiet(ctx)
+
+			cm.Ask(ctx, "mydata="+page.URL()+" other="+page.URL())
+			cm.EventuallyHasData(ctx, "other", body)
+			cm.Ask(ctx, "mydata="+page.URL())
+			cm.EventuallyLacks(ctx, "other")
+		}
+	})
+})
+
+// These specs hold the table in deploy/docs/gitops.md.
+var _ = Describe("A ConfigMap in Git", func() {
+	var w *world.World
+	var url string
+	BeforeEach(func(ctx SpecContext) {
+		w = env.World(ctx, world.Options{})
+		url = w.Origin.Page("/hello").Says("fetched").URL()
+	})
+	// submit runs kubectl with the manifest, with data in flow style, and returns its errors.
+	submit := func(ctx context.Context, data string, args ...string) (string, error) {
+		GinkgoHelper()
+		args = append(slices.Clone(args), "--filename=-", "--output=json", "--namespace="+w.Namespace)
+		cmd := exec.CommandContext(ctx, world.Kubectl(), args...)
+		cmd.Env = []string{"KUBECONFIG=" + w.Cluster.Kubeconfig, "HOME=" + GinkgoT().TempDir()}
+		cmd.Stdin = strings.NewReader(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: git, annotations: "+
+			"{%s: %q}}\n%s\n",
+			annotation.DefaultKey, "page="+url, data))
+		var complaint strings.Builder
+		cmd.Stderr = &complaint
+		out, err := cmd.Output()
+		if err == nil {
+			object := &corev1.ConfigMap{}
+			Expect(json.Unmarshal(out, object)).To(Succeed(), "%s", out)
+			w.History.BySpec(object)
+		}
+		return complaint.String(), err
+	}
+	filled := func(ctx context.Context, args ...string) *world.ConfigMap {
+		GinkgoHelper()
+		suitetest.Must(submit(ctx, "", args...))
+		cm := w.Named("git")
+		cm.EventuallyHasData(ctx, "page", "fetched")
+		w.EventuallyQuiet(ctx)
+		return cm
+	}
+	client := []string{"apply"}
+	server := []string{"apply", "--server-side"}
+	forced := []string{"apply", "--server-side", "--force-conflicts"}
+
+	DescribeTable("that leaves data out changes nothing when it is applied again", func(ctx SpecContext, args []string) {
+		cm := filled(ctx, args...)
+		was := cm.Get(ctx)
+		suitetest.Must(submit(ctx, "", args...))
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx)).To(And(
+			HaveField("Data", was.Data), HaveField("Annotations", was.Annotations)))
+		cm.Tells(ctx)
+	}, Entry("by the client", client), Entry("by the server", server), Entry("with force", forced))
+
+	It("with a value of the key keeps that value if it was applied first", func(ctx SpecContext) {
+		suitetest.Must(submit(ctx, "data: {page: from Git}", client...))
+		w.Named("git").EventuallyTells(ctx, "KeyExists")
+		w.EventuallyQuiet(ctx)
+		Expect(w.Named("git").Get(ctx).Data).To(HaveKeyWithValue("page", "from Git"))
+	})
+
+	DescribeTable("with another value of a fetched key is repaired", func(ctx SpecContext, args []string) {
+		cm := filled(ctx, args...)
+		suitetest.Must(submit(ctx, "data: {page: from Git}", args...))
+		cm.EventuallyTells(ctx, "Drifted")
+		cm.EventuallyHasData(ctx, "page", "fetched")
+	}, Entry("by the client", client), Entry("with force", forced))
+
+	It("with another value of a fetched key is a conflict for the server", func(ctx SpecContext) {
+		cm := filled(ctx, server...)
+		was := cm.Get(ctx).ResourceVersion
+		complaint, err := submit(ctx, "data: {page: from Git}", server...)
+		Expect(err).To(HaveOccurred())
+		Expect(complaint).To(ContainSubstring("conflict"))
+		Expect(cm.Get(ctx).ResourceVersion).To(Equal(was))
+	})
+
+	It("is filled again after kubectl replace", func(ctx SpecContext) {
+		cm := filled(ctx, client...)
+		suitetest.Must(submit(ctx, "", "replace"))
+		cm.EventuallyHasData(ctx, "page", "fetched")
+		w.EventuallyQuiet(ctx)
 	})
 })

@@ -2,6 +2,7 @@ package acceptance_test
 
 import (
 	"bytes"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A fetched value", func() {
@@ -101,5 +103,156 @@ var _ = Describe("A fetched value", func() {
 		w.EventuallyQuiet(ctx)
 		cm.Put(ctx, "mydata", "changed by hand")
 		cm.EventuallyHasData(ctx, "mydata", "late but sure")
+	})
+})
+
+// pastSharing waits until the outcome of the last GET of a page, which fetches share for one
+// second, has expired.
+func pastSharing(page *origin.Page) {
+	GinkgoHelper()
+	hits := page.Hits()
+	Consistently(page.Hits).WithTimeout(1100 * time.Millisecond).Should(Equal(hits))
+}
+
+var _ = Describe("A refresh of a URL", func() {
+	DescribeTable("delivers a changed body, and writes nothing for an unchanged one", func(ctx SpecContext, tagged bool) {
+		w := env.World(ctx, world.Options{})
+		again := w.Origin.Page("/news").Hits
+		if tagged {
+			again = w.Origin.Page("/news").Tagged().NotModified
+		}
+		page, cm := w.Fill(ctx, "news", "morning", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		Eventually(again).Should(BeNumerically(">=", 2))
+		Expect(cm.Writes(ctx)).To(Equal(1))
+		page.Says("evening")
+		cm.EventuallyHasData(ctx, "mydata", "evening")
+		Expect(cm.Writes(ctx)).To(Equal(2))
+		cm.Tells(ctx)
+	}, Entry("of 200", false), Entry("of 304", true))
+
+	It("stops when the interval is removed, and starts when one is set", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page, cm := w.Fill(ctx, "ends", "same")
+		cm.Annotate(ctx, "x-kv8s.io/curl-refresh", "1s")
+		Eventually(page.Hits).Should(BeNumerically(">=", 2))
+		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
+		Eventually(func() float64 { return w.Watcher().Metric(ctx, "curlmethat_watcher_wants_published_total") }).
+			Should(Equal(3.0), "wants: without a refresh, with one, and without")
+		w.EventuallyQuiet(ctx)
+		hits := page.Hits()
+		Consistently(page.Hits).WithTimeout(2 * aWhile).Should(Equal(hits))
+	})
+
+	It("happens at once when curl-now changes, without sharing an earlier GET", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page, cm := w.Fill(ctx, "now", "before")
+		page.Says("after")
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "2026-01-01")
+		cm.EventuallyHasData(ctx, "mydata", "after")
+		w.EventuallyQuiet(ctx)
+		Expect(page.Hits()).To(Equal(2))
+	})
+
+	It("keeps the interval of each key within 5 %", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		slow, fast := w.Origin.Page("/slow").Says("slow"), w.Origin.Page("/fast").Says("fast")
+		w.Create(ctx, "intervals", world.Asking("slow="+slow.URL()+" fast="+fast.URL()),
+			world.Annotated("x-kv8s.io/curl-refresh", "4s fast=2s"))
+		for page, interval := range map[*origin.Page]time.Duration{slow: 4 * time.Second, fast: 2 * time.Second} {
+			const atLeast = 20 * time.Second
+			Eventually(ctx, func() time.Duration { return meanInterval(page, int(atLeast/interval)) }).WithTimeout(time.Minute).
+				Should(BeNumerically("~", interval, interval/20), page.URL())
+		}
+	})
+})
+
+// meanInterval returns the mean interval between at least n refreshes of a page, or 0 before. The
+// first GET is no refresh.
+func meanInterval(page *origin.Page, n int) time.Duration {
+	arrivals := page.Arrivals()
+	if len(arrivals) < 2+n {
+		return 0
+	}
+	return arrivals[len(arrivals)-1].Sub(arrivals[1]) / time.Duration(len(arrivals)-2)
+}
+
+var _ = Describe("A failed fetch", func() {
+	It("keeps the last good value and emits one Event when it starts and one when it ends", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page, cm := w.Fill(ctx, "moody", "good", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+
+		page.Fails(http.StatusNotFound)
+		cm.EventuallyTells(ctx, "BadStatus")
+		failed := page.Hits()
+		Eventually(page.Hits).Should(BeNumerically(">=", failed+2), "it goes on trying")
+		cm.Tells(ctx, "BadStatus")
+		event := cm.Events(ctx)[0]
+		Expect(event.Type).To(Equal("Warning"))
+		Expect(event.Note).To(And(ContainSubstring("localhost"), ContainSubstring("404")))
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "good"))
+		Expect(w.Stored(ctx, pipeline.Failures, "curl.failure.BadStatus.localhost.>")).To(BeNumerically(">=", 1))
+
+		page.Says("good again")
+		cm.EventuallyHasData(ctx, "mydata", "good again")
+		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+		Expect(cm.Status(ctx, "mydata").Error).To(BeEmpty())
+		Expect(cm.Writes(ctx)).To(BeElementOf(3, 4), "one more if it has lasted for three intervals, and is stale")
+	})
+
+	It("recovers when the annotation is corrected", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/there").Says("there")
+		cm := w.Create(ctx, "corrected", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
+		cm.EventuallyTells(ctx, "BadStatus")
+		cm.EventuallyReports(ctx, "mydata", "BadStatus")
+		cm.Ask(ctx, "mydata="+page.URL())
+		cm.EventuallyHasData(ctx, "mydata", "there")
+		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+	})
+
+	It("recovers when curl-now changes and the server works again", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/later")
+		cm := w.Create(ctx, "later", world.Asking("mydata="+page.URL()))
+		cm.EventuallyTells(ctx, "BadStatus")
+		w.EventuallyQuiet(ctx)
+		page.Says("there now")
+		pastSharing(page)
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "please")
+		cm.EventuallyHasData(ctx, "mydata", "there now")
+		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+	})
+
+	It("is retried soon if it may be transient, with one Event for all attempts", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/busy").Fails(http.StatusServiceUnavailable)
+		cm := w.Create(ctx, "busy", world.Asking("mydata="+page.URL()))
+		Eventually(page.Hits).Should(BeNumerically(">=", 3))
+		// Otherwise the recovery overtakes a failure that the writer has not read yet.
+		cm.EventuallyTells(ctx, "BadStatus")
+		cm.EventuallyReports(ctx, "mydata", "BadStatus")
+		page.Says("not busy any more")
+		cm.EventuallyHasData(ctx, "mydata", "not busy any more")
+		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+		Expect(cm.Writes(ctx)).To(Equal(2))
+	})
+})
+
+var _ = Describe("An idle pipeline", func() {
+	It("writes, publishes and fetches nothing", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		load := w.Begin(ctx, 40) // fewer than are logged in a second, after which a line says how many were left out
+		load.EventuallyEnds(ctx, time.Minute)
+		w.Create(ctx, "invalid", world.Asking("not correct")).EventuallyTells(ctx, "InvalidAnnotation")
+		w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL())).
+			EventuallyTells(ctx, "KeyExists")
+		failing := w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
+		failing.EventuallyTells(ctx, "BadStatus")
+		failing.EventuallyReports(ctx, "mydata", "BadStatus")
+		w.EventuallyQuiet(ctx)
+		before := w.Counters(ctx)
+		Consistently(func() map[string]float64 { return w.Counters(ctx) }).
+			WithTimeout(20 * time.Second).WithPolling(2 * time.Second).Should(Equal(before))
+		Expect(w.Events(ctx)).To(HaveLen(3))
 	})
 })

@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -219,33 +218,6 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 			To(MatchError(ContainSubstring(notAsked)))
 	})
 
-	It("may get and patch ConfigMaps and create and patch Events by RBAC, and nothing else", func(ctx SpecContext) {
-		for _, t := range []struct {
-			group, resource string
-			verbs           string
-		}{
-			{"", "configmaps", "get patch"},
-			{"", "secrets", ""},
-			{"", "pods", ""},
-			{"", "serviceaccounts", ""},
-			{"", "events", "create get patch"},
-			{"events.k8s.io", "events", ""},
-			{"coordination.k8s.io", "leases", ""},
-			{"rbac.authorization.k8s.io", "clusterroles", ""},
-			{"admissionregistration.k8s.io", "validatingadmissionpolicies", ""},
-		} {
-			for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"} {
-				answer := suitetest.Must(account.Client.AuthorizationV1().SelfSubjectAccessReviews().
-					Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-						Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-							Namespace: namespace, Group: t.group, Resource: t.resource, Verb: verb,
-						}},
-					}, metav1.CreateOptions{}))
-				Expect(answer.Status.Allowed).To(Equal(strings.Contains(" "+t.verbs+" ", " "+verb+" ")), "%s %s", verb, t.resource)
-			}
-		}
-	})
-
 	It("is denied creates and deletes even if RBAC grants them", func(ctx SpecContext) {
 		meta := metav1.ObjectMeta{Name: "too-much", Namespace: namespace}
 		suitetest.Must(env.Cluster.Client.RbacV1().Roles(namespace).
@@ -301,22 +273,6 @@ func large() *corev1.ConfigMap {
 	cm.Annotations[corev1.LastAppliedConfigAnnotation] = strings.Repeat("l", room)
 	return cm
 }
-
-var _ = Describe("The service account of the writer without its policy", func() {
-	It("may change any key of any ConfigMap, and nothing else", func(ctx SpecContext) {
-		namespace := env.Cluster.Namespace(ctx)
-		account := writer(ctx, namespace, false)
-		cm := create(ctx, env.Cluster.Namespace(ctx),
-			asking(without(annotation.DefaultKey), without(annotation.LegacyKey), without(annotation.StatusKey)))
-		Expect(patch(ctx, account, cm, `{"data":{"theirs":"new"},"metadata":{"labels":{"app":"y"}}}`)).To(Succeed())
-		api := account.Client.CoreV1().ConfigMaps(cm.Namespace)
-		Expect(api.Delete(ctx, cm.Name, metav1.DeleteOptions{})).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-		_, err := api.Create(ctx, asking(), metav1.CreateOptions{})
-		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-		_, err = account.Client.CoreV1().Secrets(cm.Namespace).List(ctx, metav1.ListOptions{})
-		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-	})
-})
 
 var _ = Describe("The writer with its policy", func() {
 	It("does all its work", func(ctx SpecContext) {

@@ -143,17 +143,12 @@ var _ = Describe("A container", func() {
 		}
 	})
 
-	It("of keeper has a token of the cluster and no access to NATS", func(ctx SpecContext) {
-		keepers := containers(ctx, "keeper")
-		Expect(keepers).To(HaveLen(1))
-		mounts := docker(ctx, "inspect", "--format", "{{range .Mounts}}{{.Destination}} {{end}}", keepers[0].ID)
-		Expect(strings.Fields(mounts)).To(Equal([]string{"/data/keeper"}))
-	})
-
-	It("without access to the cluster has no token of it", func(ctx SpecContext) {
-		for _, c := range containers(ctx, "fetcher") {
+	DescribeTable("has either a token of the cluster or access to NATS", func(ctx SpecContext, service, mount string) {
+		found := containers(ctx, service)
+		Expect(found).NotTo(BeEmpty())
+		for _, c := range found {
 			mounts := docker(ctx, "inspect", "--format", "{{range .Mounts}}{{.Destination}} {{end}}", c.ID)
-			Expect(strings.Fields(mounts)).To(Equal([]string{"/identities"}))
+			Expect(strings.Fields(mounts)).To(Equal([]string{mount}))
 		}
-	})
+	}, Entry(nil, "keeper", "/data/keeper"), Entry(nil, "fetcher", "/identities"))
 })

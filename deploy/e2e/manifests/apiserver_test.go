@@ -3,6 +3,7 @@ package manifests_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -154,4 +156,26 @@ func (s *apiServer) remove(ctx context.Context, objects []object) {
 			Expect(err).NotTo(HaveOccurred())
 		}
 	}
+}
+
+// definitions returns the custom resource definitions that the chart may render.
+func definitions() []object {
+	GinkgoHelper()
+	files := suitetest.Must(filepath.Glob("testdata/crds/*.yaml"))
+	Expect(files).NotTo(BeEmpty())
+	var all []object
+	for _, file := range files {
+		text := suitetest.Must(os.ReadFile(file))
+		all = append(all, parse(text)...)
+	}
+	return all
+}
+
+// serves returns an error until the API server serves a custom resource.
+func (s *apiServer) serves(crd object) error {
+	s.mapper.Reset()
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	_, err := s.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+	return err
 }

@@ -2,36 +2,24 @@ package manifests_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// The scheme of client-go lacks custom resources.
-var custom = regexp.MustCompile(`^(keda\.sh|monitoring\.coreos\.com|apiextensions\.k8s\.io)/`)
-
 var _ = Describe("The rendered chart", func() {
-	DescribeTable("has no unknown fields", func(name string) {
-		decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-		for _, o := range rendered[name] {
-			if custom.MatchString(o.GetAPIVersion()) {
-				continue // strictly checked by the API server, below
-			}
-			text := suitetest.Must(o.MarshalJSON())
-			_, _, err := decoder.Decode(text, nil, nil)
-			Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
-		}
-	}, values(beside()...))
-
 	DescribeTable("is accepted by the API server without a warning", func(ctx SpecContext, name string) {
 		for _, o := range rendered[name] {
 			warnings, err := cluster.dryRun(ctx, o)
@@ -123,4 +111,61 @@ var _ = Describe("Values of the chart", func() {
 		Entry("no API server address without a cluster to look it up", `networkPolicy.apiServer.cidrs=[]`,
 			`networkPolicy.apiServer.cidrs: .* set its addresses`),
 	)
+})
+
+// composed is a service in docker-compose.yaml.
+type composed struct {
+	Command     []string `json:"command"`
+	NetworkMode string   `json:"network_mode"`
+	Ports       []string `json:"ports"`
+	// Volumes are strings, or objects for a file of the host.
+	Volumes []any `json:"volumes"`
+}
+
+// mounts reports whether a service mounts a volume.
+func (c composed) mounts(volume string) bool {
+	return slices.ContainsFunc(c.Volumes, func(v any) bool {
+		text, _ := v.(string)
+		return strings.HasPrefix(text, volume+":")
+	})
+}
+
+var _ = Describe("docker-compose.yaml", func() {
+	It("allows only the API server to reach etcd, which has no authentication", func() {
+		text := suitetest.Must(os.ReadFile("../../../docker-compose.yaml"))
+		var file struct {
+			Services map[string]composed `json:"services"`
+		}
+		Expect(yaml.Unmarshal(text, &file)).To(Succeed())
+		etcd := file.Services["etcd"]
+		Expect(etcd.NetworkMode).To(Equal("none"))
+		Expect(etcd.Ports).To(BeEmpty())
+		Expect(etcd.Command).To(ContainElement("--listen-client-urls=unix:///data/etcd/socket"))
+		var mounting []string
+		for name, service := range file.Services {
+			if service.mounts("etcd") {
+				mounting = append(mounting, name)
+			}
+		}
+		// The service certificates has ended before etcd starts.
+		Expect(mounting).To(ConsistOf("certificates", "etcd", "kube-apiserver"))
+	})
+})
+
+var _ = Describe("make manifests", func() {
+	It("writes manifests with the images of a registry", func(ctx SpecContext) {
+		dist := GinkgoT().TempDir()
+		cmd := exec.CommandContext(ctx, "../../tools/install", "manifests")
+		cmd.Env = append(os.Environ(), "REGISTRY=registry.example.com/me", "VERSION=1", "DIST="+dist)
+		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
+		Expect(cmd.Run()).To(Succeed())
+		for _, name := range []string{installed, small, watchers, sidecars} {
+			text := suitetest.Must(os.ReadFile(filepath.Join(dist, name)))
+			images := regexp.MustCompile(`(?m)image: (\S+)$`).FindAllStringSubmatch(string(text), -1)
+			Expect(images).NotTo(BeEmpty())
+			for _, image := range images {
+				Expect(image[1]).To(MatchRegexp(`^(registry\.example\.com/me/[a-z]+:1|nats:[\d.]+)$`), name)
+			}
+		}
+	})
 })

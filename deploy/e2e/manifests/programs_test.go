@@ -1,14 +1,17 @@
 package manifests_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats-server/v2/server"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -136,4 +139,56 @@ func mebibytes(env []corev1.EnvVar, name string) int64 {
 	}
 	Fail("missing " + name)
 	return 0
+}
+
+var _ = Describe("The bundled NATS", func() {
+	It("has an identity for each service, and one server syncs to disk by itself", func(ctx SpecContext) {
+		options := configured(ctx, rendered["default"], "curl-me-that-nats-0")
+		Expect(options.MaxPayload).To(BeEquivalentTo(2 << 20))
+		Expect(options.SyncAlways).To(BeFalse())
+		Expect(options.Nkeys).To(HaveLen(8))
+	})
+
+	It("syncs to disk on each write with three servers, whose names are in the certificate", func(ctx SpecContext) {
+		options := configured(ctx, rendered["ha"], "curl-me-that-nats-0")
+		Expect(options.SyncAlways).To(BeTrue())
+		Expect(options.Cluster.Name).To(Equal("curl-me-that-nats"))
+		Expect(options.Routes).To(HaveLen(3))
+		certificate := options.Cluster.TLSConfig.Certificates[0].Leaf
+		for i, route := range options.Routes {
+			Expect(certificate.VerifyHostname(route.Hostname())).To(Succeed())
+			Expect(route.Hostname()).To(HavePrefix("curl-me-that-nats-" + string(rune('0'+i)) + "."))
+		}
+		for _, name := range []string{"curl-me-that-nats", "curl-me-that-nats.curl-me-that.svc"} {
+			Expect(certificate.VerifyHostname(name)).To(Succeed())
+		}
+	})
+})
+
+// configured creates a NATS pod's /etc/nats, with keys from the program that the Job runs, and
+// returns the configuration of one server.
+func configured(ctx context.Context, objects []object, name string) *server.Options {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	job := slices.IndexFunc(objects, func(o object) bool {
+		return o.GetKind() == "Job" && strings.Contains(o.GetName(), "-identities-")
+	})
+	Expect(job).To(BeNumerically(">=", 0))
+	args := podTemplates(objects[job : job+1])["Job/"+objects[job].GetName()].Spec.Containers[0].Args
+	hosts := args[slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-host=") })]
+	said, err := exec.CommandContext(ctx, filepath.Join(bin(), "curlctl"), "identities", "--out",
+		filepath.Join(dir, "identities"), hosts).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", said)
+
+	here := strings.NewReplacer("/etc/nats", dir, "/data", filepath.Join(dir, "data"))
+	for _, o := range objects {
+		if o.GetKind() != "ConfigMap" || o.GetName() != "curl-me-that-nats" {
+			continue
+		}
+		for file, text := range convert[corev1.ConfigMap](o).Data {
+			Expect(os.WriteFile(filepath.Join(dir, file), []byte(here.Replace(text)), 0o600)).To(Succeed())
+		}
+	}
+	GinkgoT().Setenv("SERVER_NAME", name)
+	return suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "nats.conf")))
 }

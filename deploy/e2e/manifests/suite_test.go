@@ -1,14 +1,33 @@
+// Package manifests checks the rendered chart against a real API server, the Pod Security Standards
+// and the programs that it starts.
+//
+// The package does not use kubeconform: kubeconform needs JSON schemas, and the API server has
+// them. A dry run with field validation decodes strictly and validates more than any schema. Custom
+// resources of KEDA and the Prometheus operator are checked in the same way, with their definitions
+// in testdata/crds.
 package manifests_test
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -39,3 +58,107 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		rendered[name] = parse(text)
 	}
 })
+
+// Manifests rendered from the chart, by file name.
+const (
+	installed = "install.yaml"
+	small     = "install-small.yaml"
+	watchers  = "watchers.yaml"
+	sidecars  = "sidecars.yaml"
+)
+
+type object = *unstructured.Unstructured
+
+// beside returns the table entries of manifests that are applied in addition to install.yaml.
+func beside() []TableEntry {
+	return []TableEntry{Entry(watchers, watchers), Entry(sidecars, sidecars)}
+}
+
+// values returns a table entry for each way to render the chart.
+func values(more ...TableEntry) []TableEntry {
+	entries := []TableEntry{}
+	for _, name := range []string{
+		"default", "ha", "namespaced", "byo-nats", "resources", "console", "console-none",
+		installed, small,
+	} {
+		entries = append(entries, Entry(name, name))
+	}
+	return append(entries, more...)
+}
+
+func valuesName(file string) string {
+	return strings.TrimSuffix(filepath.Base(file), "-values.yaml")
+}
+
+// helm runs helm and returns stdout and stderr.
+func helm(ctx context.Context, args ...string) (stdout []byte, complaint string) {
+	GinkgoHelper()
+	program := os.Getenv("HELM")
+	Expect(program).NotTo(BeEmpty(), "set HELM to the program, or run `make test-manifests`")
+	cmd := exec.CommandContext(ctx, program, args...)
+	// Ignore the settings of the user who runs the suite.
+	cmd.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir(), "KUBECONFIG=")
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	if err != nil {
+		return nil, said.String()
+	}
+	return out.Bytes(), ""
+}
+
+// templating is the command that renders the chart without an API server to look up. Later values
+// override its own.
+func templating() []string {
+	return []string{
+		"template", namespace, chart, "--namespace", namespace, "--set-json",
+		`networkPolicy.apiServer.cidrs=["10.96.0.1/32"]`,
+	}
+}
+
+// template renders the chart with a values file.
+func template(ctx context.Context, file string, args ...string) []object {
+	GinkgoHelper()
+	text, complaint := helm(ctx, slices.Concat(templating(), []string{"--values", file}, args)...)
+	Expect(complaint).To(BeEmpty())
+	return parse(text)
+}
+
+func parse(text []byte) []object {
+	GinkgoHelper()
+	return suitetest.Must(access.Decode(text))
+}
+
+// podTemplates returns the pod templates in objects, by the name of the object.
+func podTemplates(objects []object) map[string]corev1.PodTemplateSpec {
+	GinkgoHelper()
+	pods := map[string]corev1.PodTemplateSpec{}
+	for _, o := range objects {
+		name := o.GetKind() + "/" + o.GetName()
+		switch o.GetKind() {
+		case "Deployment":
+			pods[name] = convert[appsv1.Deployment](o).Spec.Template
+		case "StatefulSet":
+			pods[name] = convert[appsv1.StatefulSet](o).Spec.Template
+		case "Job":
+			pods[name] = convert[batchv1.Job](o).Spec.Template
+		case "Pod":
+			pod := convert[corev1.Pod](o)
+			pods[name] = corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
+		case "DaemonSet", "ReplicaSet", "CronJob", "ReplicationController":
+			Fail("the suite does not know the pods of a " + o.GetKind())
+		}
+	}
+	return pods
+}
+
+func convert[T any](o object) T {
+	GinkgoHelper()
+	var typed T
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &typed, true)).To(Succeed())
+	return typed
+}

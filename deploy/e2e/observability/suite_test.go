@@ -3,10 +3,19 @@
 package observability_test
 
 import (
+	"context"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	"github.com/prometheus/prometheus/promql"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/monitor"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -37,3 +46,133 @@ const (
 	// scrapes: one scrape is visible after 15 s, and a rate after two.
 	scrapes = time.Second
 )
+
+// board is the dashboard of a world's services, with its alerts.
+type board struct{ *monitor.Monitor }
+
+// watch scrapes the services of a world until the end of the spec.
+func watch(w *world.World) board {
+	var processes []monitor.Process
+	for _, name := range world.Services() {
+		processes = append(processes, monitor.Process{Job: name, Address: w.Service(name).Address})
+	}
+	m := monitor.New(rules, processes...)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(done)
+		Expect(m.Run(ctx, scrapes)).To(Succeed())
+	}()
+	DeferCleanup(func() { cancel(); <-done })
+	return board{m}
+}
+
+// shows waits until a panel shows a series with this legend and value.
+func (b board) shows(ctx context.Context, kind, title, legend string, value types.GomegaMatcher) {
+	GinkgoHelper()
+	panel := suitetest.Must(dashboard.Panel(kind, title))
+	Eventually(ctx, func(g Gomega) {
+		drawn := map[string]float64{}
+		for _, t := range panel.Targets {
+			values, err := b.Ask(ctx, t.Expr)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, v := range values {
+				drawn[name(t.LegendFormat, v)] = v.F
+			}
+		}
+		g.Expect(drawn).To(HaveKeyWithValue(ContainSubstring(legend), value))
+	}).WithTimeout(shows).WithPolling(scrapes/2).Should(Succeed(), "panel %q", title)
+}
+
+// name returns a legend as Grafana renders it.
+func name(legend string, s promql.Sample) string {
+	if legend == "__auto" {
+		return s.Metric.String()
+	}
+	for l := range s.Metric.Map() {
+		legend = strings.ReplaceAll(legend, "{{"+l+"}}", s.Metric.Get(l))
+	}
+	return legend
+}
+
+// alerts waits until the expression of an alert holds. The alert itself fires after its "for"
+// duration.
+func (b board) alerts(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(ctx, func() ([]string, error) { return b.pending(ctx) }).
+		WithTimeout(shows).WithPolling(scrapes / 2).Should(ContainElement(name))
+}
+
+// calms waits until the expression of an alert no longer holds.
+func (b board) calms(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(ctx, func() ([]string, error) { return b.pending(ctx) }).
+		WithTimeout(calm).WithPolling(scrapes / 2).ShouldNot(ContainElement(name))
+}
+
+// pending returns the alerts whose expression holds.
+func (b board) pending(ctx context.Context) ([]string, error) {
+	var names []string
+	for _, a := range rules.Alerts {
+		values, err := b.Ask(ctx, monitor.Query(a.Expr))
+		if err != nil {
+			return nil, err
+		}
+		if len(values) > 0 {
+			names = append(names, a.Alert)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// draws waits until every panel shows data, except for the named ones.
+func (b board) draws(ctx context.Context, except ...string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var empty []string
+		for _, p := range dashboard.Shows() {
+			series := 0
+			for _, t := range p.Targets {
+				values, err := b.Ask(ctx, t.Expr)
+				g.Expect(err).NotTo(HaveOccurred(), p.Title)
+				series += len(values)
+			}
+			if series == 0 && !slices.Contains(except, p.Title) {
+				empty = append(empty, p.Title)
+			}
+		}
+		g.Expect(empty).To(BeEmpty(), "panels without data")
+	}).WithTimeout(shows).WithPolling(scrapes).Should(Succeed())
+}
+
+// runbook returns the page that an alert links to.
+func runbook(alert string) string {
+	GinkgoHelper()
+	rule := suitetest.Must(rules.Alert(alert))
+	return string(suitetest.Must(os.ReadFile("../../runbooks/" + path.Base(rule.Annotations["runbook_url"]))))
+}
+
+// leads follows the runbook of an alert: the runbook has a curlctl command, and its output shows
+// the cause.
+func leads(ctx context.Context, w *world.World, alert, command string, cause types.GomegaMatcher) {
+	GinkgoHelper()
+	Expect(runbook(alert)).To(ContainSubstring("$ curlctl " + command))
+	Eventually(ctx, func() string {
+		args := append(strings.Fields(command), "--nats-url="+w.Broker())
+		if command != "doctor" { // other suites have ConfigMaps in the same API server
+			args = append(args, "--namespace="+w.Namespace)
+		}
+		said, _ := exec.CommandContext(ctx, env.Program("curlctl"), args...).CombinedOutput()
+		return string(said)
+	}).Should(cause)
+}
+
+// tells follows the runbook of an alert: the runbook quotes a log message, and the service has
+// logged it with the cause.
+func tells(s *world.Service, alert, message, cause string) {
+	GinkgoHelper()
+	Expect(runbook(alert)).To(ContainSubstring(message))
+	Eventually(func() []string { return s.Log.Matching(message) }).Should(ContainElement(ContainSubstring(cause)))
+}

@@ -453,27 +453,3 @@ var _ = Describe("A compromised identity", func() {
 		})
 	}
 })
-
-// This proves that the suite finds open reply subjects if there are any.
-var _ = Describe("A compromised identity in the former single account", func() {
-	for where, f := range map[string]form{"on one server": former, "by JWT": formerByJWT} {
-		Context(where, Ordered, ContinueOnFailure, func() {
-			var b *broker
-			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
-
-			DescribeTable("can do harm with reply subjects, which the suite finds", func(
-				ctx SpecContext, identity string, done ...string,
-			) {
-				found := newAttacker(ctx, b, identity).tryAll(ctx)
-				for _, harm := range done {
-					Expect(found).To(ContainElement(ContainSubstring(harm)))
-				}
-			},
-				Entry("viewer", "viewer", "stream CURL_REQUESTS"),
-				Entry("writer", "writer", "stream CURL_REQUESTS"),
-				Entry("watcher", "watcher", "stream CURL_REQUESTS"),
-				Entry("fetcher", "fetcher", "consumer CURL_RESULTS/writer", "consumer CURL_FAILURES/intruder"),
-			)
-		})
-	}
-})

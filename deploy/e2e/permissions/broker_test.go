@@ -44,9 +44,15 @@ var (
 	overTLS = form{files: shippedFiles, config: "tls.conf", servers: 1, tls: true}
 	three   = form{files: composedFiles, config: "cluster.conf", servers: 3, tls: true}
 	// threeOfChart has the servers that the chart installs.
-	threeOfChart = form{files: chartFiles, config: "nats.conf", servers: 3, tls: true}
-	// former is the configuration from when all identities were users of one account.
-	former = form{files: formerFiles, config: "nats.conf", servers: 1}
+	threeOfChart = form{
+		files:  func(ctx context.Context) map[string]string { return chartFiles(ctx) },
+		config: "nats.conf", servers: 3, tls: true,
+	}
+	// onSmallestDisks is the same with the smallest volumes that the streams fit on.
+	onSmallestDisks = form{
+		files:  func(ctx context.Context) map[string]string { return chartFiles(ctx, "nats.bundled.storage.size=6Gi") },
+		config: "nats.conf", servers: 3, tls: true,
+	}
 )
 
 func shippedFiles(context.Context) map[string]string {
@@ -68,18 +74,11 @@ func composedFiles(ctx context.Context) map[string]string {
 	return files
 }
 
-func formerFiles(ctx context.Context) map[string]string {
-	GinkgoHelper()
-	files := shippedFiles(ctx)
-	files["accounts.conf"] = read(filepath.Join("testdata", "one-account.conf"))
-	return files
-}
-
-func chartFiles(ctx context.Context) map[string]string {
+func chartFiles(ctx context.Context, set ...string) map[string]string {
 	GinkgoHelper()
 	objects := suitetest.Must(manifest.Render(ctx, manifest.Chart{
 		Dir: "../../chart", Release: "curl-me-that", Namespace: "curl-me-that",
-		Templates: []string{"nats-config.yaml"}, Set: []string{"nats.bundled.replicas=3", "networkPolicy.enabled=false"},
+		Templates: []string{"nats-config.yaml"}, Set: append(set, "nats.bundled.replicas=3", "networkPolicy.enabled=false"),
 	}))
 	Expect(objects).To(HaveLen(1))
 	files, _, err := unstructured.NestedStringMap(objects[0].Object, "data")

@@ -39,12 +39,13 @@ func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	})
 }
 
-// shouldViolateNothing checks the logs of server and services for violations.
+// shouldViolateNothing checks the logs of server and services for missing rights.
 func (b *broker) shouldViolateNothing(w *world.World) {
 	GinkgoHelper()
 	Expect(b.said.violations()).To(BeEmpty())
 	for _, name := range world.Services() {
 		Expect(w.Service(name).Log.Matching("violation")).To(BeEmpty(), "log of %s", name)
+		Expect(w.Service(name).Log.Matching("forbidden")).To(BeEmpty(), "log of %s", name)
 	}
 }
 
@@ -121,6 +122,14 @@ var _ = Describe("With the shipped configuration", func() {
 			b.shouldViolateNothing(w)
 		})
 	}
+
+	It("three replicas of each stream fit on the smallest disks of three servers", func(ctx SpecContext) {
+		b := start(ctx, onSmallestDisks)
+		Eventually(ctx, func() error { // the first tries may come before there is a leader
+			_, err := b.try(ctx, b.with("setup", "setup", "--replicas", "3")...)
+			return err
+		}).WithTimeout(recreated).Should(Succeed())
+	})
 
 	It("the watcher refills a stream after a header cleared it", func(ctx SpecContext) {
 		b := start(ctx, plain)

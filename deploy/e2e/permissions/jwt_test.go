@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,20 +21,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// byJWT is the shipped configuration for operators with JWTs, and formerByJWT the same for the
-// former single account.
-var (
-	byJWT       = form{files: shippedFiles, config: "nats.conf", servers: 1, jwt: signer()}
-	formerByJWT = form{files: formerFiles, config: "nats.conf", servers: 1, jwt: signed}
-)
-
-// signer returns the function that creates the JWTs. With NSC=1, this is the nsc in PATH.
-func signer() func(context.Context, *broker) {
-	if os.Getenv("NSC") != "" {
-		return signedByNSC
-	}
-	return signed
-}
+// byJWT is the shipped configuration for operators with JWTs.
+var byJWT = form{files: shippedFiles, config: "nats.conf", servers: 1, jwt: signed}
 
 // configured is the content of accounts.conf.
 type configured struct {
@@ -108,33 +95,6 @@ func signed(_ context.Context, b *broker) {
 	claims.SystemAccount = public(keys[from.SystemAccount])
 	Expect(os.WriteFile(file, fmt.Appendf(nil, "operator: %s\nresolver: MEMORY\nresolver_preload: {\n%s}\n",
 		encoded(claims, operator), &preloaded), 0o600)).To(Succeed())
-}
-
-// signedByNSC does the same with nsc: nsc creates an operator, and nsc.sh its content.
-func signedByNSC(ctx context.Context, b *broker) {
-	GinkgoHelper()
-	home := filepath.Join(b.dir, "nsc")
-	run := func(args ...string) []byte {
-		GinkgoHelper()
-		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-		cmd.Env = append(os.Environ(), "NSC_HOME="+home, "NKEYS_PATH="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home)
-		cmd.Stderr = GinkgoWriter
-		out, err := cmd.Output()
-		Expect(err).NotTo(HaveOccurred(), "%s: %s", args, out)
-		return out
-	}
-	run("nsc", "add", "operator", "--name", "spec", "--sys")
-	run("sh", shippedCommands)
-	run("nsc", "add", "user", "--account", "CURL", "--name", specs, "--public-key", public(b.root))
-	described := run("nsc", "describe", "user", "--account", "CURL", "--name", specs, "--raw")
-	b.token = suitetest.Must(jwt.ParseDecoratedJWT(described))
-	made := suitetest.Must(filepath.Glob(filepath.Join(home, "creds", "spec", "*", "*.creds")))
-	Expect(len(made)).To(BeNumerically(">=", len(identities())))
-	for _, credentials := range made {
-		Expect(os.Rename(credentials, filepath.Join(b.identities, filepath.Base(credentials)))).To(Succeed())
-	}
-	Expect(os.WriteFile(b.accounts(), run("nsc", "generate", "config", "--mem-resolver", "--sys-account", "SYS"), 0o600)).
-		To(Succeed())
 }
 
 // accounts is the file with accounts and users.

@@ -4,16 +4,22 @@
 package random_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const (
@@ -67,3 +73,69 @@ var _ = Describe("A random sequence of faults", func() {
 		Expect(broken).To(BeEmpty(), "broken promises")
 	})
 })
+
+const (
+	// ackWait is how long before a killed program's work is redelivered.
+	ackWait = 2 * time.Second
+	// maxBroken is the number of broken promises that ends the run.
+	maxBroken = 10
+	// hostileScale divides the number of objects of an attack.
+	hostileScale = 10
+)
+
+// system is the system that all rounds share.
+type system struct {
+	*world.World
+	broker *world.Broker
+	// rights are the writer's rights in the namespace where a step revokes them.
+	rights *world.Account
+	wants  *published
+	// hostile is a tenant who misuses ConfigMaps in some rounds.
+	hostile *hostile.Tenant
+}
+
+// published has the messages by subject, as they were published. It is safe for concurrent use.
+type published struct {
+	mu  sync.Mutex
+	all map[string][][]byte
+}
+
+func (p *published) add(m *nats.Msg) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[m.Subject] = append(p.all[m.Subject], m.Data)
+}
+
+func (p *published) of(subject string) [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all[subject])
+}
+
+// begin starts the services with short intervals. All steps happen in the namespace of the world.
+// An ordinary and a hostile tenant share the installation.
+func begin(ctx context.Context) *system {
+	GinkgoHelper()
+	s := &system{broker: world.RunBroker(), wants: &published{all: map[string][][]byte{}}}
+	s.World = env.World(ctx, world.Options{
+		Broker: s.broker.URL(), AckWait: ackWait, Tenants: 2,
+		Kubeconfigs: map[string]func(context.Context, string) string{world.Writer: s.writerAccount},
+		Flags: map[string][]string{
+			world.Watcher: {"--audit-interval=1s", "--coalesce=100ms"},
+			world.Fetcher: {"--recheck=1s", "--retry-base=100ms", "--retry-max=500ms", "--max-retry-after=1s"},
+		},
+	})
+	suitetest.Must(s.Conn.Subscribe("curl.want.>", s.wants.add))
+	for _, tenant := range s.Tenants {
+		s.rights.In(ctx, tenant.Namespace, world.WriterRules()...)
+	}
+	s.hostile = hostile.New(s.Tenants[1], hostileScale) //nolint:contextcheck // its cleanup has a context of its own
+	return s
+}
+
+// writerAccount is called before the writer starts.
+func (s *system) writerAccount(ctx context.Context, namespace string) string {
+	GinkgoHelper()
+	s.rights = env.Cluster.Account(ctx, namespace, world.Writer, world.WriterRules()...)
+	return s.rights.Kubeconfig
+}

@@ -3,15 +3,29 @@
 package watchers_test
 
 import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -36,4 +50,207 @@ func manifest(text string) *unstructured.Unstructured {
 	o.SetAPIVersion(watchv1.GroupVersion().String())
 	o.SetKind(watchv1.Kind)
 	return o
+}
+
+// polling reduces the load of the API server.
+const polling = 25 * time.Millisecond
+
+// home is a world with keeper, which has only the rights that it needs.
+type home struct {
+	*world.World
+	keeper *world.Service
+}
+
+func open(ctx context.Context) *home {
+	GinkgoHelper()
+	return openAs(ctx, world.LeastRights(env.Cluster))
+}
+
+// openWithSidecars also lets keeper watch pods.
+func openWithSidecars(ctx context.Context) *home {
+	GinkgoHelper()
+	accounts := world.LeastRights(env.Cluster)
+	accounts[world.Keeper] = world.KeeperWithSidecars(env.Cluster)
+	return openAs(ctx, accounts, "--sidecars")
+}
+
+func openAs(ctx context.Context, accounts map[string]func(context.Context, string) string, flags ...string) *home {
+	GinkgoHelper()
+	account := ""
+	newAccount := accounts[world.Keeper]
+	accounts[world.Keeper] = func(ctx context.Context, namespace string) string {
+		if account == "" { // two keepers share one
+			account = newAccount(ctx, namespace)
+		}
+		return account
+	}
+	// A page that is held during a check must not time out on a busy machine.
+	w := env.World(ctx, world.Options{Kubeconfigs: accounts, Flags: map[string][]string{
+		world.Fetcher: {"--timeout=20s", "--header-timeout=20s"},
+	}})
+	h := &home{World: w, keeper: w.Launch(ctx, world.Keeper, flags...)}
+	h.keeper.EventuallyReady(ctx)
+	return h
+}
+
+// openThrough lets keeper reach the API server through a gateway, with its own rights.
+func openThrough(ctx context.Context) (*home, *gateway.Gateway) {
+	GinkgoHelper()
+	g, kubeconfig := env.Gateway()
+	accounts := world.LeastRights(env.Cluster)
+	accounts[world.Keeper] = kubeconfig
+	return openAs(ctx, accounts), g
+}
+
+// beforeApply runs a function between keeper's get and its first apply of a ConfigMap.
+func beforeApply(g *gateway.Gateway, configMap string, happen func()) {
+	var once sync.Once
+	g.Break(func(r *http.Request) gateway.Fault {
+		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/configmaps/"+configMap) {
+			return nil
+		}
+		return func(pass http.Handler, w http.ResponseWriter, r *http.Request) {
+			once.Do(func() {
+				defer GinkgoRecover()
+				happen()
+			})
+			pass.ServeHTTP(w, r)
+		}
+	})
+}
+
+func (h *home) watchers() dynamic.ResourceInterface {
+	return api.Resource(watchv1.Resource()).Namespace(h.Namespace)
+}
+
+// apply creates or updates a Watcher as kubectl apply --server-side does.
+func (h *home) apply(ctx context.Context, name, spec string) *watcher {
+	GinkgoHelper()
+	w := &watcher{home: h, name: name}
+	w.apply(ctx, spec)
+	return w
+}
+
+// watcher is a Watcher of a spec.
+type watcher struct {
+	home *home
+	name string
+}
+
+func (w *watcher) apply(ctx context.Context, spec string) {
+	GinkgoHelper()
+	o := manifest("metadata: {name: " + w.name + "}\nspec: {" + spec + "}")
+	suitetest.Must(w.home.watchers().Apply(ctx, w.name, o, metav1.ApplyOptions{FieldManager: "kubectl"}))
+}
+
+func (w *watcher) patch(ctx context.Context, patch string) {
+	GinkgoHelper()
+	suitetest.Must(w.home.watchers().Patch(ctx, w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
+}
+
+func (w *watcher) delete(ctx context.Context) {
+	GinkgoHelper()
+	Expect(w.home.watchers().Delete(ctx, w.name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+func (w *watcher) raw(ctx context.Context) *unstructured.Unstructured {
+	GinkgoHelper()
+	return suitetest.Must(w.home.watchers().Get(ctx, w.name, metav1.GetOptions{}))
+}
+
+func (w *watcher) get(ctx context.Context) *watchv1.Watcher {
+	GinkgoHelper()
+	var typed watchv1.Watcher
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(w.raw(ctx).Object, &typed)).To(Succeed())
+	return &typed
+}
+
+// condition returns a condition of the newest generation as "status/reason", or "-" if there is
+// none.
+func (w *watcher) condition(ctx context.Context, kind string) string {
+	GinkgoHelper()
+	now := w.get(ctx)
+	c := meta.FindStatusCondition(now.Status.Conditions, kind)
+	if c == nil || c.ObservedGeneration != now.Generation {
+		return "-"
+	}
+	return string(c.Status) + "/" + c.Reason
+}
+
+func (w *watcher) eventually(ctx context.Context, kind, value string) {
+	GinkgoHelper()
+	Eventually(ctx, func() string { return w.condition(ctx, kind) }).WithPolling(polling).
+		Should(Equal(value), "condition %s of %s", kind, w.name)
+}
+
+func (w *watcher) eventuallyReady(ctx context.Context) {
+	GinkgoHelper()
+	w.eventually(ctx, watchv1.ConditionReady, "True/Ready")
+}
+
+// message returns the message of a condition.
+func (w *watcher) message(ctx context.Context, kind string) string {
+	GinkgoHelper()
+	if c := meta.FindStatusCondition(w.get(ctx).Status.Conditions, kind); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// events returns the Events about the Watcher with a reason.
+func (w *watcher) events(ctx context.Context, reason string) []eventsv1.Event {
+	GinkgoHelper()
+	var found []eventsv1.Event
+	for _, e := range w.home.Events(ctx) {
+		if e.Regarding.Kind == watchv1.Kind && e.Regarding.Name == w.name && e.Reason == reason {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// configMap returns a ConfigMap, or nil if there is none.
+func (h *home) configMap(ctx context.Context, name string) *corev1.ConfigMap {
+	GinkgoHelper()
+	list := suitetest.Must(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
+		List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name}))
+	if len(list.Items) == 0 {
+		return nil
+	}
+	return &list.Items[0]
+}
+
+// data returns the data of a ConfigMap.
+func (h *home) data(ctx context.Context, name string) map[string]string {
+	GinkgoHelper()
+	if cm := h.configMap(ctx, name); cm != nil {
+		return cm.Data
+	}
+	return nil
+}
+
+// edit changes a ConfigMap as a user with an editor does.
+func (h *home) edit(ctx context.Context, name string, patch any) {
+	GinkgoHelper()
+	body := suitetest.Must(json.Marshal(patch))
+	patched := suitetest.Must(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
+		Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-edit"}))
+	h.History.BySpec(patched)
+}
+
+// collect deletes a ConfigMap as the garbage collector does, because this control plane runs no
+// controllers.
+func (h *home) collect(ctx context.Context, name string) {
+	GinkgoHelper()
+	h.History.DeletedBySpec(h.configMap(ctx, name).UID)
+	Expect(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// writes counts keeper's writing requests by kind.
+func (h *home) writes(ctx context.Context) map[string]float64 {
+	GinkgoHelper()
+	return map[string]float64{
+		"applies": h.keeper.Metric(ctx, "curlmethat_keeper_applies_total"),
+		"status":  h.keeper.Metric(ctx, "curlmethat_keeper_status_patches_total"),
+	}
 }

@@ -45,30 +45,4 @@ var _ = Describe("The origin's built-in site", func() {
 		}
 		Expect(codes).To(Equal([]int{503, 503, 200, 503, 503, 200}))
 	})
-
-	It("responds with 304 to a request with the ETag of this minute", func() {
-		front := front(origin.NewSite(""))
-		Eventually(func() int { // unless the minute ends in between
-			first := httptest.NewRecorder()
-			front.ServeHTTP(first, httptest.NewRequest(http.MethodGet, "/minute", http.NoBody))
-			request := httptest.NewRequest(http.MethodGet, "/minute", http.NoBody)
-			request.Header.Set("If-None-Match", first.Header().Get("ETag"))
-			second := httptest.NewRecorder()
-			front.ServeHTTP(second, request)
-			return second.Code
-		}).Should(Equal(304))
-	})
-
-	It("prefers a page with the same path from a test, and adds none by itself", func() {
-		site := origin.NewSite("")
-		front := front(site)
-		site.Page("/joke").Says("no joke")
-		_, body := ask(front, "/joke")
-		Expect(body).To(Equal("no joke"))
-		for _, path := range []string{"/a", "/b", "/"} {
-			ask(front, path)
-		}
-		Expect(site.Len()).To(Equal(1))
-		Expect(site.Page("/joke").Hits()).To(Equal(1))
-	})
 })

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -58,24 +57,6 @@ var _ = Describe("A remote origin", func() {
 		Expect(page.Count(ctx)).To(Equal(remote.Count{Hits: 3, NotModified: 1}))
 	})
 
-	It("holds requests until they are released", func(ctx SpecContext) {
-		hold, _ := serve()
-		page := hold.Page("/slow")
-		Expect(page.Hold(ctx)).To(Succeed())
-		answered := make(chan string)
-		go func() {
-			defer GinkgoRecover()
-			_, body, _ := get(page.URL(), "")
-			answered <- body
-		}()
-		Eventually(ctx, func() (remote.Count, error) { return page.Count(ctx) }).
-			Should(Equal(remote.Count{Hits: 1, Waiting: 1}))
-		Expect(page.Says(ctx, "at last")).To(Succeed())
-		Expect(page.Release(ctx)).To(Succeed())
-		Eventually(answered).Should(Receive(Equal("at last")))
-		Expect(page.Count(ctx)).To(Equal(remote.Count{Hits: 1}))
-	})
-
 	It("serves pages until it is told to forget them", func(ctx SpecContext) {
 		hold, _ := serve()
 		page := hold.Page("/bytes")
@@ -89,19 +70,4 @@ var _ = Describe("A remote origin", func() {
 		status, _, _ := get(page.URL(), "")
 		Expect(status).To(Equal(404))
 	})
-
-	DescribeTable("rejects an invalid instruction:", func(body, sentence string) {
-		_, control := serve()
-		request := suitetest.Must(http.NewRequest(http.MethodPut, control.URL+"/pages/x", strings.NewReader(body)))
-		answer := suitetest.Must(http.DefaultClient.Do(request))
-		defer answer.Body.Close()
-		text := suitetest.Must(io.ReadAll(answer.Body))
-		Expect(answer.StatusCode).To(Equal(400))
-		Expect(string(text)).To(ContainSubstring(sentence))
-	},
-		Entry("nothing", "", "invalid instruction"),
-		Entry("an unknown field", `{"status":200,"exec":"rm"}`, "unknown field"),
-		Entry("no status", `{}`, "status must be from 200 to 599"),
-		Entry("a body that is too large", `{"status":200,"body":"`+strings.Repeat("A", 4<<20)+`"}`, "too large"),
-	)
 })
