@@ -109,7 +109,7 @@ func (c *Config) bindGet(fs *pflag.FlagSet) {
 	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle,
 		"file with certificates to trust in addition to the system's, reloaded on change")
 	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
-		"wants; without it credentials are sent for every want; made by curlctl identities")
+		"wants, made by curlctl identities (without it credentials are sent for every want)")
 }
 
 func (c *Config) bindThrottle(fs *pflag.FlagSet) {
@@ -143,11 +143,11 @@ func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Int64Var(&e.ResultBytes.Burst, "namespace-result-bytes", e.ResultBytes.Burst,
-		"budget of published bytes of one namespace, which refills in 64 s; 0 means no limit")
+		"budget of published bytes of one namespace, which refills in 64 s (0: no limit)")
 	fs.IntVar(&e.MaxExpressionBody, "max-expression-body", e.MaxExpressionBody,
 		"maximum size in bytes of a body that curl-expect and curl-select are evaluated on")
 	fs.Int64Var(&e.DeadLetters.Burst, "namespace-dead-letters", e.DeadLetters.Burst,
-		"budget of dead letters of one namespace, which refills in 6 h; 0 means no limit")
+		"budget of dead letters of one namespace, which refills in 6 h (0: no limit)")
 }
 
 // verifier reads TrustedKeys. Nil means none.

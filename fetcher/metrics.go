@@ -27,7 +27,7 @@ func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.M
 		func() float64 { return float64(slots.Queued()) })
 	set.GaugesFunc("hosts",
 		"Hosts by state: paused (by Retry-After), queued (keys wait for a slot), "+
-			"active (with running GETs); each in the first state that applies.",
+			"active (with running GETs). Each in the first state that applies.",
 		metric.Of("state", throttle.States()...), slots.Hosts)
 	return m
 }

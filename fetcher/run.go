@@ -91,7 +91,7 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 			cfg.Egress.DenyHosts = append(slices.Clone(cfg.Egress.DenyHosts), proxy)
 		}
 		if cfg.Egress.ProxyResolves {
-			log.Warn().Msg("names are checked here, and addresses by the egress proxy; let it deny private addresses")
+			log.Warn().Msg("names are checked here, and addresses by the egress proxy: let it deny private addresses")
 		}
 	}
 	gate, err := egress.New(cfg.Egress, egress.Deps{
@@ -113,7 +113,7 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 // newEngine adds the dependencies from the runtime.
 func newEngine(ctx context.Context, rt *process.Runtime, cfg Config, deps engine.Deps) (*engine.Engine, error) {
 	if deps.Signatures == nil && cfg.Get.HeaderFile+cfg.Get.TeamFile != "" {
-		rt.Log.Warn().Msg("credentials go with every want, whoever has published it; see --trusted-keys")
+		rt.Log.Warn().Msg("credentials go with every want, whoever has published it (see --trusted-keys)")
 	}
 	deps.Client = pipeline.NewClient(rt.JetStream)
 	deps.Draining = ctx.Done()

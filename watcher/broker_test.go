@@ -118,7 +118,7 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		const count = 50
 		name := func(n int) string { return fmt.Sprintf("cm-%d", n) }
 		value := ""
-		for n := range 30 {
+		for n := range 10 {
 			value += fmt.Sprintf(" k%d=example.com", n)
 		}
 		w.createAll(ctx, count, name, value)
@@ -128,7 +128,7 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		Expect(w.nats.Start()).To(Succeed())
 		for n := range count {
 			// Less than the timeout of a request.
-			Eventually(w.url(ctx, w.key(name(n), "k29"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
+			Eventually(w.url(ctx, w.key(name(n), "k9"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
 		}
 	})
 

@@ -71,7 +71,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Service.BindFlags(fs, ":8081")
 	c.Kube.BindFlags(fs)
 	defaults := annotation.Defaults()
-	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch; empty: all")
+	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch (empty: all)")
 	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
 	fs.StringVar(&c.Selector, "selector", annotation.Selector,
 		"label selector for the ConfigMaps to watch, applied by the API server")
@@ -80,7 +80,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme,
 		"scheme of URLs without one: http or https")
 	duration.Var(fs, &c.Grammar.MinRefresh, "min-refresh", defaults.MinRefresh,
-		"minimum interval of curl-refresh; shorter ones are raised to it")
+		"minimum interval of curl-refresh, to which shorter ones are raised")
 	duration.Var(fs, &c.Coalesce, "coalesce", 250*time.Millisecond,
 		"how long further edits of an object are collected after the first one")
 	duration.Var(fs, &c.Audit, "audit-interval", 2*time.Minute,
@@ -93,9 +93,9 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 			"share of the namespaces exceeds it, all keep their keys")
 	c.Events.Refill = 500 * time.Second
 	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000,
-		"Event budget of one namespace, which refills in 500 s; 0 means no limit")
+		"Event budget of one namespace, which refills in 500 s (0: no limit)")
 	fs.IntVar(&c.Quota.Keys, "namespace-keys", 10_000,
-		"maximum number of keys of one namespace, the oldest ConfigMaps first; 0: no maximum")
+		"maximum number of keys of one namespace, the oldest ConfigMaps first (0: no maximum)")
 	fs.IntVar(&c.Quota.Refreshes, "namespace-refreshes", 200,
 		"maximum refreshes of one namespace per second; if its keys request more, their intervals are multiplied; 0: "+
 			"no maximum")

@@ -47,7 +47,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	}
 	m.reconciler = reconcile.NewMetrics(m.own)
 	m.audit = audit.NewMetrics(m.own)
-	m.events = m.own.Counters("watch_events_total", "Events from the watch of ConfigMaps, by kind; list is a whole list.",
+	m.events = m.own.Counters("watch_events_total", "Events from the watch of ConfigMaps, by kind. A list is one event.",
 		metric.Of("kind", informer.Events()...))
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")
 	m.session = session.NewMetrics(m.own, m.standard)

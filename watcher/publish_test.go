@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 )
 
 var _ = Describe("Publishing", func() {
@@ -43,6 +44,25 @@ var _ = Describe("Publishing", func() {
 		Expect(len(tape.urls())).To(BeNumerically("<=", windows+3))
 	})
 
+	It("publishes few wants before a fetcher has received earlier ones, and those of other namespaces at once",
+		func(ctx SpecContext) {
+			const most, workers = 512, 8
+			other := *w
+			other.namespace = kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil)
+			pairs := ""
+			for n := range 64 {
+				pairs += fmt.Sprintf(" k%d=example.com", n)
+			}
+			w.createAll(ctx, 16, func(n int) string { return fmt.Sprintf("cm-%d", n) }, pairs)
+			w.watch(func(o *options) { o.config.Namespaces = []string{w.namespace, other.namespace} })
+			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", most))
+			Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically("<", most+workers))
+			other.create(ctx, "cm", "k=example.com")
+			Eventually(other.url(ctx, other.key("cm", "k"))).ShouldNot(BeEmpty())
+			w.receive(ctx)
+			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", 16*64+1))
+		})
+
 	It("publishes a live edit before the initial backlog", func(ctx SpecContext) {
 		const backlog, pairs = 200, 30
 		name := func(n int) string { return fmt.Sprintf("cm-%03d", n) }
@@ -53,6 +73,7 @@ var _ = Describe("Publishing", func() {
 		w.createAll(ctx, backlog, name, value)
 		i := w.watch(func(o *options) { o.config.Workers = 1 })
 		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">", 0))
+		w.receive(ctx)
 		w.ask(ctx, name(backlog-1), "k0=example.com/live")
 		i.awaitReady()
 		Eventually(w.sequence(ctx, pipeline.Requests)).WithTimeout(2 * time.Minute).Should(BeNumerically(">=",

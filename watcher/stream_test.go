@@ -50,6 +50,14 @@ func (w *world) sequence(ctx context.Context, stream string) func() uint64 {
 	}
 }
 
+// receive acknowledges all messages from now on, as fetchers do.
+func (w *world) receive(ctx context.Context) {
+	GinkgoHelper()
+	consumer := must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	consuming := must(consumer.Consume(func(m jetstream.Msg) { _ = m.Ack() }))
+	DeferCleanup(consuming.Stop)
+}
+
 // tape records published messages, whether the stream accepts them or not.
 type tape struct {
 	mu       sync.Mutex

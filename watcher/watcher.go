@@ -26,6 +26,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
+	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
 	"github.com/kv8s/curl-me-that/watcher/internal/cluster"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -127,7 +128,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 	if err != nil {
 		return nil, err
 	}
-	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
+	client, index, undelivered := pipeline.NewClient(rt.JetStream), wantindex.NewIndex(), backlog.New(rt.JetStream)
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New(nil)}
 	var sessions *session.Runner
 	bounded := quota.New(c.Quota)
@@ -144,13 +145,14 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
 		Installation: c.Election.Installation(),
 	}, session.Deps{
-		Client: client, Epoch: managed.epoch, Index: index, Objects: bounded,
+		Client: client, Epoch: managed.epoch, Index: index, Backlog: undelivered, Objects: bounded,
 		Reconciler: reconcile.New(reconcile.Config{
 			Coalesce: c.Coalesce, Repeat: at.audit,
 			Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
 		}, reconcile.Deps{
-			Objects: bounded, Index: index, Client: client, Recorder: kube.NewRecorder(clients.Events, "watcher", wall),
-			Signer: signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer,
+			Objects: bounded, Index: index, Backlog: undelivered, Client: client,
+			Recorder: kube.NewRecorder(clients.Events, "watcher", wall),
+			Signer:   signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer,
 			Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{

@@ -17,15 +17,12 @@ import (
 var _ = Describe("A namespace that exceeded its budget", func() {
 	// elsewhere creates a ConfigMap in another namespace and returns a result for it.
 	elsewhere := func(ctx SpecContext, w *world) (*v1.Result, func() map[string]string) {
-		ns, err := w.kube.CoreV1().Namespaces().Create(ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modest-"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		ns := must(w.kube.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modest-"}}, metav1.CreateOptions{}))
 		maps := w.kube.CoreV1().ConfigMaps(ns.Name)
-		cm, err := maps.Create(ctx, asking("cm", "mydata="+url), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		cm := must(maps.Create(ctx, asking("cm", "mydata="+url), metav1.CreateOptions{}))
 		return w.content(w.want(cm, "mydata", url), "body"), func() map[string]string {
-			got, err := maps.Get(ctx, "cm", metav1.GetOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			got := must(maps.Get(ctx, "cm", metav1.GetOptions{}))
 			return got.Data
 		}
 	}

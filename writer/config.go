@@ -66,19 +66,19 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Selector, "selector", annotation.Selector,
 		"label selector for the ConfigMaps to write, the same as the watcher's")
 	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
-		"wants; without it each object is read before it is written; made by curlctl identities")
+		"wants, made by curlctl identities (without it each object is read before it is written)")
 	c.bindBudgets(fs)
 }
 
 func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 	c.Events.Refill = 500 * time.Second
 	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000,
-		"Event budget of one namespace, which refills in 500 s; 0 means no limit")
+		"Event budget of one namespace, which refills in 500 s (0: no limit)")
 	c.Writes.Refill, c.WriteBytes.Refill = 1000*time.Second, 256*time.Second
 	fs.Int64Var(&c.Writes.Burst, "namespace-writes", 20_000,
-		"write budget of one namespace, which refills in 1000 s; 0 means no limit")
+		"write budget of one namespace, which refills in 1000 s (0: no limit)")
 	fs.Int64Var(&c.WriteBytes.Burst, "namespace-write-bytes", 512<<20,
-		"budget of written bytes of one namespace, which refills in 256 s; 0 means no limit")
+		"budget of written bytes of one namespace, which refills in 256 s (0: no limit)")
 }
 
 // Validate returns the first mistake as a sentence.

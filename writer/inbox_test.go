@@ -22,34 +22,6 @@ var _ = Describe("A malformed message", func() {
 		w.start()
 	})
 
-	raw := func(subject string, data []byte) {
-		GinkgoHelper()
-		_, err := w.js.Publish(w.ctx(), subject, data)
-		Expect(err).NotTo(HaveOccurred())
-	}
-
-	It("becomes a dead letter with its subject and payload, and does not delay others", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		good := w.content(w.want(cm, "mydata", url), "body")
-		raw("curl.result.content.ns.name", []byte("too few tokens"))
-		raw("curl.result.content.ns.name.*", []byte("not escaped"))
-		raw(resultSubject(good), []byte("\xffgarbage"))
-		raw(resultSubject(good), nil)
-		raw(resultSubject(good), []byte(strings.Repeat("long ", 50_000)))
-		w.publish(good)
-		w.acknowledged()
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
-		deadLetters := w.deadLetters()
-		Expect(deadLetters).To(HaveLen(5))
-		for _, letter := range deadLetters {
-			Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
-			Expect(len(letter.GetPayload())).To(BeNumerically("<=", 64<<10))
-		}
-		// Messages are handled concurrently, so dead letters come in any order.
-		Expect(deadLetters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"),
-			HaveField("Payload", []byte("too few tokens")))))
-	})
-
 	DescribeTable("becomes a dead letter if the result has", func(spoil func(r *v1.Result), class v1.FailureClass) {
 		cm := w.create(asking("cm", "mydata="+url))
 		r := w.content(w.want(cm, "mydata", url), "body")
@@ -66,18 +38,6 @@ var _ = Describe("A malformed message", func() {
 		Entry("a protected namespace", func(r *v1.Result) { r.GetWant().Namespace = "kube-system" },
 			v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
 	)
-
-	It("waits until its dead letter can be published", func() {
-		Expect(w.js.DeleteStream(w.ctx(), pipeline.Failures)).To(Succeed())
-		raw("curl.result.content.x.y.z", []byte("garbage"))
-		Eventually(func() string { return string(w.log.Contents()) }).
-			Should(ContainSubstring("its dead letter was not published"))
-		Expect(w.waiting()).To(BeEquivalentTo(1))
-		_, err := pipeline.Ensure(w.ctx(), w.js, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
-		w.acknowledged()
-		Expect(w.deadLetters()).To(HaveLen(1))
-	})
 })
 
 var _ = Describe("The shutdown of the writer", func() {
@@ -108,16 +68,14 @@ var _ = Describe("The shutdown of the writer", func() {
 		Eventually(w.health.Ready).Should(BeFalse())
 		release()
 		Eventually(stopped).Should(BeClosed())
-		left, err := w.waiting()
-		Expect(err).NotTo(HaveOccurred())
+		left := must(w.waiting())
 		Expect(left).To(BeNumerically(">", 0), "stopped in the middle")
 
 		w.start()
 		begun := time.Now()
 		w.acknowledged()
 		Expect(time.Since(begun)).To(BeNumerically("<", pipeline.AckWait*2/3))
-		list, err := w.kube.CoreV1().ConfigMaps(w.namespace).List(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		list := must(w.kube.CoreV1().ConfigMaps(w.namespace).List(ctx, metav1.ListOptions{}))
 		for _, cm := range list.Items {
 			if strings.HasPrefix(cm.Name, "cm-") {
 				Expect(cm.Data).To(Equal(map[string]string{"mydata": "body"}))

@@ -26,9 +26,8 @@ var _ = Describe("A key of another owner", func() {
 	// unrecorded empties the record of owners, as any user may.
 	unrecorded := func(name string) *corev1.ConfigMap {
 		GinkgoHelper()
-		cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), name, types.MergePatchType,
-			[]byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		cm := must(w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{}))
 		Expect(cm.ManagedFields).To(BeEmpty())
 		return cm
 	}
@@ -138,7 +137,6 @@ var _ = Describe("A key of another owner", func() {
 // ownerOf returns the recorded owner of a key.
 func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
 	GinkgoHelper()
-	owners, err := annotation.ParseOwners(cm.ManagedFields)
-	Expect(err).NotTo(HaveOccurred())
+	owners := must(annotation.ParseOwners(cm.ManagedFields))
 	return owners.Of(key)
 }

@@ -19,10 +19,9 @@ var _ = Describe("An object without a record of owners", func() {
 	unrecorded := func(w *world, data string) *corev1.ConfigMap {
 		GinkgoHelper()
 		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
-		cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "bare", types.MergePatchType,
+		cm := must(w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "bare", types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"`+annotation.DefaultKey+`":"mydata=`+url+`"}},"data":`+data+`}`),
-			metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+			metav1.PatchOptions{}))
 		Expect(cm.ManagedFields).To(BeEmpty())
 		return cm
 	}
@@ -35,8 +34,7 @@ var _ = Describe("An object without a record of owners", func() {
 
 		got := w.get("bare")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "hello there", "theirs": "value"}))
-		owners, err := annotation.ParseOwners(got.ManagedFields)
-		Expect(err).NotTo(HaveOccurred())
+		owners := must(annotation.ParseOwners(got.ManagedFields))
 		Expect(owners.Of("mydata").State).To(Equal(annotation.Ours))
 		Expect(owners.Of("theirs").State).To(Equal(annotation.Foreign))
 
@@ -62,9 +60,8 @@ var _ = Describe("An object without a record of owners", func() {
 			return next(r)
 		})
 		w.apply(w.content(want, "hello there"))
-		list, err := w.kube.CoreV1().ConfigMaps(w.namespace).List(w.ctx(),
-			metav1.ListOptions{FieldSelector: "metadata.name=bare"})
-		Expect(err).NotTo(HaveOccurred())
+		list := must(w.kube.CoreV1().ConfigMaps(w.namespace).List(w.ctx(),
+			metav1.ListOptions{FieldSelector: "metadata.name=bare"}))
 		Expect(list.Items).To(BeEmpty())
 	})
 })

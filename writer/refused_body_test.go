@@ -198,10 +198,9 @@ func forbid(w *world, unless string) {
 	}
 	policies := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	bindings := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	_, err := policies.Create(w.ctx(), policy, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	must(policies.Create(w.ctx(), policy, metav1.CreateOptions{}))
 	DeferCleanup(func(ctx SpecContext) { _ = policies.Delete(ctx, w.namespace, metav1.DeleteOptions{}) })
-	_, err = bindings.Create(w.ctx(), &admissionv1.ValidatingAdmissionPolicyBinding{
+	must(bindings.Create(w.ctx(), &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: w.namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
@@ -209,8 +208,7 @@ func forbid(w *world, unless string) {
 				MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace},
 			}},
 		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	DeferCleanup(permit, w)
 	probe := w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
 	Eventually(func() error {

@@ -43,32 +43,12 @@ var _ = Describe("A removed pair", func() {
 		Expect(got.BinaryData).To(BeEmpty())
 	})
 
-	It("keeps its key with --prune=false", func() {
-		w.config.Prune = false
-		w.start()
-		w.apply(w.reconcile(taken()))
-		got := w.get("cm")
-		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
-		Expect(entry(got, "b")).To(BeZero())
-	})
-
-	It("keeps its key if another manager owns it now", func() {
-		w.start()
-		taken()
-		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data["b"] = "theirs now" })
-		w.apply(w.reconcile(got))
-		got = w.get("cm")
-		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "theirs now"}))
-		Expect(entry(got, "b")).To(BeZero())
-	})
-
 	It("keeps its key if another field manager also owns it, with one Event", func() {
 		w.start()
 		taken()
-		applied, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "cm", types.ApplyPatchType,
+		applied := must(w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "cm", types.ApplyPatchType,
 			[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm"},"data":{"b":"B"}}`),
-			metav1.PatchOptions{FieldManager: "kustomize-controller"})
-		Expect(err).NotTo(HaveOccurred())
+			metav1.PatchOptions{FieldManager: "kustomize-controller"}))
 		r := w.reconcile(applied)
 		w.apply(r)
 		w.again(r)
@@ -78,18 +58,5 @@ var _ = Describe("A removed pair", func() {
 		Expect(entry(got, "b")).To(BeZero())
 		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer annotated but kept: field manager " +
 			"kustomize-controller also owns it"))
-	})
-
-	It("does not come back with a late body, and is written once however often it is delivered", func() {
-		w.start()
-		cm := taken()
-		late := w.content(w.want(cm, "b", url), "late")
-		r := w.reconcile(cm)
-		w.apply(r)
-		version := w.get("cm").ResourceVersion
-		w.apply(late)
-		w.again(r)
-		w.acknowledged()
-		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 	})
 })

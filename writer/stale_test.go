@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 var _ = Describe("A late result", func() {
@@ -64,15 +63,6 @@ var _ = Describe("A late result", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "second"}))
 	})
 
-	It("does not delay the writer if its namespace is being deleted", func() {
-		cm := asking("cm", "mydata="+url)
-		cm.Finalizers = []string{"example.com/keep"}
-		cm = w.create(cm)
-		Expect(w.kube.CoreV1().Namespaces().Delete(w.ctx(), w.namespace, metav1.DeleteOptions{})).To(Succeed())
-		w.apply(w.content(w.want(cm, "mydata", url), "late"), w.failure(w.want(cm, "mydata", url), 500))
-		Expect(string(w.log.Contents())).NotTo(ContainSubstring(`"error"`))
-	})
-
 	It("loses unless it was fetched later from streams that were restored from a snapshot", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "first"))
@@ -89,17 +79,6 @@ var _ = Describe("A late result", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "after the restore"}))
 	})
 
-	It("fits an object that was restored from a backup", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(w.want(cm, "mydata", url), "first"))
-		backup := w.get("cm")
-		w.apply(w.content(due(w.want(backup, "mydata", url)), "second"))
-		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data, cm.Annotations = backup.Data, backup.Annotations })
-		restored := w.get("cm")
-		w.apply(w.content(w.want(restored, "mydata", url), "second"))
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "second"}))
-	})
-
 	It("undoes nothing newer in the same batch", func() {
 		w.stop()
 		cm := w.create(asking("cm", "mydata="+url))
@@ -113,48 +92,5 @@ var _ = Describe("A late result", func() {
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "newer"}))
 		Expect(entry(got, "mydata").Error).To(Equal("BadStatus"), "its trigger was the last")
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "POST events"}))
-	})
-})
-
-var _ = Describe("An object under constant edits", func() {
-	It("gets our value and keeps all others", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.start()
-		cm := w.create(asking("cm", "mydata="+url))
-		done, edits := make(chan struct{}), make(chan int, 1)
-		go func() {
-			defer GinkgoRecover()
-			n := 0
-			ticker := time.NewTicker(10 * time.Millisecond)
-			defer ticker.Stop()
-			for {
-				select {
-				case <-done:
-					edits <- n
-					return
-				case <-ticker.C:
-				}
-				got := w.get("cm")
-				if got.Data == nil {
-					got.Data = map[string]string{}
-				}
-				got.Data["theirs"] = time.Now().String()
-				if _, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), got,
-					metav1.UpdateOptions{FieldManager: "person"}); err == nil {
-					n++
-				}
-			}
-		}()
-		for i := range 20 {
-			cause := w.want(cm, "mydata", url)
-			r := w.content(cause, "value "+string(rune('a'+i)))
-			r.Cause = v1.Cause_CAUSE_REFRESH
-			w.apply(r)
-		}
-		close(done)
-		Expect(<-edits).To(BeNumerically(">", 3))
-		got := w.get("cm")
-		Expect(got.Data).To(HaveKeyWithValue("mydata", "value t"))
-		Expect(got.Data).To(HaveKey("theirs"))
 	})
 })

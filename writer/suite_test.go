@@ -28,9 +28,14 @@ var _ = BeforeSuite(func() {
 	klog.LogToStderr(false)
 	suitetest.ExpectNoLeaks()
 	cluster = kubetest.Config(GinkgoTB())
-	shared, err := rest.HTTPClientFor(cluster)
-	Expect(err).NotTo(HaveOccurred())
-	person, err = kubernetes.NewForConfigAndClient(cluster, shared)
-	Expect(err).NotTo(HaveOccurred())
+	shared := must(rest.HTTPClientFor(cluster))
+	person = must(kubernetes.NewForConfigAndClient(cluster, shared))
 	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(shared.Transport) })
 })
+
+// must returns the value of a call that must succeed.
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}

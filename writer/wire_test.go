@@ -15,9 +15,7 @@ import (
 
 // marshal returns the payload of a result.
 func marshal(r *v1.Result) []byte {
-	data, err := proto.Marshal(r)
-	Expect(err).NotTo(HaveOccurred())
-	return data
+	return must(proto.Marshal(r))
 }
 
 // resultSubject returns the subject of a result.
@@ -39,13 +37,11 @@ func containsSegment(path, segment string) bool {
 // deadLetters returns the dead letters, oldest first.
 func (w *world) deadLetters() []*v1.DeadLetter {
 	GinkgoHelper()
-	stream, err := w.js.Stream(w.ctx(), pipeline.Failures)
-	Expect(err).NotTo(HaveOccurred())
+	stream := must(w.js.Stream(w.ctx(), pipeline.Failures))
 	state := stream.CachedInfo().State
 	var found []*v1.DeadLetter
 	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
-		m, err := stream.GetMsg(w.ctx(), seq)
-		Expect(err).NotTo(HaveOccurred())
+		m := must(stream.GetMsg(w.ctx(), seq))
 		d := new(v1.DeadLetter)
 		Expect(proto.Unmarshal(m.Data, d)).To(Succeed())
 		found = append(found, d)

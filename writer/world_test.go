@@ -77,8 +77,7 @@ func newWorld(ctx SpecContext) *world {
 	w.config.BindFlags(flags)
 	seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
-	w.signer, err = signature.LoadSigner(seed)
-	Expect(err).NotTo(HaveOccurred())
+	w.signer = must(signature.LoadSigner(seed))
 	w.config.TrustedKeys = keys
 	w.cluster.Wrap(w.calls.wrap)
 	return w
@@ -121,9 +120,7 @@ func (w *world) startWithout() {
 // create creates a ConfigMap in the namespace, like a person.
 func (w *world) create(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
-	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx(), cm, metav1.CreateOptions{FieldManager: "person"})
-	Expect(err).NotTo(HaveOccurred())
-	return cm
+	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx(), cm, metav1.CreateOptions{FieldManager: "person"}))
 }
 
 // asking returns a ConfigMap that is annotated with pairs.
@@ -135,9 +132,7 @@ func asking(name, pairs string) *corev1.ConfigMap {
 
 func (w *world) get(name string) *corev1.ConfigMap {
 	GinkgoHelper()
-	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return cm
+	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), name, metav1.GetOptions{}))
 }
 
 // edit changes a ConfigMap like a person.
@@ -145,16 +140,13 @@ func (w *world) edit(name string, change func(*corev1.ConfigMap)) *corev1.Config
 	GinkgoHelper()
 	cm := w.get(name)
 	change(cm)
-	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), cm, metav1.UpdateOptions{FieldManager: "person"})
-	Expect(err).NotTo(HaveOccurred())
-	return cm
+	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), cm, metav1.UpdateOptions{FieldManager: "person"}))
 }
 
 // entry returns the status entry of a key.
 func entry(cm *corev1.ConfigMap, key string) status.Entry {
 	GinkgoHelper()
-	s, err := status.Parse(cm.Annotations[annotation.StatusKey])
-	Expect(err).NotTo(HaveOccurred())
+	s := must(status.Parse(cm.Annotations[annotation.StatusKey]))
 	return s.Keys[key]
 }
 
@@ -225,16 +217,14 @@ func (w *world) publish(results ...*v1.Result) {
 // publishAsync does not wait for the server.
 func (w *world) publishAsync(r *v1.Result) {
 	GinkgoHelper()
-	_, err := w.js.PublishAsync(resultSubject(r), marshal(r))
-	Expect(err).NotTo(HaveOccurred())
+	must(w.js.PublishAsync(resultSubject(r), marshal(r)))
 }
 
 func (w *world) again(r *v1.Result) {
 	GinkgoHelper()
 	m := nats.NewMsg("")
 	m.Subject, m.Data = resultSubject(r), marshal(r)
-	_, err := w.js.PublishMsg(w.ctx(), m)
-	Expect(err).NotTo(HaveOccurred())
+	must(w.js.PublishMsg(w.ctx(), m))
 }
 
 // apply publishes results and waits until they are acknowledged.
@@ -303,8 +293,7 @@ func (w *world) events(cm *corev1.ConfigMap) []string {
 
 func (w *world) eventObjects() []eventsv1.Event {
 	GinkgoHelper()
-	list, err := w.kube.EventsV1().Events(w.namespace).List(w.ctx(), metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	list := must(w.kube.EventsV1().Events(w.namespace).List(w.ctx(), metav1.ListOptions{}))
 	return list.Items
 }
 

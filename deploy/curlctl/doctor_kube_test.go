@@ -64,7 +64,7 @@ var _ = Describe("doctor --kubernetes", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(doctor().code).To(Equal(0))
 		Expect(strings.Join(strings.Fields(doctor().out), " ")).To(ContainSubstring(
-			"names are checked by fetchers, and addresses by the egress proxy; let it deny private addresses"))
+			"names are checked by fetchers, and addresses by the egress proxy: let it deny private addresses"))
 
 		Expect(client.RbacV1().ClusterRoleBindings().Delete(ctx, namespace+"-writer", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, func() int { return doctor().code }).Should(Equal(7))

@@ -69,15 +69,15 @@ func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
 // BindFlags adds the flags of the assembled system.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(),
-		"folder for the streams and the local control plane; empty: a temporary one")
+		"folder for the streams and the local control plane (empty: a temporary one)")
 	fs.BoolVar(&c.BuildControlPlane, "build", false,
 		"build etcd and kube-apiserver from source, without KUBEBUILDER_ASSETS and archives of envtest")
 	fs.BoolVar(&c.Watchers, "watchers", false,
-		"install the custom resource Watcher in the given cluster, and run keeper; always on with a local control plane")
+		"install the custom resource Watcher in the given cluster, and run keeper, always on with a local control plane")
 	fs.BoolVar(&c.Sidecars, "sidecars", false,
-		"also install the policies that add the sidecars of Watchers to pods; needs Kubernetes 1.36 and implies --watchers")
+		"also install the policies that add the sidecars of Watchers to pods (needs Kubernetes 1.36 and implies --watchers)")
 	fs.StringVar(&c.NATSListen, "nats-listen", "",
-		"address of the embedded NATS for other programs, such as 127.0.0.1:4222; empty: none")
+		"address of the embedded NATS for other programs, such as 127.0.0.1:4222 (empty: none)")
 	c.Addresses.BindFlags(fs, "")
 	c.Log.BindFlags(fs)
 	ofWatcher, ofFetcher, ofWriter := passedOn()

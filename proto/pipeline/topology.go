@@ -73,15 +73,15 @@ type Topology struct {
 func (t *Topology) BindFlags(fs *pflag.FlagSet, replicasFlag string) {
 	t.replicasFlag = replicasFlag
 	fs.IntVar(&t.Replicas, replicasFlag, 0,
-		"replicas of each stream: 1, 3 or 5; 0: keep the current number (new stream: 1)")
+		"replicas of each stream: 1, 3 or 5 (0: keep the current number, 1 for a new stream)")
 	fs.Int64Var(&t.MaxResultBytes, "max-results-bytes", 0,
-		"maximum bytes of results that wait for the writer; 0: keep the current limit (new stream: 4 GiB)")
+		"maximum bytes of results that wait for the writer (0: keep the current limit, 4 GiB for a new stream)")
 	fs.Int64Var(&t.MaxFailureBytes, "max-failures-bytes", 0,
-		"maximum bytes of stored failures; 0: keep the current limit (new stream: 1 GiB)")
+		"maximum bytes of stored failures (0: keep the current limit, 1 GiB for a new stream)")
 	duration.Var(fs, &t.FailureAge, "failures-max-age", 0,
-		"how long failures are kept; 0: keep the current age (new stream: 14d)")
+		"how long failures are kept (0: keep the current age, 14d for a new stream)")
 	fs.Int64Var(&t.MaxAuditBytes, "max-audit-bytes", 0,
-		"maximum bytes of the audit stream; 0: keep the current limit (new stream: 256 MiB)")
+		"maximum bytes of the audit stream (0: keep the current limit, 256 MiB for a new stream)")
 }
 
 // Validate rejects, in one sentence, settings that the broker would reject or that leave too little

@@ -31,7 +31,7 @@ func addHealthcheck(cmd *cobra.Command) {
 	}
 	check := &cobra.Command{
 		Use:   "healthcheck",
-		Short: "Check whether the running process is ready; exit with 1 if it is not",
+		Short: "Check whether the running process is ready, and exit with 1 if it is not",
 		Long: "Healthcheck asks the process that serves health at the address of --listen whether\n" +
 			"all its parts are ready: for a container's HEALTHCHECK. Give it the same --listen,\n" +
 			"by flag or environment, as the process.",

@@ -53,8 +53,8 @@ type Addresses struct {
 // BindFlags adds --listen with its default, --metrics-listen and --profiling.
 func (a *Addresses) BindFlags(fs *pflag.FlagSet, listen string) {
 	fs.StringVar(&a.Listen, listenFlag, listen,
-		"address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080; empty: none")
-	fs.StringVar(&a.MetricsListen, "metrics-listen", "", "separate address for /metrics; empty: that of --listen")
+		"address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080 (empty: none)")
+	fs.StringVar(&a.MetricsListen, "metrics-listen", "", "separate address for /metrics (empty: that of --listen)")
 	fs.BoolVar(&a.Profiling, "profiling", false,
 		"serve profiles of the Go runtime under /debug/pprof/ next to the metrics")
 }

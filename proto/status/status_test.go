@@ -199,24 +199,6 @@ func TestErrorsQuoteNothing(t *testing.T) {
 	}
 }
 
-func TestEntry(t *testing.T) {
-	e := full()
-	if !e.Written() || !e.Failing() || e.FailingURL() != "https://e.example.com/new" {
-		t.Errorf("full: %v %v %q", e.Written(), e.Failing(), e.FailingURL())
-	}
-	e.ErrorURL = ""
-	if e.FailingURL() != e.URL {
-		t.Errorf("without errorUrl: %q", e.FailingURL())
-	}
-	if e.Why() != *e.Explanation || (status.Entry{}).Why() != (status.Explanation{}) {
-		t.Errorf("explained by %+v", e.Why())
-	}
-	e = status.Entry{ErrorURL: "https://e.example.com"}
-	if e.Written() || e.Failing() || e.FailingURL() != "" {
-		t.Errorf("empty: %v %v %q", e.Written(), e.Failing(), e.FailingURL())
-	}
-}
-
 // An annotation is copied with the object. Its claims count only as far as the key's value confirms
 // them.
 func TestCopied(t *testing.T) {
@@ -239,17 +221,6 @@ func TestCopied(t *testing.T) {
 	if got := e.Body(); got != want {
 		t.Errorf("body %+v", got)
 	}
-}
-
-func TestClone(t *testing.T) {
-	s := status.Status{Keys: map[string]status.Entry{"a": {}}}
-	clone := s.Clone()
-	clone.Keys["b"] = status.Entry{}
-	delete(clone.Keys, "a")
-	if len(s.Keys) != 1 {
-		t.Errorf("the original changed: %+v", s)
-	}
-	status.Status{}.Clone().Keys["a"] = status.Entry{}
 }
 
 // FuzzStatus checks that Parse never panics, and that a parsed status survives another round

@@ -49,16 +49,16 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Kube.BindFlags(fs)
 	defaults := annotation.Defaults()
 	c.Grammar.MinRefresh = defaults.MinRefresh
-	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch; empty: all")
+	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch (empty: all)")
 	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
 	fs.StringVar(&c.Selector, "selector", annotation.Selector,
 		"label selector, applied by the API server, for the Watchers to look at")
 	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys,
-		"annotations that ask for data, as for the watcher; keeper writes the first")
+		"annotations that ask for data, as for the watcher. Keeper writes the first")
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme,
 		"scheme of URLs without one, as for the watcher: http or https")
 	fs.BoolVar(&c.Sidecars, "sidecars", false,
-		"the admission policies for sidecars are installed; watch pods with sidecars, and namespaces")
+		"watch pods with sidecars, and namespaces, because the admission policies for sidecars are installed")
 	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "Watchers that are worked on at a time")
 	fs.StringVar(&c.Teams.Into, "credentials", "",
 		"NAMESPACE/NAME of a Secret into which to compile the credentials of teams, instead of all else")

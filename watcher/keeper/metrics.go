@@ -93,7 +93,7 @@ func stateOf(w *reconcile.Watcher) state {
 
 // measure creates the metrics that are computed on each scrape.
 func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now func() time.Time) {
-	m.own.GaugesFunc("watchers", "Watchers by state; suspended ones count as suspended, whatever else they are.",
+	m.own.GaugesFunc("watchers", "Watchers by state. Suspended ones count only as suspended.",
 		metric.Of("state", states()...), func() map[string]float64 {
 			counts := map[string]float64{}
 			for _, s := range states() {
@@ -103,7 +103,7 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 			return counts
 		})
 	m.own.GaugeFunc("not_ready_seconds",
-		"Longest time that a Watcher which is not suspended has not been Ready; 0 if all are.",
+		"Longest time that a Watcher which is not suspended has not been Ready, 0 if all are.",
 		func() float64 { return notReady(watchers, now()).Seconds() })
 	m.own.GaugesFunc("sidecars", "Sidecars of pods by state, from the status of their Watchers.",
 		metric.Of("state", sidecar.States()...), func() map[string]float64 { return sidecars(watchers) })

@@ -23,6 +23,9 @@ const (
 	grace = 6 * time.Second
 	// patience is how long a sample is waited for before the spec fails.
 	patience = 90 * time.Second
+	// backlog is the maximum number of requests that the other tenant's keys may wait behind, however
+	// slow the machine is.
+	backlog = 1_000
 	// memoryLimit is the limit of the chart for watcher and writer; the fetcher's is no lower.
 	memoryLimit = 256 << 20
 	// goMemoryLimit is the part of it that the chart gives to the Go runtime.
@@ -58,6 +61,7 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 				wait := control.start(ctx)
 				during = append(during, other.start(ctx)())
 				undisturbed = append(undisturbed, wait())
+				Expect(w.Backlog(ctx)).To(BeNumerically("<=", backlog))
 			}
 			d, u := p90(during), p90(undisturbed)
 			AddReportEntry("undisturbed and during: p90, longest",

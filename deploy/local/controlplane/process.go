@@ -110,7 +110,7 @@ func (p *process) await(ctx context.Context, interval time.Duration, ready func(
 		return fmt.Errorf("wait for %s: %w", p.name, context.Cause(ctx))
 	}
 	if wait.Interrupted(err) {
-		return fmt.Errorf("%s not ready: %w (%w); last line of its log: %s", p.name, last, err, lastLine(p.log, p.logStart))
+		return fmt.Errorf("%s not ready: %w (%w), last line of its log: %s", p.name, last, err, lastLine(p.log, p.logStart))
 	}
 	return err
 }

@@ -36,14 +36,14 @@ func (p *backpressure) refused(stream string, err error, now time.Time) {
 	if known {
 		return
 	}
-	text := "the broker does not answer; keeping what is in work until it does"
+	text := "the broker does not respond, keeping work in flight until it does"
 	switch {
 	case stream == pipeline.Failures:
-		text = "dead letters cannot be stored; dropping them, so these failures cannot be replayed"
+		text = "dead letters cannot be stored and are dropped, so these failures cannot be replayed"
 	case errors.Is(err, pipeline.ErrFull):
-		text = "the stream is full; keeping what is in work until there is room"
+		text = "the stream is full, keeping work in flight until there is room"
 	case errors.Is(err, pipeline.ErrInFlight):
-		text = "the broker has another publish in flight; holding what is in work until that has ended"
+		text = "the broker has another publish in flight, keeping work in flight until that has ended"
 	}
 	p.log.Warn().Err(err).Str("stream", stream).Msg(text)
 }

@@ -93,13 +93,13 @@ var _ = Describe("A broker in trouble", func() {
 		Eventually(fetching).Should(BeClosed())
 		w.server.Stop()
 		close(proceed)
-		Eventually(loggedLines(log, "broker does not answer")).Should(Equal(1))
+		Eventually(loggedLines(log, "broker does not respond")).Should(Equal(1))
 		Expect(w.server.Start()).To(Succeed())
 
 		Eventually(w.results).Should(HaveLen(1))
 		Expect(w.timer()).NotTo(BeNil())
 		Expect(o.gets.Load()).To(BeEquivalentTo(1))
-		Expect(loggedLines(log, "broker does not answer")()).To(Equal(1), "said once per change of state")
+		Expect(loggedLines(log, "broker does not respond")()).To(Equal(1), "said once per change of state")
 	})
 
 	It("that refuses a timer for its size gets a dead letter, without a retry", func() {

@@ -146,7 +146,7 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 	}
 	if short := e.resultBytes.Check(t.key.Namespace); short != nil {
 		e.logShortage(t, short, string(namespaceBytes),
-			"the namespace has published its budget of bodies; its GETs are put off until some of it has come back")
+			"the namespace exceeded its budget of bodies, its GETs are delayed")
 		return e.park(ctx, t, namespaceBytes, short.Wait)
 	}
 	got := e.fetch(ctx, t)

@@ -94,7 +94,7 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) ending {
 func (e *Engine) keepDeadLetter(ctx context.Context, t *trigger, a followUp) (dropped bool) {
 	if short := e.deadLetters.Take(t.key.Namespace, 1); short != nil {
 		e.logShortage(t, short, deadLetters,
-			"the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
+			"the namespace exceeded its budget of dead letters, its failures cannot be replayed")
 		dropped = true
 	}
 	if dropped = dropped || !e.publishDeadLetter(ctx, t, a); dropped {

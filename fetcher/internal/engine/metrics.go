@@ -53,7 +53,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		requests: set.Counters("requests_total", "Messages handled, by outcome.", metric.Of("outcome", outcomes()...)),
 		gets: set.Counters("gets_total", "GETs made, by result: ok, or the reason of the failure.",
 			metric.Of("result", append([]string{ok}, failures...)...)),
-		phases: set.Histograms("get_duration_seconds", "Duration of GETs by phase; total includes failed ones.",
+		phases: set.Histograms("get_duration_seconds", "Duration of GETs by phase. The phase total includes failed ones.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, metric.Of("phase", get.Phases()...)),
 		bodies:      set.Histogram("body_bytes", "Size of received bodies.", prometheus.ExponentialBuckets(64, 4, 8)),
 		notModified: set.Counter("not_modified_total", "304 responses to conditional GETs."),

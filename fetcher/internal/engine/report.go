@@ -71,7 +71,7 @@ func describe(t *trigger, ended ending) (zerolog.Level, string) {
 	case superseded, tombstone:
 		return zerolog.DebugLevel, "no longer wanted"
 	default:
-		return zerolog.DebugLevel, "outcome not accepted by NATS, trying again"
+		return zerolog.DebugLevel, "outcome not accepted by NATS, retrying"
 	}
 }
 

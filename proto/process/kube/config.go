@@ -37,7 +37,7 @@ func (o *Options) BindUserFlags(fs *pflag.FlagSet) { o.bindFlags(fs, "~/.kube/co
 
 func (o *Options) bindFlags(fs *pflag.FlagSet, otherwise string) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; default: $KUBECONFIG, else "+otherwise)
-	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig; default: the current one")
+	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig (default: the current one)")
 }
 
 // Config returns the client configuration for a service. The client does not throttle requests,

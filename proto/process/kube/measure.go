@@ -24,13 +24,13 @@ type Calls struct {
 
 // NewCalls creates the metrics in a set with standard names, for the methods that a service uses.
 func NewCalls(set *metric.Set, methods ...string) *Calls {
-	const name, help = "rest_client_requests_total", "Requests to the API server, by method and status code; " + noAnswer +
+	const name, help = "rest_client_requests_total", "Requests to the API server, by method and status code. " + noAnswer +
 		": no response."
 	method := metric.Of("method", methods...)
 	c := &Calls{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"code", "method"}),
 		durations: set.Histograms("rest_client_request_duration_seconds",
-			"Time until the response headers from the API server, by method; a watch continues after that.",
+			"Time until the response headers from the API server, by method. A watch continues after that.",
 			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2, 4, 8, 15, 30}, method),
 	}
 	for _, m := range method.Values {

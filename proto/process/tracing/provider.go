@@ -50,7 +50,7 @@ func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *
 	}))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		log.Warn().Msg("OTEL_EXPORTER_OTLP_*: the certificates do not match the address; traces are off")
+		log.Warn().Msg("OTEL_EXPORTER_OTLP_*: the certificates do not match the address, traces are off")
 		return nil
 	}
 	p := New(ctx, service, version, sdktrace.NewBatchSpanProcessor(exporter))
@@ -75,7 +75,7 @@ func endpoint(log zerolog.Logger) string {
 	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		log.Warn().Msg("OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318; traces are off")
+		log.Warn().Msg("OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318, traces are off")
 		return ""
 	}
 	return u.Scheme + "://" + u.Host

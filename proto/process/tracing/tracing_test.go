@@ -149,7 +149,7 @@ func TestFromEnvLogsOneSentenceForEachMistake(t *testing.T) {
 	}{
 		{
 			"OTEL_EXPORTER_OTLP_ENDPOINT", "user:hidden@collector",
-			"OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318; traces are off", true,
+			"OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318, traces are off", true,
 		},
 		{"OTEL_TRACES_SAMPLER", "some", `configure traces by OTEL_*: unsupported sampler: some`, false},
 	} {

@@ -53,7 +53,7 @@ type WatcherSpec struct {
 	// Suspends fetches and repairs while true. Static data and sidecar stay.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
-	// Refresh interval of all sources, such as 10m; if absent, they are fetched once.
+	// Refresh interval of all sources, such as 10m; without it, they are fetched once.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('8760h')",message="interval is a duration such as 10m or 1h30m, from 10s to 8760h"
@@ -132,7 +132,7 @@ type Source struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]{1,253}$') && self != '.' && !self.startsWith('..')",message="a key consists of 1 to 253 letters, digits, -, _ and ., is not ., and does not begin with .."
 	Key string `json:"key"`
-	// URL to fetch with GET; without a scheme https:// is assumed.
+	// URL to fetch with GET, with https:// if it has no scheme.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -156,7 +156,7 @@ type Source struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^[^\n\r]*$`
 	Select string `json:"select,omitempty"`
-	// Refresh interval of this source; if absent, that of the Watcher.
+	// Refresh interval of this source. Without it, that of the Watcher.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('8760h')",message="interval is a duration such as 10m or 1h30m, from 10s to 8760h"
@@ -234,7 +234,7 @@ type SourceStatus struct {
 	Key string `json:"key"`
 	// State: Pending, Good or Failing.
 	State SourceState `json:"state"`
-	// SHA256 of the body in the ConfigMap; absent without a body.
+	// SHA256 of the body in the ConfigMap, absent without a body.
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`
 	// Size of the body in bytes.
@@ -255,7 +255,7 @@ type SourceStatus struct {
 	// There is no attempt before the next interval or edit.
 	// +optional
 	GaveUp bool `json:"gaveUp,omitempty"`
-	// HTTP status of the last response; absent without one.
+	// HTTP status of the last response, absent without one.
 	// +optional
 	HTTPStatus int32 `json:"httpStatus,omitempty"`
 	// Description of the failure, as in Events.

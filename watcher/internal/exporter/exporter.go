@@ -64,7 +64,7 @@ func (e *Exporter) Run(ctx context.Context) {
 		}
 		switch {
 		case err != nil && !failing:
-			e.deps.Log.Warn().Err(err).Msg("the state of the pipeline cannot be read; its metrics are absent until it can")
+			e.deps.Log.Warn().Err(err).Msg("the state of the pipeline cannot be read, its metrics are absent until it can")
 		case err == nil && failing:
 			e.deps.Log.Info().Msg("the state of the pipeline can be read again")
 		}

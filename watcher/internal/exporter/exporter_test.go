@@ -232,7 +232,7 @@ func TestMissingStreams(t *testing.T) {
 }
 
 func TestTheWatcherMayLookAtAll(t *testing.T) {
-	server := pipelinetest.Broker(t, natstest.Options{ConfigFile: "../../../proto/pipeline/testdata/watcher.conf"})
+	server := pipelinetest.Broker(t, natstest.Options{ConfigFile: "testdata/watcher.conf"})
 	admin := pipelinetest.Connect(t, server, nats.UserInfo("admin", "admin"))
 	js := pipelinetest.Connect(t, server, nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"))
 	b := &bench{

@@ -57,9 +57,9 @@ func (e *Exporter) measureConsumers(set *metric.Set) {
 		func(c consumer) float64 { return float64(c.Config.MaxAckPending) })
 	gauge("redelivered_messages", "Messages in flight that were delivered more than once.",
 		func(c consumer) float64 { return float64(c.NumRedelivered) })
-	gauge("waiting_pulls", "Pending pull requests; none for long means no reader.",
+	gauge("waiting_pulls", "Pending pull requests. None for long means no reader.",
 		func(c consumer) float64 { return float64(c.NumWaiting) })
-	gauge("oldest_message_age_seconds", "Age of the oldest unacknowledged message; 0: none.",
+	gauge("oldest_message_age_seconds", "Age of the oldest unacknowledged message, 0 without one.",
 		func(c consumer) float64 { return c.oldest.Seconds() })
 }
 

@@ -61,6 +61,13 @@ func (q *Queue) push(name types.NamespacedName, l *line) {
 	l.push(name)
 }
 
+// Forget drops the mark of a name.
+func (q *Queue) Forget(name types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.marked, name)
+}
+
 // Len returns the number of waiting names.
 func (q *Queue) Len() int {
 	q.mu.Lock()

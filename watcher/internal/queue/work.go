@@ -17,14 +17,15 @@ const (
 type Work struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-	order *Queue
+	// order is that of the queue, and held has names that do not wait in it until Release.
+	order, held *Queue
 }
 
 // NewWork returns an empty queue with its name in metrics.
 func NewWork(name string, metrics workqueue.MetricsProvider) *Work {
 	order := New()
 	return &Work{
-		order: order,
+		order: order, held: New(),
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
@@ -38,8 +39,13 @@ func NewWork(name string, metrics workqueue.MetricsProvider) *Work {
 	}
 }
 
-// Urgent makes a name precede the backlog the next time it waits.
-func (w *Work) Urgent(name types.NamespacedName) { w.order.Urgent(name) }
+// Urgent makes a name precede the backlog the next time it waits, or is held.
+func (w *Work) Urgent(name types.NamespacedName) {
+	for _, q := range []*Queue{w.order, w.held} {
+		q.Urgent(name)
+		q.Touch(name)
+	}
+}
 
 // Changed adds a name; a live change precedes the backlog.
 func (w *Work) Changed(name types.NamespacedName, live bool) {
@@ -47,4 +53,24 @@ func (w *Work) Changed(name types.NamespacedName, live bool) {
 		w.Urgent(name)
 	}
 	w.Add(name)
+}
+
+// Hold keeps a name until Release.
+func (w *Work) Hold(name types.NamespacedName) { w.held.Push(name) }
+
+// Release adds up to n held names, before the names that have not been tried yet. It reports
+// whether names are left.
+func (w *Work) Release(n int) (left bool) {
+	for range min(n, w.held.Len()) {
+		name := w.held.Pop()
+		w.order.Urgent(name)
+		w.Add(name)
+	}
+	return w.held.Len() > 0
+}
+
+// Forget drops what is known about earlier tries of a name.
+func (w *Work) Forget(name types.NamespacedName) {
+	w.held.Forget(name)
+	w.TypedRateLimitingInterface.Forget(name)
 }

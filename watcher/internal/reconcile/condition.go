@@ -156,7 +156,7 @@ func (r *Reconciler) overBudget(namespace string) time.Duration {
 	r.deps.Metrics.overBudget.Inc()
 	if short.First {
 		r.deps.Log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
-			Msg("the namespace is over its budget of Events; those of what lasts are written when some of it has come back")
+			Msg("namespace exceeded its Event budget, Events for ongoing problems are delayed")
 	}
 	return max(short.Wait, r.config.Coalesce)
 }

@@ -48,7 +48,6 @@ func NewMetrics(set *metric.Set) *Metrics {
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
 				pipeline.ReasonDrifted, pipeline.ReasonContested, pipeline.ReasonHeldBack, pipeline.ReasonAdjusted)),
 		overBudget: set.Counter("events_over_budget_total",
-			"Events that were put off, or dropped when what they are about was over, since their namespace is over its "+
-				"budget of them."),
+			"Events delayed, or dropped if their cause was gone, because their namespace exceeded its budget."),
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
+	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -63,8 +64,10 @@ type Config struct {
 
 // Deps are what a Reconciler works with.
 type Deps struct {
-	Objects  Objects
-	Index    *wantindex.Index
+	Objects Objects
+	Index   *wantindex.Index
+	// Backlog bounds undelivered messages; nil: without limit.
+	Backlog  *backlog.Backlog
 	Client   *pipeline.Client
 	Recorder Recorder
 	// Events is how many are written for each namespace.
@@ -151,7 +154,8 @@ func (r *Reconciler) takeOver(name types.NamespacedName, p plan.Plan) {
 }
 
 // carryOut publishes what is planned, and reports whether it published
-// anything. One key that fails does not hold up the others.
+// anything. One key that fails does not hold up the others, unless the namespace has its share of
+// the backlog.
 func (r *Reconciler) carryOut(
 	ctx context.Context, name types.NamespacedName, o *annotated.Object, p plan.Plan,
 ) (done bool, err error) {
@@ -161,9 +165,15 @@ func (r *Reconciler) carryOut(
 		errs = append(errs, err)
 	}
 	for _, key := range p.Retract {
+		if full := r.deps.Backlog.Check(name.Namespace); full != nil {
+			return done, errors.Join(append(errs, full)...)
+		}
 		note(r.retract(ctx, wantindex.KeyOf(name, key)))
 	}
 	for _, w := range p.Publish {
+		if full := r.deps.Backlog.Check(name.Namespace); full != nil {
+			return done, errors.Join(append(errs, full)...)
+		}
 		note(r.publish(ctx, w))
 	}
 	if p.Report || len(p.Remove) > 0 {
@@ -203,6 +213,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 		return err
 	}
 	r.deps.Index.Put(key, wantindex.Of(w.Want, r.deps.Index.Epoch(), seq, r.deps.Broker.Now()))
+	r.deps.Backlog.Add(key.Namespace, seq)
 	if isRepair(w) {
 		r.repaired(key)
 	}
@@ -231,7 +242,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	}
 	if epoch := w.Held.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
 		logfield.Key(r.deps.Log.Warn(), key).
-			Msg("the stream of requests is younger than what the object holds; it was restored, or a clock is wrong")
+			Msg("the stream of requests is younger than the status of the object: it was restored, or a clock is wrong")
 		w.Epoch = epoch
 		return r.overwrite(ctx, key, seq, publish)
 	}
@@ -264,7 +275,7 @@ func (r *Reconciler) yield(key pipeline.Key, have *v1.Want, at uint64) error {
 // retract publishes a tombstone over the known want.
 func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) error {
 	known, _ := r.deps.Index.Want(key)
-	_, err := r.traced(ctx, pipeline.KindWant, key, tombstone, func(ctx context.Context) (uint64, error) {
+	seq, err := r.traced(ctx, pipeline.KindWant, key, tombstone, func(ctx context.Context) (uint64, error) {
 		return r.overwrite(ctx, key, known.Fence.Seq, func(last uint64) (uint64, error) {
 			return r.deps.Client.PublishTombstone(ctx, key, last)
 		})
@@ -273,6 +284,7 @@ func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) error {
 		return err
 	}
 	r.deps.Index.Drop(key)
+	r.deps.Backlog.Add(key.Namespace, seq)
 	r.deps.Metrics.wants.WithLabelValues(tombstone).Inc()
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -63,6 +64,7 @@ type Deps struct {
 	// Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
 	Epoch      func(context.Context) (int64, error)
 	Index      *wantindex.Index
+	Backlog    *backlog.Backlog
 	Objects    Objects
 	Reconciler Reconciler
 	Auditor    Auditor

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/logfield"
+	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -27,6 +28,8 @@ type session struct {
 	first    uint64
 	queue    *queue.Work
 	failures failureLog
+	// held gets a value when an object is held back.
+	held chan struct{}
 }
 
 // begin creates missing streams and reads the wants.
@@ -44,11 +47,13 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	r.deps.Index.Reset(epoch, wants)
+	r.deps.Backlog.Reset()
 	r.deps.Metrics.sessions.Inc()
 	return &session{
 		epoch:    epoch,
 		queue:    queue.NewWork(QueueName, r.deps.Metrics.queue),
 		failures: failureLog{log: r.deps.Log, clock: r.deps.Clock},
+		held:     make(chan struct{}, 1),
 	}, nil
 }
 
@@ -121,6 +126,10 @@ func (r *Runner) run(ctx context.Context, s *session) error {
 	})
 	group.Go(func() error { return r.check(groupCtx, s) })
 	group.Go(func() error {
+		r.release(groupCtx, s)
+		return nil
+	})
+	group.Go(func() error {
 		r.deps.Auditor.Run(groupCtx, func(name types.NamespacedName) { s.queue.Add(name) })
 		return nil
 	})
@@ -159,6 +168,9 @@ func (r *Runner) next(ctx context.Context, s *session) bool {
 		return true
 	case ctx.Err() != nil && s.queue.ShuttingDown():
 		return false
+	case errors.Is(err, backlog.ErrFull):
+		s.hold(name)
+		return true
 	case errors.Is(err, pipeline.ErrSuperseded): // the index has the newer want now
 		s.queue.Urgent(name)
 	default:
@@ -166,6 +178,52 @@ func (r *Runner) next(ctx context.Context, s *session) bool {
 	}
 	s.queue.AddRateLimited(name)
 	return true
+}
+
+// hold keeps an object until fetchers have received older messages.
+func (s *session) hold(name types.NamespacedName) {
+	s.queue.Hold(name)
+	s.wake()
+}
+
+// wake lets release run once more.
+func (s *session) wake() {
+	select {
+	case s.held <- struct{}{}:
+	default:
+	}
+}
+
+// releasePause and maxReleasePause are the pauses between two checks for delivered messages. They
+// grow while fetchers receive none.
+const (
+	releasePause    = 50 * time.Millisecond
+	maxReleasePause = time.Second
+)
+
+// release enqueues held objects when there is room for their messages.
+func (r *Runner) release(ctx context.Context, s *session) {
+	for pause := releasePause; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.held:
+		}
+		limited, cancel := context.WithTimeout(ctx, requestTimeout)
+		room, err := r.deps.Backlog.Refresh(limited)
+		cancel()
+		if pause = min(2*pause, maxReleasePause); err == nil && room > 0 {
+			pause = releasePause
+		}
+		if s.queue.Release(room) {
+			s.wake()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.deps.Clock.After(pause):
+		}
+	}
 }
 
 // failureLog logs errors of single objects: the first at once, then one line a minute, so that an

@@ -126,10 +126,10 @@ func (t *task) run(ctx context.Context) []Outcome {
 		}
 		select { // there is another writer of this object
 		case <-ctx.Done():
-			return t.deferAll("object changes faster than it can be patched; later")
+			return t.deferAll("object changes faster than it can be patched, deferred")
 		case <-time.After(rand.N(conflictPause)):
 		}
 	}
 	t.deps.Metrics.exhausted.Inc()
-	return t.deferAll("object changes faster than it can be patched; later")
+	return t.deferAll("object changes faster than it can be patched, deferred")
 }

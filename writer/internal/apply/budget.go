@@ -41,7 +41,7 @@ func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shorta
 	if short.First {
 		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("verdict", string(plan.Deferred))
 		logfield.Duration(line.Str("namespace", t.ref.Namespace).Str("budget", kind), "next", short.Wait).
-			Msg("the namespace is over its budget; its results are put off until some of it has come back")
+			Msg("the namespace exceeded its budget, its results are delayed")
 	}
 	t.deps.Metrics.overBudget.WithLabelValues(kind).Inc()
 	for _, item := range t.items {

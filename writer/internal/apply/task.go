@@ -49,7 +49,7 @@ func (t *task) signed() bool {
 			continue
 		}
 		if _, logged := t.doubted.LoadOrStore(err, true); !logged {
-			t.deps.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower; see --trusted-keys " +
+			t.deps.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower (see --trusted-keys) " +
 				"here and --signing-key of the watcher")
 		}
 		return false
@@ -222,7 +222,7 @@ func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 		if faults := t.faults.Get(t.ref) + 1; t.deps.Breaker.Allows() {
 			t.faults.Put(t.ref, faults)
 			if faults > maxFaults {
-				return t.deferAll("requests for this object fail again and again, and others do not; later")
+				return t.deferAll("requests for this object keep failing while others succeed, deferred")
 			}
 		}
 		return slices.Repeat([]Outcome{{Unavailable: true, After: after}}, len(t.items))
@@ -285,12 +285,12 @@ func (t *task) emitEvents(
 		return written, nil
 	case apiserver.Unavailable:
 		t.deps.Breaker.Failure(err, apiserver.RetryAfter(err))
-		t.line(item, zerolog.DebugLevel, kindEventFailed).Err(err).Msg("Event was not written; trying again")
+		t.line(item, zerolog.DebugLevel, kindEventFailed).Err(err).Msg("Event was not written, retrying")
 		return false, err
 	default:
 		if t.deps.Emitter.Refused() {
 			t.line(item, zerolog.ErrorLevel, kindEventRefused).Err(err).
-				Msg("Events are refused; grant create, get and patch of events to the writer's service account")
+				Msg("Events are refused: grant create, get and patch of events to the writer's service account")
 		}
 		return true, nil
 	}

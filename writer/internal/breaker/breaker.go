@@ -165,7 +165,7 @@ func (b *Breaker) Deny(namespace string, err error) {
 	defer b.mu.Unlock()
 	if len(b.denied) == 0 {
 		b.deps.Log.Error().Err(err).
-			Msg("the writer lacks a permission; grant get and patch of configmaps to its service account")
+			Msg("the writer lacks a permission: grant get and patch of configmaps to its service account")
 	}
 	b.denied[namespace] = time.Now()
 	if time.Since(b.servedAt) >= denialLasts {

@@ -82,7 +82,7 @@ func (e *Emitter) affords(namespace string) bool {
 	e.deps.Metrics.dropped.Inc()
 	if short.First {
 		e.deps.Log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
-			Msg("the namespace is over its budget of Events; no more are written until some of it has come back")
+			Msg("namespace exceeded its Event budget, Events are dropped")
 	}
 	return false
 }

@@ -110,5 +110,5 @@ func (b *Inbox) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
 		return
 	}
 	line.Bytes("stack",
-		pipeline.PanicStack(with.Err())).Msg("message was not handled, or its dead letter was not published; trying again")
+		pipeline.PanicStack(with.Err())).Msg("message was not handled, or its dead letter was not published, retrying")
 }

@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -41,16 +40,6 @@ func TestPlanOfTheSameBodyTwice(t *testing.T) {
 	s, err := status.Parse(p.Status)
 	if err != nil || p.NeedValues || p.Decisions[1].Verdict != plan.Unchanged || s.Keys[theKey].Fence != fence(6) {
 		t.Errorf("%+v, %v", p, err)
-	}
-}
-
-func TestPlanKeepsOtherEntries(t *testing.T) {
-	object := asking()
-	object.status = map[string]status.Entry{"other": wrote("x")}
-	p := plan.Planner{}.Plan(object.object(t), []plan.Item{content(6, "b")})
-	s, err := status.Parse(p.Status)
-	if err != nil || s.Keys["other"] != wrote("x") {
-		t.Errorf("status %s, %v", p.Status, err)
 	}
 }
 
@@ -160,26 +149,5 @@ func TestAssumedObject(t *testing.T) {
 	o, _ = plan.Assume([]plan.Item{item})
 	if p := (plan.Planner{}).Plan(o, []plan.Item{item}); p.Values[theKey] == nil {
 		t.Error("same body of a key that is gone is not written")
-	}
-}
-
-// A status that does not fit loses validators first, and never a fence.
-func TestStatusFits(t *testing.T) {
-	object := asking().annotated("other", strings.Repeat("x", 256<<10-1500))
-	object.status = map[string]status.Entry{}
-	for i := range 4 {
-		e := wrote("x")
-		e.ETag, e.LastModified = strings.Repeat("e", 256), strings.Repeat("m", 256)
-		object.status[fmt.Sprintf("key-%d", i)] = e
-	}
-	p := plan.Planner{}.Plan(object.object(t), []plan.Item{content(6, "b")})
-	s, err := status.Parse(p.Status)
-	if err != nil || len(s.Keys) != 5 {
-		t.Fatalf("status %s, %v", p.Status, err)
-	}
-	for key, e := range s.Keys {
-		if e.ETag != "" || e.SHA256 == "" || e.URL == "" || e.Fence.IsZero() {
-			t.Errorf("%s: %+v", key, e)
-		}
 	}
 }

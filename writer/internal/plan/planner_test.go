@@ -158,6 +158,9 @@ func TestPlan(t *testing.T) {
 	bad := func(change ...func(*v1.Result)) plan.Item { return failure(6, badStatus, change...) }
 	bad6, badBefore, copiedA := bad(), failing(wrote("a"), "BadStatus"), copied(wrote("a"))
 	edited := func(body string) status.Entry { return drifted(wrote(body), fingerprint) }
+	drops, removes, keepsIt := notes(dropped), writes("-", dropped), notes(dropped, "KeyExists")
+	explains, refuses := notes(anything), expectation{verdict: plan.Refused}
+	tells := expectation{verdict: plan.Refused, events: []string{"WriteFailed"}}
 	for name, tt := range map[string]struct {
 		object fixture
 		item   plan.Item
@@ -214,19 +217,13 @@ func TestPlan(t *testing.T) {
 		"failure for another URL": {elsewhere, bad6, stale},
 		"other spelling":          {unasked.annotated(annotation.LegacyKey, theKey+"="+theURL), b6, needsValues},
 		"failure, this digest":    {demanding("b"), bad6, fails("", "BadStatus")},
-		"no outcome":              {asking(), result(6, func(*v1.Result) {}), expectation{verdict: plan.Refused}},
+		"no outcome":              {asking(), result(6, func(*v1.Result) {}), refuses},
 		"no rules":                {asking(), ruled(b6), stale},
 		"other rules":             {expecting("false"), ruled(b6), stale},
 		"older fetcher":           {expecting("true"), b6, stale},
-		"these rules": {
-			expecting("true"), ruled(b6),
-			expectation{verdict: plan.Written, value: "b", entry: byRules(6)},
-		},
-		"let in by other rules": {
-			expecting("true").ownedBy(annotation.FieldManager).noted(wrote("b")), ruled(b6),
-			expectation{verdict: plan.Written, entry: byRules(6)},
-		},
-		"failure of other rules": {asking(), ruled(bad6), stale},
+		"these rules":             {expecting("true"), ruled(b6), writes("b", byRules(6))},
+		"let in by other rules":   {expecting("true").ownedBy(ours).noted(wrote("b")), ruled(b6), notes(byRules(6))},
+		"failure of other rules":  {asking(), ruled(bad6), stale},
 
 		// Another object.
 		"other uid":      {asking(), other(content(6, "b")), expectation{verdict: plan.Gone}},
@@ -264,8 +261,8 @@ func TestPlan(t *testing.T) {
 			absent.noted(copied(failing(none, "BadStatus"))).empty(), b1,
 			writes("b", well("b", 1, "")),
 		},
-		"copied, pair taken out":          {moved.ownedBy(theirs).noted(copiedA).holding("a"), reconcile(), notes(dropped)},
-		"copied, set, pair taken out":     {moved.unrecorded().noted(copiedA).holding("x"), reconcile(), notes(dropped)},
+		"copied, pair taken out":          {moved.ownedBy(theirs).noted(copiedA).holding("a"), reconcile(), drops},
+		"copied, set, pair taken out":     {moved.unrecorded().noted(copiedA).holding("x"), reconcile(), drops},
 		"written here, by an older fence": {mine.noted(on("uid-1", wrote("a"))), content(4, "b"), stale},
 
 		// Only a live object is good enough to give up a result.
@@ -308,33 +305,30 @@ func TestPlan(t *testing.T) {
 		"unmodified, another URL": {mine.noted(oldURL), unmodified(6, "a"), keeps("a")},
 
 		// Removed pairs.
-		"removed, ours":                  {unasked.ownedBy(ours).wrote("a"), reconcile(), writes("-", dropped)},
-		"removed, ours, kept":            {unasked.ownedBy(ours).wrote("a"), reconcile(), kept(notes(dropped))},
+		"removed, ours":                  {unasked.ownedBy(ours).wrote("a"), reconcile(), removes},
+		"removed, ours, kept":            {unasked.ownedBy(ours).wrote("a"), reconcile(), kept(drops)},
 		"removed, ours, unnoted":         {unasked.ownedBy(ours), reconcile(), unchanged},
 		"removed, nobody knows, unnoted": {moved.unrecorded(), reconcile(), unchanged},
-		"removed, shared": {
-			unasked.ownedBy(ours, theirs).wrote("a"), reconcile(),
-			notes(dropped, "KeyExists"),
-		},
+		"removed, shared":                {unasked.ownedBy(ours, theirs).wrote("a"), reconcile(), keepsIt},
 		"removed, applied": {
 			unasked.appliedBefore(`{"data":{"mydata":"x"}}`).ownedBy(ours).wrote("a"), reconcile(),
-			notes(dropped, "KeyExists"),
+			keepsIt,
 		},
 		"removed, applied binary": {
 			unasked.appliedBefore(`{"binaryData":{"mydata":"eA=="}}`).ownedBy(ours).wrote("a"), reconcile(),
-			notes(dropped, "KeyExists"),
+			keepsIt,
 		},
 		"removed, other applied": {
 			unasked.appliedBefore(`{"data":{"other":"x"}}`).ownedBy(ours).wrote("a"), reconcile(),
-			writes("-", dropped),
+			removes,
 		},
 		"removed, unreadable": {
 			unasked.appliedBefore(`{"data":{"mydata":`).ownedBy(ours).wrote("a"), reconcile(),
-			writes("-", dropped),
+			removes,
 		},
-		"removed, taken over":   {moved.ownedBy(theirs).wrote("a"), reconcile(), notes(dropped)},
-		"removed, already gone": {moved.wrote("a"), reconcile(), notes(dropped)},
-		"removed, only failed":  {moved.noted(failing(none, "Timeout")), reconcile(), notes(dropped)},
+		"removed, taken over":   {moved.ownedBy(theirs).wrote("a"), reconcile(), drops},
+		"removed, already gone": {moved.wrote("a"), reconcile(), drops},
+		"removed, only failed":  {moved.noted(failing(none, "Timeout")), reconcile(), drops},
 		"removed, nothing left": {moved, reconcile(), unchanged},
 		"removed, asked for":    {mine.wrote("a"), reconcile(), unchanged},
 		"removed, suspended": {
@@ -343,34 +337,25 @@ func TestPlan(t *testing.T) {
 		},
 		"removed, nonsense": {
 			asking().annotated(annotation.DefaultKey, "nonsense").ownedBy(ours).wrote("a"), reconcile(),
-			notes(anything),
+			explains,
 		},
-		"removed, back but refused": {invalid.ownedBy(ours).wrote("a"), reconcile(), notes(anything)},
-		"body of a refused pair":    {invalid.ownedBy(ours).wrote("a"), b6, stale},
-		"removed, unknown":          {moved.unrecorded().wrote("a"), reconcile(), needsValues},
-		"removed, unknown, as ours": {moved.unrecorded().wrote("a").holding("a"), reconcile(), writes("-", dropped)},
-		"removed, unknown, edited":  {moved.unrecorded().wrote("a").holding("edit"), reconcile(), notes(dropped)},
-		"removed from an immutable": {
-			moved.ownedBy(ours).wrote("a").behind(plan.Immutable), reconcile(),
-			notes(dropped, "KeyExists"),
-		},
+		"removed, back but refused":  {invalid.ownedBy(ours).wrote("a"), reconcile(), explains},
+		"body of a refused pair":     {invalid.ownedBy(ours).wrote("a"), b6, stale},
+		"removed, unknown":           {moved.unrecorded().wrote("a"), reconcile(), needsValues},
+		"removed, unknown, as ours":  {moved.unrecorded().wrote("a").holding("a"), reconcile(), removes},
+		"removed, unknown, edited":   {moved.unrecorded().wrote("a").holding("edit"), reconcile(), drops},
+		"removed from an immutable":  {moved.ownedBy(ours).wrote("a").behind(plan.Immutable), reconcile(), keepsIt},
 		"removed from one unrelated": {unasked.ownedBy(theirs), reconcile(), unchanged},
 
 		// Changes that the API server refuses.
-		"immutable": {asking().behind(plan.Immutable), b6, refused("", "Immutable", 6)},
-		"immutable, known": {
-			absent.failing("Immutable").behind(plan.Immutable), b6,
-			expectation{verdict: plan.Refused},
-		},
-		"immutable, same body":    {mine.wrote("a").behind(plan.Immutable), a6, unchanged},
-		"immutable, from new URL": {mine.noted(oldURL).behind(plan.Immutable), a6, keeps("a")},
-		"immutable, failure":      {asking().behind(plan.Immutable), bad6, fails("", "BadStatus")},
-		"too large":               {mine.wrote("a").behind(plan.TooLarge), b6, refused("a", "BodyTooLarge", 6)},
-		"rejected":                {mine.wrote("a").behind(plan.Rejected), b6, refused("a", "WriteFailed", 5)},
-		"rejected, known": {
-			mine.noted(rejectedBefore).behind(plan.Rejected), b6,
-			expectation{verdict: plan.Refused, events: []string{"WriteFailed"}},
-		},
+		"immutable":                {asking().behind(plan.Immutable), b6, refused("", "Immutable", 6)},
+		"immutable, known":         {absent.failing("Immutable").behind(plan.Immutable), b6, refuses},
+		"immutable, same body":     {mine.wrote("a").behind(plan.Immutable), a6, unchanged},
+		"immutable, from new URL":  {mine.noted(oldURL).behind(plan.Immutable), a6, keeps("a")},
+		"immutable, failure":       {asking().behind(plan.Immutable), bad6, fails("", "BadStatus")},
+		"too large":                {mine.wrote("a").behind(plan.TooLarge), b6, refused("a", "BodyTooLarge", 6)},
+		"rejected":                 {mine.wrote("a").behind(plan.Rejected), b6, refused("a", "WriteFailed", 5)},
+		"rejected, known":          {mine.noted(rejectedBefore).behind(plan.Rejected), b6, tells},
 		"accepted after rejection": {mine.noted(rejectedBefore), b6, puts("b", "Recovered")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -206,13 +206,6 @@ func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
 	}
 }
 
-// A want has no annotations of the object.
-func TestProblemsAreNotAssumed(t *testing.T) {
-	if _, known := plan.Assume([]plan.Item{problems()}); known {
-		t.Error("the object was not read")
-	}
-}
-
 // Other results keep the problem.
 func TestAProblemOutlastsOtherResults(t *testing.T) {
 	s := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "m", Since: noon}}

@@ -105,7 +105,7 @@ func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1
 		for _, container := range pod.Spec.Containers {
 			if slices.Contains(container.Args, "--proxy-resolves") {
 				d.add("egress proxy", OK, "",
-					"names are checked by fetchers, and addresses by the egress proxy; let it deny private addresses")
+					"names are checked by fetchers, and addresses by the egress proxy: let it deny private addresses")
 				return nil
 			}
 		}

@@ -21,7 +21,7 @@ func main() {
 	var options bench.Options
 	options.BindFlags(flag.CommandLine)
 	file := flag.String("json", "",
-		"file for the figures, an array with one entry per mode; empty: print them after the tables")
+		"file for the figures, an array with one entry per mode (empty: print them after the tables)")
 	flag.Parse()
 	if err := measure(ctx, options, *file); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -61,7 +61,7 @@ type Mode struct {
 func (o *Options) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&o.N, "n", 2000, "ConfigMaps in a round")
 	fs.IntVar(&o.Rounds, "rounds", 3,
-		"number of rounds, with the median as the result; with -refresh: refreshes of each key")
+		"number of rounds, with the median as the result (with -refresh: refreshes of each key)")
 	fs.BoolVar(&o.Apart, "apart", false, "compare with bare patches also with the control plane on a processor of its own")
 	fs.StringVar(&o.Scale, "scale", "",
 		"compare with bare patches, one round with each of these counts of ConfigMaps, such as 2000,10000")

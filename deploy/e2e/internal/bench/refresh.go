@@ -86,7 +86,7 @@ func measureRefresh(ctx context.Context, o Options) (figures any, err error) {
 	if err := host.fill(ctx, s, o.Refresh); err != nil {
 		return nil, err
 	}
-	o.Progress("all have their body; counting refreshes for %s", time.Duration(o.Rounds)*refreshEvery)
+	o.Progress("all have their body, counting refreshes for %s", time.Duration(o.Rounds)*refreshEvery)
 	r, err := host.count(ctx, s, o)
 	if err != nil {
 		return nil, err

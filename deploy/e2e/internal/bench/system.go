@@ -130,7 +130,7 @@ func (s *system) fetcher(ctx context.Context, args ...string) error {
 func (p *program) ready(ctx context.Context) error {
 	return await(ctx, p.Name+" is ready", startTimeout, func() (bool, error) {
 		if !p.Running() {
-			return false, fmt.Errorf("%s ended; its last line: %s", p.Name, p.Log.Last())
+			return false, fmt.Errorf("%s ended, its last line: %s", p.Name, p.Log.Last())
 		}
 		return process.Ready(ctx, p.health) == nil, nil
 	})
@@ -144,7 +144,7 @@ func (p *program) stopped(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if code, err := p.Stop(ctx); err != nil || code > 0 {
-		return fmt.Errorf("stop %s: exit code %d, %w; its last line: %s", p.Name, code, err, p.Log.Last())
+		return fmt.Errorf("stop %s: exit code %d, %w, its last line: %s", p.Name, code, err, p.Log.Last())
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (p *program) stopped(ctx context.Context) error {
 func (s *system) err() error {
 	for _, p := range s.programs {
 		if !p.Running() {
-			return fmt.Errorf("%s ended; its last line: %s", p.Name, p.Log.Last())
+			return fmt.Errorf("%s ended, its last line: %s", p.Name, p.Log.Last())
 		}
 	}
 	return nil

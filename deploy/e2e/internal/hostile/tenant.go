@@ -176,6 +176,16 @@ func loads() []Attack {
 				return []world.Trait{world.Asking(strings.Join(pairs, " ")), world.Annotated(refreshKey, Refresh)}
 			})
 		}},
+		{"refreshes 20,000 keys of an instant host", func(ctx context.Context, a *Tenant) {
+			const each = 50
+			a.create(ctx, 20_000/each, func(i int) []world.Trait {
+				var pairs []string
+				for k := range each {
+					pairs = append(pairs, fmt.Sprintf("key%d=%s/instant/%d", k, a.bare(), each*i+k))
+				}
+				return []world.Trait{world.Asking(strings.Join(pairs, " ")), world.Annotated(refreshKey, Refresh)}
+			})
+		}},
 		{"breaks and corrects 200 annotations", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 200, func(int) []world.Trait { return []world.Trait{world.Asking("not a pair")} })
 			a.each(ctx, 200, func(i int) map[string]any {

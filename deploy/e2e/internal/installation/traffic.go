@@ -159,7 +159,7 @@ func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 		Expect(reasons[name]).To(ConsistOf(o.events), "Events of %s", name)
 	}
 	AddReportEntry("traffic",
-		fmt.Sprintf("%d ConfigMaps; the longest wait for data took %s", t.Done(), t.slowest.Round(time.Millisecond)))
+		fmt.Sprintf("%d ConfigMaps, the longest wait for data took %s", t.Done(), t.slowest.Round(time.Millisecond)))
 	return t.slowest
 }
 

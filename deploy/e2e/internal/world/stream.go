@@ -115,3 +115,11 @@ func (w *World) LastResult(ctx context.Context) int {
 	GinkgoHelper()
 	return int(w.eventuallyFlow(ctx).results)
 }
+
+// Backlog returns the number of requests that no fetcher has received yet.
+func (w *World) Backlog(ctx context.Context) uint64 {
+	GinkgoHelper()
+	consumer, err := w.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	Expect(err).NotTo(HaveOccurred())
+	return consumer.CachedInfo().NumPending
+}

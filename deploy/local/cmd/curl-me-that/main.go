@@ -61,7 +61,7 @@ func demoCommand() *cobra.Command {
 		"name where the web servers of the demo listen and fetchers reach them")
 	cmd.Flags().StringVar(&d.Program, "program", os.Args[0], "how you start this program, for the printed commands")
 	cmd.Flags().StringVar(&d.Console, "console", "",
-		"with --installed and --once, the command that opens the console; default: that of this program")
+		"with --installed and --once, the command that opens the console (default: that of this program)")
 	cmd.Flags().BoolVar(&d.Installed, "installed", false,
 		"start nothing: use the installation in the cluster, with the NATS of CURLMETHAT_NATS_URL")
 	return cmd

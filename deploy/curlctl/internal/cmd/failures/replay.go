@@ -176,7 +176,7 @@ func (r *replaying) follow(ctx context.Context, s *cli.Session, follower *replay
 		return err
 	}
 	if pending := follower.Count(out.items)[replay.Pending]; pending > 0 {
-		s.Hint("Stopped waiting. %s continue without this command; `curlctl timers` lists scheduled ones.",
+		s.Hint("Stopped waiting. %s continue without this command. `curlctl timers` lists scheduled ones.",
 			printer.Plural(pending, "fetch"))
 	}
 	written := false

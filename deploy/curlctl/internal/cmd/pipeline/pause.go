@@ -19,7 +19,7 @@ func PauseCommand(o *cli.Options) *cobra.Command {
 	limit := duration.Flag(0)
 	cmd := &cobra.Command{
 		Use:   "pause",
-		Short: "Pause fetching; nothing is lost",
+		Short: "Pause fetching without a loss",
 		Long: "Pauses the delivery of requests to all fetchers. Fetches in flight finish, new requests\n" +
 			"and timers wait in the stream. `curlctl resume` ends the pause.",
 		Args: cli.NoArgs,

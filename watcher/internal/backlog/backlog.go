@@ -1,0 +1,98 @@
+// Package backlog bounds the messages of a namespace that no fetcher has received yet. The stream of
+// requests is first in, first out, so other namespaces would wait behind all of them.
+package backlog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	// limit is the maximum number of undelivered messages, shared by the namespaces that have some.
+	// Even a slow fetcher receives them within two seconds.
+	limit = 512
+	// minShare is the minimum share of a namespace.
+	minShare = 16
+)
+
+// ErrFull means that a namespace has its share of the backlog.
+var ErrFull = errors.New("namespace has its share of the backlog")
+
+// Backlog counts undelivered messages. It is safe for concurrent use. Nil has no limit.
+type Backlog struct {
+	js jetstream.JetStream
+
+	mu sync.Mutex
+	// sequences of messages that were undelivered at the last Refresh or published later, by namespace.
+	sequences map[string][]uint64
+}
+
+// New returns an empty backlog.
+func New(js jetstream.JetStream) *Backlog {
+	return &Backlog{js: js, sequences: map[string][]uint64{}}
+}
+
+// Add counts a published message.
+func (b *Backlog) Add(namespace string, sequence uint64) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sequences[namespace] = append(b.sequences[namespace], sequence)
+}
+
+// Check returns ErrFull if a namespace has its share. Delivered messages may still count.
+func (b *Backlog) Check(namespace string) error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.sequences[namespace]) >= max(minShare, limit/max(1, len(b.sequences))) {
+		return ErrFull
+	}
+	return nil
+}
+
+// Refresh drops delivered messages, and returns how many there is room for.
+func (b *Backlog) Refresh(ctx context.Context) (room int, err error) {
+	stream, err := b.js.Stream(ctx, pipeline.Requests)
+	if err != nil {
+		return 0, err
+	}
+	delivered := stream.CachedInfo().State.LastSeq // counts if there is no consumer, or nothing waits
+	consumer, err := stream.Consumer(ctx, pipeline.FetcherConsumer)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+	case err != nil:
+		return 0, err
+	case consumer.CachedInfo().NumPending > 0:
+		delivered = consumer.CachedInfo().Delivered.Stream
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	room = limit
+	for namespace, sequences := range b.sequences {
+		left := slices.DeleteFunc(sequences, func(sequence uint64) bool { return sequence <= delivered })
+		if room -= len(left); len(left) == 0 {
+			delete(b.sequences, namespace)
+			continue
+		}
+		b.sequences[namespace] = left
+	}
+	return room, nil
+}
+
+// Reset drops all messages, because the stream may be another one.
+func (b *Backlog) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.sequences)
+}
