@@ -79,8 +79,9 @@ func RunPod(ctx context.Context, c *world.Cluster, namespace, image string, labe
 	suitetest.Must(pods.Create(ctx, originPod(labels, image), metav1.CreateOptions{}))
 	var pod *corev1.Pod
 	Eventually(ctx, func(g Gomega) {
-		pod, err := pods.Get(ctx, originName, metav1.GetOptions{})
+		now, err := pods.Get(ctx, originName, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
+		pod = now
 		g.Expect(ready(*pod)).To(BeTrue(), state(*pod))
 	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "the origin's pod")
 	return pod
