@@ -62,7 +62,7 @@ func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *
 		m.own.GaugeFunc(name, help, func() float64 { return float64(count()) })
 	}
 	gauge("watched_objects", "ConfigMaps that the watch delivers.", objects.Watched)
-	gauge("annotated_objects", "Annotated ConfigMaps, and those that were written before.", objects.Len)
+	gauge("annotated_objects", "ConfigMaps with annotations, or with a status from earlier ones.", objects.Len)
 	gauge("invalid_objects", "ConfigMaps with invalid annotations.", func() (n int) {
 		objects.Each(func(o *annotated.Object) {
 			if o.Invalid != nil || o.Request.Refuses() {

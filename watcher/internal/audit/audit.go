@@ -121,17 +121,17 @@ func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
 // nothing.
 func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) error {
 	began := a.deps.Clock.Now()
-	e, err := a.gather(ctx)
+	l, err := a.begin(ctx)
 	if err != nil {
 		return err
 	}
-	l := a.classifyAll(e)
+	a.classifyAll(l)
 	for _, name := range l.unwanted {
 		enqueue(name)
 	}
 	a.endPauses(l)
 	found := 0
-	for batch := range slices.Chunk(append(l.due, l.held...), pipeline.MaxLatest/2) {
+	for batch := range slices.Chunk(l.due, pipeline.MaxLatest/2) {
 		n, err := a.read(ctx, l, batch, enqueue)
 		if err != nil {
 			return err // the next look reads the rest

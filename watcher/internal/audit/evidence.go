@@ -15,18 +15,29 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// evidence shows how much work is under way.
-type evidence struct {
+// look is one look at the keys, and the progress of the fetchers.
+type look struct {
 	now time.Time
 	// last is the last sequence of the stream of requests.
 	last uint64
 	// delivered is the last sequence that was delivered to a fetcher, and floor the one
 	// up to which all are acknowledged.
 	delivered, floor uint64
+
+	// due are keys whose timers are read.
+	due []candidate
+	// pausing are keys that pause after a request, and successes counts keys that are held
+	// after one.
+	pausing   map[refusal][]candidate
+	successes map[refusal]int
+	// unwanted are objects with wants that their annotations do not ask for.
+	unwanted []types.NamespacedName
+	// stale counts keys without a good fetch for long.
+	stale int
 }
 
-// gather reads the progress of the fetchers.
-func (a *Auditor) gather(ctx context.Context) (*evidence, error) {
+// begin reads the progress of the fetchers.
+func (a *Auditor) begin(ctx context.Context) (*look, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
 	stream, err := a.deps.Client.JetStream().Stream(ctx, pipeline.Requests)
@@ -38,29 +49,30 @@ func (a *Auditor) gather(ctx context.Context) (*evidence, error) {
 		return nil, fmt.Errorf("look up consumer %s: %w", pipeline.FetcherConsumer, err)
 	}
 	info := consumer.CachedInfo()
-	e := &evidence{
+	l := &look{
 		now: a.deps.Clock.Now(), last: stream.CachedInfo().State.LastSeq,
 		delivered: info.Delivered.Stream, floor: info.AckFloor.Stream,
+		pausing: map[refusal][]candidate{}, successes: map[refusal]int{},
 	}
 	if info.NumAckPending == 0 {
-		e.floor = e.delivered
+		l.floor = l.delivered
 		if info.NumPending == 0 {
-			e.floor, e.delivered = e.last, e.last
+			l.floor, l.delivered = l.last, l.last
 		}
 	}
-	return e, nil
+	return l, nil
 }
 
 // handled reports whether a fetcher has dealt with a message: it was delivered,
 // and acknowledged or given up.
-func (e *evidence) handled(seq uint64, at time.Time, inWork time.Duration) bool {
+func (l *look) handled(seq uint64, at time.Time, inWork time.Duration) bool {
 	switch {
-	case seq <= e.floor:
+	case seq <= l.floor:
 		return true
-	case seq > e.delivered:
+	case seq > l.delivered:
 		return false
 	default:
-		return e.age(at) > inWork
+		return l.age(at) > inWork
 	}
 }
 
@@ -69,12 +81,18 @@ const ahead = time.Minute
 
 // age is the time since a stamp of the broker. A stamp from the future was made before its
 // clock was set back, so its age is unknown and counts as long.
-func (e *evidence) age(at time.Time) time.Duration {
-	age := e.now.Sub(at)
+func (l *look) age(at time.Time) time.Duration {
+	age := l.now.Sub(at)
 	if age < -ahead {
 		return math.MaxInt64
 	}
 	return age
+}
+
+// ahead reports whether the object holds a result of a later state of the stream: the stream
+// was restored from a backup, and no result would land.
+func (l *look) ahead(c candidate) bool {
+	return c.entry.Fence.Epoch == c.want.Fence.Epoch && c.entry.Fence.Seq > l.last
 }
 
 // pending are the messages of a key: its timer, if due is set, and the last due since its want.
@@ -88,6 +106,17 @@ type pending struct {
 	lost bool
 	// inWork reports that a fetcher has yet to handle the due.
 	inWork bool
+}
+
+// leadsOn reports whether the timer leads to the next attempt. After a good response it does not
+// prove that the body landed.
+func (p pending) leadsOn(failing bool) bool {
+	switch p.due.GetCause() {
+	case v1.Cause_CAUSE_RETRY, v1.Cause_CAUSE_PARKED, v1.Cause_CAUSE_REPLAY:
+		return true
+	default:
+		return failing && p.due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
+	}
 }
 
 // read reads the timers and dues of candidates, and records its findings. It calls enqueue for
@@ -105,31 +134,28 @@ func (a *Auditor) read(
 	if err != nil {
 		return 0, err
 	}
+	var lost []candidate
 	var keys []pipeline.Key
-	for i := range candidates {
-		c := &candidates[i]
-		if c.finding = a.find(l, *c, a.pendingOf(l, *c, latest)); c.finding != wantindex.NothingLost {
-			keys = append(keys, c.key)
+	for _, c := range candidates {
+		if c.finding = a.find(l, c, a.pendingOf(l, c, latest)); c.finding != wantindex.NothingLost {
+			lost, keys = append(lost, c), append(keys, c.key)
 		}
 	}
 	queued, err := a.deps.Client.QueuedResults(ctx, keys)
 	if err != nil {
 		return 0, err
 	}
-	for _, c := range candidates {
-		soon := l.now.Add(a.config.Interval / 2)
-		switch {
-		case c.finding == wantindex.NothingLost:
-		case queued[c.key]:
-			c.wait(soon, true)
-		case c.finding == wantindex.BodyLost && plan.Asks(c.object, c.pair, c.want, a.deps.Index.Epoch()):
-			// Somebody else overwrites it again and again, so it is repaired at growing intervals.
-			c.wait(soon, true)
-			enqueue(wantindex.ObjectOf(c.key))
-		default:
+	for _, c := range lost {
+		// Somebody else overwrites a contested key again and again, so it is repaired at growing intervals.
+		contested := c.finding == wantindex.BodyLost && plan.Asks(c.object, c.pair, c.want, a.deps.Index.Epoch())
+		if queued[c.key] || contested {
+			c.wait(l.now.Add(a.config.Interval/2), true)
+		} else {
 			a.record(l, c)
-			enqueue(wantindex.ObjectOf(c.key))
 			found++
+		}
+		if !queued[c.key] {
+			enqueue(wantindex.ObjectOf(c.key))
 		}
 	}
 	return found, nil
@@ -196,12 +222,8 @@ func (a *Auditor) find(l *look, c candidate, p pending) wantindex.Finding {
 // if there is none.
 func (a *Auditor) underWay(l *look, c candidate, p pending) (until time.Time) {
 	fetched := false
-	switch cause := p.due.GetCause(); {
-	case !p.inWork && !p.lost && (cause == v1.Cause_CAUSE_RETRY || cause == v1.Cause_CAUSE_PARKED ||
-		cause == v1.Cause_CAUSE_REPLAY ||
-		p.due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && c.entry.Failing()):
-		// This timer leads to the next attempt. After a good response it does not prove that the
-		// body landed.
+	switch {
+	case !p.inWork && !p.lost && p.leadsOn(c.entry.Failing()):
 		until = l.now.Add(min(p.at.Sub(l.now)+a.config.overdue(), a.config.longest()))
 	case p.inWork, p.fired != nil && l.age(p.fired.Time) < a.config.young():
 		due, err := pipeline.DecodeDue(c.key, p.fired.Data)

@@ -34,14 +34,12 @@ type row struct {
 	// behind reports that the object shows a body, and the timer a newer one.
 	behind     bool
 	appearance appearance
-	object     *annotated.Object
-	reason     v1.FailureClass
 }
 
 func (r *row) wait(until time.Time, underWay bool) { r.notBefore, r.underWay = until, underWay }
 
-// appearance is an object as others than the writer have changed it, and the outcome
-// of the key.
+// appearance changes when somebody other than the writer edits the object, and when the outcome of
+// the key changes.
 type appearance struct {
 	uid                      types.UID
 	version, failure, sha256 string
@@ -56,11 +54,14 @@ func appearanceOf(o *annotated.Object, entry status.Entry) appearance {
 	return v
 }
 
-// refusal is a common reason why keys of a namespace are not held, according to their
-// status.
+// refusal is a common reason why keys of a namespace are not held, according to their status.
 type refusal struct {
 	namespace string
 	reason    v1.FailureClass
+}
+
+func refusalOf(key pipeline.Key, r *row) refusal {
+	return refusal{key.Namespace, pipeline.ClassOf(r.appearance.failure)}
 }
 
 // candidate is a want whose timer a look may read. Its row is in the table if the key is
@@ -68,6 +69,7 @@ type refusal struct {
 type candidate struct {
 	*row
 	key     pipeline.Key
+	object  *annotated.Object
 	pair    annotation.Pair
 	want    wantindex.Want
 	entry   status.Entry
@@ -75,24 +77,8 @@ type candidate struct {
 	finding wantindex.Finding
 }
 
-// look is one look at the keys.
-type look struct {
-	*evidence
-	// due are keys that are not held, and held those whose turn it is.
-	due, held []candidate
-	// pausing are keys that pause after a request, and successes counts keys that are held
-	// after one.
-	pausing   map[refusal][]candidate
-	successes map[refusal]int
-	// unwanted are objects with wants that their annotations do not ask for.
-	unwanted []types.NamespacedName
-	// stale counts keys without a good fetch for long.
-	stale int
-}
-
 // classifyAll finds the keys whose timers a look has to read.
-func (a *Auditor) classifyAll(e *evidence) *look {
-	l := &look{evidence: e, pausing: map[refusal][]candidate{}, successes: map[refusal]int{}}
+func (a *Auditor) classifyAll(l *look) {
 	a.turn++
 	keys := a.deps.Index.Len()
 	rounds := uint64(max(1, keys/max(timersAtOnce, keys/10)))
@@ -101,21 +87,19 @@ func (a *Auditor) classifyAll(e *evidence) *look {
 		return !found
 	})
 	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
-		n, r := maphash.Comparable(a.seed, key), a.table[key]
+		n, known := maphash.Comparable(a.seed, key), a.table[key] != nil
 		turn := n%looks == uint64(a.turn)%looks
-		same := r != nil && r.underWay && l.now.Before(r.notBefore) && r.object == a.deps.Objects.Get(wantindex.ObjectOf(key))
-		if turn || r != nil && !same {
-			a.classify(l, key, w, turn, turn && (r != nil || n/looks%rounds == uint64(a.turn)/looks%rounds))
+		if turn || known {
+			a.classify(l, key, w, turn, turn && (known || n/looks%rounds == uint64(a.turn)/looks%rounds))
 		}
 	})
-	return l
 }
 
 // classify adds a want to a list of the look, if it belongs to one. Turn and timer report
 // whether it is the turn of the key, and of its timer if it is held.
 func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, timer bool) {
 	o := a.deps.Objects.Get(wantindex.ObjectOf(key))
-	c := candidate{key: key, want: w, pair: annotation.Pair{Key: key.Key}, row: a.table[key]}
+	c := candidate{key: key, want: w, object: o, pair: annotation.Pair{Key: key.Key}, row: a.table[key]}
 	wanted := false
 	if o != nil {
 		c.pair.URL, wanted = o.Request.URL(key.Key)
@@ -126,13 +110,13 @@ func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, ti
 		return
 	}
 	c.entry = o.Status.Of(key.Key)
-	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, o.Request.Interval(c.pair.Key), l.now) {
+	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, o.Request.Interval(key.Key), l.now) {
 		l.stale++
 	}
-	now := row{appearance: appearanceOf(o, c.entry), object: o, reason: pipeline.ClassOf(c.entry.Error)}
+	now := row{appearance: appearanceOf(o, c.entry)}
 	known := c.row != nil
 	same := known && c.appearance == now.appearance
-	holding := holding(o, c)
+	holding := c.holding()
 	c.held = holding == plan.Held
 	switch {
 	case holding == plan.NotHeld, c.held && same && c.behind:
@@ -143,22 +127,21 @@ func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, ti
 			c.row = &now
 			a.table[key] = c.row
 		}
-		c.object = o
 		a.notHeld(l, c)
 		return
 	case c.held && known && c.requests > 0:
-		l.successes[refusal{key.Namespace, c.reason}]++
+		l.successes[refusalOf(key, c.row)]++
 	}
 	delete(a.table, key)
 	if c.held && w.Refreshes && (l.ahead(c) || timer && l.handled(w.Fence.Seq, w.At, a.config.young())) {
 		c.row = &now
-		l.held = append(l.held, c)
+		l.due = append(l.due, c)
 	}
 }
 
 // notHeld adds a key that is not held, unless it waits for something.
 func (a *Auditor) notHeld(l *look, c candidate) {
-	wait, reason := c.notBefore.Sub(l.now), refusal{c.key.Namespace, c.reason}
+	wait, reason := c.notBefore.Sub(l.now), refusalOf(c.key, c.row)
 	switch {
 	case l.age(c.want.At) < a.config.young():
 	case wait <= 0, wait > a.config.longest()+ahead: // the clock was set back
@@ -184,23 +167,15 @@ func (a *Auditor) endPauses(l *look) {
 	}
 }
 
-// ahead reports whether the object holds a result of a later state of the stream: the stream
-// was restored from a backup, and no result would land.
-func (l *look) ahead(c candidate) bool {
-	return c.entry.Fence.Epoch == c.want.Fence.Epoch && c.entry.Fence.Seq > l.last
-}
-
 // holding returns whether a key is held, according to its object and its want.
-func holding(o *annotated.Object, c candidate) plan.Holding {
-	held, fence := plan.HoldingOf(o, c.pair), c.entry.Fence
-	switch {
-	case held != plan.Held:
-	case o.Version > 0 && o.Version < c.want.Version:
-		// The want names a later version of the object than there is: the API server was
-		// restored from a backup.
-		return plan.NotHeld
-	case c.want.Requested && (fence.Epoch != c.want.Fence.Epoch || fence.Seq < c.want.Fence.Seq):
-		// The body that a person asked for has not landed, or was equal.
+func (c candidate) holding() plan.Holding {
+	held, o, fence := plan.HoldingOf(c.object, c.pair), c.object, c.entry.Fence
+	// If the want names a later version of the object than there is, the API server was restored from
+	// a backup. If the want is newer than the body, a body that a person asked for has not landed, or
+	// was equal.
+	restored := o.Version > 0 && o.Version < c.want.Version
+	unanswered := c.want.Requested && (fence.Epoch != c.want.Fence.Epoch || fence.Seq < c.want.Fence.Seq)
+	if held == plan.Held && (restored || unanswered) {
 		return plan.NotHeld
 	}
 	return held
