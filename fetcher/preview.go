@@ -1,7 +1,6 @@
 package fetcher
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -77,8 +76,7 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 		return preview, err
 	default:
 		preview.Size, preview.SHA256 = len(response.Body), response.SHA256
-		evaluator := rule.NewEvaluator(cmp.Or(c.Engine.MaxExpressionBody, rule.DefaultMaxBody))
-		//nolint:contextcheck // it has a limit of its own
+		evaluator := rule.Evaluator{MaxBody: c.Engine.MaxExpressionBody}
 		preview.Outcome = evaluator.Evaluate(r.Namespace, r.Rules, response.Body, r.Held)
 	}
 	return preview, nil

@@ -1,8 +1,10 @@
 package rule
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
 const (
@@ -21,8 +25,6 @@ const (
 	maxCost = 1_000_000
 	// interruptEvery is the number of iterations between checks of the deadline.
 	interruptEvery = 16
-	// maxCached is the maximum length of all compiled expressions in bytes.
-	maxCached = 64 << 10
 )
 
 // Cause says why an expression does not let a body pass.
@@ -45,20 +47,7 @@ const (
 
 // String returns the word for a rule with this outcome.
 func (c Cause) String() string {
-	switch c {
-	case Passed:
-		return "true"
-	case False:
-		return "false"
-	case NotJSON:
-		return "not JSON"
-	case Costly:
-		return "too costly"
-	case TooLarge:
-		return "too large"
-	default:
-		return "not applicable"
-	}
+	return [...]string{"true", "false", "not applicable", "not JSON", "too costly", "too large"}[c]
 }
 
 // Outcome is the outcome of the expressions on a body.
@@ -68,6 +57,8 @@ type Outcome struct {
 	// Select is the outcome of the selection, and Selected the selected part of the body.
 	Select   Cause
 	Selected []byte
+	// Wait is how long to wait for an evaluation, because the namespace has exceeded its budget.
+	Wait time.Duration
 }
 
 // Failed returns the first rule that does not let the body pass, counted from 1, or 0 for the
@@ -83,84 +74,85 @@ func (o Outcome) Failed() (number int, cause Cause) {
 
 // Evaluator evaluates expressions. It is safe for concurrent use.
 //
-// It evaluates one body at a time, because the cost that CEL limits says nothing about memory, and
-// lets namespaces take turns. Calls whose duration or memory depends on their arguments are replaced
-// by bounded ones, because CEL checks the deadline in loops only.
+// It evaluates one body at a time, because the cost that CEL limits says nothing about memory. Each
+// namespace has a budget of time, because callers wait for the evaluations of others. Calls whose
+// duration or memory depends on their arguments are replaced by bounded ones, because CEL checks the
+// deadline in loops only.
 type Evaluator struct {
-	maxBody int
-	turns   turns
-	// programs and cached belong to the evaluation whose turn it is, as does meter.
-	programs map[string]cel.Program
-	cached   int
+	// MaxBody is the maximum size of a body and of a selection in bytes; 0 means DefaultMaxBody.
+	MaxBody int
+	// Budget is the time in nanoseconds that a namespace may use; nil means no limit.
+	Budget *budget.Budget
+
+	mu       sync.Mutex
+	programs cache[cel.Program]
 	meter    meter
 }
 
-// NewEvaluator returns an evaluator for bodies up to that size.
-func NewEvaluator(maxBody int) *Evaluator {
-	return &Evaluator{maxBody: maxBody, programs: map[string]cel.Program{}}
-}
-
-// MaxBody returns the maximum size of a body and of a selection.
-func (e *Evaluator) MaxBody() int { return e.maxBody }
+// Limit returns the maximum size of a body and of a selection in bytes.
+func (e *Evaluator) Limit() int { return cmp.Or(e.MaxBody, DefaultMaxBody) }
 
 // Evaluate evaluates the expressions of a key on a body; held is the number of bytes that the key
 // has.
 func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) Outcome {
 	o := Outcome{Rules: make([]Cause, len(s.Expect)), Selected: body}
-	if len(body) > e.maxBody {
+	if len(body) > e.Limit() {
 		for i := range o.Rules {
 			o.Rules[i] = TooLarge
 		}
 		o.Select = TooLarge
 		return o
 	}
-	e.turns.take(namespace)
-	defer e.turns.pass()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if short := e.Budget.Check(namespace); short != nil { // others of the namespace came first
+		return Outcome{Wait: short.Wait}
+	}
+	began := time.Now()
+	defer func() { e.Budget.Spend(namespace, int64(time.Since(began))) }()
 	// Compiling takes more than the deadline on a busy machine, so it comes first.
 	expect := make([]cel.Program, len(s.Expect))
 	for i, text := range s.Expect {
-		expect[i] = e.program(text, true)
+		expect[i] = e.programs.get(expression{text, true}, e.program)
 	}
 	var selection cel.Program
 	if s.Select != "" {
-		selection = e.program(s.Select, false)
+		selection = e.programs.get(expression{s.Select, false}, e.program)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	e.meter = meter{ctx: ctx}
 	v := &variables{body: body, held: held}
 	for i, program := range expect {
-		value, cause := e.value(ctx, program, v)
-		if cause == Passed && value != types.True {
-			cause = False
-			if value != types.False {
-				cause = Inapplicable
+		var value ref.Val
+		if value, o.Rules[i] = e.value(program, v); o.Rules[i] == Passed && value != types.True {
+			o.Rules[i] = Inapplicable
+			if value == types.False {
+				o.Rules[i] = False
 			}
 		}
-		o.Rules[i] = cause
 	}
 	if s.Select != "" {
 		var value ref.Val
-		if value, o.Select = e.value(ctx, selection, v); o.Select == Passed {
-			o.Selected, o.Select = encode(value, e.maxBody)
+		if value, o.Select = e.value(selection, v); o.Select == Passed {
+			o.Selected, o.Select = encode(value, e.Limit())
 		}
 	}
 	return o
 }
 
 // value evaluates one expression; nil is one that does not compile.
-func (e *Evaluator) value(ctx context.Context, program cel.Program, v *variables) (ref.Val, Cause) {
+func (e *Evaluator) value(program cel.Program, v *variables) (ref.Val, Cause) {
 	if program == nil {
 		return nil, Inapplicable
 	}
-	v.notJSON = false
-	e.meter.work, e.meter.copied = 0, 0
-	value, _, err := program.ContextEval(ctx, v)
+	v.notJSON, e.meter.work = false, 0
+	value, _, err := program.ContextEval(e.meter.ctx, v)
 	var cancelled interpreter.EvalCancelledError
 	switch {
 	case err == nil:
 		return value, Passed
-	case ctx.Err() != nil, e.meter.exceeded(), errors.As(err, &cancelled):
+	case e.meter.exceeded(), errors.As(err, &cancelled):
 		return nil, Costly
 	case v.notJSON:
 		return nil, NotJSON
@@ -168,12 +160,9 @@ func (e *Evaluator) value(ctx context.Context, program cel.Program, v *variables
 	return nil, Inapplicable
 }
 
-// program compiles an expression, unless it has been compiled before; nil if it has a mistake.
-func (e *Evaluator) program(text string, isRule bool) cel.Program {
-	if program := e.programs[text]; program != nil {
-		return program
-	}
-	ast, err := compile(text, isRule)
+// program compiles an expression; nil if it has a mistake.
+func (e *Evaluator) program(of expression) cel.Program {
+	ast, err := compile(of)
 	if err != nil {
 		return nil
 	}
@@ -187,11 +176,6 @@ func (e *Evaluator) program(text string, isRule bool) cel.Program {
 	if err != nil {
 		return nil
 	}
-	if e.cached += len(text); e.cached > maxCached {
-		clear(e.programs)
-		e.cached = len(text)
-	}
-	e.programs[text] = program
 	return program
 }
 

@@ -110,7 +110,7 @@ const (
 )
 
 func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
-	e := rule.NewEvaluator(rule.DefaultMaxBody)
+	e := new(rule.Evaluator)
 	var peak atomic.Uint64
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -10,11 +10,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	celast "github.com/google/cel-go/common/ast"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -29,6 +29,8 @@ const (
 	MaxAnnotation = 8 << 10
 	// maxSyntax is the maximum nesting of an expression.
 	maxSyntax = 100
+	// maxCached is the maximum length of all expressions in a cache in bytes.
+	maxCached = 64 << 10
 	// maxMistake is the maximum length of a sentence about a mistake.
 	maxMistake = 200
 )
@@ -59,41 +61,45 @@ func (s Set) Digest() string {
 // Of returns the expressions of a want.
 func Of(w *v1.Want) Set { return Set{Expect: w.GetExpect(), Select: w.GetSelect()} }
 
-// mistakes remembers the outcome for expressions, because annotations are parsed at each change of an
-// object.
-var mistakes = struct { //nolint:gochecknoglobals // a cache
-	sync.Mutex
-
-	of     map[expression]string
-	length int
-}{of: map[expression]string{}}
-
 type expression struct {
 	text   string
 	isRule bool
 }
 
+// mistakes remembers the outcome for expressions, because annotations are parsed at each change of an
+// object.
+var mistakes cache[string] //nolint:gochecknoglobals // a cache
+
 // Mistake says why text is not a usable expression, or is empty. A rule has to give a boolean.
 func Mistake(text string, isRule bool) string {
-	mistakes.Lock()
-	defer mistakes.Unlock()
-	key := expression{text, isRule}
-	mistake, known := mistakes.of[key]
+	return mistakes.get(expression{text, isRule}, mistakeIn)
+}
+
+// cache remembers one thing of each expression.
+type cache[V any] struct {
+	mu     sync.Mutex
+	of     map[expression]V
+	length int
+}
+
+func (c *cache[V]) get(e expression, find func(expression) V) V {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, known := c.of[e]
 	if known {
-		return mistake
+		return found
 	}
-	mistake = mistakeIn(key)
-	if mistakes.length += len(text); mistakes.length > maxCached {
-		clear(mistakes.of)
-		mistakes.length = len(text)
+	found = find(e)
+	if c.length += len(e.text); c.of == nil || c.length > maxCached {
+		c.of, c.length = map[expression]V{}, len(e.text)
 	}
-	key.text = strings.Clone(text) // not all of the annotation
-	mistakes.of[key] = mistake
-	return mistake
+	e.text = strings.Clone(e.text) // not all of the annotation
+	c.of[e] = found
+	return found
 }
 
 func mistakeIn(e expression) string {
-	_, err := compile(e.text, e.isRule)
+	_, err := compile(e)
 	if err == nil {
 		return ""
 	}
@@ -113,18 +119,18 @@ var environment = sync.OnceValues(func() (*cel.Env, error) { //nolint:gochecknog
 })
 
 // compile parses and checks an expression.
-func compile(text string, isRule bool) (*cel.Ast, error) {
-	if n := len([]rune(text)); n > MaxLength {
+func compile(e expression) (*cel.Ast, error) {
+	if n := len([]rune(e.text)); n > MaxLength {
 		return nil, fmt.Errorf("it has %d characters, more than %d", n, MaxLength)
 	}
 	env, err := environment()
 	if err != nil {
 		return nil, err
 	}
-	ast, issues := env.Parse(text)
+	ast, issues := env.Parse(e.text)
 	if issues.Err() == nil {
-		if at, found := variableMapKey(ast); found {
-			return nil, errors.New("the key of a map must be a literal" + at)
+		if err := literalMapKeys(ast.NativeRep()); err != nil {
+			return nil, err
 		}
 		ast, issues = env.Check(ast)
 	}
@@ -135,32 +141,28 @@ func compile(text string, isRule bool) (*cel.Ast, error) {
 		if first.Location.Line() < 0 { // the whole is refused
 			return nil, errors.New(message)
 		}
-		return nil, errors.New(message + column(first.Location.Column()))
+		return nil, mistakeAt(message, first.Location)
 	}
-	if output := ast.OutputType(); isRule && !output.IsExactType(cel.BoolType) && !output.IsExactType(cel.DynType) {
+	if output := ast.OutputType(); e.isRule && !output.IsExactType(cel.BoolType) && !output.IsExactType(cel.DynType) {
 		native := ast.NativeRep()
-		return nil, errors.New("expected a boolean" +
-			column(native.SourceInfo().GetStartLocation(native.Expr().ID()).Column()))
+		return nil, mistakeAt("expected a boolean", native.SourceInfo().GetStartLocation(native.Expr().ID()))
 	}
 	return ast, nil
 }
 
-// variableMapKey returns the column of a map key that is no literal. With keys that are loop variables,
-// each nested loop would double the size of a type, and so the time to check it.
-func variableMapKey(parsed *cel.Ast) (at string, found bool) {
-	native := parsed.NativeRep()
-	celast.PreOrderVisit(native.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
-		if found || e.Kind() != celast.MapKind {
-			return
-		}
-		for _, entry := range e.AsMap().Entries() {
+// literalMapKeys refuses other map keys. With keys that are loop variables, each nested loop would
+// double the size of a type, and so the time to check it.
+func literalMapKeys(ast *celast.AST) error {
+	for _, m := range celast.MatchDescendants(celast.NavigateAST(ast), celast.KindMatcher(celast.MapKind)) {
+		for _, entry := range m.AsMap().Entries() {
 			if key := entry.AsMapEntry().Key(); key.Kind() != celast.LiteralKind {
-				at, found = column(native.SourceInfo().GetStartLocation(key.ID()).Column()), true
-				return
+				return mistakeAt("the key of a map must be a literal", ast.SourceInfo().GetStartLocation(key.ID()))
 			}
 		}
-	}))
-	return at, found
+	}
+	return nil
 }
 
-func column(fromZero int) string { return ", column " + strconv.Itoa(fromZero+1) }
+func mistakeAt(message string, at common.Location) error {
+	return fmt.Errorf("%s, column %d", message, at.Column()+1)
+}

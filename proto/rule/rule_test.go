@@ -2,19 +2,18 @@ package rule_test
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // evaluate returns the outcome of one rule.
 func evaluate(body, text string, held int64) rule.Cause {
-	o := rule.NewEvaluator(rule.DefaultMaxBody).Evaluate("team-a", rule.Set{Expect: []string{text}}, []byte(body), held)
+	o := new(rule.Evaluator).Evaluate("team-a", rule.Set{Expect: []string{text}}, []byte(body), held)
 	return o.Rules[0]
 }
 
@@ -54,7 +53,7 @@ func TestRulesLetBodiesPass(t *testing.T) {
 }
 
 func TestSelections(t *testing.T) {
-	e := rule.NewEvaluator(64)
+	e := &rule.Evaluator{MaxBody: 64}
 	body := `{"data":{"b":[1,2.5,true,null],"a":"<é>"},"text":"plain"}`
 	for text, want := range map[string]string{
 		`json.data`:                   `{"a":"<é>","b":[1,2.5,true,null]}`,
@@ -125,35 +124,16 @@ func TestTheDigestDependsOnEveryExpression(t *testing.T) {
 	}
 }
 
-func TestNamespacesTakeTurns(t *testing.T) {
-	e := rule.NewEvaluator(rule.DefaultMaxBody)
-	ten := "[0,0,0,0,0,0,0,0,0,0]"
-	slow := rule.Set{Expect: []string{ten + ".all(a," + ten + ".all(b," + ten + ".all(c,size(body)>0)))"}}
-	body := []byte(strings.Repeat("x", rule.DefaultMaxBody))
-	var waiting, others sync.WaitGroup
-	var mu sync.Mutex
-	left, leftAtEnd := 20, 0
-	for range left {
-		waiting.Go(func() {
-			e.Evaluate("hostile", slow, body, 0)
-			mu.Lock()
-			defer mu.Unlock()
-			left--
-		})
+func TestANamespaceWaitsForItsBudgetOnly(t *testing.T) {
+	now := time.Now()
+	limit, err := budget.New(budget.Config{Burst: 1, Refill: time.Second}, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
 	}
-	for e.Waiting() < 10 {
-		runtime.Gosched()
-	}
-	others.Go(func() {
-		e.Evaluate("team-a", rule.Set{Expect: []string{"true"}}, nil, 0)
-		mu.Lock()
-		defer mu.Unlock()
-		leftAtEnd = left
-	})
-	others.Wait()
-	waiting.Wait()
-	if leftAtEnd < 5 {
-		t.Errorf("another namespace waited until %d evaluations were left", leftAtEnd)
+	e, s := &rule.Evaluator{Budget: limit}, rule.Set{Expect: []string{"true"}}
+	wait := func(namespace string) time.Duration { return e.Evaluate(namespace, s, nil, 0).Wait }
+	if wait("hostile") != 0 || wait("hostile") == 0 || wait("team-a") != 0 {
+		t.Error("the budget of a namespace does not limit its evaluations only")
 	}
 }
 
@@ -161,7 +141,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 func BenchmarkRule(b *testing.B) {
 	one := `{"ip_prefix": "3.4.12.4/32", "region": "eu-west-1", "service": "AMAZON", "network_border_group": "eu-west-1"},`
 	body := []byte(`{"version":3,"rules":[` + strings.TrimSuffix(strings.Repeat(one, 90), ",") + `]}`)
-	e := rule.NewEvaluator(rule.DefaultMaxBody)
+	e := new(rule.Evaluator)
 	for name, text := range map[string]string{
 		"size of a list": `size(json.rules) > 0`, "start of a body": `body.startsWith("{")`,
 		"size": `size(body) * 2 > heldSize`,

@@ -67,12 +67,13 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}
-	e.rules = rule.NewEvaluator(cmp.Or(cfg.MaxExpressionBody, rule.DefaultMaxBody))
+	e.rules = &rule.Evaluator{MaxBody: cfg.MaxExpressionBody}
 	e.health.failing = map[string]int{}
-	var errs [3]error
+	var errs [4]error
 	e.shared, errs[0] = sharedcall.New[get.Request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
 	e.resultBytes, errs[1] = budget.New(cfg.ResultBytes, deps.Clock.Now)
 	e.deadLetters, errs[2] = budget.New(cfg.DeadLetters, deps.Clock.Now)
+	e.rules.Budget, errs[3] = budget.New(budget.Config{Burst: int64(evaluations), Refill: refill}, deps.Clock.Now)
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
@@ -148,6 +149,9 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 		e.logShortage(t, short, string(namespaceBytes),
 			"the namespace exceeded its budget of bodies, its GETs are delayed")
 		return e.park(ctx, t, namespaceBytes, short.Wait)
+	}
+	if short := e.evaluationsShort(t); short != nil {
+		return e.park(ctx, t, throttle.NamespaceShare, short.Wait)
 	}
 	got := e.fetch(ctx, t)
 	switch {

@@ -3,18 +3,45 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
+// evaluations is the time that a namespace may use for evaluations at once, and refill the time in which
+// it is refilled. Evaluations take turns, and messages that wait for theirs hold up those of others.
+const evaluations, refill = time.Second, 10 * time.Second
+
+// evaluationsShort returns the shortage of a namespace that has no time left for the rules of a want.
+func (e *Engine) evaluationsShort(t *trigger) *budget.Shortage {
+	if rule.Of(t.want).Empty() {
+		return nil
+	}
+	short := e.rules.Budget.Check(t.key.Namespace)
+	if short != nil {
+		e.logShortage(t, short, "evaluations",
+			"the namespace has used up its time for rules and selections; its keys with some are fetched later")
+	}
+	return short
+}
+
+// details of the failures of expressions.
+var details = map[rule.Cause]v1.FailureDetail{
+	rule.NotJSON:      v1.FailureDetail_FAILURE_DETAIL_NOT_JSON,
+	rule.Inapplicable: v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE,
+	rule.Costly:       v1.FailureDetail_FAILURE_DETAIL_COSTLY,
+}
+
 // pass evaluates the rules and the selection of a want on a new body. It returns the response with
-// the selected part of the body, or the failure of the first expression that the body does not pass.
-func (e *Engine) pass(t *trigger, r get.Response) (get.Response, *failure) {
+// the selected part of the body, the failure of the first expression that the body does not pass, or how
+// long to wait for an evaluation.
+func (e *Engine) pass(t *trigger, r get.Response) (get.Response, time.Duration, *failure) {
 	set := rule.Of(t.want)
 	if set.Empty() || r.NotModified { // the body of a 304 has passed
-		return r, nil
+		return r, 0, nil
 	}
 	held := t.want.GetHeldSize()
 	if t.cached != nil {
@@ -22,32 +49,16 @@ func (e *Engine) pass(t *trigger, r get.Response) (get.Response, *failure) {
 	}
 	outcome := e.rules.Evaluate(t.key.Namespace, set, r.Body, held)
 	if number, cause := outcome.Failed(); cause != rule.Passed {
-		return r, e.rejected(number, cause)
+		f := &failure{rule: uint32(number), text: "body does not pass curl-expect or curl-select"}
+		f.Class, f.Detail = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, details[cause]
+		if cause == rule.TooLarge {
+			f.Limit = int64(e.rules.Limit())
+		}
+		return r, 0, f
 	}
 	if set.Select != "" {
 		digest := sha256.Sum256(outcome.Selected)
 		r.Body, r.SHA256 = outcome.Selected, hex.EncodeToString(digest[:])
 	}
-	return r, nil
-}
-
-// rejected returns the failure of an expression.
-func (e *Engine) rejected(number int, cause rule.Cause) *failure {
-	f := &failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED},
-		rule:  uint32(number),
-		text:  "body does not pass curl-expect or curl-select",
-	}
-	switch cause {
-	case rule.NotJSON:
-		f.Detail = v1.FailureDetail_FAILURE_DETAIL_NOT_JSON
-	case rule.Inapplicable:
-		f.Detail = v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE
-	case rule.Costly:
-		f.Detail = v1.FailureDetail_FAILURE_DETAIL_COSTLY
-	case rule.TooLarge:
-		f.Limit = int64(e.rules.MaxBody())
-	case rule.Passed, rule.False:
-	}
-	return f
+	return r, outcome.Wait, nil
 }

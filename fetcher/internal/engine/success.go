@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
@@ -31,8 +32,11 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 
 // succeeded publishes the outcome of a good response.
 func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) ending {
-	r, rejected := e.pass(t, r) //nolint:contextcheck // an expression has a limit of its own
-	if rejected != nil {
+	r, wait, rejected := e.pass(t, r)
+	switch {
+	case wait > 0:
+		return e.park(ctx, t, throttle.NamespaceShare, wait)
+	case rejected != nil:
 		return e.failed(ctx, t, *rejected)
 	}
 	body := cachedBodyAfter(r, t.cached)

@@ -57,7 +57,7 @@ type Shortage struct {
 	First bool
 }
 
-// Budget tracks the budgets of all namespaces. It is safe for concurrent use.
+// Budget tracks the budgets of all namespaces. It is safe for concurrent use. Nil means no limit.
 type Budget struct {
 	cfg Config
 	now func() time.Time
@@ -126,7 +126,7 @@ func (b *Budget) Spend(namespace string, n int64) {
 
 // with calls do with the account of a namespace, if there is a limit.
 func (b *Budget) with(namespace string, use func(a *account, now time.Time)) {
-	if b.cfg.Burst == 0 {
+	if b == nil || b.cfg.Burst == 0 {
 		return
 	}
 	b.mu.Lock()

@@ -24,6 +24,7 @@ import (
 
 const (
 	refreshKey = "x-kv8s.io/curl-refresh"
+	expectKey  = "x-kv8s.io/curl-expect"
 	nowKey     = "x-kv8s.io/curl-now"
 	suspendKey = "x-kv8s.io/curl-suspend"
 
@@ -184,6 +185,13 @@ func loads() []Attack {
 					pairs = append(pairs, fmt.Sprintf("key%d=%s/instant/%d", k, a.bare(), each*i+k))
 				}
 				return []world.Trait{world.Asking(strings.Join(pairs, " ")), world.Annotated(refreshKey, Refresh)}
+			})
+		}},
+		{"has 500 keys with rules that take too long", func(ctx context.Context, a *Tenant) {
+			ten := strings.Repeat("[0,0,0,0,0,0,0,0,0,0].all(x,", 8)
+			rule := "mydata=" + ten + "!body.matches('(x+x+)+y{30}')" + strings.Repeat(")", 8) + "\n"
+			a.create(ctx, 500, func(int) []world.Trait {
+				return []world.Trait{a.asking("instant", 0), world.Annotated(expectKey, strings.Repeat(rule, 4))}
 			})
 		}},
 		{"breaks and corrects 200 annotations", func(ctx context.Context, a *Tenant) {
