@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"slices"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -58,21 +59,14 @@ func NewIdentity(certificate, key, authorities []byte) (*Identity, error) {
 
 // OpenIdentity follows the files of an Identity; empty paths are absent.
 func OpenIdentity(certificate, key, authorities string) (*reload.File[*Identity], error) {
-	var paths []string
-	var places [3]int
-	for i, path := range []string{certificate, key, authorities} {
-		if path != "" {
-			paths = append(paths, path)
-			places[i] = len(paths)
-		}
-	}
+	paths := slices.DeleteFunc([]string{certificate, key, authorities}, func(path string) bool { return path == "" })
 	return reload.OpenAll(paths, func(content [][]byte) (*Identity, error) {
-		var parts [3][]byte
-		for i, place := range places {
-			if place > 0 {
-				parts[i] = content[place-1]
+		next := func(path string) (part []byte) {
+			if path != "" {
+				part, content = content[0], content[1:]
 			}
+			return part
 		}
-		return NewIdentity(parts[0], parts[1], parts[2])
+		return NewIdentity(next(certificate), next(key), next(authorities))
 	})
 }

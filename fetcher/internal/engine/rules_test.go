@@ -73,7 +73,7 @@ var _ = Describe("A want with rules", func() {
 		Expect(w.result().GetFailure().GetLimitBytes()).To(BeEquivalentTo(rule.DefaultMaxBody))
 	})
 
-	It("compares the size with that of the value which the key holds", func() {
+	It("compares the size of the body with the size of the current value", func() {
 		var body atomic.Pointer[string]
 		set := func(text string) { body.Store(&text) }
 		o := serve(func(rw http.ResponseWriter, r *http.Request) { says(*body.Load())(rw, r) })

@@ -32,8 +32,8 @@ type credentials struct {
 
 // sends reports whether the server gets a credential.
 func (c credentials) sends() bool {
-	return c.login != nil || c.token != "" || c.entry != nil &&
-		(len(c.entry.Headers) > 0 || c.entry.ClientCertificate != nil)
+	return c.login != nil || c.token != "" || c.entry != nil && len(c.entry.Headers) > 0 ||
+		c.identity != nil && len(c.identity.Certificates) > 0
 }
 
 func (c credentials) apply(h http.Header) {

@@ -213,7 +213,7 @@ func (e *headerEntry) compileTokens() error {
 		return errors.New("netrc, oauth2 and bearerFile exclude each other")
 	case c != nil && (c.CertFile == "" || c.KeyFile == ""):
 		return errors.New("clientCertificate: add certFile and keyFile")
-	case tokens+len(e.Headers) == 0 && c == nil && e.CAFile == "":
+	case tokens+len(e.Headers) == 0 && c == nil && e.CAFile == "" && e.fixed == nil:
 		return errors.New("no headers, netrc, oauth2, bearerFile, clientCertificate or caFile")
 	case e.OAuth2 != nil:
 		return e.OAuth2.Validate()

@@ -31,16 +31,15 @@ func parseTeamFile(content []byte) (*headerFile, error) {
 }
 
 func teamEntry(t headerfile.TeamEntry) (*headerEntry, error) {
-	identity, err := credential.NewIdentity([]byte(t.Certificate), []byte(t.Key), []byte(t.Authorities))
-	if err != nil {
-		return nil, err
-	}
 	e := &headerEntry{
 		Host: t.Host, Ports: []int{t.Port}, PathPrefix: t.PathPrefix, Headers: t.Headers,
-		Namespaces: []string{t.Namespace}, CAFile: t.Authorities, source: "Secret " + t.Source, fixed: identity,
+		Namespaces: []string{t.Namespace}, source: "Secret " + t.Source,
 	}
-	if t.Certificate != "" {
-		e.ClientCertificate = &clientCertificate{CertFile: t.Certificate, KeyFile: t.Key}
+	if t.Certificate+t.Key+t.Authorities != "" {
+		var err error
+		if e.fixed, err = credential.NewIdentity([]byte(t.Certificate), []byte(t.Key), []byte(t.Authorities)); err != nil {
+			return nil, err
+		}
 	}
 	if err := e.compile(); err != nil {
 		return nil, err
