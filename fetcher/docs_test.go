@@ -16,8 +16,7 @@ var _ = Describe("The pages next to the code", func() {
 		var all strings.Builder
 		docs := "../deploy/docs/"
 		for _, name := range []string{"README.md", docs + "egress.md", docs + "credentials.md", docs + "rules.md"} {
-			page, err := os.ReadFile(name)
-			Expect(err).NotTo(HaveOccurred())
+			page := must(os.ReadFile(name))
 			all.Write(page)
 		}
 		return all.String()

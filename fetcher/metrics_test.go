@@ -74,8 +74,7 @@ func (l *lab) serve() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
 	mux.HandleFunc("/hang", func(http.ResponseWriter, *http.Request) { <-held.Done() })
-	listener, err := (&net.ListenConfig{}).Listen(l.ctx, "tcp4", ":0")
-	Expect(err).NotTo(HaveOccurred())
+	listener := must((&net.ListenConfig{}).Listen(l.ctx, "tcp4", ":0"))
 	origin := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}}
 	origin.Start()
 	DeferCleanup(origin.Close)
@@ -132,8 +131,7 @@ func (l *lab) want(name, url string, change ...func(*v1.Want)) {
 	for _, c := range change {
 		c(want)
 	}
-	_, err := l.client.PublishWant(l.ctx, want, 0)
-	Expect(err).NotTo(HaveOccurred())
+	Expect(l.client.PublishWant(l.ctx, want, 0)).Error().NotTo(HaveOccurred())
 }
 
 func refreshed(w *v1.Want) { w.Refresh = durationpb.New(300 * time.Millisecond) }
@@ -240,8 +238,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 				change = func(*fetcher.Config) {}
 			}
 			l := newLab(change)
-			before, err := l.value(m.series)()
-			Expect(err).NotTo(HaveOccurred())
+			before := must(l.value(m.series)())
 			m.do(l)
 			Eventually(l.value(m.series)).Should(BeNumerically(">", before))
 		})
@@ -281,8 +278,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 			c.Engine.Sharing.Window = 0
 			c.Throttle.Share = 1
 		})
-		before, err := metrictest.Read(l.registry)
-		Expect(err).NotTo(HaveOccurred())
+		before := must(metrictest.Read(l.registry))
 		_, port, _ := strings.Cut(strings.TrimPrefix(l.origin, "http://"), ":")
 		for i := range objects {
 			path := "/ok"
@@ -298,8 +294,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 			lost, err2 := l.value(`curlmethat_fetcher_requests_total{outcome="gave_up"}`)()
 			return done + lost, errors.Join(err1, err2)
 		}).WithTimeout(3 * time.Minute).WithPolling(100 * time.Millisecond).Should(BeEquivalentTo(objects))
-		after, err := metrictest.Read(l.registry)
-		Expect(err).NotTo(HaveOccurred())
+		after := must(metrictest.Read(l.registry))
 		Expect(slices.Sorted(maps.Keys(after))).To(Equal(slices.Sorted(maps.Keys(before))))
 	})
 })

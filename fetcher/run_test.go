@@ -56,26 +56,23 @@ var _ = Describe("Run", func() {
 		Eventually(log.Contents).Should(ContainSubstring("waiting for the watcher or the setup job to create the streams"))
 		Expect(rt.Health.Ready()).To(BeFalse())
 
-		epoch, err := pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{})
-		Expect(err).NotTo(HaveOccurred())
+		epoch := must(pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{}))
 		Eventually(rt.Health.Ready).Should(BeTrue())
 
 		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "hello ", r.Header.Get("User-Agent"))
 		}))
 		DeferCleanup(origin.Close)
-		_, err = pipeline.NewClient(rt.JetStream).PublishWant(ctx, &v1.Want{
+		_, err := pipeline.NewClient(rt.JetStream).PublishWant(ctx, &v1.Want{
 			Namespace: "default", Name: "cm", Key: "k", Uid: "uid", Url: origin.URL, Epoch: epoch,
 		}, 0)
 		Expect(err).NotTo(HaveOccurred())
-		stream, err := rt.JetStream.Stream(ctx, pipeline.Results)
-		Expect(err).NotTo(HaveOccurred())
+		stream := must(rt.JetStream.Stream(ctx, pipeline.Results))
 		var m *jetstream.RawStreamMsg
 		Eventually(func() error { m, err = stream.GetMsg(ctx, 1); return err }).Should(Succeed())
 		_, key, err := pipeline.ParseSubject(m.Subject)
 		Expect(err).NotTo(HaveOccurred())
-		result, err := pipeline.DecodeResult(key, m.Data)
-		Expect(err).NotTo(HaveOccurred())
+		result := must(pipeline.DecodeResult(key, m.Data))
 		Expect(string(result.GetContent().GetBody())).To(HavePrefix("hello curl-me-that/"))
 
 		Expect(stop()).To(Succeed())

@@ -15,8 +15,7 @@ import (
 
 var _ = Describe("The NetworkPolicy of the chart", func() {
 	It("denies each range that the fetcher denies itself", func() {
-		file, err := os.ReadFile("../../../deploy/chart/values.yaml")
-		Expect(err).NotTo(HaveOccurred())
+		file := must(os.ReadFile("../../../deploy/chart/values.yaml"))
 		var values struct {
 			NetworkPolicy struct {
 				PrivateCIDRs []netip.Prefix `yaml:"privateCIDRs"`

@@ -47,10 +47,9 @@ var _ = Describe("a name", func() {
 	DescribeTable("never leads to a private address",
 		func(ctx SpecContext, addrs ...string) {
 			names.Set("data.example.com", addrs...)
-			gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
-			Expect(err).NotTo(HaveOccurred())
+			gate := must(egress.New(cfg, egress.Deps{Resolver: names.Resolver()}))
 
-			err = attempt(ctx, gate, raw)
+			err := attempt(ctx, gate, raw)
 
 			Expect(err).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
 			trap.expectNobody(ctx)
@@ -72,8 +71,7 @@ var _ = Describe("a name", func() {
 
 	It("does not lead to a private address through an alias", func(ctx SpecContext) {
 		names.Alias("data.example.com", "localhost", "127.0.0.1")
-		gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
-		Expect(err).NotTo(HaveOccurred())
+		gate := must(egress.New(cfg, egress.Deps{Resolver: names.Resolver()}))
 
 		Expect(attempt(ctx, gate, raw)).To(MatchError(egress.ErrDenied))
 		trap.expectNobody(ctx)
@@ -81,8 +79,7 @@ var _ = Describe("a name", func() {
 
 	It("is checked again if its address changes after the dry run", func(ctx SpecContext) {
 		names.Rebind("data.example.com", []string{public}, []string{"127.0.0.1"})
-		gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
-		Expect(err).NotTo(HaveOccurred())
+		gate := must(egress.New(cfg, egress.Deps{Resolver: names.Resolver()}))
 
 		Expect(gate.Verdict(ctx, "team-a", raw).Allowed).To(BeTrue())
 		Expect(attempt(ctx, gate, raw)).To(MatchError(egress.ErrDenied))
@@ -115,8 +112,7 @@ var _ = Describe("a name", func() {
 		names.Set("www.example.com", public, "93.184.216.35")
 		gate, _ := newGate(egress.Config{}, names)
 		admit := func(raw string) error {
-			u, err := url.Parse(raw)
-			Expect(err).NotTo(HaveOccurred())
+			u := must(url.Parse(raw))
 			return gate.For("team-a").Admit(ctx, u)
 		}
 
@@ -194,16 +190,14 @@ var _ = Describe("a name", func() {
 	})
 
 	It("behind a silent resolver fails after the dial timeout", func(ctx SpecContext) {
-		silent, err := new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:0")
-		Expect(err).NotTo(HaveOccurred())
+		silent := must(new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:0"))
 		DeferCleanup(silent.Close)
 		deadlines := make(chan time.Time, 64)
 		resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, "udp", silent.LocalAddr().String())
 			return deadlined{conn, deadlines}, err
 		}}
-		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: resolver, DialTimeout: 50 * time.Millisecond})
-		Expect(err).NotTo(HaveOccurred())
+		gate := must(egress.New(egress.Config{}, egress.Deps{Resolver: resolver, DialTimeout: 50 * time.Millisecond}))
 
 		start := time.Now()
 		Expect(attempt(ctx, gate, "http://data.example.com/")).NotTo(Succeed())

@@ -179,8 +179,7 @@ var _ = Describe("policies of namespaces", func() {
 	})
 
 	It("need no file", func(ctx SpecContext) {
-		gate, err := egress.New(egress.Config{}, egress.Deps{})
-		Expect(err).NotTo(HaveOccurred())
+		gate := must(egress.New(egress.Config{}, egress.Deps{}))
 		ctx2, cancel := context.WithCancel(ctx)
 		cancel()
 		Expect(gate.Run(ctx2)).To(Succeed())

@@ -128,8 +128,7 @@ var _ = Describe("the operator's settings", func() {
 		names := startDNS()
 		names.Set("localhost", "127.0.0.1")
 		open := startCanary()
-		gate, err := egress.New(egress.Config{AllowCIDRs: loopback}, egress.Deps{Resolver: names.Resolver()})
-		Expect(err).NotTo(HaveOccurred())
+		gate := must(egress.New(egress.Config{AllowCIDRs: loopback}, egress.Deps{Resolver: names.Resolver()}))
 
 		Expect(attempt(ctx, gate, fmt.Sprintf("http://localhost:%d/", open.port()))).To(Succeed())
 		Eventually(open.visits).Should(Receive())

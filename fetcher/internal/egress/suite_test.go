@@ -46,8 +46,7 @@ func (h *holder) attempts() []string {
 
 func startDNS() *dnstest.Server {
 	GinkgoHelper()
-	names, err := dnstest.Start()
-	Expect(err).NotTo(HaveOccurred())
+	names := must(dnstest.Start())
 	DeferCleanup(names.Stop)
 	return names
 }
@@ -56,8 +55,7 @@ func startDNS() *dnstest.Server {
 func newGate(cfg egress.Config, names *dnstest.Server) (*egress.Gate, *holder) {
 	GinkgoHelper()
 	held := &holder{}
-	gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Refuse: held.refuse})
-	Expect(err).NotTo(HaveOccurred())
+	gate := must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Refuse: held.refuse}))
 	return gate, held
 }
 
@@ -95,8 +93,7 @@ type canary struct {
 
 func startCanary() *canary {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	c := &canary{listener: listener, visits: make(chan net.Addr, 16)}
 	done := make(chan struct{})
 	go func() {
@@ -123,11 +120,16 @@ func (c *canary) port() int { return c.listener.Addr().(*net.TCPAddr).Port }
 // accepted in order.
 func (c *canary) expectNobody(ctx context.Context) {
 	GinkgoHelper()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.listener.Addr().String())
-	Expect(err).NotTo(HaveOccurred())
+	conn := must(new(net.Dialer).DialContext(ctx, "tcp", c.listener.Addr().String()))
 	self := conn.LocalAddr().String()
 	defer func() { _ = conn.Close() }()
 	var first net.Addr
 	Eventually(c.visits).Should(Receive(&first))
 	Expect(first.String()).To(Equal(self), "somebody was at the canary")
+}
+
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
 }

@@ -50,7 +50,8 @@ func (p *Policy) verdict(ctx context.Context, u *url.URL) Verdict {
 		if t.unless != nil {
 			return refusal(t.unless)
 		}
-		return Verdict{Allowed: true, Reason: "the name is permitted, and the egress proxy resolves it and checks its addresses"}
+		const reason = "the name is permitted, and the egress proxy resolves it and checks its addresses"
+		return Verdict{Allowed: true, Reason: reason}
 	}
 	addrs, err := p.lookup(ctx, t.name)
 	if err != nil {

@@ -56,8 +56,7 @@ var _ = Describe("A broker in trouble", func() {
 			Eventually(beats).Should(BeNumerically(">", 2), "the message stays with this fetcher")
 			Eventually(w.pending).Should(BeEquivalentTo(1))
 
-			stream, err := w.js.Stream(w.ctx, pipeline.Results)
-			Expect(err).NotTo(HaveOccurred())
+			stream := must(w.js.Stream(w.ctx, pipeline.Results))
 			Expect(stream.Purge(w.ctx)).To(Succeed())
 
 			Eventually(w.results).Should(HaveLen(1))
@@ -77,8 +76,7 @@ var _ = Describe("A broker in trouble", func() {
 			stop()
 			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*2/3))
 			m := w.next()
-			meta, err := m.Metadata()
-			Expect(err).NotTo(HaveOccurred())
+			meta := must(m.Metadata())
 			// An open request of the draining fetcher may receive it again, and gives it back, too.
 			Expect(meta.NumDelivered).To(BeNumerically(">=", 2))
 			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*4/5), "it did not wait out AckWait")
@@ -106,12 +104,10 @@ var _ = Describe("A broker in trouble", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		o := serve(says("hello there"))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
-		requests, err := w.js.Stream(w.ctx, pipeline.Requests)
-		Expect(err).NotTo(HaveOccurred())
+		requests := must(w.js.Stream(w.ctx, pipeline.Requests))
 		config := requests.CachedInfo().Config
 		config.MaxMsgSize = 64
-		_, err = w.js.UpdateStream(w.ctx, config)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(w.js.UpdateStream(w.ctx, config)).Error().NotTo(HaveOccurred())
 		w.fetcher(logged).step()
 		Expect(w.deadLetters()).To(ConsistOf(HaveField("Failure.Class", v1.FailureClass_FAILURE_CLASS_MALFORMED)))
 		Eventually(w.pending).Should(BeZero())

@@ -111,8 +111,7 @@ var _ = Describe("A killed fetcher", func() {
 			m = w.next()
 		}
 		Expect(m.Subject()).To(Equal(key.Due()))
-		meta, err := m.Metadata()
-		Expect(err).NotTo(HaveOccurred())
+		meta := must(m.Metadata())
 		Expect(meta.Timestamp).To(And(BeTemporally(">=", at.Add(-time.Second)),
 			BeTemporally("<=", latest.Add(5*time.Second))))
 		f.handle(m)

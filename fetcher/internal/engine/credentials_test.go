@@ -50,18 +50,15 @@ var _ = Describe("Credentials", func() {
 		})
 		seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
-		signer, err = signature.LoadSigner(seed)
-		Expect(err).NotTo(HaveOccurred())
-		at, err := url.Parse(o.URL)
-		Expect(err).NotTo(HaveOccurred())
+		signer = must(signature.LoadSigner(seed))
+		at := must(url.Parse(o.URL))
 		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
 		Expect(os.WriteFile(headers, fmt.Appendf(nil,
 			"- {host: %s, ports: [%s], schemes: [http], pathPrefix: /private, namespaces: [%s], headers: {Authorization: %s}}",
 			at.Hostname(), at.Port(), key.Namespace, secret), 0o600)).To(Succeed())
 		f = w.fetcher(func(o *fetcherOptions) {
 			o.get.HeaderFile = headers
-			o.signatures, err = signature.LoadVerifier(keys)
-			Expect(err).NotTo(HaveOccurred())
+			o.signatures = must(signature.LoadVerifier(keys))
 		})
 	})
 	sent := func() []string {
@@ -191,8 +188,7 @@ var _ = Describe("Credentials", func() {
 		Expect(w.deadLetters()).To(HaveLen(1))
 		streams, searched := w.js.ListStreams(w.ctx), 0
 		for info := range streams.Info() {
-			stream, err := w.js.Stream(w.ctx, info.Config.Name)
-			Expect(err).NotTo(HaveOccurred())
+			stream := must(w.js.Stream(w.ctx, info.Config.Name))
 			for sequence := max(1, info.State.FirstSeq); sequence <= info.State.LastSeq; sequence++ {
 				m, err := stream.GetMsg(w.ctx, sequence)
 				if errors.Is(err, jetstream.ErrMsgNotFound) {

@@ -86,19 +86,16 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	if o.js == nil {
 		o.js = w.connect()
 	}
-	gate, err := egress.New(egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}}, egress.Deps{})
-	Expect(err).NotTo(HaveOccurred())
+	gate := must(egress.New(egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}}, egress.Deps{}))
 	set := metric.New(o.registry, "fetcher")
 	metrics := engine.NewMetrics(set)
 	Expect(set.Err()).NotTo(HaveOccurred())
-	getter, err := get.New(o.get, get.Deps{Gate: gate, Observer: metrics, Now: o.wallClock})
-	Expect(err).NotTo(HaveOccurred())
+	getter := must(get.New(o.get, get.Deps{Gate: gate, Observer: metrics, Now: o.wallClock}))
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = getter.Run(running) }()
 	DeferCleanup(func() { stop(); <-ended })
-	slots, err := throttle.New(o.limits)
-	Expect(err).NotTo(HaveOccurred())
+	slots := must(throttle.New(o.limits))
 	e, err := engine.New(o.config, engine.Deps{
 		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: slots, Draining: o.draining,
 		Clock: o.clock, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics, Tracer: o.tracer,
@@ -140,8 +137,7 @@ func (f *fetcher) parked(cause string) int {
 // metric returns a counter or gauge with at most one label value.
 func (f *fetcher) metric(name, label string) float64 {
 	GinkgoHelper()
-	families, err := f.registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
+	families := must(f.registry.Gather())
 	for _, family := range families {
 		if family.GetName() != name {
 			continue
@@ -159,8 +155,7 @@ func (f *fetcher) metric(name, label string) float64 {
 // histogram returns the number and the sum of the observations of a histogram.
 func (f *fetcher) histogram(name string) (count uint64, sum float64) {
 	GinkgoHelper()
-	families, err := f.registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
+	families := must(f.registry.Gather())
 	for _, family := range families {
 		if family.GetName() == name {
 			h := family.GetMetric()[0].GetHistogram()
@@ -174,10 +169,8 @@ func (f *fetcher) histogram(name string) (count uint64, sum float64) {
 // next takes one message from the consumer.
 func (w *world) next() jetstream.Msg {
 	GinkgoHelper()
-	consumer, err := w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer)
-	Expect(err).NotTo(HaveOccurred())
-	m, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
-	Expect(err).NotTo(HaveOccurred())
+	consumer := must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	m := must(consumer.Next(jetstream.FetchMaxWait(5 * time.Second)))
 	return m
 }
 
@@ -185,12 +178,9 @@ func (w *world) next() jetstream.Msg {
 func (w *world) beginWithoutEnd(times uint64) {
 	GinkgoHelper()
 	m := w.next()
-	metadata, err := m.Metadata()
-	Expect(err).NotTo(HaveOccurred())
-	data, err := proto.Marshal(&v1.Begun{Sequence: metadata.Sequence.Stream, Unended: times})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = w.js.Publish(w.ctx, "curl.begun."+m.Subject(), data)
-	Expect(err).NotTo(HaveOccurred())
+	metadata := must(m.Metadata())
+	data := must(proto.Marshal(&v1.Begun{Sequence: metadata.Sequence.Stream, Unended: times}))
+	Expect(w.js.Publish(w.ctx, "curl.begun."+m.Subject(), data)).Error().NotTo(HaveOccurred())
 	Expect(m.Nak()).To(Succeed())
 }
 

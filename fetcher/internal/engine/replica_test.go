@@ -30,10 +30,8 @@ func (w *world) replicaLags() (catchUp func()) {
 // answersReads determines whether the server itself responds.
 func (w *world) answersReads(yes bool) {
 	GinkgoHelper()
-	stream, err := w.js.Stream(w.ctx, pipeline.Requests)
-	Expect(err).NotTo(HaveOccurred())
+	stream := must(w.js.Stream(w.ctx, pipeline.Requests))
 	config := stream.CachedInfo().Config
 	config.AllowDirect = yes
-	_, err = w.js.UpdateStream(w.ctx, config)
-	Expect(err).NotTo(HaveOccurred())
+	Expect(w.js.UpdateStream(w.ctx, config)).Error().NotTo(HaveOccurred())
 }

@@ -25,17 +25,14 @@ type timer struct {
 // timerOf returns the pending timer of a key, or nil.
 func (w *world) timerOf(k pipeline.Key) *timer {
 	GinkgoHelper()
-	stream, err := w.js.Stream(w.ctx, pipeline.Requests)
-	Expect(err).NotTo(HaveOccurred())
+	stream := must(w.js.Stream(w.ctx, pipeline.Requests))
 	m, err := stream.GetLastMsgForSubject(w.ctx, k.Timer())
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
 	Expect(err).NotTo(HaveOccurred())
-	due, err := pipeline.DecodeDue(k, m.Data)
-	Expect(err).NotTo(HaveOccurred())
-	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get("Nats-Schedule"), "@at "))
-	Expect(err).NotTo(HaveOccurred())
+	due := must(pipeline.DecodeDue(k, m.Data))
+	at := must(time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get("Nats-Schedule"), "@at ")))
 	return &timer{Due: due, at: at, header: m.Header}
 }
 
@@ -44,10 +41,8 @@ func (w *world) timer() *timer { GinkgoHelper(); return w.timerOf(key) }
 // messages returns the messages of a stream by sequence.
 func (w *world) messages(name string) []*jetstream.RawStreamMsg {
 	GinkgoHelper()
-	stream, err := w.js.Stream(w.ctx, name)
-	Expect(err).NotTo(HaveOccurred())
-	info, err := stream.Info(w.ctx)
-	Expect(err).NotTo(HaveOccurred())
+	stream := must(w.js.Stream(w.ctx, name))
+	info := must(stream.Info(w.ctx))
 	var all []*jetstream.RawStreamMsg
 	for seq := max(info.State.FirstSeq, 1); seq <= info.State.LastSeq; seq++ {
 		m, err := stream.GetMsg(w.ctx, seq)
@@ -63,10 +58,8 @@ func (w *world) messages(name string) []*jetstream.RawStreamMsg {
 // contents returns the number of published bodies.
 func (w *world) contents() int {
 	GinkgoHelper()
-	stream, err := w.js.Stream(w.ctx, pipeline.Results)
-	Expect(err).NotTo(HaveOccurred())
-	info, err := stream.Info(w.ctx, jetstream.WithSubjectFilter("curl.result.content.>"))
-	Expect(err).NotTo(HaveOccurred())
+	stream := must(w.js.Stream(w.ctx, pipeline.Results))
+	info := must(stream.Info(w.ctx, jetstream.WithSubjectFilter("curl.result.content.>")))
 	return len(info.State.Subjects)
 }
 
@@ -77,8 +70,7 @@ func (w *world) results() []*v1.Result {
 	for _, m := range w.messages(pipeline.Results) {
 		_, k, err := pipeline.ParseSubject(m.Subject)
 		Expect(err).NotTo(HaveOccurred())
-		r, err := pipeline.DecodeResult(k, m.Data)
-		Expect(err).NotTo(HaveOccurred())
+		r := must(pipeline.DecodeResult(k, m.Data))
 		all = append(all, r)
 	}
 	return all
@@ -106,9 +98,7 @@ func (w *world) deadLetters() []*v1.DeadLetter {
 // pending returns the number of undelivered and unacknowledged messages.
 func (w *world) pending() uint64 {
 	GinkgoHelper()
-	consumer, err := w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer)
-	Expect(err).NotTo(HaveOccurred())
-	info, err := consumer.Info(w.ctx)
-	Expect(err).NotTo(HaveOccurred())
+	consumer := must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	info := must(consumer.Info(w.ctx))
 	return info.NumPending + uint64(info.NumAckPending)
 }

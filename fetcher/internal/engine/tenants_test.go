@@ -60,8 +60,7 @@ func newTenants(trusted bool, headers string, files map[string]string) *tenants 
 	DeferCleanup(proxy.Close)
 	seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
-	t.signer, err = signature.LoadSigner(seed)
-	Expect(err).NotTo(HaveOccurred())
+	t.signer = must(signature.LoadSigner(seed))
 	t.fetcher = t.world.fetcher(func(o *fetcherOptions) {
 		o.get.Proxy, o.get.HeaderFile = proxy.URL, writeFile("headers.yaml", []byte(headers))
 		o.get.TeamFile = filepath.Join(filepath.Dir(o.get.HeaderFile), "team.json")
@@ -71,8 +70,7 @@ func newTenants(trusted bool, headers string, files map[string]string) *tenants 
 		o.get.CABundle = writeFile("ca.pem",
 			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 		if trusted {
-			o.signatures, err = signature.LoadVerifier(keys)
-			Expect(err).NotTo(HaveOccurred())
+			o.signatures = must(signature.LoadVerifier(keys))
 		}
 	})
 	return t
@@ -176,10 +174,8 @@ func certificate(name string) (crt, key string) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
 	}
-	der, err := x509.CreateCertificate(nil, template, template, public, private)
-	Expect(err).NotTo(HaveOccurred())
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	Expect(err).NotTo(HaveOccurred())
+	der := must(x509.CreateCertificate(nil, template, template, public, private))
+	secret := must(x509.MarshalPKCS8PrivateKey(private))
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }
@@ -248,8 +244,7 @@ var _ = Describe("Namespaces with the same URL", func() {
 									files[token+".crt"], files[token+".key"] = certificate(token)
 								}
 							}
-							text, err := json.Marshal(team)
-							Expect(err).NotTo(HaveOccurred())
+							text := must(json.Marshal(team))
 							files["team.json"] = string(text)
 							t = newTenants(trusted, headers, files)
 						})

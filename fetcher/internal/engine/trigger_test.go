@@ -25,8 +25,7 @@ var _ = Describe("A message", func() {
 
 	DescribeTable("becomes a dead letter if it cannot be decoded, and does not delay others",
 		func(subject string, data string, named pipeline.Key) {
-			_, err := w.js.Publish(w.ctx, subject, []byte(data))
-			Expect(err).NotTo(HaveOccurred())
+			Expect(w.js.Publish(w.ctx, subject, []byte(data))).Error().NotTo(HaveOccurred())
 			w.publish(w.want(o.URL))
 
 			f.step()
@@ -54,8 +53,7 @@ var _ = Describe("A message", func() {
 	)
 
 	It("leaves one dead letter if it is garbage and delivered twice", func() {
-		_, err := w.js.Publish(w.ctx, "curl.want.ns.name.key", []byte("garbage"))
-		Expect(err).NotTo(HaveOccurred())
+		Expect(w.js.Publish(w.ctx, "curl.want.ns.name.key", []byte("garbage"))).Error().NotTo(HaveOccurred())
 		m := w.next()
 		f.handle(unacknowledged{m})
 		Expect(m.Nak()).To(Succeed())
@@ -76,8 +74,7 @@ var _ = Describe("A message", func() {
 	})
 
 	It("is acknowledged if it is a tombstone", func() {
-		_, err := w.client.PublishTombstone(w.ctx, key, 0)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(w.client.PublishTombstone(w.ctx, key, 0)).Error().NotTo(HaveOccurred())
 		f.step()
 		Eventually(w.pending).Should(BeZero(), "the server takes an acknowledgement in its own time")
 		Expect(w.results()).To(BeEmpty())
@@ -111,8 +108,7 @@ var _ = Describe("A message", func() {
 		})
 
 		It("is acknowledged if its key is no longer wanted", func() {
-			_, err := w.client.PublishTombstone(w.ctx, key, sequence)
-			Expect(err).NotTo(HaveOccurred())
+			Expect(w.client.PublishTombstone(w.ctx, key, sequence)).Error().NotTo(HaveOccurred())
 			Expect(w.next().Ack()).To(Succeed())
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
 			nothingHappens()
@@ -144,8 +140,7 @@ var _ = Describe("A message", func() {
 			nothingHappens()
 			Eventually(w.pending).Should(BeEquivalentTo(1))
 			m := w.next()
-			meta, err := m.Metadata()
-			Expect(err).NotTo(HaveOccurred())
+			meta := must(m.Metadata())
 			Expect(meta.NumDelivered).To(BeEquivalentTo(2))
 			Expect(m.Ack()).To(Succeed())
 		})

@@ -38,9 +38,7 @@ func newWorld(o natstest.Options, t pipeline.Topology) *world {
 	w := &world{ctx: ctx, server: pipelinetest.Broker(GinkgoTB(), o), clock: newClock(), ending: make(chan struct{})}
 	w.end = sync.OnceFunc(func() { close(w.ending) })
 	w.js = w.connect()
-	var err error
-	w.epoch, err = pipeline.Ensure(ctx, w.js, t)
-	Expect(err).NotTo(HaveOccurred())
+	w.epoch = must(pipeline.Ensure(ctx, w.js, t))
 	w.client = pipeline.NewClient(w.js)
 	return w
 }
@@ -91,8 +89,7 @@ func (w *world) publish(want *v1.Want) uint64 {
 	if !errors.Is(err, pipeline.ErrNoMessage) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	sequence, err := w.client.PublishWant(w.ctx, want, last)
-	Expect(err).NotTo(HaveOccurred())
+	sequence := must(w.client.PublishWant(w.ctx, want, last))
 	return sequence
 }
 
@@ -105,10 +102,8 @@ func (w *world) fire(due *v1.Due) uint64 {
 // fireWith publishes a due with the header of its timer.
 func (w *world) fireWith(header nats.Header, due *v1.Due) uint64 {
 	GinkgoHelper()
-	data, err := proto.Marshal(due)
-	Expect(err).NotTo(HaveOccurred())
+	data := must(proto.Marshal(due))
 	m := &nats.Msg{Subject: pipeline.KeyOf(due.GetWant()).Due(), Header: header, Data: data}
-	ack, err := w.js.PublishMsg(w.ctx, m)
-	Expect(err).NotTo(HaveOccurred())
+	ack := must(w.js.PublishMsg(w.ctx, m))
 	return ack.Sequence
 }

@@ -49,17 +49,15 @@ var _ = Describe("a client", func() {
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Observer: heard})
 		port := serveTLS(ca, hello)
 
-		_, err := client.Do(ctx, get.Request{URL: httpsURL(port)})
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
 		Expect(heard.counts()).To(Equal(map[get.Phase]int{
 			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 1,
 			get.Phase("transfer"): 1, get.Phase("total"): 1,
 		}))
 
-		_, err = client.Do(ctx, get.Request{URL: "http://10.0.0.1/"})
+		_, err := client.Do(ctx, get.Request{URL: "http://10.0.0.1/"})
 		Expect(err).To(HaveOccurred())
-		_, err = client.Do(ctx, get.Request{URL: httpsURL(port)})
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
 		Expect(heard.counts()).To(Equal(map[get.Phase]int{
 			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 2,
 			get.Phase("transfer"): 2, get.Phase("total"): 3,
@@ -83,8 +81,7 @@ var _ = Describe("a client", func() {
 		DeferCleanup(runGate(gate))
 		sweeps := make(chan time.Time)
 		client := newClient(shortLimits(), gate, get.Deps{Ticks: sweeps})
-		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})).Error().NotTo(HaveOccurred())
 
 		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "b"})
 		Expect(asError(err).Class).To(Equal(addressDenied), "the connection of another policy")

@@ -49,8 +49,7 @@ var _ = Describe("credentials", func() {
 		GinkgoHelper()
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		for _, r := range requests {
-			_, err := client.Do(ctx, r)
-			Expect(err).NotTo(HaveOccurred())
+			Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())
 		}
 	}
 
@@ -225,8 +224,7 @@ var _ = Describe("credentials", func() {
 		})
 		do := func() {
 			GinkgoHelper()
-			_, err := client.Do(ctx, get.Request{URL: at("data.example.com", "/")})
-			Expect(err).NotTo(HaveOccurred())
+			Expect(client.Do(ctx, get.Request{URL: at("data.example.com", "/")})).Error().NotTo(HaveOccurred())
 		}
 		do()
 		replace(cfg.Netrc, "default login me password b")
@@ -323,8 +321,7 @@ var _ = Describe("credentials", func() {
 			"{Authorization: a}}\n", port)
 		cfg.HeaderFile = writeFile("headers.yaml", entry)
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Ticks: ticks})
-		_, err := client.Do(ctx, get.Request{Namespace: "team-a", URL: urlOf(port, "/")})
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Do(ctx, get.Request{Namespace: "team-a", URL: urlOf(port, "/")})).Error().NotTo(HaveOccurred())
 		replace(cfg.HeaderFile, entry+entry)
 		ticks <- time.Now()
 		Eventually(closed).Should(Receive())
@@ -344,8 +341,7 @@ var _ = Describe("credentials", func() {
 		Eventually(reports).Should(Receive(BeNil()))
 		Expect(client.Resolve(request)).NotTo(Equal(before))
 		for _, r := range []get.Request{before, request} {
-			_, err := client.Do(ctx, r)
-			Expect(err).NotTo(HaveOccurred())
+			Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())
 		}
 		Expect(authorizations()).To(Equal([]string{"", "", "a", "a"}))
 	})

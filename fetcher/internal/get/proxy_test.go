@@ -53,14 +53,12 @@ var _ = Describe("an egress proxy", func() {
 			dns.Set(name, addrs...)
 		}
 		// The policy permits public addresses only; the proxy is the operator's.
-		gate, err := egress.New(policy, egress.Deps{Resolver: dns.Resolver()})
-		Expect(err).NotTo(HaveOccurred())
+		gate := must(egress.New(policy, egress.Deps{Resolver: dns.Resolver()}))
 		return newClient(cfg, gate, get.Deps{})
 	}
 
 	It("receives the requests that the policy permits", func(ctx SpecContext) {
-		response, err := newProxied(nil).Do(ctx, get.Request{URL: "http://data.example.com/x"})
-		Expect(err).NotTo(HaveOccurred())
+		response := must(newProxied(nil).Do(ctx, get.Request{URL: "http://data.example.com/x"}))
 		Expect(string(response.Body)).To(Equal("by proxy"))
 		Expect(seen.requests()).To(HaveLen(1))
 		Expect(seen.requests()[0].RequestURI).To(Equal("http://data.example.com/x"))
@@ -70,8 +68,7 @@ var _ = Describe("an egress proxy", func() {
 	It("may send one plain response per connection, because a host may send more than one", func(ctx SpecContext) {
 		client := newProxied(nil)
 		for _, host := range []string{"data.example.com", "other.example.com", "data.example.com"} {
-			_, err := client.Do(ctx, get.Request{URL: "http://" + host + "/"})
-			Expect(err).NotTo(HaveOccurred())
+			Expect(client.Do(ctx, get.Request{URL: "http://" + host + "/"})).Error().NotTo(HaveOccurred())
 		}
 		connections := map[string]bool{}
 		for _, r := range seen.requests() {
@@ -116,12 +113,10 @@ var _ = Describe("an egress proxy", func() {
 		policy = egress.Config{AllowCIDRs: []string{"127.0.0.1"}, DirectHosts: []string{"*.corp.example"}}
 		client := newProxied(map[string][]string{"data.corp.example": {"127.0.0.1"}})
 		direct := serveHTTP(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") })
-		response, err := client.Do(ctx, get.Request{URL: "http://" + hostPort("data.corp.example", direct) + "/"})
-		Expect(err).NotTo(HaveOccurred())
+		response := must(client.Do(ctx, get.Request{URL: "http://" + hostPort("data.corp.example", direct) + "/"}))
 		Expect(string(response.Body)).To(Equal("direct"))
 		Expect(seen.requests()).To(BeEmpty())
-		response, err = client.Do(ctx, get.Request{URL: "http://data.example.com/"})
-		Expect(err).NotTo(HaveOccurred())
+		response = must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 		Expect(string(response.Body)).To(Equal("by proxy"))
 	})
 
@@ -134,10 +129,9 @@ var _ = Describe("an egress proxy", func() {
 
 		It("gets names that nobody else knows", func(ctx SpecContext) {
 			client := newProxied(map[string][]string{"data.example.com": {}, "data.corp.example": {}})
-			response, err := client.Do(ctx, get.Request{URL: "http://data.example.com/"})
-			Expect(err).NotTo(HaveOccurred())
+			response := must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 			Expect(string(response.Body)).To(Equal("by proxy"))
-			_, err = client.Do(ctx, get.Request{URL: "http://data.corp.example/"})
+			_, err := client.Do(ctx, get.Request{URL: "http://data.corp.example/"})
 			Expect(asError(err).Class).To(Equal(dnsFailed), "direct hosts are looked up here")
 		})
 
@@ -195,8 +189,7 @@ var _ = Describe("an egress proxy", func() {
 	It("is never taken from the environment", func(ctx SpecContext) {
 		GinkgoT().Setenv("HTTP_PROXY", cfg.Proxy)
 		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(0))), "/")})
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(0))), "/")})).Error().NotTo(HaveOccurred())
 		Expect(seen.requests()).To(BeEmpty())
 	})
 })

@@ -40,8 +40,7 @@ var _ = Describe("a redirect", func() {
 		func(ctx SpecContext, status int) {
 			seen := &recorder{}
 			port := countdown(status, seen)
-			response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/5?q")})
-			Expect(err).NotTo(HaveOccurred())
+			response := must(client.Do(ctx, get.Request{URL: urlOf(port, "/5?q")}))
 			Expect(string(response.Body)).To(Equal("hello"))
 			for _, r := range seen.requests() {
 				Expect(r.Method).To(Equal(http.MethodGet))
@@ -68,14 +67,12 @@ var _ = Describe("a redirect", func() {
 			w.Header().Set("Location", "/ä ö#x")
 			w.WriteHeader(http.StatusFound)
 		})
-		response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
-		Expect(err).NotTo(HaveOccurred())
+		response := must(client.Do(ctx, get.Request{URL: urlOf(port, "/")}))
 		Expect(string(response.Body)).To(Equal("hello"))
 	})
 
 	It("to a denied address sends nothing and does not name the address", func(ctx SpecContext) {
-		trap, err := net.Listen("tcp", "127.0.0.2:0")
-		Expect(err).NotTo(HaveOccurred())
+		trap := must(net.Listen("tcp", "127.0.0.2:0"))
 		visits := make(chan string, 16)
 		done := make(chan struct{})
 		go func() {
@@ -103,7 +100,7 @@ var _ = Describe("a redirect", func() {
 			fmt.Sprintf("http://[::ffff:127.0.0.2]:%d/", trapPort),
 			fmt.Sprintf("http://%s@127.0.0.2:%d/", host, trapPort),
 		} {
-			_, err = client.Do(ctx, get.Request{URL: urlOf(serve(redirectTo(location)), "/")})
+			_, err := client.Do(ctx, get.Request{URL: urlOf(serve(redirectTo(location)), "/")})
 			Expect(asError(err).Class).To(Equal(addressDenied))
 			Expect(asError(err).Host).To(Equal(host))
 			Expect(asError(err).Redirects).To(Equal(1))
@@ -112,8 +109,7 @@ var _ = Describe("a redirect", func() {
 			Expect(err.Error()).NotTo(ContainSubstring("127"))
 		}
 
-		conn, err := net.Dial("tcp", trap.Addr().String())
-		Expect(err).NotTo(HaveOccurred())
+		conn := must(net.Dial("tcp", trap.Addr().String()))
 		defer func() { _ = conn.Close() }()
 		Eventually(visits).Should(Receive(Equal(conn.LocalAddr().String())), "the first visitor is the spec itself")
 	})

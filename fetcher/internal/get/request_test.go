@@ -61,8 +61,7 @@ var _ = Describe("a request", func() {
 			http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
 		})
 		for range 2 {
-			_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/a%20b/%2e?q=%0d%0a#fragment")})
-			Expect(err).NotTo(HaveOccurred())
+			Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/a%20b/%2e?q=%0d%0a#fragment")})).Error().NotTo(HaveOccurred())
 		}
 		for _, r := range seen.requests() {
 			Expect(r.Method).To(Equal(http.MethodGet))
@@ -78,9 +77,8 @@ var _ = Describe("a request", func() {
 
 	It("names the host in its usual form", func(ctx SpecContext) {
 		port := serveHTTP(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) })
-		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = client.Do(ctx,
+		Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/")})).Error().NotTo(HaveOccurred())
+		_, err := client.Do(ctx,
 			get.Request{URL: "HTTP://DATA.Example.COM." + urlOf(port, "/")[len("http://data.example.com"):]})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(seen.requests()[1].Host).To(Equal(seen.requests()[0].Host))
@@ -92,8 +90,7 @@ var _ = Describe("a request", func() {
 			_, _ = io.WriteString(w, "hello")
 		})
 		for range 3 {
-			_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
-			Expect(err).NotTo(HaveOccurred())
+			Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/")})).Error().NotTo(HaveOccurred())
 		}
 		requests := seen.requests()
 		Expect(requests[1].RemoteAddr).To(Equal(requests[0].RemoteAddr))
@@ -155,23 +152,21 @@ var _ = Describe("a request", func() {
 	It("fails with DNSFailed if a name has no address", func(ctx SpecContext) {
 		names := startDNS()
 		names.Set(host)
-		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()})
-		Expect(err).NotTo(HaveOccurred())
+		gate := must(egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()}))
 		client = newClient(shortLimits(), gate, get.Deps{})
 
-		_, err = client.Do(ctx, get.Request{URL: "http://data.example.com/"})
+		_, err := client.Do(ctx, get.Request{URL: "http://data.example.com/"})
 
 		Expect(asError(err).Class).To(Equal(dnsFailed))
 		Expect(err).To(MatchError("data.example.com was not found in DNS"))
 	})
 
 	It("fails with ConnectFailed if a connection is refused", func(ctx SpecContext) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		Expect(err).NotTo(HaveOccurred())
+		listener := must(net.Listen("tcp", "127.0.0.1:0"))
 		port := listener.Addr().(*net.TCPAddr).Port
 		Expect(listener.Close()).To(Succeed())
 
-		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/")})
+		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
 
 		Expect(asError(err).Class).To(Equal(connectFailed))
 		Expect(err).To(MatchError("could not connect to data.example.com: connection refused"))
@@ -223,27 +218,23 @@ var _ = Describe("a conditional request", func() {
 	})
 
 	It("has the validators of the last response", func(ctx SpecContext) {
-		first, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
-		Expect(err).NotTo(HaveOccurred())
+		first := must(client.Do(ctx, get.Request{URL: urlOf(port, "/")}))
 		Expect(first.ETag).To(Equal(etag))
 		Expect(first.LastModified).To(Equal(modified))
 		Expect(first.MaxAge).To(Equal(time.Minute))
 
-		second, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), ETag: first.ETag, LastModified: first.LastModified})
-		Expect(err).NotTo(HaveOccurred())
+		second := must(client.Do(ctx, get.Request{URL: urlOf(port, "/"), ETag: first.ETag, LastModified: first.LastModified}))
 		Expect(second).To(Equal(get.Response{NotModified: true, ETag: etag, LastModified: modified, MaxAge: time.Minute}))
 	})
 
 	It("stays conditional across a redirect", func(ctx SpecContext) {
 		from := serve(redirectTo(urlOf(port, "/")))
-		response, err := client.Do(ctx, get.Request{URL: urlOf(from, "/"), ETag: etag})
-		Expect(err).NotTo(HaveOccurred())
+		response := must(client.Do(ctx, get.Request{URL: urlOf(from, "/"), ETag: etag}))
 		Expect(response.NotModified).To(BeTrue())
 	})
 
 	It("does not send an invalid condition", func(ctx SpecContext) {
-		response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), ETag: "v1\r\nX: y", LastModified: "yesterday"})
-		Expect(err).NotTo(HaveOccurred())
+		response := must(client.Do(ctx, get.Request{URL: urlOf(port, "/"), ETag: "v1\r\nX: y", LastModified: "yesterday"}))
 		Expect(response.NotModified).To(BeFalse())
 		Expect(seen.requests()[0].Header).NotTo(Or(HaveKey("If-None-Match"), HaveKey("If-Modified-Since")))
 	})

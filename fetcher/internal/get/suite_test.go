@@ -50,8 +50,7 @@ func shortLimits() get.Config {
 
 func startDNS() *dnstest.Server {
 	GinkgoHelper()
-	names, err := dnstest.Start()
-	Expect(err).NotTo(HaveOccurred())
+	names := must(dnstest.Start())
 	DeferCleanup(names.Stop)
 	names.SetOther("127.0.0.1")
 	return names
@@ -61,8 +60,7 @@ func startDNS() *dnstest.Server {
 func newGate(cfg egress.Config) *egress.Gate {
 	GinkgoHelper()
 	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")
-	gate, err := egress.New(cfg, egress.Deps{Resolver: startDNS().Resolver(), DialTimeout: 10 * time.Second})
-	Expect(err).NotTo(HaveOccurred())
+	gate := must(egress.New(cfg, egress.Deps{Resolver: startDNS().Resolver(), DialTimeout: 10 * time.Second}))
 	return gate
 }
 
@@ -70,8 +68,7 @@ func newGate(cfg egress.Config) *egress.Gate {
 func newClient(cfg get.Config, gate *egress.Gate, deps get.Deps) *get.Client {
 	GinkgoHelper()
 	deps.Gate = gate
-	client, err := get.New(cfg, deps)
-	Expect(err).NotTo(HaveOccurred())
+	client := must(get.New(cfg, deps))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- client.Run(ctx) }()
@@ -86,8 +83,7 @@ func newClient(cfg get.Config, gate *egress.Gate, deps get.Deps) *get.Client {
 // the spec.
 func serve(handle func(context.Context, net.Conn)) (port int) {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -210,4 +206,10 @@ func runGate(gate *egress.Gate) (stop func()) {
 		cancel()
 		<-done
 	}
+}
+
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
 }

@@ -33,8 +33,7 @@ var _ = Describe("the credentials of teams", func() {
 	}
 	put := func(entries ...headerfile.TeamEntry) {
 		GinkgoHelper()
-		text, err := json.Marshal(entries)
-		Expect(err).NotTo(HaveOccurred())
+		text := must(json.Marshal(entries))
 		replace(cfg.TeamFile, string(text))
 		if client != nil {
 			ticks <- time.Now()
@@ -63,8 +62,7 @@ var _ = Describe("the credentials of teams", func() {
 	})
 	sent := func(ctx SpecContext, r get.Request) string {
 		GinkgoHelper()
-		_, err := client.Do(ctx, r)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())
 		all := seen.requests()
 		return all[len(all)-1].Header.Get("Authorization")
 	}

@@ -32,8 +32,7 @@ type authority struct {
 
 func newAuthority() *authority {
 	GinkgoHelper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	Expect(err).NotTo(HaveOccurred())
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: "authority of a spec"},
@@ -43,10 +42,8 @@ func newAuthority() *authority {
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	Expect(err).NotTo(HaveOccurred())
-	certificate, err := x509.ParseCertificate(der)
-	Expect(err).NotTo(HaveOccurred())
+	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
+	certificate := must(x509.ParseCertificate(der))
 	return &authority{key: key, certificate: certificate}
 }
 
@@ -57,8 +54,7 @@ func (a *authority) pem() string {
 // issue makes a certificate for a name that is valid until a time.
 func (a *authority) issue(name string, until time.Time) tls.Certificate {
 	GinkgoHelper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	Expect(err).NotTo(HaveOccurred())
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2),
 		Subject:      pkix.Name{CommonName: secret},
@@ -66,8 +62,7 @@ func (a *authority) issue(name string, until time.Time) tls.Certificate {
 		NotBefore:    time.Now().Add(-2 * time.Hour),
 		NotAfter:     until,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
-	Expect(err).NotTo(HaveOccurred())
+	der := must(x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -199,8 +194,7 @@ var _ = Describe("TLS", func() {
 		secure := serve(secured(server, say(ok+length(5)+"hello")))
 		plain := serve(redirectTo(httpsURL(secure)))
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
-		response, err := client.Do(ctx, get.Request{URL: urlOf(plain, "/")})
-		Expect(err).NotTo(HaveOccurred())
+		response := must(client.Do(ctx, get.Request{URL: urlOf(plain, "/")}))
 		Expect(string(response.Body)).To(Equal("hello"))
 
 		_, failure := do(ctx, secured(server, redirectTo(urlOf(plain, "/"))))
@@ -228,7 +222,6 @@ var _ = Describe("TLS", func() {
 		ticks <- time.Now()
 		Eventually(reports).Should(Receive(BeNil()))
 
-		_, err = client.Do(ctx, request)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Do(ctx, request)).Error().NotTo(HaveOccurred())
 	})
 })

@@ -46,8 +46,7 @@ func secureServer(ca *authority, name string, clients *x509.CertPool, handler ht
 // pemOf returns a certificate and its key.
 func pemOf(c tls.Certificate) (certificate, key string) {
 	GinkgoHelper()
-	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	Expect(err).NotTo(HaveOccurred())
+	der := must(x509.MarshalPKCS8PrivateKey(c.PrivateKey))
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
@@ -146,8 +145,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		grant(3600)
 		other := request
 		other.Namespace = "team-b"
-		_, err := newTokenClient().Do(ctx, other)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(newTokenClient().Do(ctx, other)).Error().NotTo(HaveOccurred())
 		Expect(sent()).To(Equal([]string{""}))
 		Expect(asked.Load()).To(BeZero())
 	})
@@ -157,8 +155,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		client := newTokenClient()
 		do := func() {
 			GinkgoHelper()
-			_, err := client.Do(ctx, request)
-			Expect(err).NotTo(HaveOccurred())
+			Expect(client.Do(ctx, request)).Error().NotTo(HaveOccurred())
 		}
 		do()
 		clock.advance(8*time.Minute + 58*time.Second)
@@ -182,8 +179,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		client := newTokenClient()
 		good := "token-1"
 		accepted.Store(&good)
-		_, err := client.Do(ctx, request)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Do(ctx, request)).Error().NotTo(HaveOccurred())
 		clock.advance(time.Minute)
 		next := "token-2"
 		accepted.Store(&next)
@@ -196,7 +192,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		By("but not again if the new one is refused, too")
 		never := "none"
 		accepted.Store(&never)
-		_, err = client.Do(ctx, request)
+		_, err := client.Do(ctx, request)
 		Expect(asError(err).StatusCode).To(Equal(http.StatusUnauthorized))
 		Expect(asError(err).Credential).To(Equal("entry 1 of the header file"))
 		Expect(asked.Load()).To(BeEquivalentTo(2))
@@ -344,8 +340,7 @@ var _ = Describe("the files of an entry", func() {
 	}
 	do := func(ctx context.Context, client *get.Client, r get.Request) {
 		GinkgoHelper()
-		_, err := client.Do(ctx, r)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())
 	}
 
 	It("hold a client certificate and authorities for the namespaces and paths of the entry only", func(ctx SpecContext) {
