@@ -9,7 +9,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
-	"github.com/kv8s/curl-me-that/writer/internal/event"
 	"github.com/kv8s/curl-me-that/writer/internal/inbox"
 )
 
@@ -25,7 +24,6 @@ type metrics struct {
 
 	applier *apply.Metrics
 	inbox   *inbox.Metrics
-	events  *event.Metrics
 	calls   *kube.Calls
 }
 
@@ -33,7 +31,6 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{own: metric.New(registry, "writer"), standard: metric.Standard(registry)}
 	m.inbox = inbox.NewMetrics(m.own, messages)
 	m.applier = apply.NewMetrics(m.own)
-	m.events = event.NewMetrics(m.own)
 	m.calls = kube.NewCalls(m.standard, "GET", "PATCH", "POST")
 	return m
 }

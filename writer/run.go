@@ -3,7 +3,6 @@ package writer
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,7 +13,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -22,7 +20,6 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/batch"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
-	"github.com/kv8s/curl-me-that/writer/internal/event"
 	"github.com/kv8s/curl-me-that/writer/internal/inbox"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -101,24 +98,17 @@ func assemble(
 	if err != nil {
 		return nil, fmt.Errorf("--trusted-keys: %w", err)
 	}
-	events, err := budget.New(c.Events, time.Now)
-	if err != nil {
-		return nil, err
-	}
 	applier, err := apply.New(apply.Config{
 		Planner: plan.Planner{Prune: c.Prune},
 		Decoder: plan.Decoder{Grammar: grammar, Selector: selector},
-		Writes:  c.Writes, WriteBytes: c.WriteBytes,
+		Writes:  c.Writes, WriteBytes: c.WriteBytes, Events: c.Events,
 	}, apply.Deps{
 		Client:     client,
 		Breaker:    breaking,
 		Signatures: signatures,
-		Emitter: event.New(event.Deps{
-			Recorder: kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
-			Budget:   events, Metrics: metrics.events, Log: rt.Log,
-		}),
-		Metrics: metrics.applier,
-		Log:     rt.Log,
+		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
+		Metrics:    metrics.applier,
+		Log:        rt.Log,
 	})
 	if err != nil {
 		return nil, err

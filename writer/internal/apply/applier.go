@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,12 +14,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/logsample"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
 	"github.com/kv8s/curl-me-that/writer/internal/cache"
-	"github.com/kv8s/curl-me-that/writer/internal/event"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -40,8 +41,8 @@ const (
 type Config struct {
 	Planner plan.Planner
 	Decoder plan.Decoder
-	// Writes and WriteBytes are the budgets of each namespace.
-	Writes, WriteBytes budget.Config
+	// Writes, WriteBytes and Events are the budgets of each namespace.
+	Writes, WriteBytes, Events budget.Config
 }
 
 // Deps are the dependencies of an Applier.
@@ -49,7 +50,7 @@ type Deps struct {
 	Client     *apiserver.Client
 	Breaker    *breaker.Breaker
 	Signatures *signature.Verifier
-	Emitter    *event.Emitter
+	Recorder   *kube.Recorder
 	Metrics    *Metrics
 	// Log gets one line per outcome.
 	Log zerolog.Logger
@@ -69,6 +70,8 @@ type Applier struct {
 	faults  cache.Expiring[types.NamespacedName, int]
 	budgets budgets
 	lines   *logsample.Log
+	// eventsRefused reports that it is logged that Events are refused.
+	eventsRefused atomic.Bool
 	// doubted has the signature errors that are already logged.
 	doubted sync.Map
 }

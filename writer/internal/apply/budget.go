@@ -15,14 +15,17 @@ import (
 
 // budgets limit the writes in each namespace.
 type budgets struct {
-	writes, writeBytes *budget.Budget
+	writes, writeBytes, events *budget.Budget
 }
 
 func newBudgets(c Config) (b budgets, err error) {
 	if b.writes, err = budget.New(c.Writes, time.Now); err != nil {
 		return b, err
 	}
-	b.writeBytes, err = budget.New(c.WriteBytes, time.Now)
+	if b.writeBytes, err = budget.New(c.WriteBytes, time.Now); err != nil {
+		return b, err
+	}
+	b.events, err = budget.New(c.Events, time.Now)
 	return b, err
 }
 

@@ -20,10 +20,13 @@ type Metrics struct {
 	exhausted prometheus.Counter
 	// overBudget counts patches that were not sent.
 	overBudget *prometheus.CounterVec
-	batch      prometheus.Histogram
-	seconds    prometheus.Histogram
-	age        prometheus.Histogram
-	delivery   prometheus.Histogram
+	// events counts written Events.
+	events        *prometheus.CounterVec
+	eventsDropped prometheus.Counter
+	batch         prometheus.Histogram
+	seconds       prometheus.Histogram
+	age           prometheus.Histogram
+	delivery      prometheus.Histogram
 }
 
 // NewMetrics registers the metrics in the set of the writer.
@@ -48,6 +51,9 @@ func NewMetrics(set *metric.Set) *Metrics {
 		delivery: set.Histogram("annotation_to_data_seconds",
 			"Time from the change of an annotation to the patch with the first data for it.",
 			append(latency, 60, 300, 900, 3600)),
+		events: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.",
+			metric.Of("reason", plan.Reasons()...)),
+		eventsDropped: set.Counter("events_dropped_total", "Events dropped because their namespace exceeded its budget."),
 	}
 }
 

@@ -27,7 +27,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -35,7 +34,6 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
-	"github.com/kv8s/curl-me-that/writer/internal/event"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -106,14 +104,13 @@ func newModel(t *testing.T, seed uint64) *model {
 	m.server = &modelServer{events: map[string]corev1.Event{}, before: m.interfere, fault: m.fault, patched: m.check}
 	m.applier, m.signer = newApplier(t, &rest.Config{
 		Host: "http://model", Transport: m.server, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
-	},
-		metric.New(prometheus.NewRegistry(), "writer"))
+	})
 	m.recreate()
 	return m
 }
 
 // newApplier returns an applier like the writer's, and the signer that it trusts.
-func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.Applier, *signature.Signer) {
+func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.Signer) {
 	t.Helper()
 	client, err := apiserver.NewClient(cluster)
 	must(t, err)
@@ -123,8 +120,6 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.App
 	ctx, cancel := context.WithCancel(t.Context())
 	go b.Run(ctx)
 	t.Cleanup(cancel)
-	unbounded, err := budget.New(budget.Config{}, time.Now)
-	must(t, err)
 	seed, keys, err := signature.WriteFiles(t.TempDir())
 	must(t, err)
 	signer, err := signature.LoadSigner(seed)
@@ -138,12 +133,9 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.App
 		Client:     client,
 		Breaker:    b,
 		Signatures: signatures,
-		Emitter: event.New(event.Deps{
-			Recorder: kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
-			Budget:   unbounded, Metrics: event.NewMetrics(own), Log: zerolog.Nop(),
-		}),
-		Metrics: apply.NewMetrics(own),
-		Log:     zerolog.Nop(),
+		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
+		Metrics:    apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer")),
+		Log:        zerolog.Nop(),
 	})
 	must(t, err)
 	return applier, signer

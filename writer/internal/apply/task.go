@@ -273,25 +273,3 @@ func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	t.unwritable.Drop(cacheKey(item))
 	return len(d.Events) == 0
 }
-
-// emitEvents reports whether it wrote any event. An error is worth a retry. A refused Event counts
-// as written, because the value matters more and the log has it.
-func (t *task) emitEvents(
-	ctx context.Context, item plan.Item, uid types.UID, events []plan.Event,
-) (written bool, err error) {
-	written, err = t.deps.Emitter.Emit(ctx, t.ref, uid, events)
-	switch apiserver.Classify(err) {
-	case apiserver.OK:
-		return written, nil
-	case apiserver.Unavailable:
-		t.deps.Breaker.Failure(err, apiserver.RetryAfter(err))
-		t.line(item, zerolog.DebugLevel, kindEventFailed).Err(err).Msg("Event was not written, retrying")
-		return false, err
-	default:
-		if t.deps.Emitter.Refused() {
-			t.line(item, zerolog.ErrorLevel, kindEventRefused).Err(err).
-				Msg("Events are refused: grant create, get and patch of events to the writer's service account")
-		}
-		return true, nil
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -14,21 +15,8 @@ type Value struct {
 	Binary bool
 }
 
-// Event is a change of state of an object, for its owner.
-type Event struct {
-	// Reason is from a closed set.
-	Reason string
-	// Warning means that something is wrong.
-	Warning bool
-	Action  string
-	// Note is a sentence for people.
-	Note string
-	// Occurrence separates this change of state from others with the same reason.
-	Occurrence string
-	// Again is the time of the observation. A repeated Event with a later one increases its count;
-	// zero means that it is emitted once.
-	Again time.Time
-}
+// Event is a change of state of an object, for its owner. The emitter names the object.
+type Event = kube.Event
 
 // Decision is the decision on one item.
 type Decision struct {
