@@ -12,7 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("An API server in trouble", func() {
@@ -47,30 +46,6 @@ var _ = Describe("An API server in trouble", func() {
 		w.calls.with(nil)
 		w.catchesUp(names, "body")
 		Expect(lines("warn")).To(HaveLen(1))
-	})
-
-	It("is ready again even if nothing is to be written", func() {
-		w.calls.away()
-		w.startWithout()
-		Eventually(func() bool { return strings.Contains(string(w.log.Contents()), "holding results") }).Should(BeTrue())
-		Expect(w.health.Ready()).To(BeFalse())
-		w.calls.with(nil)
-		Eventually(w.health.Ready).Should(BeTrue())
-	})
-
-	It("gets the pause that it requests", func() {
-		w.start()
-		cm := w.create(asking("cm", "mydata="+url))
-		w.calls.answering(http.MethodPatch, http.StatusTooManyRequests, http.Header{"Retry-After": {"3"}},
-			"Too many requests, please try again later.\n")
-		asked := time.Now()
-		w.publish(w.content(w.want(cm, "mydata", url), "body"))
-		Eventually(w.calls.all).Should(HaveLen(1))
-		w.calls.with(nil)
-		w.acknowledged()
-		Expect(time.Since(asked)).To(And(BeNumerically(">", 2*time.Second), BeNumerically("<", pipeline.AckWait*4/5)))
-		Expect(w.calls.all()).To(HaveLen(2))
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
 	})
 
 	DescribeTable("gets the request again after an inconclusive response", func(code int, body string) {

@@ -45,10 +45,24 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	if err := metrics.err(); err != nil {
 		return err
 	}
-	made, err := assemble(rt, c, client, breaking, metrics)
+	signatures, err := signature.LoadVerifier(c.TrustedKeys)
+	if err != nil {
+		return fmt.Errorf("--trusted-keys: %w", err)
+	}
+	applier, err := newApplier(c, apply.Deps{
+		Client: client, Breaker: breaking, Signatures: signatures, Metrics: metrics.applier, Log: rt.Log,
+		Recorder: kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
+	})
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
+	queue := batch.New(batch.Config[types.NamespacedName, plan.Item, apply.Outcome]{
+		Linger: c.Linger, Concurrency: c.Concurrency,
+		Share: func(ref types.NamespacedName) string { return ref.Namespace }, Work: applier.Apply,
+	})
+	results := inbox.New(inbox.Config{Protected: c.Protected, Messages: messages, Bytes: messageBytes}, inbox.Deps{
+		Breaker: breaking, Queue: queue, Metrics: metrics.inbox, Tracer: rt.Tracer, Log: rt.Log,
+	})
 	state := rt.ConsumerHealth("results")
 	rt.Started()
 
@@ -57,9 +71,9 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 		breaking.Run(ctx)
 		return nil
 	})
-	group.Go(func() error { return made.signatures.Run(ctx, nil, reload.Report(rt.Log)) })
+	group.Go(func() error { return signatures.Run(ctx, nil, reload.Report(rt.Log)) })
 	group.Go(func() error {
-		defer made.drained()
+		defer queue.Wait()
 		return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
 			Stream:      pipeline.Results,
 			Consumer:    pipeline.WriterConsumer,
@@ -68,24 +82,13 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 			State:       state,
 			// The writer may not access the records of started messages in the stream of requests.
 			MaxUnended: pipeline.Uncounted,
-			Observe:    made.inbox.Observe,
-		}, made.inbox.Handle)
+			Observe:    results.Observe,
+		}, results.Handle)
 	})
 	return group.Wait()
 }
 
-// parts are the parts of a running writer.
-type parts struct {
-	inbox *inbox.Inbox
-	// drained waits until all messages are handled.
-	drained    func()
-	signatures *signature.Verifier
-}
-
-// assemble makes the parts of the writer.
-func assemble(
-	rt *process.Runtime, c Config, client *apiserver.Client, breaking *breaker.Breaker, metrics *metrics,
-) (*parts, error) {
+func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err
@@ -94,37 +97,9 @@ func assemble(
 	if err != nil {
 		return nil, fmt.Errorf("parse selector: %w", err)
 	}
-	signatures, err := signature.LoadVerifier(c.TrustedKeys)
-	if err != nil {
-		return nil, fmt.Errorf("--trusted-keys: %w", err)
-	}
-	applier, err := apply.New(apply.Config{
+	return apply.New(apply.Config{
 		Planner: plan.Planner{Prune: c.Prune},
 		Decoder: plan.Decoder{Grammar: grammar, Selector: selector},
 		Writes:  c.Writes, WriteBytes: c.WriteBytes, Events: c.Events,
-	}, apply.Deps{
-		Client:     client,
-		Breaker:    breaking,
-		Signatures: signatures,
-		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
-		Metrics:    metrics.applier,
-		Log:        rt.Log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	queue := batch.New(batch.Config[types.NamespacedName, plan.Item, apply.Outcome]{
-		Linger: c.Linger, Concurrency: c.Concurrency,
-		Share: func(ref types.NamespacedName) string { return ref.Namespace }, Work: applier.Apply,
-	})
-	return &parts{
-		inbox: inbox.New(inbox.Config{Protected: c.Protected, Messages: messages, Bytes: messageBytes}, inbox.Deps{
-			Breaker: breaking,
-			Queue:   queue,
-			Metrics: metrics.inbox,
-			Tracer:  rt.Tracer,
-			Log:     rt.Log,
-		}),
-		drained: queue.Wait, signatures: signatures,
-	}, nil
+	}, d)
 }

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -78,12 +79,14 @@ type Applier struct {
 
 // New returns an applier.
 func New(c Config, d Deps) (*Applier, error) {
-	b, err := newBudgets(c)
-	if err != nil {
+	writes, errWrites := budget.New(c.Writes, time.Now)
+	writeBytes, errBytes := budget.New(c.WriteBytes, time.Now)
+	events, errEvents := budget.New(c.Events, time.Now)
+	if err := errors.Join(errWrites, errBytes, errEvents); err != nil {
 		return nil, fmt.Errorf("make applier: %w", err)
 	}
 	return &Applier{
-		config: c, deps: d, budgets: b, lines: logsample.New(d.Log),
+		config: c, deps: d, budgets: budgets{writes, writeBytes, events}, lines: logsample.New(d.Log),
 		objects: cache.NewObjects(clock.RealClock{}),
 		// Results may come back for this long after an outage.
 		confirmed: cache.NewExpiring[cache.Key, plan.Confirmation](16384, 10*time.Minute),

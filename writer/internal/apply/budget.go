@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,21 +12,8 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// budgets limit the writes in each namespace.
-type budgets struct {
-	writes, writeBytes, events *budget.Budget
-}
-
-func newBudgets(c Config) (b budgets, err error) {
-	if b.writes, err = budget.New(c.Writes, time.Now); err != nil {
-		return b, err
-	}
-	if b.writeBytes, err = budget.New(c.WriteBytes, time.Now); err != nil {
-		return b, err
-	}
-	b.events, err = budget.New(c.Events, time.Now)
-	return b, err
-}
+// budgets limit the writes and the Events in each namespace.
+type budgets struct{ writes, writeBytes, events *budget.Budget }
 
 // take spends the budget that a plan needs, or returns which budget is short.
 func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget.Shortage) {

@@ -64,6 +64,7 @@ const (
 var (
 	modelRef  = types.NamespacedName{Namespace: modelNamespace, Name: modelName}
 	modelKeys = []string{"a", "b"}
+	grammar   = must(annotation.New(annotation.Defaults()))
 	modelURLs = []string{"https://one.example.com", "https://two.example.com/x?y=z"}
 )
 
@@ -112,21 +113,18 @@ func newModel(t *testing.T, seed uint64) *model {
 // newApplier returns an applier like the writer's, and the signer that it trusts.
 func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.Signer) {
 	t.Helper()
-	client, err := apiserver.NewClient(cluster)
-	must(t, err)
-	grammar, err := annotation.New(annotation.Defaults())
-	must(t, err)
+	client := must(apiserver.NewClient(cluster))
 	b := breaker.New(breaker.Deps{Probe: func(context.Context) error { return nil }, Log: zerolog.Nop()})
 	ctx, cancel := context.WithCancel(t.Context())
 	go b.Run(ctx)
 	t.Cleanup(cancel)
 	seed, keys, err := signature.WriteFiles(t.TempDir())
-	must(t, err)
-	signer, err := signature.LoadSigner(seed)
-	must(t, err)
-	signatures, err := signature.LoadVerifier(keys)
-	must(t, err)
-	applier, err := apply.New(apply.Config{
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer := must(signature.LoadSigner(seed))
+	signatures := must(signature.LoadVerifier(keys))
+	applier := must(apply.New(apply.Config{
 		Planner: plan.Planner{Prune: true},
 		Decoder: plan.Decoder{Grammar: grammar, Selector: labels.Everything()},
 	}, apply.Deps{
@@ -136,16 +134,16 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
 		Metrics:    apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer")),
 		Log:        zerolog.Nop(),
-	})
-	must(t, err)
+	}))
 	return applier, signer
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
+// must returns the value of a call that must succeed.
+func must[T any](value T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
+	return value
 }
 
 func (m *model) log(format string, args ...any) { fmt.Fprintf(&m.trace, format+"\n", args...) }
@@ -297,14 +295,11 @@ func (m *model) watch() {
 		return
 	}
 	whole := s.whole()
-	grammar, err := annotation.New(annotation.Defaults())
-	must(m.t, err)
 	request, err := grammar.Parse(whole.Annotations)
 	if err != nil || request.Suspended {
 		return
 	}
-	noted, err := status.Parse(whole.Annotations[annotation.StatusKey])
-	must(m.t, err)
+	noted := must(status.Parse(whole.Annotations[annotation.StatusKey]))
 	for _, pair := range request.Pairs {
 		m.observe(whole, noted.Keys[pair.Key], pair)
 	}

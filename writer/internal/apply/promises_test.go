@@ -40,9 +40,7 @@ func (m *model) check(before, after *corev1.ConfigMap, owners map[string]owner) 
 }
 
 func (m *model) status(cm *corev1.ConfigMap) status.Status {
-	s, err := status.Parse(cm.Annotations[annotation.StatusKey])
-	must(m.t, err)
-	return s
+	return must(status.Parse(cm.Annotations[annotation.StatusKey]))
 }
 
 // checkValue checks that the writer may change a value to this one.
@@ -53,8 +51,6 @@ func (m *model) checkValue(
 	if o, owned := owners[key]; owned && o.manager != annotation.FieldManager && !noted.Written() {
 		m.broken("S4: key %s of %s, which we never wrote, was changed", key, o.manager)
 	}
-	grammar, err := annotation.New(annotation.Defaults())
-	must(m.t, err)
 	request, err := grammar.Parse(before.Annotations)
 	url, asked := request.URL(key)
 	if err != nil || request.Suspended {
@@ -172,8 +168,6 @@ func (m *model) drain() {
 // settled reports whether all annotated keys have their value and no other key of ours is left.
 func (m *model) settled() bool {
 	cm := m.server.whole()
-	grammar, err := annotation.New(annotation.Defaults())
-	must(m.t, err)
 	request, err := grammar.Parse(cm.Annotations)
 	if err != nil {
 		return true
