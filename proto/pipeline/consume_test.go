@@ -111,8 +111,7 @@ var _ = Describe("Consume", func() {
 	})
 
 	It("handles up to MaxBytes at a time, and a larger message alone", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		const bound = 100 << 10
 		for n, size := range []int{40 << 10, 40 << 10, 150 << 10, 40 << 10, 40 << 10, 40 << 10, 150 << 10, 150 << 10, 10} {
 			Expect(c.PublishResult(ctx, content(pipelinetest.Numbered(n), uint64(n+1), size))).To(Succeed())

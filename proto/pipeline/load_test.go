@@ -25,8 +25,7 @@ var _ = Describe("Loading", func() {
 	})
 
 	It("returns the last of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		_, c := ensured()
 		const wants = 5000
 		publishWants(ctx, c, wants, 300)
 		tombs := map[string]uint64{}
@@ -59,8 +58,7 @@ var _ = Describe("Loading", func() {
 	})
 
 	It("counts timers", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		_, c := ensured()
 		for n := range 3 {
 			seq := must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), 0))
 			due := &v1.Due{Want: pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), WantSequence: seq}
@@ -70,8 +68,7 @@ var _ = Describe("Loading", func() {
 	})
 
 	It("ends if the remaining messages are removed meanwhile", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		const wants = 300
 		publishWants(ctx, c, wants, 60<<10) // more than one request asks for
 		requests := stream(ctx, js, pipeline.Requests)
@@ -86,8 +83,7 @@ var _ = Describe("Loading", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("stops with the callback's error, and with the context's", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		_, c := ensured()
 		publishWants(ctx, c, 50, 10)
 		broken := errors.New("broken")
 		calls := 0

@@ -50,8 +50,7 @@ var _ = Describe("A result", func() {
 	})
 
 	It("with a body stays pending through any number of failures and recoveries", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		Expect(c.PublishResult(ctx, content(key, 1, 10))).To(Succeed())
 		for n := range uint64(10) {
 			Expect(c.PublishResult(ctx, &v1.Result{
@@ -105,8 +104,7 @@ var _ = Describe("A result", func() {
 
 var _ = Describe("A dead letter", func() {
 	It("is stored once per id, under its reason and host", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		d := &v1.DeadLetter{
 			Want:    pipelinetest.Want(key, "https://data.example.com"),
 			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "data.example.com"},

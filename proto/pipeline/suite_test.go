@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -39,6 +40,13 @@ func must[T any](value T, err error) T {
 	GinkgoHelper()
 	Expect(err).NotTo(HaveOccurred())
 	return value
+}
+
+// ensured returns a connection to a new broker with all streams and consumers, and a client on it.
+func ensured() (jetstream.JetStream, *pipeline.Client) {
+	GinkgoHelper()
+	_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+	return js, pipeline.NewClient(js)
 }
 
 // recording records the calls of a Consume in the background.

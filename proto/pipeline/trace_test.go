@@ -25,8 +25,7 @@ func traced(ctx context.Context) context.Context {
 
 var _ = Describe("Trace context", func() {
 	It("is published in headers with the names from W3C, and left out if there is none", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		seq := must(c.PublishWant(traced(ctx), pipelinetest.Want(key, "https://a.example"), 0))
 		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), seq))
@@ -34,8 +33,7 @@ var _ = Describe("Trace context", func() {
 	})
 
 	It("passes from a timer to its due", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		w := pipelinetest.Want(key, "https://a.example")
 		seq := must(c.PublishWant(ctx, w, 0))
 		state := must(trace.ParseTraceState("vendor=opaque"))

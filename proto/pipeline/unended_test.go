@@ -50,8 +50,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 
 	It("is not poison after ten shutdowns", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
 		for range 10 {
 			stopping, stop := context.WithCancel(ctx)
@@ -80,8 +79,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 	})
 
 	It("is not poison after waiting in buffers without being begun", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
 		consumer := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
 		for range 10 {
@@ -112,8 +110,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 	}, SpecTimeout(3*time.Minute))
 
 	It("is counted from zero after another message was replaced by it", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		first := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
 		o := fetcher
 		o.MaxUnended = 2
@@ -161,8 +158,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 	})
 
 	It("survives a malformed record", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c := pipeline.NewClient(js)
+		js, c := ensured()
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
 		record := "curl.begun." + key.Want()
 		must(js.Publish(ctx, record, []byte("no record")))
