@@ -31,7 +31,7 @@ func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a followUp) 
 		Sequence:     t.sequence,
 		LastFailedAt: timestamppb.New(a.at),
 		Snippet:      a.Snippet[:min(len(a.Snippet), get.MaxSnippet)],
-		ReplayOf:     t.replayOf,
+		ReplayOf:     t.past.GetReplayOf(),
 		Traceparent:  pipeline.Traceparent(t.span.SpanContext()),
 	}
 	id := strconv.FormatInt(t.want.GetEpoch(), 10) + "." + strconv.FormatUint(t.sequence, 10) + ".dead"

@@ -103,7 +103,7 @@ func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 func (e *Engine) handle(
 	ctx context.Context, d *pipeline.Delivery, do func(context.Context, *trigger) ending,
 ) pipeline.Disposition {
-	t, err := e.decode(d) //nolint:contextcheck // a trace context is read by way of a context; nothing waits
+	t, err := e.decode(d)
 	ended := e.run(ctx, t, d, func(ctx context.Context, t *trigger) ending {
 		d.SetTrace(t.span.SpanContext())
 		switch {
@@ -139,7 +139,7 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 	if stop := e.confirm(ctx, t); stop.outcome != "" {
 		return stop
 	}
-	if t.unended >= e.cfg.MaxUnended {
+	if t.past.GetUnended() >= e.cfg.MaxUnended {
 		return e.giveUp(ctx, t, poisoned())
 	}
 	if t.kind == pipeline.KindWant && t.want.GetCached() != nil {

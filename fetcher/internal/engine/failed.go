@@ -16,7 +16,7 @@ import (
 // failed decides between a retry and giving up.
 func (e *Engine) failed(ctx context.Context, t *trigger, f failure) ending {
 	f.RetryAfter = min(f.RetryAfter, e.cfg.MaxRetryAfter)
-	if pipeline.Retries(f.Failure(), t.attempts+1, e.cfg.MaxAttempts) {
+	if pipeline.Retries(f.Failure(), t.past.GetAttempts()+1, e.cfg.MaxAttempts) {
 		return e.retry(ctx, t, f)
 	}
 	return e.giveUp(ctx, t, f)
@@ -32,10 +32,11 @@ const (
 
 // retry sets the timer of the next attempt, and publishes a lasting failure if its class is new.
 func (e *Engine) retry(ctx context.Context, t *trigger, f failure) ending {
-	attempts := t.attempts + 1
+	attempts := t.past.GetAttempts() + 1
 	wait := e.cfg.Retry.Delay(attempts, f.RetryAfter, e.deps.Random())
 	a := followUp{
-		failure: f, at: e.deps.Clock.Now(), publish: f.Class != t.reported && (attempts == reportAfter || wait > withholdFor),
+		failure: f, at: e.deps.Clock.Now(),
+		publish: f.Class != t.reported() && (attempts == reportAfter || wait > withholdFor),
 	}
 	a.next, a.again = a.at.Add(wait), t.isRepeated(f, a.at)
 	due := e.dueAfter(t, a, v1.Cause_CAUSE_RETRY)
@@ -131,7 +132,7 @@ func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) followUp {
 	}
 	// A round that starts with its final class follows one that was given up for the same reason,
 	// so nothing has changed.
-	changed := f.Class != t.reported || t.attempts > 0
+	changed := f.Class != t.reported() || t.past.GetAttempts() > 0
 	a.again = t.isRepeated(f, now)
 	a.publish = changed || a.again
 	return a
@@ -143,16 +144,17 @@ const noCredential = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
 // credentials were sent, the last report is old, or the key has become stale since.
 func (t *trigger) isRepeated(f failure, now time.Time) bool {
 	switch {
-	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.reportedAt.IsZero(), t.replayOf > 0:
+	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.past.GetReportedAt() == nil, t.past.GetReplayOf() > 0:
 		return true
-	case f.Class == t.reported && (f.Detail == noCredential) != (t.detail == noCredential):
+	case f.Class == t.reported() && (f.Detail == noCredential) != (t.past.GetDetail() == noCredential):
 		return true // a credential was added or removed
-	case f.Class != t.reported || t.reportedAt.IsZero():
+	case f.Class != t.reported() || t.past.GetReportedAt() == nil:
 		return false
 	}
 	since, interval := t.failingSince(now), t.want.GetRefresh().AsDuration()
-	return now.Sub(t.reportedAt) >= repeatAfter ||
-		condition.FailsForLong(since, interval, now) && !condition.FailsForLong(since, interval, t.reportedAt)
+	at := t.past.GetReportedAt().AsTime()
+	return now.Sub(at) >= repeatAfter ||
+		condition.FailsForLong(since, interval, now) && !condition.FailsForLong(since, interval, at)
 }
 
 // dueAfter returns the timer's payload after a failure.
@@ -166,19 +168,19 @@ func (e *Engine) dueAfter(t *trigger, a followUp, cause v1.Cause) *v1.Due {
 	if a.publish {
 		due.ReportedAt = timestamppb.New(a.at)
 	}
-	if a.publish || t.reported == a.Class || t.reported == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+	if a.publish || t.reported() == a.Class || t.reported() == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
 		due.Reported, due.StatusCode = a.Class, int32(a.StatusCode)
-		due.Withheld = !a.publish && t.reported != a.Class
+		due.Withheld = !a.publish && t.reported() != a.Class
 	}
 	return due
 }
 
 // failingSince returns the start of the failures without a success in between.
 func (t *trigger) failingSince(now time.Time) time.Time {
-	if t.firstFailed.IsZero() {
+	if !t.failing() {
 		return now
 	}
-	return t.firstFailed
+	return t.past.GetFirstFailedAt().AsTime()
 }
 
 // publishFailure publishes a change of the failure for the writer.
@@ -195,7 +197,7 @@ func (e *Engine) publishFailure(ctx context.Context, t *trigger, a followUp) err
 
 func (t *trigger) describe(a followUp) *v1.Failure {
 	f := a.Failure()
-	f.Host, f.Attempts = pipeline.HostOf(t.want.GetUrl()), t.attempts+1
+	f.Host, f.Attempts = pipeline.HostOf(t.want.GetUrl()), t.past.GetAttempts()+1
 	f.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
 	f.GaveUp, f.Again, f.WaitsFor = a.gaveUp, a.again, a.waitsFor
 	f.Rule = a.rule

@@ -31,8 +31,8 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) fetched {
 	r := e.deps.Getter.Resolve(get.Request{
 		URL:          t.want.GetUrl(),
 		Namespace:    t.key.Namespace,
-		ETag:         t.cached.GetEtag(),
-		LastModified: t.cached.GetLastModified(),
+		ETag:         t.past.GetCached().GetEtag(),
+		LastModified: t.past.GetCached().GetLastModified(),
 	})
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(t.want) != nil
 	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, t, r) }
@@ -69,12 +69,13 @@ func (t *trigger) notBefore() time.Time {
 // urgent reports whether a person has asked for a fetch that was not attempted yet.
 func (t *trigger) urgent() bool {
 	switch {
-	case t.attempts > 0:
+	case t.past.GetAttempts() > 0:
 		return false
 	case t.cause == v1.Cause_CAUSE_NOW, t.cause == v1.Cause_CAUSE_REPLAY:
 		return true
 	}
-	return t.cause == v1.Cause_CAUSE_PARKED && (t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.replayOf > 0)
+	return t.cause == v1.Cause_CAUSE_PARKED &&
+		(t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.past.GetReplayOf() > 0)
 }
 
 // tooManyPause is the pause after a 429 without Retry-After.
@@ -98,7 +99,8 @@ func observeLoad(slot *throttle.Slot, err error) {
 // hasOtherDigest reports whether a response lacks the required digest.
 func (t *trigger) hasOtherDigest(got fetched) bool {
 	sum := t.want.GetSha256()
-	return sum != "" && got.busy == nil && got.err == nil && cachedBodyAfter(got.response, t.cached).GetSha256() != sum
+	return sum != "" && got.busy == nil && got.err == nil &&
+		cachedBodyAfter(got.response, t.past.GetCached()).GetSha256() != sum
 }
 
 // get makes a GET if the throttle has a slot.

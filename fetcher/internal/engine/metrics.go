@@ -121,8 +121,8 @@ func (m *Metrics) observeGet(r get.Response, err error) {
 // observeStaleness observes the delay of a regular fetch. A key without a successful fetch is not
 // stale.
 func (m *Metrics) observeStaleness(t *trigger, now time.Time) {
-	if !t.freshUntil.IsZero() {
-		m.staleness.Observe(max(0, now.Sub(t.freshUntil)).Seconds())
+	if t.past.GetFreshUntil() != nil {
+		m.staleness.Observe(max(0, now.Sub(t.past.GetFreshUntil().AsTime())).Seconds())
 	}
 }
 

@@ -23,20 +23,21 @@ const claimFor = pipeline.AckWait
 // timer is a lease, after which the broker delivers it again, perhaps to another fetcher. A key
 // whose lease has ended without its turn gets another one.
 func (e *Engine) wait(ctx context.Context, t *trigger, why fetched) ending {
-	now, lease := e.deps.Clock.Now(), throttle.Lease(t.waitingSince.IsZero(), e.deps.Random())
+	now, since := e.deps.Clock.Now(), t.past.GetWaitingSince()
+	lease := throttle.Lease(since == nil, e.deps.Random())
 	rests := why.busy.Pause > lease
 	if rests { // longer than a queue would be left alone
 		lease = why.busy.Pause + lease/10
 	}
-	if t.waitingSince.IsZero() {
-		t.waitingSince = now
-	}
-	ended := ending{outcome: waits, wait: lease}
-	if why.busy.Cause != "" {
-		ended.outcome, t.waitsFor = parked, waitsFor(why.busy.Cause)
+	if since == nil {
+		since = timestamppb.New(now)
 	}
 	due := t.due(v1.Cause_CAUSE_PARKED)
-	due.WaitingSince, due.Unended, due.WaitsFor = timestamppb.New(t.waitingSince), t.unended, t.waitsFor
+	due.WaitingSince, due.Unended, due.WaitsFor = since, t.past.GetUnended(), t.past.GetWaitsFor()
+	ended := ending{outcome: waits, wait: lease}
+	if why.busy.Cause != "" {
+		ended.outcome, due.WaitsFor = parked, waitsFor(why.busy.Cause)
+	}
 	timer, err := e.setTimer(t.sameTrace(ctx), due, now.Add(lease))
 	if err != nil {
 		return afterPublishError(err)
@@ -48,9 +49,9 @@ func (e *Engine) wait(ctx context.Context, t *trigger, why fetched) ending {
 	if err != nil || rests {
 		return ended
 	}
-	w := waiting{key: t.key, due: data, timer: timer, since: t.waitingSince, trace: pipeline.Traceparent(t.origin)}
+	w := waiting{key: t.key, due: data, timer: timer, since: since.AsTime(), trace: pipeline.Traceparent(t.origin)}
 	waiter := &throttle.Waiter{
-		Key: t.key, Host: authority(t.want.GetUrl()), Want: t.wantSequence, Rank: t.rank(), Since: t.waitingSince,
+		Key: t.key, Host: authority(t.want.GetUrl()), Want: t.wantSequence, Rank: t.rank(), Since: since.AsTime(),
 		Until: time.Now().Add(lease), Bytes: len(data),
 		Start: func(slot *throttle.Slot) { e.start(w, slot) }, //nolint:contextcheck // it starts later
 	}
@@ -68,7 +69,7 @@ func (t *trigger) rank() throttle.Rank {
 	switch {
 	case t.urgent():
 		return throttle.Urgent
-	case t.attempts > 0 || t.firstFailed.IsZero() && t.cached == nil:
+	case t.past.GetAttempts() > 0 || !t.failing() && t.past.GetCached() == nil:
 		return throttle.Wanted
 	}
 	return throttle.Refresh
@@ -85,10 +86,11 @@ func (e *Engine) start(w waiting, slot *throttle.Slot) {
 	due, err := pipeline.DecodeDue(w.key, w.due)
 	if err == nil {
 		t.take(due)
-		due.Unended++
+		claim := proto.CloneOf(due)
+		claim.Unended++
 		ctx := pipeline.ContextWithTrace(context.Background(), w.Headers())
 		err = e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
-			t.sequence, err = e.deps.Client.ReplaceTimer(ctx, due, e.deps.Clock.Now().Add(claimFor), w.timer)
+			t.sequence, err = e.deps.Client.ReplaceTimer(ctx, claim, e.deps.Clock.Now().Add(claimFor), w.timer)
 			return err
 		})
 	}

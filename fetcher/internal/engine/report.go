@@ -26,7 +26,7 @@ func (e *Engine) report(t *trigger, ended ending) {
 		return
 	}
 	line = logfield.Key(tracing.Stamp(line, t.span.SpanContext()), t.key)
-	line = logfield.Cause(line.Str("host", host).Uint32("attempt", t.attempts+1), t.cause).
+	line = logfield.Cause(line.Str("host", host).Uint32("attempt", t.past.GetAttempts()+1), t.cause).
 		Str("outcome", string(ended.outcome))
 	if ended.wait > 0 {
 		line = logfield.Duration(line, "next", ended.wait)
@@ -52,13 +52,13 @@ func describe(t *trigger, ended ending) (zerolog.Level, string) {
 		return zerolog.InfoLevel, "recovered"
 	case retry:
 		level := zerolog.DebugLevel
-		if t.firstFailed.IsZero() {
+		if !t.failing() {
 			level = zerolog.InfoLevel
 		}
 		return level, "fetch failed, retrying in " + duration.Format(max(ended.wait.Round(time.Second), time.Second))
 	case gaveUp:
 		level := zerolog.WarnLevel
-		if t.gaveUp && t.reported == ended.failure.Class {
+		if t.past.GetGaveUp() && t.reported() == ended.failure.Class {
 			level = zerolog.DebugLevel
 		}
 		return level, "gave up"
@@ -101,7 +101,7 @@ func (h *hostHealth) observe(log zerolog.Logger, host string, t *trigger, ended 
 		delete(h.failing, host)
 	case retry, gaveUp:
 		known := h.failing[host] > 0 || len(h.failing) < maxFailingHosts
-		if !t.firstFailed.IsZero() || !known || !pipeline.Retries(ended.failure.Failure(), 0, 1) {
+		if t.failing() || !known || !pipeline.Retries(ended.failure.Failure(), 0, 1) {
 			return
 		}
 		if h.failing[host]++; h.failing[host] == manyKeys {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -20,7 +21,7 @@ func failedWith(class v1.FailureClass, code int) failure {
 
 func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
-	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	began := timestamppb.Now()
 	for _, tc := range []struct {
 		trigger trigger
 		ended   ending
@@ -35,22 +36,22 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 			"info fetch failed, retrying in 2s",
 		},
 		{
-			trigger{history: history{firstFailed: began}},
+			trigger{past: &v1.Due{FirstFailedAt: began}},
 			ending{outcome: retry, failure: timeout, wait: 70 * time.Second},
 			"debug fetch failed, retrying in 1m10s",
 		},
 		{
-			trigger{history: history{firstFailed: began, reported: timeout.Class}},
+			trigger{past: &v1.Due{FirstFailedAt: began, Reported: timeout.Class}},
 			ending{outcome: gaveUp, failure: timeout},
 			"warn gave up",
 		},
 		{
-			trigger{history: history{firstFailed: began, reported: timeout.Class, gaveUp: true}},
+			trigger{past: &v1.Due{FirstFailedAt: began, Reported: timeout.Class, GaveUp: true}},
 			ending{outcome: gaveUp, failure: timeout},
 			"debug gave up",
 		},
 		{
-			trigger{history: history{firstFailed: began, reported: timeout.Class, gaveUp: true}},
+			trigger{past: &v1.Due{FirstFailedAt: began, Reported: timeout.Class, GaveUp: true}},
 			ending{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)},
 			"warn gave up",
 		},
@@ -64,6 +65,7 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 
 func TestAHostThatFailsForManyKeysIsLoggedOnceAndOnceWhenItRecovers(t *testing.T) {
 	var out bytes.Buffer
+	failing := trigger{past: &v1.Due{FirstFailedAt: timestamppb.Now()}}
 	log, health := zerolog.New(&out), hostHealth{failing: map[string]int{}}
 	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
 	fail := func(host string, keys int, f failure, t trigger) {
@@ -75,10 +77,10 @@ func TestAHostThatFailsForManyKeysIsLoggedOnceAndOnceWhenItRecovers(t *testing.T
 	health.observe(log, "a.example.com", &trigger{}, ending{outcome: content})
 	fail("a.example.com", 1, timeout, trigger{})
 	fail("b.example.com", 500, timeout, trigger{})
-	fail("b.example.com", 500, timeout, trigger{history: history{firstFailed: time.Now()}}) // the same keys again
+	fail("b.example.com", 500, timeout, failing) // the same keys again
 	fail("c.example.com", 500, failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404), trigger{})
-	health.observe(log, "b.example.com", &trigger{history: history{firstFailed: time.Now()}}, ending{outcome: unmodified})
-	health.observe(log, "b.example.com", &trigger{history: history{firstFailed: time.Now()}}, ending{outcome: content})
+	health.observe(log, "b.example.com", &failing, ending{outcome: unmodified})
+	health.observe(log, "b.example.com", &failing, ending{outcome: content})
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		var e struct {

@@ -44,8 +44,8 @@ func (e *Engine) pass(t *trigger, r get.Response) (get.Response, time.Duration, 
 		return r, 0, nil
 	}
 	held := t.want.GetHeldSize()
-	if t.cached != nil {
-		held = t.cached.GetSize()
+	if t.past.GetCached() != nil {
+		held = t.past.GetCached().GetSize()
 	}
 	outcome := e.rules.Evaluate(t.key.Namespace, set, r.Body, held)
 	if number, cause := outcome.Failed(); cause != rule.Passed {

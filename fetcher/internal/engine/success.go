@@ -23,8 +23,8 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 	if t.want.GetRefresh().AsDuration() <= 0 {
 		return ending{outcome: inSync}
 	}
-	t.cached = t.want.GetCached()
-	if err := e.schedule(ctx, t, t.cached, 0); err != nil {
+	t.past.Cached = t.want.GetCached()
+	if err := e.schedule(ctx, t, t.past.GetCached(), 0); err != nil {
 		return afterPublishError(err)
 	}
 	return ending{outcome: inSync}
@@ -39,11 +39,11 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 	case rejected != nil:
 		return e.failed(ctx, t, *rejected)
 	}
-	body := cachedBodyAfter(r, t.cached)
+	body := cachedBodyAfter(r, t.past.GetCached())
 	if !rule.Of(t.want).Empty() {
 		body.Size = int64(len(r.Body))
 		if r.NotModified {
-			body.Size = t.cached.GetSize()
+			body.Size = t.past.GetCached().GetSize()
 		}
 	}
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
@@ -52,9 +52,9 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 	ended := ending{outcome: content}
 	var result *v1.Result
 	switch {
-	case body.GetSha256() != t.cached.GetSha256():
+	case body.GetSha256() != t.past.GetCached().GetSha256():
 		result = e.content(t, r)
-	case t.reported != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+	case t.reported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
 		ended.outcome = recovered
 		result = e.complete(t,
 			&v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
@@ -131,7 +131,7 @@ func (e *Engine) complete(t *trigger, r *v1.Result) *v1.Result {
 		t.want.Status, t.want.ReadFirst = "", true
 	}
 	r.Want, r.Sequence, r.Cause = t.want, t.sequence, t.cause
-	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Clock.Now()), t.cached != nil
+	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Clock.Now()), t.past.GetCached() != nil
 	return r
 }
 

@@ -36,7 +36,7 @@ func (e *Engine) begin(ctx context.Context, t *trigger, m tracing.Message) conte
 	if t.cause == v1.Cause_CAUSE_REPLAY {
 		what = tracing.ReplayedFailure
 	}
-	tracing.LinkTo(t.span, t.earlier, what)
+	tracing.LinkTo(t.span, pipeline.ParseTraceparent(t.past.GetEarlier()), what)
 	return ctx
 }
 
@@ -71,7 +71,7 @@ func (t *trigger) setSpanOutcome(ended ending) {
 	}
 	t.span.SetAttributes(
 		tracing.Cause.String(pipeline.CauseName(t.cause)),
-		tracing.Attempt.Int64(int64(t.attempts)+1),
+		tracing.Attempt.Int64(int64(t.past.GetAttempts())+1),
 		tracing.Outcome.String(string(ended.outcome)),
 	)
 	t.span.SetAttributes(target(t.want.GetUrl())...)

@@ -7,7 +7,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
@@ -49,38 +48,8 @@ type trigger struct {
 	// wantSequence is the sequence of the want in the stream.
 	wantSequence uint64
 	cause        v1.Cause
-	history
-}
-
-// history is the state that a due carries from one attempt to the next.
-type history struct {
-	// attempts that have failed in this round.
-	attempts uint32
-	// firstFailed is the start of the failures. Zero means none.
-	firstFailed time.Time
-	// reported is the last published failure class, and withheld one that was not published yet.
-	reported, withheld v1.FailureClass
-	// reportedAt is the time of that. Zero means never or unknown.
-	reportedAt time.Time
-	// gaveUp reports that a round of attempts was given up since firstFailed.
-	gaveUp bool
-	// statusCode is the HTTP status of the last failed attempt. Zero means none.
-	statusCode int32
-	// detail of the last failed attempt.
-	detail v1.FailureDetail
-	// cached is the current body of the key. Nil means unknown.
-	cached *v1.Cached
-	// freshUntil is the scheduled time of the fetch after the last good one. Zero means none.
-	freshUntil time.Time
-	replayOf   uint64
-	// waitsFor and waitingSince are the reason and the start of waiting for a slot. Zero means that
-	// it does not wait.
-	waitsFor     v1.WaitsFor
-	waitingSince time.Time
-	// unended counts claims in a row without an end.
-	unended uint64
-	// earlier is the span of the previous attempt or failure.
-	earlier trace.SpanContext
+	// past is the due with the state of earlier attempts. It is empty for a new want.
+	past *v1.Due
 }
 
 // decode parses a message. With an error, which wraps pipeline.ErrMalformed or pipeline.ErrSubject,
@@ -89,7 +58,7 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 	e.deps.Clock.Observe(d.StoredAt())
 	t := &trigger{
 		sequence: d.Sequence(), storedAt: d.StoredAt(), deliveries: d.Number(), backlog: d.Backlog(),
-		began: e.deps.Clock.Now(),
+		began: e.deps.Clock.Now(), past: &v1.Due{},
 	}
 	var err error
 	if t.kind, t.key, err = pipeline.ParseSubject(d.Subject()); err != nil {
@@ -112,35 +81,26 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 
 // take reads a due. Its want is old and has no status, so the writer must read first.
 func (t *trigger) take(due *v1.Due) {
-	t.readFirst = true
+	t.past, t.readFirst = due, true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
-	t.waitsFor, t.unended = due.GetWaitsFor(), due.GetUnended()
-	t.attempts, t.reported, t.statusCode = due.GetAttempts(), due.GetReported(), due.GetStatusCode()
-	t.detail = due.GetDetail()
-	if due.GetWithheld() {
-		t.reported, t.withheld = v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, due.GetReported()
+}
+
+// failing reports whether the last attempt failed.
+func (t *trigger) failing() bool { return t.past.GetFirstFailedAt() != nil }
+
+// reported is the last published failure class.
+func (t *trigger) reported() v1.FailureClass {
+	if t.past.GetWithheld() {
+		return v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 	}
-	t.cached, t.replayOf, t.gaveUp = due.GetCached(), due.GetReplayOf(), due.GetGaveUp()
-	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())
-	if due.GetWaitingSince() != nil {
-		t.waitingSince = due.GetWaitingSince().AsTime()
-	}
-	if due.GetFreshUntil() != nil {
-		t.freshUntil = due.GetFreshUntil().AsTime()
-	}
-	if due.GetReportedAt() != nil {
-		t.reportedAt = due.GetReportedAt().AsTime()
-	}
-	if due.GetFirstFailedAt() != nil {
-		t.firstFailed = due.GetFirstFailedAt().AsTime()
-	}
+	return t.past.GetReported()
 }
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
 
 // untried reports whether the message repeats a want without an attempt.
 func (t *trigger) untried() bool {
-	return t.cause == v1.Cause_CAUSE_PARKED && t.attempts == 0 && t.firstFailed.IsZero() && t.cached == nil
+	return t.cause == v1.Cause_CAUSE_PARKED && t.past.GetAttempts() == 0 && !t.failing() && t.past.GetCached() == nil
 }
 
 // overtaken reports whether others may have worked on the key since the message was first
@@ -151,31 +111,9 @@ func (t *trigger) overtaken(now time.Time) bool {
 
 // due returns the timer's payload.
 func (t *trigger) due(cause v1.Cause) *v1.Due {
-	due := &v1.Due{
-		Want:         slim(t.want),
-		WantSequence: t.wantSequence,
-		Cause:        cause,
-		Attempts:     t.attempts,
-		Reported:     t.reported,
-		StatusCode:   t.statusCode,
-		Detail:       t.detail,
-		Cached:       t.cached,
-		ReplayOf:     t.replayOf,
-		Earlier:      t.traceparent(),
-		GaveUp:       t.gaveUp,
-	}
-	if t.withheld != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
-		due.Reported, due.Withheld = t.withheld, true
-	}
-	if !t.freshUntil.IsZero() {
-		due.FreshUntil = timestamppb.New(t.freshUntil)
-	}
-	if !t.reportedAt.IsZero() {
-		due.ReportedAt = timestamppb.New(t.reportedAt)
-	}
-	if !t.firstFailed.IsZero() {
-		due.FirstFailedAt = timestamppb.New(t.firstFailed)
-	}
+	due := proto.CloneOf(t.past)
+	due.Want, due.WantSequence, due.Cause, due.Earlier = slim(t.want), t.wantSequence, cause, t.traceparent()
+	due.WaitsFor, due.WaitingSince, due.Unended = v1.WaitsFor_WAITS_FOR_UNSPECIFIED, nil, 0
 	return due
 }
 
