@@ -3,7 +3,6 @@ package broker_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -123,25 +122,6 @@ var _ = Describe("The system on an unreliable broker", func() {
 		}),
 	)
 
-	It("loses nothing while the stream of results is full", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--max-results-bytes=16777216"}}})
-		Expect(w.Writer().Kill()).To(Succeed())
-		const count, size = 30, 900_000
-		cms := make([]*world.ConfigMap, count)
-		bodies := make([][]byte, count)
-		for i := range count {
-			bodies[i] = noise(size)
-			page := w.Origin.Page(fmt.Sprintf("/large/%d", i)).Serves(bodies[i])
-			cms[i] = w.Create(ctx, fmt.Sprintf("large-%d", i), world.Asking("mydata="+page.URL()))
-		}
-		Eventually(func() float64 { return w.Fetcher().Metric(ctx, "curlmethat_fetcher_pushbacks_total", `cause="full"`) }).
-			WithTimeout(time.Minute).Should(BeNumerically(">", 0), "the fetcher feels that the stream is full")
-		w.Writer().Restart(ctx)
-		for i, cm := range cms {
-			cm.EventuallyHasBinary(ctx, "mydata", bodies[i])
-		}
-	})
-
 	It("writes nothing twice when every result is redelivered ten times, in any order", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		results := listen(w, "curl.result.>")
@@ -187,12 +167,4 @@ func listen(w *world.World, subject string) (heard func() []*nats.Msg) {
 		defer mu.Unlock()
 		return append([]*nats.Msg{}, all...)
 	}
-}
-
-// noise returns random bytes, which cannot be compressed and are not text.
-func noise(size int) []byte {
-	b := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{byte(rand.Int())}).Read(b) // never fails
-	b[0] = 0xff
-	return b
 }

@@ -252,39 +252,6 @@ var _ = Describe("In a browser, the console", func() {
 		Expect(t.script(`getComputedStyle(document.querySelector('.state.bad')).color`)).To(Equal(failing), "no fetcher runs")
 	})
 
-	It("replays all matches of a filter by keyboard, after showing their count", func(ctx SpecContext) {
-		fill(ctx, js, 60)
-		t := newTab(open(ctx, server.URL()))
-		t.live()
-		t.keys("g", "f")
-		matches := func() string { return t.text(".head b") }
-		Eventually(matches).WithPolling(50 * time.Millisecond).Should(Equal("60"))
-		for range 60 {
-			if t.keys(kb.Tab); t.script(`document.activeElement.textContent.includes('cdn.example.org')`) == "true" {
-				break
-			}
-		}
-		t.keys(kb.Enter)
-		Eventually(matches).WithPolling(50 * time.Millisecond).Should(Equal("11"))
-		t.live()
-		t.keys("r")
-		t.sees("Would replay 9 of 11 failures.")
-		Eventually(func() string { return t.script(`document.activeElement.matches('button.main')`) }).Should(Equal("true"))
-		t.keys(kb.Enter)
-		t.sees(" of 9 ") // asked, or fetched since: there is no fetcher
-		Eventually(func() (string, error) {
-			info, err := js.Stream(ctx, pipeline.Requests)
-			if err != nil {
-				return "", err
-			}
-			state, err := info.Info(ctx, jetstream.WithSubjectFilter("curl.due.>"))
-			if err != nil {
-				return "", err
-			}
-			return strconv.Itoa(len(state.State.Subjects)), nil
-		}).Should(Equal("9"), "two were fetched since")
-	})
-
 	It("executes no text from tenants and servers", func(ctx SpecContext) {
 		epoch := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		client := operate.NewClient(js)
@@ -387,7 +354,7 @@ var _ = Describe("In a browser, the console", func() {
 			g.Expect(t.script(`getComputedStyle(document.querySelector('.pipeline')).visibility`)).
 				To(Equal("hidden"), "whether it runs is not known")
 			g.Expect(worker.text("h1")).To(ContainSubstring("is running"))
-		}, "1m", "5s").Should(Succeed())
+		}, "10s", "1s").Should(Succeed())
 		Expect(server.Start()).To(Succeed())
 		back := time.Now()
 		Eventually(func() string { return t.script(`document.querySelector('#lost').hidden`) }).

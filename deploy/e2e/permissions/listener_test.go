@@ -8,13 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -79,43 +77,6 @@ func said(conn net.Conn, first string) string {
 	return string(text)
 }
 
-// mqttConnect is a CONNECT of MQTT 3.1.1 without credentials. mqttAccepted is the start of an
-// accepting response.
-const (
-	mqttConnect  = "\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01a"
-	mqttAccepted = "\x20\x02\x00\x00"
-)
-
-// asLeaf runs a server that joins as a leaf node with an identity, and returns once it was
-// rejected.
-func (b *broker) asLeaf(ctx context.Context, address *url.URL, identity string) {
-	GinkgoHelper()
-	remote := &server.RemoteLeafOpts{
-		URLs: []*url.URL{address}, TLS: b.tls, TLSConfig: b.trusted(),
-		TLSTimeout: closing.Seconds(), FirstInfoTimeout: closing,
-	}
-	if identity != "" {
-		remote.Nkey = b.seed(identity)
-	}
-	leaf := suitetest.Must(server.NewServer(&server.Options{
-		ServerName: "leaf", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
-		LeafNode: server.LeafNodeOpts{ReconnectInterval: time.Second, Remotes: []*server.RemoteLeafOpts{remote}},
-	}))
-	log := &journal{}
-	leaf.SetLoggerV2(log, false, false, false)
-	leaf.Start()
-	defer leaf.Shutdown()
-	Eventually(ctx, log.text).WithTimeout(closing).Should(ContainSubstring(server.ErrConnectedToWrongPort.Error()))
-	Expect(leaf.NumLeafNodes()).To(BeZero())
-}
-
-// text returns the whole log of a server.
-func (j *journal) text() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Join(j.lines, "\n")
-}
-
 var _ = Describe("NATS", func() {
 	for where, f := range map[string]form{
 		"on one server": plain, "on one server over TLS": overTLS,
@@ -125,28 +86,9 @@ var _ = Describe("NATS", func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-			It("accepts neither leaf nodes nor MQTT nor WebSocket, from any identity", func(ctx SpecContext) {
+			It("has no port for leaf nodes, MQTT, WebSocket and gateways", func(ctx SpecContext) {
 				v := b.varz(ctx, 0)
-				Expect([]int{v.Leaf.Port, v.MQTT.Port, v.Websocket.Port, v.Gateway.Port}).
-					To(HaveEach(0), "ports other than that for clients")
-				address := suitetest.Must(url.Parse(b.URL()))
-				for _, identity := range everybody {
-					By("as " + identity)
-					var options []nats.Option
-					if identity != "" {
-						key := suitetest.Must(nats.NkeyOptionFromSeed(b.seed(identity)))
-						options = append(options, key)
-					}
-					scheme := "ws://"
-					if b.tls {
-						scheme, options = "wss://", append(options, b.trust())
-					}
-					_, err := nats.Connect(scheme+address.Host, options...)
-					Expect(err).To(HaveOccurred())
-					b.asLeaf(ctx, address, identity)
-				}
-				conn := suitetest.Must(net.Dial("tcp", address.Host))
-				Expect(said(conn, mqttConnect)).NotTo(ContainSubstring(mqttAccepted))
+				Expect([]int{v.Leaf.Port, v.MQTT.Port, v.Websocket.Port, v.Gateway.Port}).To(HaveEach(0))
 			})
 
 			It("accepts no other server without a route certificate", func(ctx SpecContext) {

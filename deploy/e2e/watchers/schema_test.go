@@ -31,103 +31,69 @@ func numberedSources(n int) string {
 	return "sources: [" + text.String() + "]"
 }
 
-// refused has specs that the schema rejects, each with the message.
-var refused = []struct{ what, spec, sentence string }{
-	{
-		"no content at all", `suspend: true`,
-		"a Watcher needs at least one of configData, configBinaryData, sources and container",
-	},
-	{
-		"a key in text and binary data", `configData: {a: b}, configBinaryData: {a: YQ==}`,
-		"a key stands in configData and in configBinaryData; take it out of one",
-	},
-	{
-		"a key in data and sources", `configData: {a: b}, sources: [{key: a, url: x.example.com}]`,
-		"a key stands in sources and in configData; take it out of one",
-	},
-	{
-		"a key in binary data and sources", `configBinaryData: {a: YQ==}, sources: [{key: a, url: x.example.com}]`,
-		"a key stands in sources and in configBinaryData; take it out of one",
-	},
-	{
-		"two sources of a key", `sources: [{key: a, url: x.example.com}, {key: a, url: y.example.com}]`,
-		`spec.sources[1]: Duplicate value: {"key":"a"}`,
-	},
-	{"the parent as a key", `configData: {"..": b}`, "spec.configData: Invalid value: a key consists of 1 to 253 letters"},
-	{
-		"the parent as the key of a source", `sources: [{key: "..", url: x.example.com}]`,
-		"spec.sources[0].key: Invalid value: \"..\": a key consists of 1 to 253 letters",
-	},
-	{
-		"a path as a key", `configBinaryData: {a/b: YQ==}`,
-		"spec.configBinaryData: Invalid value: a key consists of 1 to 253 letters",
-	},
-	{
-		"a long key", `configData: {` + strings.Repeat("k", 254) + `: x}`,
-		"spec.configData: Invalid value: a key consists of 1 to 253 letters",
-	},
-	{
-		"a long key of a source", `sources: [{key: ` + strings.Repeat("k", 254) + `, url: x.example.com}]`,
-		"spec.sources[0].key: Too long: may not be more than 253",
-	},
-	{
-		"white space in a URL", `sources: [{key: a, url: "x.example.com b=y"}]`,
-		"a url has no white space and only printable ASCII; escape the others, as in %20",
-	},
-	{
-		"userinfo in a URL", `sources: [{key: a, url: "https://u:p@x.example.com"}]`,
-		"a url carries no user name and no password",
-	},
-	{
-		"userinfo without a scheme", `sources: [{key: a, url: "u@x.example.com"}]`,
-		"a url carries no user name and no password",
-	},
-	{"another scheme", `sources: [{key: a, url: "ftp://x.example.com"}]`, "the scheme of a url is http or https"},
-	{
-		"a long URL", `sources: [{key: a, url: "https://x.example.com/` + strings.Repeat("y", 2049-22) + `"}]`,
-		"spec.sources[0].url: Too long: may not be more than 2048",
-	},
-	{"no ASCII in a URL", `sources: [{key: a, url: "https://é.example.com"}]`, "only printable ASCII"},
-	{
-		"a short interval", `interval: 5s, configData: {a: b}`,
-		`spec.interval: Invalid value: "5s": interval is a duration such as 10m or 1h30m, from 10s to 8760h`,
-	},
-	{
-		"a negative interval", `interval: -1m, configData: {a: b}`,
-		`spec.interval: Invalid value: "-1m": interval is a duration`,
-	},
-	{"days", `interval: 1d, configData: {a: b}`, `spec.interval: Invalid value: "1d": interval is a duration`},
-	{
-		"a digest in capitals", `sources: [{key: a, url: x.example.com, sha256: ` + strings.Repeat("0A", 32) + `}]`,
-		"sha256 has 64 lower-case hexadecimal digits",
-	},
-	{
-		"a short digest", `sources: [{key: a, url: x.example.com, sha256: abc}]`,
-		"sha256 has 64 lower-case hexadecimal digits",
-	},
-	{"too many sources", numberedSources(129), "spec.sources: Too many: 129: must have at most 128 items"},
-	{"a container without a name", `container: {image: i}`, "spec.container.name: Required value"},
-	{"a container without an image", `container: {name: c}`, "a container needs an image"},
-	{
-		"a pull secret without a name", `container: {name: c, image: i}, imagePullSecrets: {}`,
-		"imagePullSecrets needs the name of a Secret",
-	},
-	{
-		"a container that ends", `container: {name: c, image: i, restartPolicy: Never}`,
-		"the restartPolicy of a sidecar is Always; leave it out",
-	},
-	{"a container with a bad name", `container: {name: C_d, image: i}`, "the name of a container has at most 63 of a-z"},
-	{"a volume without a container", `configData: {a: b}, volume: {name: v}`, "volume needs container"},
-	{
-		"a pull secret without a container", `configData: {a: b}, imagePullSecrets: {name: s}`,
-		"imagePullSecrets needs container",
-	},
-	{"base64 that is none", `configBinaryData: {a: "no!"}`, `spec.configBinaryData.a in body must be of type byte: "no!"`},
-	{"a bad name of the ConfigMap", `configData: {a: b}, target: {name: A_b}`, "the name of a ConfigMap has a-z, 0-9"},
-	{
-		"an unknown policy", `configData: {a: b}, target: {deletionPolicy: Orphan}`,
-		`Unsupported value: "Orphan": supported values: "Delete", "Retain"`,
-	},
+// refusal is a spec that the schema rejects, with the message.
+type refusal struct{ what, spec, sentence string }
+
+func refuse(what, spec, sentence string) refusal { return refusal{what, spec, sentence} }
+
+var refused = []refusal{
+	refuse("no content at all", `suspend: true`,
+		"a Watcher needs at least one of configData, configBinaryData, sources and container"),
+	refuse("a key in text and binary data", `configData: {a: b}, configBinaryData: {a: YQ==}`,
+		"a key stands in configData and in configBinaryData; take it out of one"),
+	refuse("a key in data and sources", `configData: {a: b}, sources: [{key: a, url: x.example.com}]`,
+		"a key stands in sources and in configData; take it out of one"),
+	refuse("a key in binary data and sources", `configBinaryData: {a: YQ==}, sources: [{key: a, url: x.example.com}]`,
+		"a key stands in sources and in configBinaryData; take it out of one"),
+	refuse("two sources of a key", `sources: [{key: a, url: x.example.com}, {key: a, url: y.example.com}]`,
+		`spec.sources[1]: Duplicate value: {"key":"a"}`),
+	refuse("the parent as a key", `configData: {"..": b}`,
+		"spec.configData: Invalid value: a key consists of 1 to 253 letters"),
+	refuse("the parent as the key of a source", `sources: [{key: "..", url: x.example.com}]`,
+		"spec.sources[0].key: Invalid value: \"..\": a key consists of 1 to 253 letters"),
+	refuse("a path as a key", `configBinaryData: {a/b: YQ==}`,
+		"spec.configBinaryData: Invalid value: a key consists of 1 to 253 letters"),
+	refuse("a long key", `configData: {`+strings.Repeat("k", 254)+`: x}`,
+		"spec.configData: Invalid value: a key consists of 1 to 253 letters"),
+	refuse("a long key of a source", `sources: [{key: `+strings.Repeat("k", 254)+`, url: x.example.com}]`,
+		"spec.sources[0].key: Too long: may not be more than 253"),
+	refuse("white space in a URL", `sources: [{key: a, url: "x.example.com b=y"}]`,
+		"a url has no white space and only printable ASCII; escape the others, as in %20"),
+	refuse("userinfo in a URL", `sources: [{key: a, url: "https://u:p@x.example.com"}]`,
+		"a url carries no user name and no password"),
+	refuse("userinfo without a scheme", `sources: [{key: a, url: "u@x.example.com"}]`,
+		"a url carries no user name and no password"),
+	refuse("another scheme", `sources: [{key: a, url: "ftp://x.example.com"}]`, "the scheme of a url is http or https"),
+	refuse("a long URL", `sources: [{key: a, url: "https://x.example.com/`+strings.Repeat("y", 2049-22)+`"}]`,
+		"spec.sources[0].url: Too long: may not be more than 2048"),
+	refuse("no ASCII in a URL", `sources: [{key: a, url: "https://é.example.com"}]`, "only printable ASCII"),
+	refuse("a short interval", `interval: 5s, configData: {a: b}`,
+		`spec.interval: Invalid value: "5s": interval is a duration such as 10m or 1h30m, from 10s to 8760h`),
+	refuse("a negative interval", `interval: -1m, configData: {a: b}`,
+		`spec.interval: Invalid value: "-1m": interval is a duration`),
+	refuse("days", `interval: 1d, configData: {a: b}`, `spec.interval: Invalid value: "1d": interval is a duration`),
+	refuse("a digest in capitals", `sources: [{key: a, url: x.example.com, sha256: `+strings.Repeat("0A", 32)+`}]`,
+		"sha256 has 64 lower-case hexadecimal digits"),
+	refuse("a short digest", `sources: [{key: a, url: x.example.com, sha256: abc}]`,
+		"sha256 has 64 lower-case hexadecimal digits"),
+	refuse("too many sources", numberedSources(129), "spec.sources: Too many: 129: must have at most 128 items"),
+	refuse("a container without a name", `container: {image: i}`, "spec.container.name: Required value"),
+	refuse("a container without an image", `container: {name: c}`, "a container needs an image"),
+	refuse("a pull secret without a name", `container: {name: c, image: i}, imagePullSecrets: {}`,
+		"imagePullSecrets needs the name of a Secret"),
+	refuse("a container that ends", `container: {name: c, image: i, restartPolicy: Never}`,
+		"the restartPolicy of a sidecar is Always; leave it out"),
+	refuse("a container with a bad name", `container: {name: C_d, image: i}`,
+		"the name of a container has at most 63 of a-z"),
+	refuse("a volume without a container", `configData: {a: b}, volume: {name: v}`, "volume needs container"),
+	refuse("a pull secret without a container", `configData: {a: b}, imagePullSecrets: {name: s}`,
+		"imagePullSecrets needs container"),
+	refuse("base64 that is none", `configBinaryData: {a: "no!"}`,
+		`spec.configBinaryData.a in body must be of type byte: "no!"`),
+	refuse("a bad name of the ConfigMap", `configData: {a: b}, target: {name: A_b}`,
+		"the name of a ConfigMap has a-z, 0-9"),
+	refuse("an unknown policy", `configData: {a: b}, target: {deletionPolicy: Orphan}`,
+		`Unsupported value: "Orphan": supported values: "Delete", "Retain"`),
 }
 
 var _ = Describe("The schema of Watchers", Ordered, func() {

@@ -245,17 +245,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(w.events(ctx, "Drifted")).To(HaveLen(3))
 	})
 
-	It("moves to a second Watcher when the first one can no longer write it", func(ctx SpecContext) {
-		h := open(ctx)
-		h.Create(ctx, "shared", world.Holding("theirs", "kept"))
-		first := h.apply(ctx, "first", `configData: {whose: first}, target: {name: shared}`)
-		first.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
-		second := h.apply(ctx, "second", `configData: {whose: second}, target: {name: shared}`)
-		second.eventually(ctx, watchv1.ConditionStalled, "True/TargetOwned")
-		first.apply(ctx, `sources: [{key: a, url: "https://"}], target: {name: shared}`)
-		second.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
-	})
-
 	It("keeps a value whose refresh fails, and the Watcher is Ready but not Fresh", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/stale").Says("good")
@@ -301,20 +290,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 				Should(HaveKeyWithValue("a", body))
 		}
 		h.Unfinished()
-	})
-
-	It("keeps a key that moves between configData and sources", func(ctx SpecContext) {
-		h := open(ctx)
-		page := h.Origin.Page("/moved").Says("fetched")
-		w := h.apply(ctx, "moved", `configData: {a: static}`)
-		w.eventuallyReady(ctx)
-		w.apply(ctx, `sources: [{key: a, url: "`+page.URL()+`"}]`)
-		w.eventuallyReady(ctx)
-		Expect(h.data(ctx, "moved-config")).To(Equal(map[string]string{"a": "fetched"}))
-		w.apply(ctx, `configData: {a: static}`)
-		w.eventuallyReady(ctx)
-		h.EventuallyQuiet(ctx)
-		Expect(h.data(ctx, "moved-config")).To(Equal(map[string]string{"a": "static"}))
 	})
 
 	It("gets no fetched keys while the Watcher is suspended", func(ctx SpecContext) {
@@ -446,15 +421,6 @@ var _ = Describe("A Watcher that the schema accepts", func() {
 			"key a: fetching from 10.0.0.1 is not allowed: its address is not public, since"),
 	)
 
-	It("is Stalled if its ConfigMap is immutable", func(ctx SpecContext) {
-		h := open(ctx)
-		h.Create(ctx, "fixed", world.Labelled(watchv1.WatcherLabel, "fixed"), world.Immutable(), world.Holding("a", "b"))
-		w := h.apply(ctx, "fixed", `configData: {a: c}, target: {name: fixed}`)
-		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetImmutable")
-		Expect(w.message(ctx, watchv1.ConditionReady)).
-			To(Equal("ConfigMap fixed is immutable; delete it, or name another one"))
-	})
-
 	It("is Stalled while a policy rejects its ConfigMap, and hides the policy's message", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "refused", `configData: {a: b}`)
@@ -469,15 +435,6 @@ var _ = Describe("A Watcher that the schema accepts", func() {
 		w.apply(ctx, `configData: {a: c}`)
 		w.eventuallyReady(ctx)
 		Expect(h.data(ctx, "refused-config")).To(Equal(map[string]string{"a": "c"}))
-	})
-
-	It("is Stalled if its ConfigMap is protected, which keeper does not even read", func(ctx SpecContext) {
-		h := open(ctx)
-		w := h.apply(ctx, "protected", `configData: {a: b}, target: {name: kube-root-ca.crt}`)
-		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetRefused")
-		Expect(w.message(ctx, watchv1.ConditionReady)).
-			To(ContainSubstring("ConfigMap kube-root-ca.crt is protected; name another one"))
-		Expect(h.configMap(ctx, "kube-root-ca.crt")).To(BeNil())
 	})
 
 	It("gives its ConfigMap the annotation that the watcher reads", func(ctx SpecContext) {

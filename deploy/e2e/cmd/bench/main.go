@@ -21,7 +21,7 @@ func main() {
 	var options bench.Options
 	options.BindFlags(flag.CommandLine)
 	file := flag.String("json", "",
-		"file for the figures, an array with one entry per mode (empty: print them after the tables)")
+		"file for the figures, an array with one entry per mode (empty: print them)")
 	flag.Parse()
 	if err := measure(ctx, options, *file); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -60,11 +60,9 @@ func measure(ctx context.Context, o bench.Options, file string) (err error) {
 		figures, errMode := mode.Measure(ctx, o)
 		if figures != nil {
 			documents = append(documents, document{mode.Name, figures})
-			fmt.Printf("\n%s\n\n", mode.Name)
-			err = bench.WriteTable(os.Stdout, figures)
 		}
-		if err = errors.Join(errMode, err); err != nil {
-			err = fmt.Errorf("%s: %w", mode.Name, err)
+		if errMode != nil {
+			err = fmt.Errorf("%s: %w", mode.Name, errMode)
 			break
 		}
 	}

@@ -1,8 +1,11 @@
+// Command origin is a web server to try curl-me-that with: some pages for
+// people, and pages that a test outside controls.
 package main
 
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +21,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/reach"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
@@ -100,4 +104,21 @@ func front(site *origin.Site) http.Handler {
 		}
 		people.ServeHTTP(w, r)
 	})
+}
+
+func main() { os.Exit(process.Execute(command())) }
+
+// reachCommand is for tests of NetworkPolicies, which run it in a pod.
+func reachCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reach HOST:PORT | " + reach.DNS + "HOST:PORT ...",
+		Short: "Print as JSON which addresses can be reached from here",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, addresses []string) error {
+			if err := json.NewEncoder(cmd.OutOrStdout()).Encode(reach.All(cmd.Context(), addresses)); err != nil {
+				return fmt.Errorf("print: %w", err)
+			}
+			return nil
+		},
+	}
 }

@@ -13,10 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// errWrong means that the system did something wrong. A slow system is no error.
-var errWrong = errors.New("wrong result")
+	"k8s.io/apimachinery/pkg/util/wait"
+)
 
 // Options select the measurements.
 type Options struct {
@@ -52,9 +51,15 @@ type Options struct {
 // Mode measures one thing.
 type Mode struct {
 	Name string
-	// Measure returns the figures, with units in their JSON names. If it fails, it returns the
-	// figures measured so far.
-	Measure func(context.Context, Options) (any, error)
+	// measure reports the figures, with units in their JSON names, after each step.
+	measure func(context.Context, Options, func(any))
+}
+
+// Measure returns the figures. If it fails, it returns those measured so far.
+func (m Mode) Measure(ctx context.Context, o Options) (figures any, err error) {
+	defer func() { err = failed(recover()) }()
+	m.measure(ctx, o, func(so any) { figures = so })
+	return figures, nil
 }
 
 // BindFlags adds the flags.
@@ -163,16 +168,41 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// await polls until a condition is met.
-func await(ctx context.Context, what string, limit time.Duration, met func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s: not after %s", errWrong, what, limit))
-	defer cancel()
-	for {
-		if done, err := met(); done || err != nil {
-			return err
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
+// await polls until a condition is met, and reports whether that was in time.
+func await(ctx context.Context, limit time.Duration, met func() bool) bool {
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		return met(), nil
+	}) == nil
+}
+
+// mustAwait polls until a condition is met, which must be in time.
+func mustAwait(ctx context.Context, what string, limit time.Duration, met func() bool) {
+	if !await(ctx, limit, met) {
+		check(fmt.Errorf("%s: not after %s", what, limit))
+	}
+}
+
+// failure ends a measurement. It is the panic of check, and failed turns it into an error.
+type failure struct{ error }
+
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
+func failed(recovered any) error {
+	switch found := recovered.(type) {
+	case nil:
+		return nil
+	case failure:
+		return found
+	default:
+		panic(found)
 	}
 }

@@ -30,44 +30,30 @@ type cluster struct {
 	created  []string
 }
 
-func connect() (*cluster, error) {
+func connect() *cluster {
 	kube.BridgeKlog(zerolog.Nop()) // client-go logs the errors that it returns
-	config, err := (&kube.Options{}).Config(self)
-	if err != nil {
-		return nil, err
+	config := must((&kube.Options{}).Config(self))
+	return &cluster{
+		Interface: must(kubernetes.NewForConfig(config)),
+		metadata:  must(metadata.NewForConfig(metadata.ConfigFor(config))),
 	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("use the cluster: %w", err)
-	}
-	meta, err := metadata.NewForConfig(metadata.ConfigFor(config))
-	if err != nil {
-		return nil, fmt.Errorf("use the cluster: %w", err)
-	}
-	return &cluster{Interface: client, metadata: meta}, nil
 }
 
 // namespace creates one.
-func (c *cluster) namespace(ctx context.Context) (string, error) {
-	created, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+func (c *cluster) namespace(ctx context.Context) string {
+	created := must(c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-bench-"},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("create a namespace: %w", err)
-	}
+	}, metav1.CreateOptions{}))
 	c.created = append(c.created, created.Name)
-	return created.Name, nil
+	return created.Name
 }
 
 // create makes ConfigMaps.
-func (c *cluster) create(ctx context.Context, namespace string, count int, object func(n int) *corev1.ConfigMap) error {
-	return inParallel(ctx, count, func(ctx context.Context, n int) error {
+func (c *cluster) create(ctx context.Context, namespace string, count int, object func(n int) *corev1.ConfigMap) {
+	check(inParallel(ctx, count, func(ctx context.Context, n int) error {
 		_, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, object(n), metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("create a ConfigMap: %w", err)
-		}
-		return nil
-	})
+		return err
+	}))
 }
 
 // list returns the metadata of all ConfigMaps of a namespace.
@@ -112,7 +98,7 @@ type change struct {
 }
 
 // watch delivers all changes in a namespace until ctx ends. It returns once the first list was read.
-func (c *cluster) watch(ctx context.Context, namespace string) (<-chan change, error) {
+func (c *cluster) watch(ctx context.Context, namespace string) <-chan change {
 	changes := make(chan change, 4096)
 	send := func(object any) {
 		if meta, ok := object.(*metav1.PartialObjectMetadata); ok {
@@ -124,17 +110,14 @@ func (c *cluster) watch(ctx context.Context, namespace string) (<-chan change, e
 	}
 	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata,
 		corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, 0, cache.Indexers{}, nil).Informer()
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	must(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: send, UpdateFunc: func(_, object any) { send(object) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch ConfigMaps: %w", err)
-	}
+	}))
 	go informer.Run(ctx.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil, context.Cause(ctx)
+		check(context.Cause(ctx))
 	}
-	return changes, nil
+	return changes
 }
 
 // inParallel calls do for 0 to count-1, inFlight at a time, until one fails.

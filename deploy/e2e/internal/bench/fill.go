@@ -89,58 +89,39 @@ type filler struct {
 }
 
 // measureFill measures each count with a separate system.
-func measureFill(ctx context.Context, o Options) (any, error) {
+func measureFill(ctx context.Context, o Options, report func(any)) {
 	var all []filled
 	for _, n := range o.counts {
-		err := withFiller(ctx, o, n, func(f *filler) error {
+		withFiller(ctx, o, n, func(f *filler) {
 			for _, p := range f.placements() {
-				figures, err := f.compare(ctx, p)
-				if err != nil {
-					return err
-				}
-				all = append(all, figures)
+				all = append(all, f.compare(ctx, p))
+				report(all)
 			}
-			return nil
 		})
-		if err != nil {
-			return all, fmt.Errorf("%d ConfigMaps: %w", n, err)
-		}
 	}
-	return all, nil
 }
 
 // withFiller starts the system, and finally removes all objects.
-func withFiller(ctx context.Context, o Options, n int, do func(*filler) error) (err error) {
+func withFiller(ctx context.Context, o Options, n int, do func(*filler)) {
 	f := &filler{Options: o, control: controlPlane(), server: httptest.NewServer(http.HandlerFunc(respond))}
 	f.N = n
 	defer f.server.Close()
-	if f.cluster, err = connect(); err != nil {
-		return err
-	}
+	f.cluster = connect()
 	defer func() {
+		err := failed(recover())
 		o.Progress("deleting the ConfigMaps")
-		err = errors.Join(err, f.cluster.remove(context.WithoutCancel(ctx)))
+		check(errors.Join(err, f.cluster.remove(context.WithoutCancel(ctx))))
 	}()
-	if f.bare, err = f.cluster.namespace(ctx); err != nil {
-		return err
-	}
+	f.bare = f.cluster.namespace(ctx)
 	o.Progress("starting NATS, fetcher and writer")
-	if f.system, err = startSystem(ctx, o.Bin); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.system.stop(ctx)) }()
+	f.system = &system{}
+	defer f.system.stop(ctx)
+	f.system.init(ctx, o.Bin)
 	// All ConfigMaps are on one host and in one namespace, whose limits are not measured.
-	err = f.system.fetcher(ctx, "--per-host=1024", "--namespace-share=1", f.system.verifier)
-	if err == nil {
-		err = f.system.service(ctx, "writer", "--namespace-writes=0", f.system.verifier)
-	}
-	if err == nil {
-		err = f.cluster.create(ctx, f.bare, min(n, maxBare), func(i int) *corev1.ConfigMap { return configMap("bare", i) })
-	}
-	if err != nil {
-		return err
-	}
-	return do(f)
+	f.system.fetcher(ctx, "--per-host=1024", "--namespace-share=1", f.system.verifier)
+	f.system.service(ctx, "writer", "--namespace-writes=0", f.system.verifier)
+	f.cluster.create(ctx, f.bare, min(n, maxBare), func(i int) *corev1.ConfigMap { return configMap("bare", i) })
+	do(f)
 }
 
 // respond serves the body of a path.
@@ -180,71 +161,56 @@ func (f *filler) placements() []placement {
 }
 
 // place moves all programs. A program that is started later runs where the benchmark does.
-func (f *filler) place(p placement) (err error) {
+func (f *filler) place(p placement) {
 	if !f.Apart {
-		return nil
+		return
 	}
 	control, others := processors(), processors()
 	if p == apart {
 		control, others = control[:1], others[1:2]
 	}
 	for _, pid := range f.control {
-		err = errors.Join(err, pin(pid, control))
+		pin(pid, control)
 	}
 	for _, p := range f.system.programs {
-		err = errors.Join(err, pin(p.PID(), others))
+		pin(p.PID(), others)
 	}
-	return errors.Join(err, pin(os.Getpid(), others))
+	pin(os.Getpid(), others)
 }
 
 // compare measures the rounds of one placement, and the memory after them.
-func (f *filler) compare(ctx context.Context, p placement) (r filled, err error) {
-	if err := f.place(p); err != nil {
-		return r, err
-	}
+func (f *filler) compare(ctx context.Context, p placement) filled {
+	f.place(p)
 	var rounds []round
 	for i := range f.Rounds {
 		f.Progress("%s, round %d of %d: creating %d ConfigMaps", p, i+1, f.Rounds, f.N)
-		one, err := f.round(ctx, p)
-		if err != nil {
-			return r, err
-		}
+		one := f.round(ctx, p)
 		f.Progress("%.0f a second, bare patches %.0f and %.0f", one.PerSecond, one.Before.PerSecond, one.After.PerSecond)
 		rounds = append(rounds, one)
 	}
 	slices.SortFunc(rounds, func(a, b round) int { return cmp.Compare(a.Ratio, b.Ratio) })
-	r = filled{N: f.N, Placement: p, Median: rounds[(len(rounds)-1)/2]}
+	r := filled{N: f.N, Placement: p, Median: rounds[(len(rounds)-1)/2], Memory: f.system.used()}
 	for i := range rounds {
 		r.Ratios = append(r.Ratios, rounds[i].Ratio)
 	}
-	r.Memory, err = f.system.used()
-	return r, err
+	return r
 }
 
 // used returns the usage of the system, the control plane and the benchmark.
-func (f *filler) used() (used usages, err error) {
-	if used, err = f.system.used(); err != nil {
-		return nil, err
-	}
+func (f *filler) used() usages {
+	used := f.system.used()
 	for name, pid := range f.control {
-		err = errors.Join(err, used.add(name, pid))
+		used.add(name, pid)
 	}
-	return used, errors.Join(err, used.add(self, os.Getpid()))
+	used.add(self, os.Getpid())
+	return used
 }
 
-func (f *filler) round(ctx context.Context, p placement) (r round, err error) {
-	if err := f.prepare(ctx); err != nil {
-		return r, err
-	}
-	if r.Before, err = f.patch(ctx); err != nil {
-		return r, err
-	}
-	if err := f.pipeline(ctx, &r); err != nil {
-		return r, err
-	}
-	if r.After, err = f.patch(ctx); err != nil {
-		return r, err
-	}
+func (f *filler) round(ctx context.Context, p placement) round {
+	f.prepare(ctx)
+	r := round{Before: f.patch(ctx)}
+	f.pipeline(ctx, &r)
+	r.After = f.patch(ctx)
 	r.Ratio = 2 * r.PerSecond / (r.Before.PerSecond + r.After.PerSecond)
 	var names []string
 	if p == apart {
@@ -253,86 +219,55 @@ func (f *filler) round(ctx context.Context, p placement) (r round, err error) {
 	if total := sum(r.CPU, names...); total > 0 {
 		r.BoundRatio = (sum(r.Before.CPU, names...) + sum(r.After.CPU, names...)) / 2 / total
 	}
-	return r, f.system.err()
+	f.system.check()
+	return r
 }
 
 // prepare creates the ConfigMaps before the watcher starts.
-func (f *filler) prepare(ctx context.Context) (err error) {
-	if err := f.system.remove(ctx, "watcher"); err != nil {
-		return err
-	}
-	if f.piped, err = f.cluster.namespace(ctx); err != nil {
-		return err
-	}
-	return f.cluster.create(ctx, f.piped, f.N, func(n int) *corev1.ConfigMap { return f.annotated("piped", n) })
+func (f *filler) prepare(ctx context.Context) {
+	f.system.remove(ctx, "watcher")
+	f.piped = f.cluster.namespace(ctx)
+	f.cluster.create(ctx, f.piped, f.N, func(n int) *corev1.ConfigMap { return f.annotated("piped", n) })
 }
 
 // patch measures the API server's rate of patches of the size of a body.
-func (f *filler) patch(ctx context.Context) (b bare, err error) {
-	objects, err := f.cluster.list(ctx, f.bare)
-	if err != nil {
-		return b, err
-	}
-	before, err := f.used()
-	if err != nil {
-		return b, err
-	}
+func (f *filler) patch(ctx context.Context) (b bare) {
+	objects, before := must(f.cluster.list(ctx, f.bare)), f.used()
 	// a patch without effect is not stored
 	client, value := f.cluster.CoreV1().RESTClient(), body(fmt.Sprint(time.Now().UnixNano()))
 	began := time.Now()
-	err = inParallel(ctx, len(objects), func(ctx context.Context, n int) error {
+	check(inParallel(ctx, len(objects), func(ctx context.Context, n int) error {
 		patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{%q:%q}}`, objects[n].ResourceVersion, dataKey,
 			value)
 		return client.Patch(types.StrategicMergePatchType).Namespace(f.bare).
 			Resource("configmaps").Name(objects[n].Name).Body(patch).Do(ctx).Error()
-	})
-	if err != nil {
-		return b, fmt.Errorf("patch a ConfigMap: %w", err)
-	}
+	}))
 	b.PerSecond = float64(len(objects)) / time.Since(began).Seconds()
-	after, err := f.used()
-	b.CPU = after.cpuSince(before, len(objects))
-	return b, err
+	b.CPU = f.used().cpuSince(before, len(objects))
+	return b
 }
 
 // pipeline starts the watcher, and waits until all ConfigMaps are filled.
-func (f *filler) pipeline(ctx context.Context, r *round) error {
+func (f *filler) pipeline(ctx context.Context, r *round) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	var err error
-	if f.changes, err = f.cluster.watch(watching, f.piped); err != nil {
-		return err
-	}
-	before, err := f.used()
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := f.system.service(ctx, "watcher", "--namespaces="+f.piped, "--namespace-keys=0",
-		f.system.signer); err != nil {
-		return err
-	}
+	f.changes = f.cluster.watch(watching, f.piped)
+	before, began := f.used(), time.Now()
+	f.system.service(ctx, "watcher", "--namespaces="+f.piped, "--namespace-keys=0", f.system.signer)
 	var last time.Time
 	names := map[string]bool{}
 	for len(names) < f.N {
-		one, err := f.next(ctx)
-		if err != nil {
-			return fmt.Errorf("%d of %d ConfigMaps were filled: %w", len(names), f.N, err)
-		}
+		one := f.next(ctx)
 		names[one.Name], last = true, one.at
 	}
-	after, err := f.used()
-	if err != nil {
-		return err
-	}
 	r.PerSecond = float64(f.N) / last.Sub(began).Seconds()
-	r.CPU = after.cpuSince(before, f.N)
+	r.CPU = f.used().cpuSince(before, f.N)
 	r.OwnCPU = sum(r.CPU, "watcher", "fetcher", "writer", "nats")
-	return f.verify(ctx)
+	f.verify(ctx)
 }
 
 // next waits until a ConfigMap is filled. Its status is written in the same patch.
-func (f *filler) next(ctx context.Context) (change, error) {
+func (f *filler) next(ctx context.Context) change {
 	stalled := time.NewTimer(stallTimeout)
 	defer stalled.Stop()
 	ticker := time.NewTicker(time.Second)
@@ -343,44 +278,39 @@ func (f *filler) next(ctx context.Context) (change, error) {
 			s, err := status.Parse(one.Annotations[annotation.StatusKey])
 			sum := sha256.Sum256([]byte(body("/" + one.Name)))
 			if err == nil && s.Keys[dataKey].SHA256 == hex.EncodeToString(sum[:]) {
-				return one, nil
+				return one
 			}
 		case <-ticker.C:
-			if err := f.system.err(); err != nil {
-				return change{}, err
-			}
+			f.system.check()
 		case <-stalled.C:
-			return change{}, fmt.Errorf("%w: nothing was filled for %s", errWrong, stallTimeout)
+			check(fmt.Errorf("nothing was filled for %s", stallTimeout))
 		case <-ctx.Done():
-			return change{}, context.Cause(ctx)
+			check(context.Cause(ctx))
 		}
 	}
 }
 
 // verify checks the content of all ConfigMaps.
-func (f *filler) verify(ctx context.Context) error {
+func (f *filler) verify(ctx context.Context) {
 	for options := (metav1.ListOptions{Limit: 1000}); ; {
-		list, err := f.cluster.CoreV1().ConfigMaps(f.piped).List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("list ConfigMaps: %w", err)
-		}
+		list := must(f.cluster.CoreV1().ConfigMaps(f.piped).List(ctx, options))
 		for i := range list.Items {
 			cm := &list.Items[i]
 			if len(cm.Data) != 2 || cm.Data[dataKey] != body("/"+cm.Name) || cm.Data[theirKey] != theirData {
-				return fmt.Errorf("%w: ConfigMap %s lacks the body or the key of the other owner", errWrong, cm.Name)
+				check(fmt.Errorf("ConfigMap %s lacks the body or the key of the other owner", cm.Name))
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
-			return nil
+			return
 		}
 	}
 }
 
 // awaitOne returns when the watch delivered a ConfigMap with its data.
-func (f *filler) awaitOne(ctx context.Context, name string) (time.Time, error) {
+func (f *filler) awaitOne(ctx context.Context, name string) time.Time {
 	for {
-		if one, err := f.next(ctx); err != nil || one.Name == name {
-			return one.at, err
+		if one := f.next(ctx); one.Name == name {
+			return one.at
 		}
 	}
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -64,59 +63,44 @@ func (h *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // measureRefresh runs a fetcher without Kubernetes.
-func measureRefresh(ctx context.Context, o Options) (figures any, err error) {
-	s, err := startSystem(ctx, o.Bin)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+func measureRefresh(ctx context.Context, o Options, report func(any)) {
+	s := &system{}
+	defer s.stop(ctx)
+	s.init(ctx, o.Bin)
 	host := &origin{}
 	host.Server = httptest.NewServer(host)
 	defer host.Close()
 	for _, kind := range []pipeline.Kind{pipeline.KindContent, pipeline.KindFailure} {
-		if _, err := s.js.Conn().Subscribe(kind.All(), func(*nats.Msg) { host.results.Add(1) }); err != nil {
-			return nil, fmt.Errorf("subscribe to results: %w", err)
-		}
+		must(s.js.Conn().Subscribe(kind.All(), func(*nats.Msg) { host.results.Add(1) }))
 	}
 	// All keys are on one host, which is a test of the fetcher, not of its limits.
-	if err := s.fetcher(ctx, "--per-host=1024", "--namespace-share=1"); err != nil {
-		return nil, err
-	}
+	s.fetcher(ctx, "--per-host=1024", "--namespace-share=1")
 	o.Progress("publishing %d wants that are refreshed every %s", o.Refresh, refreshEvery)
-	if err := host.fill(ctx, s, o.Refresh); err != nil {
-		return nil, err
-	}
+	host.fill(ctx, s, o.Refresh)
 	o.Progress("all have their body, counting refreshes for %s", time.Duration(o.Rounds)*refreshEvery)
-	r, err := host.count(ctx, s, o)
-	if err != nil {
-		return nil, err
-	}
-	if r.Bare, err = host.bareGets(ctx, s); err != nil {
-		return nil, err
-	}
-	if r.Bare > 0 {
+	r := host.count(ctx, s, o)
+	if r.Bare = host.bareGets(ctx, s); r.Bare > 0 {
 		r.Ratio = sum(r.CPU) / r.Bare
 	}
-	return r, nil
+	report(r)
 }
 
 // fill publishes the wants, and waits for the first response and the first refresh of each key.
-func (h *origin) fill(ctx context.Context, s *system, count int) error {
+func (h *origin) fill(ctx context.Context, s *system, count int) {
 	client := pipeline.NewClient(s.js)
-	err := inParallel(ctx, count, func(ctx context.Context, n int) error {
+	check(inParallel(ctx, count, func(ctx context.Context, n int) error {
 		_, err := client.PublishWant(ctx, &v1.Want{
 			Namespace: fmt.Sprint("namespace-", n%100), Name: fmt.Sprint("configmap-", n), Key: "mydata",
 			Uid: fmt.Sprintf("12345678-1234-1234-1234-%012d", n), Epoch: s.epoch,
 			Url: fmt.Sprint(h.URL, "/", n), Refresh: durationpb.New(refreshEvery),
 		}, 0)
 		return err
+	}))
+	mustAwait(ctx, "all keys have a body", fillTimeout, func() bool {
+		s.check()
+		return h.bodies.Load() >= int64(count)
 	})
-	if err != nil {
-		return err
-	}
-	err = await(ctx, "all keys have a body", fillTimeout,
-		func() (bool, error) { return h.bodies.Load() >= int64(count), s.err() })
-	return errors.Join(err, pause(ctx, refreshEvery))
+	check(pause(ctx, refreshEvery))
 }
 
 // refreshed has the counters at one moment.
@@ -127,51 +111,38 @@ type refreshed struct {
 	used                        usages
 }
 
-func (h *origin) read(ctx context.Context, s *system) (r refreshed, err error) {
+func (h *origin) read(ctx context.Context, s *system) (r refreshed) {
 	for _, name := range []string{pipeline.Requests, pipeline.Results} {
-		stream, err := s.js.Stream(ctx, name)
-		if err != nil {
-			return r, fmt.Errorf("read stream %s: %w", name, err)
-		}
-		r.stored += stream.CachedInfo().State.LastSeq
+		r.stored += must(s.js.Stream(ctx, name)).CachedInfo().State.LastSeq
 	}
-	r.used, err = s.used()
+	r.used = s.used()
 	r.at, r.bodies, r.unmodified, r.results = time.Now(), h.bodies.Load(), h.unmodified.Load(), h.results.Load()
-	return r, err
+	return r
 }
 
 // count compares two moments.
-func (h *origin) count(ctx context.Context, s *system, o Options) (r refresh, err error) {
-	before, err := h.read(ctx, s)
-	if err != nil {
-		return r, err
-	}
-	if err := errors.Join(pause(ctx, time.Duration(o.Rounds)*refreshEvery), s.err()); err != nil {
-		return r, err
-	}
-	after, err := h.read(ctx, s)
+func (h *origin) count(ctx context.Context, s *system, o Options) refresh {
+	before := h.read(ctx, s)
+	check(pause(ctx, time.Duration(o.Rounds)*refreshEvery))
+	s.check()
+	after := h.read(ctx, s)
 	count := int(after.unmodified - before.unmodified)
 	return refresh{
 		Keys: o.Refresh, PerSecond: float64(count) / after.at.Sub(before.at).Seconds(),
 		Bodies: int(after.bodies - before.bodies), Results: int(after.results - before.results),
 		Stored: float64(after.stored-before.stored) / float64(max(count, 1)),
 		CPU:    after.used.cpuSince(before.used, count), Memory: after.used,
-	}, err
+	}
 }
 
 // bareGets makes GETs in a loop while the fetcher is stopped, and returns the CPU milliseconds of
 // each, including the host, which runs in this process.
-func (h *origin) bareGets(ctx context.Context, s *system) (cpu float64, err error) {
-	if err := s.remove(ctx, "fetcher"); err != nil {
-		return 0, err
-	}
-	before, err := ownUsage()
-	if err != nil {
-		return 0, err
-	}
+func (h *origin) bareGets(ctx context.Context, s *system) (cpu float64) {
+	s.remove(ctx, "fetcher")
+	before := ownUsage()
 	client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: inFlight}}
 	defer client.CloseIdleConnections()
-	err = inParallel(ctx, bareGets, func(ctx context.Context, n int) error {
+	check(inParallel(ctx, bareGets, func(ctx context.Context, n int) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(h.URL, "/", n), http.NoBody)
 		if err != nil {
 			return err
@@ -182,10 +153,6 @@ func (h *origin) bareGets(ctx context.Context, s *system) (cpu float64, err erro
 			return err
 		}
 		return response.Body.Close()
-	})
-	if err != nil {
-		return 0, fmt.Errorf("make GETs in a loop: %w", err)
-	}
-	after, err := ownUsage()
-	return after.cpuSince(before, bareGets)[self], err
+	}))
+	return ownUsage().cpuSince(before, bareGets)[self]
 }

@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -27,62 +25,45 @@ type restart struct {
 const wiped = "nats, wiped"
 
 // measureRestart fills ConfigMaps, and then restarts one program after the other.
-func measureRestart(ctx context.Context, o Options) (any, error) {
+func measureRestart(ctx context.Context, o Options, report func(any)) {
 	var all []restart
-	err := withFiller(ctx, o, max(2, o.Restart), func(f *filler) error {
+	withFiller(ctx, o, max(2, o.Restart), func(f *filler) {
 		f.Progress("filling %d ConfigMaps", f.N)
-		if err := f.prepare(ctx); err != nil {
-			return err
-		}
-		if err := f.pipeline(ctx, &round{}); err != nil {
-			return err
-		}
-		var err error
-		if f.changes, err = f.cluster.watch(ctx, f.piped); err != nil {
-			return err
-		}
+		f.prepare(ctx)
+		f.pipeline(ctx, &round{})
+		f.changes = f.cluster.watch(ctx, f.piped)
 		for n, what := range []string{"nothing", "watcher", "fetcher", "writer", "nats", wiped} {
-			row, err := f.restart(ctx, what, n)
-			if err != nil {
-				return fmt.Errorf("restart %s: %w", what, err)
-			}
+			row := f.restart(ctx, what, n)
 			f.Progress("%s: %.2f s", what, row.Seconds)
 			all = append(all, row)
+			report(all)
 		}
-		return nil
 	})
-	return all, err
 }
 
-func (f *filler) restart(ctx context.Context, what string, n int) (r restart, err error) {
+func (f *filler) restart(ctx context.Context, what string, n int) restart {
 	waiting := f.annotated("restart", n)
 	began := time.Now()
-	create := func() error {
+	create := func() {
 		began = time.Now()
-		return f.cluster.create(ctx, f.piped, 1, func(int) *corev1.ConfigMap { return waiting })
+		f.cluster.create(ctx, f.piped, 1, func(int) *corev1.ConfigMap { return waiting })
 	}
 	switch what {
 	case "nothing":
-		err = create()
+		create()
 	case wiped:
-		err = f.system.restart(ctx, "nats", func() error { return errors.Join(os.RemoveAll(f.system.streams()), create()) })
+		f.system.restart(ctx, "nats", func() { check(os.RemoveAll(f.system.streams())); create() })
 	default:
-		err = f.system.restart(ctx, what, create)
+		f.system.restart(ctx, what, create)
 	}
-	if err != nil {
-		return r, err
-	}
-	at, err := f.awaitOne(ctx, waiting.Name)
-	if err != nil {
-		return r, err
-	}
-	r = restart{What: what, ConfigMaps: f.N, Seconds: at.Sub(began).Seconds()}
+	r := restart{What: what, ConfigMaps: f.N, Seconds: f.awaitOne(ctx, waiting.Name).Sub(began).Seconds()}
 	if what == wiped {
-		err = await(ctx, "NATS has all wants", stallTimeout, func() (bool, error) {
+		mustAwait(ctx, "NATS has all wants", stallTimeout, func() bool {
+			f.system.check()
 			stream, err := f.system.js.Stream(ctx, pipeline.Requests)
-			return err == nil && stream.CachedInfo().State.NumSubjects >= uint64(f.N), f.system.err()
+			return err == nil && stream.CachedInfo().State.NumSubjects >= uint64(f.N)
 		})
 		r.All = time.Since(began).Seconds()
 	}
-	return r, err
+	return r
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -56,7 +55,7 @@ type slowHost struct {
 }
 
 // measureSlowHost measures all cases, each with a separate NATS and fetchers.
-func measureSlowHost(ctx context.Context, o Options) (any, error) {
+func measureSlowHost(ctx context.Context, o Options, report func(any)) {
 	var rows []slowHost
 	for _, latency := range o.latencies {
 		cases := []slowHost{
@@ -74,69 +73,46 @@ func measureSlowHost(ctx context.Context, o Options) (any, error) {
 			if row.Keys == 0 {
 				row.Keys = max(fewKeys, short(o, waitingKeys))
 			}
-			if err := row.measure(ctx, o, latency); err != nil {
-				return rows, fmt.Errorf("host with a latency of %s: %w", latency, err)
-			}
+			row.measure(ctx, o, latency)
 			o.Progress("latency %s, %d keys, fetchers: %d, first contact: %t, edits: %t: %.2f of the slots, %.2f timers for "+
 				"each GET",
 				latency, row.Keys, row.Fetchers, row.FirstContact, row.Edits, row.Used, row.TimersPerGet)
 			rows = append(rows, row)
+			report(rows)
 		}
 	}
-	return rows, nil
 }
 
-func (row *slowHost) measure(ctx context.Context, o Options, latency time.Duration) (err error) {
-	s, err := startSystem(ctx, o.Bin)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+func (row *slowHost) measure(ctx context.Context, o Options, latency time.Duration) {
+	s := &system{}
+	defer s.stop(ctx)
+	s.init(ctx, o.Bin)
 	h := newHost(latency)
 	defer h.close()
-	if err := h.follow(s.js.Conn()); err != nil {
-		return err
-	}
+	h.follow(s.js.Conn())
 	for range row.Fetchers {
-		if err := s.fetcher(ctx, "--timeout=20s"); err != nil {
-			return err
-		}
+		s.fetcher(ctx, "--timeout=20s")
 	}
 	if !row.FirstContact {
 		known := 4 * row.Fetchers
-		if err := h.ask(ctx, s, "known", known); err != nil {
-			return err
-		}
-		err := await(ctx, "all fetchers know the host", time.Minute,
-			func() (bool, error) { return h.filled() >= known, s.err() })
-		if err != nil {
-			return err
-		}
+		h.ask(ctx, s, "known", known)
+		mustAwait(ctx, "all fetchers know the host", time.Minute, func() bool {
+			s.check()
+			return h.filled() >= known
+		})
 	}
-	before, err := s.used()
-	if err != nil {
-		return err
-	}
+	before := s.used()
 	h.reset()
-	if err := h.ask(ctx, s, "key", row.Keys); err != nil {
-		return err
+	h.ask(ctx, s, "key", row.Keys)
+	row.observe(ctx, s, h, max(short(o, window), 3*latency))
+	row.read(h, s.used().cpuSince(before, 1))
+	if latency >= time.Second && !row.Edits && row.Fetchers == 1 && !row.FirstContact && !o.Short {
+		row.join(ctx, s, h)
 	}
-	if err := row.observe(ctx, s, h, max(short(o, window), 3*latency)); err != nil {
-		return err
-	}
-	after, err := s.used()
-	if err != nil {
-		return err
-	}
-	row.read(h, after.cpuSince(before, 1))
-	if latency < time.Second || row.Edits || row.Fetchers > 1 || row.FirstContact || o.Short {
-		return nil
-	}
-	return row.join(ctx, s, h)
 }
 
 // observe waits for the end of the window, or until no key waits.
-func (row *slowHost) observe(ctx context.Context, s *system, h *host, limit time.Duration) error {
+func (row *slowHost) observe(ctx context.Context, s *system, h *host, limit time.Duration) {
 	edited := time.Now()
 	if row.Edits {
 		edited = edited.Add(limit)
@@ -144,31 +120,20 @@ func (row *slowHost) observe(ctx context.Context, s *system, h *host, limit time
 	until := edited.Add(limit)
 	for n := 1; time.Now().Before(until) && (row.Edits || h.filled() < row.Keys); n++ {
 		if time.Now().Before(edited) {
-			if err := h.publish(ctx, s, "key", rand.IntN(row.Keys), n); err != nil {
-				return err
-			}
+			check(h.publish(ctx, s, "key", rand.IntN(row.Keys), n))
 		}
-		if err := errors.Join(s.err(), pause(ctx, editEvery)); err != nil {
-			return err
-		}
+		s.check()
+		check(pause(ctx, editEvery))
 	}
-	return nil
 }
 
 // join starts one more fetcher, and measures when its slots are in use, too.
-func (row *slowHost) join(ctx context.Context, s *system, h *host) error {
-	if err := s.fetcher(ctx, "--timeout=20s"); err != nil {
-		return err
-	}
+func (row *slowHost) join(ctx context.Context, s *system, h *host) {
+	s.fetcher(ctx, "--timeout=20s")
 	began := time.Now()
 	enough := int(0.8 * (slots - 1) * float64(row.Fetchers+1))
-	err := await(ctx, "a new fetcher has its share", shareTimeout,
-		func() (bool, error) { return h.now() >= enough, s.err() })
+	await(ctx, shareTimeout, func() bool { s.check(); return h.now() >= enough }) // a slow system is no error
 	row.Share = time.Since(began).Seconds()
-	if errors.Is(err, errWrong) { // a slow system is no error
-		return nil
-	}
-	return err
 }
 
 func (row *slowHost) read(h *host, cpu map[string]float64) {
@@ -259,26 +224,21 @@ func (h *host) now() int {
 }
 
 // follow counts timers and bodies.
-func (h *host) follow(conn *nats.Conn) error {
+func (h *host) follow(conn *nats.Conn) {
 	for kind, counter := range map[pipeline.Kind]*int{pipeline.KindTimer: &h.timers, pipeline.KindContent: &h.gets} {
-		s, err := conn.Subscribe(kind.All(), func(*nats.Msg) {
+		s := must(conn.Subscribe(kind.All(), func(*nats.Msg) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			*counter++
-		})
-		if err == nil {
-			err = s.SetPendingLimits(-1, -1)
-		}
-		if err != nil {
-			return fmt.Errorf("subscribe to %s: %w", kind, err)
-		}
+		}))
+		check(s.SetPendingLimits(-1, -1))
 	}
-	return conn.Flush()
+	check(conn.Flush())
 }
 
 // ask publishes the wants of some keys in one namespace.
-func (h *host) ask(ctx context.Context, s *system, name string, count int) error {
-	return inParallel(ctx, count, func(ctx context.Context, n int) error { return h.publish(ctx, s, name, n, 0) })
+func (h *host) ask(ctx context.Context, s *system, name string, count int) {
+	check(inParallel(ctx, count, func(ctx context.Context, n int) error { return h.publish(ctx, s, name, n, 0) }))
 }
 
 // publish publishes a want, or replaces it by one with another URL.

@@ -1,12 +1,15 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,25 +30,17 @@ type usages map[string]usage
 
 // add reads the usage of a process. Only Linux reports it: without /proc, all figures of CPU time
 // and memory are missing.
-func (u usages) add(name string, pid int) error {
+func (u usages) add(name string, pid int) {
 	if runtime.GOOS != "linux" {
-		return nil
+		return
 	}
-	process, err := procfs.NewProc(pid)
-	if err != nil {
-		return fmt.Errorf("read what %s uses: %w", name, err)
-	}
-	stat, err := process.Stat()
-	status, errStatus := process.NewStatus()
-	if err := errors.Join(err, errStatus); err != nil {
-		return fmt.Errorf("read what %s uses: %w", name, err)
-	}
+	process := must(procfs.NewProc(pid))
+	stat, status := must(process.Stat()), must(process.NewStatus())
 	all := u[name]
 	all.CPU += stat.CPUTime()
 	all.RSS += uint64(max(stat.ResidentMemory(), 0))
 	all.PeakRSS += status.VmHWM
 	u[name] = all
-	return nil
 }
 
 // cpuSince returns the milliseconds of processor time that each program took for
@@ -75,13 +70,12 @@ func controlPlane() map[string]int {
 }
 
 // pin lets a process run on these processors only, with all its threads.
-func pin(pid int, processors []int) error {
+func pin(pid int, processors []int) {
 	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(processors), " ", ","), "[]")
 	text, err := exec.Command("taskset", "-a", "-c", "-p", list, strconv.Itoa(pid)).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("run taskset: %w: %s", err, text)
+		check(fmt.Errorf("run taskset: %w: %s", err, text))
 	}
-	return nil
 }
 
 // processors returns all processors.
@@ -96,7 +90,20 @@ func processors() []int {
 // self is the name of the benchmark itself.
 const self = "bench"
 
-func ownUsage() (usages, error) {
+func ownUsage() usages {
 	own := usages{}
-	return own, own.add(self, os.Getpid())
+	own.add(self, os.Getpid())
+	return own
+}
+
+func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// sum adds the usage of the named programs, or of all if there are no names.
+func sum(cpu map[string]float64, names ...string) (total float64) {
+	for name, used := range cpu {
+		if len(names) == 0 || slices.Contains(names, name) {
+			total += used
+		}
+	}
+	return total
 }

@@ -1,3 +1,14 @@
+// Package installation tests an existing installation from outside: through the API of
+// Kubernetes, and through an origin whose responses the spec controls. Its helpers fail
+// the spec.
+//
+// It reads these environment variables:
+//
+//	KUBECONFIG               of an administrator
+//	CURLMETHAT_E2E_ORIGIN    URL of the origin, for the fetchers: http://origin:8080
+//	CURLMETHAT_E2E_CONTROL   URL of the origin's control, for this process:
+//	                         http://127.0.0.1:8084, or NAMESPACE/SERVICE:PORT to
+//	                         reach it through the API server
 package installation
 
 import (
@@ -13,7 +24,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -39,7 +49,7 @@ const (
 type Installation struct {
 	*world.World
 	// Origin of the pages to fetch.
-	Origin *remote.Origin
+	Origin *Origin
 }
 
 // Run runs the specs of a suite against an installation.
@@ -70,7 +80,7 @@ func Open(ctx context.Context) *Installation {
 	cluster := suitetest.Must(world.OpenCluster(os.Getenv(kubeconfigEnv)))
 	i := &Installation{}
 	client, control := i.way(cluster.Config, os.Getenv(controlEnv))
-	i.Origin = remote.New(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"))
+	i.Origin = NewOrigin(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"))
 	i.World = world.Visit(ctx, cluster, i.Origin.Served)
 	DeferCleanup(func(ctx SpecContext) error { return i.Origin.Forget(ctx) })
 	return i

@@ -1,69 +1,179 @@
 package installation
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// Page is one URL of the origin.
-type Page struct{ page *remote.Page }
+// requestTimeout is for one instruction, through an API server perhaps.
+const requestTimeout = 10 * time.Second
+
+// Origin is a test's hold on an origin that runs elsewhere. It records every
+// good body that it has let the origin give.
+type Origin struct {
+	client  *http.Client
+	control string
+	site    string
+
+	mu   sync.Mutex
+	good map[string]map[[sha256.Size]byte]struct{} // by URL of the page
+}
+
+// NewOrigin returns a client for the control URL of an origin. Fetchers reach the origin at the
+// URL site. All pages are below folder, which separates tests.
+func NewOrigin(client *http.Client, control, site, folder string) *Origin {
+	folder = "/" + strings.Trim(folder, "/")
+	return &Origin{
+		client:  client,
+		control: strings.TrimSuffix(control, "/") + remote.Prefix + folder,
+		site:    strings.TrimSuffix(site, "/") + folder,
+		good:    map[string]map[[sha256.Size]byte]struct{}{},
+	}
+}
+
+// Page returns the page at a path below the folder. Nothing is sent to the
+// origin yet, which responds 404 for it.
+func (o *Origin) Page(path string) *Page {
+	return &Page{origin: o, path: path, instruction: remote.Instruction{Status: http.StatusNotFound}}
+}
+
+// Served reports whether the origin was ever set to respond with that body for a
+// URL, whatever its query.
+func (o *Origin) Served(url string, body []byte) bool {
+	url, _, _ = strings.Cut(url, "?")
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, found := o.good[url][sha256.Sum256(body)]
+	return found
+}
+
+// Forget makes the origin forget all pages below the folder.
+func (o *Origin) Forget(ctx context.Context) error { return o.do(ctx, http.MethodDelete, "", nil, nil) }
+
+func (o *Origin) remember(url string, body []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.good[url] == nil {
+		o.good[url] = map[[sha256.Size]byte]struct{}{}
+	}
+	o.good[url][sha256.Sum256(body)] = struct{}{}
+}
+
+// errNoPage means that the origin does not have the page.
+var errNoPage = errors.New("unknown page")
+
+// do sends one request to the origin and decodes its answer into out, if any.
+func (o *Origin) do(ctx context.Context, method, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var body bytes.Buffer
+	if in != nil {
+		if err := json.NewEncoder(&body).Encode(in); err != nil {
+			return fmt.Errorf("encode the instruction: %w", err)
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, o.control+path, &body)
+	if err != nil {
+		return fmt.Errorf("instruct the origin: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := o.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("instruct the origin: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the answer of the origin: %w", err)
+	case answer.StatusCode == http.StatusNotFound:
+		return errNoPage
+	case answer.StatusCode >= http.StatusMultipleChoices:
+		return fmt.Errorf("instruct the origin: %s: %s", answer.Status, strings.TrimSpace(string(text)))
+	case out == nil:
+		return nil
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("read the answer of the origin: %w", err)
+	}
+	return nil
+}
+
+// Page is one URL of the origin. Its methods may not be called from several goroutines.
+type Page struct {
+	origin      *Origin
+	path        string
+	instruction remote.Instruction
+}
 
 // Page returns the page at a path, which responds with 404 until it is set.
-func (i *Installation) Page(path string) *Page { return &Page{page: i.Origin.Page(path)} }
+func (i *Installation) Page(path string) *Page { return i.Origin.Page(path) }
 
 // URL of the page, for the fetchers.
-func (p *Page) URL() string { return p.page.URL() }
+func (p *Page) URL() string { return p.origin.site + p.path }
 
 // Says makes the page respond with 200 and a text.
 func (p *Page) Says(ctx context.Context, text string) *Page {
 	GinkgoHelper()
-	Expect(p.page.Says(ctx, text)).To(Succeed())
-	return p
+	return p.Serves(ctx, []byte(text))
 }
 
 // Serves makes the page respond with 200 and a body.
 func (p *Page) Serves(ctx context.Context, body []byte) *Page {
 	GinkgoHelper()
-	Expect(p.page.Serves(ctx, body)).To(Succeed())
-	return p
+	p.origin.remember(p.URL(), body)
+	p.instruction.Status, p.instruction.Body = http.StatusOK, body
+	return p.instruct(ctx)
 }
 
 // Fails makes the page respond with a status other than 200.
 func (p *Page) Fails(ctx context.Context, status int) *Page {
 	GinkgoHelper()
-	Expect(p.page.Fails(ctx, status)).To(Succeed())
-	return p
+	p.instruction.Status, p.instruction.Body = status, nil
+	return p.instruct(ctx)
 }
 
 // Requires makes the page respond with 401 to a request without that Authorization, from the next
 // Says or Serves on.
 func (p *Page) Requires(authorization string) *Page {
-	p.page.Requires(authorization)
+	p.instruction.Authorization = authorization
 	return p
 }
 
-// Tagged makes the page send an ETag from the next Says or Serves on.
+// Tagged makes the page send an ETag from the next Says or Serves on, and respond with 304 to a
+// request with that ETag (RFC 9110 section 13.1.2).
 func (p *Page) Tagged() *Page {
-	p.page.Tagged()
+	p.instruction.Tagged = true
 	return p
 }
 
 // Hold blocks requests until Release or the end of the spec.
 func (p *Page) Hold(ctx context.Context) {
 	GinkgoHelper()
-	Expect(p.page.Hold(ctx)).To(Succeed())
+	p.instruction.Held = true
+	p.instruct(ctx)
 	DeferCleanup(func(ctx SpecContext) { p.Release(ctx) })
 }
 
 // Release answers the requests that wait.
 func (p *Page) Release(ctx context.Context) {
 	GinkgoHelper()
-	Expect(p.page.Release(ctx)).To(Succeed())
+	p.instruction.Held = false
+	p.instruct(ctx)
 }
 
 // Hits returns the number of requests.
@@ -75,7 +185,17 @@ func (p *Page) Waiting(ctx context.Context) int { return p.count(ctx).Waiting }
 // NotModified returns the number of responses with 304.
 func (p *Page) NotModified(ctx context.Context) int { return p.count(ctx).NotModified }
 
-func (p *Page) count(ctx context.Context) remote.Count {
+// count returns the counters of the page, or zeros if it was not set yet.
+func (p *Page) count(ctx context.Context) (c remote.Count) {
 	GinkgoHelper()
-	return suitetest.Must(p.page.Count(ctx))
+	if err := p.origin.do(ctx, http.MethodGet, p.path, nil, &c); !errors.Is(err, errNoPage) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return c
+}
+
+func (p *Page) instruct(ctx context.Context) *Page {
+	GinkgoHelper()
+	Expect(p.origin.do(ctx, http.MethodPut, p.path, p.instruction, nil)).To(Succeed())
+	return p
 }

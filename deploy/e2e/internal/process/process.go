@@ -1,3 +1,6 @@
+// Package process runs programs under test as processes of the operating
+// system: it starts, stops and kills them, keeps their logs, finds addresses for
+// them and asks for their health.
 package process
 
 import (
@@ -46,7 +49,7 @@ type run struct {
 
 // Start runs a program.
 func Start(p Program) (*Process, error) {
-	started := &Process{Name: p.Name, Args: p.Args, Log: newLog(), program: p}
+	started := &Process{Name: p.Name, Args: p.Args, Log: &Log{}, program: p}
 	return started, started.Again()
 }
 

@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -46,25 +47,13 @@ func (w *World) Deny(ctx context.Context, key string) (lift func(context.Context
 
 // denial is a policy for the namespace of the world.
 func (w *World) denial(key string) *admissionv1.ValidatingAdmissionPolicy {
-	return &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{
-					MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.Namespace},
-				},
-				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Update},
-					Rule: admissionv1.Rule{
-						APIGroups: []string{""}, APIVersions: []string{"v1"},
-						Resources: []string{"configmaps"},
-					},
-				}}},
-			},
-			Validations: []admissionv1.Validation{{
-				Expression: "!has(object.data) || !('" + key + "' in object.data)",
-				Message:    "denied by a test",
-			}},
-		},
-	}
+	GinkgoHelper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
+	Expect(yaml.Unmarshal([]byte(`
+matchConstraints:
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: `+w.Namespace+`}}
+  resourceRules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
+validations: [{expression: "!has(object.data) || !('`+key+`' in object.data)", message: denied by a test}]
+`), &policy.Spec)).To(Succeed())
+	return policy
 }

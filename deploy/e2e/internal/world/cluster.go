@@ -5,13 +5,20 @@ import (
 	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/proto/watch/crd"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Cluster is a real API server with administrator access.
@@ -49,4 +56,23 @@ func (c *Cluster) Namespace(ctx context.Context) string {
 		_ = c.Client.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{})
 	})
 	return created.Name
+}
+
+// ServeWatchers installs the CRD of Watchers and returns a client for them. Other suites may do so
+// at the same time, and none removes the CRD.
+func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
+	GinkgoHelper()
+	client := suitetest.Must(dynamic.NewForConfig(c.Config))
+	body := suitetest.Must(yaml.YAMLToJSON(crd.Watchers))
+	definitions := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	})
+	suitetest.Must(definitions.Patch(ctx, "watchers.watch.x-kv8s.io", types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: "e2e", Force: new(true), FieldValidation: metav1.FieldValidationStrict}))
+	Eventually(ctx, func() error {
+		_, err := client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	}).Should(Succeed())
+	return client
 }

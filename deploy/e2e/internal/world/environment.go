@@ -2,8 +2,11 @@ package world
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,8 +38,6 @@ type Environment struct {
 
 	bin   string
 	ports *process.Ports
-	// offClocks is the folder of the services whose clocks can be off.
-	offClocks string
 	// signingKey and trustedKeys are the files to sign and verify wants.
 	signingKey, trustedKeys string
 }
@@ -89,7 +90,7 @@ func Open() *Environment {
 	}
 	bin = suitetest.Must(filepath.Abs(bin))
 	var err error
-	e := &Environment{Cluster: cluster, bin: bin, ports: process.NewPorts(), offClocks: GinkgoT().TempDir()}
+	e := &Environment{Cluster: cluster, bin: bin, ports: process.NewPorts()}
 	e.signingKey, e.trustedKeys, err = signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	for _, name := range Services() {
@@ -113,14 +114,45 @@ func (e *Environment) Gateway() (g *gateway.Gateway, kubeconfig func(ctx context
 // Program returns the path of a program of ours.
 func (e *Environment) Program(name string) string { return filepath.Join(e.bin, name) }
 
-// offClock returns the path of a service with an adjustable clock, which is built on first use.
-func (e *Environment) offClock(ctx context.Context, name string) (path string) {
+// FreeAddress returns an address on loopback that no socket listens at.
+func (e *Environment) FreeAddress() string {
 	GinkgoHelper()
-	dir := filepath.Join(e.offClocks, name)
-	path = filepath.Join(dir, name)
-	if _, err := os.Stat(path); err == nil {
-		return path
+	return suitetest.Must(e.ports.Free())
+}
+
+// Kubectl returns the path of a kubectl next to the API server, or skips the spec.
+func Kubectl() string {
+	GinkgoHelper()
+	path := suitetest.Must(filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")))
+	if _, err := os.Stat(path); err != nil {
+		Skip("no kubectl found: `make test-acceptance` has one if it starts an API server")
 	}
-	Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
-	return suitetest.Must(process.BuildOffClock(ctx, "github.com/kv8s/curl-me-that/"+name+"/cmd/"+name, dir))
+	return path
+}
+
+// timesFile is the variable with the file that each suite adds the times of its
+// specs to. go test shows nothing of a suite that passes.
+const timesFile = "SPEC_TIMES"
+
+// noteTimes adds a line for each spec that ran: its seconds and its name. No
+// file: nothing.
+func noteTimes(file string, r Report) (err error) {
+	if file == "" {
+		return nil
+	}
+	var lines strings.Builder
+	for _, spec := range r.SpecReports {
+		if spec.NumAttempts > 0 && spec.LeafNodeText != "" {
+			fmt.Fprintf(&lines, "%8.1f  %s: %s\n", spec.RunTime.Seconds(), r.SuiteDescription, spec.FullText())
+		}
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("note the times of specs: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.WriteString(lines.String()); err != nil {
+		return fmt.Errorf("note the times of specs: %w", err)
+	}
+	return nil
 }

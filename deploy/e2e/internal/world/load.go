@@ -108,3 +108,25 @@ func (w *World) EndsWithLastOf(ctx context.Context, edits int) {
 	Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", last))
 	Expect(w.Origin.Hits()).To(BeNumerically("<=", 3+gathered), "bursts are gathered")
 }
+
+// Meanwhile calls do all the time until stop is called.
+func Meanwhile(ctx context.Context, do func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer GinkgoRecover()
+		pause := time.NewTicker(10 * time.Millisecond)
+		defer pause.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-pause.C:
+				do()
+			}
+		}
+	})
+	stop = func() { cancel(); running.Wait() }
+	DeferCleanup(stop)
+	return stop
+}

@@ -1,3 +1,6 @@
+// Package world sets the stage for a spec: a separate namespace, a NATS server, a web server to
+// fetch from, and the real services as processes. At the end of the spec, it stops the services and
+// checks the promises about all writes.
 package world
 
 import (
@@ -28,8 +31,6 @@ type Options struct {
 	Flags map[string][]string
 	// Env is the environment of the services.
 	Env []string
-	// ClocksOff shifts the wall clock of a service by whole seconds.
-	ClocksOff map[string]time.Duration
 	// Grammar of the annotations, if not the default.
 	Grammar *annotation.Options
 	// AckWait is the time after which the work of a killed service is redelivered. Zero
