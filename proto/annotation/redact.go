@@ -12,24 +12,15 @@ const maxShown = 200
 // hidden replaces the hidden parts.
 const hidden = "…"
 
-var (
-	// pairStart matches the start of a pair: a word up to its =, without characters that would make
-	// it part of a URL.
-	pairStart = regexp.MustCompile(`(?:^|\s)[^\s=:/?#@]+=`)
-	// schemeStart matches the scheme of a URL.
-	schemeStart = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.\-]*://`)
-	// webScheme matches http and https.
-	webScheme = regexp.MustCompile(`^(?i:https?)://$`)
-	// portEnd matches an authority without a password: it has no colon other than the port's or
-	// those of an address in brackets.
-	portEnd = regexp.MustCompile(`^(?:\[[^\]]*\]|[^:\[]*)(?::[0-9]+)?$`)
-)
+// pairStart matches the start of a pair: a word up to its =, without characters that would make it
+// part of a URL.
+var pairStart = regexp.MustCompile(`(?:^|\s)[^\s=:/?#@]+=`)
 
 // quotable returns value in a form that an Event may repeat: on one line, without query strings,
 // fragments and userinfo, at most maxShown characters.
 //
 // The value is malformed, so the end of a secret can be unclear. A query is therefore hidden up to
-// the next pair, including white space, and a possible password is hidden with everything after it.
+// the next pair, including white space, and a URL with an @ is hidden completely.
 func quotable(value string) string {
 	line := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -57,30 +48,16 @@ func quotable(value string) string {
 func redact(pair string) string {
 	key := pairStart.FindString(pair)
 	rest := pair[len(key):]
-	scheme := schemeStart.FindString(rest)
-	rest = redactUser(rest[len(scheme):], scheme == "" || webScheme.MatchString(scheme))
-
-	for _, mark := range []string{"?", "#"} {
-		if before, after, _ := strings.Cut(rest, mark); after != "" {
-			rest = before + mark + hidden + trailingSpace(after)
-		}
+	shown := len(rest)
+	if strings.Contains(rest, "@") {
+		shown = 0
+	} else if mark := strings.IndexAny(rest, "?#"); mark >= 0 {
+		shown = mark + 1
 	}
-	return key + scheme + rest
-}
-
-// redactUser removes userinfo from rest, which begins with an authority. An unknown scheme may be a
-// user name, so everything after it is hidden.
-func redactUser(rest string, known bool) string {
-	authority, path := rest, ""
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		authority, path = rest[:end], rest[end:]
+	if shown == len(rest) {
+		return pair
 	}
-	user := strings.LastIndex(authority, "@")
-	certain := known && user < 0 && portEnd.MatchString(strings.TrimSpace(authority))
-	if !certain && strings.Contains(path, "@") {
-		return hidden + trailingSpace(rest)
-	}
-	return authority[user+1:] + path
+	return key + rest[:shown] + hidden + trailingSpace(rest)
 }
 
 // trailingSpace returns the white space at the end of text.
