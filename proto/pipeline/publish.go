@@ -124,11 +124,8 @@ func (c *Client) SetTimer(ctx context.Context, due *v1.Due, at time.Time) (seq u
 	if err != nil {
 		return 0, err
 	}
-	ack, err := c.publishFor(ctx, m, key, due.GetWantSequence())
-	if err != nil {
-		return 0, fmt.Errorf("publish timer of %s: %w", key, err)
-	}
-	return ack.Sequence, nil
+	ack, err := c.publishFor(ctx, "publish timer", m, key, due.GetWantSequence())
+	return ack.Sequence, err
 }
 
 // ReplaceTimer replaces the timer of a key that has the sequence last. The error wraps
@@ -158,10 +155,8 @@ const cancelTTL = time.Second
 func (c *Client) CancelTimer(ctx context.Context, key Key, want uint64) error {
 	m := nats.NewMsg(begunSubject(key.Want()))
 	cancelTimer(m, key)
-	if _, err := c.publishFor(ctx, m, key, want, jetstream.WithMsgTTL(cancelTTL)); err != nil {
-		return fmt.Errorf("cancel timer of %s: %w", key, err)
-	}
-	return nil
+	_, err := c.publishFor(ctx, "cancel timer", m, key, want, jetstream.WithMsgTTL(cancelTTL))
+	return err
 }
 
 // timer returns the message that sets a timer.
@@ -188,29 +183,27 @@ func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplic
 		return false, err
 	}
 	cancelTimer(m, key)
-	ack, err := c.publishFor(ctx, m, key, due.GetWantSequence(), jetstream.WithMsgID(id), jetstream.WithMsgTTL(DueTTL))
-	if err != nil {
-		return false, fmt.Errorf("publish due of %s: %w", key, err)
-	}
-	return ack.Duplicate, nil
+	ack, err := c.publishFor(ctx, "publish due", m, key, due.GetWantSequence(), jetstream.WithMsgID(id),
+		jetstream.WithMsgTTL(DueTTL))
+	return ack.Duplicate, err
 }
 
 // publishFor publishes m if the want of the key still has that sequence. It retries while another
 // conditional publish is in flight, because the server cannot check the condition then. After a
 // change of leader, that publish may be one of ours whose response was lost.
-func (c *Client) publishFor(ctx context.Context, m *nats.Msg, key Key, want uint64,
+func (c *Client) publishFor(ctx context.Context, what string, m *nats.Msg, key Key, want uint64,
 	opts ...jetstream.PublishOpt,
-) (*jetstream.PubAck, error) {
+) (jetstream.PubAck, error) {
 	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequenceForSubject(want, key.Want()))
 	for wait := askFirst; ; wait *= 2 {
 		ack, err := c.js.PublishMsg(ctx, m, opts...)
 		switch {
 		case err == nil:
-			return ack, nil
+			return *ack, nil
 		case !hasCode(err, codeWrongLastSequenceConstant):
-			return nil, Refusal(err)
+			return jetstream.PubAck{}, fmt.Errorf("%s of %s: %w", what, key, Refusal(err))
 		case wait > askMax || !rest(ctx, wait):
-			return nil, fmt.Errorf("%w (%w)", ErrInFlight, err)
+			return jetstream.PubAck{}, fmt.Errorf("%s of %s: %w (%w)", what, key, ErrInFlight, err)
 		}
 	}
 }
@@ -247,25 +240,26 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 		// Unmodified ends a failure, so it uses the subject of failures. On the subject of bodies
 		// it would replace a pending body.
 	}
-	m, err := newMessage(ctx, subject, r)
-	if err != nil {
-		return err
-	}
-	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Results)); err != nil {
-		return fmt.Errorf("publish result of %s: %w", key, Refusal(err))
-	}
-	return nil
+	return c.store(ctx, "publish result of "+key.String(), subject, r, jetstream.WithExpectStream(Results))
 }
 
 // PublishDeadLetter publishes a dead letter. A redelivered trigger has the same id and adds no
 // second entry.
 func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLetter, id string) error {
-	m, err := newMessage(ctx, key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()), d)
+	subject := key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost())
+	return c.store(ctx, "publish dead letter of "+key.String(), subject, d, jetstream.WithExpectStream(Failures),
+		jetstream.WithMsgID(id))
+}
+
+func (c *Client) store(ctx context.Context, what, subject string, payload proto.Message,
+	opts ...jetstream.PublishOpt,
+) error {
+	m, err := newMessage(ctx, subject, payload)
 	if err != nil {
 		return err
 	}
-	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Failures), jetstream.WithMsgID(id)); err != nil {
-		return fmt.Errorf("publish dead letter of %s: %w", key, Refusal(err))
+	if _, err = c.js.PublishMsg(ctx, m, opts...); err != nil {
+		return fmt.Errorf("%s: %w", what, Refusal(err))
 	}
 	return nil
 }

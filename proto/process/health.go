@@ -42,12 +42,7 @@ func (h *Health) Part(name string) *Part {
 
 // Ready reports whether all parts are ready.
 func (h *Health) Ready() bool {
-	for _, p := range h.sorted() {
-		if p.why() != "" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(h.sorted(), func(p *Part) bool { return p.why() != "" })
 }
 
 func (h *Health) sorted() []*Part {
@@ -61,29 +56,23 @@ func (h *Health) sorted() []*Part {
 // ServeHTTP responds with 200 if all parts are ready, else with 503. With ?verbose it lists the
 // parts like Kubernetes components do.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var b strings.Builder
-	ready := true
+	var list strings.Builder
+	code, sum := http.StatusOK, "ok"
 	for _, p := range h.sorted() {
 		if why := p.why(); why != "" {
-			ready = false
-			fmt.Fprintf(&b, "[-]%s not ready: %s\n", p.name, why)
+			code, sum = http.StatusServiceUnavailable, "not ready"
+			fmt.Fprintf(&list, "[-]%s not ready: %s\n", p.name, why)
 		} else {
-			fmt.Fprintf(&b, "[+]%s ok\n", p.name)
+			fmt.Fprintf(&list, "[+]%s ok\n", p.name)
 		}
+	}
+	if _, verbose := r.URL.Query()["verbose"]; !verbose && code == http.StatusOK {
+		list.Reset()
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if !ready {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	if _, verbose := r.URL.Query()["verbose"]; verbose || !ready {
-		fmt.Fprint(w, b.String())
-	}
-	if ready {
-		fmt.Fprint(w, "ok")
-	} else {
-		fmt.Fprint(w, "not ready")
-	}
+	w.WriteHeader(code)
+	fmt.Fprint(w, list.String()+sum)
 }
 
 // Part is something that must work for the process to be ready. A nil Part does nothing.

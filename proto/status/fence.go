@@ -2,7 +2,7 @@ package status
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -19,17 +19,6 @@ type Fence struct {
 
 // MaxEpoch is the end of the year 9999 and the maximum epoch of a status.
 const MaxEpoch = 253402300799999
-
-// ParseFence parses the output of String.
-func ParseFence(text string) (Fence, error) {
-	epochText, seqText, _ := strings.Cut(text, ".")
-	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
-	seq, errSeq := strconv.ParseUint(seqText, 10, 64)
-	if errEpoch != nil || errSeq != nil || epoch < 0 || epoch > MaxEpoch {
-		return Fence{}, fmt.Errorf("%w: it does not have the form epoch.sequence", ErrMalformedFence)
-	}
-	return Fence{Epoch: epoch, Seq: seq}, nil
-}
 
 // String returns the fence as epoch.sequence.
 func (f Fence) String() string {
@@ -66,10 +55,15 @@ func (f Fence) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler. It returns no fence for MaxEpoch, because no
 // real clock is that wrong and no trigger could come after it.
-func (f *Fence) UnmarshalText(text []byte) (err error) {
-	*f, err = ParseFence(string(text))
-	if f.Epoch == MaxEpoch {
-		*f = Fence{}
+func (f *Fence) UnmarshalText(text []byte) error {
+	epochText, seqText, _ := strings.Cut(string(text), ".")
+	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
+	seq, errSeq := strconv.ParseUint(seqText, 10, 64)
+	if errEpoch != nil || errSeq != nil || epoch < 0 || epoch > MaxEpoch {
+		return errors.New("fence does not have the form epoch.sequence")
 	}
-	return err
+	if *f = (Fence{}); epoch < MaxEpoch {
+		*f = Fence{Epoch: epoch, Seq: seq}
+	}
+	return nil
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
+// ErrMalformed means that a value is not a status; treat it as empty.
+var ErrMalformed = errors.New("malformed status annotation")
+
 // MaxBytes is the maximum length of a value for Parse. The API server allows as much for all
 // annotations of an object, names and values together.
 const MaxBytes = 256 << 10
