@@ -78,19 +78,6 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 
-	It("is not poison after waiting in buffers without being begun", func(ctx SpecContext) {
-		js, c := ensured()
-		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
-		consumer := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
-		for range 10 {
-			m := must(consumer.Next())
-			Expect(m.Nak()).To(Succeed())
-		}
-		r := consume(ctx, js, fetcher, ack)
-		Eventually(r.ended).Should(HaveExactElements("ack"))
-		Expect(deadLetters(ctx, c)).To(BeEmpty())
-	})
-
 	It("is poison after it has killed its process too often, and not before", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
 		js := pipelinetest.Connect(GinkgoTB(), s)
@@ -155,22 +142,6 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 		begun := new(v1.Begun)
 		Expect(proto.Unmarshal(m.Data, begun)).To(Succeed())
 		Expect(begun.GetUnended()).To(BeZero())
-	})
-
-	It("survives a malformed record", func(ctx SpecContext) {
-		js, c := ensured()
-		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
-		record := "curl.begun." + key.Want()
-		must(js.Publish(ctx, record, []byte("no record")))
-		r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
-			if d.Number() < 3 {
-				return pipeline.GiveBack()
-			}
-			return pipeline.Ack()
-		})
-		Eventually(r.ended).Should(HaveExactElements("give_back", "give_back", "ack"))
-		m := must(c.LastMessage(ctx, pipeline.Requests, record))
-		Expect(string(m.Data)).To(Equal("no record"))
 	})
 })
 

@@ -190,25 +190,6 @@ func TestAFailingCollectorIsLoggedOnceAndDelaysNothing(t *testing.T) {
 	}
 }
 
-func TestCollectorThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
-	unset(t)
-	release := make(chan struct{})
-	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-	defer s.Close()
-	defer close(release)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", s.URL)
-	p := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.Nop())
-	_, span := p.Tracer().Publish(t.Context(), pipeline.KindWant, key)
-	span.End()
-	done := make(chan struct{})
-	go func() { defer close(done); p.Shutdown(t.Context()) }()
-	select {
-	case <-done:
-	case <-time.After(5 * tracing.FlushTimeout):
-		t.Fatal("Shutdown hangs")
-	}
-}
-
 // message is one delivery of a message as the server sends it.
 type message struct {
 	jetstream.Msg
