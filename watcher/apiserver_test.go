@@ -13,10 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A watcher of the API server", func() {
@@ -70,22 +67,6 @@ var _ = Describe("A watcher of the API server", func() {
 		Expect(i.log).To(gbytes.Say("is silent"))
 	})
 
-	It("lists again if the API server no longer has the version of the watch", func(ctx SpecContext) {
-		g := newGateway()
-		w.watch(func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} }).awaitReady()
-		gone := w.satisfied(ctx, "gone", "example.com")
-		kept := w.satisfied(ctx, "kept", "example.com")
-		before := w.sequence(ctx, pipeline.Requests)()
-		g.forget.Store(true)
-		lists := g.lists.Load()
-		g.CloseClientConnections()
-		w.delete(ctx, "gone")
-		Eventually(w.retracted(ctx, gone)).Should(BeTrue())
-		Expect(g.lists.Load()).To(BeNumerically(">", lists))
-		Expect(w.want(ctx, kept)()).NotTo(BeNil())
-		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before + 1))
-	})
-
 	It("lists again if the API server is at an earlier version than the watch, as after a restore", func(ctx SpecContext) {
 		g := newGateway()
 		i := w.watch(audited, func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} }).awaitReady()
@@ -103,9 +84,6 @@ var _ = Describe("A watcher of the API server", func() {
 // gateway is a proxy of the API server that can change or refuse requests.
 type gateway struct {
 	*httptest.Server
-	// forget makes the version of every watch an expired one until the next list. A single refusal may
-	// be lost with its connection.
-	forget atomic.Bool
 	// lists counts requests for a list.
 	lists atomic.Int64
 	// restored makes the server report an early version.
@@ -136,13 +114,6 @@ func newGateway() *gateway {
 		}
 		if list := query.Get("watch") == "" || query.Get("sendInitialEvents") != ""; list && query.Get("limit") != "1" {
 			g.lists.Add(1)
-			g.forget.Store(false)
-		} else if !list && g.forget.Load() {
-			// A real server's expired versions depend on its age.
-			rw.Header().Set("Content-Type", "application/json")
-			rw.WriteHeader(http.StatusGone)
-			_ = json.NewEncoder(rw).Encode(apierrors.NewResourceExpired("too old resource version: 1 (2)").Status())
-			return
 		}
 		proxy.ServeHTTP(rw, r)
 	}))

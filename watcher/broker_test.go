@@ -11,8 +11,6 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -145,50 +143,6 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		Eventually(w.url(ctx, wanted)).Should(Equal("https://example.com"))
 		Eventually(w.retracted(ctx, unwanted)).Should(BeTrue())
 		Expect(w.retracted(ctx, elsewhere)()).To(BeFalse(), "it is of another namespace")
-	})
-
-	It("publishes wants again when curl-suspend is removed", func(ctx SpecContext) {
-		w.watch().awaitReady()
-		settled, waiting := w.satisfied(ctx, "settled", "example.com/a"), w.key("waiting", "k")
-		w.create(ctx, "waiting", "k=example.com/b")
-		for _, name := range []string{"settled", "waiting"} {
-			Eventually(w.url(ctx, w.key(name, "k"))).ShouldNot(BeEmpty())
-			w.annotate(ctx, name, object{"x-kv8s.io/" + annotation.SuspendName: "true"})
-			Eventually(w.retracted(ctx, w.key(name, "k"))).Should(BeTrue())
-			w.annotate(ctx, name, object{"x-kv8s.io/" + annotation.SuspendName: nil})
-		}
-		Eventually(w.url(ctx, settled)).Should(Equal("https://example.com/a"))
-		Eventually(w.url(ctx, waiting)).Should(Equal("https://example.com/b"))
-		Expect(w.want(ctx, settled)().GetCached()).NotTo(BeNil())
-		Expect(w.want(ctx, waiting)().GetCached()).To(BeNil())
-	})
-
-	It("publishes a tombstone and a request to the writer when a pair is removed", func(ctx SpecContext) {
-		w.watch().awaitReady()
-		key := w.satisfied(ctx, "cm", "example.com")
-		w.ask(ctx, "cm", "other=example.com")
-		Eventually(w.retracted(ctx, key)).Should(BeTrue())
-		Eventually(func() int { return len(w.results(ctx)) }).Should(Equal(1))
-		result := w.results(ctx)[0]
-		Expect(result.GetReconcile().GetRemove()).To(BeTrue())
-		Expect(pipeline.KeyOf(result.GetWant())).To(Equal(w.key("cm", status.ObjectKey)))
-		w.patch(ctx, somebody, "cm", object{"data": object{"more": "data"}})
-		Consistently(func() int { return len(w.results(ctx)) }).Should(Equal(1), "the writer was told already")
-	})
-
-	It("requests a key again that has no result and no timer", func(ctx SpecContext) {
-		w.watch(func(o *options) { o.pace.Audit = 200 * time.Millisecond }).awaitReady()
-		key := w.key("cm", "k")
-		w.create(ctx, "cm", "k=example.com")
-		Eventually(w.url(ctx, key)).ShouldNot(BeEmpty())
-		before := w.sequence(ctx, pipeline.Requests)()
-
-		By("waiting until fetchers have received the request")
-		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before))
-
-		By("requesting it again when they have acknowledged it")
-		w.fetch(ctx)
-		Eventually(func() v1.Cause { return w.want(ctx, key)().GetCause() }).Should(Equal(v1.Cause_CAUSE_AUDIT))
 	})
 
 	It("publishes in a later epoch if the stream was restored to an earlier state", func(ctx SpecContext) {

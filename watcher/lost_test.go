@@ -7,12 +7,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // audited shortens the intervals: a want may take 100 ms, and a timer is lost after 200 ms.
@@ -90,24 +88,6 @@ var _ = Describe("A key with a refresh in an hour", func() {
 		askedAgain(ctx)
 	})
 
-	It("is requested again if the result of a refresh was purged", func(ctx SpecContext) {
-		w.create(ctx, "cm", "k=example.com", hourly)
-		w.watch(audited).awaitReady()
-		w.answer(ctx, key, "old")
-		w.fetches(ctx, key, "new")
-		w.purgeResults(ctx)
-		askedAgain(ctx)
-	})
-
-	It("is requested again if the API server rejected the writer's patch", func(ctx SpecContext) {
-		w.create(ctx, "cm", "k=example.com", hourly)
-		w.watch(audited).awaitReady()
-		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
-		w.refreshes(ctx, key, "body", time.Hour)
-		w.report(ctx, key, func(e *status.Entry) { e.Error = "BodyTooLarge" }, object{})
-		askedAgain(ctx)
-	})
-
 	It("is requested again if two edits made the writer drop the body", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com/a", hourly)
 		tape := w.record("curl.want.>")
@@ -118,73 +98,6 @@ var _ = Describe("A key with a refresh in an hour", func() {
 		w.ask(ctx, "cm", "k=example.com/a")
 		askedAgain(ctx)
 		Expect(tape.urls()).To(HaveEach("https://example.com/a"), "the watcher has seen one version only")
-	})
-
-	It("is requested again if the object was replaced without our status while no watcher ran", func(ctx SpecContext) {
-		w.create(ctx, "cm", "k=example.com", hourly)
-		first := w.watch().awaitReady()
-		w.answer(ctx, key, "body")
-		w.refreshes(ctx, key, "body", time.Hour)
-		first.stop()
-		replacement := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Name: "cm", Namespace: w.namespace, Annotations: map[string]string{annotation.DefaultKey: "k=example.com"},
-		}}
-		hourly(replacement)
-		_, err := kube.CoreV1().ConfigMaps(w.namespace).Update(ctx, replacement, metav1.UpdateOptions{FieldManager: somebody})
-		Expect(err).NotTo(HaveOccurred())
-		w.watch(audited).awaitReady()
-		askedAgain(ctx)
-	})
-
-	It("is requested again if the object was restored from a backup with an older body", func(ctx SpecContext) {
-		w.create(ctx, "cm", "k=example.com", hourly)
-		w.watch(audited).awaitReady()
-		w.answer(ctx, key, "old")
-		backup := must(kube.CoreV1().ConfigMaps(w.namespace).Get(ctx, "cm", metav1.GetOptions{}))
-		w.answer(ctx, key, "new")
-		w.refreshes(ctx, key, "new", time.Hour)
-		w.patch(ctx, annotation.FieldManager, "cm",
-			object{"data": backup.Data, "metadata": object{"annotations": backup.Annotations}})
-		askedAgain(ctx)
-	})
-
-	It("gets a new timer, without a fetch, if the server lost it when it fired", func(ctx SpecContext) {
-		w.create(ctx, "cm", "k=example.com", hourly)
-		w.watch(audited, func(o *options) { o.config.ManageStreams = "create" }).awaitReady()
-		w.answer(ctx, key, "body")
-		w.refreshes(ctx, key, "body", 3*time.Second)
-
-		By("rejecting the message that the server publishes when the timer fires")
-		requests := must(w.js.Stream(ctx, pipeline.Requests))
-		limit := func(bytes int32) {
-			GinkgoHelper()
-			config := requests.CachedInfo().Config
-			config.MaxMsgSize = bytes
-			must(w.js.UpdateStream(ctx, config))
-		}
-		limit(64)
-		timer := must(w.pipeline.LastMessage(ctx, pipeline.Requests, key.Timer()))
-		at := must(pipeline.FiresAt(timer))
-		Eventually(time.Now).Should(BeTemporally(">", at.Add(500*time.Millisecond)))
-		limit(pipeline.MaxRequestBytes)
-		_, err := w.pipeline.LastMessage(ctx, pipeline.Requests, key.Due())
-		Expect(err).To(MatchError(pipeline.ErrNoMessage))
-
-		Eventually(cause(ctx)).Should(Equal(v1.Cause_CAUSE_AUDIT))
-		Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body")))
-		_, err = w.pipeline.LastMessage(ctx, pipeline.Requests, key.Timer())
-		Expect(err).To(MatchError(pipeline.ErrNoMessage), "the want has cancelled it")
-	})
-
-	It("is requested again if its body was lost before a restart and the clock is 10 min behind", func(ctx SpecContext) {
-		w.create(ctx, "cm", "k=example.com", hourly)
-		first := w.watch().awaitReady()
-		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
-		w.fetches(ctx, key, "body")
-		first.stop()
-		w.purgeResults(ctx)
-		w.watch(audited, ahead(-10*time.Minute)).awaitReady()
-		askedAgain(ctx)
 	})
 
 	It("is not requested again if only the clock is 10 min ahead", func(ctx SpecContext) {

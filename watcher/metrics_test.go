@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -199,49 +198,10 @@ var _ = Describe("The metrics of a watcher", func() {
 		Eventually(i.value(own + "audit_duration_seconds")).Should(BeNumerically(">", 0))
 	})
 
-	It("count the findings of an audit by cause", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.create(ctx, "cm", "k=example.com")
-		i := w.watch(audited).awaitReady()
-		Eventually(w.want(ctx, w.key("cm", "k"))).ShouldNot(BeNil())
-		Expect(i.value(own + `lost_keys_total{cause="body_lost"}`)()).To(BeZero())
-		lost := i.value(own + `lost_keys_total{cause="body_lost"}`)
-		Eventually(func() (float64, error) {
-			w.fetch(ctx) // the want waits for the fetchers only a moment after its publish
-			return lost()
-		}).Should(BeEquivalentTo(1))
-	})
-
-	It("count Events over the budget of a namespace", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		i := w.watch(func(o *options) { o.config.Events.Burst = 1 }).awaitReady()
-		w.create(ctx, "one", "not correct")
-		w.create(ctx, "another", "not correct")
-		Eventually(i.value(own + "events_over_budget_total")).Should(BeNumerically(">", 0))
-	})
-
-	It("count keys without a successful fetch for three intervals", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		since := func(d time.Duration) func(*corev1.ConfigMap) {
-			return func(cm *corev1.ConfigMap) {
-				held := status.Status{Keys: map[string]status.Entry{"k": {
-					Error: "BadStatus", ErrorURL: "https://example.com",
-					Since: time.Now().Add(-d),
-				}}}
-				cm.Annotations[annotation.StatusKey] = held.String()
-				cm.Annotations["x-kv8s.io/curl-refresh"] = "10m"
-			}
-		}
-		w.create(ctx, "stale", "k=example.com", since(31*time.Minute))
-		w.create(ctx, "failing", "k=example.com", since(29*time.Minute))
-		i := w.watch(audited).awaitReady()
-		Eventually(i.value(own + "stale_keys")).Should(BeEquivalentTo(1))
-	})
-
 	It("all have a spec", func() {
 		series := append(blocked(), elected()...)
-		series = append(series, own+"audit_duration_seconds", own+"lost_keys_total", own+"events_over_budget_total",
-			own+"stale_keys")
+		series = append(series, own+"audit_duration_seconds",
+			own+"lost_keys_total", own+"stale_keys", own+"events_over_budget_total") // see packages audit and reconcile
 		for _, m := range moves() {
 			series = append(series, m.series)
 		}
@@ -293,14 +253,5 @@ var _ = Describe("A want", func() {
 		Eventually(w.want(ctx, w.key("live", "k"))).ShouldNot(BeNil())
 		Expect(asked("live").GetAskedAt().AsTime()).To(BeTemporally(">=", began))
 		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
-	})
-
-	It("has no such time if it repairs a key", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.watch().awaitReady()
-		key := w.satisfied(ctx, "cm", "example.com")
-		w.patch(ctx, somebody, "cm", object{"data": nil})
-		Eventually(func() v1.Cause { return w.want(ctx, key)().GetCause() }).Should(Equal(v1.Cause_CAUSE_DRIFT))
-		Expect(w.want(ctx, key)().GetAskedAt()).To(BeNil())
 	})
 })

@@ -7,7 +7,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -57,41 +56,6 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		})
 	})
 
-	Describe("in the status of what is wrong with the annotations", func() {
-		It("asks the writer once for each change of it, and again only if nothing comes of it", func(ctx SpecContext) {
-			first := w.watch().awaitReady()
-			w.create(ctx, "cm", "not correct")
-			Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
-			want := w.reports(ctx)[0].GetWant()
-			Expect([]string{
-				want.GetNamespace(), want.GetName(), want.GetKey(),
-				want.GetUrl(),
-			}).To(Equal([]string{w.namespace, "cm", "*", ""}))
-			Expect(want.GetUid()).NotTo(BeEmpty())
-			w.patch(ctx, somebody, "cm", object{"data": object{"other": "value"}})
-			Consistently(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
-
-			By("asking no more when the status has it, also by another watcher")
-			report := func(text string) {
-				w.patch(ctx, annotation.FieldManager, "cm",
-					object{"metadata": object{"annotations": object{annotation.StatusKey: text}}})
-			}
-			report(`{"*":{"error":"InvalidAnnotation",` +
-				`"message":"annotation value 'not correct' does not match expected format key=url"}}`)
-			first.stop()
-			second := w.watch(audited).awaitReady()
-			Consistently(func() int { return len(w.reports(ctx)) }).WithTimeout(time.Second).Should(Equal(1))
-
-			By("asking again while it is mended and the status still has it")
-			w.ask(ctx, "cm", "k=example.com")
-			Eventually(func() int { return len(w.reports(ctx)) }).Should(BeNumerically(">=", 3),
-				"the audit of this watcher is due every 400 ms")
-			report("")
-			Eventually(second.value(own + "reconciles_published_total")).Should(BeNumerically(">=", 2))
-			Expect(w.removals(ctx)).To(BeEmpty(), "* is no key")
-		})
-	})
-
 	Describe("of a pair that breaks a rule", func() {
 		const sentence = "annotation curl-me-that, pair 2 (key k): the scheme must be http or https; use http:// or https://"
 
@@ -119,66 +83,7 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 			Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
 			Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body of example.com")))
 		})
-
-		DescribeTable("names the pair, the rule and the cure", func(ctx SpecContext, value, text string) {
-			w.watch().awaitReady()
-			w.create(ctx, "cm", value)
-			Eventually(func() []string {
-				return w.notes(ctx,
-					"InvalidAnnotation")
-			}).Should(ConsistOf("annotation curl-me-that, " + text))
-		},
-			Entry("of a key twice", "a=example.com a=example.com/other",
-				"pair 2 (key a): the key appears twice, so none of its urls is fetched; use each key once"),
-			Entry("of a key that cannot be", "pa/ge=example.com",
-				"pair 1: the key has characters other than letters, digits, -, _ and .; use only those"),
-			Entry("of a password", "a=https://user:S3CR3T@example.com/?t=S3CR3T",
-				"pair 1 (key a): the url contains a user name or a password; remove it, and ask the operator to configure "+
-					"credentials for that host"),
-			Entry("of a list with commas", "a=example.com/x, b=example.com", "pair 1 (key a): the url ends with a comma; "+
-				"separate pairs by spaces only, or write %2C if the comma belongs to the url; nothing is fetched until this "+
-				"is corrected"),
-			Entry("of commas", "a=example.com,b=example.com",
-				"pair 1 (key a): the host contains a comma; separate pairs by spaces"),
-		)
 	})
-
-	DescribeTable("reports by one Event what is not followed as it was meant",
-		func(ctx SpecContext, more object, reason, text string) {
-			w.watch().awaitReady()
-			w.create(ctx, "cm", "k=example.com")
-			Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
-			w.annotate(ctx, "cm", more)
-			Eventually(func() []string { return w.notes(ctx, reason) }).Should(ConsistOf(text))
-			w.ask(ctx, "cm", "k=example.com/other")
-			Eventually(w.url(ctx, w.key("cm", "k"))).Should(Equal("https://example.com/other"))
-			Consistently(func() int { return len(w.notes(ctx, reason)) }).Should(Equal(1))
-		},
-		Entry("a slip in a name", object{"x-kv8s.io/curl-refrsh": "1h"}, "InvalidAnnotation",
-			"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"),
-		Entry("a second annotation", object{annotation.LegacyKey: "other=example.com"}, "InvalidAnnotation",
-			"annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove one of them"),
-		Entry("an interval below the minimum", object{"x-kv8s.io/curl-refresh": "1s"}, "AnnotationAdjusted",
-			"curl-refresh is 1s, below the minimum of 10s; 10s is used"),
-	)
-
-	DescribeTable("reports by one Event a slip in the name of the annotation itself",
-		func(ctx SpecContext, change func(*corev1.ConfigMap), text string) {
-			w.watch().awaitReady()
-			w.create(ctx, "cm", "", change)
-			Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(text))
-		},
-		Entry("a typo", func(cm *corev1.ConfigMap) {
-			cm.Annotations = map[string]string{"x-kv8s.io/curl-me-tha": "k=example.com"}
-		},
-			"annotation x-kv8s.io/curl-me-tha is unknown and has no effect; did you mean curl-me-that?"),
-		Entry("half of the prefix",
-			func(cm *corev1.ConfigMap) { cm.Annotations = map[string]string{"x-kv8s/curl-me-that": "k=example.com"} },
-			"annotation x-kv8s/curl-me-that is unknown and has no effect; did you mean x-kv8s.io/curl-me-that?"),
-		Entry("a label", func(cm *corev1.ConfigMap) {
-			cm.Annotations, cm.Labels = nil, map[string]string{"x-kv8s.io/curl-me-that": "example.com"}
-		}, "label x-kv8s.io/curl-me-that has no effect; did you mean the annotation curl-me-that?"),
-	)
 
 	It("reports by one Event that a key exists and is of somebody else, and wants nothing", func(ctx SpecContext) {
 		w.watch().awaitReady()

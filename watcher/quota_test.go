@@ -7,10 +7,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
-	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 )
 
@@ -53,34 +51,5 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 		By("deleting an object with a key")
 		w.delete(ctx, before[0])
 		Eventually(wanted).WithTimeout(20 * time.Second).Should(And(HaveLen(2), Not(ContainElement(before[0]))))
-	})
-
-	It("keeps the values of keys beyond the limit", func(ctx SpecContext) {
-		first := w.watch().awaitReady()
-		key := w.satisfied(ctx, "cm", "example.com")
-		first.stop()
-		w.ask(ctx, "cm", "k=example.com more=example.com")
-		w.watch(limited(quota.Limits{Keys: 1})).awaitReady()
-		Eventually(w.retracted(ctx, key)).Should(BeTrue())
-		Consistently(func() int { return len(w.removals(ctx)) }).Should(BeZero())
-	})
-
-	It("gets longer refresh intervals, with one Event", func(ctx SpecContext) {
-		refreshed := func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-refresh"] = "10s" }
-		for n := range 3 {
-			w.create(ctx, fmt.Sprint("cm-", n), "a=example.com b=example.com c=example.com d=example.com e=example.com",
-				refreshed)
-		}
-		w.watch(limited(quota.Limits{Refreshes: 1})).awaitReady()
-		for n := range 3 {
-			key := pipeline.Key{Namespace: w.namespace, Name: fmt.Sprint("cm-", n), Key: "a"}
-			Eventually(func() time.Duration {
-				return w.want(ctx,
-					key)().GetRefresh().AsDuration()
-			}).Should(Equal(20 * time.Second))
-		}
-		Eventually(func() []string { return w.notes(ctx, "AnnotationAdjusted") }).Should(ConsistOf(
-			fmt.Sprintf("curl-refresh is multiplied by 2 in namespace %s; its 15 refreshed keys ask for more than 1 "+
-				"refreshes a second", w.namespace)))
 	})
 })

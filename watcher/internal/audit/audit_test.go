@@ -1,7 +1,6 @@
 package audit_test
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -479,38 +478,6 @@ func TestAKeyThatWasJustFetchedIsNotLost(t *testing.T) {
 	if got := b.found()[k]; got != wantindex.BodyLost {
 		t.Errorf("found %s, want %s", got, wantindex.BodyLost)
 	}
-}
-
-// BenchmarkAudit measures an audit of 100,000 keys that are held and refreshed,
-// of which it looks at all timers, and one in which none is held.
-func BenchmarkAudit(b *testing.B) {
-	const keys = 100_000
-	w := newBench(b)
-	for n := range keys {
-		k := w.asks(fmt.Sprint("ns-", n%20), fmt.Sprint("cm-", n), "k")
-		w.holds(k)
-		w.timer(k, 24*time.Hour, cached(stored))
-	}
-	w.fetched()
-	w.clock.Step(interval)
-	b.Run("held", func(b *testing.B) {
-		for b.Loop() {
-			if got := w.found(); len(got) != 0 {
-				b.Fatalf("found %d", len(got))
-			}
-		}
-	})
-	for _, o := range w.objects {
-		o.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {Error: "BodyTooLarge"}}}, nil)
-	}
-	b.Run("not held", func(b *testing.B) {
-		for b.Loop() {
-			w.clock.Step(time.Hour)
-			if got := w.found(); len(got) < 20*500 {
-				b.Fatalf("found %d", len(got))
-			}
-		}
-	})
 }
 
 // A key is stale when it has had no good fetch for three intervals, whether it

@@ -78,21 +78,6 @@ func TestTheOldestConfigMapsHaveTheKeysOfANamespace(t *testing.T) {
 	}
 }
 
-func TestAnObjectBeyondTheLimitKeepsItsDataAndSaysWhy(t *testing.T) {
-	b := newBench(t, quota.Limits{Keys: 1})
-	b.asks("old", 1, 1, "")
-	b.asks("new", 2, 1, "")
-	b.Settle()
-	o := b.Get(named("new"))
-	if o.Invalid == nil || o.Request.Problem(o.Invalid) != "namespace ns asks for more than 1 keys and older "+
-		"ConfigMaps come first; remove some, or have --namespace-keys raised" {
-		t.Errorf("it says %q", o.Request.Problem(o.Invalid))
-	}
-	if b.Get(named("old")).Invalid != nil {
-		t.Error("the older one is refused, too")
-	}
-}
-
 func TestAKeyThatIsRemovedMakesRoomForTheNextOldest(t *testing.T) {
 	b := newBench(t, quota.Limits{Keys: 10})
 	for n := range 4 {

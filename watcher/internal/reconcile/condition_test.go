@@ -49,19 +49,6 @@ func TestAStateThatCameBackHasAnEventOfAnotherName(t *testing.T) {
 	}
 }
 
-func TestARestartNamesAStateAsBefore(t *testing.T) {
-	t.Parallel()
-	one, two := newBench(t), newBench(t)
-	one.invalid("bad")
-	one.look()
-	two.clock.Step(time.Hour) // the object was edited elsewhere
-	two.invalid("bad")
-	two.look()
-	if one.emitted[0].Occurrence != two.emitted[0].Occurrence {
-		t.Errorf("%q, then %q", one.emitted[0].Occurrence, two.emitted[0].Occurrence)
-	}
-}
-
 func TestManyStatesOfOneObjectAreReportedInTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -313,31 +313,6 @@ func TestRemovalsThatAreRefusedHoldUpNoOtherNamespaceAfterARestart(t *testing.T)
 	next.expectRemovals(1, 120)
 }
 
-func TestTheBrakeHoldsOverARestart(t *testing.T) {
-	t.Parallel()
-	for name, before := range map[string]func(*annotation.Request){
-		"after they were asked for": func(*annotation.Request) {},
-		"after they were suspended": func(r *annotation.Request) { r.Suspended = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newCluster(t, 100)
-			for _, o := range b.others {
-				before(&o.Request)
-			}
-			b.lookAt(b.others)
-			unask(b.others)
-			for range 2 {
-				b.lookAt(b.others)
-				b.expectRemovals(0, 100)
-				b = b.restarted()
-			}
-			b.lookAt(b.others)
-			b.expectRemovals(0, 100)
-		})
-	}
-}
-
 // restarted returns a watcher that knows nothing but the objects.
 func (b *bench) restarted() *bench {
 	b.t.Helper()
