@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -227,6 +228,14 @@ func (h *home) data(ctx context.Context, name string) map[string]string {
 		return cm.Data
 	}
 	return nil
+}
+
+// eventuallyHas waits until the data of a ConfigMap matches, in less time than keeper takes to check
+// obstacles again.
+func (h *home) eventuallyHas(ctx context.Context, name string, expected gomegatypes.GomegaMatcher) {
+	GinkgoHelper()
+	Eventually(ctx, func() map[string]string { return h.data(ctx, name) }).WithTimeout(promptly).WithPolling(polling).
+		Should(expected)
 }
 
 // edit changes a ConfigMap as a user with an editor does.
