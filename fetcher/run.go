@@ -38,7 +38,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err := set.Err(); err != nil {
 		return err
 	}
-	gate, client, err := newGetter(cfg, rt.Log, metrics)
+	gate, client, err := newGetter(cfg, rt.Log, metrics.ObservePhase)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,9 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	return group.Wait()
 }
 
-func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.Gate, *get.Client, error) {
+func newGetter(
+	cfg Config, log zerolog.Logger, observe func(get.Phase, time.Duration),
+) (*egress.Gate, *get.Client, error) {
 	if proxy := cfg.Get.ProxyHost(); proxy != "" {
 		if _, err := egress.ParsePattern(proxy); err == nil {
 			// Tenants cannot fetch from the proxy itself.
@@ -104,7 +106,7 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 	}
 	client, err := get.New(cfg.Get, get.Deps{
 		Gate:     gate,
-		Observer: observer,
+		Observe:  observe,
 		OnReload: reload.Report(log),
 	})
 	return gate, client, err

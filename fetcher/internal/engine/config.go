@@ -54,6 +54,6 @@ func (c Config) Validate() error {
 	case c.DeadLetters.Burst < 0:
 		return errors.New("--namespace-dead-letters must not be negative")
 	}
-	return cmp.Or(c.Retry.Validate(), c.Refresh.Validate(), c.Sharing.Validate(), c.ResultBytes.Validate(),
+	return cmp.Or(c.Retry.Validate(), c.Refresh.Validate(), c.ResultBytes.Validate(),
 		c.DeadLetters.Validate())
 }

@@ -66,14 +66,16 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}
-	e.rules = &rule.Evaluator{MaxBody: cfg.MaxExpressionBody}
-	e.health.failing = map[string]int{}
-	var errs [4]error
-	e.shared, errs[0] = sharedcall.New[get.Request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
-	e.resultBytes, errs[1] = budget.New(cfg.ResultBytes, deps.Clock.Now)
-	e.deadLetters, errs[2] = budget.New(cfg.DeadLetters, deps.Clock.Now)
-	e.rules.Budget, errs[3] = budget.New(budget.Config{Burst: int64(evaluations), Refill: refill}, deps.Clock.Now)
+	e := &Engine{
+		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log),
+		shared: sharedcall.New[get.Request, fetched](cfg.Sharing, deps.Clock.Now),
+		rules:  &rule.Evaluator{MaxBody: cfg.MaxExpressionBody},
+		health: hostHealth{failing: map[string]int{}},
+	}
+	var errs [3]error
+	e.resultBytes, errs[0] = budget.New(cfg.ResultBytes, deps.Clock.Now)
+	e.deadLetters, errs[1] = budget.New(cfg.DeadLetters, deps.Clock.Now)
+	e.rules.Budget, errs[2] = budget.New(budget.Config{Burst: int64(evaluations), Refill: refill}, deps.Clock.Now)
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}

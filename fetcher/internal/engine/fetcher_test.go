@@ -90,7 +90,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	set := metric.New(o.registry, "fetcher")
 	metrics := engine.NewMetrics(set)
 	Expect(set.Err()).NotTo(HaveOccurred())
-	getter := must(get.New(o.get, get.Deps{Gate: gate, Observer: metrics, Now: o.wallClock}))
+	getter := must(get.New(o.get, get.Deps{Gate: gate, Observe: metrics.ObservePhase, Now: o.wallClock}))
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = getter.Run(running) }()

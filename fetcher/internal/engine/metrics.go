@@ -24,7 +24,7 @@ const (
 	lost = "lost"
 )
 
-// Metrics are the metrics of an engine. They observe the phases of GETs.
+// Metrics are the metrics of an engine.
 type Metrics struct {
 	requests           *prometheus.CounterVec
 	gets               *prometheus.CounterVec
@@ -43,8 +43,6 @@ type Metrics struct {
 	pushbacks *prometheus.CounterVec
 	staleness prometheus.Histogram
 }
-
-var _ get.Observer = (*Metrics)(nil)
 
 // NewMetrics registers the metrics in the set of the fetcher.
 func NewMetrics(set *metric.Set) *Metrics {
@@ -97,7 +95,7 @@ func getFailures() []string {
 	return reasons
 }
 
-// ObservePhase implements get.Observer.
+// ObservePhase observes a phase of a GET.
 func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
 	m.phases.WithLabelValues(string(p)).Observe(d.Seconds())
 }

@@ -15,25 +15,26 @@ import (
 
 // Failures that this package detects itself.
 var (
-	errDowngrade = &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE,
-	}
-	errCoding = &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING,
-	}
-	errProxyFailed = &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PROXY,
-	}
-	errUntrusted = &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS,
-	}
-	errRedirects = &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT,
-	}
-	errLocation = &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION,
-	}
+	errDowngrade   = failed(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE)
+	errRedirects   = failed(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT)
+	errCoding      = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING)
+	errLocation    = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION)
+	errProxyFailed = failed(connectFailed, v1.FailureDetail_FAILURE_DETAIL_PROXY)
+	errUntrusted   = failed(addressDenied, v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)
 )
+
+// Classes of failures that have several causes.
+const (
+	tooManyRedirects = v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS
+	badResponse      = v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE
+	connectFailed    = v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED
+	addressDenied    = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
+	dnsFailed        = v1.FailureClass_FAILURE_CLASS_DNS_FAILED
+)
+
+func failed(class v1.FailureClass, detail v1.FailureDetail) *Error {
+	return &Error{Class: class, Detail: detail}
+}
 
 func errStatus() *Error { return &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS} }
 
@@ -70,21 +71,21 @@ func (x *exchange) classify(cause error) Error {
 	case errors.As(cause, &own):
 		return *own
 	case errors.As(cause, &denied):
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: denied.Detail()}
+		return Error{Class: addressDenied, Detail: denied.Detail()}
 	case errors.As(cause, &dns) && (dns.IsNotFound || !dns.IsTimeout && !dns.IsTemporary):
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_DNS_FAILED}
+		return Error{Class: dnsFailed}
 	case errors.As(cause, &dns):
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_DNS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE}
+		return Error{Class: dnsFailed, Detail: v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE}
 	case errors.As(cause, &timeout) && timeout.Timeout():
 		return x.timedOut(cause)
 	case isTLS(cause):
 		return Error{Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: tlsDetail(cause)}
 	case !x.gotResponse():
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, Detail: connectDetail(cause)}
+		return Error{Class: connectFailed, Detail: connectDetail(cause)}
 	case isCut(cause), x.ended():
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_CUT_OFF}
+		return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_CUT_OFF}
 	}
-	return Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP}
+	return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP}
 }
 
 // timedOut returns the failure for a limit other than that of the whole GET.

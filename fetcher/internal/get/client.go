@@ -19,8 +19,9 @@ import (
 type Deps struct {
 	// Gate is the egress policy.
 	Gate *egress.Gate
-	// Observer receives the duration of each phase; nil means none.
-	Observer Observer
+	// Observe receives the duration of each phase. Calls may overlap. A failed phase counts only
+	// towards the total. Nil means none.
+	Observe func(Phase, time.Duration)
 	// Now is the clock for dates in Retry-After; nil means time.Now.
 	Now func() time.Time
 	// OnReload is called for each new content of a file, such as the CA bundle and the header file:
@@ -57,8 +58,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	if deps.Observer == nil {
-		deps.Observer = discard{}
+	if deps.Observe == nil {
+		deps.Observe = func(Phase, time.Duration) {}
 	}
 	c := &Client{cfg: cfg, deps: deps, transports: map[transportKey]*http.Transport{}}
 	var errs [5]error

@@ -46,7 +46,7 @@ var _ = Describe("a client", func() {
 		ca := newAuthority()
 		cfg := shortLimits()
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Observer: heard})
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Observe: heard.ObservePhase})
 		port := serveTLS(ca, hello)
 
 		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
@@ -115,14 +115,6 @@ var _ = Describe("a client", func() {
 			_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
 			Expect(err).To(MatchError("set up GET: " + text))
 		},
-		Entry(nil, func(c *get.Config) { c.MaxBody = 0 }, "--max-body must be positive"),
-		Entry(nil, func(c *get.Config) { c.MaxHeaderBytes = -1 }, "header limit must be positive"),
-		Entry(nil, func(c *get.Config) { c.Timeout = 0 }, "--timeout must be positive"),
-		Entry(nil, func(c *get.Config) { c.TLSTimeout = 0 }, "--tls-timeout must be positive"),
-		Entry(nil, func(c *get.Config) { c.HeaderTimeout = 0 }, "--header-timeout must be positive"),
-		Entry(nil, func(c *get.Config) { c.IdleTimeout = 0 }, "idle timeout must be positive"),
-		Entry(nil, func(c *get.Config) { c.MaxIdle = 0 }, "number of idle connections must be positive"),
-		Entry(nil, func(c *get.Config) { c.MaxRedirects = -1 }, "--max-redirects must not be negative"),
 		Entry(nil, func(c *get.Config) { c.Proxy = "http://me:" + secret + "@:x" },
 			"proxy must be a URL such as http://proxy.example.com:3128"),
 		Entry(nil, func(c *get.Config) { c.Proxy = "socks5://proxy" },

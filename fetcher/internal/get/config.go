@@ -2,7 +2,6 @@ package get
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -14,9 +13,6 @@ type Config struct {
 	Version string
 	// MaxBody is the maximum size of a body, in bytes.
 	MaxBody int64
-	// MaxHeaderBytes is the maximum size of the headers of a response, including interim ones
-	// (1xx).
-	MaxHeaderBytes int64
 	// MaxRedirects is the maximum number of redirects to follow.
 	MaxRedirects int
 	// Timeout is the time limit for everything: all hops and the body.
@@ -25,11 +21,6 @@ type Config struct {
 	TLSTimeout time.Duration
 	// HeaderTimeout is how long to wait for the headers of one response.
 	HeaderTimeout time.Duration
-	// IdleTimeout is how long an idle connection is kept.
-	IdleTimeout time.Duration
-	// MaxIdle is the maximum number of idle connections per policy. There is no limit per host,
-	// because a host has at most one connection per slot, and dialling again costs more.
-	MaxIdle int
 	// CABundle is the path of PEM certificates that are trusted in addition to the system's; empty
 	// means none.
 	CABundle string
@@ -48,37 +39,25 @@ type Config struct {
 // Defaults returns the configuration without any file or proxy.
 func Defaults() Config {
 	return Config{
-		Version:        "devel",
-		MaxBody:        1_000_000,
-		MaxHeaderBytes: 64 << 10,
-		MaxRedirects:   5,
-		Timeout:        10 * time.Second,
-		TLSTimeout:     3 * time.Second,
-		HeaderTimeout:  5 * time.Second,
-		IdleTimeout:    30 * time.Second,
-		MaxIdle:        64,
+		Version:       "devel",
+		MaxBody:       1_000_000,
+		MaxRedirects:  5,
+		Timeout:       10 * time.Second,
+		TLSTimeout:    3 * time.Second,
+		HeaderTimeout: 5 * time.Second,
 	}
 }
 
-// Validate names the first limit that is out of range, by its flag if it has one.
+// Validate names the flag of the first limit that is out of range.
 func (c Config) Validate() error {
-	for _, limit := range []struct {
-		name string
-		ok   bool
-	}{
-		{"--max-body", c.MaxBody > 0},
-		{"header limit", c.MaxHeaderBytes > 0},
-		{"--timeout", c.Timeout > 0},
-		{"--tls-timeout", c.TLSTimeout > 0},
-		{"--header-timeout", c.HeaderTimeout > 0},
-		{"idle timeout", c.IdleTimeout > 0},
-		{"number of idle connections", c.MaxIdle > 0},
-	} {
-		if !limit.ok {
-			return fmt.Errorf("%s must be positive", limit.name)
-		}
-	}
-	if c.MaxRedirects < 0 {
+	switch {
+	case c.MaxBody <= 0:
+		return errors.New("--max-body must be positive")
+	case c.TLSTimeout <= 0:
+		return errors.New("--tls-timeout must be positive")
+	case c.HeaderTimeout <= 0:
+		return errors.New("--header-timeout must be positive")
+	case c.MaxRedirects < 0:
 		return errors.New("--max-redirects must not be negative")
 	}
 	_, err := c.proxy()

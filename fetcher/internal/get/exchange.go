@@ -15,7 +15,7 @@ import (
 // the server's fault.
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	start := time.Now()
-	defer func() { c.deps.Observer.ObservePhase(phaseTotal, time.Since(start)) }()
+	defer func() { c.deps.Observe(phaseTotal, time.Since(start)) }()
 	// Without a condition in the request, a 304 is invalid.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
 	x := &exchange{client: c, request: c.Resolve(r)}
@@ -106,7 +106,7 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 
 // hop makes one request; next is the target of a redirect.
 func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
-	x.watch = newStopwatch(x.client.deps.Observer)
+	x.watch = newStopwatch(x.client.deps.Observe)
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
 	defer cancel()
 	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -41,6 +43,10 @@ var errNetrcValue = errors.New("value is missing")
 func parseNetrc(content []byte) (netrc, error) {
 	p := netrcParser{}
 	for i, line := range strings.Split(string(content), "\n") {
+		if p.macro {
+			p.macro = strings.TrimSpace(line) != ""
+			continue
+		}
 		if err := p.line(line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
@@ -57,116 +63,68 @@ func parseNetrc(content []byte) (netrc, error) {
 }
 
 type netrcParser struct {
-	logins  netrc
+	logins netrc
+	// pending is the keyword whose value comes next.
 	pending string
 	macro   bool
 }
 
+var (
+	// netrcWord matches a word, a quoted word, or the start of a quoted word without an end.
+	netrcWord = regexp.MustCompile(`^[ \t\r]*(?:"((?:[^"\\]|\\.)*)"|([^" \t\r][^ \t\r]*)|("))`)
+	// netrcEscapes resolves the first pair that fits, and otherwise drops the backslash.
+	netrcEscapes = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r", `\t`, "\t", `\`, "")
+)
+
 func (p *netrcParser) line(line string) error {
-	if p.macro {
-		p.macro = strings.TrimSpace(line) != ""
-		return nil
-	}
-	for {
-		word, rest, err := cutWord(line)
-		if err != nil || word == nil {
-			return err
-		}
-		line = rest
-		if err := p.word(*word); err != nil {
-			return err
-		}
-		if p.macro {
+	for !p.macro {
+		m := netrcWord.FindStringSubmatchIndex(line)
+		if m == nil {
 			return nil
 		}
+		var word string
+		switch {
+		case m[6] >= 0:
+			return errors.New("quoted value has no end")
+		case m[2] >= 0:
+			word = netrcEscapes.Replace(line[m[2]:m[3]])
+		case line[m[4]] == '#':
+			return nil
+		default:
+			word = line[m[4]:m[5]]
+		}
+		if err := p.word(word); err != nil {
+			return err
+		}
+		line = line[m[1]:]
 	}
+	return nil
 }
 
 func (p *netrcParser) word(word string) error {
-	if p.pending != "" {
-		return p.value(word)
-	}
-	switch word {
-	case "machine", "login", "password", "account":
-		p.pending = word
-	case "default":
-		p.logins = append(p.logins, &login{})
-	case "macdef":
-		p.macro = true
-	default:
-		return errors.New("unknown word; expected machine, default, login, password, account or macdef")
-	}
-	return nil
-}
-
-func (p *netrcParser) value(value string) error {
-	word := p.pending
+	keyword := p.pending
 	p.pending = ""
-	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	switch {
+	case keyword == "" && slices.Contains([]string{"machine", "login", "password", "account"}, word):
+		p.pending = word
+	case keyword == "" && word == "default":
+		p.logins = append(p.logins, &login{})
+	case keyword == "" && word == "macdef":
+		p.macro = true
+	case keyword == "":
+		return errors.New("unknown word; expected machine, default, login, password, account or macdef")
+	case strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return errors.New("value has a control character")
-	}
-	if word == "machine" {
-		if value == "" {
-			return errNetrcValue
-		}
-		p.logins = append(p.logins, &login{machine: strings.ToLower(value)})
-		return nil
-	}
-	if len(p.logins) == 0 {
+	case keyword == "machine" && word == "":
+		return errNetrcValue
+	case keyword == "machine":
+		p.logins = append(p.logins, &login{machine: strings.ToLower(word)})
+	case len(p.logins) == 0:
 		return errors.New("word stands before the first machine or default")
-	}
-	last := p.logins[len(p.logins)-1]
-	switch word {
-	case "login":
-		last.user = value
-	case "password":
-		last.password = value
+	case keyword == "login":
+		p.logins[len(p.logins)-1].user = word
+	case keyword == "password":
+		p.logins[len(p.logins)-1].password = word
 	}
 	return nil
-}
-
-// cutWord cuts the next word from a line; nil at its end.
-func cutWord(line string) (word *string, rest string, err error) {
-	line = strings.TrimLeft(line, " \t\r")
-	switch {
-	case line == "" || line[0] == '#':
-		return nil, "", nil
-	case line[0] == '"':
-		return cutQuoted(line[1:])
-	}
-	end := strings.IndexAny(line, " \t\r")
-	if end < 0 {
-		end = len(line)
-	}
-	found := line[:end]
-	return &found, line[end:], nil
-}
-
-func cutQuoted(line string) (*string, string, error) {
-	var b strings.Builder
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case c == '"':
-			found := b.String()
-			return &found, line[i+1:], nil
-		case c == '\\' && i+1 < len(line):
-			i++
-			b.WriteString(unescape(line[i]))
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return nil, "", errors.New("quoted value has no end")
-}
-
-func unescape(c byte) string {
-	switch c {
-	case 'n':
-		return "\n"
-	case 'r':
-		return "\r"
-	case 't':
-		return "\t"
-	}
-	return string(rune(c))
 }

@@ -24,20 +24,10 @@ func Phases() []Phase {
 	return []Phase{phaseDNS, phaseConnect, phaseTLS, phaseFirstByte, phaseTransfer, phaseTotal}
 }
 
-// Observer receives the durations of the phases of GETs. Calls may overlap. A failed phase counts
-// only towards the total.
-type Observer interface {
-	ObservePhase(Phase, time.Duration)
-}
-
-type discard struct{}
-
-func (discard) ObservePhase(Phase, time.Duration) {}
-
 // stopwatch measures the phases of one hop. http.Transport calls its hooks
 // from the goroutines of its dials, which may outlive the hop.
 type stopwatch struct {
-	observer Observer
+	observe func(Phase, time.Duration)
 
 	mu        sync.Mutex
 	begun     map[moment]time.Time
@@ -51,8 +41,8 @@ type moment struct {
 	addr  string
 }
 
-func newStopwatch(observer Observer) *stopwatch {
-	return &stopwatch{observer: observer, begun: map[moment]time.Time{}}
+func newStopwatch(observe func(Phase, time.Duration)) *stopwatch {
+	return &stopwatch{observe: observe, begun: map[moment]time.Time{}}
 }
 
 func (s *stopwatch) trace() *httptrace.ClientTrace {
@@ -103,6 +93,6 @@ func (s *stopwatch) end(m moment, err error) {
 	start, ok := s.begun[m]
 	s.mu.Unlock()
 	if ok && err == nil {
-		s.observer.ObservePhase(m.phase, time.Since(start))
+		s.observe(m.phase, time.Since(start))
 	}
 }

@@ -28,7 +28,7 @@ func (x *exchange) content(answer *http.Response) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	x.client.deps.Observer.ObservePhase(phaseTransfer, time.Since(start))
+	x.client.deps.Observe(phaseTransfer, time.Since(start))
 	digest := sha256.Sum256(body)
 	return Response{
 		Body:         body,

@@ -16,6 +16,16 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
+const (
+	// maxHeaderBytes is the maximum size of the headers of a response, including interim ones (1xx).
+	maxHeaderBytes = 64 << 10
+	// idleTimeout is how long an idle connection is kept.
+	idleTimeout = 30 * time.Second
+	// maxIdle is the maximum number of idle connections per policy. There is no limit per host,
+	// because a host has at most one connection per slot, and dialling again costs more.
+	maxIdle = 64
+)
+
 // transportKey selects the connections for a request. Requests with different credentials use
 // different ones, so a server that mixes up the responses on a connection cannot leak a response to
 // others.
@@ -89,11 +99,11 @@ func (c *Client) newTransport(k transportKey) *http.Transport {
 		TLSClientConfig:        secure,
 		TLSHandshakeTimeout:    c.cfg.TLSTimeout,
 		ResponseHeaderTimeout:  c.cfg.HeaderTimeout,
-		MaxResponseHeaderBytes: c.cfg.MaxHeaderBytes,
+		MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression:     true,
-		MaxIdleConns:           c.cfg.MaxIdle,
-		MaxIdleConnsPerHost:    c.cfg.MaxIdle,
-		IdleConnTimeout:        c.cfg.IdleTimeout,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdle,
+		IdleConnTimeout:        idleTimeout,
 		WriteBufferSize:        4 << 10,
 		ReadBufferSize:         4 << 10,
 	}
@@ -147,7 +157,7 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 		}
 		return nil, &handshakeError{err}
 	}
-	c.deps.Observer.ObservePhase(phaseTLS, time.Since(start))
+	c.deps.Observe(phaseTLS, time.Since(start))
 	return newDeferredConn(secured), nil
 }
 

@@ -39,21 +39,3 @@ func TestBackoffDelay(t *testing.T) {
 		})
 	}
 }
-
-func TestBackoffValidate(t *testing.T) {
-	for name, tc := range map[string]struct {
-		backoff schedule.Backoff
-		valid   bool
-	}{
-		"usual":         {schedule.Backoff{Base: 1, Max: 2}, true},
-		"constant":      {schedule.Backoff{Base: 1, Max: 1}, true},
-		"zero":          {schedule.Backoff{}, false},
-		"maximum below": {schedule.Backoff{Base: 2, Max: 1}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := tc.backoff.Validate(); (err == nil) != tc.valid {
-				t.Errorf("Validate() = %v, valid: %v", err, tc.valid)
-			}
-		})
-	}
-}

@@ -90,22 +90,3 @@ func TestRefreshBounds(t *testing.T) {
 		})
 	}
 }
-
-func TestRefreshValidate(t *testing.T) {
-	for name, tc := range map[string]struct {
-		refresh schedule.Refresh
-		valid   bool
-	}{
-		"usual":           {schedule.Refresh{Min: 1, Max: 2, Jitter: 0.1}, true},
-		"zero":            {schedule.Refresh{}, false},
-		"maximum below":   {schedule.Refresh{Min: 2, Max: 1}, false},
-		"negative jitter": {schedule.Refresh{Min: 1, Max: 1, Jitter: -0.1}, false},
-		"too much jitter": {schedule.Refresh{Min: 1, Max: 1, Jitter: 0.3}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := tc.refresh.Validate(); (err == nil) != tc.valid {
-				t.Errorf("Validate() = %v, valid: %v", err, tc.valid)
-			}
-		})
-	}
-}

@@ -22,14 +22,6 @@ type Config struct {
 	Bytes   int64
 }
 
-// Validate checks the bounds.
-func (c Config) Validate() error {
-	if c.Window < 0 || c.JoinWithin < 0 || c.Entries < 0 || c.Bytes < 0 {
-		return errors.New("bounds of shared calls must not be negative")
-	}
-	return nil
-}
-
 // Outcome is what a call came to.
 type Outcome[V any] struct {
 	// Value of the call.
@@ -69,18 +61,9 @@ type entry[K comparable, V any] struct {
 	call *call[V]
 }
 
-// Deps is what a Group works with.
-type Deps struct {
-	// Now is the clock.
-	Now func() time.Time
-}
-
-// New returns an empty group.
-func New[K comparable, V any](cfg Config, deps Deps) (*Group[K, V], error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	return &Group[K, V]{cfg: cfg, now: deps.Now, calls: map[K]*call[V]{}}, nil
+// New returns an empty group with a clock.
+func New[K comparable, V any](cfg Config, now func() time.Time) *Group[K, V] {
+	return &Group[K, V]{cfg: cfg, now: now, calls: map[K]*call[V]{}}
 }
 
 // Do returns the outcome of the call for the key that is under way or ended

@@ -14,13 +14,9 @@ const joinWithin = 250 * time.Millisecond
 
 func group(t *testing.T) *sharedcall.Group[string, int] {
 	t.Helper()
-	g, err := sharedcall.New[string, int](sharedcall.Config{
+	return sharedcall.New[string, int](sharedcall.Config{
 		Window: time.Second, JoinWithin: joinWithin, Entries: 3, Bytes: 100,
-	}, sharedcall.Deps{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	}, time.Now)
 }
 
 // counter returns a call that takes a while and tells its number.
@@ -180,12 +176,6 @@ func TestFunctionsAreCalledAfterTheCall(t *testing.T) {
 			t.Error("not called after the end of the call")
 		}
 	})
-}
-
-func TestBoundsMustNotBeNegative(t *testing.T) {
-	if _, err := sharedcall.New[string, int](sharedcall.Config{Window: -1}, sharedcall.Deps{Now: time.Now}); err == nil {
-		t.Error("negative window accepted")
-	}
 }
 
 // pass lets time pass in the bubble of a test.

@@ -219,35 +219,6 @@ func TestAPauseEndsWithItsCause(t *testing.T) {
 	})
 }
 
-func TestConfigValidate(t *testing.T) {
-	for name, change := range map[string]func(*throttle.Config){
-		"no slots":       func(c *throttle.Config) { c.Slots = 0 },
-		"too many slots": func(c *throttle.Config) { c.Slots = 4097 },
-		"none per host":  func(c *throttle.Config) { c.PerHost = 0 },
-		"no share":       func(c *throttle.Config) { c.Share = 0 },
-		"more than all":  func(c *throttle.Config) { c.Share = 1.1 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := config()
-			change(&c)
-			if _, err := throttle.New(c); err == nil {
-				t.Error("accepted")
-			}
-		})
-	}
-	for name, change := range map[string]func(*throttle.Config){
-		"one slot":            func(c *throttle.Config) { c.Slots = 1 },
-		"most slots":          func(c *throttle.Config) { c.Slots = 4096 },
-		"all for a namespace": func(c *throttle.Config) { c.Share = 1 },
-	} {
-		c := config()
-		change(&c)
-		if err := c.Validate(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // Idle hosts are forgotten when there are many, and only those: else what is known of
 // hosts would grow without bound, and pauses would be no more.
 func TestOnlyIdleHostsAreForgotten(t *testing.T) {

@@ -26,27 +26,24 @@ type Server struct {
 	conn net.PacketConn
 	done chan struct{}
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// answers are the answers to the questions for a name. Those for "" are the answers for all
+	// names without any.
 	answers map[string][]answer
-	asked   map[string]map[dnsmessage.Type]int
-	other   *answer
+	asked   map[dnsmessage.Question]int
 	total   int
 }
 
 // Start listens on a port of loopback.
 func Start() (*Server, error) {
 	conn, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{
-		conn:    conn,
-		done:    make(chan struct{}),
-		answers: map[string][]answer{},
-		asked:   map[string]map[dnsmessage.Type]int{},
+		conn: conn, done: make(chan struct{}), answers: map[string][]answer{}, asked: map[dnsmessage.Question]int{},
 	}
-	go s.serve()
-	return s, nil
+	if err == nil {
+		go s.serve()
+	}
+	return s, err
 }
 
 // Stop ends the server and waits for it.
@@ -74,11 +71,7 @@ func (s *Server) Alias(name, target string, addrs ...string) {
 }
 
 // SetOther makes all names without an entry resolve to addrs.
-func (s *Server) SetOther(addrs ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.other = &answer{addrs: addrs}
-}
+func (s *Server) SetOther(addrs ...string) { s.put("", answer{addrs: addrs}) }
 
 // Questions returns the number of questions received, for all names and types.
 func (s *Server) Questions() int {
@@ -100,11 +93,11 @@ func (s *Server) Resolver() *net.Resolver {
 func (s *Server) put(name string, answers ...answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answers[rooted(name)] = answers
-	delete(s.asked, rooted(name))
+	s.answers[plain(name)] = answers
+	clear(s.asked)
 }
 
-func rooted(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) + "." }
+func plain(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 func (s *Server) serve() {
 	defer close(s.done)
@@ -148,19 +141,15 @@ func (s *Server) look(q dnsmessage.Question) (answer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total++
-	name := strings.ToLower(q.Name.String())
-	answers := s.answers[name]
+	answers := s.answers[plain(q.Name.String())]
 	if len(answers) == 0 {
-		if s.other == nil {
-			return answer{}, false
-		}
-		return *s.other, true
+		answers = s.answers[""]
 	}
-	if s.asked[name] == nil {
-		s.asked[name] = map[dnsmessage.Type]int{}
+	if len(answers) == 0 {
+		return answer{}, false
 	}
-	turn := min(s.asked[name][q.Type], len(answers)-1)
-	s.asked[name][q.Type]++
+	turn := min(s.asked[q], len(answers)-1)
+	s.asked[q]++
 	return answers[turn], true
 }
 
@@ -168,7 +157,7 @@ func records(q dnsmessage.Question, a answer) ([]dnsmessage.Resource, error) {
 	var out []dnsmessage.Resource
 	owner := q.Name
 	if a.alias != "" {
-		target, err := dnsmessage.NewName(rooted(a.alias))
+		target, err := dnsmessage.NewName(a.alias + ".")
 		if err != nil {
 			return nil, err
 		}
