@@ -124,7 +124,8 @@ func (c *Client) SetTimer(ctx context.Context, due *v1.Due, at time.Time) (seq u
 	if err != nil {
 		return 0, err
 	}
-	ack, err := c.publishFor(ctx, "publish timer", m, key, due.GetWantSequence())
+	ack, err := c.publish(ctx, "timer of "+key.String(), m, jetstream.WithExpectStream(Requests),
+		whileWanted(key, due.GetWantSequence()))
 	return ack.Sequence, err
 }
 
@@ -155,7 +156,8 @@ const cancelTTL = time.Second
 func (c *Client) CancelTimer(ctx context.Context, key Key, want uint64) error {
 	m := nats.NewMsg(begunSubject(key.Want()))
 	cancelTimer(m, key)
-	_, err := c.publishFor(ctx, "cancel timer", m, key, want, jetstream.WithMsgTTL(cancelTTL))
+	_, err := c.publish(ctx, "end of the timer of "+key.String(), m, jetstream.WithExpectStream(Requests),
+		whileWanted(key, want), jetstream.WithMsgTTL(cancelTTL))
 	return err
 }
 
@@ -183,27 +185,30 @@ func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplic
 		return false, err
 	}
 	cancelTimer(m, key)
-	ack, err := c.publishFor(ctx, "publish due", m, key, due.GetWantSequence(), jetstream.WithMsgID(id),
-		jetstream.WithMsgTTL(DueTTL))
+	ack, err := c.publish(ctx, "due of "+key.String(), m, jetstream.WithExpectStream(Requests),
+		whileWanted(key, due.GetWantSequence()), jetstream.WithMsgID(id), jetstream.WithMsgTTL(DueTTL))
 	return ack.Duplicate, err
 }
 
-// publishFor publishes m if the want of the key still has that sequence. It retries while another
-// conditional publish is in flight, because the server cannot check the condition then. After a
-// change of leader, that publish may be one of ours whose response was lost.
-func (c *Client) publishFor(ctx context.Context, what string, m *nats.Msg, key Key, want uint64,
-	opts ...jetstream.PublishOpt,
+// whileWanted makes a publish fail unless the want of the key still has that sequence.
+func whileWanted(key Key, want uint64) jetstream.PublishOpt {
+	return jetstream.WithExpectLastSequenceForSubject(want, key.Want())
+}
+
+// publish publishes m. It retries while another conditional publish is in flight, because the server
+// cannot check the condition then. After a change of leader, that publish may be one of ours whose
+// response was lost.
+func (c *Client) publish(ctx context.Context, what string, m *nats.Msg, opts ...jetstream.PublishOpt,
 ) (jetstream.PubAck, error) {
-	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequenceForSubject(want, key.Want()))
 	for wait := askFirst; ; wait *= 2 {
 		ack, err := c.js.PublishMsg(ctx, m, opts...)
 		switch {
 		case err == nil:
 			return *ack, nil
 		case !hasCode(err, codeWrongLastSequenceConstant):
-			return jetstream.PubAck{}, fmt.Errorf("%s of %s: %w", what, key, Refusal(err))
+			return jetstream.PubAck{}, fmt.Errorf("publish %s: %w", what, Refusal(err))
 		case wait > askMax || !rest(ctx, wait):
-			return jetstream.PubAck{}, fmt.Errorf("%s of %s: %w (%w)", what, key, ErrInFlight, err)
+			return jetstream.PubAck{}, fmt.Errorf("publish %s: %w (%w)", what, ErrInFlight, err)
 		}
 	}
 }
@@ -240,28 +245,22 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 		// Unmodified ends a failure, so it uses the subject of failures. On the subject of bodies
 		// it would replace a pending body.
 	}
-	return c.store(ctx, "publish result of "+key.String(), subject, r, jetstream.WithExpectStream(Results))
+	m, err := newMessage(ctx, subject, r)
+	if err == nil {
+		_, err = c.publish(ctx, "result of "+key.String(), m, jetstream.WithExpectStream(Results))
+	}
+	return err
 }
 
 // PublishDeadLetter publishes a dead letter. A redelivered trigger has the same id and adds no
 // second entry.
 func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLetter, id string) error {
-	subject := key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost())
-	return c.store(ctx, "publish dead letter of "+key.String(), subject, d, jetstream.WithExpectStream(Failures),
-		jetstream.WithMsgID(id))
-}
-
-func (c *Client) store(ctx context.Context, what, subject string, payload proto.Message,
-	opts ...jetstream.PublishOpt,
-) error {
-	m, err := newMessage(ctx, subject, payload)
-	if err != nil {
-		return err
+	m, err := newMessage(ctx, key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()), d)
+	if err == nil {
+		_, err = c.publish(ctx, "dead letter of "+key.String(), m, jetstream.WithExpectStream(Failures),
+			jetstream.WithMsgID(id))
 	}
-	if _, err = c.js.PublishMsg(ctx, m, opts...); err != nil {
-		return fmt.Errorf("%s: %w", what, Refusal(err))
-	}
-	return nil
+	return err
 }
 
 // newMessage returns a message with an optional payload and the trace context of ctx.
