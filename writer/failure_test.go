@@ -116,8 +116,8 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus"), HavePrefix("Normal Recovered")))
 		w.stop()
 		w.start() // a new process does not know what was said
-		w.again(failed)
-		w.again(well)
+		w.publish(failed)
+		w.publish(well)
 		w.acknowledged()
 		Expect(w.events(cm)).To(HaveLen(2))
 	})

@@ -1,6 +1,7 @@
 package writer_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -45,7 +46,7 @@ var _ = Describe("The shutdown of the writer", func() {
 		w := newWorld(ctx)
 		const n = 300
 		for i := range n {
-			cm := w.create(asking("cm-"+itoa(i), "mydata="+url))
+			cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
 			w.publish(w.content(w.want(cm, "mydata", url), "body"))
 		}
 		hold := make(chan struct{})

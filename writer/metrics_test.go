@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -37,9 +36,7 @@ const own = "curlmethat_writer_"
 func moves() []move {
 	write := func(w *world) {
 		cm := w.create(asking("cm", "mydata="+url))
-		want := w.want(cm, "mydata", url)
-		want.AskedAt = timestamppb.New(time.Now().Add(-time.Second))
-		w.publish(w.content(want, "body"))
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
 	}
 	fail := func(w *world) {
 		cm := w.create(asking("cm", "mydata="+url))
@@ -64,37 +61,18 @@ func moves() []move {
 		{own + `patches_total{outcome="conflict"}`, conflict, nil},
 		{own + `patches_total{outcome="unavailable"}`, away, nil},
 		{own + "conflicts_exhausted_total", contend, nil},
-		{own + `over_budget_total{budget="writes"}`, squander, nil},
 		{own + `reads_total{kind="metadata"}`, conflict, nil},
 		{own + `messages_total{disposition="ack"}`, write, nil},
 		{own + `messages_total{disposition="retry"}`, away, nil},
 		{own + `messages_total{disposition="dead_letter"}`, garbage, nil},
 		{own + `events_emitted_total{reason="BadStatus"}`, fail, nil},
-		{own + "events_dropped_total", complain, nil},
 		{own + "batch_messages", write, nil},
 		{own + "apply_duration_seconds", write, nil},
 		{own + "result_age_seconds", write, nil},
-		{own + "annotation_to_data_seconds", write, nil},
 		{own + "in_flight_messages", hold, nil},
 		{own + "api_server_available", away, BeZero()},
 		{`rest_client_requests_total{code="200",method="PATCH"}`, write, nil},
 		{`rest_client_request_duration_seconds{method="PATCH"}`, write, nil},
-	}
-}
-
-// squander exceeds the write budget of the namespace.
-func squander(w *world) {
-	for i := range 12 {
-		cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
-		w.publish(w.content(w.want(cm, "mydata", url), "body"))
-	}
-}
-
-// complain exceeds the Event budget of the namespace.
-func complain(w *world) {
-	for i := range 5 {
-		cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
-		w.publish(w.failure(w.want(cm, "mydata", url), 500))
 	}
 }
 
@@ -128,7 +106,10 @@ func hold(w *world) {
 
 // shown are the metrics with a spec of their own.
 func shown() []string {
-	return []string{own + "in_flight_limit_messages", own + "denied_namespaces"}
+	return []string{
+		own + "in_flight_limit_messages", own + "denied_namespaces", own + "annotation_to_data_seconds",
+		own + "over_budget_total", own + "events_dropped_total",
+	}
 }
 
 func definitions() []metric.Definition { return append(process.Metrics("writer"), writer.Metrics()...) }
@@ -137,7 +118,6 @@ var _ = Describe("The metrics of a writer", func() {
 	for _, m := range moves() {
 		It("move: "+m.series, func(ctx SpecContext) {
 			w := newWorld(ctx)
-			w.config.Writes.Burst, w.config.Events.Burst = 10, 3
 			w.start()
 			before := must(w.value(m.series)())
 			m.do(w)

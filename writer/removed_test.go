@@ -51,7 +51,7 @@ var _ = Describe("A removed pair", func() {
 			metav1.PatchOptions{FieldManager: "kustomize-controller"}))
 		r := w.reconcile(applied)
 		w.apply(r)
-		w.again(r)
+		w.publish(r)
 		w.acknowledged()
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))

@@ -15,7 +15,7 @@ var errCut = errors.New("the connection was cut")
 // dropping fails every request for a resource.
 func (c *calls) dropping(resource string) {
 	c.with(func(r *http.Request, next send) (*http.Response, error) {
-		if containsSegment(r.URL.Path, resource) {
+		if strings.Contains(r.URL.Path, "/"+resource) {
 			return nil, errCut
 		}
 		return next(r)

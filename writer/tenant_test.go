@@ -32,7 +32,7 @@ var _ = Describe("A tenant with slow results", func() {
 		slow := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "slow", UID: "uid", ResourceVersion: "1"}}
 		for i := range 500 {
 			slow.Name = fmt.Sprint("cm-", i)
-			w.publishAsync(w.content(w.want(slow, "mydata", url), "body"))
+			w.publish(w.content(w.want(slow, "mydata", url), "body"))
 		}
 		Eventually(w.waiting).Should(BeEquivalentTo(500))
 		w.publish(w.content(w.want(w.create(asking("cm", "mydata="+url)), "mydata", url), "body"))

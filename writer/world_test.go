@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -214,19 +216,6 @@ func (w *world) publish(results ...*v1.Result) {
 	}
 }
 
-// publishAsync does not wait for the server.
-func (w *world) publishAsync(r *v1.Result) {
-	GinkgoHelper()
-	must(w.js.PublishAsync(resultSubject(r), marshal(r)))
-}
-
-func (w *world) again(r *v1.Result) {
-	GinkgoHelper()
-	m := nats.NewMsg("")
-	m.Subject, m.Data = resultSubject(r), marshal(r)
-	must(w.js.PublishMsg(w.ctx(), m))
-}
-
 // apply publishes results and waits until they are acknowledged.
 func (w *world) apply(results ...*v1.Result) {
 	GinkgoHelper()
@@ -297,6 +286,18 @@ func (w *world) eventObjects() []eventsv1.Event {
 	return list.Items
 }
 
+// deadLetters returns the dead letters, oldest first.
+func (w *world) deadLetters() (found []*v1.DeadLetter) {
+	GinkgoHelper()
+	for m, err := range w.client.Scan(w.ctx(), pipeline.Range{Stream: pipeline.Failures, Subject: ">"}) {
+		Expect(err).NotTo(HaveOccurred())
+		d := new(v1.DeadLetter)
+		Expect(proto.Unmarshal(m.Data, d)).To(Succeed())
+		found = append(found, d)
+	}
+	return found
+}
+
 // calls records the requests of the writer and can tamper with them.
 type calls struct {
 	mu     sync.Mutex
@@ -323,7 +324,7 @@ func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 func kindOf(r *http.Request) string {
 	resource := "other"
 	for _, known := range []string{"configmaps", "events"} {
-		if containsSegment(r.URL.Path, known) {
+		if strings.Contains(r.URL.Path, "/"+known) {
 			resource = known
 		}
 	}

@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,12 +26,7 @@ var _ = Describe("Ensure", func() {
 
 		requests := stream(ctx, js, pipeline.Requests)
 		Expect(epoch).To(Equal(requests.CachedInfo().Created.UnixMilli()))
-		have := requests.CachedInfo().Config
-		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>", "curl.begun.>"))
-		Expect(have.MaxMsgsPerSubject).To(BeEquivalentTo(1))
-		Expect(have.AllowMsgSchedules).To(BeTrue())
-		Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}),
-			"a limit would delete timers")
+		expectRequests(requests.CachedInfo().Config)
 
 		results := stream(ctx, js, pipeline.Results).CachedInfo().Config
 		Expect(results.Retention).To(Equal(jetstream.WorkQueuePolicy))
@@ -139,12 +135,7 @@ var _ = Describe("Ensure", func() {
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 
 		have := stream(ctx, js, pipeline.Requests).CachedInfo().Config
-		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>", "curl.begun.>"))
-		Expect(have.MaxMsgsPerSubject).To(BeEquivalentTo(1))
-		Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}))
-		Expect(have.AllowMsgSchedules).To(BeTrue())
-		Expect(have.AllowMsgTTL).To(BeTrue())
-		Expect(have.NoAck).To(BeFalse())
+		expectRequests(have)
 		Expect(have.Metadata).To(HaveKeyWithValue("team", "platform"))
 		Expect(have.Placement).To(HaveField("Tags", []string{"ssd"}))
 
@@ -182,30 +173,20 @@ var _ = Describe("Ensure", func() {
 				Sources: []*jetstream.StreamSource{{Name: "ORIGIN"}},
 			},
 		), "CURL_RESULTS", "retention", "storage", "sources", "nats stream rm CURL_RESULTS"),
-		Entry("a push consumer", func(ctx context.Context, js jetstream.JetStream) error {
-			if _, err := pipeline.Ensure(ctx, js, pipeline.Topology{}); err != nil {
+		Entry("a push consumer", replaceConsumer(pipeline.Results, pipeline.WriterConsumer,
+			func(ctx context.Context, js jetstream.JetStream) error {
+				_, err := js.CreatePushConsumer(ctx, pipeline.Results, jetstream.ConsumerConfig{
+					Durable: pipeline.WriterConsumer, DeliverSubject: "somewhere", AckPolicy: jetstream.AckExplicitPolicy,
+				})
 				return err
-			}
-			if err := js.DeleteConsumer(ctx, pipeline.Results, pipeline.WriterConsumer); err != nil {
+			}), "writer", "CURL_RESULTS", "is a push consumer", "nats consumer rm CURL_RESULTS writer"),
+		Entry("a consumer without acknowledgement", replaceConsumer(pipeline.Requests, pipeline.FetcherConsumer,
+			func(ctx context.Context, js jetstream.JetStream) error {
+				_, err := js.CreateConsumer(ctx, pipeline.Requests, jetstream.ConsumerConfig{
+					Durable: pipeline.FetcherConsumer, AckPolicy: jetstream.AckNonePolicy,
+				})
 				return err
-			}
-			_, err := js.CreatePushConsumer(ctx, pipeline.Results, jetstream.ConsumerConfig{
-				Durable: pipeline.WriterConsumer, DeliverSubject: "somewhere", AckPolicy: jetstream.AckExplicitPolicy,
-			})
-			return err
-		}, "writer", "CURL_RESULTS", "is a push consumer", "nats consumer rm CURL_RESULTS writer"),
-		Entry("a consumer without acknowledgement", func(ctx context.Context, js jetstream.JetStream) error {
-			if _, err := pipeline.Ensure(ctx, js, pipeline.Topology{}); err != nil {
-				return err
-			}
-			if err := js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer); err != nil {
-				return err
-			}
-			_, err := js.CreateConsumer(ctx, pipeline.Requests, jetstream.ConsumerConfig{
-				Durable: pipeline.FetcherConsumer, AckPolicy: jetstream.AckNonePolicy,
-			})
-			return err
-		}, "fetcher", "CURL_REQUESTS", "acknowledgement", "nats consumer rm CURL_REQUESTS fetcher"),
+			}), "fetcher", "CURL_REQUESTS", "acknowledgement", "nats consumer rm CURL_REQUESTS fetcher"),
 	)
 
 	It("creates the streams once under concurrent calls", func(ctx SpecContext) {
@@ -272,6 +253,16 @@ var _ = Describe("Ensure", func() {
 	})
 })
 
+// expectRequests expects the properties of the stream of requests that the pipeline relies on.
+func expectRequests(have jetstream.StreamConfig) {
+	GinkgoHelper()
+	Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>", "curl.begun.>"))
+	Expect(have.MaxMsgsPerSubject).To(BeEquivalentTo(1))
+	Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}),
+		"a limit would delete timers")
+	Expect([]bool{have.AllowMsgSchedules, have.AllowMsgTTL, !have.NoAck}).To(HaveEach(true))
+}
+
 // createStream returns a function that creates a given stream.
 func createStream(configs ...jetstream.StreamConfig) func(context.Context, jetstream.JetStream) error {
 	return func(ctx context.Context, js jetstream.JetStream) error {
@@ -284,18 +275,25 @@ func createStream(configs ...jetstream.StreamConfig) func(context.Context, jetst
 	}
 }
 
+// replaceConsumer returns a function that creates everything and replaces a consumer.
+func replaceConsumer(stream, consumer string, by func(context.Context, jetstream.JetStream) error,
+) func(context.Context, jetstream.JetStream) error {
+	return func(ctx context.Context, js jetstream.JetStream) error {
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		return errors.Join(err, js.DeleteConsumer(ctx, stream, consumer), by(ctx, js))
+	}
+}
+
 // stream looks a stream up.
 func stream(ctx context.Context, js jetstream.JetStream, name string) jetstream.Stream {
 	GinkgoHelper()
-	s := must(js.Stream(ctx, name))
-	return s
+	return must(js.Stream(ctx, name))
 }
 
 // consumer returns the configuration of the fetchers' consumer.
 func consumer(ctx context.Context, js jetstream.JetStream) jetstream.ConsumerConfig {
 	GinkgoHelper()
-	c := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
-	return c.CachedInfo().Config
+	return must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).CachedInfo().Config
 }
 
 // apiCalls records JetStream API calls; the returned function lists their subjects.
