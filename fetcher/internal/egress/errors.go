@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 
@@ -65,26 +66,20 @@ func (d *DeniedError) Error() string {
 	}
 }
 
+// details has the failure details of rules. All others have DENIED_URL.
+var details = map[Rule]v1.FailureDetail{
+	RuleScheme:   v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME,
+	RuleDenyHost: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST,
+	RuleOnlyHost: v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED,
+	RuleName:     v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME,
+	RulePort:     v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT,
+	RuleAddress:  v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS,
+	RuleDenyCIDR: v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE,
+}
+
 // Detail returns the rule as a failure detail.
 func (d *DeniedError) Detail() v1.FailureDetail {
-	switch d.Rule {
-	case RuleScheme:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME
-	case RuleDenyHost:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
-	case RuleOnlyHost:
-		return v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED
-	case RuleName:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME
-	case RulePort:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT
-	case RuleAddress:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS
-	case RuleDenyCIDR:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE
-	case RuleSyntax, RuleLength, RuleUserinfo, RuleHost:
-	}
-	return v1.FailureDetail_FAILURE_DETAIL_DENIED_URL
+	return cmp.Or(details[d.Rule], v1.FailureDetail_FAILURE_DETAIL_DENIED_URL)
 }
 
 // Is reports whether target is ErrDenied.

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"errors"
+	"path"
 	"slices"
 	"strings"
 )
@@ -28,23 +29,8 @@ func (p Pattern) IsExact() bool { return !strings.Contains(string(p), "*") }
 
 // Match reports whether a host, in lower case and without a trailing dot, matches.
 func (p Pattern) Match(host string) bool {
-	parts := strings.Split(string(p), "*")
-	if len(parts) == 1 {
-		return host == string(p)
-	}
-	first, last := parts[0], parts[len(parts)-1]
-	if len(host) < len(first)+len(last) || !strings.HasPrefix(host, first) || !strings.HasSuffix(host, last) {
-		return false
-	}
-	host = host[len(first) : len(host)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
-		_, rest, found := strings.Cut(host, part)
-		if !found {
-			return false
-		}
-		host = rest
-	}
-	return true
+	ok, err := path.Match(string(p), host) // hosts have no slashes
+	return ok && err == nil
 }
 
 func matchesAny(patterns []Pattern, host string) bool {

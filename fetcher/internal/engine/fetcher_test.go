@@ -35,14 +35,13 @@ type fetcherOptions struct {
 	limits throttle.Config
 	get    get.Config
 	now    func() time.Time
-	// clock, if set, replaces now. wallClock is the machine's clock.
-	clock     engine.Clock
-	wallClock func() time.Time
-	log       io.Writer
-	draining  chan struct{}
-	js        jetstream.JetStream
-	registry  *prometheus.Registry
-	tracer    *tracing.Tracer
+	// clock, if set, replaces now.
+	clock    engine.Clock
+	log      io.Writer
+	draining chan struct{}
+	js       jetstream.JetStream
+	registry *prometheus.Registry
+	tracer   *tracing.Tracer
 	// signatures, if set, verifies wants before credentials are sent.
 	signatures *signature.Verifier
 }
@@ -90,7 +89,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	set := metric.New(o.registry, "fetcher")
 	metrics := engine.NewMetrics(set)
 	Expect(set.Err()).NotTo(HaveOccurred())
-	getter := must(get.New(o.get, get.Deps{Gate: gate, Observe: metrics.ObservePhase, Now: o.wallClock}))
+	getter := must(get.New(o.get, get.Deps{Gate: gate, Observe: metrics.ObservePhase}))
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = getter.Run(running) }()

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,7 +59,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		notModified: set.Counter("not_modified_total", "304 responses to conditional GETs."),
 		coalesced:   set.Counter("coalesced_total", "Messages that shared the GET of another one."),
 		parked: set.Counters("parked_total", "Attempts parked without a GET, by cause.",
-			metric.Of("cause", parkCauses()...)),
+			metric.Of("cause", slices.Sorted(maps.Keys(waitsFor))...)),
 		claims: set.Counters("claims_total",
 			"Claims of waiting keys, by result: won, or lost to an edit or another fetcher.", metric.Of("result", won, lost)),
 		retries: set.Counter("retries_total", "Retries scheduled after a failure."),

@@ -14,35 +14,20 @@ const (
 	namespaceBytes throttle.Cause = "namespace_bytes"  // the namespace has published all the bytes of its budget
 )
 
-// parkCauses returns the label values of the metric.
-func parkCauses() []throttle.Cause {
-	return []throttle.Cause{
-		sharedCallSlow, namespaceBytes, throttle.HostBusy, throttle.HostSlowed, throttle.NamespaceShare, throttle.SlotsBusy,
-	}
-}
-
-// waitsFor returns the cause for a timer.
-func waitsFor(c throttle.Cause) v1.WaitsFor {
-	switch c {
-	case sharedCallSlow:
-		return v1.WaitsFor_WAITS_FOR_SHARED_GET
-	case namespaceBytes:
-		return v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES
-	case throttle.HostSlowed:
-		return v1.WaitsFor_WAITS_FOR_PAUSE
-	case throttle.NamespaceShare:
-		return v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE
-	case throttle.SlotsBusy:
-		return v1.WaitsFor_WAITS_FOR_SLOTS
-	default:
-		return v1.WaitsFor_WAITS_FOR_HOST
-	}
+// waitsFor has the cause of a parked attempt as its timer carries it.
+var waitsFor = map[throttle.Cause]v1.WaitsFor{
+	sharedCallSlow:          v1.WaitsFor_WAITS_FOR_SHARED_GET,
+	namespaceBytes:          v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES,
+	throttle.HostBusy:       v1.WaitsFor_WAITS_FOR_HOST,
+	throttle.HostSlowed:     v1.WaitsFor_WAITS_FOR_PAUSE,
+	throttle.NamespaceShare: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE,
+	throttle.SlotsBusy:      v1.WaitsFor_WAITS_FOR_SLOTS,
 }
 
 // park sets a timer for an attempt that was not made.
 func (e *Engine) park(ctx context.Context, t *trigger, cause throttle.Cause, wait time.Duration) ending {
 	due := t.due(v1.Cause_CAUSE_PARKED)
-	due.WaitsFor = waitsFor(cause)
+	due.WaitsFor = waitsFor[cause]
 	if _, err := e.setTimer(t.sameTrace(ctx), due, e.deps.Clock.Now().Add(wait)); err != nil {
 		return afterPublishError(err)
 	}

@@ -36,7 +36,7 @@ func (e *Engine) wait(ctx context.Context, t *trigger, why fetched) ending {
 	due.WaitingSince, due.Unended, due.WaitsFor = since, t.past.GetUnended(), t.past.GetWaitsFor()
 	ended := ending{outcome: waits, wait: lease}
 	if why.busy.Cause != "" {
-		ended.outcome, due.WaitsFor = parked, waitsFor(why.busy.Cause)
+		ended.outcome, due.WaitsFor = parked, waitsFor[why.busy.Cause]
 	}
 	timer, err := e.setTimer(t.sameTrace(ctx), due, now.Add(lease))
 	if err != nil {

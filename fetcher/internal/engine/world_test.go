@@ -3,7 +3,11 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -106,4 +110,65 @@ func (w *world) fireWith(header nats.Header, due *v1.Due) uint64 {
 	m := &nats.Msg{Subject: pipeline.KeyOf(due.GetWant()).Due(), Header: header, Data: data}
 	ack := must(w.js.PublishMsg(w.ctx, m))
 	return ack.Sequence
+}
+
+// replicaLags makes reads of the stream respond like an empty replica, until it catches up.
+func (w *world) replicaLags() (catchUp func()) {
+	GinkgoHelper()
+	w.answersReads(false)
+	sub, err := w.js.Conn().Subscribe("$JS.API.DIRECT.GET."+pipeline.Requests+".>", func(m *nats.Msg) {
+		defer GinkgoRecover()
+		Expect(m.RespondMsg(&nats.Msg{
+			Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}},
+		})).To(Succeed())
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.js.Conn().Flush()).To(Succeed())
+	return func() {
+		GinkgoHelper()
+		Expect(sub.Unsubscribe()).To(Succeed())
+		w.answersReads(true)
+	}
+}
+
+// answersReads determines whether the server itself responds.
+func (w *world) answersReads(yes bool) {
+	GinkgoHelper()
+	stream := must(w.js.Stream(w.ctx, pipeline.Requests))
+	config := stream.CachedInfo().Config
+	config.AllowDirect = yes
+	Expect(w.js.UpdateStream(w.ctx, config)).Error().NotTo(HaveOccurred())
+}
+
+// origin is a web server that counts requests.
+type origin struct {
+	*httptest.Server
+	gets atomic.Int32
+}
+
+func serve(handler http.HandlerFunc) *origin {
+	o := new(origin)
+	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.gets.Add(1)
+		handler(w, r)
+	}))
+	DeferCleanup(o.Close)
+	return o
+}
+
+// hangs returns a server that does not respond before the spec ends.
+func (w *world) hangs() *origin {
+	o := serve(func(http.ResponseWriter, *http.Request) { <-w.ending })
+	DeferCleanup(w.end)
+	return o
+}
+
+// says responds with a body.
+func says(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+}
+
+// fails responds with a status.
+func fails(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret of the server", status) }
 }

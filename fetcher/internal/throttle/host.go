@@ -20,8 +20,11 @@ type host struct {
 	restsUntil time.Time
 }
 
-// counts are slots of a host: held by GETs, and expected by started keys.
+// counts are slots: held by GETs, and expected by started keys.
 type counts struct{ held, claiming int }
+
+// used counts both.
+func (c counts) used() int { return c.held + c.claiming }
 
 // tenant is the work of one namespace for one host.
 type tenant struct {
@@ -38,9 +41,8 @@ type tenant struct {
 
 // namespace is the work of one namespace for all hosts.
 type namespace struct {
+	counts
 	name string
-	// held counts the slots of all hosts, also of started keys.
-	held int
 	// bytes is the memory of its waiting keys.
 	bytes int64
 	// tenants counts the hosts that it uses. Those in ready may have room for a key.
@@ -88,7 +90,7 @@ func (n *tenant) wake() {
 }
 
 // needs is how many slots of the host the namespace could use.
-func (n *tenant) needs() int { return n.held + n.claiming + n.waiting + len(n.queue) }
+func (n *tenant) needs() int { return n.used() + n.waiting + len(n.queue) }
 
 // limit is how many slots of the host a namespace may hold: all but those that the other
 // namespaces need, up to an equal share of each, and one less in any case.

@@ -46,11 +46,10 @@ const (
 
 // count changes how many slots of the host are held and expected.
 func (s *Slot) count(held, claiming int) {
-	for _, c := range []*counts{&s.tenant.counts, &s.tenant.host.counts} {
+	for _, c := range []*counts{&s.tenant.counts, &s.tenant.host.counts, &s.tenant.namespace.counts} {
 		c.held += held
 		c.claiming += claiming
 	}
-	s.tenant.namespace.held += held + claiming
 }
 
 // take takes a slot of the host, and of the process unless it has one.

@@ -128,7 +128,7 @@ func (t *Throttle) refusal(s *Slot, now time.Time) *Busy {
 	used, usedOfHost, ahead := n.held, h.held, 0
 	inOrder := s.state == arriving && !h.quick(now) // waiting for a started key takes too long
 	if inOrder || s.state == starting {
-		used, usedOfHost = n.held+n.claiming, h.held+h.claiming
+		used, usedOfHost = n.used(), h.used()
 	}
 	limit := h.limit(n, t.cfg.PerHost)
 	if s.state == starting {
@@ -153,7 +153,7 @@ func (t *Throttle) refusal(s *Slot, now time.Time) *Busy {
 // overShare reports whether a namespace holds its share of the slots while others want some.
 func (t *Throttle) overShare(of *namespace, now time.Time) bool {
 	share := max(1, int(float64(t.cfg.Slots)*t.cfg.Share))
-	return of.held >= share && (t.backlog || now.Before(t.contendedUntil))
+	return of.used() >= share && (t.backlog || now.Before(t.contendedUntil))
 }
 
 // free hands out the free slots of a host: first to the requests that wait in memory, then to the queues.
@@ -176,7 +176,7 @@ func (t *Throttle) dispatch(now time.Time) {
 	for len(t.queued) > 0 && t.held < t.cfg.Slots && !t.stopped {
 		var fewest *namespace
 		for _, of := range t.namespaces {
-			if len(of.ready) > 0 && (fewest == nil || of.held < fewest.held) && !t.overShare(of, now) {
+			if len(of.ready) > 0 && (fewest == nil || of.used() < fewest.used()) && !t.overShare(of, now) {
 				fewest = of
 			}
 		}
