@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
 )
 
@@ -31,6 +31,7 @@ var _ = Describe("keeper --credentials", func() {
 		release, a, b    string
 		compiling        *teams
 		log              *strings.Builder
+		registry         *prometheus.Registry
 		writes           int
 		fail             func(*http.Request) bool
 		grant            func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule)
@@ -115,7 +116,8 @@ var _ = Describe("keeper --credentials", func() {
 		named.ResourceNames = []string{"compiled"}
 		grant(ctx, release, named)
 		log = &strings.Builder{}
-		rt := &process.Runtime{Log: zerolog.New(log), Health: process.NewHealth(), Metrics: prometheus.NewRegistry()}
+		registry = prometheus.NewRegistry()
+		rt := &process.Runtime{Log: zerolog.New(log), Health: process.NewHealth(), Metrics: registry}
 		compiling, err = newTeams(rt, TeamSecrets{Into: release + "/compiled", From: []string{a, b + "/rules"}}, as)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(log.String()).NotTo(ContainSubstring(hidden)) })
@@ -157,7 +159,7 @@ var _ = Describe("keeper --credentials", func() {
 			"second: https://api.example.com is already served by Secret first",
 			"third: names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1",
 		))
-		Expect(testutil.ToFloat64(compiling.metrics.problems)).To(Equal(2.))
+		Expect(metrictest.Value(registry, own+"credentials_problems")).To(Equal(2.))
 
 		By("an API server that is unavailable for a namespace")
 		fail = func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/"+a+"/secrets") }
@@ -179,7 +181,7 @@ var _ = Describe("keeper --credentials", func() {
 		Expect(admin.RbacV1().RoleBindings(a).Delete(ctx, "credentials", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, func() []string { compile(ctx); return compiled(ctx) }).WithTimeout(patience).Should(BeEmpty())
 		compile(ctx)
-		Expect(testutil.ToFloat64(compiling.metrics.problems)).To(Equal(2.), "it may not read b either")
+		Expect(metrictest.Value(registry, own+"credentials_problems")).To(Equal(2.), "it may not read b either")
 		Expect(strings.Count(log.String(), `"namespace":"`+a+`","message":"no permission to read the Secrets`)).To(Equal(1))
 	})
 
