@@ -131,14 +131,17 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 	client, index, undelivered := pipeline.NewClient(rt.JetStream), wantindex.NewIndex(), backlog.New(rt.JetStream)
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New(nil)}
 	var sessions *session.Runner
-	bounded := quota.New(c.Quota)
+	var bounded *quota.Quota
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}
 	objects := informer.New(informer.Config{Namespaces: c.Namespaces, SkipRefused: true},
 		informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
 			Read: reader.Read, Now: wall.Now, Count: metrics.event,
-			Notify: func(name types.NamespacedName, live bool) { sessions.Changed(name, live) }, Replaced: bounded.Replaced,
+			Notify: func(name types.NamespacedName, live bool) {
+				bounded.Changed()
+				sessions.Changed(name, live)
+			},
 		})
-	bounded.Objects = objects
+	bounded = quota.New(c.Quota, objects)
 	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
 	health := rt.Health.Part("streams")
 	sessions = session.New(session.Config{
@@ -156,7 +159,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 			Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
-			Client: client, Index: index, Objects: bounded, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
+			Client: client, Index: index, Object: bounded.Get, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 		}),
 		Health: health, Clock: wall, Log: rt.Log, Metrics: metrics.session,
 	})

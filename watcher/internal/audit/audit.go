@@ -8,12 +8,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/logfield"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -60,17 +62,12 @@ func (c Config) pause(requests uint8) time.Duration {
 	return min(c.Interval<<(min(max(requests, 1), 8)-1), c.longest())
 }
 
-// Objects are the annotated ConfigMaps.
-type Objects interface {
-	// Get returns an object, or nil when it is gone or does not concern us.
-	Get(name types.NamespacedName) *annotated.Object
-}
-
 // Deps are what an Auditor works with.
 type Deps struct {
-	Client  *pipeline.Client
-	Index   *wantindex.Index
-	Objects Objects
+	Client *pipeline.Client
+	Index  *wantindex.Index
+	// Object returns an annotated ConfigMap, or nil.
+	Object func(types.NamespacedName) *annotated.Object
 	// Clock is the clock of the broker, which stamps all messages.
 	Clock   clock.WithTicker
 	Log     zerolog.Logger
@@ -162,4 +159,25 @@ func (a *Auditor) record(l *look, c candidate) {
 	}
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Finding = c.finding })
 	a.deps.Metrics.lost.WithLabelValues(string(c.finding)).Inc()
+}
+
+// Metrics of an Auditor.
+type Metrics struct {
+	took  prometheus.Histogram
+	stale prometheus.Gauge
+	lost  *prometheus.CounterVec
+}
+
+// NewMetrics makes the metrics in the set of the watcher.
+func NewMetrics(set *metric.Set) *Metrics {
+	return &Metrics{
+		took: set.Histogram("audit_duration_seconds", "Time that a look of the audit took. Eight of them look at all keys.",
+			prometheus.ExponentialBuckets(0.001, 4, 9)),
+		stale: set.Gauge("stale_keys",
+			"Keys without a good fetch for three of their intervals, according to the last eight looks of the audit."),
+		lost: set.Counters("lost_keys_total",
+			"Keys without their body or their timer that the audit requested again, by cause. "+
+				"Cause refused: not for the first time.",
+			metric.Of("cause", wantindex.BodyLost, wantindex.Refused, wantindex.TimerLost, wantindex.StreamBehind)),
+	}
 }

@@ -60,14 +60,13 @@ func newBench(tb testing.TB) *bench {
 	b.index.Reset(b.epoch, nil)
 	b.registry = prometheus.NewRegistry()
 	b.Auditor = audit.New(audit.Config{Interval: interval}, audit.Deps{
-		Client: b.client, Index: b.index, Objects: b, Clock: b.clock, Log: zerolog.Nop(),
+		Client: b.client, Index: b.index, Object: b.object, Clock: b.clock, Log: zerolog.Nop(),
 		Metrics: audit.NewMetrics(metric.New(b.registry, "watcher")),
 	})
 	return b
 }
 
-// Get returns an object.
-func (b *bench) Get(name types.NamespacedName) *annotated.Object { return b.objects[name] }
+func (b *bench) object(name types.NamespacedName) *annotated.Object { return b.objects[name] }
 
 func (b *bench) check(err error) {
 	b.Helper()

@@ -98,7 +98,7 @@ func (a *Auditor) classifyAll(l *look) {
 // classify adds a want to a list of the look, if it belongs to one. Turn and timer report
 // whether it is the turn of the key, and of its timer if it is held.
 func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, timer bool) {
-	o := a.deps.Objects.Get(wantindex.ObjectOf(key))
+	o := a.deps.Object(wantindex.ObjectOf(key))
 	c := candidate{key: key, want: w, object: o, pair: annotation.Pair{Key: key.Key}, row: a.table[key]}
 	wanted := false
 	if o != nil {

@@ -4,13 +4,21 @@ package exporter
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 const (
@@ -76,4 +84,155 @@ func (e *Exporter) Run(ctx context.Context) {
 		case <-ticker.C():
 		}
 	}
+}
+
+// errDisconnected means that there is no connection to the broker.
+var errDisconnected = errors.New("no connection to NATS")
+
+// snapshot is the result of one reading.
+type snapshot struct {
+	// up means that the broker responded to all requests; otherwise the rest is empty.
+	up        bool
+	streams   map[string]*jetstream.StreamInfo
+	consumers map[string]consumer
+	timers    float64
+	disk      *process.DiskSync
+}
+
+// consumer is an existing durable consumer.
+type consumer struct {
+	*jetstream.ConsumerInfo
+
+	// oldest is the age of the oldest unacknowledged message on the broker's clock; 0: none.
+	oldest time.Duration
+}
+
+// readers maps each stream to its consumer.
+func readers() map[string]string {
+	return map[string]string{pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer}
+}
+
+// look reads everything. The snapshot is never nil.
+func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
+	if !e.deps.Client.JetStream().Conn().IsConnected() {
+		return &snapshot{}, errDisconnected
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	s := &snapshot{up: true, streams: map[string]*jetstream.StreamInfo{}, consumers: map[string]consumer{}}
+	for _, name := range streams() {
+		if err := e.stream(ctx, s, name); err != nil {
+			return &snapshot{}, err
+		}
+	}
+	for stream, name := range readers() {
+		if err := e.consumer(ctx, s, stream, name); err != nil {
+			return &snapshot{}, err
+		}
+	}
+	if s.streams[pipeline.Requests] != nil {
+		timers, err := e.deps.Client.CountTimers(ctx)
+		if err != nil {
+			return &snapshot{}, err
+		}
+		s.timers = float64(timers)
+	}
+	s.disk = e.disk(ctx)
+	return s, nil
+}
+
+// stream reads the state of a stream, if it exists.
+func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
+	stream, err := e.deps.Client.JetStream().Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up stream %s: %w", name, err)
+	}
+	s.streams[name] = stream.CachedInfo()
+	return nil
+}
+
+// consumer reads the state of a consumer, if it exists.
+func (e *Exporter) consumer(ctx context.Context, s *snapshot, stream, name string) error {
+	found, err := e.deps.Client.JetStream().Consumer(ctx, stream, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up consumer %s of stream %s: %w", name, stream, err)
+	}
+	c := consumer{ConsumerInfo: found.CachedInfo()}
+	if c.oldest, err = e.oldest(ctx, c.ConsumerInfo, s.streams[stream]); err != nil {
+		return err
+	}
+	s.consumers[name] = c
+	return nil
+}
+
+// oldest returns the age of a consumer's oldest unacknowledged message.
+func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *jetstream.StreamInfo) (time.Duration,
+	error,
+) {
+	switch {
+	case of == nil || c.NumPending == 0 && c.NumAckPending == 0:
+		return 0, nil
+	case c.Stream == pipeline.Results: // what is acknowledged is removed
+		if of.State.Msgs == 0 {
+			return 0, nil
+		}
+		return max(0, of.TimeStamp.Sub(of.State.FirstTime)), nil
+	}
+	at, err := e.deps.Client.Waiting(ctx, c.AckFloor.Stream+1)
+	if errors.Is(err, pipeline.ErrNoMessage) { // it was acknowledged meanwhile
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return max(0, c.TimeStamp.Sub(at)), nil
+}
+
+// maxAnswer is the maximum size of a response, in bytes.
+const maxAnswer = 1 << 20
+
+// disk returns the laxest setting of all servers, or nil unless all respond. Only the monitoring
+// port and the system account have it, and the watcher has no access to the latter.
+func (e *Exporter) disk(ctx context.Context) *process.DiskSync {
+	if len(e.config.Monitors) == 0 {
+		return nil
+	}
+	all := &process.DiskSync{Always: true}
+	for _, address := range e.config.Monitors {
+		one, err := varz(ctx, address)
+		if err != nil {
+			e.deps.Log.Debug().Err(err).Msg("a NATS server does not report how soon it writes to disk")
+			return nil
+		}
+		all.Always = all.Always && one.Always
+		all.Interval = max(all.Interval, one.Interval)
+	}
+	return all
+}
+
+// varz requests the setting of one server.
+func varz(ctx context.Context, address string) (*process.DiskSync, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(address, "/")+"/varz", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var answer process.Varz
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("read the response of %s: %w", address, err)
+	}
+	if answer.JetStream.Config == nil {
+		return nil, fmt.Errorf("%s shows nothing about JetStream", address)
+	}
+	return answer.JetStream.Config, nil
 }

@@ -17,7 +17,6 @@ type Informer[T Kept] struct {
 	trim        func(object any) (trimmed[T], error)
 	notify      func(name types.NamespacedName, live bool)
 	count       func(Event)
-	replaced    func(old, current T)
 	skipRefused bool
 
 	liveness map[string]*liveness // by namespace: that of its watch
@@ -43,10 +42,7 @@ type Deps[O metav1.Object, T Kept] struct {
 	Read func(object O) T
 	// Notify is called for each change; live means that the watch delivered it, not a list.
 	Notify func(name types.NamespacedName, live bool)
-	// Replaced, if set, is called for each change in the cache, in order, under a lock. nil means
-	// no object.
-	Replaced func(old, current T)
-	Now      func() time.Time
+	Now    func() time.Time
 	// Count, if set, is called for each event of a watch.
 	Count func(Event)
 }
@@ -54,7 +50,7 @@ type Deps[O metav1.Object, T Kept] struct {
 // New returns an empty informer.
 func New[O metav1.Object, T Kept](c Config, d Deps[O, T]) *Informer[T] {
 	s := &Informer[T]{
-		trim: transform(d.Read), notify: d.Notify, count: d.Count, replaced: d.Replaced, skipRefused: c.SkipRefused,
+		trim: transform(d.Read), notify: d.Notify, count: d.Count, skipRefused: c.SkipRefused,
 		objects:  map[types.NamespacedName]T{},
 		watched:  map[string]int{},
 		liveness: map[string]*liveness{},
@@ -164,24 +160,14 @@ func (s *Informer[T]) put(o trimmed[T]) bool {
 		old.meta().Version >= o.version {
 		return false
 	}
-	s.set(o.name, o.kept)
+	s.objects[o.name] = o.kept
 	return true
-}
-
-// set requires the lock.
-func (s *Informer[T]) set(name types.NamespacedName, kept T) {
-	if s.replaced != nil {
-		s.replaced(s.objects[name], kept)
-	}
-	if s.objects[name] = kept; kept == *new(T) {
-		delete(s.objects, name)
-	}
 }
 
 // drop reports whether the object was cached. The caller holds the lock.
 func (s *Informer[T]) drop(name types.NamespacedName) bool {
 	_, found := s.objects[name]
-	s.set(name, *new(T))
+	delete(s.objects, name)
 	return found
 }
 

@@ -3,6 +3,8 @@ package informer
 import (
 	"fmt"
 	"strconv"
+	"sync/atomic"
+	"time"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,3 +88,48 @@ func transform[O metav1.Object, T Kept](read func(O) T) func(any) (trimmed[T], e
 		return trimmed[T]{}, fmt.Errorf("read an object: unexpected type %T", object)
 	}
 }
+
+// liveness tracks the last response and version of one watch. It is safe for concurrent use.
+type liveness struct {
+	now    func() time.Time
+	seen   atomic.Int64
+	latest atomic.Uint64
+}
+
+func (p *liveness) beat() { p.seen.Store(p.now().UnixNano()) }
+
+// silence returns the time since the last response; 0 before the first.
+func (p *liveness) silence() time.Duration {
+	if p.seen.Load() == 0 {
+		return 0
+	}
+	return p.now().Sub(p.last())
+}
+
+func (p *liveness) last() time.Time { return time.Unix(0, p.seen.Load()) }
+
+func (p *liveness) version() uint64 { return p.latest.Load() }
+
+func (p *liveness) note(version uint64) { p.latest.Store(max(p.latest.Load(), version)) }
+
+// reset sets the version of a list, which may be lower.
+func (p *liveness) reset(version uint64) { p.latest.Store(version) }
+
+// Event is a kind of event from a watch.
+type Event string
+
+const (
+	// Added: the watch delivers a new object.
+	Added Event = "added"
+	// Modified: an object changed.
+	Modified Event = "modified"
+	// Deleted: the object is gone, or no longer matches the selector.
+	Deleted Event = "deleted"
+	// Bookmark: the watch is alive.
+	Bookmark Event = "bookmark"
+	// List: all objects of a namespace at once.
+	List Event = "list"
+)
+
+// Events returns all events.
+func Events() []Event { return []Event{Added, Modified, Deleted, Bookmark, List} }

@@ -99,7 +99,7 @@ func (s store[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedN
 	for name, o := range listed {
 		old, found := s.objects[name]
 		if !found || old.meta().UID != o.meta().UID || old.meta().Version != o.meta().Version || o.meta().Version == 0 {
-			s.set(name, o)
+			s.objects[name] = o
 			changed = append(changed, name)
 		}
 	}

@@ -233,3 +233,6 @@ func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 		w.Log.Info().Str("namespace", w.namespace).Msg("watching the " + w.Objects.Name + " again")
 	}
 }
+
+// errClosed means that the API server, or a proxy, closes connections before a response.
+var errClosed = errors.New("connection closed before an answer came")

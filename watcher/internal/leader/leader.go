@@ -1,13 +1,21 @@
+// Package leader elects the watcher that publishes among several.
 package leader
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
@@ -41,4 +49,64 @@ func Run(ctx context.Context, c Config, d Deps) error {
 		return d.Lead(ctx)
 	}
 	return c.Elect(ctx, c, d)
+}
+
+// DefaultName returns the default name of a service's Lease.
+func DefaultName(service string) string { return "curl-me-that-" + service }
+
+// Config has the settings of the election. Two leaders at once do no harm; the election only saves
+// work.
+type Config struct {
+	// Enabled turns the election on. Elect runs it: lease.Elect, or nil in a program without
+	// elections.
+	Enabled         bool
+	Elect           Elect
+	Namespace, Name string
+	// Identity of this watcher; empty: the host name with a random suffix.
+	Identity string
+	// Lease, Renew and Retry are the durations of client-go's leader election.
+	Lease, Renew, Retry time.Duration
+}
+
+// Installation identifies the watchers that share a Lease. Without an election it is empty, because
+// nothing separates two installations then.
+func (c *Config) Installation() string {
+	if !c.Enabled {
+		return ""
+	}
+	return c.Namespace + "/" + c.Name
+}
+
+// BindFlags adds the flags of the election.
+func (c *Config) BindFlags(fs *pflag.FlagSet, service string) {
+	fs.BoolVar(&c.Enabled, "leader-elect", false, "let one of several "+service+"s work; the others hold their cache warm")
+	fs.StringVar(&c.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
+	fs.StringVar(&c.Name, "leader-elect-name", DefaultName(service), "name of the Lease")
+	fs.StringVar(&c.Identity, "leader-elect-identity", "",
+		"name of this "+service+" in the Lease; empty: the host name with a random suffix")
+	duration.Var(fs, &c.Lease, "leader-elect-lease-duration", 15*time.Second,
+		"how long standby replicas wait for a silent leader")
+	duration.Var(fs, &c.Renew, "leader-elect-renew-deadline", 10*time.Second,
+		"how long a leader tries to renew the Lease before it gives up")
+	duration.Var(fs, &c.Retry, "leader-elect-retry-period", 2*time.Second, "pause between tries")
+}
+
+// Validate returns the first invalid setting, as a sentence.
+func (c *Config) Validate() error {
+	if !c.Enabled {
+		return nil
+	}
+	if err := kube.ValidateNamespaces("leader-elect-namespace", c.Namespace); err != nil {
+		return err
+	}
+	switch {
+	case len(validation.IsDNS1123Subdomain(c.Name)) > 0:
+		return fmt.Errorf("--leader-elect-name: %q is not the name of a Lease", c.Name)
+	case c.Lease < time.Second:
+		return fmt.Errorf("--leader-elect-lease-duration: %s is shorter than a second", c.Lease)
+	case c.Retry <= 0 || c.Renew <= c.Retry*12/10 || c.Lease <= c.Renew:
+		return errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that " +
+			"at least 1.2 times --leader-elect-retry-period")
+	}
+	return nil
 }

@@ -4,8 +4,10 @@ package quota
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
 // settleEvery is the interval between checks of the limits.
@@ -27,32 +30,15 @@ type Limits struct {
 	Refreshes int
 }
 
-// Objects are the annotated ConfigMaps without limits.
-type Objects interface {
-	Get(name types.NamespacedName) *annotated.Object
-	Names() []types.NamespacedName
-	Listed(namespace string) bool
-	// Each holds a lock while it calls visit.
-	Each(visit func(*annotated.Object))
-}
-
 // Quota returns annotated ConfigMaps within the limits. It is safe for concurrent use.
 type Quota struct {
-	Objects
+	*informer.Informer[*annotated.Object]
 
-	limits     Limits
-	mu         sync.RWMutex
-	namespaces map[string]*namespace
-}
-
-// namespace sums up the requests of its ConfigMaps.
-type namespace struct {
-	keys, refreshed int
-	// rate of all refreshes, in microhertz.
-	rate int64
-	// changed since Settle last decided.
-	changed bool
-	settled
+	limits  Limits
+	changed atomic.Bool
+	mu      sync.RWMutex
+	// settled has the namespaces that exceed a limit.
+	settled map[string]settled
 }
 
 // settled is the decision about a namespace.
@@ -78,50 +64,25 @@ func (a age) compare(b age) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
 }
 
-// New returns a quota. The caller sets Objects, which must call Replaced.
-func New(l Limits) *Quota { return &Quota{limits: l, namespaces: map[string]*namespace{}} }
-
-// Replaced counts the requests of an object instead of its earlier ones; nil means none.
-func (q *Quota) Replaced(old, current *annotated.Object) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.add(old, -1)
-	q.add(current, 1)
+// New returns a quota.
+func New(l Limits, objects *informer.Informer[*annotated.Object]) *Quota {
+	return &Quota{Informer: objects, limits: l, settled: map[string]settled{}}
 }
 
-func (q *Quota) add(o *annotated.Object, sign int) {
-	if o == nil || len(o.Request.Pairs) == 0 || o.Request.Suspended {
-		return
-	}
-	n := q.namespaces[o.Namespace]
-	if n == nil {
-		n = &namespace{}
-		q.namespaces[o.Namespace] = n
-	}
-	n.changed = true
-	n.keys += sign * len(o.Request.Pairs)
-	for _, pair := range o.Request.Pairs {
-		if interval := o.Request.Interval(pair.Key); interval > 0 {
-			n.refreshed += sign
-			n.rate += int64(sign) * (int64(time.Second) * 1e6 / int64(interval))
-		}
-	}
-	if n.keys == 0 && !n.full && n.stretch == 0 {
-		delete(q.namespaces, o.Namespace)
-	}
-}
+// Changed reports that an object has changed.
+func (q *Quota) Changed() { q.changed.Store(true) }
 
 // Get returns an object within the limits: with a stretched interval or, if older objects use up
 // the keys, without keys, as if its annotation were invalid.
 func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
-	o := q.Objects.Get(name)
-	if o == nil || len(o.Request.Pairs) == 0 || o.Request.Suspended {
+	o := q.Informer.Get(name)
+	if o == nil || !requests(o) {
 		return o
 	}
 	q.mu.RLock()
-	defer q.mu.RUnlock()
-	n := q.namespaces[name.Namespace]
-	if n == nil || !n.full && n.stretch == 0 {
+	n, exceeds := q.settled[name.Namespace]
+	q.mu.RUnlock()
+	if !exceeds {
 		return o
 	}
 	bound := annotation.Bound{}
@@ -142,6 +103,8 @@ func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
 	return &bounded
 }
 
+func requests(o *annotated.Object) bool { return len(o.Request.Pairs) > 0 && !o.Request.Suspended }
+
 // Run checks the limits until ctx is done, and calls notify for each object whose limits changed.
 func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.NamespacedName)) {
 	ticker := c.NewTicker(settleEvery)
@@ -151,8 +114,10 @@ func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.N
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			for _, name := range q.Settle() {
-				notify(name)
+			if q.changed.Swap(false) {
+				for _, name := range q.Settle() {
+					notify(name)
+				}
 			}
 		}
 	}
@@ -166,75 +131,99 @@ type member struct {
 	refreshes bool
 }
 
+// sum of the requests in a namespace.
+type sum struct {
+	keys, refreshed int
+	// rate of all refreshes, in microhertz.
+	rate int64
+}
+
 // Settle decides about namespaces that exceed a limit or no longer do, and returns the affected
 // objects.
-func (q *Quota) Settle() []types.NamespacedName {
-	members := map[string][]member{}
-	q.mu.Lock()
-	for name, n := range q.namespaces {
-		if n.changed && (n.full || q.limits.Keys > 0 && n.keys > q.limits.Keys || n.stretch != q.stretch(n)) {
-			members[name] = nil
+func (q *Quota) Settle() (affected []types.NamespacedName) {
+	sums := map[string]sum{}
+	q.visit(func(o *annotated.Object) {
+		s := sums[o.Namespace]
+		s.keys += len(o.Request.Pairs)
+		for _, pair := range o.Request.Pairs {
+			if interval := o.Request.Interval(pair.Key); interval > 0 {
+				s.refreshed++
+				s.rate += int64(time.Second) * 1e6 / int64(interval)
+			}
 		}
-		n.changed = false
-	}
-	q.mu.Unlock()
-	if len(members) == 0 {
-		return nil
-	}
-	q.Each(func(o *annotated.Object) {
-		if of, concerned := members[o.Namespace]; concerned && len(o.Request.Pairs) > 0 && !o.Request.Suspended {
-			members[o.Namespace] = append(of, member{ageOf(o), o.NamespacedName, len(o.Request.Pairs), o.Request.Refreshes()})
-		}
+		sums[o.Namespace] = s
 	})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var concerned []types.NamespacedName
-	for name, of := range members {
-		if n := q.namespaces[name]; n != nil {
-			concerned = append(concerned, q.bound(n, of)...)
+	maps.DeleteFunc(q.settled, func(name string, _ settled) bool { return sums[name].keys == 0 })
+	members := map[string][]member{}
+	for name, s := range sums {
+		if _, exceeds := q.settled[name]; exceeds || q.tooMany(s) || q.stretch(s, 1) > 0 {
+			members[name] = nil
 		}
 	}
-	return concerned
+	if len(members) == 0 {
+		return nil
+	}
+	q.visit(func(o *annotated.Object) {
+		if of, concerned := members[o.Namespace]; concerned {
+			members[o.Namespace] = append(of, member{ageOf(o), o.NamespacedName, len(o.Request.Pairs), o.Request.Refreshes()})
+		}
+	})
+	for name, of := range members {
+		affected = append(affected, q.settle(name, sums[name], of)...)
+	}
+	return affected
 }
 
-func (q *Quota) bound(n *namespace, of []member) (concerned []types.NamespacedName) {
+// visit visits the objects that count.
+func (q *Quota) visit(do func(*annotated.Object)) {
+	q.Each(func(o *annotated.Object) {
+		if requests(o) {
+			do(o)
+		}
+	})
+}
+
+func (q *Quota) tooMany(s sum) bool { return q.limits.Keys > 0 && s.keys > q.limits.Keys }
+
+// settle decides about one namespace. The caller holds the lock.
+func (q *Quota) settle(name string, s sum, of []member) (affected []types.NamespacedName) {
 	slices.SortFunc(of, func(a, b member) int { return a.compare(b.age) })
-	before := n.settled
-	n.full, n.last = false, age{}
-	left := q.limits.Keys
-	for _, m := range of {
-		if left -= m.keys; q.limits.Keys > 0 && left < 0 {
-			n.full = true
-			break
-		}
-		n.last = m.age
+	before := q.settled[name]
+	now := settled{full: q.tooMany(s), stretch: q.stretch(s, before.stretch), speaker: before.speaker, said: before.said}
+	for left, i := q.limits.Keys, 0; now.full && i < len(of) && left >= of[i].keys; i++ {
+		left, now.last = left-of[i].keys, of[i].age
 	}
-	if n.stretch = q.stretch(n); n.stretch != before.stretch {
-		n.said = n.refreshed
+	if now.stretch != before.stretch {
+		now.said = s.refreshed
 		if i := slices.IndexFunc(of, func(m member) bool { return m.refreshes }); i >= 0 {
-			n.speaker = of[i].uid
+			now.speaker = of[i].uid
 		}
+	}
+	if q.settled[name] = now; !now.full && now.stretch == 0 {
+		delete(q.settled, name)
 	}
 	for _, m := range of {
-		was, is := before.full && m.compare(before.last) > 0, n.full && m.compare(n.last) > 0
-		if was != is || n.stretch != before.stretch && m.refreshes {
-			concerned = append(concerned, m.name)
+		was, is := before.full && m.compare(before.last) > 0, now.full && m.compare(now.last) > 0
+		if was != is || now.stretch != before.stretch && m.refreshes {
+			affected = append(affected, m.name)
 		}
 	}
-	return concerned
+	return affected
 }
 
 // stretch returns the factor for intervals; 0 means 1. It decreases late, because each change
 // publishes all wants of the namespace.
-func (q *Quota) stretch(n *namespace) int {
+func (q *Quota) stretch(s sum, before int) int {
 	if q.limits.Refreshes == 0 {
 		return 0
 	}
-	rate, budget := n.rate, int64(q.limits.Refreshes)*1e6
-	if q.limits.Keys > 0 && n.keys > q.limits.Keys { // the rest is not asked for
-		rate = rate / int64(n.keys) * int64(q.limits.Keys)
+	rate, budget := s.rate, int64(q.limits.Refreshes)*1e6
+	if q.tooMany(s) { // the rest is not asked for
+		rate = rate / int64(s.keys) * int64(q.limits.Keys)
 	}
-	factor := max(1, n.stretch)
+	factor := max(1, before)
 	for rate > budget*int64(factor) {
 		factor *= 2
 	}

@@ -30,12 +30,12 @@ func newBench(tb testing.TB, l quota.Limits) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	b := &bench{TB: tb, Quota: quota.New(l)}
+	b := &bench{TB: tb}
 	reader := &annotated.Reader{Grammar: grammar, Now: time.Now}
 	b.objects = informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
-		Read: reader.Read, Notify: func(types.NamespacedName, bool) {}, Now: time.Now, Replaced: b.Replaced,
+		Read: reader.Read, Notify: func(types.NamespacedName, bool) {}, Now: time.Now,
 	})
-	b.Objects = b.objects
+	b.Quota = quota.New(l, b.objects)
 	return b
 }
 

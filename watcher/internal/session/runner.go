@@ -5,18 +5,26 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
+	"github.com/kv8s/curl-me-that/watcher/internal/quota"
+	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -41,23 +49,6 @@ type Config struct {
 	Installation string
 }
 
-// Objects are the annotated ConfigMaps.
-type Objects interface {
-	Names() []types.NamespacedName
-}
-
-// Reconciler brings the stream in line with one object.
-type Reconciler interface {
-	// Reconcile returns when to reconcile again, and an error if a retry makes sense.
-	Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error)
-}
-
-// Auditor finds wants without a fetch or timer.
-type Auditor interface {
-	// Run calls enqueue for the objects of such wants until ctx is done.
-	Run(ctx context.Context, enqueue func(types.NamespacedName))
-}
-
 // Deps are the dependencies of a Runner.
 type Deps struct {
 	Client *pipeline.Client
@@ -65,9 +56,9 @@ type Deps struct {
 	Epoch      func(context.Context) (int64, error)
 	Index      *wantindex.Index
 	Backlog    *backlog.Backlog
-	Objects    Objects
-	Reconciler Reconciler
-	Auditor    Auditor
+	Objects    *quota.Quota
+	Reconciler *reconcile.Reconciler
+	Auditor    *audit.Auditor
 	// Health is ready while a session publishes.
 	Health  *process.Part
 	Clock   clock.WithTicker
@@ -147,4 +138,102 @@ func (r *Runner) connected(ctx context.Context) bool {
 		}
 	}
 	return ctx.Err() == nil
+}
+
+// Metrics of a Runner.
+type Metrics struct {
+	queue            *kube.QueueMetrics
+	sessions, purges prometheus.Counter
+	outOfScope       prometheus.Gauge
+}
+
+// NewMetrics creates the metrics in the watcher's set and in one with standard names.
+func NewMetrics(own, standard *metric.Set) *Metrics {
+	return &Metrics{
+		sessions: own.Counter("sessions_total", "How often the watcher read the whole stream of requests."),
+		purges: own.Counter("purges_total", "How often another client removed wants from the stream of requests. "+
+			"The watcher fills it again at once."),
+		outOfScope: own.Gauge("out_of_scope_wants",
+			"Wants of unwatched namespaces from other installations, when the stream of requests was last read. They are "+
+				"ignored."),
+		queue: kube.NewQueueMetrics(standard, QueueName),
+	}
+}
+
+var (
+	// errReload means that the stream of requests was replaced or purged.
+	errReload = errors.New("the stream of requests was changed by another client")
+	// errDisconnected means that the connection broke. Afterwards the stream may be older than
+	// acknowledged messages.
+	errDisconnected = errors.New("the connection to NATS is gone")
+)
+
+// lookInterval is the interval between checks for purged wants.
+const lookInterval = 2 * time.Second
+
+// check ends the session when the stream may have changed.
+func (r *Runner) check(ctx context.Context, s *session) error {
+	conn := r.deps.Client.JetStream().Conn()
+	broken := conn.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
+	defer conn.RemoveStatusListener(broken)
+	ticker := r.deps.Clock.NewTicker(r.config.CheckInterval)
+	defer ticker.Stop()
+	soon := r.deps.Clock.NewTicker(lookInterval)
+	defer soon.Stop()
+	for conn.IsConnected() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-broken:
+			return errDisconnected
+		case <-soon.C():
+			if err := r.complete(ctx, s); err != nil && ctx.Err() == nil {
+				return err
+			}
+		case <-ticker.C():
+			if err := r.unchanged(ctx, s); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	}
+	return errDisconnected
+}
+
+// unchanged compares the stream with the session. A broker without a response is not a change.
+func (r *Runner) unchanged(ctx context.Context, s *session) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	epoch, err := r.deps.Epoch(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, pipeline.ErrIncompatible):
+		return err
+	case err != nil:
+		return nil // publishing fails too, and is tried again
+	case epoch != s.epoch:
+		return fmt.Errorf("%w: it was created anew", errReload)
+	}
+	return r.complete(ctx, s)
+}
+
+// complete checks that the oldest want still exists, by one request. It runs more often than the
+// rest, because whoever may publish timers can purge the stream by a header (Nats-Rollup). If the
+// first sequence is unchanged, the index need not be scanned.
+func (r *Runner) complete(ctx context.Context, s *session) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, first, err := pipeline.Epoch(ctx, r.deps.Client.JetStream())
+	if err != nil || first == s.first {
+		return nil
+	}
+	key, seq, found := r.deps.Index.Oldest()
+	if !found || seq >= first {
+		s.first = first
+		return nil
+	}
+	// The oldest want is gone, or was just replaced.
+	if _, _, err := r.deps.Client.LastWant(ctx, key); errors.Is(err, pipeline.ErrNoMessage) {
+		r.deps.Metrics.purges.Inc()
+		return fmt.Errorf("%w: it was purged", errReload)
+	}
+	return nil
 }
