@@ -1,10 +1,13 @@
 package natstest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -36,13 +39,16 @@ type Options struct {
 	Monitor bool
 	// SyncAlways makes the server sync to disk before it acknowledges.
 	SyncAlways bool
+
+	// routes to all servers of a cluster, and the one of this server.
+	routes []*url.URL
+	route  int
 }
 
 // Server is a NATS server in this process. Its methods are safe for concurrent use.
 type Server struct {
 	options  Options
 	ownStore bool
-	cluster  *clusterOptions
 
 	mu      sync.Mutex
 	running *server.Server
@@ -50,13 +56,9 @@ type Server struct {
 }
 
 // Run starts a server and waits until it accepts connections. The caller must call Close.
-func Run(o Options) (*Server, error) { return run(o, nil) }
-
-func run(o Options, cluster *clusterOptions) (*Server, error) {
-	if o.Name == "" {
-		o.Name = "natstest"
-	}
-	s := &Server{options: o, cluster: cluster, port: server.RANDOM_PORT}
+func Run(o Options) (*Server, error) {
+	o.Name = cmp.Or(o.Name, "natstest")
+	s := &Server{options: o, port: server.RANDOM_PORT}
 	if o.StoreDir == "" {
 		dir, err := os.MkdirTemp("", "natstest-")
 		if err != nil {
@@ -101,19 +103,17 @@ func (s *Server) Start() error {
 	return nil
 }
 
-func (s *Server) serverOptions() (*server.Options, error) {
-	opts := new(server.Options)
+func (s *Server) serverOptions() (opts *server.Options, err error) {
+	opts = new(server.Options)
 	if s.options.ConfigFile != "" {
-		parsed, err := server.ProcessConfigFile(s.options.ConfigFile)
-		if err != nil {
+		if opts, err = server.ProcessConfigFile(s.options.ConfigFile); err != nil {
 			return nil, fmt.Errorf("read NATS configuration: %w", err)
 		}
-		opts = parsed
 	}
 	opts.ServerName = s.options.Name
 	opts.Host, opts.Port = "127.0.0.1", s.port
 	opts.HTTPPort, opts.HTTPSPort = 0, 0
-	opts.DontListen = !s.options.Listen && s.cluster == nil
+	opts.DontListen = !s.options.Listen
 	opts.JetStream = true
 	opts.StoreDir = s.options.StoreDir
 	opts.NoLog = true
@@ -122,16 +122,13 @@ func (s *Server) serverOptions() (*server.Options, error) {
 	if s.options.Monitor {
 		opts.HTTPHost, opts.HTTPPort = "127.0.0.1", server.RANDOM_PORT
 	}
-	if s.options.SyncAlways {
-		opts.SyncAlways = true
+	opts.SyncAlways = opts.SyncAlways || s.options.SyncAlways
+	opts.MaxPayload = cmp.Or(s.options.MaxPayload, opts.MaxPayload)
+	if routes := s.options.routes; routes != nil {
+		opts.Cluster.Name, opts.Cluster.Host, opts.Routes = "natstest", "127.0.0.1", routes
+		opts.Cluster.Port, err = strconv.Atoi(routes[s.options.route].Port())
 	}
-	if s.options.MaxPayload > 0 {
-		opts.MaxPayload = s.options.MaxPayload
-	}
-	if s.cluster != nil {
-		s.cluster.apply(opts)
-	}
-	return opts, nil
+	return opts, err
 }
 
 // Stop ends the server like SIGTERM, keeps its store and waits until the server has ended. It does
