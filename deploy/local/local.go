@@ -147,8 +147,8 @@ func (a *assembly) serve(ctx context.Context, ready func(context.Context) error)
 	if err != nil {
 		return err
 	}
-	for _, e := range endpoints {
-		group.Go(func() error { return e.Serve(ctx) })
+	for _, listen := range endpoints {
+		group.Go(func() error { return listen(ctx) })
 	}
 	if a.plane != nil {
 		group.Go(func() error { return a.watchPlane(ctx) })

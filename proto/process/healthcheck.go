@@ -49,13 +49,15 @@ func addHealthcheck(cmd *cobra.Command) {
 
 // askReady returns nil if the process at the address is ready, or else the reason in one sentence.
 func askReady(ctx context.Context, listen string) error {
-	address, err := reachable(listen)
-	if err != nil {
-		return err
+	if listen == "" {
+		return errors.New("--listen is empty: the process serves no health")
+	}
+	if _, _, err := net.SplitHostPort(listen); err != nil {
+		return fmt.Errorf("--listen: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+listen+"/readyz", http.NoBody)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
@@ -64,9 +66,9 @@ func askReady(ctx context.Context, listen string) error {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("no response at %s within %s", address, healthcheckTimeout)
+		return fmt.Errorf("no response at %s within %s", listen, healthcheckTimeout)
 	case err != nil:
-		return fmt.Errorf("request to %s: %w", address, err)
+		return fmt.Errorf("request to %s: %w", listen, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusOK {
@@ -74,29 +76,9 @@ func askReady(ctx context.Context, listen string) error {
 	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReadiness))
 	if err != nil {
-		return fmt.Errorf("read the response of %s: %w", address, err)
+		return fmt.Errorf("read the response of %s: %w", listen, err)
 	}
 	return fmt.Errorf("not ready: %s", missing(string(text), answer.Status))
-}
-
-// reachable returns an address for a listening address: loopback if the process listens everywhere.
-func reachable(listen string) (string, error) {
-	if listen == "" {
-		return "", errors.New("--listen is empty: the process serves no health")
-	}
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "", fmt.Errorf("--listen: %w", err)
-	}
-	switch ip := net.ParseIP(host); {
-	case host == "":
-		host = "127.0.0.1"
-	case ip != nil && ip.IsUnspecified() && ip.To4() != nil:
-		host = "127.0.0.1"
-	case ip != nil && ip.IsUnspecified():
-		host = "::1"
-	}
-	return net.JoinHostPort(host, port), nil
 }
 
 // missing lists the parts that are not ready by their names in Health; without any, the status.

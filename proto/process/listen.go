@@ -59,17 +59,9 @@ func (a *Addresses) BindFlags(fs *pflag.FlagSet, listen string) {
 		"serve profiles of the Go runtime under /debug/pprof/ next to the metrics")
 }
 
-// Endpoint is an open listener with its handler.
-type Endpoint struct {
-	listener net.Listener
-	handler  http.Handler
-}
-
-// Serve serves HTTP until ctx is done.
-func (e Endpoint) Serve(ctx context.Context) error { return Serve(ctx, e.listener, e.handler) }
-
-// Open listens at all addresses or none. The error names the flag of the address that failed.
-func (a *Addresses) Open(health *Health, metrics prometheus.Gatherer) (all []Endpoint, err error) {
+// Open listens at all addresses, and returns functions that serve there until ctx is done. The error
+// names the flag of the address that failed.
+func (a *Addresses) Open(health *Health, metrics prometheus.Gatherer) (all []func(context.Context) error, err error) {
 	forHealth, forMetrics := http.NewServeMux(), http.NewServeMux()
 	serveHealth(forHealth, health)
 	if a.MetricsListen == "" {
@@ -88,12 +80,9 @@ func (a *Addresses) Open(health *Health, metrics prometheus.Gatherer) (all []End
 		}
 		listener, err := net.Listen("tcp", at.address)
 		if err != nil {
-			for _, open := range all {
-				_ = open.listener.Close()
-			}
 			return nil, fmt.Errorf("--%s: %w", at.flag, err)
 		}
-		all = append(all, Endpoint{listener, at.handler})
+		all = append(all, func(ctx context.Context) error { return Serve(ctx, listener, at.handler) })
 	}
 	return all, nil
 }

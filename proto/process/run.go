@@ -94,8 +94,8 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 		closeAside()
 		return err
 	}
-	for _, e := range endpoints {
-		group.Go(func() error { return e.Serve(aside) })
+	for _, listen := range endpoints {
+		group.Go(func() error { return listen(aside) })
 	}
 	group.Go(func() error {
 		defer closeAside()
