@@ -71,17 +71,8 @@ var _ = Describe("A watcher of the stream of requests", func() {
 	})
 
 	It("fills a deleted stream again", func(ctx SpecContext) {
-		w.watch(quickly).awaitReady()
+		w.watch(func(o *options) { o.pace.Check = 100 * time.Millisecond }).awaitReady()
 		lost(ctx, func() { Expect(w.js.DeleteStream(ctx, pipeline.Requests)).To(Succeed()) })
-	})
-
-	It("fills a purged stream again", func(ctx SpecContext) {
-		i := w.watch(quickly).awaitReady()
-		lost(ctx, func() {
-			stream := must(w.js.Stream(ctx, pipeline.Requests))
-			Expect(stream.Purge(ctx)).To(Succeed())
-		})
-		Expect(i.log).To(gbytes.Say("the stream of requests was changed by another client: it was purged"))
 	})
 
 	It("notices a purge long before the next comparison", func(ctx SpecContext) {
@@ -90,6 +81,7 @@ var _ = Describe("A watcher of the stream of requests", func() {
 			stream := must(w.js.Stream(ctx, pipeline.Requests))
 			Expect(stream.Purge(ctx)).To(Succeed())
 		})
+		Expect(i.log).To(gbytes.Say("the stream of requests was changed by another client: it was purged"))
 		Eventually(i.value(own + "purges_total")).Should(BeEquivalentTo(1))
 	})
 
@@ -173,9 +165,6 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		Eventually(after).Should(BeTrue()) // by publishing it again, as the sequence is known then only
 	})
 })
-
-// quickly shortens the interval between checks of the streams.
-func quickly(o *options) { o.pace.Check = 100 * time.Millisecond }
 
 // fetch acknowledges all requests like fetchers, and loses them. A request may arrive a moment
 // after its publish.

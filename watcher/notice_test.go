@@ -2,8 +2,6 @@ package watcher_test
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -116,28 +114,6 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		By("wanting it as soon as it is free")
 		w.patch(ctx, somebody, "cm", object{"data": nil})
 		Eventually(w.url(ctx, w.key("cm", "taken"))).Should(Equal("https://example.com"))
-	})
-
-	It("waits until it is allowed, and holds nothing up", func(ctx SpecContext) {
-		const user = "a watcher that may not write Events"
-		w.grant(ctx, user, "read",
-			rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"}, APIGroups: []string{""}})
-		w.watch(func(o *options) {
-			o.cluster = rest.CopyConfig(cluster)
-			o.cluster.Impersonate.UserName = user
-		}).awaitReady()
-		w.create(ctx, "cm", "taken=example.com k=example.com/0", withData("taken", "by hand"))
-		for n := range 8 {
-			url := fmt.Sprintf("example.com/%d", n+1)
-			w.ask(ctx, "cm", "taken=example.com k="+url)
-			Eventually(w.url(ctx, w.key("cm", "k"))).WithTimeout(15 * time.Second).Should(Equal("https://" + url))
-		}
-		Expect(w.events(ctx, "KeyExists")).To(BeEmpty())
-
-		w.grant(ctx, user, "tell",
-			rbacv1.PolicyRule{Verbs: []string{"create"}, Resources: []string{"events"}, APIGroups: []string{""}})
-		w.ask(ctx, "cm", "taken=example.com")
-		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).Should(HaveLen(1))
 	})
 })
 

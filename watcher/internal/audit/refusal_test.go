@@ -105,18 +105,6 @@ func TestRefusedKeysAreRequestedWithinAnIntervalOfTheFix(t *testing.T) {
 	}
 }
 
-func TestLostKeysAreRequestedWithinAnInterval(t *testing.T) {
-	t.Parallel()
-	r := newBench(t).refusing(5000, "")
-	r.gone = true
-	for range 8 {
-		r.pass()
-	}
-	if held := r.held(); held != len(r.keys) {
-		t.Errorf("%d of %d are held after an interval", held, len(r.keys))
-	}
-}
-
 func TestKeysThatWaitForARetryAreNotRequestedInsteadOfOthers(t *testing.T) {
 	t.Parallel()
 	r := newBench(t).refusing(3, "")

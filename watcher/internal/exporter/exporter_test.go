@@ -230,18 +230,3 @@ func TestMissingStreams(t *testing.T) {
 		return err
 	}).Should(gomega.Succeed())
 }
-
-func TestTheWatcherMayLookAtAll(t *testing.T) {
-	server := pipelinetest.Broker(t, natstest.Options{ConfigFile: "testdata/watcher.conf"})
-	admin := pipelinetest.Connect(t, server, nats.UserInfo("admin", "admin"))
-	js := pipelinetest.Connect(t, server, nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"))
-	b := &bench{
-		WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: admin,
-		client: pipeline.NewClient(js),
-	}
-	b.set = metric.New(b.registry, "pipeline")
-	b.SetDefaultEventuallyTimeout(20 * time.Second)
-	b.run()
-	b.want("cm")
-	b.becomes(`oldest_message_age_seconds{consumer="fetcher"}`, gomega.BeNumerically(">", 0.0))
-}
