@@ -27,6 +27,21 @@ var _ = Describe("An API server in trouble", func() {
 		return found
 	}
 
+	It("gets no second patch if the response to the first is lost", func() {
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.calls.losing(http.MethodPatch, 1)
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		var version string
+		Eventually(func() map[string]string {
+			got := w.get("cm")
+			version = got.ResourceVersion
+			return got.Data
+		}).Should(HaveKey("mydata"))
+		w.acknowledged()
+		Expect(w.get("cm").ResourceVersion).To(Equal(version))
+	})
+
 	It("is awaited while it is unavailable, which is logged once, and used within seconds of its return", func() {
 		w.start()
 		names := []string{"a", "b", "c", "d", "e", "f"}

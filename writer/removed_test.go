@@ -43,6 +43,15 @@ var _ = Describe("A removed pair", func() {
 		Expect(got.BinaryData).To(BeEmpty())
 	})
 
+	It("keeps its key with --prune=false", func() {
+		w.config.Prune = false
+		w.start()
+		w.apply(w.reconcile(taken()))
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
+		Expect(entry(got, "b")).To(BeZero())
+	})
+
 	It("keeps its key if another field manager also owns it, with one Event", func() {
 		w.start()
 		taken()

@@ -79,6 +79,26 @@ var _ = Describe("A late result", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "after the restore"}))
 	})
 
+	It("fits an object that was restored from a backup", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "first"))
+		backup := w.get("cm")
+		w.apply(w.content(due(w.want(backup, "mydata", url)), "second"))
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data, cm.Annotations = backup.Data, backup.Annotations })
+		restored := w.get("cm")
+		w.apply(w.content(w.want(restored, "mydata", url), "second"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "second"}))
+	})
+
+	It("does not delay the writer if its namespace is being deleted", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Finalizers = []string{"example.com/keep"}
+		cm = w.create(cm)
+		Expect(w.kube.CoreV1().Namespaces().Delete(w.ctx(), w.namespace, metav1.DeleteOptions{})).To(Succeed())
+		w.apply(w.content(w.want(cm, "mydata", url), "late"), w.failure(w.want(cm, "mydata", url), 500))
+		Expect(string(w.log.Contents())).NotTo(ContainSubstring(`"error"`))
+	})
+
 	It("undoes nothing newer in the same batch", func() {
 		w.stop()
 		cm := w.create(asking("cm", "mydata="+url))

@@ -27,6 +27,19 @@ func (c *calls) away() {
 	c.with(func(*http.Request, send) (*http.Response, error) { return nil, errCut })
 }
 
+// losing forwards the first requests of a method but loses the responses.
+func (c *calls) losing(method string, n int) {
+	c.with(func(r *http.Request, next send) (*http.Response, error) {
+		response, err := next(r)
+		if r.Method != method || err != nil || n == 0 {
+			return response, err
+		}
+		n--
+		_ = response.Body.Close()
+		return nil, errCut
+	})
+}
+
 // answering responds to every request of a method like an API server in trouble.
 func (c *calls) answering(method string, code int, header http.Header, body string) {
 	c.with(func(r *http.Request, next send) (*http.Response, error) {

@@ -69,6 +69,27 @@ var _ = Describe("A timer", func() {
 		Expect(fired(ctx, js, key).Time).To(BeTemporally("<=", now.Add(lateness)))
 	})
 
+	DescribeTable("survives the server",
+		func(ctx SpecContext, end func() error, pause time.Duration) {
+			early, late := time.Now().Add(300*time.Millisecond), time.Now().Add(1200*time.Millisecond)
+			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(1)), early)).Error().NotTo(HaveOccurred())
+			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(2)), late)).Error().NotTo(HaveOccurred())
+			Expect(end()).To(Succeed())
+			Eventually(time.Now).WithPolling(5 * time.Millisecond).Should(BeTemporally(">=", early.Add(pause)))
+			Expect(s.Start()).To(Succeed())
+			back := time.Now()
+
+			js := pipelinetest.Connect(GinkgoTB(), s)
+			overdue := fired(ctx, js, pipelinetest.Numbered(1))
+			Expect(overdue.Time).To(BeTemporally("<=", back.Add(lateness)))
+			pending := fired(ctx, js, pipelinetest.Numbered(2))
+			Expect(pending.Time).To(BeTemporally(">=", late))
+			Expect(pending.Time).To(BeTemporally("<=", late.Add(lateness)))
+		},
+		Entry("being restarted", func() error { s.Stop(); return nil }, 100*time.Millisecond),
+		Entry("being killed", func() error { return s.Kill() }, 100*time.Millisecond),
+	)
+
 	It("is refused after its want was replaced or ended", func(ctx SpecContext) {
 		due := wanted(key)
 		next := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
