@@ -22,6 +22,8 @@ func TestPipeline(t *testing.T) {
 	suitetest.Run(t, "Pipeline")
 }
 
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
+
 func TestMain(m *testing.M) {
 	if url := os.Getenv(dyingConsumer); url != "" {
 		if err := dieOfAMessage(url); err != nil {
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	suitetest.VerifyNoLeaks(m)
+	os.Exit(m.Run())
 }
 
 var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}

@@ -2,8 +2,6 @@
 package suitetest
 
 import (
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -29,33 +27,8 @@ func ExpectNoLeaks() {
 	// Ignore the goroutines of Ginkgo.
 	before := goleak.IgnoreCurrent()
 	ginkgo.DeferCleanup(func() {
-		gomega.Expect(leaks(before)).To(gomega.Succeed())
+		gomega.Eventually(func() error { return goleak.Find(before) }).Should(gomega.Succeed())
 	})
-}
-
-// VerifyNoLeaks runs the tests of a package, of testing and Ginkgo, and fails unless all their
-// goroutines end.
-func VerifyNoLeaks(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		// Ginkgo listens for an interrupt until the process ends.
-		ginkgos := goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler." +
-			"(*InterruptHandler).registerForInterrupts.func2")
-		if err := leaks(ginkgos); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// leaks returns an error if goroutines do not end within patience.
-func leaks(but goleak.Option) error {
-	for end := time.Now().Add(patience); ; {
-		if err := goleak.Find(but); err == nil || time.Now().After(end) {
-			return err
-		}
-	}
 }
 
 // Must returns the value of a call that must succeed.

@@ -3,6 +3,8 @@ package operate_test
 import (
 	"testing"
 
+	. "github.com/onsi/ginkgo/v2"
+
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -12,6 +14,6 @@ func TestOperate(t *testing.T) {
 	suitetest.Run(t, "Operate")
 }
 
-func TestMain(m *testing.M) { suitetest.VerifyNoLeaks(m) }
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 
 var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
