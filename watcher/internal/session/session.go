@@ -3,13 +3,11 @@ package session
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/logfield"
@@ -25,9 +23,10 @@ const QueueName = "watcher"
 type session struct {
 	epoch int64
 	// first is the stream's first sequence when all wants were last found in it.
-	first    uint64
-	queue    *queue.Work
-	failures failureLog
+	first uint64
+	queue *queue.Work
+	// failures logs errors of single objects, once a minute, so that an outage does not flood the log.
+	failures rate.Sometimes
 	// held gets a value when an object is held back.
 	held chan struct{}
 }
@@ -52,7 +51,7 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 	return &session{
 		epoch:    epoch,
 		queue:    queue.NewWork(QueueName, r.deps.Metrics.queue),
-		failures: failureLog{log: r.deps.Log, clock: r.deps.Clock},
+		failures: rate.Sometimes{Interval: time.Minute},
 		held:     make(chan struct{}, 1),
 	}, nil
 }
@@ -174,7 +173,9 @@ func (r *Runner) next(ctx context.Context, s *session) bool {
 	case errors.Is(err, pipeline.ErrSuperseded): // the index has the newer want now
 		s.queue.Urgent(name)
 	default:
-		s.failures.add(name, err)
+		s.failures.Do(func() {
+			logfield.Object(r.deps.Log.Warn().Err(err), name.Namespace, name.Name).Msg("trying again")
+		})
 	}
 	s.queue.AddRateLimited(name)
 	return true
@@ -224,28 +225,4 @@ func (r *Runner) release(ctx context.Context, s *session) {
 		case <-r.deps.Clock.After(pause):
 		}
 	}
-}
-
-// failureLog logs errors of single objects: the first at once, then one line a minute, so that an
-// outage does not flood the log.
-type failureLog struct {
-	log   zerolog.Logger
-	clock clock.PassiveClock
-
-	mu      sync.Mutex
-	last    time.Time
-	skipped int
-}
-
-const failureInterval = time.Minute
-
-func (f *failureLog) add(name types.NamespacedName, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.last.IsZero() && f.clock.Since(f.last) < failureInterval {
-		f.skipped++
-		return
-	}
-	logfield.Object(f.log.Warn().Err(err), name.Namespace, name.Name).Int("more", f.skipped).Msg("trying again")
-	f.last, f.skipped = f.clock.Now(), 0
 }
