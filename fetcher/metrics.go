@@ -12,9 +12,7 @@ import (
 func Metrics() []metric.Definition {
 	cfg := DefaultConfig()
 	set := metric.New(prometheus.NewRegistry(), "fetcher")
-	if slots, err := throttle.New(cfg.Throttle); err == nil {
-		newMetrics(set, cfg, slots)
-	}
+	newMetrics(set, cfg, throttle.New(cfg.Throttle))
 	return set.Definitions()
 }
 

@@ -29,10 +29,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err := cfg.limitBodies(rt); err != nil {
 		return err
 	}
-	slots, err := throttle.New(cfg.Throttle)
-	if err != nil {
-		return err
-	}
+	slots := throttle.New(cfg.Throttle)
 	set := metric.New(rt.Metrics, "fetcher")
 	metrics := newMetrics(set, cfg, slots)
 	if err := set.Err(); err != nil {
@@ -47,8 +44,10 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	handler, err := newEngine(ctx, rt, cfg,
-		engine.Deps{Getter: client, Throttle: slots, Signatures: signatures, Metrics: metrics, Clock: clock})
+	handler, err := engine.New(cfg.Engine, engine.Deps{
+		Client: pipeline.NewClient(rt.JetStream), Getter: client, Throttle: slots, Signatures: signatures,
+		Draining: ctx.Done(), Clock: clock, Random: rand.Float64, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics,
+	})
 	if err != nil {
 		return err
 	}
@@ -65,23 +64,31 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	})
 	defer context.AfterFunc(ctx, slots.Stop)()
 	rt.Started()
-	known := func(handle pipeline.Handler) pipeline.Handler {
-		return func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-			if !clock.Wait(d.Draining()) {
-				return pipeline.GiveBack()
-			}
-			return handle(ctx, d)
-		}
-	}
 	group.Go(func() error {
 		defer stop()
-		options := consumption(rt, cfg, handler)
-		options.Poison = known(handler.Poison)
-		err := pipeline.Consume(ctx, rt.JetStream, options, known(handler.Handle))
+		err := pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
+			Stream:      pipeline.Requests,
+			Consumer:    pipeline.FetcherConsumer,
+			Concurrency: cfg.Throttle.Slots,
+			State:       rt.ConsumerHealth("requests"),
+			MaxUnended:  cfg.Engine.MaxUnended,
+			Observe:     handler.Observe,
+			Poison:      timed(clock, handler.Poison),
+		}, timed(clock, handler.Handle))
 		slots.Stop() // waits for the GETs of queued keys
 		return err
 	})
 	return group.Wait()
+}
+
+// timed handles messages once the broker's time is known.
+func timed(clock *brokerclock.Clock, handle pipeline.Handler) pipeline.Handler {
+	return func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
+		if !clock.Wait(d.Draining()) {
+			return pipeline.GiveBack()
+		}
+		return handle(ctx, d)
+	}
 }
 
 func newGetter(
@@ -95,6 +102,9 @@ func newGetter(
 		if cfg.Egress.ProxyResolves {
 			log.Warn().Msg("names are checked here, and addresses by the egress proxy: let it deny private addresses")
 		}
+	}
+	if cfg.TrustedKeys == "" && cfg.Get.HeaderFile+cfg.Get.TeamFile != "" {
+		log.Warn().Msg("credentials go with every want, whoever has published it (see --trusted-keys)")
 	}
 	gate, err := egress.New(cfg.Egress, egress.Deps{
 		File:        cfg.PolicyFile,
@@ -112,19 +122,6 @@ func newGetter(
 	return gate, client, err
 }
 
-// newEngine adds the dependencies from the runtime.
-func newEngine(ctx context.Context, rt *process.Runtime, cfg Config, deps engine.Deps) (*engine.Engine, error) {
-	if deps.Signatures == nil && cfg.Get.HeaderFile+cfg.Get.TeamFile != "" {
-		rt.Log.Warn().Msg("credentials go with every want, whoever has published it (see --trusted-keys)")
-	}
-	deps.Client = pipeline.NewClient(rt.JetStream)
-	deps.Draining = ctx.Done()
-	deps.Random = rand.Float64
-	deps.Log = rt.Log
-	deps.Tracer = rt.Tracer
-	return engine.New(cfg.Engine, deps)
-}
-
 // brokerTime returns the broker's time.
 func brokerTime(ctx context.Context, rt *process.Runtime) (time.Time, error) {
 	consumer, err := rt.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
@@ -132,16 +129,4 @@ func brokerTime(ctx context.Context, rt *process.Runtime) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return consumer.CachedInfo().TimeStamp, nil
-}
-
-// consumption returns the options of the consumer.
-func consumption(rt *process.Runtime, cfg Config, handler *engine.Engine) pipeline.ConsumeOptions {
-	return pipeline.ConsumeOptions{
-		Stream:      pipeline.Requests,
-		Consumer:    pipeline.FetcherConsumer,
-		Concurrency: cfg.Throttle.Slots,
-		State:       rt.ConsumerHealth("requests"),
-		MaxUnended:  cfg.Engine.MaxUnended,
-		Observe:     handler.Observe,
-	}
 }

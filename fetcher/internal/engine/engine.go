@@ -61,11 +61,8 @@ type Engine struct {
 	health       hostHealth
 }
 
-// New validates the configuration.
+// New returns an engine with a valid configuration.
 func New(cfg Config, deps Deps) (*Engine, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	e := &Engine{
 		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log),
 		shared: sharedcall.New[get.Request, fetched](cfg.Sharing, deps.Clock.Now),

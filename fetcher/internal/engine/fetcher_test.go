@@ -94,7 +94,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = getter.Run(running) }()
 	DeferCleanup(func() { stop(); <-ended })
-	slots := must(throttle.New(o.limits))
+	slots := throttle.New(o.limits)
 	e, err := engine.New(o.config, engine.Deps{
 		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: slots, Draining: o.draining,
 		Clock: o.clock, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics, Tracer: o.tracer,

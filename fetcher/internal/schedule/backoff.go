@@ -33,14 +33,9 @@ func (b Backoff) Validate() error {
 // never undercut. random is in [0, 1).
 func (b Backoff) Delay(attempts uint32, retryAfter time.Duration, random float64) time.Duration {
 	delay := b.Base
-	for range attempts - min(attempts, 1) {
-		if delay >= b.Max/2 {
-			delay = b.Max
-			break
-		}
-		delay *= 2
+	for range min(max(attempts, 1)-1, 64) {
+		delay = min(2*delay, b.Max)
 	}
-	delay = min(delay, b.Max)
 	if retryAfter > delay {
 		return retryAfter + time.Duration(float64(delay)*jitter*random)
 	}

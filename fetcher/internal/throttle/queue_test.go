@@ -21,7 +21,7 @@ type started struct {
 
 func newStarted(t *testing.T, cfg throttle.Config) *started {
 	t.Helper()
-	return &started{Throttle: newThrottle(t, cfg), t: t, names: make(chan string, 100_000)}
+	return &started{Throttle: throttle.New(cfg), t: t, names: make(chan string, 100_000)}
 }
 
 // enqueue lets a key wait on host a.

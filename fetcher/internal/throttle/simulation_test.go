@@ -99,11 +99,7 @@ func simulate(t *testing.T, cfg throttle.Config, latency func(key) time.Duration
 func (s *simulation) start(t *testing.T) *fetcher {
 	t.Helper()
 	f := &fetcher{s: s, began: time.Now()}
-	var err error
-	f.throttle, err = throttle.New(s.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.throttle = throttle.New(s.cfg)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fetchers = append(s.fetchers, f)

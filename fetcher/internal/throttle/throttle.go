@@ -42,15 +42,12 @@ type Throttle struct {
 	contendedUntil time.Time
 }
 
-// New returns a throttle.
-func New(cfg Config) (*Throttle, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
+// New returns a throttle with a valid configuration.
+func New(cfg Config) *Throttle {
 	return &Throttle{
 		cfg: cfg, claim: firstClaim,
 		hosts: map[string]*host{}, namespaces: map[string]*namespace{}, queued: map[pipeline.Key]*Waiter{},
-	}, nil
+	}
 }
 
 // Stop starts no further key, and waits until the started ones have ended.

@@ -19,15 +19,6 @@ func config() throttle.Config {
 	return c
 }
 
-func newThrottle(t *testing.T, cfg throttle.Config) *throttle.Throttle {
-	t.Helper()
-	th, err := throttle.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return th
-}
-
 func granted(t *testing.T, th *throttle.Throttle, r throttle.Request) *throttle.Slot {
 	t.Helper()
 	slot, busy := th.Acquire(r)
@@ -55,7 +46,7 @@ func on(host, namespace string) throttle.Request {
 
 func TestOneSlotOfAHostIsKeptForASecondNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		first := granted(t, th, on("a", "one"))
 		granted(t, th, on("a", "one"))
 		refused(t, th, on("a", "one"), throttle.HostBusy)
@@ -72,14 +63,14 @@ func TestOneSlotOfAHostIsKeptForASecondNamespace(t *testing.T) {
 func TestAHostWithOneSlotServesAll(t *testing.T) {
 	cfg := config()
 	cfg.PerHost = 1
-	th := newThrottle(t, cfg)
+	th := throttle.New(cfg)
 	granted(t, th, on("a", "one")).Release()
 	granted(t, th, on("a", "two")).Release()
 }
 
 func TestNoRequestWaitsLongForAHangingHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		granted(t, th, on("a", "one"))
 		granted(t, th, on("a", "one"))
 		began := time.Now()
@@ -99,7 +90,7 @@ func TestNoRequestWaitsLongForAHangingHost(t *testing.T) {
 
 func TestAQuickHostIsWaitedForInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		var mu sync.Mutex
 		var order []int
 		var wg sync.WaitGroup
@@ -130,7 +121,7 @@ func used(t *testing.T, th *throttle.Throttle, host, namespace string, takes tim
 }
 
 func TestANamespaceMayTakeAllWhileNoOtherWantsAny(t *testing.T) {
-	th := newThrottle(t, config())
+	th := throttle.New(config())
 	for i := range config().Slots {
 		granted(t, th, on(fmt.Sprint("host", i), "greedy"))
 	}
@@ -138,7 +129,7 @@ func TestANamespaceMayTakeAllWhileNoOtherWantsAny(t *testing.T) {
 
 func TestANamespaceHoldsItsShareWhileOthersWantSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		granted(t, th, on("other", "modest")).Release()
 		var slots []*throttle.Slot
 		for i := range config().Slots / 2 {
@@ -155,7 +146,7 @@ func TestANamespaceHoldsItsShareWhileOthersWantSlots(t *testing.T) {
 }
 
 func TestABacklogCountsAsOthers(t *testing.T) {
-	th := newThrottle(t, config())
+	th := throttle.New(config())
 	for i := range config().Slots / 2 {
 		granted(t, th, on(fmt.Sprint("host", i), "greedy"))
 	}
@@ -164,7 +155,7 @@ func TestABacklogCountsAsOthers(t *testing.T) {
 
 func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		for i := range 80 {
 			want := min(time.Second<<min(i, 8), 5*time.Second)
 			slot := granted(t, th, on("a", "asks"))
@@ -186,7 +177,7 @@ func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 
 func TestRefusalsOfGETsUnderWayCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		one, two := granted(t, th, on("a", "asks")), granted(t, th, on("a", "asks"))
 		pass(time.Second)
 		for _, slot := range []*throttle.Slot{one, two} {
@@ -201,7 +192,7 @@ func TestRefusalsOfGETsUnderWayCountOnce(t *testing.T) {
 
 func TestAPauseEndsWithItsCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		old, slot := granted(t, th, on("a", "two")), granted(t, th, on("a", "asks"))
 		pass(time.Millisecond)
 		slot.Pause(time.Hour)
@@ -224,7 +215,7 @@ func TestAPauseEndsWithItsCause(t *testing.T) {
 func TestOnlyIdleHostsAreForgotten(t *testing.T) {
 	const many = 16 * 1024 // of which pauses are remembered
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		granted(t, th, on("busy", "one"))
 		granted(t, th, on("busy", "one"))
 		slot := granted(t, th, on("paused", "one"))
@@ -244,7 +235,7 @@ func TestOnlyIdleHostsAreForgotten(t *testing.T) {
 
 func TestPausesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		pause := func(host, namespace string) {
 			slot := granted(t, th, on(host, namespace))
 			slot.Pause(time.Hour)
@@ -262,7 +253,7 @@ func TestPausesAreBounded(t *testing.T) {
 
 func TestHostsAreCountedByState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		expect := func(paused, queued, active float64) {
 			t.Helper()
 			want := map[string]float64{"paused": paused, "queued": queued, "active": active}
@@ -287,7 +278,7 @@ func TestHostsAreCountedByState(t *testing.T) {
 
 func TestASlotThatIsHandedOnCountsForHostAndNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
+		th := throttle.New(config())
 		used(t, th, "a", "one", 5*time.Millisecond)
 		first := granted(t, th, on("a", "one"))
 		granted(t, th, on("a", "one"))
