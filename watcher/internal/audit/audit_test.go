@@ -251,14 +251,6 @@ func TestAudit(t *testing.T) {
 			b.fetched()
 			b.timer(k, time.Hour, cached(other))
 		}, wantindex.BodyLost},
-		"asks again for a key whose result was purged": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Hour, cached(other))
-			b.result(k)
-			stream, err := b.client.JetStream().Stream(b.Context(), pipeline.Results)
-			b.check(err)
-			b.check(stream.Purge(b.Context()))
-		}, wantindex.BodyLost},
 		"waits for a result that the writer has not handled": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.timer(k, time.Hour, cached(other))
