@@ -39,7 +39,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	clock := brokerclock.New(nil)
+	clock := brokerclock.New()
 	signatures, err := cfg.verifier()
 	if err != nil {
 		return err

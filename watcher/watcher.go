@@ -129,7 +129,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 		return nil, err
 	}
 	client, index, undelivered := pipeline.NewClient(rt.JetStream), wantindex.NewIndex(), backlog.New(rt.JetStream)
-	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New(nil)}
+	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New()}
 	var sessions *session.Runner
 	var bounded *quota.Quota
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}

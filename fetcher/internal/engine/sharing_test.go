@@ -136,7 +136,7 @@ var _ = Describe("A want for a lost body", func() {
 	DescribeTable("gets the whole body again if it comes",
 		func(cause v1.Cause) {
 			w := newWorld(natstest.Options{}, pipeline.Topology{})
-			f := w.fetcher(func(o *fetcherOptions) { o.clock = brokerclock.New(nil) })
+			f := w.fetcher(func(o *fetcherOptions) { o.clock = brokerclock.New() })
 			var conditional int
 			o := serve(func(rw http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("If-None-Match") != "" {

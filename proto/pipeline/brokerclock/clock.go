@@ -18,8 +18,7 @@ const (
 // Clock derives the broker's time from its time stamps and the monotonic clock of the process. It
 // is safe for concurrent use.
 type Clock struct {
-	// elapsed returns the monotonic time since the clock was created.
-	elapsed func() time.Duration
+	created time.Time
 
 	// known is closed when the broker has told its time.
 	known chan struct{}
@@ -30,20 +29,13 @@ type Clock struct {
 	origin time.Time
 }
 
-// New returns a clock without a time. elapsed is a monotonic clock; nil means the one of the
-// process.
-func New(elapsed func() time.Duration) *Clock {
-	if elapsed == nil {
-		start := time.Now()
-		elapsed = func() time.Duration { return time.Since(start) }
-	}
-	return &Clock{elapsed: elapsed, known: make(chan struct{})}
-}
+// New returns a clock without a time.
+func New() *Clock { return &Clock{created: time.Now(), known: make(chan struct{})} }
 
 // Observe advances the clock to a time stamp that was just received from the broker. It never moves
 // the clock back, because a stamped message may have waited.
 func (c *Clock) Observe(stamp time.Time) {
-	origin := stamp.Add(-c.elapsed())
+	origin := stamp.Add(-time.Since(c.created))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if origin.After(c.origin) {
@@ -53,7 +45,7 @@ func (c *Clock) Observe(stamp time.Time) {
 
 // Set sets the broker's current time. It may move the clock back.
 func (c *Clock) Set(now time.Time) {
-	origin := now.Add(-c.elapsed())
+	origin := now.Add(-time.Since(c.created))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.origin = origin
@@ -79,7 +71,7 @@ func (c *Clock) Now() time.Time {
 	if c.origin.IsZero() {
 		return time.Time{}
 	}
-	return c.origin.Add(c.elapsed())
+	return c.origin.Add(time.Since(c.created))
 }
 
 // Run regularly asks the broker for its time, until ctx is done.

@@ -13,31 +13,32 @@ import (
 func broker() time.Time { return time.Date(2031, 5, 17, 11, 0, 0, 0, time.UTC) }
 
 func TestItIsUnknownBeforeTheFirstStamp(t *testing.T) {
-	if now := brokerclock.New(nil).Now(); !now.IsZero() {
+	if now := brokerclock.New().Now(); !now.IsZero() {
 		t.Errorf("Now() = %s", now)
 	}
 }
 
 func TestTheYoungestStampCounts(t *testing.T) {
-	var elapsed time.Duration
-	c := brokerclock.New(func() time.Duration { return elapsed })
-	c.Observe(broker().Add(-time.Hour)) // it has waited in the stream
-	c.Observe(broker())
-	elapsed = 10 * time.Second
-	c.Observe(broker().Add(2 * time.Second)) // it has waited for 8 s
-	if now, want := c.Now(), broker().Add(10*time.Second); !now.Equal(want) {
-		t.Errorf("Now() = %s, want %s", now, want)
-	}
-	c.Set(broker())
-	if now := c.Now(); !now.Equal(broker()) {
-		t.Errorf("Now() = %s after Set", now)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := brokerclock.New()
+		c.Observe(broker().Add(-time.Hour)) // it has waited in the stream
+		c.Observe(broker())
+		<-time.After(10 * time.Second)
+		c.Observe(broker().Add(2 * time.Second)) // it has waited for 8 s
+		if now, want := c.Now(), broker().Add(10*time.Second); !now.Equal(want) {
+			t.Errorf("Now() = %s, want %s", now, want)
+		}
+		c.Set(broker())
+		if now := c.Now(); !now.Equal(broker()) {
+			t.Errorf("Now() = %s after Set", now)
+		}
+	})
 }
 
 func TestTheBrokerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c := brokerclock.New(nil)
+		c := brokerclock.New()
 		asked, began := 0, time.Now()
 		go c.Run(ctx, func(context.Context) (time.Time, error) {
 			if asked++; asked == 1 {

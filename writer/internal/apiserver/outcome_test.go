@@ -37,21 +37,15 @@ func TestClassify(t *testing.T) {
 		status metav1.Status
 		want   Outcome
 	}{
-		"stale version": {
-			refusal(409, "the object has been modified"),
-			Conflict,
-		},
-		"other uid":   {refusal(422, "", cause(field.ErrorTypeInvalid, "metadata.uid", immutable)), Conflict},
-		"missing":     {refusal(404, `configmaps "b" not found`), Gone},
-		"terminating": {refusal(403, "", metav1.StatusCause{Type: corev1.NamespaceTerminatingCause}), Gone},
+		"stale version": {refusal(409, "the object has been modified"), Conflict},
+		"other uid":     {refusal(422, "", cause(field.ErrorTypeInvalid, "metadata.uid", immutable)), Conflict},
+		"missing":       {refusal(404, `configmaps "b" not found`), Gone},
+		"terminating":   {refusal(403, "", metav1.StatusCause{Type: corev1.NamespaceTerminatingCause}), Gone},
 		"immutable": {
 			refusal(422, "", cause(field.ErrorTypeForbidden, "data", "field is immutable when `immutable` is set")),
 			Immutable,
 		},
-		"too large": {
-			refusal(422, "", cause(field.ErrorTypeTooLong, "[]", "")),
-			TooLarge,
-		},
+		"too large":      {refusal(422, "", cause(field.ErrorTypeTooLong, "[]", "")), TooLarge},
 		"large request":  {refusal(413, "Request entity too large: limit is 3145728"), TooLarge},
 		"large for etcd": {refusal(500, "etcdserver: request is too large"), TooLarge},
 		"large annotations": {
@@ -64,17 +58,14 @@ func TestClassify(t *testing.T) {
 		"webhook":           {refusal(403, webhook), Rejected},
 		"webhook with 409":  {refusal(409, webhook), Rejected},
 		"webhook with 404":  {refusal(404, webhook), Rejected},
-		"broken webhook": {
-			refusal(500, `failed calling webhook "x": connection refused`),
-			Rejected,
-		},
-		"policy":      {refusal(422, `configmaps "a" is forbidden: `+policy, cause("", "", policy)), Rejected},
-		"plugin":      {refusal(403, `configmaps "a" is forbidden: exceeded quota: q`), Rejected},
-		"other field": {refusal(422, "", cause(field.ErrorTypeInvalid, "metadata.finalizers", immutable)), Rejected},
-		"bad request": {refusal(400, "…"), Rejected},
-		"throttled":   {refusal(429, "…"), Unavailable},
-		"broken":      {refusal(500, "…"), Unavailable},
-		"timeout":     {refusal(504, "…"), Unavailable},
+		"broken webhook":    {refusal(500, `failed calling webhook "x": connection refused`), Rejected},
+		"policy":            {refusal(422, `configmaps "a" is forbidden: `+policy, cause("", "", policy)), Rejected},
+		"plugin":            {refusal(403, `configmaps "a" is forbidden: exceeded quota: q`), Rejected},
+		"other field":       {refusal(422, "", cause(field.ErrorTypeInvalid, "metadata.finalizers", immutable)), Rejected},
+		"bad request":       {refusal(400, "…"), Rejected},
+		"throttled":         {refusal(429, "…"), Unavailable},
+		"broken":            {refusal(500, "…"), Unavailable},
+		"timeout":           {refusal(504, "…"), Unavailable},
 	} {
 		if got := Classify(fmt.Errorf("patch: %w", &apierrors.StatusError{ErrStatus: tt.status})); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
