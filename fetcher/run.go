@@ -44,13 +44,10 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	handler, err := engine.New(cfg.Engine, engine.Deps{
+	handler := engine.New(cfg.Engine, engine.Deps{
 		Client: pipeline.NewClient(rt.JetStream), Getter: client, Throttle: slots, Signatures: signatures,
 		Draining: ctx.Done(), Clock: clock, Random: rand.Float64, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics,
 	})
-	if err != nil {
-		return err
-	}
 
 	// The files are reloaded until the last GET has ended.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))

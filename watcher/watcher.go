@@ -124,10 +124,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 	if err != nil {
 		return nil, fmt.Errorf("--signing-key: %w", err)
 	}
-	events, err := budget.New(c.Events, time.Now)
-	if err != nil {
-		return nil, err
-	}
+	events := budget.New(c.Events, time.Now)
 	client, index, undelivered := pipeline.NewClient(rt.JetStream), wantindex.NewIndex(), backlog.New(rt.JetStream)
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New()}
 	var sessions *session.Runner

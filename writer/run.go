@@ -101,5 +101,5 @@ func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {
 		Planner: plan.Planner{Prune: c.Prune},
 		Decoder: plan.Decoder{Grammar: grammar, Selector: selector},
 		Writes:  c.Writes, WriteBytes: c.WriteBytes, Events: c.Events,
-	}, d)
+	}, d), nil
 }

@@ -126,10 +126,7 @@ func TestTheDigestDependsOnEveryExpression(t *testing.T) {
 
 func TestANamespaceWaitsForItsBudgetOnly(t *testing.T) {
 	now := time.Now()
-	limit, err := budget.New(budget.Config{Burst: 1, Refill: time.Second}, func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	limit := budget.New(budget.Config{Burst: 1, Refill: time.Second}, func() time.Time { return now })
 	e, s := &rule.Evaluator{Budget: limit}, rule.Set{Expect: []string{"true"}}
 	wait := func(namespace string) time.Duration { return e.Evaluate(namespace, s, nil, 0).Wait }
 	if wait("hostile") != 0 || wait("hostile") == 0 || wait("team-a") != 0 {

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -62,21 +60,17 @@ type Engine struct {
 }
 
 // New returns an engine with a valid configuration.
-func New(cfg Config, deps Deps) (*Engine, error) {
+func New(cfg Config, deps Deps) *Engine {
 	e := &Engine{
 		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log),
 		shared: sharedcall.New[get.Request, fetched](cfg.Sharing, deps.Clock.Now),
 		rules:  &rule.Evaluator{MaxBody: cfg.MaxExpressionBody},
 		health: hostHealth{failing: map[string]int{}},
 	}
-	var errs [3]error
-	e.resultBytes, errs[0] = budget.New(cfg.ResultBytes, deps.Clock.Now)
-	e.deadLetters, errs[1] = budget.New(cfg.DeadLetters, deps.Clock.Now)
-	e.rules.Budget, errs[2] = budget.New(budget.Config{Burst: int64(evaluations), Refill: refill}, deps.Clock.Now)
-	if err := cmp.Or(errs[:]...); err != nil {
-		return nil, fmt.Errorf("set up engine: %w", err)
-	}
-	return e, nil
+	e.resultBytes = budget.New(cfg.ResultBytes, deps.Clock.Now)
+	e.deadLetters = budget.New(cfg.DeadLetters, deps.Clock.Now)
+	e.rules.Budget = budget.New(budget.Config{Burst: int64(evaluations), Refill: refill}, deps.Clock.Now)
+	return e
 }
 
 // Handle handles a message. The end of the process does not cancel its context, but one GET and one

@@ -95,12 +95,11 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	go func() { defer close(ended); _ = getter.Run(running) }()
 	DeferCleanup(func() { stop(); <-ended })
 	slots := throttle.New(o.limits)
-	e, err := engine.New(o.config, engine.Deps{
+	e := engine.New(o.config, engine.Deps{
 		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: slots, Draining: o.draining,
 		Clock: o.clock, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics, Tracer: o.tracer,
 		Signatures: o.signatures,
 	})
-	Expect(err).NotTo(HaveOccurred())
 	f := &fetcher{Engine: e, world: w, slots: slots, fetcherOptions: o}
 	f.drain = sync.OnceFunc(func() { close(f.draining) })
 	DeferCleanup(func() { f.drain(); slots.Stop() })

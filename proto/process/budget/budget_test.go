@@ -16,11 +16,7 @@ func (c *clock) now() time.Time { return c.at }
 func newBudget(t *testing.T, burst int64, refill time.Duration) (*budget.Budget, *clock) {
 	t.Helper()
 	c := &clock{at: time.Unix(1_000_000_000, 0)}
-	b, err := budget.New(budget.Config{Burst: burst, Refill: refill}, c.now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b, c
+	return budget.New(budget.Config{Burst: burst, Refill: refill}, c.now), c
 }
 
 func TestTakeBoundsEachNamespaceByItself(t *testing.T) {
@@ -123,7 +119,7 @@ func TestIdleNamespacesAreForgotten(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for _, cfg := range []budget.Config{{Burst: -1, Refill: time.Second}, {Burst: 1}} {
-		if _, err := budget.New(cfg, time.Now); err == nil {
+		if cfg.Validate() == nil {
 			t.Errorf("%+v was taken", cfg)
 		}
 	}

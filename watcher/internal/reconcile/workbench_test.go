@@ -105,9 +105,7 @@ func newBench(t *testing.T) *bench {
 		Owners:  map[string]annotation.Ownership{},
 	}
 	b.client = pipeline.NewClient(lossy{js, b})
-	if b.events, err = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now); err != nil {
-		t.Fatal(err)
-	}
+	b.events = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now)
 	seed, keys, err := signature.WriteFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

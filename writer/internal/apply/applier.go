@@ -2,8 +2,6 @@ package apply
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -78,15 +76,12 @@ type Applier struct {
 }
 
 // New returns an applier.
-func New(c Config, d Deps) (*Applier, error) {
-	writes, errWrites := budget.New(c.Writes, time.Now)
-	writeBytes, errBytes := budget.New(c.WriteBytes, time.Now)
-	events, errEvents := budget.New(c.Events, time.Now)
-	if err := errors.Join(errWrites, errBytes, errEvents); err != nil {
-		return nil, fmt.Errorf("make applier: %w", err)
-	}
+func New(c Config, d Deps) *Applier {
 	return &Applier{
-		config: c, deps: d, budgets: budgets{writes, writeBytes, events}, lines: logsample.New(d.Log),
+		config: c, deps: d, lines: logsample.New(d.Log),
+		budgets: budgets{
+			budget.New(c.Writes, time.Now), budget.New(c.WriteBytes, time.Now), budget.New(c.Events, time.Now),
+		},
 		objects: cache.NewObjects(clock.RealClock{}),
 		// Results may come back for this long after an outage.
 		confirmed: cache.NewExpiring[cache.Key, plan.Confirmation](16384, 10*time.Minute),
@@ -94,7 +89,7 @@ func New(c Config, d Deps) (*Applier, error) {
 		unwritable: cache.NewExpiring[cache.Key, bool](4096, time.Hour),
 		// The results of a failing object come back every few seconds.
 		faults: cache.NewExpiring[types.NamespacedName, int](1024, 2*time.Minute),
-	}, nil
+	}
 }
 
 // Apply applies results of one ConfigMap and returns one outcome for each. Calls for the same

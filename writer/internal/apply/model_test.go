@@ -124,7 +124,7 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 	}
 	signer := must(signature.LoadSigner(seed))
 	signatures := must(signature.LoadVerifier(keys))
-	applier := must(apply.New(apply.Config{
+	applier := apply.New(apply.Config{
 		Planner: plan.Planner{Prune: true},
 		Decoder: plan.Decoder{Grammar: grammar, Selector: labels.Everything()},
 	}, apply.Deps{
@@ -134,7 +134,7 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
 		Metrics:    apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer")),
 		Log:        zerolog.Nop(),
-	}))
+	})
 	return applier, signer
 }
 
