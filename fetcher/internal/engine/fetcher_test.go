@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
@@ -135,15 +137,9 @@ func (f *fetcher) parked(cause string) int {
 // metric returns a counter or gauge with at most one label value.
 func (f *fetcher) metric(name, label string) float64 {
 	GinkgoHelper()
-	families := must(f.registry.Gather())
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if label == "" || m.GetLabel()[0].GetValue() == label {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
+	for series, value := range must(metrictest.Read(f.registry)) {
+		if of, labels, _ := strings.Cut(series, "{"); of == name && (label == "" || strings.Contains(labels, `"`+label+`"`)) {
+			return value
 		}
 	}
 	Fail("no metric " + name + " " + label)

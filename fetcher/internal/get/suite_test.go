@@ -3,7 +3,6 @@ package get_test
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"io"
 	"log"
 	"net"
@@ -184,14 +183,7 @@ func serveStates(handler http.HandlerFunc, hear func(http.ConnState)) (port int)
 // serveTLS is serveHTTP with a certificate for host.
 func serveTLS(ca *authority, handler http.HandlerFunc) (port int) {
 	GinkgoHelper()
-	server := httptest.NewUnstartedServer(handler)
-	server.TLS = &tls.Config{
-		MinVersion:   tls.VersionTLS12,
-		Certificates: []tls.Certificate{ca.issue(host, time.Now().Add(time.Hour))},
-	}
-	server.StartTLS()
-	DeferCleanup(server.Close)
-	return server.Listener.Addr().(*net.TCPAddr).Port
+	return secureServer(ca, host, nil, handler)
 }
 
 // runGate runs a gate until stop is called.
