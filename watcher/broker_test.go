@@ -28,7 +28,7 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		first.stop()
 		before := w.sequence(ctx, pipeline.Requests)()
 		second := w.watch().awaitReady()
-		Eventually(second.log).Should(gbytes.Say("publishing what is wanted"))
+		Eventually(second.log).Should(gbytes.Say("publishing wants"))
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before))
 	})
 

@@ -27,7 +27,7 @@ var _ = Describe("The watcher's process", func() {
 		command.Env = append(os.Environ(), "CURLMETHAT_NAMESPACES="+w.namespace, "CURLMETHAT_LISTEN=127.0.0.1:0")
 		session := must(gexec.Start(command, GinkgoWriter, GinkgoWriter))
 		DeferCleanup(func() { session.Kill().Wait() })
-		Eventually(session.Err).Should(gbytes.Say("publishing what is wanted"))
+		Eventually(session.Err).Should(gbytes.Say("publishing wants"))
 		client := pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), broker))
 		Eventually(func() (*v1.Want, error) {
 			want, _, err := client.LastWant(ctx, w.key("cm", "k"))

@@ -51,7 +51,7 @@ var _ = Describe("Two watchers", func() {
 				o.config.Election.Lease, o.config.Election.Renew = time.Minute, 50*time.Second
 			}
 			leader := w.watch(elect).awaitReady()
-			Eventually(leader.log).Should(gbytes.Say("publishing what is wanted"))
+			Eventually(leader.log).Should(gbytes.Say("publishing wants"))
 			standby := w.watch(elect).awaitReady()
 			Eventually(standby.log).Should(gbytes.Say("standing by"))
 			w.create(ctx, "first", "k=example.com")

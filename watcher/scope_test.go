@@ -60,11 +60,11 @@ var _ = Describe("A watcher without a namespace that it watched before", func() 
 			before.stop()
 			after := here.watch(elected(reader), watching(here))
 			Eventually(after.value(own + "out_of_scope_wants")).Should(BeEquivalentTo(1))
-			Eventually(after.log).Should(gbytes.Say("leaving wants of namespaces alone that are not watched"))
+			Eventually(after.log).Should(gbytes.Say("ignoring wants of other installations"))
 			Expect(here.nats.Restart()).To(Succeed())
 			Eventually(after.value(own + "sessions_total")).Should(BeEquivalentTo(2))
 			Expect(here.url(ctx, there.key("cm", "k"))()).NotTo(BeEmpty())
-			Expect(after.log).NotTo(gbytes.Say("leaving wants of namespaces alone"))
+			Expect(after.log).NotTo(gbytes.Say("ignoring wants of other installations"))
 		},
 		Entry("another installation", "theirs", "ours"),
 		Entry("a watcher without an election", "", "ours"),

@@ -143,7 +143,7 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 	a.deps.Metrics.took.Observe(took.Seconds())
 	if found > 0 {
 		logfield.Duration(a.deps.Log.Info().Int("keys", found), "took", took).
-			Msg("the audit found keys that nothing is under way for")
+			Msg("the audit found lost keys")
 	}
 	return nil
 }

@@ -156,7 +156,7 @@ func (w *namespaceWatch) stalled(context.Context) bool {
 		return false
 	}
 	w.Log.Warn().Str("namespace", w.namespace).Time("since", w.liveness.last()).Msg("the watch of " + w.Objects.Name +
-		" is silent, starting it anew")
+		" is silent, restarting it")
 	return true
 }
 
@@ -180,8 +180,8 @@ func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
 		return false
 	}
 	w.Log.Warn().Str("namespace", w.namespace).Uint64("version", now).Uint64("seen", latest).
-		Msg("the API server is at an earlier version than the watch, as after a restore; listing the " + w.Objects.Name +
-			" anew")
+		Msg("the API server is at an earlier version than the watch, as after a restore; listing the " +
+			w.Objects.Name + " again")
 	return true
 }
 

@@ -130,7 +130,7 @@ const (
 type Work struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-	// order is that of the queue, and held has names that do not wait in it until Release.
+	// order is the order of the queue. Names in held wait for Release.
 	order, held *Queue
 }
 

@@ -19,9 +19,9 @@ import (
 
 // conditions of one object.
 type conditions struct {
-	// holds reports of each state that was ever emitted whether it still holds.
+	// holds has the reported conditions, and whether they are still true.
 	holds map[identity]bool
-	// pending ones are still to be emitted.
+	// pending Events have yet to be written.
 	pending []pendingEvent
 }
 
@@ -36,8 +36,7 @@ type pendingEvent struct {
 	event kube.Event
 }
 
-// note queues what is new among the conditions of an object, and reports whether
-// anything is.
+// note queues Events for new conditions of an object, and reports whether there are any.
 func (r *Reconciler) note(name types.NamespacedName, o *annotated.Object, list []plan.Condition) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,11 +65,11 @@ func (r *Reconciler) note(name types.NamespacedName, o *annotated.Object, list [
 	return changed
 }
 
-// maxStates is how many states of one object are remembered that are over.
+// maxStates is the maximum number of past conditions that are remembered per object.
 const maxStates = 64
 
-// end takes note of what no longer holds. What could not be emitted while it held
-// is dropped, unless it is transient.
+// end records which conditions are over. Their pending Events are dropped, unless they are
+// transient.
 func (n *conditions) end(now map[identity]bool) {
 	if len(n.holds) > len(now)+maxStates {
 		clear(n.holds)
@@ -80,7 +79,7 @@ func (n *conditions) end(now map[identity]bool) {
 		switch {
 		case now[id]:
 		case isTransient(id.reason):
-			delete(n.holds, id) // another one has another name
+			delete(n.holds, id) // the next one has another occurrence
 		default:
 			n.holds[id] = false
 		}
@@ -90,15 +89,13 @@ func (n *conditions) end(now map[identity]bool) {
 	})
 }
 
-// isTransient reports whether a reason names something that happened, in contrast
-// to something that is so until somebody changes it.
+// isTransient reports whether a reason is about a single incident, not a lasting state.
 func isTransient(reason string) bool {
 	return reason == pipeline.ReasonDrifted || reason == pipeline.ReasonContested
 }
 
-// event returns the Event for a condition. Its name follows from the occurrence,
-// so that no watcher emits it a second time; unless this one has seen it end,
-// and begin again by another edit.
+// event returns the Event for a condition. Its name follows from the occurrence, so that no watcher
+// writes it twice, unless the condition ended and began again.
 func event(o *annotated.Object, n plan.Condition, again bool) kube.Event {
 	e := kube.Event{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID,
@@ -111,8 +108,8 @@ func event(o *annotated.Object, n plan.Condition, again bool) kube.Event {
 	return e
 }
 
-// emitEvents records the pending Events of an object. What fails stays pending,
-// and so does what its namespace has no budget for: again is when there is some.
+// emitEvents writes the pending Events of an object. Failed ones stay pending, and those beyond the
+// budget of the namespace. It returns the time until there is some budget.
 func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	r.mu.Lock()
 	n := r.conditions[name]
@@ -125,7 +122,7 @@ func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) 
 	var errs []error
 	for _, p := range pending {
 		if wait := r.overBudget(name.Namespace); wait > 0 {
-			if !isTransient(p.reason) { // one that is over would pile up
+			if !isTransient(p.reason) { // transient ones would pile up
 				left, again = append(left, p), wait
 			}
 			continue
@@ -146,8 +143,7 @@ func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) 
 	return again, errors.Join(errs...)
 }
 
-// overBudget uses up one of the Events of a namespace, or returns when there is
-// one again.
+// overBudget takes one Event from the budget of a namespace, or returns the time until there is one.
 func (r *Reconciler) overBudget(namespace string) time.Duration {
 	short := r.deps.Events.Take(namespace, 1)
 	if short == nil {
@@ -161,7 +157,7 @@ func (r *Reconciler) overBudget(namespace string) time.Duration {
 	return max(short.Wait, r.config.Coalesce)
 }
 
-// action names what the watcher did when it gave a condition.
+// action returns the action in the Event for a reason.
 func action(reason string) string {
 	switch reason {
 	case pipeline.ReasonDrifted:
@@ -172,16 +168,14 @@ func action(reason string) string {
 	return "Skip"
 }
 
-// maxMemory is how many entries of the past are kept without a look at which of
-// them no longer matter.
+// maxMemory is the size above which a memory is cleaned.
 const maxMemory = 4096
 
-// memory is what is known of the past. Entries that no longer matter are looked
-// for each time that it has doubled, so that the looks cost no more than what
-// was put in.
+// memory is a map that drops old entries each time its size has doubled, so cleaning costs no more
+// than adding.
 type memory[K comparable, V any] struct {
 	of map[K]V
-	// lookAt is how many entries it has at the next look.
+	// lookAt is the size at which it is cleaned next.
 	lookAt int
 	over   func(V) bool
 }

@@ -58,23 +58,22 @@ func NewMetrics(set *metric.Set) *Metrics {
 	}
 }
 
-// Causes of what is published beside wants.
+// Causes of messages other than wants.
 const (
 	tombstone = "tombstone"
 	inLine    = "reconcile"
 )
 
-// heldBackLine is the kind of log lines about a namespace whose removals are held back.
+// heldBackLine is the kind of log lines about removals that are held back.
 const heldBackLine = "held_back"
 
-// Why something was not published, in spans.
+// Errors of publishes, in spans.
 const (
 	superseded  = "superseded"
 	unpublished = "unpublished"
 )
 
-// traced calls publish in a span of its own, and logs what was published; when there
-// is much, that of one cause is counted instead.
+// traced calls publish in a separate span, and logs the message, within the limits of logsample.
 func (r *Reconciler) traced(
 	ctx context.Context, kind pipeline.Kind, key pipeline.Key, cause string,
 	publish func(context.Context) (seq uint64, err error),

@@ -33,14 +33,13 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// Objects is where the reconciler finds the annotated ConfigMaps.
+// Objects are the annotated ConfigMaps.
 type Objects interface {
-	// Get returns an object, or nil when it is gone or does not concern us.
+	// Get returns an object, or nil.
 	Get(name types.NamespacedName) *annotated.Object
-	// Listed reports whether a namespace has been listed, so that an object which
-	// is not there is gone.
+	// Listed reports whether a namespace has been listed. Only then is a missing object deleted.
 	Listed(namespace string) bool
-	// Each calls visit for all objects, which must be quick.
+	// Each holds a lock while it calls visit.
 	Each(visit func(*annotated.Object))
 }
 
@@ -52,20 +51,20 @@ type Recorder interface {
 
 // Config of a Reconciler.
 type Config struct {
-	// Coalesce is how long after something was done about an object the next
-	// thing waits, so that a burst of edits becomes few publishes.
+	// Coalesce is the minimum time between two publishes for an object, so that a burst of edits
+	// becomes few publishes.
 	Coalesce time.Duration
 	// Repeat is how long the writer has to bring an object in line before it is asked
 	// again; that doubles with each time.
 	Repeat time.Duration
-	// Installation is what wants are marked with, so that their namespaces can be
-	// distinguished from those of another installation when they are no longer watched.
+	// Installation marks the wants, so that they can be told from wants of another installation when
+	// their namespace is no longer watched.
 	Installation string
-	// MaxRemovals bounds the removals of a minute by namespace.
+	// MaxRemovals limits the removals of a namespace within a minute.
 	MaxRemovals MaxRemovals
 }
 
-// Deps are what a Reconciler works with.
+// Deps are the dependencies of a Reconciler.
 type Deps struct {
 	Objects Objects
 	Index   *wantindex.Index
@@ -73,13 +72,13 @@ type Deps struct {
 	Backlog  *backlog.Backlog
 	Client   *pipeline.Client
 	Recorder Recorder
-	// Events is how many are written for each namespace.
+	// Events is the budget of Events of a namespace.
 	Events *budget.Budget
-	// Signer signs what is published; nil: nothing is signed.
+	// Signer signs wants; nil: they are not signed.
 	Signer *signature.Signer
-	// Clock is that of the machine, by which things wait: it is never set back.
+	// Clock is the machine's clock, for all pauses, because it is never set back.
 	Clock clock.PassiveClock
-	// Broker is the clock of the broker, by which what is published is stamped.
+	// Broker is the clock of the broker, for the times of wants.
 	Broker  clock.PassiveClock
 	Log     zerolog.Logger
 	Metrics *Metrics
@@ -87,8 +86,8 @@ type Deps struct {
 	Tracer *tracing.Tracer
 }
 
-// Reconciler publishes the differences between objects and the stream. It may
-// be called for different objects at once, not for the same.
+// Reconciler publishes the differences between objects and the stream. Concurrent calls must be
+// about different objects.
 type Reconciler struct {
 	config Config
 	deps   Deps
@@ -119,12 +118,12 @@ func New(c Config, d Deps) *Reconciler {
 	}
 }
 
-// Reconcile looks at one object. It returns when to look at it again (0: when
-// it changes), and an error when another try soon is worth it.
+// Reconcile reconciles one object. It returns the time until the next call (0: when it changes), and
+// an error if a retry makes sense.
 func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	o := r.deps.Objects.Get(name)
 	if o == nil && !r.deps.Objects.Listed(name.Namespace) {
-		return 0, nil // whether it is gone is not known; the audit looks again
+		return 0, nil // it may exist; the audit tries again
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.takeOver(name, p)
@@ -146,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	return backoff.Soonest(again, later), errors.Join(err, unwritten)
 }
 
-// takeOver takes over what the object shows about the wants in the stream.
+// takeOver records the results that the object shows in the index.
 func (r *Reconciler) takeOver(name types.NamespacedName, p plan.Plan) {
 	for _, key := range p.Resolved {
 		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Resolved = true })
@@ -156,7 +155,7 @@ func (r *Reconciler) takeOver(name types.NamespacedName, p plan.Plan) {
 	}
 }
 
-// carryOut publishes what is planned, and reports whether it published
+// carryOut carries out a plan, and reports whether it published
 // anything. One key that fails does not hold up the others, unless the namespace has its share of
 // the backlog.
 func (r *Reconciler) carryOut(
@@ -185,8 +184,7 @@ func (r *Reconciler) carryOut(
 	return done, errors.Join(errs...)
 }
 
-// tooSoon returns how long the object has to wait for the next thing that is
-// done about it.
+// tooSoon returns the time until the next publish for an object is allowed.
 func (r *Reconciler) tooSoon(name types.NamespacedName) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,14 +195,14 @@ func (r *Reconciler) tooSoon(name types.NamespacedName) time.Duration {
 	return max(0, r.config.Coalesce-r.deps.Clock.Since(last))
 }
 
-// acted notes that something was done about the object.
+// acted records a publish for an object.
 func (r *Reconciler) acted(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.published.put(name, r.deps.Clock.Now())
 }
 
-// publish publishes a want over what the stream has.
+// publish replaces the want in the stream.
 func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	w.Installation = r.config.Installation
 	key := pipeline.KeyOf(w.Want)
@@ -225,13 +223,12 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	return nil
 }
 
-// put publishes a want such that what it leads to comes after what the object
-// holds. That the stream gives it a sequence which the object has already
-// resolved happens when the stream was brought back to an earlier state.
+// put publishes a want whose results are newer than the object's fence. If the stream was restored
+// to an earlier state, its sequence may be lower, so the want gets a later epoch.
 func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (uint64, error) {
 	publish := func(last uint64) (uint64, error) {
-		// The stream may have it, also if no acknowledgement comes: then it has to be
-		// retracted if its object goes before the next try.
+		// Without an acknowledgement the stream may still have it. If the object is deleted before
+		// the next try, the want must be retracted.
 		r.deps.Index.Expect(key, r.deps.Broker.Now())
 		r.deps.Signer.Sign(w.Want)
 		return r.deps.Client.PublishWant(ctx, w.Want, last)
@@ -252,11 +249,9 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	return seq, nil
 }
 
-// refuseResolved returns an error that wraps pipeline.ErrSuperseded when the sequence is
-// that of a want which was there before this publish, of another watcher that was
-// faster, and which the object has resolved already: the next plan knows of it. A stream
-// that was brought back can give the same sequence to this want, too; which of the two
-// the stream has, only its message proves.
+// refuseResolved returns an error that wraps pipeline.ErrSuperseded if another watcher was faster
+// and the object already has a result of its want. A restored stream can give the same sequence to
+// our want, so only the message itself shows whose it is.
 func (r *Reconciler) refuseResolved(ctx context.Context, key pipeline.Key, w plan.Want, seq uint64) error {
 	if (w.Held != status.Fence{Epoch: w.GetEpoch(), Seq: seq}) {
 		return nil
@@ -268,8 +263,8 @@ func (r *Reconciler) refuseResolved(ctx context.Context, key pipeline.Key, w pla
 	return r.yield(key, have, at)
 }
 
-// yield takes over a want that another watcher has published, and returns the error that
-// lets the object be planned again.
+// yield adds a want of another watcher to the index, and returns the error that makes the session
+// reconcile the object again.
 func (r *Reconciler) yield(key pipeline.Key, have *v1.Want, at uint64) error {
 	r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.Broker.Now()))
 	return fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
@@ -292,9 +287,9 @@ func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) error {
 	return nil
 }
 
-// overwrite publishes with a compare-and-set. When the stream has something
-// else than expected, it reads that and, if that is no live want, tries
-// again over it; a live want changes the plan, so that is left to the caller.
+// overwrite publishes with a compare-and-set. If the stream has another message than expected, it
+// reads that, and replaces it unless it is a want. A want changes the plan, so the caller gets
+// pipeline.ErrSuperseded.
 func (r *Reconciler) overwrite(
 	ctx context.Context, key pipeline.Key, last uint64, publish func(last uint64) (uint64, error),
 ) (uint64, error) {
@@ -316,17 +311,17 @@ func (r *Reconciler) overwrite(
 		r.deps.Index.Drop(key)
 		last = at
 	}
-	// Not superseded: nothing came in between that would explain it.
+	// Not ErrSuperseded, because no other message explains the conflict.
 	return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrInFlight)
 }
 
-// maxRequestPause is the longest pause before the writer is asked once more.
+// maxRequestPause is the maximum pause before the writer is asked again.
 const maxRequestPause = time.Hour
 
-// request is what the writer was asked to bring an object in line with.
+// request is the last message that asked the writer to reconcile an object.
 type request struct {
 	uid types.UID
-	// explain is what the status should have, and remove the keys that should go.
+	// explain is a digest of the problems that the status should have. remove are the keys to remove.
 	explain [sha256.Size]byte
 	remove  []string
 	epoch   int64
@@ -334,33 +329,32 @@ type request struct {
 	times   int
 }
 
-// requestOf returns what a plan asks the writer for.
+// requestOf returns the request of a plan.
 func requestOf(o *annotated.Object, p *plan.Plan) request {
 	text := strings.Join(append(slices.Clone(p.Occupied), p.Problem), "\x00")
 	return request{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
 }
 
-// same reports whether two requests ask for the same.
+// same reports whether two requests have the same content.
 func (s request) same(other request) bool {
 	return s.uid == other.uid && s.explain == other.explain && slices.Equal(s.remove, other.remove)
 }
 
-// pause returns how long the writer has. It may be kept from writing, or somebody
-// may take out what it writes, so that it grows.
+// pause returns how long the writer has. It grows, because the writer may lack permissions, or
+// somebody may revert its changes.
 func (s request) pause(repeat time.Duration) time.Duration {
 	return min(repeat<<min(s.times-1, 10), max(repeat, maxRequestPause))
 }
 
-// dropRequested takes out of the plan what the writer was asked for a short while
-// ago. It returns when to look whether the object is in line.
+// dropRequested removes from the plan what the writer was asked for recently. It returns the time
+// until the object is checked again.
 func (r *Reconciler) dropRequested(name types.NamespacedName, o *annotated.Object, p *plan.Plan) (again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sent, ok := r.requests.of[name]
 	same := ok && o != nil && sent.same(requestOf(o, p))
 	if !p.Report && len(p.Remove) == 0 {
-		// What is in line may be taken out again, as by a controller that resets
-		// annotations: the pause goes on growing then.
+		// Another controller may reset annotations again and again. Then the pause keeps growing.
 		if !same || r.requests.over(sent) {
 			delete(r.requests.of, name)
 		}
@@ -377,7 +371,7 @@ func (r *Reconciler) dropRequested(name types.NamespacedName, o *annotated.Objec
 	return r.config.Repeat
 }
 
-// bringInLine asks the writer to bring an object in line with its annotations.
+// bringInLine asks the writer to reconcile an object with its annotations.
 func (r *Reconciler) bringInLine(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
 	key := wantindex.KeyOf(o.NamespacedName, status.ObjectKey)
 	_, err := r.traced(ctx, pipeline.KindReconcile, key, inLine, func(ctx context.Context) (uint64, error) {

@@ -12,14 +12,13 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
-// MaxRemovals is the maximum number of keys that may be removed in a namespace within
-// a minute. Only removals that exceed both bounds are held back.
+// MaxRemovals limits the keys that are removed in a namespace within a minute. Removals are held
+// back if they exceed both limits.
 type MaxRemovals struct {
-	// Keys is a number of keys; 0: as many as are asked for.
+	// Keys is the maximum number of keys; 0: no limit.
 	Keys int
-	// Percent is a share of the keys that the ConfigMaps of the namespace ask for or
-	// hold. All removals are held back if more than that share of the namespaces exceed
-	// it, as with a wrong --annotation-keys.
+	// Percent is the maximum share of the namespace's keys. If a larger share of the namespaces
+	// exceeds it, as with a wrong --annotation-keys, all removals are held back.
 	Percent int
 }
 
@@ -32,20 +31,19 @@ const (
 	minSpread = 3
 )
 
-// removalLimiter holds removals back if so many are asked for at once that a mistake
-// is likely. They are counted from the objects, so that a restart or another leader
-// comes to the same result.
+// removalLimiter holds removals back if there are so many at once that a mistake is likely. It
+// counts them from the objects, so a restarted watcher decides alike.
 type removalLimiter struct {
 	// sent are the removals of the last minute, oldest first.
 	sent []removals
 	// tallies are the counts by namespace, made at countedAt.
 	tallies   map[string]*tally
 	countedAt time.Time
-	// fresh is how many removals were sent since.
+	// fresh is the number of removals since then.
 	fresh int
 	// all: every namespace is held back.
 	all bool
-	// held is how many removals are held back.
+	// held is the number of removals that are held back.
 	held int
 }
 
@@ -56,14 +54,14 @@ type removals struct {
 	keys      int
 }
 
-// tally counts the keys of a namespace: all, those that are to be removed, and those
-// that were removed within the minute.
+// tally counts the keys of a namespace: all, the requested removals, and the removals within the
+// last minute.
 type tally struct{ keys, asked, sent int }
 
-// exceeds reports whether more than a share of the keys go.
+// exceeds reports whether more than a share of the keys are removed.
 func (t tally) exceeds(percent int) bool { return (t.asked+t.sent)*100 > (t.keys+t.sent)*percent }
 
-// tooMany reports whether more keys go than may in one namespace.
+// tooMany reports whether the removals exceed both limits.
 func (t tally) tooMany(limit MaxRemovals) bool {
 	return t.asked+t.sent > limit.Keys && t.exceeds(limit.Percent)
 }
@@ -76,7 +74,7 @@ func (b *removalLimiter) of(namespace string) *tally {
 	return b.tallies[namespace]
 }
 
-// add counts removals that the writer was asked for.
+// add counts removals.
 func (b *removalLimiter) add(namespace string, at time.Time, keys int) {
 	if keys == 0 {
 		return
@@ -87,9 +85,9 @@ func (b *removalLimiter) add(namespace string, at time.Time, keys int) {
 	b.fresh += keys
 }
 
-// holdBack takes the removals out of a plan if there are too many of them in the
-// namespace, or in too many namespaces. It holds back all of them, as nothing shows
-// which ones are meant. It returns when to look again.
+// holdBack drops the removals of a plan if the namespace has too many of them, or too many
+// namespaces have. It drops all, because nothing shows which ones are intended. It returns the time
+// until the next check.
 func (r *Reconciler) holdBack(o *annotated.Object, p *plan.Plan) (again time.Duration) {
 	limit := r.config.MaxRemovals
 	if o == nil || limit.Keys == 0 {
@@ -117,7 +115,7 @@ func (r *Reconciler) holdBack(o *annotated.Object, p *plan.Plan) (again time.Dur
 	return removalWindow
 }
 
-// unlessMeant is what to do about removals that are held back and meant.
+// unlessMeant is the advice for intended removals.
 const unlessMeant = " or start the watcher with --max-removals=0 until they are removed"
 
 // count counts the keys of all objects by namespace. The caller holds the lock.
@@ -172,12 +170,11 @@ func heldBack(namespace string) plan.Condition {
 	}
 }
 
-// keysOf returns how many keys an object asks for or holds.
+// keysOf returns the number of keys that an object requests or has.
 func keysOf(o *annotated.Object) int { return max(len(o.Request.Pairs), o.Status.Len()) }
 
-// unsent returns the keys whose values the writer would remove, and was not asked to
-// before: those that are ours by the record of owners, or by the status if there is
-// no record. The caller holds the lock.
+// unsent returns the keys that the writer would remove and was not asked to remove yet. A key is
+// ours according to managedFields, or the status if they are unknown. The caller holds the lock.
 func (r *Reconciler) unsent(o *annotated.Object) []string {
 	sent, ok := r.requests.of[o.NamespacedName]
 	return slices.DeleteFunc(plan.Unasked(o), func(key string) bool {

@@ -103,7 +103,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case errors.Is(err, errDisconnected): // the connection has logged that
 		case err.Error() != logged:
 			logged = err.Error()
-			r.deps.Log.Warn().Err(err).Msg("reading the stream of requests anew")
+			r.deps.Log.Warn().Err(err).Msg("reading the stream of requests again")
 		}
 		select {
 		case <-ctx.Done():
@@ -210,7 +210,7 @@ func (r *Runner) unchanged(ctx context.Context, s *session) error {
 	case err != nil:
 		return nil // publishing fails too, and is tried again
 	case epoch != s.epoch:
-		return fmt.Errorf("%w: it was created anew", errReload)
+		return fmt.Errorf("%w: it was recreated", errReload)
 	}
 	return r.complete(ctx, s)
 }

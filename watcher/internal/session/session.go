@@ -88,9 +88,8 @@ func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantin
 func (r *Runner) noteOutOfScope(wants int) {
 	r.deps.Metrics.outOfScope.Set(float64(wants))
 	if wants > 0 && wants != r.outOfScope {
-		r.deps.Log.Warn().Int("out_of_scope", wants).Msg("leaving wants of namespaces alone that are not watched, as " +
-			"this installation has not published them;" +
-			" they are fetched until they are purged, or watched again")
+		r.deps.Log.Warn().Int("out_of_scope", wants).
+			Msg("ignoring wants of other installations in unwatched namespaces; they are fetched until they are purged")
 	}
 	r.outOfScope = wants
 }
@@ -102,7 +101,7 @@ func (r *Runner) run(ctx context.Context, s *session) error {
 	defer r.current.Store(nil)
 	r.enqueueAll(s)
 	group, groupCtx := errgroup.WithContext(ctx)
-	// Work in progress is finished: otherwise a want would lack its Event, or a tombstone its
+	// Work in progress is finished. Otherwise a want would lack its Event, or a tombstone its
 	// removal. It is abandoned only if the connection is broken, because no response will arrive.
 	workCtx, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -138,7 +137,7 @@ func (r *Runner) run(ctx context.Context, s *session) error {
 // enqueueAll adds all objects, and deleted ones that still have wants.
 func (r *Runner) enqueueAll(s *session) {
 	objects, wanted := r.deps.Objects.Names(), r.deps.Index.Names()
-	r.deps.Log.Info().Int("objects", len(objects)).Int("wanted", len(wanted)).Msg("publishing what is wanted")
+	r.deps.Log.Info().Int("objects", len(objects)).Int("wanted", len(wanted)).Msg("publishing wants")
 	for _, name := range objects {
 		s.queue.Add(name)
 	}
