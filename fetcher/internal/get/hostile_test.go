@@ -55,6 +55,14 @@ func hostileServers() []hostile {
 	return all
 }
 
+func serves(name, body string, handle func(context.Context, net.Conn)) hostile {
+	return hostile{name: name, body: body, handle: handle}
+}
+
+func fails(name string, class curlmethatv1.FailureClass, status int, handle func(context.Context, net.Conn)) hostile {
+	return hostile{name: name, class: class, status: status, handle: handle}
+}
+
 func length(n int) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n", n) }
 
 func chunk(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
@@ -64,102 +72,74 @@ func hostileBodies() []hostile {
 	full := strings.Repeat("x", limit)
 	odd := "\xff\xfe\x00\x1b[31m\u202e\xc3("
 	return []hostile{
-		{name: "empty 200", handle: say(ok + length(0))},
-		{name: "empty 200 without a length", handle: say(ok + "Connection: close\r\n\r\n")},
-		{name: "limit exactly", handle: say(ok + length(limit) + full), body: full},
-		{name: "limit exactly, chunked", handle: say(chunked + chunk(full) + "0\r\n\r\n"), body: full},
-		{name: "limit exactly, until close", handle: say(ok + "Connection: close\r\n\r\n" + full), body: full},
-		{name: "limit plus one", handle: say(ok + length(limit+1) + full + "x"), class: bodyTooLarge},
-		{name: "limit plus one, chunked", handle: say(chunked + chunk(full+"x") + "0\r\n\r\n"), class: bodyTooLarge},
-		{
-			name: "limit plus one, until close", handle: say(ok + "Connection: close\r\n\r\n" + full + "x"),
-			class: bodyTooLarge,
-		},
-		{name: "endless body, fast", handle: repeat(ok+"\r\n", secret), class: bodyTooLarge},
-		{name: "endless chunks, fast", handle: repeat(chunked, chunk(secret)), class: bodyTooLarge},
-		{name: "endless body, slow", handle: slowly(ok + "\r\n"), class: timedOut},
-		{name: "truncated body", handle: say(ok + length(100) + secret), class: badResponse},
-		{name: "truncated chunk", handle: say(chunked + "64\r\n" + secret), class: badResponse},
-		{name: "truncated chunks", handle: say(chunked + chunk(secret)), class: badResponse},
-		{name: "truncated trailer", handle: say(chunked + chunk(secret) + "0\r\nX-Tra"), class: badResponse},
-		{name: "chunk size that is none", handle: sayAndHold(chunked + secret + "\r\n"), class: badResponse},
-		{name: "chunk size of 2^64", handle: say(chunked + "10000000000000000\r\n" + secret), class: badResponse},
-		{
-			name: "chunk-extension flood", handle: repeat(chunked, "1;"+strings.Repeat("e", 2000)+"\r\nx\r\n"),
-			class: badResponse,
-		},
-		{name: "endless chunk extension", handle: repeat(chunked+"1;", secret), class: badResponse},
-		{name: "trailer flood", handle: repeat(chunked+chunk("x")+"0\r\n", "X-Trailer: "+secret+"\r\n"), class: badResponse},
-		{name: "invalid UTF-8, NUL and escape bytes", handle: say(ok + length(len(odd)) + odd), body: odd},
-		{
-			name: "gzip bomb", handle: say(ok + "Content-Encoding: gzip\r\n" + length(len(bomb())) + bomb()),
-			class: badResponse,
-		},
-		{name: "gzip bomb unsaid", handle: say(ok + length(len(bomb())) + bomb()), body: bomb()},
-		{
-			name:   "gzip as transfer coding",
-			handle: say(ok + "Transfer-Encoding: gzip, chunked\r\n\r\n" + chunk(bomb()) + "0\r\n\r\n"), class: badResponse,
-		},
-		{name: "brotli", handle: say(ok + "Content-Encoding: br\r\n" + length(4) + "\x8b\x00\x80\x03"), class: badResponse},
-		{
-			name:   "identity said twice, then gzip",
-			handle: say(ok + "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n" + length(1) + "x"), class: badResponse,
-		},
-		{name: "identity said", handle: say(ok + "Content-Encoding: identity\r\n" + length(5) + "hello"), body: "hello"},
-		{
-			name: "pipelined second response", handle: say(ok + length(5) + "hello" + ok + length(len(secret)) + secret),
-			body: "hello",
-		},
+		serves("empty 200", "", say(ok+length(0))),
+		serves("empty 200 without a length", "", say(ok+"Connection: close\r\n\r\n")),
+		serves("limit exactly", full, say(ok+length(limit)+full)),
+		serves("limit exactly, chunked", full, say(chunked+chunk(full)+"0\r\n\r\n")),
+		serves("limit exactly, until close", full, say(ok+"Connection: close\r\n\r\n"+full)),
+		fails("limit plus one", bodyTooLarge, 0, say(ok+length(limit+1)+full+"x")),
+		fails("limit plus one, chunked", bodyTooLarge, 0, say(chunked+chunk(full+"x")+"0\r\n\r\n")),
+		fails("limit plus one, until close", bodyTooLarge, 0, say(ok+"Connection: close\r\n\r\n"+full+"x")),
+		fails("endless body, fast", bodyTooLarge, 0, repeat(ok+"\r\n", secret)),
+		fails("endless chunks, fast", bodyTooLarge, 0, repeat(chunked, chunk(secret))),
+		fails("endless body, slow", timedOut, 0, slowly(ok+"\r\n")),
+		fails("truncated body", badResponse, 0, say(ok+length(100)+secret)),
+		fails("truncated chunk", badResponse, 0, say(chunked+"64\r\n"+secret)),
+		fails("truncated chunks", badResponse, 0, say(chunked+chunk(secret))),
+		fails("truncated trailer", badResponse, 0, say(chunked+chunk(secret)+"0\r\nX-Tra")),
+		fails("chunk size that is none", badResponse, 0, sayAndHold(chunked+secret+"\r\n")),
+		fails("chunk size of 2^64", badResponse, 0, say(chunked+"10000000000000000\r\n"+secret)),
+		fails("chunk-extension flood", badResponse, 0, repeat(chunked, "1;"+strings.Repeat("e", 2000)+"\r\nx\r\n")),
+		fails("endless chunk extension", badResponse, 0, repeat(chunked+"1;", secret)),
+		fails("trailer flood", badResponse, 0, repeat(chunked+chunk("x")+"0\r\n", "X-Trailer: "+secret+"\r\n")),
+		serves("invalid UTF-8, NUL and escape bytes", odd, say(ok+length(len(odd))+odd)),
+		fails("gzip bomb", badResponse, 0, say(ok+"Content-Encoding: gzip\r\n"+length(len(bomb()))+bomb())),
+		serves("gzip bomb unsaid", bomb(), say(ok+length(len(bomb()))+bomb())),
+		fails("gzip as transfer coding", badResponse, 0,
+			say(ok+"Transfer-Encoding: gzip, chunked\r\n\r\n"+chunk(bomb())+"0\r\n\r\n")),
+		fails("brotli", badResponse, 0, say(ok+"Content-Encoding: br\r\n"+length(4)+"\x8b\x00\x80\x03")),
+		fails("identity said twice, then gzip", badResponse, 0,
+			say(ok+"Content-Encoding: identity\r\nContent-Encoding: gzip\r\n"+length(1)+"x")),
+		serves("identity said", "hello", say(ok+"Content-Encoding: identity\r\n"+length(5)+"hello")),
+		serves("pipelined second response", "hello",
+			say(ok+length(5)+"hello"+ok+length(len(secret))+secret)),
 	}
 }
 
 func hostileLengths() []hostile {
 	return []hostile{
-		{
-			name: "absurd Content-Length", handle: sayAndHold(ok + "Content-Length: 9223372036854775807\r\n\r\nx"),
-			class: bodyTooLarge,
-		},
-		{
-			name: "Content-Length beyond 64 bits", handle: sayAndHold(ok + "Content-Length: 99999999999999999999\r\n\r\nx"),
-			class: badResponse,
-		},
-		{name: "negative Content-Length", handle: sayAndHold(ok + "Content-Length: -1\r\n\r\nx"), class: badResponse},
-		{name: "Content-Length with a sign", handle: sayAndHold(ok + "Content-Length: +5\r\n\r\nhello"), class: badResponse},
-		{name: "empty Content-Length", handle: sayAndHold(ok + "Content-Length: \r\n\r\nx"), class: badResponse},
-		{
-			name: "conflicting Content-Lengths", handle: sayAndHold(ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"),
-			class: badResponse,
-		},
+		fails("absurd Content-Length", bodyTooLarge, 0,
+			sayAndHold(ok+"Content-Length: 9223372036854775807\r\n\r\nx")),
+		fails("Content-Length beyond 64 bits", badResponse, 0,
+			sayAndHold(ok+"Content-Length: 99999999999999999999\r\n\r\nx")),
+		fails("negative Content-Length", badResponse, 0, sayAndHold(ok+"Content-Length: -1\r\n\r\nx")),
+		fails("Content-Length with a sign", badResponse, 0, sayAndHold(ok+"Content-Length: +5\r\n\r\nhello")),
+		fails("empty Content-Length", badResponse, 0, sayAndHold(ok+"Content-Length: \r\n\r\nx")),
+		fails("conflicting Content-Lengths", badResponse, 0,
+			sayAndHold(ok+"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!")),
 	}
 }
 
 func hostileHeaders() []hostile {
 	return []hostile{
-		{name: "one header of 2 MiB", handle: repeat(ok+"X-Big: ", strings.Repeat("x", 2<<20)), class: badResponse},
-		{
-			name:   "headers below the limit",
-			handle: say(ok + "X-Big: " + strings.Repeat("x", 60<<10) + "\r\n" + length(1) + "x"), body: "x",
-		},
-		{
-			name:   "headers above the limit",
-			handle: say(ok + "X-Big: " + strings.Repeat("x", 66<<10) + "\r\n" + length(1) + "x"), class: badResponse,
-		},
-		{name: "endless small headers", handle: repeat(ok, "X-Small: "+secret+"\r\n"), class: badResponse},
-		{name: "endless folded header", handle: repeat(ok, " "+secret+"\r\n"), class: badResponse},
-		{
-			name: "endless 103s", handle: repeat("", "HTTP/1.1 103 Early Hints\r\nLink: <"+secret+">\r\n\r\n"),
-			class: badResponse,
-		},
-		{name: "endless 100s", handle: repeat("", "HTTP/1.1 100 Continue\r\n\r\n"), class: badResponse},
-		{name: "103s without haste", handle: slowly("HTTP/1.1 103 Early Hints\r\n"), class: timedOut},
-		{name: "endless status line", handle: repeat("HTTP/1.1 200 ", secret), class: badResponse},
-		{name: "header without a colon", handle: say("HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\nx"), class: badResponse},
-		{name: "header with a NUL", handle: say("HTTP/1.1 200 OK\r\nX-\x00: " + secret + "\r\n\r\nx"), class: badResponse},
-		{name: "no HTTP", handle: say("220 " + secret + " ESMTP\r\n"), class: badResponse},
-		{name: "HTTP/0.9", handle: say("<html>\n" + secret + "</html>"), class: badResponse},
-		{name: "close in the status line", handle: say("HTTP/1.1 2"), class: badResponse},
-		{name: "HTTP/2.0 in text", handle: say("HTTP/2.0 200 OK\r\n" + length(1) + "x"), class: well, body: "x"},
-		{name: "a status that is none", handle: say("HTTP/1.1 2x0 OK\r\n" + length(1) + "x"), class: badResponse},
+		fails("one header of 2 MiB", badResponse, 0, repeat(ok+"X-Big: ", strings.Repeat("x", 2<<20))),
+		serves("headers below the limit", "x",
+			say(ok+"X-Big: "+strings.Repeat("x", 60<<10)+"\r\n"+length(1)+"x")),
+		fails("headers above the limit", badResponse, 0,
+			say(ok+"X-Big: "+strings.Repeat("x", 66<<10)+"\r\n"+length(1)+"x")),
+		fails("endless small headers", badResponse, 0, repeat(ok, "X-Small: "+secret+"\r\n")),
+		fails("endless folded header", badResponse, 0, repeat(ok, " "+secret+"\r\n")),
+		fails("endless 103s", badResponse, 0, repeat("", "HTTP/1.1 103 Early Hints\r\nLink: <"+secret+">\r\n\r\n")),
+		fails("endless 100s", badResponse, 0, repeat("", "HTTP/1.1 100 Continue\r\n\r\n")),
+		fails("103s without haste", timedOut, 0, slowly("HTTP/1.1 103 Early Hints\r\n")),
+		fails("endless status line", badResponse, 0, repeat("HTTP/1.1 200 ", secret)),
+		fails("header without a colon", badResponse, 0, say("HTTP/1.1 200 OK\r\n"+secret+"\r\n\r\nx")),
+		fails("header with a NUL", badResponse, 0, say("HTTP/1.1 200 OK\r\nX-\x00: "+secret+"\r\n\r\nx")),
+		fails("no HTTP", badResponse, 0, say("220 "+secret+" ESMTP\r\n")),
+		fails("HTTP/0.9", badResponse, 0, say("<html>\n"+secret+"</html>")),
+		fails("close in the status line", badResponse, 0, say("HTTP/1.1 2")),
+		serves("HTTP/2.0 in text", "x", say("HTTP/2.0 200 OK\r\n"+length(1)+"x")),
+		fails("a status that is none", badResponse, 0, say("HTTP/1.1 2x0 OK\r\n"+length(1)+"x")),
 	}
 }
 
@@ -174,34 +154,17 @@ func hostileStatuses() []hostile {
 		if status == 101 || status == 204 || status == 304 {
 			body = "\r\n"
 		}
-		all = append(all, hostile{
-			name: fmt.Sprint("status ", status), handle: say(text + body), class: badStatus,
-			status: status,
-		})
+		all = append(all, fails(fmt.Sprint("status ", status), badStatus, status, say(text+body)))
 	}
 	return append(all,
-		hostile{
-			name: "404 with an endless body", handle: repeat("HTTP/1.1 404 No\r\n\r\n", secret), class: badStatus,
-			status: 404,
-		},
-		hostile{
-			name: "500 without its body", handle: sayAndHold("HTTP/1.1 500 No\r\n" + length(100)), class: badStatus,
-			status: 500,
-		},
-		hostile{
-			name: "500 with a broken body", handle: say("HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\nzz"),
-			class: badStatus, status: 500,
-		},
-		hostile{
-			name:   "503 in gzip",
-			handle: say("HTTP/1.1 503 No\r\nContent-Encoding: gzip\r\n" + length(4) + "\x1f\x8b\x08\x00"), class: badStatus,
-			status: 503,
-		},
-		hostile{
-			name:   "101 that goes on talking",
-			handle: repeat("HTTP/1.1 101 Yes\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", secret), class: badStatus,
-			status: 101,
-		},
+		fails("404 with an endless body", badStatus, 404, repeat("HTTP/1.1 404 No\r\n\r\n", secret)),
+		fails("500 without its body", badStatus, 500, sayAndHold("HTTP/1.1 500 No\r\n"+length(100))),
+		fails("500 with a broken body", badStatus, 500,
+			say("HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\nzz")),
+		fails("503 in gzip", badStatus, 503,
+			say("HTTP/1.1 503 No\r\nContent-Encoding: gzip\r\n"+length(4)+"\x1f\x8b\x08\x00")),
+		fails("101 that goes on talking", badStatus, 101,
+			repeat("HTTP/1.1 101 Yes\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", secret)),
 	)
 }
 
@@ -211,61 +174,45 @@ func redirectTo(location string) func(context.Context, net.Conn) {
 
 func hostileRedirects() []hostile {
 	return []hostile{
-		{name: "redirect to self", handle: redirectTo("/" + secret), class: tooManyRedirects, status: 302},
-		{name: "redirect to a denied address", handle: redirectTo("http://127.0.0.2/"), class: addressDenied},
-		{
-			name: "redirect to the metadata service", handle: redirectTo("http://169.254.169.254/latest/meta-data/"),
-			class: addressDenied,
-		},
-		{name: "redirect to an odd spelling of it", handle: redirectTo("http://0xa9fea9fe/"), class: addressDenied},
-		{name: "redirect to file:", handle: redirectTo("file:///etc/passwd"), class: addressDenied},
-		{name: "redirect to data:", handle: redirectTo("data:text/plain," + secret), class: addressDenied},
-		{
-			name: "redirect with credentials", handle: redirectTo("http://" + secret + ":pw@data.example.com/"),
-			class: addressDenied,
-		},
-		{
-			name: "redirect without Location", handle: say("HTTP/1.1 302 Found\r\n" + length(0)), class: badResponse,
-			status: 302,
-		},
-		{name: "redirect with an empty Location", handle: redirectTo(""), class: badResponse, status: 302},
-		{
-			name: "redirect with a broken Location", handle: redirectTo("http://[" + secret + "/"), class: badResponse,
-			status: 302,
-		},
-		{
-			name: "redirect with a broken port", handle: redirectTo("http://data.example.com:x/"), class: badResponse,
-			status: 302,
-		},
-		{name: "redirect to port 22", handle: redirectTo("http://93.184.216.34:22/"), class: addressDenied},
-		{name: "redirect to an endless URL", handle: redirectTo("/" + strings.Repeat("x", 30_000)), class: addressDenied},
-		{
-			name:   "redirect that never ends its body",
-			handle: sayAndHold("HTTP/1.1 302 Found\r\nLocation: /" + secret + "\r\n" + length(100)), class: tooManyRedirects,
-			status: 302,
-		},
+		fails("redirect to self", tooManyRedirects, 302, redirectTo("/"+secret)),
+		fails("redirect to a denied address", addressDenied, 0, redirectTo("http://127.0.0.2/")),
+		fails("redirect to the metadata service", addressDenied, 0,
+			redirectTo("http://169.254.169.254/latest/meta-data/")),
+		fails("redirect to an odd spelling of it", addressDenied, 0, redirectTo("http://0xa9fea9fe/")),
+		fails("redirect to file:", addressDenied, 0, redirectTo("file:///etc/passwd")),
+		fails("redirect to data:", addressDenied, 0, redirectTo("data:text/plain,"+secret)),
+		fails("redirect with credentials", addressDenied, 0,
+			redirectTo("http://"+secret+":pw@data.example.com/")),
+		fails("redirect without Location", badResponse, 302, say("HTTP/1.1 302 Found\r\n"+length(0))),
+		fails("redirect with an empty Location", badResponse, 302, redirectTo("")),
+		fails("redirect with a broken Location", badResponse, 302, redirectTo("http://["+secret+"/")),
+		fails("redirect with a broken port", badResponse, 302, redirectTo("http://data.example.com:x/")),
+		fails("redirect to port 22", addressDenied, 0, redirectTo("http://93.184.216.34:22/")),
+		fails("redirect to an endless URL", addressDenied, 0, redirectTo("/"+strings.Repeat("x", 30_000))),
+		fails("redirect that never ends its body", tooManyRedirects, 302,
+			sayAndHold("HTTP/1.1 302 Found\r\nLocation: /"+secret+"\r\n"+length(100))),
 	}
 }
 
 func hostileConnections() []hostile {
 	return []hostile{
-		{name: "close at once", handle: func(context.Context, net.Conn) {}, class: connectFailed},
-		{name: "close after the request", handle: say(""), class: connectFailed},
-		{name: "close in the headers", handle: say(ok), class: badResponse},
-		{name: "close in a header", handle: say("HTTP/1.1 200 OK\r\nX-Te"), class: badResponse},
-		{name: "reset at once", handle: reset(""), class: connectFailed},
-		{name: "reset in mid-body", handle: reset(ok + length(100) + secret), class: badResponse},
-		{name: "silence after accept", handle: hold, class: timedOut},
-		{name: "silence after the request", handle: sayAndHold(""), class: timedOut},
-		{name: "silence in the headers", handle: sayAndHold("HTTP/1.1 200 OK\r\nX-Te"), class: timedOut},
-		{name: "silence after the headers", handle: sayAndHold(ok + length(100)), class: timedOut},
-		{name: "silence in the body", handle: sayAndHold(ok + length(100) + secret), class: timedOut},
-		{name: "speaks first", handle: unasked("SSH-2.0-" + secret + "\r\n"), class: badResponse},
-		{name: "answers first", handle: unasked(ok + "Connection: close\r\n" + length(5) + "hello"), body: "hello"},
-		{name: "h2 settings and GOAWAY", handle: unasked(h2Settings + h2GoAway), class: timedOut},
-		{name: "h2 REFUSED_STREAM", handle: unasked(h2Settings + h2Refused), class: timedOut},
-		{name: "h2 PING flood", handle: flood(h2Settings, h2Ping), class: badResponse},
-		{name: "h2 empty DATA flood", handle: flood(h2Settings, h2EmptyData), class: badResponse},
+		fails("close at once", connectFailed, 0, func(context.Context, net.Conn) {}),
+		fails("close after the request", connectFailed, 0, say("")),
+		fails("close in the headers", badResponse, 0, say(ok)),
+		fails("close in a header", badResponse, 0, say("HTTP/1.1 200 OK\r\nX-Te")),
+		fails("reset at once", connectFailed, 0, reset("")),
+		fails("reset in mid-body", badResponse, 0, reset(ok+length(100)+secret)),
+		fails("silence after accept", timedOut, 0, hold),
+		fails("silence after the request", timedOut, 0, sayAndHold("")),
+		fails("silence in the headers", timedOut, 0, sayAndHold("HTTP/1.1 200 OK\r\nX-Te")),
+		fails("silence after the headers", timedOut, 0, sayAndHold(ok+length(100))),
+		fails("silence in the body", timedOut, 0, sayAndHold(ok+length(100)+secret)),
+		fails("speaks first", badResponse, 0, unasked("SSH-2.0-"+secret+"\r\n")),
+		serves("answers first", "hello", unasked(ok+"Connection: close\r\n"+length(5)+"hello")),
+		fails("h2 settings and GOAWAY", timedOut, 0, unasked(h2Settings+h2GoAway)),
+		fails("h2 REFUSED_STREAM", timedOut, 0, unasked(h2Settings+h2Refused)),
+		fails("h2 PING flood", badResponse, 0, flood(h2Settings, h2Ping)),
+		fails("h2 empty DATA flood", badResponse, 0, flood(h2Settings, h2EmptyData)),
 	}
 }
 
