@@ -30,11 +30,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 		return err
 	}
 	slots := throttle.New(cfg.Throttle)
-	set := metric.New(rt.Metrics, "fetcher")
-	metrics := newMetrics(set, cfg, slots)
-	if err := set.Err(); err != nil {
-		return err
-	}
+	metrics := newMetrics(metric.New(rt.Metrics, "fetcher"), cfg, slots)
 	gate, client, err := newGetter(cfg, rt.Log, metrics.ObservePhase)
 	if err != nil {
 		return err

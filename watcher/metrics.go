@@ -1,8 +1,6 @@
 package watcher
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -79,5 +77,3 @@ func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *
 }
 
 func (m *metrics) event(e informer.Event) { m.events.WithLabelValues(string(e)).Inc() }
-
-func (m *metrics) err() error { return errors.Join(m.own.Err(), m.pipeline.Err(), m.standard.Err()) }

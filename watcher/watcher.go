@@ -170,7 +170,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 	return &parts{
 		objects: objects, bounded: bounded, sessions: sessions, election: election,
 		cache: rt.Health.Part("configmaps"),
-	}, metrics.err()
+	}, nil
 }
 
 // lead returns the work of the leader, which also exports the state of the pipeline.

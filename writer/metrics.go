@@ -1,8 +1,6 @@
 package writer
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -46,5 +44,3 @@ func (m *metrics) measure(b *breaker.Breaker) {
 	m.own.GaugeFunc("denied_namespaces", "Namespaces in which the writer recently lacked a permission.",
 		func() float64 { return float64(b.Denied()) })
 }
-
-func (m *metrics) err() error { return errors.Join(m.own.Err(), m.standard.Err()) }

@@ -42,9 +42,6 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	defer client.Close()
 	breaking := breaker.New(breaker.Deps{Probe: client.Probe, Log: rt.Log, Part: rt.Health.Part("kubernetes")})
 	metrics.measure(breaking)
-	if err := metrics.err(); err != nil {
-		return err
-	}
 	signatures, err := signature.LoadVerifier(c.TrustedKeys)
 	if err != nil {
 		return fmt.Errorf("--trusted-keys: %w", err)

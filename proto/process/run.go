@@ -142,9 +142,6 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 		run = h.connected(set, name, serve)
 	}
 	set.Add(buildInfo(name), buildDefinition(name))
-	if err := set.Err(); err != nil {
-		return err
-	}
 	if err := run(ctx, rt); err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 		Leases: clients.Leases, Lead: k.lead(health), Health: health, Holding: metrics.lease,
 		Log: rt.Log,
 	}
-	return k, metrics.err()
+	return k, nil
 }
 
 // reader compiles Watchers as they arrive, so that only plans are cached.

@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -153,5 +152,3 @@ func notReady(watchers *informer.Informer[*reconcile.Watcher], now time.Time) ti
 	})
 	return longest
 }
-
-func (m *metrics) err() error { return errors.Join(m.own.Err(), m.standard.Err()) }

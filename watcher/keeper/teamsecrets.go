@@ -93,7 +93,7 @@ func newTeams(rt *process.Runtime, settings TeamSecrets, cluster *rest.Config) (
 	return &teams{
 		settings: settings, secrets: client, recorder: kube.NewRecorder(client, name, clock.RealClock{}),
 		log: rt.Log, part: rt.Health.Part("credentials"), metrics: metrics, failed: map[string]string{},
-	}, errors.Join(metrics.own.Err(), metrics.standard.Err())
+	}, nil
 }
 
 // run compiles until ctx is done.

@@ -88,9 +88,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 		o.js = w.connect()
 	}
 	gate := must(egress.New(egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}}, egress.Deps{}))
-	set := metric.New(o.registry, "fetcher")
-	metrics := engine.NewMetrics(set)
-	Expect(set.Err()).NotTo(HaveOccurred())
+	metrics := engine.NewMetrics(metric.New(o.registry, "fetcher"))
 	getter := must(get.New(o.get, get.Deps{Gate: gate, Observe: metrics.ObservePhase}))
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})

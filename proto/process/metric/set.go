@@ -1,8 +1,6 @@
 package metric
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -18,12 +16,12 @@ const (
 	nativeReset   = time.Hour
 )
 
-// Set creates and registers metrics. It is not safe for concurrent use.
+// Set creates and registers metrics, and panics if two have one name. It is not safe for concurrent
+// use.
 type Set struct {
 	prefix      string
 	registry    prometheus.Registerer
 	definitions []Definition
-	errs        []error
 }
 
 // New returns an empty set for the metrics of a service or another component.
@@ -33,14 +31,6 @@ func New(registry prometheus.Registerer, service string) *Set {
 
 // Standard returns an empty set for metrics whose names are not ours.
 func Standard(registry prometheus.Registerer) *Set { return &Set{registry: registry} }
-
-// Err returns the first error of registering metrics.
-func (s *Set) Err() error {
-	if err := errors.Join(s.errs...); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	return nil
-}
 
 // Definitions returns the created metrics in order.
 func (s *Set) Definitions() []Definition { return slices.Clone(s.definitions) }
@@ -129,9 +119,7 @@ func preset[M any](with func(...string) M, label Label) {
 // Add registers a metric that was created elsewhere.
 func (s *Set) Add(c prometheus.Collector, d Definition) {
 	s.definitions = append(s.definitions, d)
-	if err := s.registry.Register(c); err != nil {
-		s.errs = append(s.errs, err)
-	}
+	s.registry.MustRegister(c)
 }
 
 func (s *Set) histogram(name, help string, bounds []float64) prometheus.HistogramOpts {
