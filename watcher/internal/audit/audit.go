@@ -122,28 +122,25 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 	if err != nil {
 		return err
 	}
+	l.enqueue = enqueue
 	a.classifyAll(l)
 	for _, name := range l.unwanted {
 		enqueue(name)
 	}
 	a.endPauses(l)
-	found := 0
 	for batch := range slices.Chunk(l.due, pipeline.MaxLatest/2) {
-		n, err := a.read(ctx, l, batch, enqueue)
-		if err != nil {
+		if err := a.read(ctx, l, batch); err != nil {
 			return err // the next look reads the rest
 		}
-		found += n
 	}
-	if a.stale += l.stale; a.turn%looks == 0 {
+	if a.turn%looks == 0 {
 		a.deps.Metrics.stale.Set(float64(a.stale))
 		a.stale = 0
 	}
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
-	if found > 0 {
-		logfield.Duration(a.deps.Log.Info().Int("keys", found), "took", took).
-			Msg("the audit found lost keys")
+	if l.found > 0 {
+		logfield.Duration(a.deps.Log.Info().Int("keys", l.found), "took", took).Msg("the audit found lost keys")
 	}
 	return nil
 }
