@@ -154,46 +154,41 @@ func TestParseNetrcRefuses(t *testing.T) {
 }
 
 func TestParseHeaderFileRefuses(t *testing.T) {
-	const secret = "s3cr3t"
-	for content, want := range map[string]string{
-		"":                                     "not a YAML list of entries with host, namespaces and headers",
-		"host: a":                              "line 1: not a YAML list of entries with host, namespaces and headers",
-		"- host: [" + secret:                   "line 1: not a YAML list of entries with host, namespaces and headers",
-		"- {hots: " + secret + "}":             "line 1: not a YAML list of entries with host, namespaces and headers",
-		"-":                                    "entry 1: not a YAML list of entries with host, namespaces and headers",
+	const secret, noHeader = "s3cr3t", "not a header that may be set"
+	const noPattern = "not a host pattern such as *.example.com"
+	const noList = "not a YAML list of entries with host, namespaces and headers"
+	refused := map[string]string{
+		"":                                     noList,
+		"host: a":                              "line 1: " + noList,
+		"- host: [" + secret:                   "line 1: " + noList,
+		"- {hots: " + secret + "}":             "line 1: " + noList,
+		"-":                                    "entry 1: " + noList,
 		"- {host: a, namespaces: [x]}":         "entry 1: no headers, netrc, oauth2, bearerFile, clientCertificate or caFile",
-		"- {namespaces: [x], headers: {a: b}}": "entry 1: host: not a host pattern such as *.example.com",
-		"- {host: a, namespaces: [\"" + secret +
-			" \\t x\"], headers: {a: b}}": "entry 1: namespaces: not a host pattern such as *.example.com",
-		"- {host: a, namespaces: [x], headers: {\"" + secret + " x\": b}}": "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], netrc: true, ports: [65536]}":        "entry 1: ports are from 1 to 65535",
-		"- {host: a, namespaces: [x], netrc: true, pathPrefix: /a/../b}": "entry 1: pathPrefix begins with a slash, " +
-			"and all servers read it in one way",
-		"- {host: a, namespaces: [x], headers: {Host: b}}":                "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {cookie: b}}":              "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {if-match: b}}":            "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {Proxy-Authorization: b}}": "entry 1: not a header that may be set",
-		"- {host: a, namespaces: [x], headers: {a: \"" + secret +
-			"\\r\\nb\"}}": "entry 1: value is empty or has a control character",
-		"- {host: a, namespaces: [x], bearerFile: " + secret +
-			"}": "entry 1: bearerFile: no such file or directory",
-		"- {host: a, namespaces: [x], bearerFile: ../" + secret +
-			"}": "entry 1: its files lie next to the header file, or in a directory there",
-		"- {host: a, namespaces: [x], bearerFile: a, netrc: true}": "entry 1: " +
-			"netrc, oauth2 and bearerFile exclude each other",
-		"- {host: a, namespaces: [x], caFile: " + secret +
-			"}": "entry 1: clientCertificate or caFile: no such file or directory",
-		"- {host: a, namespaces: [x], clientCertificate: {certFile: a}}": "entry 1: " +
-			"clientCertificate: add certFile and keyFile",
-		"- {host: a, namespaces: [x], oauth2: {tokenURL: \"http://a/\", clientID: a, clientSecretFile: a}}": "entry 1: " +
-			"oauth2: tokenURL is an https URL without credentials",
-		"- {host: a, namespaces: [x], oauth2: {tokenURL: \"https://a/\", clientID: a}}": "entry 1: " +
-			"oauth2: add clientID and clientSecretFile",
-		"- {host: a, namespaces: [x], headers: {a: \"\"}}": "entry 1: " +
-			"value is empty or has a control character",
-		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}": "more than " +
-			"one YAML document",
+		"- {namespaces: [x], headers: {a: b}}": "entry 1: host: " + noPattern,
+		"- {host: a, namespaces: [\"" + secret + " \\t x\"]}":      "entry 1: namespaces: " + noPattern,
+		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}": "more than one YAML document",
+	}
+	for fields, want := range map[string]string{
+		`headers: {"` + secret + ` x": b}`:    noHeader,
+		"headers: {Host: b}":                  noHeader,
+		"headers: {cookie: b}":                noHeader,
+		"headers: {if-match: b}":              noHeader,
+		"headers: {Proxy-Authorization: b}":   noHeader,
+		`headers: {a: "` + secret + `\r\nb"}`: "value is empty or has a control character",
+		`headers: {a: ""}`:                    "value is empty or has a control character",
+		"netrc: true, ports: [65536]":         "ports are from 1 to 65535",
+		"netrc: true, pathPrefix: /a/../b":    "pathPrefix begins with a slash, and all servers read it in one way",
+		"bearerFile: " + secret:               "bearerFile: no such file or directory",
+		"bearerFile: ../" + secret:            "its files lie next to the header file, or in a directory there",
+		"bearerFile: a, netrc: true":          "netrc, oauth2 and bearerFile exclude each other",
+		"caFile: " + secret:                   "clientCertificate or caFile: no such file or directory",
+		"clientCertificate: {certFile: a}":    "clientCertificate: add certFile and keyFile",
+		`oauth2: {tokenURL: "http://a/"}`:     "oauth2: tokenURL is an https URL without credentials",
+		`oauth2: {tokenURL: "https://a/"}`:    "oauth2: add clientID and clientSecretFile",
 	} {
+		refused["- {host: a, namespaces: [x], "+fields+"}"] = "entry 1: " + want
+	}
+	for content, want := range refused {
 		_, err := parseHeaderFile([]byte(content), "")
 		if err == nil || err.Error() != want {
 			t.Errorf("parseHeaderFile(%q) says %v, want %s", content, err, want)
