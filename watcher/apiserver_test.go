@@ -46,16 +46,6 @@ var _ = Describe("A watcher of the API server", func() {
 		Expect(i.log).To(gbytes.Say("watching the ConfigMaps again"))
 	})
 
-	It("waits for an API server that is unavailable at the start", func(ctx SpecContext) {
-		wire.sever()
-		w.create(ctx, "cm", "k=example.com")
-		i := w.watch(over)
-		Eventually(i.ready).Should(ContainSubstring("[-]configmaps not ready: starting"))
-		Eventually(i.log).Should(gbytes.Say("cannot be watched"))
-		wire.mend()
-		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
-	})
-
 	It("restarts a silent watch over a new connection", func(ctx SpecContext) {
 		i := w.watch(over, func(o *options) { o.pace.Stall = 2 * time.Second }).awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
