@@ -87,8 +87,8 @@ func wrongAnnotations(good string) map[string]mistake {
 		"digest":        option("curl-sha256", "abab", "does not match expected format key=<64 hexadecimal digits>"),
 		"other-digest":  option("curl-sha256", "other="+strings.Repeat("ab", 32), "which is not requested"),
 		"bad-expect":    option("curl-expect", "k=size(", "annotation curl-expect, line 1 (key k): it ends too early"),
-		"bad-select": option("curl-select", "k=nonsense", "annotation curl-select, line 1 (key k): nonsense is unknown (use body, json, heldSize and the "+
-			"standard functions of CEL)"),
+		"bad-select": option("curl-select", "k=nonsense", "annotation curl-select, line 1 (key k): nonsense is unknown "+
+			"(use body, json, heldSize and the standard functions of CEL)"),
 	}
 }
 
@@ -123,8 +123,8 @@ func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 		"plain": fails(page("/plain").Bare(), "TLSFailed", "localhost responded by plain HTTP to an https:// URL"),
 		"closed": fails("http://"+closedPort(), "ConnectFailed",
 			"could not connect to localhost: connection refused"),
-		"slow": fails(page("/slow").Takes(time.Minute).URL(), "Timeout", "localhost did not respond within 2s, a limit of the operator; "+
-			"use a faster URL, or ask the operator to raise it"),
+		"slow": fails(page("/slow").Takes(time.Minute).URL(), "Timeout",
+			"localhost did not respond within 2s, a limit of the operator; use a faster URL, or ask the operator to raise it"),
 		"cut-off": fails(page("/cut-off").With("Content-Length", "1000").URL(), "BadResponse",
 			"localhost closed the connection before the response was complete"),
 		"garbage": fails("http://"+noHTTP(), "BadResponse", "not valid HTTP"),

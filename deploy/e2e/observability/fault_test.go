@@ -103,7 +103,8 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 		b.shows(ctx, "timeseries", "API server responses", "writer 503", BeNumerically(">", 0))
 		b.shows(ctx, "timeseries", "Acknowledgements", "retry", BeNumerically(">", 0))
 		b.alerts(ctx, "CurlMeThatAPIServerUnavailable")
-		tells(w.Writer(), "CurlMeThatAPIServerUnavailable", "Kubernetes API server unavailable, holding results", "Service Unavailable")
+		tells(w.Writer(), "CurlMeThatAPIServerUnavailable",
+			"Kubernetes API server unavailable, holding results", "Service Unavailable")
 		g.Heal()
 		b.calms(ctx, "CurlMeThatAPIServerUnavailable")
 		w.Unfinished() // refreshes go on

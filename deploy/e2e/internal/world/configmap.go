@@ -141,7 +141,8 @@ func (c *ConfigMap) Drop(ctx context.Context, key string) {
 func (c *ConfigMap) Patch(ctx context.Context, patch map[string]any) {
 	GinkgoHelper()
 	body := suitetest.Must(json.Marshal(patch))
-	patched := suitetest.Must(c.api().Patch(ctx, c.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager}))
+	patched := suitetest.Must(c.api().Patch(ctx, c.Name, types.MergePatchType, body,
+		metav1.PatchOptions{FieldManager: manager}))
 	c.world.wrote(ctx, patched)
 }
 

@@ -21,7 +21,8 @@ const healthcheckTimeout = 3 * time.Second
 
 func newHealthcheck() *cobra.Command {
 	var kubeconfig, server string
-	cmd := command("healthcheck --kubeconfig FILE", "Ask an API server whether it is ready, and exit with 1 if it is not", "",
+	cmd := command("healthcheck --kubeconfig FILE",
+		"Ask an API server whether it is ready, and exit with 1 if it is not", "",
 		func(cmd *cobra.Command) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthcheckTimeout)
 			defer cancel()
