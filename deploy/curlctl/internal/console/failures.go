@@ -21,7 +21,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/condition"
 )
 
 // Maximum numbers of rows.
@@ -276,7 +275,6 @@ func failureIn(ctx context.Context, client *operate.Client, id uint64, namespace
 type failureData struct {
 	deadletter.Record
 
-	Sentence string
 	Snippet  string
 	TraceURL string
 	Earlier  []deadletter.Record
@@ -300,9 +298,6 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 	data := failureData{
 		Record:  s.failureRow(d),
 		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(access.Replay),
-	}
-	if f := d.Message.GetFailure(); f != nil {
-		data.Sentence = condition.Sentence(d.Message.GetWant(), f)
 	}
 	snippet := d.Message.GetSnippet()
 	data.Snippet = strings.ToValidUTF8(string(snippet[:min(len(snippet), snippetMost)]), "\uFFFD")

@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -35,6 +36,8 @@ type Record struct {
 	Refresh string `json:"refresh,omitempty"`
 	// Status of the last response, if there was one.
 	Status int32 `json:"status,omitempty"`
+	// Sentence as in Events.
+	Sentence string `json:"message,omitempty"`
 	// Attempts in the last round.
 	Attempts uint32 `json:"attempts,omitempty"`
 	// FirstFailedAt is the first failure since the last success.
@@ -62,6 +65,9 @@ func NewRecord(f operate.DeadLetter) Record {
 		FirstFailedAt: timeOf(detail.GetFirstFailedAt()), LastFailedAt: timeOf(f.Message.GetLastFailedAt()),
 		KeptAt: f.At.UTC(), ReplayOf: f.Message.GetReplayOf(), Subject: f.Message.GetSubject(),
 	}
+	if detail != nil {
+		r.Sentence = condition.Sentence(want, detail)
+	}
 	if span := pipeline.ParseTraceparent(f.Message.GetTraceparent()); span.IsValid() {
 		r.TraceID = span.TraceID().String()
 	}
@@ -77,7 +83,7 @@ func Name(id uint64) string { return "failure/" + strconv.FormatUint(id, 10) }
 // Table of failures.
 func Table() printer.Table {
 	return printer.Table{
-		Columns: "ID|AGE|REASON|HOST|NAMESPACE|CONFIGMAP|KEY|NOW|ATTEMPTS", Wide: "FAILING SINCE|REPLAY OF|URL",
+		Columns: "ID|AGE|REASON|HOST|NAMESPACE|CONFIGMAP|KEY|NOW|ATTEMPTS", Wide: "FAILING SINCE|REPLAY OF|URL|MESSAGE",
 		Drop: "ATTEMPTS|HOST|AGE",
 	}
 }
@@ -93,7 +99,7 @@ func (r Record) Row(now time.Time) printer.Row {
 	}
 	return printer.Row{Name: Name(r.ID), Object: r, Cells: printer.Cells(
 		r.ID, printer.Age(now, r.KeptAt), printer.In(printer.Red, Reason(r.Reason, r.Status)), r.Host,
-		r.Namespace, r.ConfigMap, r.Key, r.Now, r.Attempts, since, replayOf, r.URL,
+		r.Namespace, r.ConfigMap, r.Key, r.Now, r.Attempts, since, replayOf, r.URL, r.Sentence,
 	)}
 }
 

@@ -68,10 +68,6 @@ func show(s *cli.Session, f operate.DeadLetter, key *keys.Key) error {
 	if now == keys.Recovered && !key.Condition.Checked.IsZero() {
 		now += ", last fetched " + printer.Age(s.Now(), key.Condition.Checked) + " ago"
 	}
-	reason := printer.In(printer.Red, r.Reason)
-	if r.Status != 0 {
-		reason.Text += " (status " + strconv.Itoa(int(r.Status)) + ")"
-	}
 	replayOf := ""
 	if r.ReplayOf > 0 {
 		replayOf = "failure " + strconv.FormatUint(r.ReplayOf, 10)
@@ -83,7 +79,7 @@ func show(s *cli.Session, f operate.DeadLetter, key *keys.Key) error {
 		{Name: "Key", Value: r.Key},
 		{Name: "URL", Value: r.URL},
 		{Name: "Refresh", Value: r.Refresh},
-		{Name: "Reason", Value: reason},
+		{Name: "Reason", Value: printer.In(printer.Red, strings.TrimSuffix(r.Reason+": "+r.Sentence, ": "))},
 		{Name: "Attempts", Value: r.Attempts},
 		{Name: "First failure", Value: clock(r.FirstFailedAt)},
 		{Name: "Last failure", Value: clock(r.LastFailedAt)},

@@ -107,13 +107,16 @@ type objects struct {
 	next time.Time
 }
 
-// get returns the objects, which it reads at most every objectsEvery, or nil if they are unknown.
+// get returns the objects of the last good reading, or nil if there was none. It reads at most every
+// objectsEvery.
 func (o *objects) get(ctx context.Context) keys.Objects {
 	began := time.Now()
 	if o.read == nil || began.Before(o.next) {
 		return o.last
 	}
-	o.last, _ = o.read(ctx) // without it, a key is not "ok" but "fetched"
+	if read, err := o.read(ctx); err == nil { // never read, a key is not "ok" but "fetched"
+		o.last = read
+	}
 	o.next = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
 	return o.last
 }
