@@ -91,7 +91,7 @@ func TestMistakes(t *testing.T) {
 		"size(body) > '1'":        "'>' does not take (int, string), column 12",
 		"json.a = 1":              "'=' is not expected, column 8",
 		"json.a and true":         "'and' is not expected, column 8",
-		"json['a'":                "it ends too early, column 9",
+		"json['a'":                "the expression is incomplete, column 9",
 		strings.Repeat("1", 1025): "it has 1025 characters, more than 1024",
 	} {
 		if got := rule.Mistake(text, true); got != want {

@@ -15,7 +15,7 @@ var words = []struct {
 		regexp.MustCompile(`^found no matching overload for '_?(.*?)_?' applied to '(?:dyn\.)?(.*)'`),
 		"'$1' does not take $2",
 	},
-	{regexp.MustCompile(`.*'<EOF>'.*`), "it ends too early"},
+	{regexp.MustCompile(`.*'<EOF>'.*`), "the expression is incomplete"},
 	{regexp.MustCompile(`^(?:mismatched|extraneous) input ('.*') expecting.*`), "$1 is not expected"},
 	{regexp.MustCompile(`^no viable alternative at input ('.*')`), "$1 is not expected"},
 	{regexp.MustCompile(`^token recognition error at: '(.*?) ?'$`), "'$1' is not expected"},
