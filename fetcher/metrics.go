@@ -19,7 +19,7 @@ func Metrics() []metric.Definition {
 // newMetrics registers the metrics of a fetcher and returns the engine's.
 func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.Metrics {
 	m := engine.NewMetrics(set)
-	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.",
+	set.GaugeFunc("in_flight_limit_messages", "Maximum number of messages in flight.",
 		func() float64 { return float64(cfg.Throttle.Slots) })
 	set.GaugeFunc("queued_keys", "Keys in the fetcher's memory that wait for a slot of their host.",
 		func() float64 { return float64(slots.Queued()) })

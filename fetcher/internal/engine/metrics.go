@@ -73,7 +73,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 			"Dead letters dropped because their namespace exceeded its budget or the stream refused them."),
 		denials: set.Counters("denials_total", "GETs denied by the egress policy, by rule.",
 			metric.Of("rule", egress.Rules()...)),
-		inFlight: set.Gauge("in_flight_messages", "Messages in work."),
+		inFlight: set.Gauge("in_flight_messages", "Messages in flight."),
 		pushbacks: set.Counters("pushbacks_total", "Failed attempts to reach the broker, by cause: full stream or broker.",
 			metric.Of("cause", full, broker)),
 		staleness: set.Histogram("staleness_seconds",

@@ -168,7 +168,7 @@ type Metrics struct {
 // NewMetrics makes the metrics in the set of the watcher.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
-		took: set.Histogram("audit_duration_seconds", "Time that a look of the audit took. Eight of them look at all keys.",
+		took: set.Histogram("audit_duration_seconds", "Duration of one of the eight steps in which the audit checks all keys.",
 			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		stale: set.Gauge("stale_keys",
 			"Keys without a good fetch for three of their intervals, according to the last eight looks of the audit."),

@@ -16,11 +16,11 @@ type Metrics struct {
 // NewMetrics registers the metrics in the set of the writer. limit is the maximum number of
 // messages in flight.
 func NewMetrics(set *metric.Set, limit int) *Metrics {
-	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.",
+	set.GaugeFunc("in_flight_limit_messages", "Maximum number of messages in flight.",
 		func() float64 { return float64(limit) })
 	return &Metrics{
 		messages: set.Counters("messages_total", "Messages taken off the queue, by what became of them.",
 			metric.Of("disposition", pipeline.Dispositions()...)),
-		inFlight: set.Gauge("in_flight_messages", "Messages in work."),
+		inFlight: set.Gauge("in_flight_messages", "Messages in flight."),
 	}
 }

@@ -44,7 +44,7 @@ func NewCatalogue(page string) (*Catalogue, error) {
 		},
 		Everywhere: []string{"__name__", "namespace", "job", "instance"},
 	}
-	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram) \\| ([^|]*) \\|")
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram)(?:, ([^|]*))? \\|")
 	for _, cells := range row.FindAllStringSubmatch(string(text), -1) {
 		c.add(cells[1], cells[2], cells[3])
 	}

@@ -25,7 +25,7 @@ type Metrics struct {
 // NewMetrics makes the metrics.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
-		applies: set.Counters("applies_total", "Applied ConfigMaps, by outcome (repaired: somebody else had changed it).",
+		applies: set.Counters("applies_total", "Applied ConfigMaps, by outcome (repaired: undid a change by others).",
 			metric.Of("outcome", outcomeApplied, outcomeRepaired, outcomeRefused, outcomeFailed)),
 		reports: set.Counter("status_patches_total", "Writes of Watcher statuses."),
 	}
