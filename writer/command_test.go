@@ -49,17 +49,3 @@ func TestCommandRefuses(t *testing.T) {
 		})
 	}
 }
-
-func TestFlagsHaveTheDefaultsOfTheDesign(t *testing.T) {
-	flags := writer.Command().Flags()
-	for name, want := range map[string]string{
-		"listen": ":8083", "concurrency": "32", "linger": "2ms", "prune": "true", "default-scheme": "https",
-		"annotation-keys":      "[x-kv8s.io/curl-me-that,x-k8s.io/curl-me-that]",
-		"protected-namespaces": "[kube-system,kube-public,kube-node-lease]",
-		"selector":             "reconciler!=ignore",
-	} {
-		if f := flags.Lookup(name); f == nil || f.DefValue != want {
-			t.Errorf("--%s: %+v, want %s", name, f, want)
-		}
-	}
-}

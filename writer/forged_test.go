@@ -46,19 +46,6 @@ var _ = Describe("A result with a forged want", func() {
 			func(want *v1.Want) { want.Key, want.Sha256, want.Drift = "theirs", "", "none" }),
 	)
 
-	It("does not overwrite a key with an owner that the watcher did not know", func() {
-		w.start()
-		cm := asking("cm", "mydata="+url)
-		cm.Data = map[string]string{"mydata": "by hand"}
-		cm = w.create(cm)
-		want := w.want(cm, "mydata", url)
-		want.ReadFirst = true
-		w.signer.Sign(want)
-		want.ReadFirst = false
-		w.apply(w.content(want, "fetched"))
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "by hand"))
-	})
-
 	It("costs a read of the object, which is logged once per cause", func() {
 		w.start()
 		for _, name := range []string{"one", "two", "three"} {

@@ -1,15 +1,11 @@
 package writer_test
 
 import (
-	"fmt"
-	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -46,68 +42,9 @@ var _ = Describe("A malformed message", func() {
 		Expect(deadLetters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"),
 			HaveField("Payload", []byte("too few tokens")))))
 	})
-
-	DescribeTable("becomes a dead letter if the result has", func(spoil func(r *v1.Result), class v1.FailureClass) {
-		cm := w.create(asking("cm", "mydata="+url))
-		r := w.content(w.want(cm, "mydata", url), "body")
-		spoil(r)
-		w.apply(r)
-		Expect(w.deadLetters()).To(ConsistOf(HaveField("Failure.Class", class)))
-		Expect(w.get("cm").ResourceVersion).To(Equal(cm.ResourceVersion))
-		Expect(w.calls.all()).To(BeEmpty())
-	},
-		Entry("a path as name", func(r *v1.Result) { r.GetWant().Name = "../secrets/x" },
-			v1.FailureClass_FAILURE_CLASS_MALFORMED),
-		Entry("another digest", func(r *v1.Result) { r.GetContent().Sha256 = sum("other") },
-			v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
-		Entry("a protected namespace", func(r *v1.Result) { r.GetWant().Namespace = "kube-system" },
-			v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
-	)
 })
 
 var _ = Describe("The shutdown of the writer", func() {
-	It("finishes running work and gives the rest back without a wait for redelivery", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		const n = 300
-		for i := range n {
-			cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
-			w.publish(w.content(w.want(cm, "mydata", url), "body"))
-		}
-		hold := make(chan struct{})
-		release := sync.OnceFunc(func() { close(hold) })
-		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
-			if r.Method == http.MethodPatch {
-				<-hold
-			}
-			return next(r)
-		})
-		w.start()
-		DeferCleanup(release)
-		Eventually(w.begun).Should(BeNumerically(">", 256), "all that may be in work, and a few in the buffer of the client")
-		stopped := make(chan struct{})
-		go func() {
-			defer GinkgoRecover()
-			w.stop()
-			close(stopped)
-		}()
-		Eventually(w.health.Ready).Should(BeFalse())
-		release()
-		Eventually(stopped).Should(BeClosed())
-		left := must(w.waiting())
-		Expect(left).To(BeNumerically(">", 0), "stopped in the middle")
-
-		w.start()
-		begun := time.Now()
-		w.acknowledged()
-		Expect(time.Since(begun)).To(BeNumerically("<", pipeline.AckWait*2/3))
-		list := must(w.kube.CoreV1().ConfigMaps(w.namespace).List(ctx, metav1.ListOptions{}))
-		for _, cm := range list.Items {
-			if strings.HasPrefix(cm.Name, "cm-") {
-				Expect(cm.Data).To(Equal(map[string]string{"mydata": "body"}))
-			}
-		}
-	})
-
 	It("does not wait for an unavailable API server", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()

@@ -34,9 +34,8 @@ var _ = Describe("An object without a record of owners", func() {
 
 		got := w.get("bare")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "hello there", "theirs": "value"}))
-		owners := must(annotation.ParseOwners(got.ManagedFields))
-		Expect(owners.Of("mydata").State).To(Equal(annotation.Ours))
-		Expect(owners.Of("theirs").State).To(Equal(annotation.Foreign))
+		Expect(ownerOf(got, "mydata").State).To(Equal(annotation.Ours))
+		Expect(ownerOf(got, "theirs").State).To(Equal(annotation.Foreign))
 
 		w.apply(w.content(w.want(got, "mydata", url), "\xffbinary"))
 		got = w.get("bare")
@@ -64,4 +63,26 @@ var _ = Describe("An object without a record of owners", func() {
 			metav1.ListOptions{FieldSelector: "metadata.name=bare"}))
 		Expect(list.Items).To(BeEmpty())
 	})
+
+	It("keeps a value whose owner was removed from the record", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := asking("cm", "mydata="+url)
+		cm.Data = map[string]string{"mydata": "theirs"}
+		w.create(cm)
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} })
+		cm = w.edit("cm", func(cm *corev1.ConfigMap) {
+			cm.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`)
+		})
+		Expect(ownerOf(cm, "mydata").State).To(Equal(annotation.None))
+		w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "ours"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "theirs"}))
+	})
 })
+
+// ownerOf returns the recorded owner of a key.
+func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
+	GinkgoHelper()
+	owners := must(annotation.ParseOwners(cm.ManagedFields))
+	return owners.Of(key)
+}

@@ -75,29 +75,6 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered: ")))
 	})
 
-	// validated adds the longest possible validators.
-	validated := func(r *v1.Result) *v1.Result {
-		r.GetContent().Etag = `"` + strings.Repeat("e", 250) + `"`
-		r.GetContent().LastModified = strings.Repeat("m", 250)
-		return r
-	}
-
-	It("gets a shorter status if the annotations are full", func() {
-		cm := asking("cm", "mydata="+url)
-		cm.Annotations["other"] = strings.Repeat("x", 256<<10-1200)
-		cm = w.create(cm)
-		w.apply(validated(w.content(w.want(cm, "mydata", url), "body")))
-		Expect(entry(w.get("cm"), "mydata").ETag).To(HaveLen(252), "there was room")
-
-		cm = asking("full", "mydata="+url)
-		cm.Annotations["other"] = strings.Repeat("x", 256<<10-500)
-		cm = w.create(cm)
-		w.apply(validated(w.content(w.want(cm, "mydata", url), "body")))
-		got := w.get("full")
-		Expect(got.Data).To(HaveKeyWithValue("mydata", "body"))
-		Expect(entry(got, "mydata")).To(And(HaveField("ETag", ""), HaveField("SHA256", sum("body"))))
-	})
-
 	It("is acknowledged without room for a status, and written when it is published again", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100)

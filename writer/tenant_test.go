@@ -24,7 +24,7 @@ var _ = Describe("A tenant with slow results", func() {
 				case <-over:
 				case <-time.After(each):
 				}
-				return reply(r, http.StatusNotFound, nil,
+				return reply(r, http.StatusNotFound,
 					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`), nil
 			}
 			return next(r)

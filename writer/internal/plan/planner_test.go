@@ -168,6 +168,7 @@ func TestPlan(t *testing.T) {
 	}{
 		// A body for a key that does not exist, or is ours.
 		"first body":                         {asking(), b6, puts("b")},
+		"first body, unreadable status":      {asking().annotated(annotation.StatusKey, "{garbage"), b6, puts("b")},
 		"changed body":                       {mine.wrote("a"), b6, puts("b")},
 		"same body":                          {mine.wrote("a"), a6, unchanged},
 		"same body, once drifted":            {mine.noted(drifted(wrote("a"), "older")), a6, unchanged},
