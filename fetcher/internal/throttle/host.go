@@ -44,7 +44,7 @@ type namespace struct {
 	counts
 	name string
 	// bytes is the memory of its waiting keys.
-	bytes int64
+	bytes int
 	// tenants counts the hosts that it uses. Those in ready may have room for a key.
 	tenants int
 	ready   map[*tenant]struct{}
@@ -112,9 +112,6 @@ func (h *host) expected(now time.Time) time.Duration {
 	}
 	return max(h.mean, now.Sub(h.taken))
 }
-
-// quick reports whether a slot comes free soon.
-func (h *host) quick(now time.Time) bool { return h.expected(now) < maxWait }
 
 // ahead is how many keys may be started before their slots come free: as many slots as come free
 // in a few times the duration of a claim, and one more unless it would wait for long.

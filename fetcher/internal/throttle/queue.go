@@ -29,7 +29,7 @@ type Waiter struct {
 	Since time.Time
 	// Until is the end of its lease.
 	Until time.Time
-	// Bytes is the size of the payload that Start holds.
+	// Bytes is the size of the payload that Start holds. The throttle adds its own part.
 	Bytes int
 	// Start claims the key and makes its GET with the slot. It is called in a goroutine of its own.
 	Start func(*Slot)
@@ -62,12 +62,12 @@ func (t *Throttle) Enqueue(w *Waiter) {
 	}
 	n := t.tenant(w.Host, w.Key.Namespace)
 	defer n.forget(now)
-	w.tenant = n
-	if n.namespace.bytes+w.size() > maxQueued-t.bytes {
+	w.tenant, w.Bytes = n, w.Bytes+waiterBytes
+	if n.namespace.bytes+w.Bytes > maxQueued-t.bytes {
 		return
 	}
 	t.queued[w.Key] = w
-	t.resize(n, w.size())
+	t.resize(n, w.Bytes)
 	at, _ := slices.BinarySearchFunc(n.queue, w, func(other, w *Waiter) int {
 		return cmp.Or(cmp.Compare(other.Rank, w.Rank), other.Since.Compare(w.Since), -1) // behind its equals
 	})
@@ -79,14 +79,12 @@ func (t *Throttle) Enqueue(w *Waiter) {
 // drop takes a key out of its queue.
 func (t *Throttle) drop(w *Waiter) {
 	delete(t.queued, w.Key)
-	t.resize(w.tenant, -w.size())
+	t.resize(w.tenant, -w.Bytes)
 	at := slices.Index(w.tenant.queue, w)
 	w.tenant.queue = slices.Delete(w.tenant.queue, at, at+1)
 }
 
-func (w *Waiter) size() int64 { return waiterBytes + int64(w.Bytes) }
-
-func (t *Throttle) resize(n *tenant, by int64) {
+func (t *Throttle) resize(n *tenant, by int) {
 	t.bytes += by
 	n.namespace.bytes += by
 }

@@ -90,8 +90,7 @@ func (s *Slot) advance(to state) {
 	if s.state = to; to == ended {
 		t.held--
 	}
-	t.free(h, now)
-	s.tenant.forget(now)
+	t.settle(s.tenant, now)
 }
 
 // Pause notes that the host has refused the GET and asks for a pause. The caller delays the URL
@@ -115,8 +114,7 @@ func (s *Slot) Pause(asked time.Duration) {
 		time.AfterFunc(wait, func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.free(h, time.Now())
-			n.forget(time.Now())
+			t.settle(n, time.Now())
 		})
 	}
 }
@@ -134,7 +132,7 @@ func (s *Slot) Resume() {
 	for _, n := range h.tenants {
 		n.restsUntil = time.Time{}
 	}
-	t.free(h, time.Now())
+	t.settle(s.tenant, time.Now())
 }
 
 // average adds a duration to a moving average; 0: there is none yet.

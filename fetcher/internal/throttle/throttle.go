@@ -33,7 +33,7 @@ type Throttle struct {
 	held int
 	// queued are the keys that wait with a lease, and bytes is their memory.
 	queued map[pipeline.Key]*Waiter
-	bytes  int64
+	bytes  int
 	// claim is the moving average of the duration of claims.
 	claim time.Duration
 	// asked is the namespace of the last request. The slots are contended until contendedUntil.
@@ -70,15 +70,16 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 	s := r.Slot
 	if s == nil {
 		s = &Slot{throttle: t, tenant: t.tenant(r.Host, r.Namespace), urgent: r.Urgent}
+		defer s.tenant.forget(now)
 	} else {
 		t.claim = average(t.claim, now.Sub(s.began))
 		s.state = claimed
 	}
-	defer s.tenant.forget(now)
 	busy := t.refusal(s, now)
-	if busy == nil {
+	switch {
+	case busy == nil:
 		s.take(now)
-	} else if !t.await(s, t.patience(s, busy.Cause, now)) {
+	case !t.await(s, t.patience(s, busy.Cause, now)):
 		return nil, busy
 	}
 	return s, nil
@@ -86,9 +87,6 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 
 // await waits in memory for a slot. It reports whether the slot was granted.
 func (t *Throttle) await(s *Slot, wait time.Duration) bool {
-	if wait == 0 {
-		return false
-	}
 	n, h := s.tenant, s.tenant.host
 	s.granted = make(chan struct{})
 	n.waiting++
@@ -113,17 +111,17 @@ func (t *Throttle) patience(s *Slot, cause Cause, now time.Time) time.Duration {
 		return 0
 	case s.state == claimed:
 		return claimedWait
-	case !h.quick(now) || time.Duration(rounds)*h.expected(now) > maxWait:
-		return 0
+	case time.Duration(rounds)*h.expected(now) < maxWait:
+		return maxWait
 	}
-	return maxWait
+	return 0
 }
 
 // refusal returns why a key may not have a slot now.
 func (t *Throttle) refusal(s *Slot, now time.Time) *Busy {
 	n, h := s.tenant, s.tenant.host
 	used, usedOfHost, ahead := n.held, h.held, 0
-	inOrder := s.state == arriving && !h.quick(now) // waiting for a started key takes too long
+	inOrder := s.state == arriving && h.expected(now) >= maxWait // waiting for a started key takes too long
 	if inOrder || s.state == starting {
 		used, usedOfHost = n.used(), h.used()
 	}
@@ -153,18 +151,21 @@ func (t *Throttle) overShare(of *namespace, now time.Time) bool {
 	return of.used() >= share && (t.backlog || now.Before(t.contendedUntil))
 }
 
-// free hands out the free slots of a host: first to the requests that wait in memory, then to the queues.
-func (t *Throttle) free(h *host, now time.Time) {
+// settle hands out the free slots of a host: first to the requests that wait in memory, then to the queues.
+// It forgets the tenant if nothing needs it.
+func (t *Throttle) settle(n *tenant, now time.Time) {
+	h := n.host
 	for _, s := range h.waiting {
 		if s.state != getting && t.refusal(s, now) == nil {
 			s.take(now)
 			close(s.granted)
 		}
 	}
-	for _, n := range h.tenants {
-		n.wake()
+	for _, other := range h.tenants {
+		other.wake()
 	}
 	t.dispatch(now)
+	n.forget(now)
 }
 
 // dispatch starts queued keys while there is room for them. The namespace that holds the fewest
