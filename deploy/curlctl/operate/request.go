@@ -17,6 +17,8 @@ type Timer struct {
 	At, SetAt time.Time
 	// Due is published when it fires.
 	Due *v1.Due
+	// URL of the want may hold secrets.
+	URL string
 }
 
 // WithoutWant returns the timer without the content of its want and without fields that
@@ -67,7 +69,15 @@ func timer(m pipeline.Message) (Timer, error) {
 		return Timer{}, err
 	}
 	due, err := pipeline.DecodeDue(key, m.Data)
-	return Timer{Key: key, At: at, SetAt: m.Time, Due: due}, err
+	return Timer{Key: key, At: at, SetAt: m.Time, Due: due, URL: due.GetWant().GetUrl()}, err
+}
+
+// Reason of the last attempt if that failed, as in Events.
+func (t Timer) Reason() string {
+	if t.Due.GetReported() == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+		return ""
+	}
+	return pipeline.Reason(t.Due.GetReported())
 }
 
 // Dues reads the fired timers and replays from a sequence on, like Timers. Both times of the result are

@@ -63,8 +63,8 @@ func FailureIDs(args []string) ([]uint64, error) {
 	return ids, nil
 }
 
-// Words returns the flags and arguments for the audit.
-func Words(fs *pflag.FlagSet, args []string) string {
+// words returns the flags and arguments for the audit.
+func words(fs *pflag.FlagSet, args []string) string {
 	recorded := []string{
 		"reason", "host", "name", "key", "since", "until", "namespace", "all", "also-recovered",
 		"rate", "for",
@@ -87,11 +87,11 @@ const ConfirmAbove = 100
 
 // Confirm asks a question. Without a terminal the answer is no.
 func (s *Session) Confirm(question string, args ...any) error {
-	if !printer.Terminal(s.in) {
+	if !printer.Terminal(s.cmd.InOrStdin()) {
 		return Errorf(NotConfirmed, "nothing was done: there is no terminal to confirm; give --yes")
 	}
 	s.Aside.Textf(question+" [y/N] ", args...)
-	answer, err := bufio.NewReader(s.in).ReadString('\n')
+	answer, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')
 	if err == nil {
 		switch strings.ToLower(strings.TrimSpace(answer)) {
 		case "y", "yes":

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"io"
 	"iter"
 	"time"
 
@@ -58,6 +57,9 @@ func (o *Options) BindHost(cmd *cobra.Command, host *string) {
 	Complete(cmd, "host", o.CompleteHosts)
 }
 
+// Cluster returns a reader of the cluster.
+func (o *Options) Cluster() *cluster.Reader { return &cluster.Reader{Options: o.Kube, Now: o.Now} }
+
 // RunE is the function of a cobra command.
 type RunE = func(cmd *cobra.Command, args []string) error
 
@@ -84,7 +86,7 @@ func (o *Options) Run(do func(ctx context.Context, s *Session, args []string) er
 		defer conn.Close()
 		s := &Session{
 			Connection: conn, Options: o, Out: out, Aside: printer.New(cmd.ErrOrStderr(), printer.Options{}),
-			in: cmd.InOrStdin(),
+			cmd: cmd, args: args,
 		}
 		defer s.hintUnread()
 		return coded(ctx, do(ctx, s, args))
@@ -100,7 +102,8 @@ type Session struct {
 	// Unread counts skipped messages.
 	Unread readable.Unread
 
-	in io.Reader
+	cmd  *cobra.Command
+	args []string
 }
 
 // List prints rows. If there are none, it tells people so.
@@ -120,7 +123,7 @@ const kubeTimeout = 10 * time.Second
 func (s *Session) Objects(ctx context.Context, name string) keys.Objects {
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
-	objects, err := cluster.Objects(ctx, s.Kube, s.Namespace, name)
+	objects, err := s.Cluster().Objects(ctx, s.Namespace, name)
 	if err != nil {
 		s.Hint("Without Kubernetes (%v), it is unknown which keys are refused or ignored.", err)
 	}
@@ -170,8 +173,8 @@ func (s *Session) hintUnread() {
 	}
 }
 
-// Audit begins the audit record of an action.
-func (s *Session) Audit(ctx context.Context, action, filter string, selected int) (audit.End, error) {
-	a := audit.Action{Name: action, Filter: filter, Selected: selected, Via: audit.CLI}
+// Audit begins the audit record of an action, with the flags and arguments of the command.
+func (s *Session) Audit(ctx context.Context, action string, selected int) (audit.End, error) {
+	a := audit.Action{Name: action, Filter: words(s.cmd.Flags(), s.args), Selected: selected, Via: audit.CLI}
 	return audit.Begin(ctx, s.Connection, a, s.Now)
 }

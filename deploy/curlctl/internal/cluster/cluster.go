@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
@@ -65,22 +65,86 @@ func Config(o kube.Options) (*rest.Config, error) {
 	}
 }
 
-// Lookup reads the metadata of the ConfigMap with a name, and the Watcher that owns it. If
+// Reader reads a cluster. Its errors are *Error.
+type Reader struct {
+	Options kube.Options
+	// Timeout limits each request; 0: there is no limit.
+	Timeout time.Duration
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// clients of one operation.
+type clients struct {
+	metadata metadata.Getter
+	watchers dynamic.NamespaceableResourceInterface
+	core     corev1client.CoreV1Interface
+}
+
+// using calls do with clients, and closes their connections.
+func (r *Reader) using(operation string, do func(clients) error) error {
+	c, done, err := open(r.Options, func(config *rest.Config) { config.Timeout = r.Timeout })
+	if err == nil {
+		defer done()
+		err = do(c)
+	}
+	if err != nil {
+		return &Error{Operation: operation, Err: err}
+	}
+	return nil
+}
+
+// open returns clients with a changed configuration, and a function that closes their connections.
+func open(o kube.Options, change func(*rest.Config)) (c clients, done func(), err error) {
+	config, err := Config(o)
+	if err != nil {
+		return c, nil, err
+	}
+	change(config)
+	web, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	core, noCore := corev1client.NewForConfigAndClient(config, web)
+	meta, noMeta := metadata.NewForConfigAndClient(config, web)
+	objects, noObjects := dynamic.NewForConfigAndClient(config, web)
+	if err := cmp.Or(noCore, noMeta, noObjects); err != nil {
+		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	c = clients{
+		metadata: meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")),
+		watchers: objects.Resource(watchv1.Resource()),
+		core:     core,
+	}
+	return c, func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil
+}
+
+// Secrets returns a client for the Secrets of a namespace, and a function that closes its
+// connections.
+func Secrets(o kube.Options, namespace string) (client corev1client.SecretInterface, done func(), err error) {
+	c, done, err := open(o, func(config *rest.Config) { config.QPS = -1 })
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.core.Secrets(namespace), done, nil
+}
+
+// Object reads the metadata of the ConfigMap with a name, and the Watcher that owns it. If
 // there is no such ConfigMap, it reads the Watcher with that name and its ConfigMap. Either
-// may be nil. Errors are *Error.
-func Lookup(
-	ctx context.Context, o kube.Options, namespace, name string,
+// may be nil.
+func (r *Reader) Object(
+	ctx context.Context, namespace, name string,
 ) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
-	object, err := configMap(ctx, o, namespace, name)
+	object, err := r.configMap(ctx, namespace, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if object == nil {
-		w, err := watcher(ctx, o, namespace, name)
+		w, err := r.watcher(ctx, namespace, name)
 		if err != nil || w == nil {
 			return nil, nil, err
 		}
-		object, err = configMap(ctx, o, namespace, w.ConfigMapName())
+		object, err = r.configMap(ctx, namespace, w.ConfigMapName())
 		return object, w, err
 	}
 	owner := object.Labels[watchv1.WatcherLabel]
@@ -90,7 +154,7 @@ func Lookup(
 	if owner == "" {
 		return object, nil, nil
 	}
-	w, err := watcher(ctx, o, namespace, owner)
+	w, err := r.watcher(ctx, namespace, owner)
 	if w != nil && w.ConfigMapName() != name {
 		w = nil // anybody may set the label
 	}
@@ -98,15 +162,11 @@ func Lookup(
 }
 
 // configMap reads the metadata of a ConfigMap; nil: there is none. Its data is not sent.
-func configMap(ctx context.Context, o kube.Options, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	var object *metav1.PartialObjectMetadata
-	err := using(o, "get ConfigMap "+namespace+"/"+name, func(config *rest.Config, web *http.Client) error {
-		client, err := metadata.NewForConfigAndClient(config, web)
-		if err != nil {
-			return err
-		}
-		resource := corev1.SchemeGroupVersion.WithResource("configmaps")
-		object, err = client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+func (r *Reader) configMap(
+	ctx context.Context, namespace, name string,
+) (object *metav1.PartialObjectMetadata, err error) {
+	err = r.using("get ConfigMap "+namespace+"/"+name, func(c clients) (err error) {
+		object, err = c.metadata.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			object, err = nil, nil
 		}
@@ -115,34 +175,23 @@ func configMap(ctx context.Context, o kube.Options, namespace, name string) (*me
 	return object, err
 }
 
-// objectsPage is the number of ConfigMaps per request.
-const objectsPage = 500
-
-// Objects reads the metadata of the ConfigMaps of a namespace and name; empty: all. Errors are *Error.
-func Objects(ctx context.Context, o kube.Options, namespace, name string) (keys.Objects, error) {
+// Objects reads the metadata of the ConfigMaps of a namespace and name; empty: all.
+func (r *Reader) Objects(ctx context.Context, namespace, name string) (keys.Objects, error) {
 	objects := keys.Objects{}
-	err := using(o, "list ConfigMaps", func(config *rest.Config, web *http.Client) error {
-		client, err := metadata.NewForConfigAndClient(config, web)
-		if err != nil {
-			return err
-		}
-		page := metav1.ListOptions{Limit: objectsPage}
+	err := r.using("list ConfigMaps", func(c clients) error {
+		options := metav1.ListOptions{}
 		if name != "" {
-			page.FieldSelector = "metadata.name=" + name
+			options.FieldSelector = "metadata.name=" + name
 		}
-		for {
-			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx,
-				page)
-			if err != nil {
-				return err
+		pages := pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+			return c.metadata.Namespace(namespace).List(ctx, page)
+		})
+		return pages.EachListItem(ctx, options, func(item runtime.Object) error {
+			if object, ok := item.(*metav1.PartialObjectMetadata); ok {
+				objects.Add(&object.ObjectMeta)
 			}
-			for i := range list.Items {
-				objects.Add(&list.Items[i].ObjectMeta)
-			}
-			if page.Continue = list.Continue; page.Continue == "" {
-				return nil
-			}
-		}
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -152,14 +201,9 @@ func Objects(ctx context.Context, o kube.Options, namespace, name string) (keys.
 
 // watcher reads a Watcher. It returns nil if there is none, the cluster serves none, or the
 // user may not read it: the rights on the ConfigMap are enough.
-func watcher(ctx context.Context, o kube.Options, namespace, name string) (*watchv1.Watcher, error) {
-	var w *watchv1.Watcher
-	err := using(o, "get Watcher "+namespace+"/"+name, func(config *rest.Config, web *http.Client) error {
-		client, err := dynamic.NewForConfigAndClient(config, web)
-		if err != nil {
-			return err
-		}
-		object, err := client.Resource(watchv1.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+func (r *Reader) watcher(ctx context.Context, namespace, name string) (w *watchv1.Watcher, err error) {
+	err = r.using("get Watcher "+namespace+"/"+name, func(c clients) error {
+		object, err := c.watchers.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return nil
@@ -173,103 +217,41 @@ func watcher(ctx context.Context, o kube.Options, namespace, name string) (*watc
 }
 
 // Watchers lists at most limit Watchers of a namespace, empty meaning all, from the token
-// next of the previous call. With an empty next there are no more.
-func Watchers(
-	ctx context.Context, o kube.Options, namespace, from string, limit int64,
+// next of the previous call. With an empty next there are no more. If the cluster does not serve
+// Watchers, apierrors.IsNotFound holds for the error.
+func (r *Reader) Watchers(
+	ctx context.Context, namespace, from string, limit int64,
 ) (list []watchv1.Watcher, next string, err error) {
 	all := &watchv1.WatcherList{}
-	err = using(o, "list Watchers", func(config *rest.Config, web *http.Client) error {
-		client, err := dynamic.NewForConfigAndClient(config, web)
-		if err != nil {
-			return err
-		}
-		page := metav1.ListOptions{Limit: limit, Continue: from}
-		objects, err := client.Resource(watchv1.Resource()).Namespace(namespace).List(ctx, page)
+	err = r.using("list Watchers", func(c clients) error {
+		objects, err := c.watchers.Namespace(namespace).List(ctx, metav1.ListOptions{Limit: limit, Continue: from})
 		if err != nil {
 			return err
 		}
 		return runtime.DefaultUnstructuredConverter.FromUnstructured(objects.UnstructuredContent(), all)
 	})
-	if err != nil {
-		return nil, "", err
-	}
-	return all.Items, all.Continue, nil
-}
-
-// podsPage is the number of pods per request.
-const podsPage = 500
-
-// pods calls visit for all pods of a namespace.
-func pods(ctx context.Context, o kube.Options, namespace string, visit func(*corev1.Pod)) error {
-	return using(o, "list pods of namespace "+namespace, func(config *rest.Config, web *http.Client) error {
-		client, err := corev1client.NewForConfigAndClient(config, web)
-		if err != nil {
-			return err
-		}
-		for page := (metav1.ListOptions{Limit: podsPage}); ; {
-			list, err := client.Pods(namespace).List(ctx, page)
-			if err != nil {
-				return err
-			}
-			for i := range list.Items {
-				visit(&list.Items[i])
-			}
-			if page.Continue = list.Continue; page.Continue == "" {
-				return nil
-			}
-		}
-	})
-}
-
-// using calls do with a client, and closes its connections.
-func using(o kube.Options, operation string, do func(*rest.Config, *http.Client) error) error {
-	config, err := Config(o)
-	var web *http.Client
-	if err == nil {
-		web, err = rest.HTTPClientFor(config)
-	}
-	if err == nil {
-		defer utilnet.CloseIdleConnectionsFor(web.Transport)
-		err = do(config, web)
-	}
-	if err != nil {
-		return &Error{Operation: operation, Err: err}
-	}
-	return nil
+	return all.Items, all.Continue, err
 }
 
 // Usage returns the containers that use a ConfigMap, sorted by pod. It leaves out terminated
 // ones unless all is set.
-func Usage( //nolint:revive // six independent inputs
-	ctx context.Context, o kube.Options, namespace string, cm podusage.ConfigMap, all bool, now time.Time,
-) ([]podusage.Usage, error) {
-	var found []podusage.Usage
-	err := pods(ctx, o, namespace, func(pod *corev1.Pod) {
-		for _, c := range podusage.In(pod, cm, now) {
-			if all || c.Newest != podusage.Ended {
-				found = append(found, c)
+func (r *Reader) Usage(
+	ctx context.Context, namespace string, cm podusage.ConfigMap, all bool,
+) (found []podusage.Usage, err error) {
+	err = r.using("list pods of namespace "+namespace, func(c clients) error {
+		pages := pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+			return c.core.Pods(namespace).List(ctx, page)
+		})
+		return pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+			if pod, ok := item.(*corev1.Pod); ok {
+				found = append(found, podusage.In(pod, cm, r.Now())...)
 			}
-		}
+			return nil
+		})
 	})
+	if !all {
+		found = slices.DeleteFunc(found, func(u podusage.Usage) bool { return u.Newest == podusage.Ended })
+	}
 	slices.SortStableFunc(found, func(a, b podusage.Usage) int { return strings.Compare(a.Pod, b.Pod) })
 	return found, err
-}
-
-// Secrets returns a client for the Secrets of a namespace, and a function that closes its
-// connections.
-func Secrets(o kube.Options, namespace string) (client corev1client.SecretInterface, done func(), err error) {
-	config, err := Config(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	config.QPS = -1
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("use kubeconfig: %w", err)
-	}
-	core, err := corev1client.NewForConfigAndClient(config, web)
-	if err != nil {
-		return nil, nil, fmt.Errorf("use kubeconfig: %w", err)
-	}
-	return core.Secrets(namespace), func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil
 }

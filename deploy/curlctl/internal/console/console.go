@@ -12,15 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
-	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Config of the console.
@@ -36,7 +32,7 @@ type Deps struct {
 	Refusals *natsconn.Refusals
 	Access   Access
 	// Kubernetes reads the cluster; nil: it is not read.
-	Kubernetes Cluster
+	Kubernetes *cluster.Reader
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -50,21 +46,6 @@ type Access interface {
 	May(ctx context.Context, p *access.Person, right access.Right, namespace string) (bool, error)
 	// Guard wraps all requests.
 	Guard(next http.Handler) http.Handler
-}
-
-// Cluster reads Kubernetes for the pages.
-type Cluster interface {
-	// Object reads the metadata of a ConfigMap and the Watcher that owns it, given the name of
-	// either. Each may be nil.
-	Object(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error)
-	// Objects reads all ConfigMaps that have one of our annotations.
-	Objects(ctx context.Context) (keys.Objects, error)
-	// Watchers lists at most limit Watchers of a namespace, empty meaning all, from the token next
-	// of the previous call. With an empty next there are no more. If the cluster does not serve
-	// Watchers, apierrors.IsNotFound holds for the error.
-	Watchers(ctx context.Context, namespace, from string, limit int64) (list []watchv1.Watcher, next string, err error)
-	// Consumers returns the containers of running pods that use a ConfigMap.
-	Consumers(ctx context.Context, namespace string, cm podusage.ConfigMap) ([]podusage.Usage, error)
 }
 
 // Server of the console.
@@ -106,13 +87,9 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 		return nil, err
 	}
 	tokens, _ := d.Access.(*access.Kubernetes)
-	var objects func(context.Context) (keys.Objects, error)
-	if d.Kubernetes != nil {
-		objects = d.Kubernetes.Objects
-	}
 	return &Server{
-		config: c, tokens: tokens, deps: d, model: model.New(d.Conn, d.Refusals, objects, d.Now), jobs: jobs.New(ctx, d.Now),
-		pages: p, ended: ctx,
+		config: c, tokens: tokens, deps: d, pages: p, ended: ctx,
+		model: model.New(d.Conn, d.Refusals, d.Kubernetes, d.Now), jobs: jobs.New(ctx, d.Now),
 	}, nil
 }
 

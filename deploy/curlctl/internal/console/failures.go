@@ -229,7 +229,7 @@ func (s *Server) failureRow(d operate.DeadLetter) deadletter.Record {
 	if known, wanted := s.model.Key(d.Key); wanted {
 		key = &known
 	}
-	row.Now = keys.Now(d, key)
+	row.Now = keys.Now(keys.RequestOf(d.Message.GetWant()), key)
 	return row
 }
 

@@ -54,7 +54,7 @@ func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, 
 	}
 	pods.Read = true
 	cm := podusage.ConfigMap{Name: found.Name, Watcher: owner, Changes: podusage.ChangesOf(found, owner)}
-	if pods.All, err = s.deps.Kubernetes.Consumers(ctx, view.Namespace, cm); err != nil {
+	if pods.All, err = s.deps.Kubernetes.Usage(ctx, view.Namespace, cm, false); err != nil {
 		pods.Unseen = err.Error()
 	}
 	pods.More = max(0, len(pods.All)-podRows)

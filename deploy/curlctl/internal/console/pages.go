@@ -121,7 +121,7 @@ func (s *Server) schedulePage(v *visit) (*page, error) {
 	next := ""
 	if len(rows) > pageRows {
 		rows = rows[:pageRows]
-		next = rows[pageRows-1].At.UTC().Format(time.RFC3339Nano) + "/" + rows[pageRows-1].String()
+		next = rows[pageRows-1].At.UTC().Format(time.RFC3339Nano) + "/" + rows[pageRows-1].Key.String()
 	}
 	return &page{template: "schedule.html", title: "Schedule", data: map[string]any{
 		"Bars": bars, "Most": most, "Hour": hour, "Rows": rows, "Next": next, "Timers": n.Timers, "After": after,

@@ -5,6 +5,8 @@ package keys
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,11 +21,8 @@ import (
 // Key is a wanted key. It holds no message, since there may be very many.
 type Key struct {
 	pipeline.Key
+	Request
 
-	// UID of the ConfigMap.
-	UID string
-	// URL may hold secrets.
-	URL string
 	// Host of the URL, which may be an address.
 	Host     string
 	Refresh  time.Duration
@@ -32,23 +31,6 @@ type Key struct {
 	// At is when the key was wanted.
 	At        time.Time
 	Condition keystate.Condition
-}
-
-// Timer is a pending timer.
-type Timer struct {
-	pipeline.Key
-
-	// At is when it fires, SetAt when it was set.
-	At, SetAt time.Time
-	Cause     v1.Cause
-	Attempts  uint32
-	// Reported and Status are of the last attempt, if that failed.
-	Reported v1.FailureClass
-	Status   int32
-	WaitsFor v1.WaitsFor
-	ReplayOf uint64
-	// URL may hold secrets.
-	URL string
 }
 
 // Reader reads the keys and timers of a namespace and name; empty: all.
@@ -62,27 +44,39 @@ type Reader struct {
 	Objects Objects
 }
 
-// Timers are pending timers, also by key.
-type Timers struct {
-	All   []Timer
-	byKey map[pipeline.Key]operate.Timer
+// Request identifies what a want fetches, for which object.
+type Request struct {
+	UID string
+	// URL may hold secrets.
+	URL    string
+	SHA256 string
 }
+
+// RequestOf returns the request of a want.
+func RequestOf(w *v1.Want) Request {
+	return Request{UID: w.GetUid(), URL: w.GetUrl(), SHA256: w.GetSha256()}
+}
+
+// Timers are pending timers by key, without their wants.
+type Timers map[pipeline.Key]operate.Timer
 
 // Timers reads the pending timers.
 func (r Reader) Timers(ctx context.Context) (Timers, error) {
-	timers := Timers{byKey: map[pipeline.Key]operate.Timer{}}
+	timers := Timers{}
 	for t, err := range readable.Only(r.Unread, r.Client.Timers(ctx, r.Namespace, r.Name)) {
 		if err != nil {
-			return timers, err
+			return nil, err
 		}
-		d := t.Due
-		timers.All = append(timers.All, Timer{
-			Key: t.Key, At: t.At, SetAt: t.SetAt, Cause: d.GetCause(), Attempts: d.GetAttempts(), Reported: d.GetReported(),
-			Status: d.GetStatusCode(), WaitsFor: d.GetWaitsFor(), ReplayOf: d.GetReplayOf(), URL: d.GetWant().GetUrl(),
-		})
-		timers.byKey[t.Key] = t.WithoutWant()
+		timers[t.Key] = t.WithoutWant()
 	}
 	return timers, nil
+}
+
+// Sorted returns the timers by time.
+func (t Timers) Sorted() []operate.Timer {
+	return slices.SortedFunc(maps.Values(t), func(a, b operate.Timer) int {
+		return cmp.Or(a.At.Compare(b.At), Compare(a.Key, b.Key))
+	})
 }
 
 // Keys reads the wanted keys, in the order of the stream, and then the keys that an object asks for
@@ -101,7 +95,7 @@ func (r Reader) Keys(ctx context.Context, timers Timers, handled uint64) ([]Key,
 			return nil, err
 		}
 		next := pending{}
-		if t, found := timers.byKey[w.Key]; found {
+		if t, found := timers[w.Key]; found {
 			next.timer = &t
 		} else if d, found := waiting[w.Key]; found {
 			next = pending{timer: &d, fired: true}
@@ -127,7 +121,7 @@ type pending struct {
 // key returns a wanted key with its condition.
 func (r Reader) key(w operate.Want, next pending, handled uint64) Key {
 	k := Key{
-		Key: w.Key, UID: w.Want.GetUid(), URL: w.Want.GetUrl(), Host: condition.Host(w.Want.GetUrl()),
+		Key: w.Key, Request: RequestOf(w.Want), Host: condition.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
 	}
 	fetch := keystate.Fetch{URL: k.URL, Refresh: k.Refresh, Wanted: w.At, Taken: w.Sequence <= handled}
@@ -165,12 +159,4 @@ func (k *Key) HostIs(host string) bool {
 func Compare(a, b pipeline.Key) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Key,
 		b.Key))
-}
-
-// Reason of the last attempt if that failed, as in Events.
-func (t *Timer) Reason() string {
-	if t.Reported == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
-		return ""
-	}
-	return pipeline.Reason(t.Reported)
 }

@@ -3,6 +3,7 @@ package keys
 import (
 	"cmp"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +42,11 @@ func (o Objects) Add(meta *metav1.ObjectMeta) {
 	}
 }
 
+var grammar = sync.OnceValues(func() (*annotation.Grammar, error) { return annotation.New(annotation.Defaults()) })
+
 // ReadObject parses the metadata of a ConfigMap like the watcher with these protected namespaces.
 func ReadObject(meta *metav1.ObjectMeta, protected []string) Object {
-	grammar, err := annotation.New(annotation.Defaults())
+	grammar, err := grammar()
 	if err != nil {
 		return Object{Problem: err.Error()}
 	}
@@ -106,7 +109,7 @@ func (o *Object) unwanted(at pipeline.Key, wanted map[pipeline.Key]bool, now tim
 		if p := o.Status.Problem; p != nil {
 			c.Since = p.Since
 		}
-		all = append(all, Key{Key: at, UID: o.UID, Condition: c})
+		all = append(all, Key{Key: at, Request: Request{UID: o.UID}, Condition: c})
 	}
 	for _, pair := range o.Request.Pairs {
 		if at.Key = pair.Key; wanted[at] {
@@ -114,8 +117,8 @@ func (o *Object) unwanted(at pipeline.Key, wanted map[pipeline.Key]bool, now tim
 		}
 		write := o.write(pair.Key)
 		all = append(all, Key{
-			Key: at, UID: o.UID, URL: pair.URL, Host: condition.Host(pair.URL), Refresh: o.Request.Interval(pair.Key),
-			Condition: keystate.Of(nil, &write, now),
+			Key: at, Request: Request{UID: o.UID, URL: pair.URL}, Host: condition.Host(pair.URL),
+			Refresh: o.Request.Interval(pair.Key), Condition: keystate.Of(nil, &write, now),
 		})
 	}
 	return all

@@ -56,13 +56,12 @@ const (
 	Gone      = "gone"
 )
 
-// Now returns the present state of the key of a failure; a nil key is not wanted.
-func Now(f operate.DeadLetter, k *Key) string {
-	want := f.Message.GetWant()
+// Now returns the present state of a key whose request has failed; a nil key is not wanted.
+func Now(failed Request, k *Key) string {
 	switch {
 	case k == nil:
 		return Gone
-	case want.GetUid() != k.UID || want.GetUrl() != k.URL:
+	case failed != k.Request:
 		return Changed
 	case k.Condition.Good():
 		return Recovered

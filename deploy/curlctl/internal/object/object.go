@@ -3,7 +3,6 @@ package object
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,7 +20,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -136,17 +134,20 @@ func (v *View) readStatus(state status.Status) {
 	}
 }
 
-// addChecked adds the last attempt, which set the timer.
-func (v *View) addChecked(t operate.Timer) {
-	at := keystate.Checked(t.Due, t.SetAt)
-	if at.IsZero() {
-		return
+// addTimer adds a timer, and the last attempt, which set it.
+func (v *View) addTimer(t operate.Timer) {
+	detail := pipeline.CauseName(t.Due.GetCause())
+	if waits := condition.WaitsFor(t.Due.GetWaitsFor(), t.URL); waits != "" {
+		detail += ", waits for the " + waits
 	}
-	if class := t.Due.GetReported(); class != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
-		v.add(at, "last checked", t.Key.Key, pipeline.Reason(class), printer.Red)
-		return
+	v.add(t.At, "scheduled", t.Key.Key, detail, printer.Cyan)
+	switch at := keystate.Checked(t.Due, t.SetAt); {
+	case at.IsZero():
+	case t.Reason() != "":
+		v.add(at, "last checked", t.Key.Key, t.Reason(), printer.Red)
+	default:
+		v.add(at, "last checked", t.Key.Key, "ok", printer.Green)
 	}
-	v.add(at, "last checked", t.Key.Key, "ok", printer.Green)
 }
 
 func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour) {
@@ -159,36 +160,31 @@ func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour
 func (v *View) ReadStreams(
 	ctx context.Context, client *operate.Client, unread *readable.Unread, now time.Time,
 ) (err error) {
-	all := keys.Reader{
-		Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Unread: unread, Now: now,
-		Objects: v.read,
+	r := keys.Reader{
+		Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Unread: unread, Now: now, Objects: v.read,
 	}
-	found, err := all.Read(ctx)
-	if err != nil && !errors.Is(err, operate.ErrNoConsumer) {
+	handled, err := r.Handled(ctx)
+	if err != nil {
+		return err
+	}
+	timers, err := r.Timers(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := r.Keys(ctx, timers, handled)
+	if err != nil {
 		return err
 	}
 	for _, k := range found {
 		if k.Key.Key != "" {
 			v.Keys = append(v.Keys, Key{k.Key.Key, k.Condition})
 		}
+		if k.Sequence > 0 {
+			v.add(k.At, "wanted", k.Key.Key, pipeline.CauseName(k.Cause)+": "+deadletter.WithoutQuery(k.URL), printer.Cyan)
+		}
 	}
-	for w, err := range readable.Only(unread, client.Wants(ctx, v.Namespace, v.ConfigMap)) {
-		if err != nil {
-			return err
-		}
-		detail := pipeline.CauseName(w.Want.GetCause()) + ": " + deadletter.WithoutQuery(w.Want.GetUrl())
-		v.add(w.At, "wanted", w.Key.Key, detail, printer.Cyan)
-	}
-	for t, err := range readable.Only(unread, client.Timers(ctx, v.Namespace, v.ConfigMap)) {
-		if err != nil {
-			return err
-		}
-		detail := pipeline.CauseName(t.Due.GetCause())
-		if waits := condition.WaitsFor(t.Due.GetWaitsFor(), t.Due.GetWant().GetUrl()); waits != "" {
-			detail += ", waits for the " + waits
-		}
-		v.add(t.At, "scheduled", t.Key.Key, detail, printer.Cyan)
-		v.addChecked(t)
+	for _, t := range timers {
+		v.addTimer(t)
 	}
 	filter := operate.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap}
 	for f, err := range readable.Only(unread, client.DeadLetters(ctx, filter)) {

@@ -95,10 +95,10 @@ func Read(
 		return view, err
 	}
 	view.Now, view.Groups = keys.Count(all), keys.Groups(all)
-	for _, t := range timers.All {
+	for _, t := range timers {
 		view.Timers.Add(t.At, time.Now())
 	}
-	view.PausedHosts = pausedHosts(timers.All)
+	view.PausedHosts = pausedHosts(timers)
 	counts, err := conn.Client.CountDeadLetters(ctx, operate.DeadLetterFilter{})
 	if err != nil {
 		return view, err
@@ -114,10 +114,10 @@ func Read(
 	return view, nil
 }
 
-func pausedHosts(timers []keys.Timer) []PausedHost {
+func pausedHosts(timers keys.Timers) []PausedHost {
 	hosts := map[string]PausedHost{}
 	for _, t := range timers {
-		if t.WaitsFor != v1.WaitsFor_WAITS_FOR_PAUSE {
+		if t.Due.GetWaitsFor() != v1.WaitsFor_WAITS_FOR_PAUSE {
 			continue
 		}
 		name := condition.Host(t.URL)
@@ -128,7 +128,7 @@ func pausedHosts(timers []keys.Timer) []PausedHost {
 			host.NextTry = t.At
 		}
 		if host.Reason == "" {
-			host.Reason, host.Status = t.Reason(), t.Status
+			host.Reason, host.Status = t.Reason(), t.Due.GetStatusCode()
 		}
 		hosts[name] = host
 	}

@@ -49,14 +49,7 @@ type Item struct {
 	Key         pipeline.Key
 	Verdict     Verdict
 
-	request request
-}
-
-// request identifies the fetched resource.
-type request struct{ uid, url, sha256 string }
-
-func requestOf(w *v1.Want) request {
-	return request{uid: w.GetUid(), url: w.GetUrl(), sha256: w.GetSha256()}
+	request keys.Request
 }
 
 // concurrency of reads and publishes.
@@ -77,7 +70,7 @@ func Plan(
 		}
 		item := &Item{
 			ID: f.ID, Traceparent: f.Message.GetTraceparent(), Key: f.Key, Verdict: Wanted,
-			request: requestOf(f.Message.GetWant()),
+			request: keys.RequestOf(f.Message.GetWant()),
 		}
 		switch {
 		case f.Message.GetWant() == nil:
@@ -94,16 +87,16 @@ func Plan(
 		return nil, err
 	}
 	err = each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
-		return Retry(ctx, func(ctx context.Context) (err error) {
-			_, _, item.Verdict, err = current(ctx, client, item)
-			if err != nil || item.Verdict != Wanted || alsoRecovered {
-				return err
-			}
+		return Retry(ctx, func(ctx context.Context) error {
 			key, err := reader.One(ctx, item.Key, handled)
-			if err == nil && key != nil && key.Condition.Good() {
-				item.Verdict = Recovered
+			if err != nil {
+				return fmt.Errorf("check failure %d: %w", item.ID, err)
 			}
-			return err
+			now := Verdict(keys.Now(item.request, key))
+			if now == Gone || now == Changed || now == Recovered && !alsoRecovered {
+				item.Verdict = now
+			}
+			return nil
 		})
 	})
 	return items, err
@@ -150,7 +143,7 @@ func current(ctx context.Context, client *operate.Client, item *Item) (*v1.Want,
 		return nil, 0, Changed, nil
 	case err != nil:
 		return nil, 0, Wanted, fmt.Errorf("check failure %d: %w", item.ID, err)
-	case requestOf(want) != item.request:
+	case keys.RequestOf(want) != item.request:
 		return nil, 0, Changed, nil
 	}
 	return want, sequence, Wanted, nil

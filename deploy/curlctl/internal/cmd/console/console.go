@@ -13,17 +13,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // The values of --auth.
@@ -126,7 +122,7 @@ func (c *serving) serve(ctx context.Context, s *cli.Session, refusals *natsconn.
 	// An unusable kubeconfig is reported on the pages; a missing one is not.
 	named := c.cluster.Kubeconfig != "" || os.Getenv("KUBECONFIG") != ""
 	if c.auth != authKubernetes && (kubeErr == nil || named) {
-		deps.Kubernetes = reader{*c.cluster, s.Now}
+		deps.Kubernetes = &cluster.Reader{Options: *c.cluster, Timeout: kubeTimeout, Now: s.Now}
 	}
 	server, err := console.New(ctx, console.Config{TraceURL: c.traceURL}, deps)
 	if err != nil {
@@ -151,40 +147,4 @@ func (c *serving) open() (net.Listener, error) {
 	return tls.NewListener(listener, &tls.Config{
 		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 	}), nil
-}
-
-// reader reads Kubernetes for the pages, as the user of the kubeconfig.
-type reader struct {
-	cluster kube.Options
-	now     func() time.Time
-}
-
-// Object implements console.Cluster.
-func (r reader) Object(
-	ctx context.Context, namespace, name string,
-) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
-	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
-	defer cancel()
-	return cluster.Lookup(ctx, r.cluster, namespace, name)
-}
-
-// Objects implements console.Cluster.
-func (r reader) Objects(ctx context.Context) (keys.Objects, error) {
-	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
-	defer cancel()
-	return cluster.Objects(ctx, r.cluster, "", "")
-}
-
-// Watchers implements console.Cluster.
-func (r reader) Watchers(ctx context.Context, namespace, from string, limit int64) ([]watchv1.Watcher, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
-	defer cancel()
-	return cluster.Watchers(ctx, r.cluster, namespace, from, limit)
-}
-
-// Consumers implements console.Cluster.
-func (r reader) Consumers(ctx context.Context, namespace string, cm podusage.ConfigMap) ([]podusage.Usage, error) {
-	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
-	defer cancel()
-	return cluster.Usage(ctx, r.cluster, namespace, cm, false, r.now())
 }

@@ -2,8 +2,6 @@
 package failures
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
@@ -14,32 +12,38 @@ import (
 // filter holds the flags that select failures.
 type filter struct {
 	*cli.Options
-	reason, host, name, key string
-	since, until            string
+	deadletter.Selection
+	// parsed is valid from PreRunE on.
+	parsed operate.DeadLetterFilter
 }
 
-func (f *filter) bindFlags(cmd *cobra.Command) {
+// bindFlags adds the flags, which are parsed before the connection, after check.
+func (f *filter) bindFlags(cmd *cobra.Command, check func(args []string) error) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.reason, "reason", "", "only failures with this reason, such as Timeout")
-	f.BindHost(cmd, &f.host)
-	f.BindName(cmd, &f.name)
-	fs.StringVar(&f.key, "key", "", "only failures of this key")
-	fs.StringVar(&f.since, "since", "", "only failures since a time (RFC 3339) or a duration ago, such as 2h")
-	fs.StringVar(&f.until, "until", "", "only failures before a time (RFC 3339) or a duration ago, such as 10m")
-	cmd.PreRunE = func(*cobra.Command, []string) error { // before the connection
-		_, err := f.parse(f.Now())
-		return err
+	fs.StringVar(&f.Reason, "reason", "", "only failures with this reason, such as Timeout")
+	f.BindHost(cmd, &f.Host)
+	f.BindName(cmd, &f.Name)
+	fs.StringVar(&f.Key, "key", "", "only failures of this key")
+	fs.StringVar(&f.Since, "since", "", "only failures since a time (RFC 3339) or a duration ago, such as 2h")
+	fs.StringVar(&f.Until, "until", "", "only failures before a time (RFC 3339) or a duration ago, such as 10m")
+	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
+		if err := check(args); err != nil {
+			return err
+		}
+		f.Selection.Namespace = f.Options.Namespace
+		if f.parsed, err = f.Filter(f.Now()); err != nil {
+			return cli.Usagef("--%w", err)
+		}
+		return nil
 	}
 	cli.Complete(cmd, "reason", cobra.FixedCompletions(deadletter.Reasons(), cli.Silently))
 }
 
 // any reports whether any flag is set.
-func (f *filter) any() bool {
-	return f.narrows() || f.Namespace != ""
-}
+func (f *filter) any() bool { return f.narrows() || f.Options.Namespace != "" }
 
 // narrows reports whether any flag other than --namespace is set.
-func (f *filter) narrows() bool { return f.reason+f.host+f.name+f.key+f.since+f.until != "" }
+func (f *filter) narrows() bool { return f.Selection != deadletter.Selection{} }
 
 // none says that there is no such failure.
 func none(f operate.DeadLetterFilter) string {
@@ -47,15 +51,4 @@ func none(f operate.DeadLetterFilter) string {
 		return "No failures found."
 	}
 	return "No failures match; `curlctl failures --summary` shows reasons and hosts."
-}
-
-// parse parses the flags.
-func (f *filter) parse(now time.Time) (operate.DeadLetterFilter, error) {
-	parsed, err := deadletter.Selection{
-		Reason: f.reason, Host: f.host, Namespace: f.Namespace, Name: f.name, Key: f.key, Since: f.since, Until: f.until,
-	}.Filter(now)
-	if err != nil {
-		return parsed, cli.Usagef("--%w", err)
-	}
-	return parsed, nil
 }

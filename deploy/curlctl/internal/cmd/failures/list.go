@@ -42,19 +42,12 @@ func listCommand(o *cli.Options) *cobra.Command {
 		Args: cli.NoArgs,
 	}
 	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
-		f, err := selected.parse(s.Now())
-		if err == nil {
-			err = cli.NotNegative("limit", limit)
-		}
-		if err != nil {
-			return err
-		}
 		if summary {
-			return summarize(ctx, s, f)
+			return summarize(ctx, s, selected.parsed)
 		}
-		return list(ctx, s, f, limit)
+		return list(ctx, s, selected.parsed, limit)
 	})
-	selected.bindFlags(cmd)
+	selected.bindFlags(cmd, func([]string) error { return cli.NotNegative("limit", limit) })
 	cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of failures (0: all)")
 	cmd.Flags().BoolVar(&summary, "summary", false, "count failures by reason and host")
 	return cmd
@@ -78,7 +71,7 @@ func list(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, limit
 			if err == nil && limit > 0 { // takes three requests per key
 				var key *keys.Key
 				key, err = reader.One(ctx, d.Key, handled)
-				row.Now = keys.Now(d, key)
+				row.Now = keys.Now(keys.RequestOf(d.Message.GetWant()), key)
 			}
 			if !yield(row.Row(s.Now()), err) || err != nil {
 				return

@@ -18,26 +18,21 @@ func purgeCommand(o *cli.Options) *cobra.Command {
 		Short: "Remove failures from the record, without effect on the keys",
 		Args:  cli.NoArgs,
 	}
-	cmd.RunE = func(c *cobra.Command, args []string) error {
+	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+		return purge(ctx, s, selected.parsed, yes)
+	})
+	selected.bindFlags(cmd, func([]string) error {
 		if !selected.any() && !all {
 			return cli.Usagef("purge needs filters such as --host, or --all")
 		}
-		line := cli.Words(c.Flags(), nil)
-		return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
-			f, err := selected.parse(s.Now())
-			if err != nil {
-				return err
-			}
-			return purge(ctx, s, f, line, yes)
-		})(c, args)
-	}
-	selected.bindFlags(cmd)
+		return nil
+	})
 	cmd.Flags().BoolVar(&all, "all", false, "remove all failures")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 
-func purge(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, line string, yes bool) error {
+func purge(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, yes bool) error {
 	counts, err := s.Client.CountDeadLetters(ctx, f)
 	if err != nil {
 		return err
@@ -52,7 +47,7 @@ func purge(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, line
 			return err
 		}
 	}
-	end, err := s.Audit(ctx, "purge", line, n)
+	end, err := s.Audit(ctx, "purge", n)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,6 @@ type replaying struct {
 	dryRun, yes, wait bool
 	alsoRecovered     bool
 	timeout           time.Duration
-	line              string
 	ids               []uint64
 }
 
@@ -43,17 +42,8 @@ func ReplayCommand(o *cli.Options) *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: o.CompleteFailures,
 	}
-	cmd.RunE = func(c *cobra.Command, args []string) (err error) {
-		if r.ids, err = cli.FailureIDs(args); err != nil {
-			return err
-		}
-		if err := r.validate(); err != nil {
-			return err
-		}
-		r.line = cli.Words(c.Flags(), args)
-		return o.Run(r.run)(c, args)
-	}
-	r.selected.bindFlags(cmd)
+	cmd.RunE = o.Run(r.run)
+	r.selected.bindFlags(cmd, r.validate)
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures")
 	fs.BoolVar(&r.alsoRecovered, "also-recovered", false, "replay keys that were fetched since, too")
@@ -66,7 +56,10 @@ func ReplayCommand(o *cli.Options) *cobra.Command {
 	return cmd
 }
 
-func (r *replaying) validate() error {
+func (r *replaying) validate(args []string) (err error) {
+	if r.ids, err = cli.FailureIDs(args); err != nil {
+		return err
+	}
 	filtered := r.selected.any()
 	switch {
 	case len(r.ids) == 0 && !filtered && !r.all:
@@ -82,15 +75,11 @@ func (r *replaying) validate() error {
 }
 
 func (r *replaying) run(ctx context.Context, s *cli.Session, _ []string) error {
-	f, err := r.selected.parse(s.Now())
+	items, err := replay.Plan(ctx, s.Client, r.failures(ctx, s), r.alsoRecovered, nil)
 	if err != nil {
 		return err
 	}
-	items, err := replay.Plan(ctx, s.Client, r.failures(ctx, s, f), r.alsoRecovered, nil)
-	if err != nil {
-		return err
-	}
-	out := &report{s: s, dryRun: r.dryRun, none: none(f), items: items}
+	out := &report{s: s, dryRun: r.dryRun, none: none(r.selected.parsed), items: items}
 	n := replay.Count(items)[replay.Wanted]
 	if r.dryRun || n == 0 {
 		return out.print(nil, false)
@@ -104,11 +93,9 @@ func (r *replaying) run(ctx context.Context, s *cli.Session, _ []string) error {
 }
 
 // failures returns the selected failures.
-func (r *replaying) failures(
-	ctx context.Context, s *cli.Session, f operate.DeadLetterFilter,
-) iter.Seq2[operate.DeadLetter, error] {
+func (r *replaying) failures(ctx context.Context, s *cli.Session) iter.Seq2[operate.DeadLetter, error] {
 	if len(r.ids) == 0 {
-		return readable.Only(&s.Unread, s.Client.DeadLetters(ctx, f))
+		return readable.Only(&s.Unread, s.Client.DeadLetters(ctx, r.selected.parsed))
 	}
 	return func(yield func(operate.DeadLetter, error) bool) {
 		for _, id := range r.ids {
@@ -129,7 +116,7 @@ func (r *replaying) request(ctx context.Context, s *cli.Session, out *report) (e
 		}
 	}
 	n := replay.Count(out.items)[replay.Wanted]
-	end, err := s.Audit(ctx, "replay", r.line, n)
+	end, err := s.Audit(ctx, "replay", n)
 	if err != nil {
 		return err
 	}

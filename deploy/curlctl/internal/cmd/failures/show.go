@@ -57,7 +57,7 @@ func read(ctx context.Context, s *cli.Session, id uint64) (operate.DeadLetter, e
 
 func show(s *cli.Session, f operate.DeadLetter, key *keys.Key) error {
 	r, snippet := deadletter.NewRecord(f), deadletter.Snippet(f.Message.GetSnippet())
-	r.Now = keys.Now(f, key)
+	r.Now = keys.Now(keys.RequestOf(f.Message.GetWant()), key)
 	if s.Out.ForPrograms() {
 		return s.Out.Object(deadletter.Name(r.ID), struct {
 			deadletter.Record

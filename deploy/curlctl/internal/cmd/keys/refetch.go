@@ -26,8 +26,6 @@ type refetching struct {
 	host, url string
 	rate      replay.Rate
 	all, yes  bool
-	// line is the command line for the audit.
-	line string
 }
 
 // RefetchCommand returns the command refetch.
@@ -43,7 +41,7 @@ func RefetchCommand(o *cli.Options) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
-	cmd.RunE = func(c *cobra.Command, args []string) (err error) {
+	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
 		r.namespace = o.Namespace
 		switch {
 		case len(args) == 0 && !r.all && r.host == "" && r.url == "" || len(args) == 1 && r.all:
@@ -51,13 +49,11 @@ func RefetchCommand(o *cli.Options) *cobra.Command {
 		case strings.ContainsAny(r.url, "?@"):
 			return cli.Usagef("--url is a URL without credentials and query")
 		case len(args) == 1:
-			if r.namespace, r.name, err = o.Object(args[0]); err != nil {
-				return err
-			}
+			r.namespace, r.name, err = o.Object(args[0])
 		}
-		r.line = cli.Words(c.Flags(), args)
-		return o.Run(r.run)(c, args)
+		return err
 	}
+	cmd.RunE = o.Run(r.run)
 	cmd.Flags().StringVar(&r.host, "host", "", "fetch keys from this host")
 	cmd.Flags().StringVar(&r.url, "url", "", "fetch keys whose URL begins with this one, such as https://example.com/v1/")
 	cmd.Flags().BoolVar(&r.all, "all", false, "fetch all keys, or all of --namespace")
@@ -103,7 +99,7 @@ func (r *refetching) run(ctx context.Context, s *cli.Session, _ []string) error 
 		}
 	}
 	s.HintLoss()
-	end, err := s.Audit(ctx, "refetch", r.line, len(selected))
+	end, err := s.Audit(ctx, "refetch", len(selected))
 	if err != nil {
 		return err
 	}

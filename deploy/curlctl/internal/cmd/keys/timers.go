@@ -1,9 +1,7 @@
 package keys
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -11,9 +9,9 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -47,34 +45,31 @@ func TimersCommand(o *cli.Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			slices.SortFunc(timers.All, func(a, b keys.Timer) int {
-				return cmp.Or(a.At.Compare(b.At), keys.Compare(a.Key, b.Key))
-			})
 			return s.List(printer.Table{
 				Columns: "FIRES IN|CAUSE|NAMESPACE|CONFIGMAP|KEY|ATTEMPTS|WAITS FOR", Wide: "REASON|FIRES AT|REPLAY OF|URL",
 				Drop: "ATTEMPTS|NAMESPACE|WAITS FOR",
-			}, printer.Rows(timers.All, func(t keys.Timer) printer.Row { return timerRow(s, t) }), "Nothing is scheduled.")
+			}, printer.Rows(timers.Sorted(), func(t operate.Timer) printer.Row { return timerRow(s, t) }), "Nothing is scheduled.")
 		}),
 	}
 	o.BindName(cmd, &name)
 	return cmd
 }
 
-func timerRow(s *cli.Session, t keys.Timer) printer.Row {
+func timerRow(s *cli.Session, t operate.Timer) printer.Row {
 	row := scheduled{
-		Namespace: t.Namespace, ConfigMap: t.Name, Key: t.Key.Key, Cause: pipeline.CauseName(t.Cause), FiresAt: t.At,
-		SetAt:    t.SetAt,
-		WaitsFor: condition.WaitsFor(t.WaitsFor, t.URL), Reason: t.Reason(), Status: t.Status, Attempts: t.Attempts,
-		ReplayOf: t.ReplayOf, URL: deadletter.WithoutQuery(t.URL),
+		Namespace: t.Key.Namespace, ConfigMap: t.Key.Name, Key: t.Key.Key, Cause: pipeline.CauseName(t.Due.GetCause()),
+		FiresAt: t.At, SetAt: t.SetAt, WaitsFor: condition.WaitsFor(t.Due.GetWaitsFor(), t.URL), Reason: t.Reason(),
+		Status: t.Due.GetStatusCode(), Attempts: t.Due.GetAttempts(), ReplayOf: t.Due.GetReplayOf(),
+		URL: deadletter.WithoutQuery(t.URL),
 	}
 	in, replayOf := printer.In(0, printer.Until(s.Now(), t.At)), ""
 	if keystate.IsOverdue(s.Now(), t.At) {
 		in = printer.In(printer.Red, "overdue")
 	}
-	if t.ReplayOf > 0 {
-		replayOf = "failure " + strconv.FormatUint(t.ReplayOf, 10)
+	if row.ReplayOf > 0 {
+		replayOf = "failure " + strconv.FormatUint(row.ReplayOf, 10)
 	}
-	return printer.Row{Name: "timer/" + t.String(), Object: row, Cells: printer.Cells(
+	return printer.Row{Name: "timer/" + t.Key.String(), Object: row, Cells: printer.Cells(
 		in, row.Cause, row.Namespace, row.ConfigMap, row.Key, row.Attempts, row.WaitsFor,
 		deadletter.Reason(row.Reason, row.Status), printer.Clock(row.FiresAt), replayOf, row.URL,
 	)}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
@@ -82,7 +81,7 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 	if err != nil {
 		return nil, err
 	}
-	object, w, err := cluster.Lookup(ctx, c.Kube, namespace, name)
+	object, w, err := c.Cluster().Object(ctx, namespace, name)
 	switch {
 	case err != nil:
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -50,7 +49,7 @@ func PodsCommand(o *cli.Options) *cobra.Command {
 }
 
 func (p *pods) list(ctx context.Context, namespace, name string) error {
-	object, watcher, err := cluster.Lookup(ctx, p.Kube, namespace, name)
+	object, watcher, err := p.Cluster().Object(ctx, namespace, name)
 	if err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ func (p *pods) list(ctx context.Context, namespace, name string) error {
 		return cli.Errorf(cli.NotFound, "ConfigMap %s/%s: not found", namespace, name)
 	}
 	cm := podusage.ConfigMap{Name: object.Name, Watcher: watcher, Changes: podusage.ChangesOf(object, watcher)}
-	found, err := cluster.Usage(ctx, p.Kube, namespace, cm, p.all, p.Now())
+	found, err := p.Cluster().Usage(ctx, namespace, cm, p.all)
 	if err != nil {
 		return err
 	}

@@ -24,21 +24,16 @@ func PauseCommand(o *cli.Options) *cobra.Command {
 			"and timers wait in the stream. `curlctl resume` ends the pause.",
 		Args: cli.NoArgs,
 	}
-	cmd.RunE = func(c *cobra.Command, args []string) error {
-		if limit < 0 {
-			return cli.Usagef("--for must not be negative")
-		}
-		line := cli.Words(c.Flags(), nil)
-		return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
-			return pause(ctx, s, time.Duration(limit), line)
-		})(c, args)
-	}
+	cmd.PreRunE = func(*cobra.Command, []string) error { return cli.NotNegative("for", int(limit)) }
+	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+		return pause(ctx, s, time.Duration(limit))
+	})
 	cmd.Flags().Var(&limit, "for", "resume after this time (0: only with `curlctl resume`)")
 	return cmd
 }
 
-func pause(ctx context.Context, s *cli.Session, limit time.Duration, line string) error {
-	end, err := s.Audit(ctx, "pause", line, 0)
+func pause(ctx context.Context, s *cli.Session, limit time.Duration) error {
+	end, err := s.Audit(ctx, "pause", 0)
 	if err != nil {
 		return err
 	}
@@ -62,7 +57,7 @@ func ResumeCommand(o *cli.Options) *cobra.Command {
 		Short: "Resume fetching",
 		Args:  cli.NoArgs,
 		RunE: o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
-			end, err := s.Audit(ctx, "resume", "", 0)
+			end, err := s.Audit(ctx, "resume", 0)
 			if err != nil {
 				return err
 			}

@@ -25,19 +25,20 @@ func WatchCommand(o *cli.Options) *cobra.Command {
 			"are missing. A timer that fires is visible by the fetch that follows.",
 		Args: cli.NoArgs,
 	}
-	cmd.RunE = func(c *cobra.Command, args []string) error {
+	cmd.PreRunE = func(*cobra.Command, []string) error {
 		for _, kind := range kinds {
 			if !slices.Contains(traffic.Kinds(), kind) {
 				return cli.Usagef("--only: %q is not one of %s", kind, strings.Join(traffic.Kinds(), ", "))
 			}
 		}
-		return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
-			return watch(ctx, s, func(m traffic.Message) bool {
-				return (o.Namespace == "" || m.Namespace == o.Namespace) && (name == "" || m.ConfigMap == name) &&
-					(host == "" || m.HostIs(host)) && (len(kinds) == 0 || slices.Contains(kinds, m.What))
-			})
-		})(c, args)
+		return nil
 	}
+	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+		return watch(ctx, s, func(m traffic.Message) bool {
+			return (o.Namespace == "" || m.Namespace == o.Namespace) && (name == "" || m.ConfigMap == name) &&
+				(host == "" || m.HostIs(host)) && (len(kinds) == 0 || slices.Contains(kinds, m.What))
+		})
+	})
 	o.BindName(cmd, &name)
 	o.BindHost(cmd, &host)
 	cmd.Flags().StringSliceVar(&kinds, "only", nil, "only these kinds: "+strings.Join(traffic.Kinds(), ", "))

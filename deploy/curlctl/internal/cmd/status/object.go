@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
@@ -19,7 +18,7 @@ import (
 
 // object prints the history of one ConfigMap, and the conditions of its Watcher.
 func object(ctx context.Context, s *cli.Session, namespace, name string) error {
-	found, owner, err := cluster.Lookup(ctx, s.Kube, namespace, name)
+	found, owner, err := s.Cluster().Object(ctx, namespace, name)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ import (
 
 // Command returns the command status.
 func Command(o *cli.Options) *cobra.Command {
-	cmd := &cobra.Command{
+	namespace, name := "", ""
+	return &cobra.Command{
 		Use:   "status [NAMESPACE/NAME]",
 		Short: "Show the pipeline at a glance, or the history of one ConfigMap or Watcher (reads Kubernetes)",
 		Long: "Without an argument it shows how many keys are failing now and why, the backlog, timers,\n" +
@@ -23,20 +24,19 @@ func Command(o *cli.Options) *cobra.Command {
 			"shows its conditions, keys, URLs and history. It reads the metadata of ConfigMaps.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,
-	}
-	cmd.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error { return pipeline(ctx, s) })(c, args)
-		}
-		namespace, name, err := o.Object(args[0])
-		if err != nil {
+		PreRunE: func(_ *cobra.Command, args []string) (err error) {
+			if len(args) > 0 {
+				namespace, name, err = o.Object(args[0])
+			}
 			return err
-		}
-		return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+		},
+		RunE: o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+			if name == "" {
+				return pipeline(ctx, s)
+			}
 			return object(ctx, s, namespace, name)
-		})(c, args)
+		}),
 	}
-	return cmd
 }
 
 func pipeline(ctx context.Context, s *cli.Session) error {

@@ -2,7 +2,11 @@
 // tokens of a cluster, or not at all.
 package access
 
-import "time"
+import (
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+)
 
 // Right is a verb and a resource.
 type Right string
@@ -25,9 +29,8 @@ type Person struct {
 	// Until is the end of the session; zero: never.
 	Until time.Time
 
-	groups []string
-	uid    string
-	extra  map[string][]string
+	// user is the one to review rights of.
+	user authenticationv1.UserInfo
 }
 
 // ReviewError means that the API server could not review a right.

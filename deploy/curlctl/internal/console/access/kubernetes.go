@@ -103,11 +103,8 @@ func (k *Kubernetes) Guard(next http.Handler) http.Handler { return next }
 
 // session is the content of the cookie. It does not have the token.
 type session struct {
-	Name   string              `json:"name"`
-	UID    string              `json:"uid,omitempty"`
-	Groups []string            `json:"groups,omitempty"`
-	Extra  map[string][]string `json:"extra,omitempty"`
-	Until  time.Time           `json:"until"`
+	User  authenticationv1.UserInfo `json:"user"`
+	Until time.Time                 `json:"until"`
 }
 
 // SignIn returns the cookie of a session for the token of a form, or an error for the person.
@@ -125,15 +122,7 @@ func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string)
 	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience):
 		return nil, "The API server does not accept this token. It must be new and have the audience " + Audience + "."
 	}
-	user := review.Status.User
-	held := session{
-		Name: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string][]string{},
-		Until: k.now().Add(sessionTime),
-	}
-	for key, values := range user.Extra {
-		held.Extra[key] = values
-	}
-	text, err := k.encode(held)
+	text, err := k.encode(session{User: review.Status.User, Until: k.now().Add(sessionTime)})
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -180,16 +169,15 @@ func (k *Kubernetes) decode(cookie string) (session, bool) {
 	if err != nil || json.Unmarshal(text, &held) != nil {
 		return held, false
 	}
-	return held, held.Name != "" && k.now().Before(held.Until)
+	return held, held.User.Username != "" && k.now().Before(held.Until)
 }
 
 // Person implements console.Access.
 func (k *Kubernetes) Person(w http.ResponseWriter, r *http.Request) *Person {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		if held, valid := k.decode(cookie.Value); valid {
-			return &Person{
-				Name: held.Name, OnBehalfOf: held.Name, Until: held.Until, uid: held.UID, groups: held.Groups, extra: held.Extra,
-			}
+			name := held.User.Username
+			return &Person{Name: name, OnBehalfOf: name, Until: held.Until, user: held.User}
 		}
 	}
 	if r.Method == http.MethodGet && r.URL.Path != "/live" {
@@ -205,7 +193,11 @@ func (k *Kubernetes) May(ctx context.Context, p *Person, right Right, namespace 
 	if !k.rights[right] {
 		return false, nil
 	}
-	key := review{fmt.Sprintf("%q", []any{p.Name, p.uid, p.groups, p.extra}), right, namespace}
+	person, err := json.Marshal(p.user)
+	if err != nil {
+		return false, err
+	}
+	key := review{string(person), right, namespace}
 	k.mu.Lock()
 	known, there := k.reviews[key]
 	k.mu.Unlock()
@@ -213,16 +205,15 @@ func (k *Kubernetes) May(ctx context.Context, p *Person, right Right, namespace 
 		return known.allowed, nil
 	}
 	extra := map[string]authorizationv1.ExtraValue{}
-	for name, values := range p.extra {
-		extra[name] = values
+	for name, values := range p.user.Extra {
+		extra[name] = authorizationv1.ExtraValue(values)
 	}
 	verb, resource, _ := strings.Cut(string(right), " ")
 	answer, err := k.access.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: p.Name, UID: p.uid, Groups: p.groups, Extra: extra,
+			User: p.user.Username, UID: p.user.UID, Groups: p.user.Groups, Extra: extra,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: namespace, Verb: verb, Group: group,
-				Resource: resource,
+				Namespace: namespace, Verb: verb, Group: group, Resource: resource,
 			},
 		},
 	}, metav1.CreateOptions{})

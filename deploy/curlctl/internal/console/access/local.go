@@ -17,10 +17,12 @@ import (
 
 // Local accepts a token once, on this machine. The NATS user has the rights.
 type Local struct {
-	// base is the address of the console, port its port, and cookie the name of the cookie.
-	base, port, cookie string
-	user               Person
-	rights             map[Right]bool
+	OnLoopback
+
+	// base is the address of the console, and cookie the name of the cookie.
+	base, cookie string
+	user         Person
+	rights       map[Right]bool
 
 	mu      sync.Mutex
 	token   string
@@ -29,10 +31,8 @@ type Local struct {
 
 // NewLocal returns the access to a console at a loopback address, such as http://127.0.0.1:8090.
 func NewLocal(ctx context.Context, conn *natsconn.Connection, base *url.URL) *Local {
-	port := base.Port()
 	l := &Local{
-		base: base.String(), port: port, cookie: "curlctl-console-" + port, token: rand.Text(),
-		session: rand.Text(),
+		base: base.String(), cookie: "curlctl-console-" + base.Port(), token: rand.Text(), session: rand.Text(),
 	}
 	l.user.Name, l.rights = natsRights(ctx, conn)
 	return l
@@ -52,10 +52,6 @@ func natsRights(ctx context.Context, conn *natsconn.Connection) (name string, ri
 	return user.Name, rights
 }
 
-// misdirected refuses other names of this machine, which pages of other sites could use (DNS
-// rebinding).
-const misdirected = "Use localhost or a loopback address to open this console."
-
 // IsLoopback reports whether a host is localhost or a loopback address.
 func IsLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
@@ -65,12 +61,19 @@ func IsLoopback(host string) bool {
 // URL returns the address that signs in once.
 func (l *Local) URL() string { return l.base + "/?token=" + l.token }
 
+// OnLoopback refuses other names of this machine, which pages of other sites could use (DNS
+// rebinding).
+type OnLoopback struct{}
+
 // Guard implements console.Access.
-func (l *Local) Guard(next http.Handler) http.Handler {
+func (OnLoopback) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, port, err := net.SplitHostPort(r.Host)
-		if err != nil || port != l.port || !IsLoopback(name) {
-			http.Error(w, misdirected, http.StatusMisdirectedRequest)
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !IsLoopback(host) {
+			http.Error(w, "Use localhost or a loopback address to open this console.", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -119,22 +122,7 @@ func (l *Local) May(_ context.Context, _ *Person, right Right, _ string) (bool, 
 }
 
 // Anonymous allows reading without sign-in at a loopback address.
-type Anonymous struct{}
-
-// Guard implements console.Access.
-func (Anonymous) Guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		if !IsLoopback(host) {
-			http.Error(w, misdirected, http.StatusMisdirectedRequest)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
+type Anonymous struct{ OnLoopback }
 
 // Person implements console.Access.
 func (Anonymous) Person(http.ResponseWriter, *http.Request) *Person {

@@ -3,7 +3,6 @@
 package model
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
@@ -67,7 +67,7 @@ type reading struct {
 	asOf time.Time
 	// keys are sorted by namespace, name and key, timers by time.
 	keys   []keys.Key
-	timers []keys.Timer
+	timers []operate.Timer
 	// recent has the failures of the last hour, newest first. failures counts all.
 	recent   []Failure
 	failures map[operate.ReasonHost]uint64
@@ -102,7 +102,7 @@ type Sample struct {
 
 // objects are the ConfigMaps of the cluster, as of a time. Only the goroutine of Run uses them.
 type objects struct {
-	read func(context.Context) (keys.Objects, error)
+	from *cluster.Reader
 	last keys.Objects
 	next time.Time
 }
@@ -111,24 +111,22 @@ type objects struct {
 // objectsEvery.
 func (o *objects) get(ctx context.Context) keys.Objects {
 	began := time.Now()
-	if o.read == nil || began.Before(o.next) {
+	if o.from == nil || began.Before(o.next) {
 		return o.last
 	}
-	if read, err := o.read(ctx); err == nil { // never read, a key is not "ok" but "fetched"
+	if read, err := o.from.Objects(ctx, "", ""); err == nil { // never read, a key is not "ok" but "fetched"
 		o.last = read
 	}
 	o.next = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
 	return o.last
 }
 
-// New returns a model of a connection, on which NATS refuses the refusals. A nil read means that the
-// objects of the cluster are not read.
+// New returns a model of a connection, on which NATS refuses the refusals. A nil cluster is not read.
 func New(
-	conn *natsconn.Connection, refusals *natsconn.Refusals, read func(context.Context) (keys.Objects, error),
-	now func() time.Time,
+	conn *natsconn.Connection, refusals *natsconn.Refusals, from *cluster.Reader, now func() time.Time,
 ) *Model {
 	return &Model{
-		objects: objects{read: read}, conn: conn, refusals: refusals, now: now, look: make(chan struct{}, 1),
+		objects: objects{from: from}, conn: conn, refusals: refusals, now: now, look: make(chan struct{}, 1),
 		changed: make(chan struct{}),
 	}
 }
@@ -243,7 +241,7 @@ func (m *Model) readAll(ctx context.Context) (reading, error) {
 	}{
 		{Timers, pipeline.Requests, func(ctx context.Context) (err error) {
 			timers, err = from.Timers(ctx)
-			r.timers = timers.All
+			r.timers = timers.Sorted()
 			return err
 		}},
 		{Wants, pipeline.Requests, func(ctx context.Context) (err error) {
@@ -273,7 +271,6 @@ func (m *Model) readAll(ctx context.Context) (reading, error) {
 		}
 	}
 	slices.SortFunc(r.keys, func(a, b keys.Key) int { return keys.Compare(a.Key, b.Key) })
-	slices.SortFunc(r.timers, func(a, b keys.Timer) int { return cmp.Or(a.At.Compare(b.At), keys.Compare(a.Key, b.Key)) })
 	r.unread, _ = unread.Count()
 	return r, nil
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -91,12 +92,12 @@ func (m *Model) after(key pipeline.Key) []keys.Key {
 }
 
 // pending iterates the timers of a namespace that have not fired since the reading.
-func (m *Model) pending(namespace string) func(yield func(keys.Timer) bool) {
+func (m *Model) pending(namespace string) iter.Seq[operate.Timer] {
 	now := m.now()
-	return func(yield func(keys.Timer) bool) {
+	return func(yield func(operate.Timer) bool) {
 		for _, t := range m.timers {
 			fired := t.At.Before(now) && !t.At.Before(m.asOf)
-			if !fired && (namespace == "" || t.Namespace == namespace) && !yield(t) {
+			if !fired && (namespace == "" || t.Key.Namespace == namespace) && !yield(t) {
 				return
 			}
 		}
@@ -203,7 +204,7 @@ func (m *Model) Wants(f Filter, after pipeline.Key, n int) (rows []keys.Key, all
 // timers of each minute of the next hour.
 func (m *Model) Schedule(
 	namespace string, at time.Time, key pipeline.Key, n int,
-) (rows []keys.Timer, counts [minutes]int) {
+) (rows []operate.Timer, counts [minutes]int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
