@@ -49,19 +49,16 @@ var _ = Describe("The program", func() {
 
 	It("uses contexts of the nats command", func(ctx SpecContext) {
 		w := guarded(ctx)
-		home := GinkgoT().TempDir()
-		GinkgoT().Setenv("XDG_CONFIG_HOME", home)
-		Expect(os.MkdirAll(filepath.Join(home, "nats", "context"), 0o700)).To(Succeed())
-		write := func(name, text string) {
-			Expect(os.WriteFile(filepath.Join(home, "nats", name), []byte(text), 0o600)).To(Succeed())
-		}
-		write("context/ops.json", `{"url":"`+w.server.URL()+`","user":"viewer","password":"p"}`)
-		write("context/bad.json", `{"url":"`+w.server.URL()+`","user":"viewer","password":"wrong"}`)
+		contexts(map[string]string{
+			"ops": `{"url":"` + w.server.URL() + `","user":"viewer","password":"p"}`,
+			"bad": `{"url":"` + w.server.URL() + `","user":"viewer","password":"wrong"}`,
+		})
 		run := func(args ...string) result { return runAs(ctx, "curlctl", time.Now, args...) }
 		Expect(run("failures", "--context=ops").code).To(BeZero())
 		Expect(run("failures", "--context=bad").code).To(Equal(3))
 		Expect(run("failures", "--context=none").err).To(ContainSubstring(`unknown context "none"`))
-		write("context.txt", "ops")
+		selected := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "nats", "context.txt")
+		Expect(os.WriteFile(selected, []byte("ops"), 0o600)).To(Succeed())
 		Expect(run("status").code).To(BeZero())
 		Expect(run("__complete", "failures", "--context", "").out).To(HavePrefix("bad\nops\n"))
 	})

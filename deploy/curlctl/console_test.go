@@ -255,19 +255,6 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("lets browsers cache assets forever, by their hash", func() {
-			b := w.open().enter()
-			for _, path := range regexp.MustCompile(`/static/[a-z]+\.[0-9a-f]{12}\.(css|js|svg)`).FindAllString(b.page("/"),
-				-1) {
-				r, err := b.client.Get(b.base + path)
-				Expect(err).NotTo(HaveOccurred())
-				code, text := read(r)
-				Expect(code).To(Equal(http.StatusOK))
-				Expect(text).NotTo(BeEmpty())
-				Expect(r.Header.Get("Cache-Control")).To(ContainSubstring("immutable"))
-			}
-		})
-
 		It("explains empty pages", func() {
 			b := w.open().enter()
 			for path, text := range map[string]string{
@@ -278,40 +265,6 @@ var _ = Describe("The console", func() {
 				"/help": "next and previous row",
 			} {
 				Expect(b.page(path)).To(ContainSubstring(text), path)
-			}
-		})
-
-		It("lists failures with the present state of their keys", func(ctx SpecContext) {
-			want := fail(ctx, 1, "a.example.com")
-			fail(ctx, 2, "b.example.com")
-			_, sequence, err := w.client.LastWant(ctx, cm(1))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(w.client.SetTimer(ctx, &v1.Due{
-				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK,
-				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS,
-			}, time.Now().Add(30*time.Minute))).Error().NotTo(HaveOccurred())
-			b := w.open().enter()
-			overview := b.page("/")
-			Expect(overview).To(MatchRegexp(`data-n="lastHour">2<`))
-			Expect(overview).To(ContainSubstring("a.example.com"))
-			list := b.page("/failures")
-			Expect(list).To(And(ContainSubstring("<b>2</b> match"), ContainSubstring("BadStatus 503"),
-				ContainSubstring(`class="state failing"`)))
-			Expect(b.page("/failures?host=b.example.com")).NotTo(ContainSubstring("cm-001"))
-			one := b.page("/failures/1")
-			Expect(one).To(And(ContainSubstring(`<dt>Now</dt><dd><span class="state failing">failing</span></dd>`),
-				ContainSubstring("https://a.example.com/page?…"),
-				ContainSubstring(`down for\u001b[31m maintenance`), ContainSubstring("&lt;h1&gt;")))
-			Expect(b.page("/hosts")).To(ContainSubstring("BadStatus 1"))
-			Expect(b.page("/schedule")).To(ContainSubstring("recheck"))
-			Expect(b.page("/wants?host=a.example.com")).To(And(ContainSubstring("<b>1</b> key"), ContainSubstring("BadStatus")))
-			Expect(b.page("/queue")).To(ContainSubstring("default/cm-002"))
-			Expect(b.page("/objects/default/cm-001")).To(And(ContainSubstring("gave up"), ContainSubstring("failing")))
-			for _, path := range []string{
-				"/", "/failures", "/failures/1", "/wants", "/queue", "/schedule",
-				"/objects/default/cm-001",
-			} {
-				Expect(b.page(path)).NotTo(ContainSubstring("secret"), path)
 			}
 		})
 
@@ -535,31 +488,6 @@ var _ = Describe("The console", func() {
 			Expect(b.ended(page)).To(ContainSubstring("is done"))
 			_, err := w.client.LastDue(ctx, cm(1))
 			Expect(err).NotTo(HaveOccurred())
-		})
-
-		It("names a missing stream, and serves the other pages", func(ctx SpecContext) {
-			b := w.open().enter()
-			b.page("/")
-			Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
-			code, text := b.at("/failures")
-			Expect(code).To(Equal(http.StatusServiceUnavailable))
-			Expect(text).To(And(ContainSubstring(pipeline.Failures), ContainSubstring("curlctl setup"),
-				ContainSubstring(`href="/doctor"`)))
-			b.page("/wants")
-			Expect(b.page("/doctor")).To(ContainSubstring("bad"))
-		})
-
-		It("shows a banner while NATS is unavailable, and recovers", func(ctx SpecContext) {
-			fail(ctx, 1, "a.example.com")
-			b := w.open().enter()
-			b.page("/")
-			w.server.Stop()
-			Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).
-				Should(Equal(http.StatusServiceUnavailable))
-			Expect(b.page("/")).To(MatchRegexp(`id="lost">`), "the numbers of before are shown")
-			Expect(w.server.Start()).To(Succeed())
-			Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).
-				Should(Equal(http.StatusOK))
 		})
 
 		It("sends a small tick per second, with the number of new failures", func(ctx SpecContext) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -68,10 +69,18 @@ var _ = Describe("doctor", func() {
 	})
 
 	It("finds a replica that is behind or offline", func(ctx SpecContext) {
-		c := clustered(ctx)
+		servers, addresses := pipelinetest.Cluster(GinkgoTB())
+		nc, err := nats.Connect(addresses, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // the default one prints
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(nc.Close)
+		js, err := jetstream.New(nc)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})).Error().NotTo(HaveOccurred())
+		c := &world{server: servers[0], js: js, connect: []string{"--nats-url", addresses}}
 		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).
 			Should(MatchRegexp("replicas +ok +CURL_REQUESTS has 3 replicas"))
-		c.servers[2].Stop()
+		servers[2].Stop()
 		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).
 			Should(MatchRegexp("replicas +bad +the replica of CURL_REQUESTS on natstest-2 is behind or offline " +
 				"To fix it: check that server"))

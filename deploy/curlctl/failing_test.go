@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -89,30 +88,6 @@ var _ = Describe("failing", func() {
 			HaveKey("lastChecked"), HaveKeyWithValue("state", "failing"), HaveKeyWithValue("reason", "Timeout"),
 		)))
 		Expect(w.ok(ctx, "timers", "--name", "paused-host", "-o", "wide")).To(ContainSubstring("pause of b.example.com"))
-	})
-
-	It("fits terminals of 80 and 120 columns", func(ctx SpecContext) {
-		keys(ctx)
-		for _, width := range []string{"80", "120"} {
-			GinkgoT().Setenv("COLUMNS", width)
-			for _, args := range [][]string{
-				{"failing"},
-				{"failures"},
-				{"wants"},
-				{"timers"},
-				{"status"},
-				{"audit"},
-				{"doctor"},
-				{"failures", "--summary"},
-			} {
-				for line := range strings.Lines(w.run(ctx, args...).out) {
-					Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).
-						To(BeNumerically("<=", map[string]int{"80": 80, "120": 120}[width]), "%v: %s", args, line)
-				}
-			}
-		}
-		Expect(w.ok(ctx, "failing", "-o", "wide")).To(ContainSubstring("https://a.example.com/prices?…"))
-		Expect(w.ok(ctx, "failing")).To(ContainSubstring("BadStatus 503"))
 	})
 
 	It("shows the pause of a host that responds 429, which refetch ignores", func(ctx SpecContext) {

@@ -2,13 +2,10 @@ package curlctl_test
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -55,9 +52,6 @@ var _ = Describe("failures", func() {
 		Expect(names(ctx, "--since=1h")).To(HaveLen(3))
 		Expect(names(ctx, "--since=1m")).To(BeEmpty(), "they are 20 minutes old to the clock of the spec")
 		Expect(names(ctx, "--until=1m")).To(HaveLen(3))
-		for _, args := range [][]string{{"--since=1h", "--until=2h"}, {"--limit=-1"}} {
-			Expect(w.run(ctx, append([]string{"failures"}, args...)...).code).To(Equal(2), "%v", args)
-		}
 		Expect(w.run(ctx, "failures", "--reason=Timeout", "--host=c.example.com").err).
 			To(Equal("No failures match; `curlctl failures --summary` shows reasons and hosts.\n"))
 	})
@@ -75,28 +69,6 @@ var _ = Describe("failures", func() {
 		Expect(w.ok(ctx, "replay", "--host=192.0.2.8")).To(Equal("Replayed 1 failure.\n"))
 		Expect(w.ok(ctx, "failures", "purge", "--host=192.0.2.7", "--yes")).To(Equal("Removed 1 failure.\n"))
 		Expect(names(ctx)).To(Equal([]string{"failure/6", "failure/5", "failure/3", "failure/2", "failure/1"}))
-	})
-
-	It("shows and finds IP addresses as (address)", func(ctx SpecContext) {
-		site := newOrigin()
-		w.fetch()
-		w.want(ctx, cm(10), strings.Replace(site.URL, "localhost", "127.0.0.1", 1)+"/page")
-		Eventually(func() []string { return names(ctx, "--host=127.0.0.1") }).Should(HaveLen(1))
-		Expect(names(ctx, "--host=(address)")).To(HaveLen(1))
-		Expect(w.ok(ctx, "failures", "--name=cm-010")).To(MatchRegexp(`BadStatus.* \(address\) `))
-		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
-		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "failures", "--host", "").out).
-			NotTo(ContainSubstring("(address)"), "a shell would not take it as one word")
-		Expect(w.ok(ctx, "failures", "purge", "--host=127.0.0.1", "--yes")).To(Equal("Removed 1 failure.\n"))
-	})
-
-	It("finds failures with an IP address in their subject", func(ctx SpecContext) {
-		want, _ := w.want(ctx, cm(10), "http://192.0.2.7:8080/a")
-		letter, err := proto.Marshal(&v1.DeadLetter{Want: want})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = w.js.Publish(ctx, "curl.failure.Timeout.192%2E0%2E2%2E7.default.cm-010.my%2Edata", letter)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(names(ctx, "--host=192.0.2.7")).To(Equal([]string{"failure/4"}))
 	})
 
 	It("counts failures by reason and host", func(ctx SpecContext) {
@@ -144,11 +116,17 @@ var _ = Describe("failures", func() {
 			{[]string{"failures", "--summary=x"}, 2, "--summary: \"x\" is neither true nor false"},
 			{[]string{"failing", "--reason=Nonsense"}, 2, "Nonsense\" is not one of InvalidAnnotation, "},
 			{[]string{"replay"}, 2, "replay needs IDs, filters such as --host, or --all"},
+			{[]string{"replay", "1", "--all"}, 2, "replay takes either IDs or filters, not both"},
+			{[]string{"replay", "x"}, 2, `"x" is not the ID of a failure`},
+			{[]string{"replay", "--all", "--timeout=0s"}, 2, "--timeout must be positive"},
+			{[]string{"replay", "7"}, 5, "failure 7 not found"},
 			{[]string{"replay", "--all", "--host=x"}, 2, "not both"},
 			{[]string{"replay", "--rate=x", "1"}, 2, "--rate: \"x\" is not a rate such as 20/s"},
 			{[]string{"pause", "--for=x"}, 2, "--for: \"x\" is not a duration such as 10m"},
 			{[]string{"pause", "--for=-1s"}, 2, "must not be negative"},
 			{[]string{"setup", "--replicas=2"}, 2, "2 must be 0, 1, 3 or 5"},
+			{[]string{"setup", "--max-results-bytes=1000"}, 2, "--max-results-bytes: 1000 is less than 16 MiB"},
+			{[]string{"watch", "--only", "wanted,fetchd"}, 2, `--only: "fetchd" is not one of wanted, retracted, `},
 			{[]string{"status", "one"}, 2, "NAMESPACE/NAME"},
 			{[]string{"status", "--nats-creds=/nope"}, 1, "--nats-creds: stat /nope: no such file or directory"},
 			{[]string{"failures", "-o", "xml"}, 2, "--output"},
@@ -171,11 +149,5 @@ var _ = Describe("failures", func() {
 		r = w.run(ctx, "failures", "--connect-timeout=200ms")
 		Expect(r.code).To(Equal(3))
 		Expect(r.err).To(ContainSubstring("cannot connect to NATS at nats://127.0.0.1:"))
-	})
-
-	It("prints no control characters", func(ctx SpecContext) {
-		for id := 1; id <= 3; id++ {
-			Expect(w.ok(ctx, "failures", "show", strconv.Itoa(id))).NotTo(ContainSubstring("\x1b"))
-		}
 	})
 })

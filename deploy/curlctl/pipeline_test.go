@@ -197,13 +197,6 @@ var _ = Describe("The pipeline", func() {
 		Expect(seen).To(ContainElements("wanted", "scheduled", "failing", "failed", "retracted"))
 	})
 
-	It("refuses to watch unknown kinds", func(ctx SpecContext) {
-		r := w.run(ctx, "watch", "--only", "wanted,fetchd")
-		Expect(r.code).To(Equal(2))
-		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, retracted, scheduled, due, fetched, ` +
-			`recovered, failing, failed, reconcile`))
-	})
-
 	It("is set up, compared and examined", func(ctx SpecContext) {
 		Expect(w.ok(ctx, "setup")).To(ContainSubstring("are up to date."))
 		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
@@ -228,16 +221,6 @@ var _ = Describe("The pipeline", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(results.CachedInfo().Config.MaxBytes).To(BeEquivalentTo(5 << 30))
 	})
-
-	DescribeTable("refuses invalid limits", func(ctx SpecContext, flag, sentence string) {
-		r := w.run(ctx, "setup", flag)
-		Expect(r.code).To(Equal(2))
-		Expect(r.err).To(ContainSubstring(sentence))
-	},
-		Entry(nil, "--replicas=2", "--replicas: 2 must be 0, 1, 3 or 5"),
-		Entry(nil, "--max-results-bytes=1000", "--max-results-bytes: 1000 is less than 16 MiB"),
-		Entry(nil, "--max-audit-bytes=-1", "--max-audit-bytes: -1 is less than 16 KiB"),
-	)
 })
 
 // watching runs `curlctl watch`, and returns when it has subscribed.

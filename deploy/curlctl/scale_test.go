@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,8 +22,6 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // A long history of failures, and limits.
@@ -157,33 +154,3 @@ var _ = Describe("A long history", Ordered, func() {
 		Expect(run("replay", "--host=fast.example.com", "--yes")).To(Equal("Replayed 18,000 failures.\n"))
 	})
 })
-
-// longHistory runs a broker with a long history until the benchmark ends, and returns
-// its address.
-func longHistory(b *testing.B) (url string) {
-	b.Helper()
-	s := pipelinetest.Broker(b, natstest.Options{Listen: true})
-	js := pipelinetest.Connect(b, s)
-	epoch, err := pipeline.Ensure(b.Context(), js, pipeline.Topology{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := fill(js, epoch); err != nil {
-		b.Fatal(err)
-	}
-	<-js.PublishAsyncComplete()
-	return s.URL()
-}
-
-func BenchmarkFirstPage(b *testing.B) {
-	url := longHistory(b)
-	for _, args := range [][]string{{"failures"}, {"failures", "--host=slow.example.com"}, {"failures", "--summary"}} {
-		b.Run(strings.Join(args, " "), func(b *testing.B) {
-			for b.Loop() {
-				if r := runAs(b.Context(), "curlctl", time.Now, append(args, "--nats-url", url)...); r.code != 0 {
-					b.Fatal(r.err)
-				}
-			}
-		})
-	}
-}

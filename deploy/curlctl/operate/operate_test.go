@@ -1,9 +1,7 @@
 package operate_test
 
 import (
-	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -171,29 +169,6 @@ var _ = Describe("The client of operators", func() {
 		Expect(all[many-1]).To(Equal("0"))
 	})
 
-	It("refuses an action if the audit is full, and keeps its limit by default", func(ctx SpecContext) {
-		limit := func() int64 {
-			GinkgoHelper()
-			audit, err := js.Stream(ctx, pipeline.Audit)
-			Expect(err).NotTo(HaveOccurred())
-			return audit.CachedInfo().Config.MaxBytes
-		}
-		Expect(limit()).To(BeEquivalentTo(256 << 20))
-		for _, topology := range []pipeline.Topology{{MaxAuditBytes: 4 << 10}, {}} {
-			_, err := pipeline.Ensure(ctx, js, topology)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(limit()).To(BeEquivalentTo(4 << 10))
-		}
-		var err error
-		for i := 0; err == nil && i < 100; i++ {
-			err = client.PublishAudit(ctx, &v1.Audit{
-				Action: "pause", User: "ann", Filter: strings.Repeat("x", 100),
-				BeganAt: timestamppb.Now(),
-			})
-		}
-		Expect(err).To(MatchError(pipeline.ErrFull))
-	})
-
 	It("cannot remove audit records", func(ctx SpecContext) {
 		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
 		audit, err := js.Stream(ctx, pipeline.Audit)
@@ -207,22 +182,5 @@ var _ = Describe("The client of operators", func() {
 		Expect(audit.Info(ctx)).To(HaveField("State.Msgs", BeEquivalentTo(1)))
 		Expect(audit.CachedInfo().Config).To(And(HaveField("MaxAge", 90*24*time.Hour), HaveField("Discard",
 			jetstream.DiscardNew)))
-	})
-
-	It("records an action with its end", func(ctx SpecContext) {
-		began := timestamppb.Now()
-		for _, a := range []*v1.Audit{
-			{Action: "replay", User: "ann.b", Filter: "--all", Selected: 3, BeganAt: began},
-			{Action: "pause", User: "bob", BeganAt: timestamppb.Now()},
-			{Action: "replay", User: "ann.b", Filter: "--all", Selected: 3, Done: 2, BeganAt: began, EndedAt: timestamppb.Now()},
-		} {
-			Expect(client.PublishAudit(ctx, a)).To(Succeed())
-		}
-		var said []string
-		for a, err := range client.Audits(ctx) {
-			Expect(err).NotTo(HaveOccurred())
-			said = append(said, fmt.Sprint(a.GetAction(), a.GetUser(), a.GetDone(), a.GetEndedAt() != nil))
-		}
-		Expect(said).To(Equal([]string{"pausebob0 false", "replayann.b2 true"}))
 	})
 })

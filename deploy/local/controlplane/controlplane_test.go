@@ -2,17 +2,13 @@ package controlplane_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authentication "k8s.io/api/authentication/v1"
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -35,12 +31,6 @@ var _ = Describe("A control plane", Ordered, func() {
 		client = clientOf(plane.Kubeconfig())
 	})
 
-	It("serves when Start returns, with the namespace default", func(ctx SpecContext) {
-		Expect(client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()).To(Succeed())
-		_, err := client.CoreV1().Namespaces().Get(ctx, core.NamespaceDefault, meta.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-	})
-
 	It("reports the version of Kubernetes", func() {
 		version, err := client.Discovery().ServerVersion()
 		Expect(err).NotTo(HaveOccurred())
@@ -51,32 +41,6 @@ var _ = Describe("A control plane", Ordered, func() {
 		info, err := os.Stat(plane.Kubeconfig())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
-	})
-
-	It("rejects a patch with an outdated resource version", func(ctx SpecContext) {
-		maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
-		created, err := maps.Create(ctx, configMap("concurrency"), meta.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		patch := func(value string) error {
-			body := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{"key":%q}}`, created.ResourceVersion, value)
-			_, err := maps.Patch(ctx, created.Name, types.MergePatchType, body, meta.PatchOptions{})
-			return err
-		}
-		Expect(patch("second")).To(Succeed())
-		Expect(patch("third")).To(MatchError(apierrors.IsConflict, "is a conflict"))
-		Expect(maps.Get(ctx, created.Name, meta.GetOptions{})).To(HaveField("Data", HaveKeyWithValue("key", "second")))
-	})
-
-	It("issues tokens for service accounts and accepts them", func(ctx SpecContext) {
-		accounts := client.CoreV1().ServiceAccounts(core.NamespaceDefault)
-		_, err := accounts.Create(ctx, &core.ServiceAccount{ObjectMeta: meta.ObjectMeta{Name: "robot"}}, meta.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		request, err := accounts.CreateToken(ctx, "robot", &authentication.TokenRequest{}, meta.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		review := &authentication.TokenReview{Spec: authentication.TokenReviewSpec{Token: request.Status.Token}}
-		review, err = client.AuthenticationV1().TokenReviews().Create(ctx, review, meta.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(review.Status.User.Username).To(Equal("system:serviceaccount:default:robot"))
 	})
 
 	It("restarts on the same port with its data after the API server was killed", func(ctx SpecContext) {
@@ -91,10 +55,7 @@ var _ = Describe("A control plane", Ordered, func() {
 		Expect(plane.StartAPIServer(ctx)).To(Succeed())
 		Expect(maps.Get(ctx, "killed", meta.GetOptions{})).To(HaveField("Data", HaveKeyWithValue("key", "first")))
 		Expect(plane.Err()).NotTo(HaveOccurred())
-	})
-
-	It("runs only one API server", func(ctx SpecContext) {
-		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrRunning))
+		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrRunning), "there is one already")
 	})
 
 	It("leaves no process and no file behind", func(ctx SpecContext) {

@@ -1,8 +1,6 @@
 package controlplane_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,7 +9,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gbytes"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
@@ -47,22 +44,6 @@ var _ = Describe("A failing control plane", func() {
 		_, err = controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
 		Expect(err).To(MatchError(controlplane.ErrPortTaken))
 		Expect(err).To(MatchError(ContainSubstring(listener.Addr().String())))
-	})
-
-	It("stops when the context is cancelled", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		gone := errors.New("the caller left")
-		leaving, leave := context.WithCancelCause(ctx)
-		progress := gbytes.NewBuffer()
-		result := make(chan error, 1)
-		go func() {
-			_, err := controlplane.Start(leaving, controlplane.Options{Dir: dir, Assets: binaries, Progress: progress})
-			result <- err
-		}()
-		Eventually(func() map[string]int { return processes(dir) }).Should(HaveKey("kube-apiserver"))
-		leave(gone)
-		Eventually(result).Should(Receive(MatchError(gone)))
-		Expect(processes(dir)).To(BeEmpty())
 	})
 
 	DescribeTable("names the damaged file:",

@@ -28,16 +28,6 @@ var _ = Describe("control-plane exec", func() {
 		Expect(running(dir)).To(BeFalse())
 	})
 
-	It("keeps the data in the folder of --data-dir", func() {
-		dir := GinkgoT().TempDir()
-		kubectl := binaries.Kubectl()
-		session := run(nil, "exec", "--data-dir", dir, "--", kubectl, "create", "configmap", "kept")
-		Eventually(session, startup).Should(gexec.Exit(0))
-		session = run(nil, "exec", "--data-dir", dir, "--", kubectl, "get", "configmap", "kept")
-		Eventually(session, startup).Should(gexec.Exit(0))
-		Expect(running(dir)).To(BeFalse())
-	})
-
 	It("uses the cluster of KUBECONFIG if it is set", func() {
 		session := run([]string{"KUBECONFIG=/some/kubeconfig"}, "exec", "--", "sh", "-c", `echo "at $KUBECONFIG"`)
 		Eventually(session).Should(gexec.Exit(0))
@@ -110,12 +100,5 @@ var _ = Describe("control-plane assets", func() {
 		session := run(nil, "assets")
 		Eventually(session).Should(gexec.Exit(0))
 		Expect(string(session.Out.Contents())).To(Equal(binaries.Dir + "\n"))
-	})
-
-	It("names the missing program", func() {
-		dir := GinkgoT().TempDir()
-		session := run([]string{"KUBEBUILDER_ASSETS=" + dir}, "assets")
-		Eventually(session).Should(gexec.Exit(1))
-		Expect(session.Err).To(gbytes.Say("control-plane: control plane binary missing: no etcd in " + dir))
 	})
 })

@@ -25,16 +25,6 @@ func TestIsPackage(t *testing.T) {
 	}
 }
 
-func TestTailKeepsTheLastMessages(t *testing.T) {
-	var last tail
-	for _, line := range []string{"go: one", "go: two", "k8s.io/api", " ", "go: three", "go: four", "go: five"} {
-		last.add(line)
-	}
-	if want := (tail{"go: two", "go: three", "go: four", "go: five"}); !slices.Equal(last, want) {
-		t.Errorf("got %q, want %q", last, want)
-	}
-}
-
 func TestBuildsCollectLessGarbageUnlessTheEnvironmentHasAnother(t *testing.T) {
 	t.Setenv("GOGC", "50") // restores it behind this test, too
 	for _, own := range []string{"", "GOGC=50"} {

@@ -48,7 +48,9 @@ func TimersCommand(o *cli.Options) *cobra.Command {
 			return s.List(printer.Table{
 				Columns: "FIRES IN|CAUSE|NAMESPACE|CONFIGMAP|KEY|ATTEMPTS|WAITS FOR", Wide: "REASON|FIRES AT|REPLAY OF|URL",
 				Drop: "ATTEMPTS|NAMESPACE|WAITS FOR",
-			}, printer.Rows(timers.Sorted(), func(t operate.Timer) printer.Row { return timerRow(s, t) }), "Nothing is scheduled.")
+			}, printer.Rows(timers.Sorted(), func(t operate.Timer) printer.Row {
+				return timerRow(s, t)
+			}), "Nothing is scheduled.")
 		}),
 	}
 	o.BindName(cmd, &name)
