@@ -114,17 +114,6 @@ var _ = Describe("A broker in trouble", func() {
 	})
 })
 
-var _ = Describe("A long GET", func() {
-	It("does not get its message redelivered", func() {
-		w := newWorld(natstest.Options{}, pipeline.Topology{})
-		beats := w.beats()
-		f := w.fetcher(func(o *fetcherOptions) { o.inProgressEvery = 20 * time.Millisecond })
-		w.publish(w.want(w.hangs().URL))
-		f.run()
-		Eventually(beats).Should(BeNumerically(">", 3))
-	})
-})
-
 // beats counts the in-progress notifications to the server.
 func (w *world) beats() func() int {
 	GinkgoHelper()

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
@@ -81,41 +79,5 @@ var _ = Describe("A killed fetcher", func() {
 		f.step()
 		Expect(triggers()).To(Equal(2))
 		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`), "this one was delivered once")
-	})
-
-	It("loses no timer, and neither does a killed broker", func() {
-		o := serve(fails(http.StatusServiceUnavailable))
-		now := time.Now()
-		f := w.fetcher(func(o *fetcherOptions) { o.now = func() time.Time { return now } })
-		w.publish(w.want(o.URL))
-		f.step()
-		at := w.timer().at
-		Expect(at).To(BeTemporally("~", now.Add(2*time.Second), time.Millisecond))
-
-		Expect(w.server.Kill()).To(Succeed())
-		Expect(w.server.Start()).To(Succeed())
-		Eventually(func() error { // the connection is back
-			ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
-			defer cancel()
-			_, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-			return err
-		}).Should(Succeed())
-		latest := at // or when the server is back, on a machine that is busy with other tests
-		if back := time.Now(); back.After(at) {
-			latest = back
-		}
-
-		m := w.next()
-		if m.Subject() == key.Want() { // the broker may lose its acknowledgement
-			Expect(m.Ack()).To(Succeed())
-			m = w.next()
-		}
-		Expect(m.Subject()).To(Equal(key.Due()))
-		meta := must(m.Metadata())
-		Expect(meta.Timestamp).To(And(BeTemporally(">=", at.Add(-time.Second)),
-			BeTemporally("<=", latest.Add(5*time.Second))))
-		f.handle(m)
-		Expect(w.timer().GetAttempts()).To(BeEquivalentTo(2))
-		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
 	})
 })

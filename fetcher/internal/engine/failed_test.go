@@ -283,15 +283,6 @@ var _ = Describe("A failed attempt", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("never makes the response of an error a body", func() {
-		o := serve(fails(http.StatusForbidden))
-		w.publish(w.want(o.URL))
-		f.step()
-		for _, m := range w.messages(pipeline.Results) {
-			Expect(m.Data).NotTo(ContainSubstring("secret"))
-		}
-	})
-
 	It("is dropped if its want was replaced", func() {
 		o := serve(func(rw http.ResponseWriter, r *http.Request) {
 			defer GinkgoRecover()

@@ -2,10 +2,7 @@ package engine_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -188,28 +185,6 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		w.end()
 		Eventually(w.contents).Should(Equal(len(keys)))
 		Expect(slow.gets.Load()).To(BeEquivalentTo(len(keys)), "no GET is made twice")
-	})
-
-	It("does not wait behind the edits of other keys", func() {
-		const keys, latency, edits = 100, 300 * time.Millisecond, 4
-		var last atomic.Int32
-		host := serve(func(rw http.ResponseWriter, r *http.Request) {
-			<-time.After(latency)
-			if strings.HasPrefix(r.URL.Path, fmt.Sprintf("/v%d/", edits)) {
-				last.Add(1)
-			}
-			_, _ = io.WriteString(rw, r.URL.Path)
-		})
-		f := w.fetcher(func(o *fetcherOptions) { o.now = time.Now })
-		f.run()
-		for version := range edits + 1 {
-			for i := range keys {
-				w.publish(w.want(fmt.Sprintf("%s/v%d/%d", host.URL, version, i), named("cm", i)))
-			}
-		}
-		edited := time.Now()
-		Eventually(last.Load).WithTimeout(30 * time.Second).Should(BeEquivalentTo(keys))
-		Expect(time.Since(edited)).To(BeNumerically("<", 3*keys*latency/7), "time since the last edit")
 	})
 
 	It("holds no worker, also if a person asks for many keys of a slow host", func() {

@@ -23,19 +23,6 @@ var _ = Describe("Objects with the same URL", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	It("share one running GET", func() {
-		o, _, release := held("hello there")
-		f := w.fetcher(func(o *fetcherOptions) { o.config.Sharing.JoinWithin = 10 * time.Second })
-		for i := range 20 {
-			w.publish(w.want(o.URL, named("cm", i)))
-		}
-		f.run()
-		Eventually(f.inFlight).Should(BeEquivalentTo(20))
-		close(release)
-		Eventually(w.results).Should(HaveLen(20))
-		Expect(o.gets.Load()).To(BeEquivalentTo(1))
-	})
-
 	It("share an outcome, even a failure, for a second", func() {
 		o := serve(fails(http.StatusNotFound))
 		f := w.fetcher()

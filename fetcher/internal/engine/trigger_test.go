@@ -188,14 +188,4 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 	})
-
-	It("sets a timer that the server fires", func() {
-		clock := f.now
-		f = w.fetcher(func(o *fetcherOptions) {
-			o.now = func() time.Time { return clock().Add(-2 * time.Hour) } // what is scheduled is overdue
-		})
-		w.publish(w.want(o.URL, every(10*time.Minute)))
-		f.step()
-		Expect(w.next().Subject()).To(Equal(key.Due()))
-	})
 })

@@ -124,6 +124,13 @@ var _ = Describe("a client", func() {
 		Entry(nil, func(c *get.Config) { c.HeaderFile = "/missing" }, "open /missing: no such file or directory"),
 	)
 
+	It("needs a header file for a netrc file", func() {
+		cfg := get.Defaults()
+		cfg.Netrc = writeFile("netrc", "default login me password a")
+		_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
+		Expect(err).To(MatchError(HavePrefix("--netrc needs a --header-file with an entry")))
+	})
+
 	It("needs a policy", func() {
 		_, err := get.New(get.Defaults(), get.Deps{})
 		Expect(err).To(MatchError("set up GET: no egress policy"))

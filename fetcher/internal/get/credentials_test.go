@@ -184,26 +184,6 @@ var _ = Describe("credentials", func() {
 		}
 	})
 
-	DescribeTable("in a header file of the old format are rejected with the missing field:",
-		func(netrc, headers, sentence string) {
-			if netrc != "" {
-				cfg.Netrc = writeFile("netrc", netrc)
-			}
-			if headers != "" {
-				cfg.HeaderFile = writeFile("headers.yaml", headers)
-			}
-			_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
-			Expect(err).To(MatchError(ContainSubstring(sentence)))
-		},
-		Entry("headers for all namespaces", "", "- {host: a.example.com, headers: {X-A: b}}",
-			`entry 1: add namespaces, such as namespaces: [team-a], or namespaces: ["*"] for all`),
-		Entry("netrc alone", "default login me password a", "", "--netrc needs a --header-file with an entry"),
-		Entry("a scheme", "", "- {host: a, namespaces: [x], schemes: [ftp], netrc: true}", "schemes are http and https"),
-		Entry("a port", "", "- {host: a, namespaces: [x], ports: [0], netrc: true}", "ports are from 1 to 65535"),
-		Entry("a path", "", "- {host: a, namespaces: [x], pathPrefix: api, netrc: true}", "pathPrefix begins with a slash"),
-		Entry("nothing to send", "", "- {host: a, namespaces: [x]}", "no headers, netrc, oauth2"),
-	)
-
 	It("appear in no error", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password "+secret+"\n")
 		permit("*")
@@ -213,34 +193,25 @@ var _ = Describe("credentials", func() {
 	})
 
 	It("are reloaded if the file changes, and kept while it is broken", func(ctx SpecContext) {
-		ticks := make(chan time.Time)
-		reports := make(chan error, 4)
 		cfg.Netrc = writeFile("netrc", "default login me password a")
 		cfg.HeaderFile = writeFile("headers.yaml",
 			fmt.Sprintf("- {host: \"*\", namespaces: [\"*\"], schemes: [http], ports: [%d], netrc: true}", port))
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{
-			Ticks:    ticks,
-			OnReload: func(_ string, err error) { reports <- err },
-		})
+		client, reload := newReloading(cfg, get.Deps{})
 		do := func() {
 			GinkgoHelper()
 			Expect(client.Do(ctx, get.Request{URL: at("data.example.com", "/")})).Error().NotTo(HaveOccurred())
 		}
 		do()
 		replace(cfg.Netrc, "default login me password b")
-		ticks <- time.Now()
-		Eventually(reports).Should(Receive(BeNil()))
+		Expect(reload()).To(Succeed())
 		do()
 		replace(cfg.Netrc, "default login me password "+secret+" "+secret)
-		ticks <- time.Now()
-		var err error
-		Eventually(reports).Should(Receive(&err))
+		err := reload()
 		Expect(err).To(MatchError(ContainSubstring("line 1: unknown word")))
 		Expect(err.Error()).NotTo(ContainSubstring(secret))
 		do()
 		replace(cfg.HeaderFile, "- {host: x.example.com, headers: {X-A: ["+secret+"]}}")
-		ticks <- time.Now()
-		Eventually(reports).Should(Receive(&err))
+		err = reload()
 		Expect(err).To(MatchError(ContainSubstring("line 1: not a YAML list")))
 		Expect(err.Error()).NotTo(ContainSubstring(secret))
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "b"), basic("me", "b")}))
@@ -328,17 +299,14 @@ var _ = Describe("credentials", func() {
 	})
 
 	It("come from the file's content at the time when sharing of the GET was decided", func(ctx SpecContext) {
-		ticks, reports := make(chan time.Time), make(chan error, 1)
 		cfg.HeaderFile = writeFile("headers.yaml", "[]")
-		client := newClient(cfg, newGate(egress.Config{}),
-			get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
+		client, reload := newReloading(cfg, get.Deps{})
 		request := get.Request{Namespace: "team-a", URL: at("data.example.com", "/?to=/x")}
 		before := client.Resolve(request)
 		replace(cfg.HeaderFile,
 			fmt.Sprintf("- {host: \"*\", namespaces: [team-a], schemes: [http], ports: [%d], headers: {Authorization: a}}",
 				port))
-		ticks <- time.Now()
-		Eventually(reports).Should(Receive(BeNil()))
+		Expect(reload()).To(Succeed())
 		Expect(client.Resolve(request)).NotTo(Equal(before))
 		for _, r := range []get.Request{before, request} {
 			Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())

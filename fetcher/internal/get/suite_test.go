@@ -78,6 +78,20 @@ func newClient(cfg get.Config, gate *egress.Gate, deps get.Deps) *get.Client {
 	return client
 }
 
+// newReloading returns a client, and a function that makes it look at its files, one of which has
+// changed. The function returns why the new content is not in force.
+func newReloading(cfg get.Config, deps get.Deps) (client *get.Client, reload func() error) {
+	GinkgoHelper()
+	ticks, reports := make(chan time.Time), make(chan error, 10)
+	deps.Ticks, deps.OnReload = ticks, func(_ string, err error) { reports <- err }
+	return newClient(cfg, newGate(egress.Config{}), deps), func() (err error) {
+		GinkgoHelper()
+		ticks <- time.Now()
+		Eventually(reports).Should(Receive(&err))
+		return err
+	}
+}
+
 // serve passes every connection to handle, which may do anything until ctx is done at the end of
 // the spec.
 func serve(handle func(context.Context, net.Conn)) (port int) {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,13 +16,12 @@ import (
 
 var _ = Describe("the credentials of teams", func() {
 	var (
-		cfg     get.Config
-		ca      *authority
-		seen    *recorder
-		port    int
-		ticks   chan time.Time
-		reports chan error
-		client  *get.Client
+		cfg    get.Config
+		ca     *authority
+		seen   *recorder
+		port   int
+		client *get.Client
+		reload func() error
 	)
 	entry := func(namespace, name, token string) headerfile.TeamEntry {
 		return headerfile.TeamEntry{
@@ -36,21 +34,14 @@ var _ = Describe("the credentials of teams", func() {
 		text := must(json.Marshal(entries))
 		replace(cfg.TeamFile, string(text))
 		if client != nil {
-			ticks <- time.Now()
-			Eventually(reports).Should(Receive(BeNil()))
+			Expect(reload()).To(Succeed())
 		}
-	}
-	start := func() {
-		GinkgoHelper()
-		client = newClient(cfg, newGate(egress.Config{}),
-			get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
 	}
 	in := func(namespace, path string) get.Request {
 		return get.Request{URL: "https://" + hostPort(host, port) + path, Namespace: namespace}
 	}
 	BeforeEach(func() {
 		cfg, ca, seen, client = shortLimits(), newAuthority(), &recorder{}, nil
-		ticks, reports = make(chan time.Time), make(chan error, 10)
 		port = serveTLS(ca, func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			if r.Header.Get("Authorization") == "wrong" {
@@ -68,7 +59,7 @@ var _ = Describe("the credentials of teams", func() {
 	}
 
 	It("go with the requests of their namespace only, once there are any", func(ctx SpecContext) {
-		start()
+		client, reload = newReloading(cfg, get.Deps{})
 		_, err := client.Do(ctx, in("team-a", "/v1"))
 		Expect(asError(err).Class).To(Equal(tlsFailed), "nobody has named an authority")
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "b"))
@@ -93,7 +84,7 @@ var _ = Describe("the credentials of teams", func() {
 		cfg.HeaderFile = writeFile("headers.yaml", "- {host: "+host+", namespaces: [team-a], ports: [1, "+
 			hostPort("", port)[1:]+"], headers: {Authorization: operator}}\n")
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "wrong"))
-		start()
+		client, reload = newReloading(cfg, get.Deps{})
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("operator"))
 		_, err := client.Do(ctx, in("team-b", "/v1"))
 		Expect(asError(err).Credential).To(Equal("Secret rules"))

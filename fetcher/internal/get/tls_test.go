@@ -1,7 +1,6 @@
 package get_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -169,27 +168,6 @@ var _ = Describe("TLS", func() {
 		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
 	})
 
-	DescribeTable("opens one connection to a server that sends HTTP/2 frames without end",
-		func(ctx SpecContext, frames string) {
-			var connections atomic.Int32
-			_, failure := do(ctx, secured(server, func(_ context.Context, conn net.Conn) {
-				connections.Add(1)
-				many := h2Settings + string(bytes.Repeat([]byte(frames), 1000))
-				var err error
-				for err == nil {
-					_, err = io.WriteString(conn, many)
-				}
-			}))
-			Expect(failure).To(HaveOccurred())
-			Expect(failure.Class).To(Equal(badResponse))
-			Expect(connections.Load()).To(BeEquivalentTo(1))
-		},
-		Entry("GOAWAY", h2GoAway),
-		Entry("REFUSED_STREAM", h2Refused),
-		Entry("PING", h2Ping),
-		Entry("empty DATA", h2EmptyData),
-	)
-
 	It("follows a redirect from http to https, but never back", func(ctx SpecContext) {
 		secure := serve(secured(server, say(ok+length(5)+"hello")))
 		plain := serve(redirectTo(httpsURL(secure)))
@@ -203,24 +181,17 @@ var _ = Describe("TLS", func() {
 	})
 
 	It("loads a new CA bundle without a restart", func(ctx SpecContext) {
-		ticks := make(chan time.Time)
-		reports := make(chan error, 4)
 		other := newAuthority()
 		cfg.CABundle = writeFile("ca.pem", other.pem())
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{
-			Ticks:    ticks,
-			OnReload: func(_ string, err error) { reports <- err },
-		})
+		client, reload := newReloading(cfg, get.Deps{})
 		request := get.Request{URL: httpsURL(serve(secured(server, say(ok+length(5)+"hello"))))}
 		_, err := client.Do(ctx, request)
 		Expect(err).To(HaveOccurred())
 
 		replace(cfg.CABundle, "no certificate")
-		ticks <- time.Now()
-		Eventually(reports).Should(Receive(MatchError("read " + cfg.CABundle + ": no PEM certificate in it")))
+		Expect(reload()).To(MatchError("read " + cfg.CABundle + ": no PEM certificate in it"))
 		replace(cfg.CABundle, ca.pem())
-		ticks <- time.Now()
-		Eventually(reports).Should(Receive(BeNil()))
+		Expect(reload()).To(Succeed())
 
 		Expect(client.Do(ctx, request)).Error().NotTo(HaveOccurred())
 	})

@@ -141,15 +141,6 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		Expect(sent()).To(HaveEach("token-1"))
 	})
 
-	It("is not sent for another namespace", func(ctx SpecContext) {
-		grant(3600)
-		other := request
-		other.Namespace = "team-b"
-		Expect(newTokenClient().Do(ctx, other)).Error().NotTo(HaveOccurred())
-		Expect(sent()).To(Equal([]string{""}))
-		Expect(asked.Load()).To(BeZero())
-	})
-
 	It("is renewed a minute before it expires, while requests use the old one", func(ctx SpecContext) {
 		grant(600)
 		client := newTokenClient()
@@ -200,10 +191,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 
 	It("is renewed with a client secret that was rotated, under load, without a failed fetch", func(ctx SpecContext) {
 		grant(600)
-		ticks, reports := make(chan time.Time), make(chan error, 10)
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{
-			Now: clock.Now, Ticks: ticks, OnReload: func(_ string, err error) { reports <- err },
-		})
+		client, reload := newReloading(cfg, get.Deps{Now: clock.Now})
 		load := func() {
 			GinkgoHelper()
 			var group errgroup.Group
@@ -215,8 +203,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		load()
 		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "api-secret"), "rotated\n")
 		password.Store(new("rotated"))
-		ticks <- time.Now()
-		Eventually(reports).Should(Receive(BeNil()))
+		Expect(reload()).To(Succeed())
 		clock.advance(9*time.Minute + 30*time.Second)
 		Eventually(func() string { load(); return sent()[len(sent())-1] }).Should(Equal("token-2"))
 	})
