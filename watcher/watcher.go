@@ -155,7 +155,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 			Signer:   signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer,
 			Metrics: metrics.reconciler,
 		}),
-		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
+		Auditor: audit.New(at.audit, audit.Deps{
 			Client: client, Index: index, Object: bounded.Get, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 		}),
 		Health: health, Clock: wall, Log: rt.Log, Metrics: metrics.session,

@@ -5,6 +5,7 @@ package audit
 import (
 	"context"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,54 +14,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/logfield"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
+	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
+	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 const (
 	// looks is the number of looks in an interval. Each key has its turn in one of
-	// them. Keys that are not held may be read in all of them.
+	// them. Keys in the table may be read in all of them.
 	looks = 8
 	// timersAtOnce is the number of held keys, or a tenth of them if that is more,
 	// whose timers are read in an interval.
 	timersAtOnce = 100_000
-	// perSuccess is how many pauses end for each key that is held again.
-	perSuccess = 32
 	// requestTimeout bounds one request to the broker. A look as a whole has
 	// no bound: it goes on for as long as each request gets a response.
 	requestTimeout = 10 * time.Second
 )
-
-// Config of an Auditor.
-type Config struct {
-	// Interval in which each key has a turn. All other times follow from it. By default
-	// it is 2 min: the audit ignores a want for its first 30 s, a timer counts as lost
-	// if it is 1 min late, and a delivered message counts as in work for 5 min.
-	Interval time.Duration
-}
-
-// young is the age below which a want or a timer proves nothing: its effect may be on
-// its way to the watch.
-func (c Config) young() time.Duration { return c.Interval / 4 }
-
-// overdue is how late a timer may be. The server loses one that it could not
-// publish when it fired, and keeps it in the stream.
-func (c Config) overdue() time.Duration { return c.Interval / 2 }
-
-// inWork is how long a delivered message may be in work: longer than all of its
-// deliveries take.
-func (c Config) inWork() time.Duration { return c.Interval * 5 / 2 }
-
-// longest is the maximum time between two reads of a key that is not held.
-func (c Config) longest() time.Duration { return 5 * c.Interval }
-
-// pause is the time before the next request of a key. It doubles with each request.
-func (c Config) pause(requests uint8) time.Duration {
-	return min(c.Interval<<(min(max(requests, 1), 8)-1), c.longest())
-}
 
 // Deps are what an Auditor works with.
 type Deps struct {
@@ -76,31 +51,51 @@ type Deps struct {
 
 // Auditor looks at all keys in each interval.
 type Auditor struct {
-	config Config
-	deps   Deps
-	seed   maphash.Seed
-	// table has the keys that are not held.
-	table map[pipeline.Key]*row
+	interval time.Duration
+	deps     Deps
+	seed     maphash.Seed
+	// table has the keys that are not held, and those with a newer body that did not land.
+	table    map[pipeline.Key]*row
+	refusals map[refusal]refusalState
 	// turn counts the looks.
-	turn int
+	turn uint64
 	// stale counts stale keys since the interval began.
 	stale int
 }
 
-// New returns an auditor that does not run.
-func New(c Config, d Deps) *Auditor {
-	return &Auditor{config: c, deps: d, seed: maphash.MakeSeed(), table: map[pipeline.Key]*row{}}
+// New returns an auditor that does not run. Each key has a turn in an interval, and all other times
+// follow from it. By default it is 2 min.
+func New(interval time.Duration, d Deps) *Auditor {
+	return &Auditor{
+		interval: interval, deps: d, seed: maphash.MakeSeed(),
+		table: map[pipeline.Key]*row{}, refusals: map[refusal]refusalState{},
+	}
 }
+
+// young is the age below which a want or a timer proves nothing: its effect may be on
+// its way to the watch.
+func (a *Auditor) young() time.Duration { return a.interval / 4 }
+
+// overdue is how late a timer may be. The server loses one that it could not
+// publish when it fired, and keeps it in the stream.
+func (a *Auditor) overdue() time.Duration { return a.interval / 2 }
+
+// inWork is how long a delivered message may be in work: longer than all of its
+// deliveries take.
+func (a *Auditor) inWork() time.Duration { return a.interval * 5 / 2 }
+
+// longest is the maximum time between two reads of a key in the table.
+func (a *Auditor) longest() time.Duration { return 5 * a.interval }
 
 // Run looks until ctx is done. It records findings in the index and calls enqueue
 // for their objects.
 func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	for _, r := range a.table { // the stream may have lost their messages
-		if r.underWay {
+		if r.reason != pausing {
 			r.notBefore = time.Time{}
 		}
 	}
-	ticker := a.deps.Clock.NewTicker(a.config.Interval / looks)
+	ticker := a.deps.Clock.NewTicker(a.interval / looks)
 	defer ticker.Stop()
 	for {
 		select {
@@ -114,20 +109,20 @@ func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	}
 }
 
-// Look reads the keys whose turn it is, and the keys that are not held and wait for
-// nothing.
+// Look reads the keys whose turn it is, and the keys in the table that wait for nothing.
 func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) error {
 	began := a.deps.Clock.Now()
-	l, err := a.begin(ctx)
+	limited, cancel := context.WithTimeout(ctx, 2*requestTimeout)
+	defer cancel()
+	progress, err := backlog.Read(limited, a.deps.Client.JetStream())
 	if err != nil {
 		return err
 	}
-	l.enqueue = enqueue
+	l := &look{now: a.deps.Clock.Now(), progress: progress, enqueue: enqueue}
 	a.classifyAll(l)
 	for _, name := range l.unwanted {
 		enqueue(name)
 	}
-	a.endPauses(l)
 	for batch := range slices.Chunk(l.due, pipeline.MaxLatest/2) {
 		if err := a.read(ctx, l, batch); err != nil {
 			return err // the next look reads the rest
@@ -145,17 +140,106 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 	return nil
 }
 
+// classifyAll finds the keys whose timers a look has to read.
+func (a *Auditor) classifyAll(l *look) {
+	a.turn++
+	keys := a.deps.Index.Len()
+	rounds := uint64(max(1, keys/max(timersAtOnce, keys/10)))
+	maps.DeleteFunc(a.table, func(key pipeline.Key, _ *row) bool {
+		_, found := a.deps.Index.Want(key)
+		return !found
+	})
+	maps.DeleteFunc(a.refusals, func(_ refusal, s refusalState) bool {
+		return l.age(s.requestedAt) > a.longest() && l.age(s.heldAt) > a.longest()
+	})
+	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
+		n, known := maphash.Comparable(a.seed, key), a.table[key] != nil
+		turn := n%looks == a.turn%looks
+		if turn || known {
+			a.classify(l, key, w, turn, turn && (known || n/looks%rounds == a.turn/looks%rounds))
+		}
+	})
+}
+
+// classify adds a want to a list of the look, if it belongs to one. Turn and timer report
+// whether it is the turn of the key, and of its timer if it is held.
+func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, timer bool) {
+	c, wanted := a.candidate(key, w)
+	if !wanted {
+		l.unwanted = append(l.unwanted, wantindex.ObjectOf(key))
+		delete(a.table, key)
+		return
+	}
+	interval := c.object.Request.Interval(key.Key)
+	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, interval, l.now) {
+		a.stale++
+	}
+	before := a.table[key]
+	same := before != nil && before.shows == c.shows
+	if same || c.shows.holding == plan.NotHeld {
+		if !l.handled(w.Fence.Seq, w.At, a.inWork()) {
+			return
+		}
+		if same {
+			c.row = before
+		}
+		a.table[key] = c.row
+		if a.isDue(l, c) {
+			l.due = append(l.due, c)
+		}
+		return
+	}
+	delete(a.table, key)
+	if c.shows.holding != plan.Held {
+		return
+	}
+	if before != nil && before.requests > 0 {
+		reason := before.refusal(key)
+		a.refusals[reason] = refusalState{requestedAt: a.refusals[reason].requestedAt, heldAt: l.now}
+	}
+	if w.Refreshes && (l.ahead(c) || timer && l.handled(w.Fence.Seq, w.At, a.young())) {
+		l.due = append(l.due, c)
+	}
+}
+
+// isDue reports whether a key in the table waits for nothing. Its pause after a request ends early
+// when a key that was refused for the same reason is held. To find that out soon, one key of each
+// refusal is requested in each half interval.
+func (a *Auditor) isDue(l *look, c candidate) bool {
+	wait, reason := c.notBefore.Sub(l.now), c.refusal(c.key)
+	state := a.refusals[reason]
+	switch {
+	case l.age(c.want.At) < a.young():
+		return false
+	case wait <= 0, wait > a.longest()+ahead: // the clock was set back
+		return true
+	case c.reason != pausing:
+		return false
+	case c.requestedAt.Before(state.heldAt):
+		return true
+	case state.probedIn == a.turn, l.age(state.requestedAt) < a.interval/2,
+		reason.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE: // an edit or a refresh shows that it is smaller
+		return false
+	}
+	state.probedIn = a.turn
+	a.refusals[reason] = state
+	return true
+}
+
 // record notes a finding in the index, where the plan of the object finds it.
 func (a *Auditor) record(l *look, c candidate) {
 	if c.finding == wantindex.BodyLost {
 		if c.requests > 0 {
 			c.finding = wantindex.Refused
 		}
-		c.requests, c.waited, c.requestedAt = min(c.requests, 100)+1, false, l.now
-		c.wait(l.now.Add(a.config.pause(c.requests)), false)
+		c.wait(pausing, l.now.Add(min(a.interval<<c.requests, a.longest())))
+		c.requests, c.requestedAt = min(c.requests+1, looks), l.now
+		reason := c.refusal(c.key)
+		a.refusals[reason] = refusalState{requestedAt: l.now, heldAt: a.refusals[reason].heldAt}
 	}
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Finding = c.finding })
 	a.deps.Metrics.lost.WithLabelValues(string(c.finding)).Inc()
+	l.found++
 }
 
 // Metrics of an Auditor.

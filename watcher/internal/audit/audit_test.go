@@ -59,7 +59,7 @@ func newBench(tb testing.TB) *bench {
 	}
 	b.index.Reset(b.epoch, nil)
 	b.registry = prometheus.NewRegistry()
-	b.Auditor = audit.New(audit.Config{Interval: interval}, audit.Deps{
+	b.Auditor = audit.New(interval, audit.Deps{
 		Client: b.client, Index: b.index, Object: b.object, Clock: b.clock, Log: zerolog.Nop(),
 		Metrics: audit.NewMetrics(metric.New(b.registry, "watcher")),
 	})

@@ -5,6 +5,7 @@ package backlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -61,26 +62,46 @@ func (b *Backlog) Check(namespace string) error {
 	return nil
 }
 
+// Progress is how far fetchers have read the stream of requests.
+type Progress struct {
+	// Last is the last sequence of the stream, and Delivered the one up to which all messages were
+	// delivered. Acknowledged is the one up to which they were also acknowledged.
+	Last, Delivered, Acknowledged uint64
+}
+
+// Read reads the progress. Without a consumer, all messages count as delivered.
+func Read(ctx context.Context, js jetstream.JetStream) (p Progress, err error) {
+	stream, err := js.Stream(ctx, pipeline.Requests)
+	if err != nil {
+		return p, fmt.Errorf("look up stream %s: %w", pipeline.Requests, err)
+	}
+	p.Last = stream.CachedInfo().State.LastSeq
+	p.Delivered, p.Acknowledged = p.Last, p.Last
+	consumer, err := stream.Consumer(ctx, pipeline.FetcherConsumer)
+	if err != nil {
+		return p, fmt.Errorf("look up consumer %s: %w", pipeline.FetcherConsumer, err)
+	}
+	info := consumer.CachedInfo()
+	if info.NumPending > 0 {
+		p.Delivered, p.Acknowledged = info.Delivered.Stream, info.Delivered.Stream
+	}
+	if info.NumAckPending > 0 {
+		p.Acknowledged = info.AckFloor.Stream
+	}
+	return p, nil
+}
+
 // Refresh drops delivered messages, and returns how many there is room for.
 func (b *Backlog) Refresh(ctx context.Context) (room int, err error) {
-	stream, err := b.js.Stream(ctx, pipeline.Requests)
-	if err != nil {
+	progress, err := Read(ctx, b.js)
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, err
-	}
-	delivered := stream.CachedInfo().State.LastSeq // counts if there is no consumer, or nothing waits
-	consumer, err := stream.Consumer(ctx, pipeline.FetcherConsumer)
-	switch {
-	case errors.Is(err, jetstream.ErrConsumerNotFound):
-	case err != nil:
-		return 0, err
-	case consumer.CachedInfo().NumPending > 0:
-		delivered = consumer.CachedInfo().Delivered.Stream
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	room = limit
 	for namespace, sequences := range b.sequences {
-		left := slices.DeleteFunc(sequences, func(sequence uint64) bool { return sequence <= delivered })
+		left := slices.DeleteFunc(sequences, func(sequence uint64) bool { return sequence <= progress.Delivered })
 		if room -= len(left); len(left) == 0 {
 			delete(b.sequences, namespace)
 			continue
