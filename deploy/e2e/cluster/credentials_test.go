@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // mounting is the maximum time from a Secret of a team to data: 10 s of keeper, 5 s of a fetcher, and
@@ -28,10 +29,9 @@ func usesCredentials(r func() *release.Release) {
 	BeforeAll(func(ctx SpecContext) {
 		GinkgoT().Setenv("CURLMETHAT_E2E_ORIGIN", "https://"+release.AnyHost)
 		i, other = installation.Open(ctx), namespace(ctx, "curl-me-that-team-")
-		_, err := cluster.Client.CoreV1().ConfigMaps(r().Namespace).Create(ctx, &corev1.ConfigMap{
+		suitetest.Must(cluster.Client.CoreV1().ConfigMaps(r().Namespace).Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: "authority"}, Data: map[string]string{"ca.crt": string(origin.Authority)},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}, metav1.CreateOptions{}))
 		fetcher, is := r().Values["fetcher"].(map[string]any)
 		Expect(is).To(BeTrue())
 		fetcher["caBundle"] = map[string]any{"configMap": "authority"}
@@ -55,14 +55,13 @@ func usesCredentials(r func() *release.Release) {
 	It("sends the credentials of Secrets that are created, changed and deleted", func(ctx SpecContext) {
 		secrets := cluster.Client.CoreV1().Secrets(i.Namespace)
 		create := func(namespace, name, url string, data map[string]string) {
-			_, err := cluster.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+			suitetest.Must(cluster.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{
 					Name: name, Labels: map[string]string{"x-kv8s.io/curl-credentials": "true"},
 					Annotations: map[string]string{"x-kv8s.io/curl-hosts": url},
 				},
 				StringData: data,
-			}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			}, metav1.CreateOptions{}))
 		}
 		changed := i.Page("/changed").Requires("Bearer first").Says(ctx, "first")
 		deleted := i.Page("/deleted").Requires("Basic bWU6cGFzcw==").Says(ctx, "gone")
@@ -115,15 +114,13 @@ func usesCredentials(r func() *release.Release) {
 
 		changed.Requires("Bearer second").Says(ctx, "second")
 		eventuallySays("401; the credential of Secret changed was sent")
-		_, err := secrets.Patch(ctx, "changed", types.MergePatchType, []byte(`{"stringData":{"bearerToken":"second"}}`),
-			metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(secrets.Patch(ctx, "changed", types.MergePatchType, []byte(`{"stringData":{"bearerToken":"second"}}`),
+			metav1.PatchOptions{}))
 		Expect(secrets.Delete(ctx, "deleted", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer second"), Not(ContainSubstring(`"deleted"`))))
 		for _, pod := range r().Pods(ctx, release.Fetcher) { // the kubelet updates the mounts of a pod that changes
-			_, err := cluster.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
-				[]byte(`{"metadata":{"annotations":{"changed":"true"}}}`), metav1.PatchOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			suitetest.Must(cluster.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
+				[]byte(`{"metadata":{"annotations":{"changed":"true"}}}`), metav1.PatchOptions{}))
 		}
 		cm.EventuallyHasDataWithin(ctx, mounting, "changed", "second")
 		cm.EventuallyReports(ctx, "deleted", "BadStatus")

@@ -25,6 +25,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // deployTimeout is the time that install.md promises from images to data.
@@ -86,9 +87,8 @@ func run(ctx context.Context, name string, args ...string) []byte {
 // deployValues writes a values file that lets fetchers reach the origin, which has a private address.
 func deployValues() string {
 	GinkgoHelper()
-	values, err := json.Marshal(
-		map[string]any{"fetcher": map[string]any{"egress": map[string]any{"allowCIDRs": origin.CIDRs}}})
-	Expect(err).NotTo(HaveOccurred())
+	values := suitetest.Must(json.Marshal(
+		map[string]any{"fetcher": map[string]any{"egress": map[string]any{"allowCIDRs": origin.CIDRs}}}))
 	file := filepath.Join(GinkgoT().TempDir(), "values.json")
 	Expect(os.WriteFile(file, values, 0o600)).To(Succeed())
 	return file
@@ -101,14 +101,12 @@ func rds(ctx context.Context, i *installation.Installation) (file, body string) 
 	object := decode(fromRoot("deploy/samples/recipes/01-rds-ca.yaml"))[0]
 	_, address, found := strings.Cut(object.GetAnnotations()[annotation.DefaultKey], "=")
 	Expect(found).To(BeTrue())
-	bundle, err := url.Parse(address)
-	Expect(err).NotTo(HaveOccurred())
+	bundle := suitetest.Must(url.Parse(address))
 	body = "certificates"
 	object.SetAnnotations(map[string]string{
 		annotation.DefaultKey: "ca.pem=" + i.Page(bundle.Path).Says(ctx, body).URL(),
 	})
-	text, err := object.MarshalJSON()
-	Expect(err).NotTo(HaveOccurred())
+	text := suitetest.Must(object.MarshalJSON())
 	file = filepath.Join(GinkgoT().TempDir(), "rds-ca.json")
 	Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
 	return file, body
@@ -120,8 +118,7 @@ func rds(ctx context.Context, i *installation.Installation) (file, body string) 
 func startRegistry(ctx context.Context) string {
 	GinkgoHelper()
 	var config net.ListenConfig
-	here, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	here := suitetest.Must(config.Listen(ctx, "tcp", "127.0.0.1:0"))
 	server := &http.Server{
 		Handler:           ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0))),
 		ReadHeaderTimeout: time.Minute,

@@ -20,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const (
@@ -41,8 +42,7 @@ var _ = Describe("install.yaml", func() {
 		_, err := cluster.Client.CoreV1().Namespaces().Get(ctx, manifestNamespace, metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).
 			To(BeTrue(), "there is a namespace %s already: the cluster is not fresh", manifestNamespace)
-		applier, err := access.NewApplier(cluster.Config, manifest.Manager)
-		Expect(err).NotTo(HaveOccurred())
+		applier := suitetest.Must(access.NewApplier(cluster.Config, manifest.Manager))
 		objects := admitOrigin(decode(install))
 		shown = append(shown, manifestNamespace)
 		DeferCleanup(func(ctx SpecContext) {
@@ -71,8 +71,7 @@ var _ = Describe("install.yaml", func() {
 // tagsIn returns the tags of our images in a manifest, with their digests.
 func tagsIn(path string) []string {
 	GinkgoHelper()
-	file, err := os.ReadFile(path)
-	Expect(err).NotTo(HaveOccurred())
+	file := suitetest.Must(os.ReadFile(path))
 	var tags []string
 	for _, found := range ours.FindAllSubmatch(file, -1) {
 		tags = append(tags, string(found[2]))
@@ -83,10 +82,8 @@ func tagsIn(path string) []string {
 
 func decode(path string) []*unstructured.Unstructured {
 	GinkgoHelper()
-	file, err := os.ReadFile(path)
-	Expect(err).NotTo(HaveOccurred())
-	objects, err := access.Decode(file)
-	Expect(err).NotTo(HaveOccurred())
+	file := suitetest.Must(os.ReadFile(path))
+	objects := suitetest.Must(access.Decode(file))
 	return objects
 }
 

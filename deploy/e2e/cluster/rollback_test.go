@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // ours matches one of our images in a manifest, with its tag.
@@ -24,8 +25,7 @@ var _ = Describe("An upgrade with kubectl apply", func() {
 	It("loses nothing when it is rolled back, and fetches and writes nothing again", func(ctx SpecContext) {
 		_, err := cluster.Client.CoreV1().Namespaces().Get(ctx, manifestNamespace, metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the cluster already has a namespace %s", manifestNamespace)
-		applier, err := access.NewApplier(cluster.Config, manifest.Manager)
-		Expect(err).NotTo(HaveOccurred())
+		applier := suitetest.Must(access.NewApplier(cluster.Config, manifest.Manager))
 		shown = append(shown, manifestNamespace)
 		i := installation.Open(ctx)
 		var loads []*installation.Load
@@ -54,10 +54,8 @@ var _ = Describe("An upgrade with kubectl apply", func() {
 // the chart derives these from their content.
 func decodeAs(path, version string) []*unstructured.Unstructured {
 	GinkgoHelper()
-	file, err := os.ReadFile(fromRoot(path))
-	Expect(err).NotTo(HaveOccurred())
-	objects, err := access.Decode(ours.ReplaceAll(file, []byte("$1:"+version)))
-	Expect(err).NotTo(HaveOccurred())
+	file := suitetest.Must(os.ReadFile(fromRoot(path)))
+	objects := suitetest.Must(access.Decode(ours.ReplaceAll(file, []byte("$1:"+version))))
 	for _, o := range objects {
 		if o.GetKind() == "Job" {
 			o.SetName(o.GetName() + "-" + version)

@@ -16,30 +16,11 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // securesPods adds specs of the permissions.
 func securesPods() {
-	It("gives fetchers no access to the cluster", func(ctx SpecContext) {
-		for _, component := range []string{release.Fetcher, release.NATS} {
-			for _, pod := range chart.Pods(ctx, component) {
-				for _, volume := range pod.Spec.Volumes {
-					if volume.Projected == nil {
-						continue
-					}
-					for _, source := range volume.Projected.Sources {
-						Expect(source.ServiceAccountToken).To(BeNil(), "volume %s of %s", volume.Name, pod.Name)
-					}
-				}
-				for _, container := range pod.Spec.Containers {
-					for _, mount := range container.VolumeMounts {
-						Expect(mount.MountPath).NotTo(HavePrefix("/var/run/secrets/kubernetes.io"), "mount of %s", pod.Name)
-					}
-				}
-			}
-		}
-	})
-
 	It("exposes metrics of every service", func(ctx SpecContext) {
 		for _, component := range world.Services() {
 			for _, pod := range chart.Pods(ctx, component) {
@@ -71,12 +52,10 @@ func securesPods() {
 // as returns a client with a token of a component's service account.
 func as(ctx context.Context, component string) kubernetes.Interface {
 	GinkgoHelper()
-	token, err := cluster.Client.CoreV1().ServiceAccounts(chart.Namespace).
-		CreateToken(ctx, chart.Object(component), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	token := suitetest.Must(cluster.Client.CoreV1().ServiceAccounts(chart.Namespace).
+		CreateToken(ctx, chart.Object(component), &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 	config := rest.AnonymousClientConfig(cluster.Config)
 	config.BearerToken = token.Status.Token
-	client, err := kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
+	client := suitetest.Must(kubernetes.NewForConfig(config))
 	return client
 }

@@ -2,9 +2,7 @@ package cluster_test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -13,20 +11,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -50,8 +45,7 @@ func (t *team) apply(ctx context.Context, name, spec string) {
 	Expect(yaml.Unmarshal([]byte(
 		"apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).
 		To(Succeed())
-	_, err := t.watchers.Apply(ctx, name, o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(t.watchers.Apply(ctx, name, o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true}))
 }
 
 // get returns a Watcher.
@@ -115,8 +109,8 @@ func template(names, container string) corev1.PodTemplateSpec {
 // pods returns the pods that name Watchers.
 func (t *team) pods(ctx context.Context, names string) []corev1.Pod {
 	GinkgoHelper()
-	list, err := cluster.Client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names})
-	Expect(err).NotTo(HaveOccurred())
+	list := suitetest.Must(cluster.Client.CoreV1().Pods(t.namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: "app=" + names}))
 	return list.Items
 }
 
@@ -131,10 +125,9 @@ func (t *team) pod(name, container string) *corev1.Pod {
 // events returns the number of Events about a Watcher with a reason.
 func (t *team) events(ctx context.Context, name, reason string) int {
 	GinkgoHelper()
-	list, err := cluster.Client.CoreV1().Events(t.namespace).List(ctx, metav1.ListOptions{
+	list := suitetest.Must(cluster.Client.CoreV1().Events(t.namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=" + watchv1.Kind + ",involvedObject.name=" + name + ",reason=" + reason,
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	return len(list.Items)
 }
 
@@ -145,26 +138,6 @@ func (t *team) eventuallyCounts(ctx context.Context, name string, counts watchv1
 		w, err := t.get(ctx, name)
 		return w.Status.Pods, err
 	}).WithTimeout(scheduled).Should(Equal(&counts), "pods of %s", name)
-}
-
-// grants binds a user of the team to a role.
-func (t *team) grants(ctx context.Context, user string, role rbacv1.RoleRef) {
-	GinkgoHelper()
-	_, err := cluster.Client.RbacV1().RoleBindings(t.namespace).Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: role,
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "team-" + user}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-// as returns a client for the team's Watchers, as one of its users.
-func (t *team) as(user string) dynamic.ResourceInterface {
-	GinkgoHelper()
-	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "team-" + user, Groups: []string{"system:authenticated"}}
-	client, err := dynamic.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	return client.Resource(watchv1.Resource()).Namespace(t.namespace)
 }
 
 // served reports whether a pod runs with a sidecar of that name.
@@ -180,14 +153,13 @@ func served(pod corev1.Pod, name string) bool {
 // deployment creates a Deployment of n pods.
 func (t *team) deployment(ctx context.Context, names string, n int32) {
 	GinkgoHelper()
-	_, err := cluster.Client.AppsV1().Deployments(t.namespace).Create(ctx, &appsv1.Deployment{
+	suitetest.Must(cluster.Client.AppsV1().Deployments(t.namespace).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: names},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": names}},
 			Template: template(names, app()),
 		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 }
 
 // eventuallyServed waits until all n pods run with a sidecar.
@@ -209,14 +181,13 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t         *team
 	)
 	BeforeAll(func(ctx SpecContext) {
-		client, err := dynamic.NewForConfig(cluster.Config)
-		Expect(err).NotTo(HaveOccurred())
+		client := suitetest.Must(dynamic.NewForConfig(cluster.Config))
 		definitions := client.Resource(schema.GroupVersionResource{
 			Group: "apiextensions.k8s.io", Version: "v1",
 			Resource: "customresourcedefinitions",
 		})
 		definition := watchv1.Resource().GroupResource().String()
-		_, err = definitions.Get(ctx, definition, metav1.GetOptions{})
+		_, err := definitions.Get(ctx, definition, metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "there are Watchers already: the cluster is not fresh")
 		// The chart keeps it on uninstall.
 		DeferCleanup(func(ctx SpecContext) {
@@ -225,9 +196,8 @@ var _ = Describe("Sidecars", Ordered, func() {
 
 		t = &team{namespace: namespace(ctx, "curl-me-that-team-")}
 		t.watchers = client.Resource(watchv1.Resource()).Namespace(t.namespace)
-		_, err = cluster.Client.CoreV1().Namespaces().Patch(ctx, t.namespace, "application/merge-patch+json",
-			[]byte(`{"metadata":{"labels":{"`+watchv1.InjectLabel+`":"`+watchv1.InjectValue+`"}}}`), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(cluster.Client.CoreV1().Namespaces().Patch(ctx, t.namespace, "application/merge-patch+json",
+			[]byte(`{"metadata":{"labels":{"`+watchv1.InjectLabel+`":"`+watchv1.InjectValue+`"}}}`), metav1.PatchOptions{}))
 		one := map[string]any{"replicas": 1}
 		installed = &release.Release{
 			Cluster: cluster, Name: "curl-me-that", Chart: chartPath(), Namespace: namespace(ctx, "curl-me-that-sidecars-"),
@@ -264,10 +234,9 @@ var _ = Describe("Sidecars", Ordered, func() {
 		}}}
 		checks.Spec.RestartPolicy = corev1.RestartPolicyNever
 		jobs := cluster.Client.BatchV1().Jobs(t.namespace)
-		_, err := jobs.Create(ctx, &batchv1.Job{
+		suitetest.Must(jobs.Create(ctx, &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: batchv1.JobSpec{Template: checks, BackoffLimit: new(int32(0))},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}, metav1.CreateOptions{}))
 		Eventually(ctx, func(g Gomega) {
 			job, err := jobs.Get(ctx, "job", metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
@@ -296,49 +265,6 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventuallyCounts(ctx, "late", watchv1.PodsStatus{Injected: 2, Current: 2, Ready: 2})
 	})
 
-	It("of two Watchers are added with their volumes and secrets, after the pod's init containers", func(ctx SpecContext) {
-		t.apply(ctx, "first", `configData: {LEVEL: warn}, container: `+
-			sidecar("watch-first", `volumeMounts: [{name: logs, mountPath: /logs}]`)+`,
-			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
-		t.apply(ctx, "second", `container: {name: watch-second, image: "`+registry+`origin:`+version+`", args: `+
-			`["--pages=:9180", "--listen=:9184"], `+secure+`}, imagePullSecrets: {name: registry}`)
-		t.eventually(ctx, "first", watchv1.ConditionReady, "True/Ready")
-		pod := t.pod("both", app())
-		pod.Annotations[watchv1.InjectAnnotation] = "first, second"
-		Expect(yaml.UnmarshalStrict(
-			[]byte(`[{name: own, image: "`+registry+`curlctl:`+version+`", args: [--version], `+secure+`}]`),
-			&pod.Spec.InitContainers)).To(Succeed())
-		Eventually(ctx, func() error {
-			_, err := cluster.Client.CoreV1().Pods(t.namespace).Create(ctx, pod, metav1.CreateOptions{})
-			return err
-		}).Should(Succeed())
-		t.eventuallyServed(ctx, "both", "watch-first", 1)
-		t.eventuallyServed(ctx, "both", "watch-second", 1)
-		now := t.pods(ctx, "both")[0]
-		var names []string
-		for _, c := range now.Spec.InitContainers {
-			names = append(names, c.Name)
-		}
-		Expect(names).To(HaveExactElements(Equal("own"), HavePrefix("watch-"), HavePrefix("watch-")))
-		Expect(now.Spec.ImagePullSecrets).To(HaveExactElements(HaveField("Name", "registry")))
-		Expect(now.Spec.Volumes).To(HaveExactElements(HaveField("Name", "logs")))
-		Expect(now.Annotations[watchv1.InjectedAnnotation]).To(And(ContainSubstring("first=1"), ContainSubstring("second=1")))
-
-		By("creating a pod from a copy, which gets nothing more")
-		again := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "again", Labels: now.Labels, Annotations: now.Annotations},
-			Spec:       now.Spec,
-		}
-		again.Spec.NodeName = ""
-		copied, err := cluster.Client.CoreV1().Pods(t.namespace).
-			Create(ctx, again, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(copied.Spec.InitContainers).To(HaveLen(len(names)))
-		Expect(copied.Spec.ImagePullSecrets).To(HaveLen(1))
-		Expect(copied.Spec.Volumes).To(HaveLen(1))
-		t.eventuallyCounts(ctx, "first", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
-	})
-
 	It("that crash are counted, with one Event, and another Event when one recovers", func(ctx SpecContext) {
 		t.apply(ctx, "crashes", `container: `+strings.Replace(sidecar("watch-crashes"), `--pages=:9080`, `--no-such-flag`, 1))
 		t.deployment(ctx, "crashes", 1)
@@ -351,107 +277,6 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventuallyCounts(ctx, "crashes", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
 		Eventually(ctx, func() int { return t.events(ctx, "crashes", watchv1.ReasonSidecarRecovered) }).Should(Equal(1))
 		Expect(t.events(ctx, "crashes", watchv1.ReasonSidecarFailing)).To(Equal(1))
-	})
-
-	It("are not added in namespaces without the label", func(ctx SpecContext) {
-		pod := t.pod("nosuch", app())
-		pod.Namespace = namespace(ctx, "curl-me-that-plain-")
-		created, err := cluster.Client.CoreV1().Pods(pod.Namespace).
-			Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(created.Spec.InitContainers).To(BeEmpty())
-		Expect(created.Annotations).NotTo(HaveKey(watchv1.InjectedAnnotation))
-	})
-
-	It("may be set by users who may create pods, such as those with the roles edit and admin", func(ctx SpecContext) {
-		t.grants(ctx, "editor", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"})
-		watches := t.as("editor")
-		Eventually(ctx, func() error { // the roles are brought together by a controller
-			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(`{"spec":{"container":{"image":"any"}}}`),
-				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		}).Should(Succeed())
-
-		_, err := cluster.Client.RbacV1().Roles(t.namespace).
-			Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "watchers"}, Rules: []rbacv1.PolicyRule{{
-				APIGroups: []string{watchv1.GroupVersion().Group}, Resources: []string{"watchers"}, Verbs: []string{"get", "patch"},
-			}}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		t.grants(ctx, "watcher", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "watchers"})
-		watches = t.as("watcher")
-		Eventually(ctx, func() error {
-			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(`{"spec":{"configData":{"LEVEL":"info"}}}`),
-				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		}).Should(Succeed())
-		t.apply(ctx, "without", `configData: {LEVEL: warn}`)
-		for _, change := range []struct{ of, patch string }{
-			{"late", `{"spec":{"container":{"image":"any"}}}`},
-			{"late", `{"spec":{"container":null}}`},
-			{"without", `{"spec":{"container":{"name":"any","image":"any"}}}`},
-		} {
-			_, err := watches.Patch(ctx, change.of, types.MergePatchType, []byte(change.patch),
-				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-			Expect(err).To(MatchError(apierrors.IsForbidden, "forbidden"), change.patch)
-		}
-	})
-
-	It("with an environment older than the ConfigMap are listed by curlctl", func(ctx SpecContext) {
-		page := installation.Open(ctx).Page("/news").Says(ctx, "old")
-		t.apply(ctx, "news", `sources: [{key: NEWS, url: "`+page.URL()+`"}]`)
-		t.eventually(ctx, "news", watchv1.ConditionReady, "True/Ready")
-		for name, uses := range map[string]string{
-			"reads-env":    `env: [{name: NEWS, valueFrom: {configMapKeyRef: {name: news-config, key: NEWS}}}]`,
-			"reads-volume": `volumeMounts: [{name: news, mountPath: /news}]`,
-		} {
-			pod := t.pod(name, strings.TrimSuffix(app(), "}")+", "+uses+"}")
-			delete(pod.Annotations, watchv1.InjectAnnotation)
-			pod.Spec.Volumes = []corev1.Volume{{Name: "news", VolumeSource: corev1.VolumeSource{
-				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "news-config"}},
-			}}}
-			_, err := cluster.Client.CoreV1().Pods(t.namespace).Create(ctx, pod, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-		}
-		newest := func(g Gomega) map[string]string {
-			out, err := exec.CommandContext(ctx, fromRoot("bin/curlctl"), "pods", t.namespace+"/news", "-o", "json").Output()
-			g.Expect(err).NotTo(HaveOccurred())
-			var list struct {
-				Items []struct {
-					Pod, Newest string
-					Started     time.Time
-				}
-			}
-			g.Expect(json.Unmarshal(out, &list)).To(Succeed())
-			found := map[string]string{}
-			for _, item := range list.Items {
-				found[item.Pod] = item.Newest
-				g.Expect(item.Started).NotTo(BeZero(), "%s runs", item.Pod)
-				g.Expect(time.Since(item.Started)).To(BeNumerically(">", 2*time.Second), "times have seconds")
-			}
-			return found
-		}
-		Eventually(ctx, newest).WithTimeout(scheduled).WithPolling(time.Second).
-			Should(And(HaveLen(2), Not(ContainElement("no"))))
-		page.Says(ctx, "new")
-		_, err := t.watchers.Patch(ctx, "news", types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(ctx, newest).WithTimeout(scheduled).WithPolling(time.Second).
-			Should(And(HaveKeyWithValue("reads-env", "no"), HaveKeyWithValue("reads-volume", Not(Equal("no")))))
-	})
-
-	It("that Pod Security rejects are reported by Injectable before that", func(ctx SpecContext) {
-		t.apply(ctx, "privileged", `container: {name: privileged, image: any, securityContext: {privileged: true}}`)
-		t.eventually(ctx, "privileged", watchv1.ConditionInjectable, "False/PodSecurity")
-		pod := template("privileged", app())
-		Eventually(ctx, func() error {
-			_, err := cluster.Client.CoreV1().Pods(t.namespace).Create(ctx,
-				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "privileged", Annotations: pod.Annotations}, Spec: pod.Spec},
-				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		}).Should(MatchError(ContainSubstring(
-			`violates PodSecurity "restricted:latest": privileged (container "privileged" must not set ` +
-				`securityContext.privileged=true)`)))
 	})
 
 	It("are added to pods while keeper is down", func(ctx SpecContext) {
@@ -470,40 +295,23 @@ var _ = Describe("Sidecars", Ordered, func() {
 			Skip("the nodes have no busybox: `make test-cluster` loads it if docker has it")
 		}
 		sample := func(name string) []byte {
-			text, err := os.ReadFile(fromRoot("deploy/samples/sidecars/log-watch/" + name))
-			Expect(err).NotTo(HaveOccurred())
-			return text
+			GinkgoHelper()
+			return suitetest.Must(os.ReadFile(fromRoot("deploy/samples/sidecars/log-watch/" + name)))
 		}
 		watcher := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal(sample("watcher.yaml"), &watcher.Object)).To(Succeed())
-		_, err := t.watchers.Apply(ctx, watcher.GetName(), watcher, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(t.watchers.Apply(ctx, watcher.GetName(), watcher,
+			metav1.ApplyOptions{FieldManager: "kubectl", Force: true}))
 		t.eventually(ctx, "log-watch", watchv1.ConditionInjectable, "True/Injectable")
 		pod := &corev1.Pod{}
 		Expect(yaml.UnmarshalStrict(sample("pod.yaml"), pod)).To(Succeed())
 		pods := cluster.Client.CoreV1().Pods(t.namespace)
-		_, err = pods.Create(ctx, pod, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(pods.Create(ctx, pod, metav1.CreateOptions{}))
 		Eventually(ctx, func() (string, error) {
 			body, err := pods.ProxyGet("http", pod.Name, "9100", "metrics.txt", nil).DoRaw(ctx)
 			return string(body), err
 		}).WithTimeout(scheduled).WithPolling(time.Second).Should(MatchRegexp(`^log_errors_total [1-9]`))
 		Expect(pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})).To(Succeed())
-	})
-
-	It("of a deleted Watcher hand its ConfigMap to the next Watcher that names it", func(ctx SpecContext) {
-		shared := func(name string) string {
-			return `configData: {whose: ` + name + `}, target: {name: shared}, container: ` + sidecar("watch-"+name)
-		}
-		t.apply(ctx, "elder", shared("elder"))
-		t.eventually(ctx, "elder", watchv1.ConditionReady, "True/Ready")
-		t.apply(ctx, "younger", shared("younger"))
-		t.eventually(ctx, "younger", watchv1.ConditionStalled, "True/TargetOwned")
-		Expect(t.watchers.Delete(ctx, "elder", metav1.DeleteOptions{})).To(Succeed())
-		t.eventually(ctx, "younger", watchv1.ConditionReady, "True/Ready")
-		made, err := cluster.Client.CoreV1().ConfigMaps(t.namespace).Get(ctx, "shared", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(made.Data).To(Equal(map[string]string{"whose": "younger"}))
 	})
 
 	It("in running pods outlive their Watcher", func(ctx SpecContext) {

@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // smallStart is the maximum time from the first pod of the small form until all are ready.
@@ -24,8 +25,7 @@ const smallStart = 15 * time.Second
 var _ = Describe("The small form", Ordered, func() {
 	var small *release.Release
 	BeforeAll(func(ctx SpecContext) {
-		text, err := os.ReadFile(fromRoot("deploy/chart/values-small.yaml"))
-		Expect(err).NotTo(HaveOccurred())
+		text := suitetest.Must(os.ReadFile(fromRoot("deploy/chart/values-small.yaml")))
 		values := map[string]any{}
 		Expect(yaml.Unmarshal(text, &values)).To(Succeed())
 		values["image"] = map[string]any{"tag": version}

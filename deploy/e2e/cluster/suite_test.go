@@ -29,6 +29,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func TestCluster(t *testing.T) { installation.Run(t, "Cluster") }
@@ -46,9 +47,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	version, next = needs("CURLMETHAT_E2E_VERSION"), needs("CURLMETHAT_E2E_NEXT")
-	var err error
-	cluster, err = world.OpenCluster(needs("KUBECONFIG"))
-	Expect(err).NotTo(HaveOccurred())
+	cluster = suitetest.Must(world.OpenCluster(needs("KUBECONFIG")))
 	web := namespace(ctx, "curl-me-that-web-")
 	origin = release.RunOrigin(ctx, cluster, cmp.Or(os.Getenv("CURLMETHAT_E2E_DOMAIN"), "cluster.local"), web,
 		registry+"origin:"+version)
@@ -81,8 +80,7 @@ func chartPath() string {
 // fromRoot returns a path below the root of the repository.
 func fromRoot(path string) string {
 	GinkgoHelper()
-	path, err := filepath.Abs(filepath.Join("..", "..", "..", path))
-	Expect(err).NotTo(HaveOccurred())
+	path = suitetest.Must(filepath.Abs(filepath.Join("..", "..", "..", path)))
 	return path
 }
 
@@ -90,11 +88,9 @@ func fromRoot(path string) string {
 // suite.
 func namespace(ctx context.Context, prefix string) string {
 	GinkgoHelper()
-	created, err := cluster.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: prefix,
-		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-	}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	labels := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+	created := suitetest.Must(cluster.Client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: labels}}, metav1.CreateOptions{}))
 	shown = append(shown, created.Name)
 	DeferCleanup(func(ctx SpecContext) { remove(ctx, created.Name) })
 	return created.Name

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // gap is the maximum wait for data during an upgrade.
@@ -63,12 +64,10 @@ func leaves() {
 // namespace in their name.
 func cleared(ctx context.Context) {
 	GinkgoHelper()
-	roles, err := cluster.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	bindings, err := cluster.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	policies, err := cluster.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	roles := suitetest.Must(cluster.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{}))
+	bindings := suitetest.Must(cluster.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{}))
+	policies := suitetest.Must(cluster.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().
+		List(ctx, metav1.ListOptions{}))
 	var names []string
 	for _, o := range roles.Items {
 		names = append(names, o.Name)

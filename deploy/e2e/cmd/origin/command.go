@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/reach"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
@@ -49,7 +47,6 @@ func command() *cobra.Command {
 	cmd.Flags().StringVar(&o.secure, "secure", ":8443", "address of the pages with TLS, if --tls exists")
 	cmd.Flags().StringVar(&o.tls, "tls", "/tls", "folder with tls.crt and tls.key for --secure")
 	cmd.Flags().StringVar(&o.listen, "listen", ":8084", "address for instructions, /healthz, /readyz and /metrics")
-	cmd.AddCommand(reachCommand())
 	return cmd
 }
 
@@ -107,18 +104,3 @@ func front(site *origin.Site) http.Handler {
 }
 
 func main() { os.Exit(process.Execute(command())) }
-
-// reachCommand is for tests of NetworkPolicies, which run it in a pod.
-func reachCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "reach HOST:PORT | " + reach.DNS + "HOST:PORT ...",
-		Short: "Print as JSON which addresses can be reached from here",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, addresses []string) error {
-			if err := json.NewEncoder(cmd.OutOrStdout()).Encode(reach.All(cmd.Context(), addresses)); err != nil {
-				return fmt.Errorf("print: %w", err)
-			}
-			return nil
-		},
-	}
-}

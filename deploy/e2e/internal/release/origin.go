@@ -106,8 +106,11 @@ func originPod(labels map[string]string, image string) *corev1.Pod {
 					}},
 					PeriodSeconds: 1,
 				},
-				VolumeMounts:    []corev1.VolumeMount{{Name: "tls", MountPath: "/tls"}},
-				SecurityContext: restricted(),
+				VolumeMounts: []corev1.VolumeMount{{Name: "tls", MountPath: "/tls"}},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
 			}},
 			Volumes: []corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{
 				Secret: &corev1.SecretVolumeSource{SecretName: originName, Optional: new(true)},
