@@ -129,6 +129,23 @@ var _ = Describe("failures", func() {
 			{[]string{"watch", "--only", "wanted,fetchd"}, 2, `--only: "fetchd" is not one of wanted, retracted, `},
 			{[]string{"status", "one"}, 2, "NAMESPACE/NAME"},
 			{[]string{"status", "--nats-creds=/nope"}, 1, "--nats-creds: stat /nope: no such file or directory"},
+			{[]string{"status", "--nats-creds=command.go"}, 1, "curlctl: --nats-creds: nkeys: no nkey seed found"},
+			{[]string{"status", "--nats-nkey=command.go"}, 1, "curlctl: --nats-nkey: nkeys: no nkey seed found"},
+			{[]string{"status", "--nats-ca=command.go"}, 1, "curlctl: --nats-ca: nats: failed to parse root certificate"},
+			{[]string{"status", "--nats-cert=command.go"}, 1, "--nats-cert and --nats-key must be set together"},
+			{[]string{"status", "--connect-timeout=x"}, 2, "--connect-timeout: \"x\" is not a duration such as 10m"},
+			{[]string{"status", "--context=none"}, 3, "unknown context \"none\""},
+			{[]string{"wants", "--stale=x"}, 2, "--stale: \"x\" is neither true nor false"},
+			{[]string{"refetch"}, 2, "refetch needs NAMESPACE/NAME, --host, --url or --all"},
+			{[]string{"check"}, 2, "check needs either NAMESPACE/NAME or -f MANIFEST"},
+			{[]string{"check", "-f", "/nope"}, 1, "open /nope: no such file or directory"},
+			{[]string{"pods", "one"}, 2, "NAMESPACE/NAME"},
+			{[]string{"replay", "--timeout=0", "1"}, 2, "--timeout must be positive"},
+			{[]string{"failing", "--limit=-3"}, 2, "--limit must not be negative"},
+			{[]string{"failures", "purge"}, 2, "purge needs filters such as --host, or --all"},
+			{[]string{"console", "--auth=x"}, 2, "--auth: \"x\" is not one of local, kubernetes, none"},
+			{[]string{"console", "--listen=x"}, 2, "--listen: \"x\" is not an address such as 127.0.0.1:8090"},
+			{[]string{"identities"}, 2, "identities needs either --out DIR or --secrets NAMESPACE"},
 			{[]string{"failures", "-o", "xml"}, 2, "--output"},
 			{[]string{"failures", "--nonsense"}, 2, "unknown flag"},
 			{[]string{"failures", "nonsense"}, 2, "does not accept"},
@@ -141,6 +158,8 @@ var _ = Describe("failures", func() {
 			Expect(r.err).To(ContainSubstring(c.says))
 			Expect(strings.Count(r.err, "\n")).To(Equal(1))
 		}
+		Expect(w.ok(ctx, "replay", "--host=nosuch")).
+			To(Equal("No failures match; `curlctl failures --summary` shows reasons and hosts.\n"))
 		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 		r := w.run(ctx, "failures")
 		Expect(r.code).To(Equal(5))

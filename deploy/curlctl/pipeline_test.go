@@ -132,6 +132,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "pause", "--for=2d")).To(ContainSubstring("for 2d"))
 		Expect(w.run(ctx, "pause", "--for=2x").err).To(ContainSubstring(`"2x" is not a duration such as 10m, 1h30m or 2d`))
 		w.ok(ctx, "resume")
+		Expect(w.ok(ctx, "resume")).To(Equal("Fetching was not paused.\n"))
 	})
 
 	It("refetches on demand", func(ctx SpecContext) {

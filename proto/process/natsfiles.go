@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"github.com/spf13/pflag"
 )
 
@@ -32,7 +33,7 @@ func (f *NATSFiles) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Key, "nats-key", "", "file with the key of the client certificate for NATS")
 }
 
-// Validate checks that the files exist.
+// Validate checks the files.
 func (f *NATSFiles) Validate() error {
 	for flag, file := range map[string]string{
 		"nats-creds": f.Creds, "nats-nkey": f.NKey, "nats-ca": f.CA, "nats-cert": f.Cert, "nats-key": f.Key,
@@ -41,8 +42,22 @@ func (f *NATSFiles) Validate() error {
 			return fmt.Errorf("--%s: %w; give the path of an existing file", flag, err)
 		}
 	}
+	if f.Creds != "" {
+		contents, err := os.ReadFile(f.Creds)
+		if err == nil {
+			_, err = nkeys.ParseDecoratedNKey(contents)
+		}
+		if err != nil {
+			return fmt.Errorf("--nats-creds: %w", err)
+		}
+	}
 	if (f.Cert == "") != (f.Key == "") {
 		return errors.New("--nats-cert and --nats-key must be set together")
+	}
+	for _, option := range f.Options() {
+		if err := option(&nats.Options{}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -54,21 +69,31 @@ func (f *NATSFiles) Options() []nats.Option {
 		opts = append(opts, nats.UserCredentials(f.Creds))
 	}
 	if f.NKey != "" {
-		opts = append(opts, func(c *nats.Options) error {
+		opts = append(opts, named("nats-nkey", func(c *nats.Options) error {
 			opt, err := nats.NkeyOptionFromSeed(f.NKey)
 			if err != nil {
-				return fmt.Errorf("--nats-nkey: %w", err)
+				return err
 			}
 			return opt(c)
-		})
+		}))
 	}
 	if f.CA != "" {
-		opts = append(opts, nats.RootCAs(f.CA))
+		opts = append(opts, named("nats-ca", nats.RootCAs(f.CA)))
 	}
 	if f.Cert != "" {
-		opts = append(opts, nats.ClientCert(f.Cert, f.Key))
+		opts = append(opts, named("nats-cert", nats.ClientCert(f.Cert, f.Key)))
 	}
 	return opts
+}
+
+// named names the flag in the error of an option.
+func named(flag string, option nats.Option) nats.Option {
+	return func(o *nats.Options) error {
+		if err := option(o); err != nil {
+			return fmt.Errorf("--%s: %w", flag, err)
+		}
+		return nil
+	}
 }
 
 // RedactServers returns comma-separated server addresses without credentials.

@@ -59,8 +59,9 @@ type Auditor struct {
 	refusals map[refusal]refusalState
 	// turn counts the looks.
 	turn uint64
-	// stale counts stale keys since the interval began.
-	stale int
+	// stale counts stale keys, and states keys by state, since the interval began.
+	stale  int
+	states map[state]int
 }
 
 // New returns an auditor that does not run. Each key has a turn in an interval, and all other times
@@ -68,7 +69,7 @@ type Auditor struct {
 func New(interval time.Duration, d Deps) *Auditor {
 	return &Auditor{
 		interval: interval, deps: d, seed: maphash.MakeSeed(),
-		table: map[pipeline.Key]*row{}, refusals: map[refusal]refusalState{},
+		table: map[pipeline.Key]*row{}, refusals: map[refusal]refusalState{}, states: map[state]int{},
 	}
 }
 
@@ -130,7 +131,10 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 	}
 	if a.turn%looks == 0 {
 		a.deps.Metrics.stale.Set(float64(a.stale))
-		a.stale = 0
+		for _, s := range []state{isOK, isFailing, isPending} {
+			a.deps.Metrics.keys.WithLabelValues(string(s)).Set(float64(a.states[s]))
+		}
+		a.stale, a.states = 0, map[state]int{}
 	}
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
@@ -169,6 +173,9 @@ func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, ti
 		l.unwanted = append(l.unwanted, wantindex.ObjectOf(key))
 		delete(a.table, key)
 		return
+	}
+	if turn {
+		a.states[c.state()]++
 	}
 	interval := c.object.Request.Interval(key.Key)
 	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, interval, l.now) {
@@ -246,6 +253,7 @@ func (a *Auditor) record(l *look, c candidate) {
 type Metrics struct {
 	took  prometheus.Histogram
 	stale prometheus.Gauge
+	keys  *prometheus.GaugeVec
 	lost  *prometheus.CounterVec
 }
 
@@ -256,6 +264,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		stale: set.Gauge("stale_keys",
 			"Keys without a good fetch for three of their intervals, according to the last eight looks of the audit."),
+		keys: set.Gauges("keys", "Keys by state, according to the last eight looks of the audit. Failing ones may hold "+
+			"their last good value.", metric.Of("state", isOK, isFailing, isPending)),
 		lost: set.Counters("lost_keys_total",
 			"Keys without their body or their timer that the audit requested again, by cause. "+
 				"Cause refused: not for the first time.",

@@ -499,3 +499,18 @@ func TestStaleKeysAreCounted(t *testing.T) {
 		t.Errorf("%v keys are stale, want 2", got)
 	}
 }
+
+func TestKeysAreCountedByState(t *testing.T) {
+	b := newBench(t)
+	held, pending, failing := b.asks("ns", "held", "k"), b.asks("ns", "pending", "k"), b.asks("ns", "failing", "k")
+	b.fetched()
+	b.holds(held)
+	b.entry(failing, status.Entry{URL: url, Error: "BadStatus", Fence: b.want(failing).Fence})
+	b.publish(pending)
+	b.found()
+	for _, state := range []string{"ok", "pending", "failing"} {
+		if got := b.metric("keys", state); got != 1 {
+			t.Errorf("%v keys are %s, want 1", got, state)
+		}
+	}
+}

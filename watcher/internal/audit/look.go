@@ -111,6 +111,25 @@ func (c candidate) holding() plan.Holding {
 	return held
 }
 
+// state of a key in the metric keys.
+type state string
+
+const (
+	isOK      state = "ok"
+	isFailing state = "failing"
+	isPending state = "pending"
+)
+
+func (c candidate) state() state {
+	switch {
+	case c.entry.Failing():
+		return isFailing
+	case c.shows.holding == plan.Held:
+		return isOK
+	}
+	return isPending
+}
+
 // look is one look at the keys.
 type look struct {
 	now      time.Time

@@ -57,6 +57,10 @@ func ResumeCommand(o *cli.Options) *cobra.Command {
 		Short: "Resume fetching",
 		Args:  cli.NoArgs,
 		RunE: o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+			before, err := s.Client.Fetchers(ctx)
+			if err != nil {
+				return err
+			}
 			end, err := s.Audit(ctx, "resume", 0)
 			if err != nil {
 				return err
@@ -64,12 +68,12 @@ func ResumeCommand(o *cli.Options) *cobra.Command {
 			if err := s.Client.ResumeFetching(ctx); err != nil {
 				return err
 			}
-			fetchers, err := s.Client.Fetchers(ctx)
-			if err != nil {
-				return err
+			if !before.Paused {
+				s.Out.Linef("Fetching was not paused.")
+			} else {
+				s.Out.Linef("Fetching %s, %s waiting.",
+					printer.In(printer.Green, "resumed"), printer.Plural(int(before.NumPending), "request"))
 			}
-			s.Out.Linef("Fetching %s, %s waiting.",
-				printer.In(printer.Green, "resumed"), printer.Plural(int(fetchers.NumPending), "request"))
 			return end(ctx, 1, 0)
 		}),
 	}
