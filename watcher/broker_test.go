@@ -32,21 +32,6 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before))
 	})
 
-	It("publishes changes that were made while no watcher ran", func(ctx SpecContext) {
-		first := w.watch().awaitReady()
-		for _, name := range []string{"edited", "deleted", "untouched"} {
-			w.satisfied(ctx, name, "example.com")
-		}
-		first.stop()
-		before := w.sequence(ctx, pipeline.Requests)()
-		w.ask(ctx, "edited", "k=example.com/new")
-		w.delete(ctx, "deleted")
-		w.watch()
-		Eventually(w.url(ctx, w.key("edited", "k"))).Should(Equal("https://example.com/new"))
-		Eventually(w.retracted(ctx, w.key("deleted", "k"))).Should(BeTrue())
-		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before + 2))
-	})
-
 	// lost empties the stream and expects the watcher to fill it again.
 	lost := func(ctx context.Context, empty func()) {
 		GinkgoHelper()
@@ -61,14 +46,6 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		Expect(w.want(ctx, waiting)().GetCached()).To(BeNil())
 		Expect(w.notes(ctx, "Drifted")).To(BeEmpty())
 	}
-
-	It("recreates a wiped stream, without further fetches for keys that hold their body", func(ctx SpecContext) {
-		w.watch().awaitReady()
-		lost(ctx, func() {
-			Expect(w.nats.Wipe()).To(Succeed())
-			Expect(w.nats.Start()).To(Succeed())
-		})
-	})
 
 	It("fills a deleted stream again", func(ctx SpecContext) {
 		w.watch(func(o *options) { o.pace.Check = 100 * time.Millisecond }).awaitReady()

@@ -175,7 +175,11 @@ var _ = Describe("The metrics of a watcher", func() {
 
 	It("show the leader, and only there those of the pipeline", func(ctx SpecContext) {
 		w := newWorld(ctx)
-		elect := func(o *options) { o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond }
+		elect := func(o *options) {
+			o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond
+			// The standby does not wait until the Lease expires.
+			o.config.Election.Lease, o.config.Election.Renew = time.Minute, 50*time.Second
+		}
 		leader := w.watch(elect).awaitReady()
 		for _, series := range elected() {
 			Eventually(leader.value(series)).Should(BeEquivalentTo(1), series)

@@ -9,111 +9,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("What is wrong is reported to the owner", func() {
-	var w *world
+var _ = Describe("A pair that breaks a rule", func() {
+	const sentence = "annotation curl-me-that, pair 2 (key k): the scheme must be http or https; use http:// or https://"
 
-	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+	It("takes one Event, keeps the value of its key, and holds up no other pair", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		first := w.watch().awaitReady()
+		key := w.satisfied(ctx, "cm", "example.com")
+		w.ask(ctx, "cm", "free=example.com k=ftp://example.com/?token=S3CR3T")
+		Eventually(w.url(ctx, w.key("cm", "free"))).Should(Equal("https://example.com"))
+		Eventually(w.retracted(ctx, key)).Should(BeTrue())
+		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
+		Eventually(first.value(own + "invalid_objects")).Should(BeEquivalentTo(1))
 
-	Describe("of an annotation that cannot be read", func() {
-		const sentence = "annotation value 'not correct' does not match expected format key=url"
-
-		It("takes one Event, however often the object or the watcher changes", func(ctx SpecContext) {
-			first := w.watch().awaitReady()
-			w.create(ctx, "cm", "not correct")
-			Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
-			event := w.events(ctx, "InvalidAnnotation")[0]
-			Expect(event.Type).To(Equal("Warning"))
-			Expect(event.Regarding.Kind).To(Equal("ConfigMap"))
-			Expect(event.Regarding.Name).To(Equal("cm"))
-
-			w.patch(ctx, somebody, "cm", object{"data": object{"other": "value"}})
-			first.stop()
-			w.watch().awaitReady()
-			w.watch().awaitReady()
-			w.patch(ctx, somebody, "cm", object{"data": object{"other": "another value"}})
-			Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
-			Expect(w.want(ctx, w.key("cm", "not"))()).To(BeNil())
-		})
-
-		It("does not touch what was written before", func(ctx SpecContext) {
-			w.watch().awaitReady()
-			key := w.satisfied(ctx, "cm", "example.com")
-			w.ask(ctx, "cm", "not correct")
-			Eventually(w.retracted(ctx, key)).Should(BeTrue())
-			Consistently(func() int { return len(w.removals(ctx)) }).Should(BeZero())
-
-			By("asking again once it can be read, without a fetch of what is there")
-			w.ask(ctx, "cm", "k=example.com")
-			Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
-			Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body of example.com")))
-		})
-	})
-
-	Describe("of a pair that breaks a rule", func() {
-		const sentence = "annotation curl-me-that, pair 2 (key k): the scheme must be http or https; use http:// or https://"
-
-		It("takes one Event, keeps the value of its key, and holds up no other pair", func(ctx SpecContext) {
-			first := w.watch().awaitReady()
-			key := w.satisfied(ctx, "cm", "example.com")
-			w.ask(ctx, "cm", "free=example.com k=ftp://example.com/?token=S3CR3T")
-			Eventually(w.url(ctx, w.key("cm", "free"))).Should(Equal("https://example.com"))
-			Eventually(w.retracted(ctx, key)).Should(BeTrue())
-			Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
-			Eventually(first.value(own + "invalid_objects")).Should(BeEquivalentTo(1))
-
-			By("saying nothing more when the other pairs change or the watcher does")
-			w.ask(ctx, "cm", "more=example.com free=example.com k=ftp://example.com/other")
-			Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com"))
-			first.stop()
-			w.watch().awaitReady()
-			w.ask(ctx, "cm", "more=example.com/2 free=example.com k=ftp://example.com/other")
-			Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com/2"))
-			Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
-			Expect(w.removals(ctx)).To(BeEmpty())
-
-			By("asking again once it is right, without a fetch of what is there")
-			w.ask(ctx, "cm", "free=example.com k=example.com")
-			Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
-			Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body of example.com")))
-		})
-	})
-
-	It("reports by one Event that a key exists and is of somebody else, and wants nothing", func(ctx SpecContext) {
+		By("saying nothing more when the other pairs change or the watcher does")
+		w.ask(ctx, "cm", "more=example.com free=example.com k=ftp://example.com/other")
+		Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com"))
+		first.stop()
 		w.watch().awaitReady()
-		tape := w.record("curl.want.>")
-		w.create(ctx, "cm", "taken=example.com free=example.com", withData("taken", "by hand"))
-		Eventually(w.url(ctx, w.key("cm", "free"))).ShouldNot(BeEmpty())
-		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).Should(ConsistOf(
-			"key taken already exists and is not managed by curl-me-that; remove it from the ConfigMap, or choose another " +
-				"key [why-empty 3]"))
-		w.patch(ctx, somebody, "cm", object{"data": object{"taken": "by hand again"}})
-		Consistently(func() int { return len(w.notes(ctx, "KeyExists")) }).Should(Equal(1))
-		Expect(tape.urls()).To(HaveLen(1))
-		Expect(w.reports(ctx)).To(HaveLen(1), "by which the writer adds it to the status")
+		w.ask(ctx, "cm", "more=example.com/2 free=example.com k=ftp://example.com/other")
+		Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com/2"))
+		Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
+		Expect(w.removals(ctx)).To(BeEmpty())
 
-		By("reporting nothing once the status has it, and another URL once")
-		refused := func(url string) {
-			s := status.Status{Keys: map[string]status.Entry{"taken": {Error: "KeyExists", ErrorURL: url}}}
-			w.patch(ctx, annotation.FieldManager, "cm",
-				object{"metadata": object{"annotations": object{annotation.StatusKey: s.String()}}})
-		}
-		refused("https://example.com")
-		w.ask(ctx, "cm", "taken=example.com/other free=example.com")
-		Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(2))
-		refused("https://example.com/other")
-		w.patch(ctx, somebody, "cm", object{"data": object{"taken": "by hand once more"}})
-		Consistently(func() int { return len(w.reports(ctx)) }).Should(Equal(2))
-		w.ask(ctx, "cm", "taken=example.com free=example.com")
-		Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(3))
-
-		By("wanting it as soon as it is free")
-		w.patch(ctx, somebody, "cm", object{"data": nil})
-		Eventually(w.url(ctx, w.key("cm", "taken"))).Should(Equal("https://example.com"))
+		By("asking again once it is right, without a fetch of what is there")
+		w.ask(ctx, "cm", "free=example.com k=example.com")
+		Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
+		Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body of example.com")))
 	})
 })
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -56,68 +54,6 @@ func (w *world) receive(ctx context.Context) {
 	consumer := must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
 	consuming := must(consumer.Consume(func(m jetstream.Msg) { _ = m.Ack() }))
 	DeferCleanup(consuming.Stop)
-}
-
-// tape records published messages, whether the stream accepts them or not.
-type tape struct {
-	mu       sync.Mutex
-	messages []*nats.Msg
-}
-
-// record records messages on a subject from now on.
-func (w *world) record(subject string) *tape {
-	GinkgoHelper()
-	t := &tape{}
-	conn := must(w.nats.Connect())
-	DeferCleanup(conn.Close)
-	_, err := conn.Subscribe(subject, func(m *nats.Msg) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.messages = append(t.messages, m)
-	})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(conn.Flush()).To(Succeed())
-	return t
-}
-
-// wants returns the recorded wants, with nil for each tombstone.
-func (t *tape) wants() []*v1.Want {
-	GinkgoHelper()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	wants := []*v1.Want{}
-	for _, m := range t.messages {
-		_, key, err := pipeline.ParseSubject(m.Subject)
-		Expect(err).NotTo(HaveOccurred())
-		want, err := pipeline.DecodeWant(key, m.Data)
-		if !errors.Is(err, pipeline.ErrMalformed) {
-			Expect(err).NotTo(HaveOccurred())
-			wants = append(wants, want)
-		}
-	}
-	return wants
-}
-
-// urls returns the recorded URLs in order, empty for a tombstone.
-func (t *tape) urls() []string {
-	GinkgoHelper()
-	urls := []string{}
-	for _, want := range t.wants() {
-		urls = append(urls, want.GetUrl())
-	}
-	return urls
-}
-
-// causes returns the recorded causes in order, without tombstones.
-func (t *tape) causes() []v1.Cause {
-	GinkgoHelper()
-	causes := []v1.Cause{}
-	for _, want := range t.wants() {
-		if want != nil {
-			causes = append(causes, want.GetCause())
-		}
-	}
-	return causes
 }
 
 // results returns the pending results.

@@ -101,10 +101,6 @@ func (w *world) createAll(ctx context.Context, count int, name func(n int) strin
 	creating.Wait()
 }
 
-func withData(key, value string) func(*corev1.ConfigMap) {
-	return func(cm *corev1.ConfigMap) { cm.Data = map[string]string{key: value} }
-}
-
 type object = map[string]any
 
 // patch applies a merge patch as the manager.
