@@ -2,13 +2,10 @@ package fetcher_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"time"
 
@@ -263,38 +260,12 @@ var _ = Describe("The metrics of a fetcher", func() {
 		Expect(metrictest.Unnamed(definitions(), series)).To(BeEmpty())
 	})
 
-	It("follow the conventions and their definitions", func() {
+	It("follow the conventions and have only the labels and values of their definitions, whatever the host", func() {
 		l := newLab()
 		for i, path := range []string{"/ok", "/missing", "/busy", "http://10.1.2.3/"} {
 			l.want(fmt.Sprint("cm-", i), path)
 		}
 		Eventually(l.value("curlmethat_fetcher_requests_total")).Should(BeEquivalentTo(4))
 		Expect(metrictest.Problems(l.registry, definitions())).To(BeEmpty())
-	})
-
-	It("have the same series with 10,000 objects on 500 hosts as with none", func() {
-		const objects, hosts = 10_000, 500
-		l := newLab(func(c *fetcher.Config) {
-			c.Engine.Sharing.Window = 0
-			c.Throttle.Share = 1
-		})
-		before := must(metrictest.Read(l.registry))
-		_, port, _ := strings.Cut(strings.TrimPrefix(l.origin, "http://"), ":")
-		for i := range objects {
-			path := "/ok"
-			if i%10 == 0 {
-				path = "/missing"
-			}
-			host := fmt.Sprintf("127.0.%d.%d", 1+i%hosts/250, 1+i%250)
-			l.want(fmt.Sprint("cm-", i), "http://"+net.JoinHostPort(host, port)+path,
-				func(w *v1.Want) { w.Namespace = fmt.Sprint("ns-", i%100) })
-		}
-		Eventually(func() (float64, error) {
-			done, err1 := l.value(`curlmethat_fetcher_requests_total{outcome="content"}`)()
-			lost, err2 := l.value(`curlmethat_fetcher_requests_total{outcome="gave_up"}`)()
-			return done + lost, errors.Join(err1, err2)
-		}).WithTimeout(3 * time.Minute).WithPolling(100 * time.Millisecond).Should(BeEquivalentTo(objects))
-		after := must(metrictest.Read(l.registry))
-		Expect(slices.Sorted(maps.Keys(after))).To(Equal(slices.Sorted(maps.Keys(before))))
 	})
 })

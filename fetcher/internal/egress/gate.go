@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +33,11 @@ type Deps struct {
 
 // Gate holds the policies of all namespaces. It is safe for concurrent use.
 type Gate struct {
-	deps  Deps
-	base  Config
-	fixed *policies
-	file  *reload.File[*policies]
+	deps     Deps
+	base     Config
+	dialling dialling
+	fixed    *policies
+	file     *reload.File[*policies]
 }
 
 // New validates the configuration of the flags and the file.
@@ -46,13 +48,14 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 	if deps.DialTimeout < 0 {
 		return nil, errors.New("set up egress policy: dial timeout must be positive")
 	}
-	deps.Resolver = abortingResolver(deps.Resolver)
-	g := &Gate{deps: deps, base: cfg}
+	g := &Gate{deps: deps, base: cfg, dialling: dialling{
+		resolver: abortingResolver(deps.Resolver), timeout: deps.DialTimeout, refuse: deps.Refuse,
+	}}
 	var err error
 	if deps.File != "" {
 		g.file, err = reload.Open(deps.File, g.parse)
 	} else {
-		g.fixed, err = newPolicies(cfg, nil, g.dialling())
+		g.fixed, err = newPolicies(cfg, nil, g.dialling)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("set up egress policy: %w", err)
@@ -60,16 +63,8 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 	return g, nil
 }
 
-func (g *Gate) dialling() dialling {
-	return dialling{resolver: g.deps.Resolver, timeout: g.deps.DialTimeout, refuse: g.deps.Refuse}
-}
-
-// Run reloads the file when it changes, until ctx is done; without a file it just waits.
+// Run reloads the file when it changes, until ctx is done.
 func (g *Gate) Run(ctx context.Context) error {
-	if g.file == nil {
-		<-ctx.Done()
-		return nil
-	}
 	reload.Run(ctx, g.deps.Ticks, func() { g.file.Look(g.deps.OnReload) })
 	return nil
 }
@@ -83,12 +78,7 @@ func (g *Gate) For(namespace string) *Policy {
 // must not be reused.
 func (g *Gate) InForce(p *Policy) bool { return g.current().has(p) }
 
-func (g *Gate) current() *policies {
-	if g.file != nil {
-		return g.file.Value()
-	}
-	return g.fixed
-}
+func (g *Gate) current() *policies { return cmp.Or(g.file.Value(), g.fixed) }
 
 // DialTimeout returns the time limit of one dial.
 func (g *Gate) DialTimeout() time.Duration { return g.deps.DialTimeout }

@@ -43,7 +43,7 @@ func (g *Gate) parse(content []byte) (*policies, error) {
 	if err := decoder.Decode(new(document)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the file has more than one document")
 	}
-	return newPolicies(g.base, doc.Policies, g.dialling())
+	return newPolicies(g.base, doc.Policies, g.dialling)
 }
 
 // policies are the policies of all namespaces, for one content of the file.

@@ -94,10 +94,7 @@ var _ = Describe("Credentials", func() {
 	})
 
 	It("are sent at the refresh of a signed want, and the writer reads first", func() {
-		want := signed("/private/a", every(10*time.Minute))
-		sequence := w.publish(want)
-		Expect(w.next().Ack()).To(Succeed())
-		w.fire(&v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH})
+		w.due(signed("/private/a", every(10*time.Minute)), &v1.Due{Cause: v1.Cause_CAUSE_REFRESH})
 		f.step()
 		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
 		Expect(w.result().GetWant().GetReadFirst()).To(BeTrue())
@@ -160,11 +157,8 @@ var _ = Describe("Credentials", func() {
 	})
 
 	DescribeTable("are reported again if a server refuses", func(path string, known v1.FailureDetail, again bool) {
-		want := signed(path)
-		sequence := w.publish(want)
-		Expect(w.next().Ack()).To(Succeed())
-		w.fire(&v1.Due{
-			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Detail: known, GaveUp: true, StatusCode: 401,
+		w.due(signed(path), &v1.Due{
+			Cause: v1.Cause_CAUSE_RECHECK, Detail: known, GaveUp: true, StatusCode: 401,
 			Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, ReportedAt: timestamppb.New(w.clock.Now()),
 			FirstFailedAt: timestamppb.New(w.clock.Now()),
 		})

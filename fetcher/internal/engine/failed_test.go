@@ -129,13 +129,9 @@ var _ = Describe("A failed attempt", func() {
 				fails(int(status.Load()))(w, r)
 			}
 		})
-		want := w.want(o.URL, every(time.Minute))
-		due := &v1.Due{
-			Want: want, WantSequence: w.publish(want), Cause: v1.Cause_CAUSE_REFRESH,
-			Cached: &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`},
-		}
-		Expect(w.next().Ack()).To(Succeed())
-		w.fire(due)
+		w.due(w.want(o.URL, every(time.Minute)), &v1.Due{
+			Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`},
+		})
 		f.step()
 		Expect(failures()).To(HaveLen(1))
 		status.Store(0)
@@ -327,18 +323,14 @@ var _ = Describe("A failed attempt", func() {
 			})
 		}
 
-		It("is not repeated sooner than requested", func() {
-			w.publish(w.want(asking(http.StatusServiceUnavailable, "120").URL))
+		DescribeTable("is not repeated sooner", func(status int, value string, wait time.Duration) {
+			w.publish(w.want(asking(status, value).URL))
 			f.step()
-			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", 2*time.Minute, time.Second))
-			Expect(w.timer().at).To(BeTemporally(">=", w.clock.Now().Add(2*time.Minute)))
-		})
-
-		It("is repeated within the limit", func() {
-			w.publish(w.want(asking(http.StatusTooManyRequests, "1000000000000").URL))
-			f.step()
-			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", time.Hour, time.Minute))
-		})
+			Expect(w.timer().at.Sub(w.clock.Now())).To(And(BeNumerically(">=", wait), BeNumerically("<=", wait+time.Second)))
+		},
+			Entry("than requested", http.StatusServiceUnavailable, "120", 2*time.Minute),
+			Entry("than the limit", http.StatusTooManyRequests, "1000000000000", time.Hour),
+		)
 
 		It("pauses its host for a short time, and no other one", func() {
 			slow := asking(http.StatusTooManyRequests, "120")

@@ -56,9 +56,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 
 	It("keeps the fast path of the writer", func() {
 		want := w.want(serve(says("hello there")).URL)
-		sequence := w.publish(want)
-		Expect(w.next().Ack()).To(Succeed())
-		w.fire(&v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_PARKED})
+		w.due(want, &v1.Due{Cause: v1.Cause_CAUSE_PARKED})
 		w.fetcher().step()
 		Expect(w.result().GetWant().GetStatus()).To(Equal(want.GetStatus()))
 		Expect(w.result().GetWant().GetReadFirst()).To(BeFalse())
@@ -126,10 +124,8 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 	})
 
 	It("becomes a dead letter after too many claims without an end", func() {
-		want := w.want(serve(says("hello there")).URL)
-		sequence := w.publish(want)
-		Expect(w.next().Ack()).To(Succeed())
-		w.fire(&v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_PARKED, Unended: pipeline.DefaultMaxUnended})
+		w.due(w.want(serve(says("hello there")).URL),
+			&v1.Due{Cause: v1.Cause_CAUSE_PARKED, Unended: pipeline.DefaultMaxUnended})
 		w.fetcher().step()
 		Expect(w.deadLetters()).To(HaveLen(1))
 		Expect(w.deadLetters()[0].GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))

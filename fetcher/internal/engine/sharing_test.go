@@ -61,10 +61,8 @@ var _ = Describe("Objects with the same URL", func() {
 		o := serve(tagged(`"v2"`, "hello there"))
 		f := w.fetcher()
 		for i, tag := range []string{"", `"v1"`, `"v2"`} {
-			want := w.want(o.URL, named("cm", i), every(time.Hour))
-			sequence := w.publish(want)
-			Expect(w.next().Ack()).To(Succeed())
-			w.fire(&v1.Due{Want: want, WantSequence: sequence, Cached: &v1.Cached{Sha256: digest("old"), Etag: tag}})
+			w.due(w.want(o.URL, named("cm", i), every(time.Hour)),
+				&v1.Due{Cached: &v1.Cached{Sha256: digest("old"), Etag: tag}})
 			f.step()
 		}
 		Expect(o.gets.Load()).To(BeEquivalentTo(3))
@@ -99,22 +97,6 @@ var _ = Describe("Objects with the same URL", func() {
 		close(release)
 		Eventually(w.contents).Should(Equal(keys))
 		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
-	})
-
-	It("cost at most one GET per fetcher and second, even a thousand of them", func() {
-		o := serve(says("hello there"))
-		for i := range 1000 {
-			w.publish(w.want(o.URL, named("cm", i)))
-		}
-		const fetchers = 3
-		began := time.Now()
-		for range fetchers {
-			w.fetcher(func(o *fetcherOptions) { o.now = time.Now }).run()
-		}
-		Eventually(w.contents).WithTimeout(time.Minute).Should(Equal(1000))
-		windows := 1 + int(time.Since(began)/time.Second)
-		Expect(o.gets.Load()).To(BeNumerically("<=", fetchers*windows))
-		Eventually(w.pending).Should(BeZero())
 	})
 })
 

@@ -44,16 +44,6 @@ var _ = Describe("A good response", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	// due publishes a want and a due for it, like a fired timer.
-	due := func(want *v1.Want, change func(*v1.Due)) (wantSequence, dueSequence uint64) {
-		GinkgoHelper()
-		wantSequence = w.publish(want)
-		Expect(w.next().Ack()).To(Succeed())
-		d := &v1.Due{Want: want, WantSequence: wantSequence, Cause: v1.Cause_CAUSE_REFRESH}
-		change(d)
-		return wantSequence, w.fire(d)
-	}
-
 	It("is published with everything that the fast path of the writer needs", func() {
 		o := serve(says("hello there"))
 		want := w.want(o.URL)
@@ -76,7 +66,7 @@ var _ = Describe("A good response", func() {
 
 	It("to a due makes the writer read first, because the status in its want is old", func() {
 		o := serve(says("hello there"))
-		_, sequence := due(w.want(o.URL), func(*v1.Due) {})
+		sequence := w.due(w.want(o.URL), &v1.Due{Cause: v1.Cause_CAUSE_REFRESH})
 
 		w.fetcher().step()
 
@@ -103,37 +93,26 @@ var _ = Describe("A good response", func() {
 		Expect(w.results()).To(HaveLen(1))
 	})
 
-	It("of 304 to a refresh publishes only the next timer", func() {
-		o := serve(tagged(`"v1"`, "hello there"))
-		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
-			d.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`}
-		})
-
-		w.fetcher().step()
-
-		Expect(w.results()).To(BeEmpty())
-		t := w.timer()
-		Expect(t.GetCached().GetSha256()).To(Equal(digest("hello there")))
-		Expect(t.GetCached().GetEtag()).To(Equal(`"v1"`))
-		Eventually(w.pending).Should(BeZero())
-	})
-
-	It("of 200 with the same body publishes only the next timer", func() {
-		o := serve(says("hello there"))
-		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
-			d.Cached = &v1.Cached{Sha256: digest("hello there")}
-		})
-		w.fetcher().step()
-		Expect(w.results()).To(BeEmpty())
-		Expect(w.timer()).NotTo(BeNil())
-	})
+	DescribeTable("with the same body to a refresh publishes only the next timer",
+		func(handler http.HandlerFunc, etag string) {
+			cached := &v1.Cached{Sha256: digest("hello there"), Etag: etag}
+			w.due(w.want(serve(handler).URL, every(10*time.Minute)), &v1.Due{Cached: cached})
+			w.fetcher().step()
+			Expect(w.results()).To(BeEmpty())
+			Expect(w.timer().GetCached().GetSha256()).To(Equal(cached.GetSha256()))
+			Expect(w.timer().GetCached().GetEtag()).To(Equal(etag))
+			Eventually(w.pending).Should(BeZero())
+		},
+		Entry("of 304", tagged(`"v1"`, "hello there"), `"v1"`),
+		Entry("of 200", says("hello there"), ""),
+	)
 
 	It("with the same body after failures publishes the recovery", func() {
 		o := serve(says("hello there"))
-		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
-			d.Cached = &v1.Cached{Sha256: digest("hello there")}
-			d.Reported, d.StatusCode, d.Attempts = v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 503, 2
-			d.FirstFailedAt = timestamppb.New(w.clock.Now().Add(-time.Minute))
+		w.due(w.want(o.URL, every(10*time.Minute)), &v1.Due{
+			Cached:   &v1.Cached{Sha256: digest("hello there")},
+			Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 503, Attempts: 2,
+			FirstFailedAt: timestamppb.New(w.clock.Now().Add(-time.Minute)),
 		})
 
 		w.fetcher().step()
@@ -218,9 +197,8 @@ var _ = Describe("A good response", func() {
 
 	It("with another digest than required is a failure, and the last good body stays", func() {
 		o := serve(tagged(`"evil"`, "evil"))
-		due(w.want(o.URL, every(10*time.Minute), func(w *v1.Want) { w.Sha256 = digest("hello there") }), func(d *v1.Due) {
-			d.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"good"`}
-		})
+		w.due(w.want(o.URL, every(10*time.Minute), func(w *v1.Want) { w.Sha256 = digest("hello there") }),
+			&v1.Due{Cached: &v1.Cached{Sha256: digest("hello there"), Etag: `"good"`}})
 		w.fetcher().step()
 		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH))
 		Expect(w.result().GetFailure().GetGaveUp()).To(BeTrue())

@@ -52,15 +52,6 @@ var _ = Describe("A message", func() {
 		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),
 	)
 
-	It("leaves one dead letter if it is garbage and delivered twice", func() {
-		Expect(w.js.Publish(w.ctx, "curl.want.ns.name.key", []byte("garbage"))).Error().NotTo(HaveOccurred())
-		m := w.next()
-		f.handle(unacknowledged{m})
-		Expect(m.Nak()).To(Succeed())
-		f.step()
-		Expect(w.deadLetters()).To(HaveLen(1))
-	})
-
 	It("becomes a dead letter if it is poison, and its key is tried later", func() {
 		w.publish(w.want(o.URL))
 		w.beginWithoutEnd(5)
@@ -99,21 +90,16 @@ var _ = Describe("A message", func() {
 			Expect(w.timer()).To(BeNil())
 		}
 
-		It("is acknowledged if its want was replaced", func() {
-			w.publish(w.want(o.URL + "/newer"))
+		DescribeTable("is acknowledged if its want was", func(change func() error) {
+			Expect(change()).To(Succeed())
 			Expect(w.next().Ack()).To(Succeed())
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
 			nothingHappens()
 			Eventually(w.pending).Should(BeZero())
-		})
-
-		It("is acknowledged if its key is no longer wanted", func() {
-			Expect(w.client.PublishTombstone(w.ctx, key, sequence)).Error().NotTo(HaveOccurred())
-			Expect(w.next().Ack()).To(Succeed())
-			w.fire(&v1.Due{Want: want, WantSequence: sequence})
-			nothingHappens()
-			Eventually(w.pending).Should(BeZero())
-		})
+		},
+			Entry("replaced", func() error { w.publish(w.want(o.URL + "/newer")); return nil }),
+			Entry("removed", func() error { _, err := w.client.PublishTombstone(w.ctx, key, sequence); return err }),
+		)
 
 		It("is acknowledged in the end if its key has no want", func() {
 			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })

@@ -103,6 +103,14 @@ func (w *world) fire(due *v1.Due) uint64 {
 	return w.fireWith(nil, due)
 }
 
+// due publishes a want, acknowledges it, and fires a due for it.
+func (w *world) due(want *v1.Want, due *v1.Due) (sequence uint64) {
+	GinkgoHelper()
+	due.Want, due.WantSequence = want, w.publish(want)
+	Expect(w.next().Ack()).To(Succeed())
+	return w.fire(due)
+}
+
 // fireWith publishes a due with the header of its timer.
 func (w *world) fireWith(header nats.Header, due *v1.Due) uint64 {
 	GinkgoHelper()

@@ -56,7 +56,7 @@ func (c *Client) credentials(ctx context.Context, e *headerEntry, u *url.URL) (c
 	switch {
 	case e == nil:
 		return found, nil
-	case e.Netrc && c.netrc != nil:
+	case e.Netrc:
 		found.login = c.netrc.Value().find(u.Hostname())
 	case e.bearer != nil:
 		found.token = e.bearer.Value()

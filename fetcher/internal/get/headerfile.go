@@ -70,12 +70,7 @@ type headerEntry struct {
 }
 
 // tls returns the current identity; nil if there is none.
-func (e *headerEntry) tls() *credential.Identity {
-	if e.identity != nil {
-		return e.identity.Value()
-	}
-	return e.fixed
-}
+func (e *headerEntry) tls() *credential.Identity { return cmp.Or(e.identity.Value(), e.fixed) }
 
 type clientCertificate struct {
 	CertFile string `yaml:"certFile"`

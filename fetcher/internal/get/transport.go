@@ -42,9 +42,8 @@ type transportKey struct {
 
 // transport returns the connection pool for a hop of a resolved request with credentials to a host.
 func (c *Client) transport(r Request, secrets credentials, host string) *http.Transport {
-	k := transportKey{policy: r.policy, grants: r.grants, direct: c.isDirect(r.policy, host)}
-	if c.roots != nil {
-		k.roots = c.roots.Value()
+	k := transportKey{
+		policy: r.policy, grants: r.grants, direct: c.isDirect(r.policy, host), roots: c.roots.Value(),
 	}
 	if secrets.identity != nil {
 		k.entry, k.identity = secrets.entry, secrets.identity
@@ -67,7 +66,7 @@ func (c *Client) isDirect(policy *egress.Policy, host string) bool {
 // isGone reports whether no future request can use a key.
 func (c *Client) isGone(k transportKey) bool {
 	of := k.grants
-	return !c.deps.Gate.InForce(k.policy) || c.roots != nil && c.roots.Value() != k.roots ||
+	return !c.deps.Gate.InForce(k.policy) || c.roots.Value() != k.roots ||
 		of.operator.file != nil && of.operator.file != c.headers.Value() ||
 		of.team.file != nil && of.team.file != c.team.Value() ||
 		k.identity != nil && k.entry.tls() != k.identity

@@ -22,10 +22,9 @@ const (
 
 // Slot is the permission to make one GET, or a request for it.
 type Slot struct {
-	throttle *Throttle
-	tenant   *tenant
-	urgent   bool
-	state    state
+	tenant *tenant
+	urgent bool
+	state  state
 	// began is the start of the claim, and then of the GET.
 	began time.Time
 	// granted is closed when a request that waits in memory gets its slot.
@@ -58,7 +57,7 @@ func (s *Slot) take(now time.Time) {
 		s.count(1, -1)
 	} else {
 		s.count(1, 0)
-		s.throttle.held++
+		s.tenant.throttle.held++
 	}
 	s.state, s.began, s.tenant.host.taken = getting, now, now
 }
@@ -75,7 +74,7 @@ func (s *Slot) End() {
 }
 
 func (s *Slot) advance(to state) {
-	t, h, now := s.throttle, s.tenant.host, time.Now()
+	t, h, now := s.tenant.throttle, s.tenant.host, time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -97,7 +96,8 @@ func (s *Slot) advance(to state) {
 // itself. Others on the host wait for a short time only, which grows with each refusal: longer for
 // the same namespace than for others.
 func (s *Slot) Pause(asked time.Duration) {
-	t, n, h, now := s.throttle, s.tenant, s.tenant.host, time.Now()
+	n, h, now := s.tenant, s.tenant.host, time.Now()
+	t := n.throttle
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.hosts) >= maxPaused {
@@ -122,7 +122,7 @@ func (s *Slot) Pause(asked time.Duration) {
 // Resume records that the host has responded well, which ends its pause unless the GET began
 // before that.
 func (s *Slot) Resume() {
-	t, h := s.throttle, s.tenant.host
+	t, h := s.tenant.throttle, s.tenant.host
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if h.refusals == 0 || s.began.Before(h.refused) {

@@ -69,7 +69,7 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 	t.asked, t.backlog = r.Namespace, r.Backlog
 	s := r.Slot
 	if s == nil {
-		s = &Slot{throttle: t, tenant: t.tenant(r.Host, r.Namespace), urgent: r.Urgent}
+		s = &Slot{tenant: t.tenant(r.Host, r.Namespace), urgent: r.Urgent}
 		defer s.tenant.forget(now)
 	} else {
 		t.claim = average(t.claim, now.Sub(s.began))
@@ -199,7 +199,7 @@ func (t *Throttle) start(n *tenant, now time.Time) {
 		return
 	}
 	w := n.queue[0]
-	s := &Slot{throttle: t, tenant: n, state: starting, urgent: w.Rank == Urgent, began: now}
+	s := &Slot{tenant: n, state: starting, urgent: w.Rank == Urgent, began: now}
 	if t.refusal(s, now) != nil {
 		return
 	}

@@ -69,8 +69,13 @@ func OpenAll[T any](paths []string, parse func([][]byte) (T, error)) (*File[T], 
 	return f, nil
 }
 
-// Value returns the last valid value.
-func (f *File[T]) Value() T { return *f.value.Load() }
+// Value returns the last valid value, and that of a nil File is the zero value.
+func (f *File[T]) Value() (value T) {
+	if f == nil {
+		return value
+	}
+	return *f.value.Load()
+}
 
 // poll reports whether there is a new value. It returns each error once per state of the file, not
 // once per check.

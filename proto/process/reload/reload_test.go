@@ -101,4 +101,7 @@ func TestLookLogsEachNewStateOnce(t *testing.T) {
 	}
 	var none *reload.File[string]
 	none.Look(func(string, error) { t.Error("a file that there is not was reported") })
+	if none.Value() != "" {
+		t.Error("a file that there is not has a value")
+	}
 }
