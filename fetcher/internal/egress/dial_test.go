@@ -69,14 +69,6 @@ var _ = Describe("a name", func() {
 		Entry("through ISATAP", "2606:4700::5efe:7f00:1", "2606:4700::200:5efe:7f00:1"),
 	)
 
-	It("does not lead to a private address through an alias", func(ctx SpecContext) {
-		names.Alias("data.example.com", "localhost", "127.0.0.1")
-		gate := must(egress.New(cfg, egress.Deps{Resolver: names.Resolver()}))
-
-		Expect(attempt(ctx, gate, raw)).To(MatchError(egress.ErrDenied))
-		trap.expectNobody(ctx)
-	})
-
 	It("is checked again if its address changes after the dry run", func(ctx SpecContext) {
 		names.Rebind("data.example.com", []string{public}, []string{"127.0.0.1"})
 		gate := must(egress.New(cfg, egress.Deps{Resolver: names.Resolver()}))

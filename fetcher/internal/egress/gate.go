@@ -3,7 +3,6 @@ package egress
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -42,12 +41,7 @@ type Gate struct {
 
 // New validates the configuration of the flags and the file.
 func New(cfg Config, deps Deps) (*Gate, error) {
-	if deps.DialTimeout == 0 {
-		deps.DialTimeout = DefaultDialTimeout
-	}
-	if deps.DialTimeout < 0 {
-		return nil, errors.New("set up egress policy: dial timeout must be positive")
-	}
+	deps.DialTimeout = cmp.Or(deps.DialTimeout, DefaultDialTimeout)
 	g := &Gate{deps: deps, base: cfg, dialling: dialling{
 		resolver: abortingResolver(deps.Resolver), timeout: deps.DialTimeout, refuse: deps.Refuse,
 	}}

@@ -210,9 +210,4 @@ var _ = Describe("the operator's settings", func() {
 			DenyCIDRs:  []string{"10.0.0.1"},
 		}.Validate()).To(Succeed())
 	})
-
-	It("are rejected with a negative dial timeout", func() {
-		_, err := egress.New(egress.Config{}, egress.Deps{DialTimeout: -1})
-		Expect(err).To(MatchError("set up egress policy: dial timeout must be positive"))
-	})
 })

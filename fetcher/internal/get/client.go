@@ -47,14 +47,8 @@ type Client struct {
 	transports map[transportKey]*http.Transport
 }
 
-// New validates the configuration and reads its files.
+// New reads the files of a valid configuration.
 func New(cfg Config, deps Deps) (*Client, error) {
-	if deps.Gate == nil {
-		return nil, errors.New("set up GET: no egress policy")
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("set up GET: %w", err)
-	}
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}

@@ -130,9 +130,4 @@ var _ = Describe("a client", func() {
 		_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
 		Expect(err).To(MatchError(HavePrefix("--netrc needs a --header-file with an entry")))
 	})
-
-	It("needs a policy", func() {
-		_, err := get.New(get.Defaults(), get.Deps{})
-		Expect(err).To(MatchError("set up GET: no egress policy"))
-	})
 })

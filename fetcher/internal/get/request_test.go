@@ -84,19 +84,6 @@ var _ = Describe("a request", func() {
 		Expect(seen.requests()[1].Host).To(Equal(seen.requests()[0].Host))
 	})
 
-	It("reuses a connection", func(ctx SpecContext) {
-		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
-			seen.note(r)
-			_, _ = io.WriteString(w, "hello")
-		})
-		for range 3 {
-			Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/")})).Error().NotTo(HaveOccurred())
-		}
-		requests := seen.requests()
-		Expect(requests[1].RemoteAddr).To(Equal(requests[0].RemoteAddr))
-		Expect(requests[2].RemoteAddr).To(Equal(requests[0].RemoteAddr))
-	})
-
 	It("keeps its connection for the next one, up to the previous concurrency", func(ctx SpecContext) {
 		const together, rounds = 8, 3
 		var arrived sync.WaitGroup

@@ -264,14 +264,6 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		Expect(asError(err).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 		Expect(asked.Load()).To(BeZero())
 	})
-
-	It("is neither asked for nor sent for an untrusted request", func(ctx SpecContext) {
-		grant(3600)
-		request.Untrusted = true
-		_, err := newTokenClient().Do(ctx, request)
-		Expect(asError(err).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS))
-		Expect(asked.Load()).To(BeZero())
-	})
 })
 
 var _ = Describe("the files of an entry", func() {

@@ -13,23 +13,15 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// answer is the result of one lookup of a name.
-type answer struct {
-	// addrs are the addresses of both families.
-	addrs []string
-	// alias, if set, is the canonical name with the addresses.
-	alias string
-}
-
 // Server responds from its table. It is safe for concurrent use.
 type Server struct {
 	conn net.PacketConn
 	done chan struct{}
 
 	mu sync.Mutex
-	// answers are the answers to the questions for a name. Those for "" are the answers for all
-	// names without any.
-	answers map[string][]answer
+	// answers are the addresses of both families for a name, by lookup. Those for "" are the answers
+	// for all names without any.
+	answers map[string][][]string
 	asked   map[dnsmessage.Question]int
 	total   int
 }
@@ -38,7 +30,7 @@ type Server struct {
 func Start() (*Server, error) {
 	conn, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp", "127.0.0.1:0")
 	s := &Server{
-		conn: conn, done: make(chan struct{}), answers: map[string][]answer{}, asked: map[dnsmessage.Question]int{},
+		conn: conn, done: make(chan struct{}), answers: map[string][][]string{}, asked: map[dnsmessage.Question]int{},
 	}
 	if err == nil {
 		go s.serve()
@@ -58,20 +50,14 @@ func (s *Server) Set(name string, addrs ...string) { s.Rebind(name, addrs) }
 // Rebind makes name resolve to each of the lists in turn, one per lookup, and to the last one after
 // that.
 func (s *Server) Rebind(name string, lists ...[]string) {
-	answers := make([]answer, len(lists))
-	for i, list := range lists {
-		answers[i].addrs = list
-	}
-	s.put(name, answers...)
-}
-
-// Alias makes name a CNAME of target, which has addrs.
-func (s *Server) Alias(name, target string, addrs ...string) {
-	s.put(name, answer{alias: target, addrs: addrs})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[plain(name)] = lists
+	clear(s.asked)
 }
 
 // SetOther makes all names without an entry resolve to addrs.
-func (s *Server) SetOther(addrs ...string) { s.put("", answer{addrs: addrs}) }
+func (s *Server) SetOther(addrs ...string) { s.Rebind("", addrs) }
 
 // Questions returns the number of questions received, for all names and types.
 func (s *Server) Questions() int {
@@ -88,13 +74,6 @@ func (s *Server) Resolver() *net.Resolver {
 			return new(net.Dialer).DialContext(ctx, "udp", s.conn.LocalAddr().String())
 		},
 	}
-}
-
-func (s *Server) put(name string, answers ...answer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answers[plain(name)] = answers
-	clear(s.asked)
 }
 
 func plain(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
@@ -129,15 +108,12 @@ func (s *Server) reply(packet []byte) ([]byte, error) {
 	if !known {
 		m.RCode = dnsmessage.RCodeNameError
 	}
-	var err error
-	if m.Answers, err = records(m.Questions[0], found); err != nil {
-		return nil, err
-	}
+	m.Answers = records(m.Questions[0], found)
 	return m.Pack()
 }
 
 // look finds the answer. It counts questions per family, because one lookup sends one for each.
-func (s *Server) look(q dnsmessage.Question) (answer, bool) {
+func (s *Server) look(q dnsmessage.Question) (addrs []string, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total++
@@ -146,39 +122,23 @@ func (s *Server) look(q dnsmessage.Question) (answer, bool) {
 		answers = s.answers[""]
 	}
 	if len(answers) == 0 {
-		return answer{}, false
+		return nil, false
 	}
 	turn := min(s.asked[q], len(answers)-1)
 	s.asked[q]++
 	return answers[turn], true
 }
 
-func records(q dnsmessage.Question, a answer) ([]dnsmessage.Resource, error) {
-	var out []dnsmessage.Resource
-	owner := q.Name
-	if a.alias != "" {
-		target, err := dnsmessage.NewName(a.alias + ".")
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, resource(owner, dnsmessage.TypeCNAME, &dnsmessage.CNAMEResource{CNAME: target}))
-		owner = target
-	}
-	for _, text := range a.addrs {
+func records(q dnsmessage.Question, addrs []string) (all []dnsmessage.Resource) {
+	header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: dnsmessage.ClassINET, TTL: 1}
+	for _, text := range addrs {
 		addr := netip.MustParseAddr(text)
 		switch {
 		case addr.Is4() && q.Type == dnsmessage.TypeA:
-			out = append(out, resource(owner, q.Type, &dnsmessage.AResource{A: addr.As4()}))
+			all = append(all, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: addr.As4()}})
 		case addr.Is6() && q.Type == dnsmessage.TypeAAAA:
-			out = append(out, resource(owner, q.Type, &dnsmessage.AAAAResource{AAAA: addr.As16()}))
+			all = append(all, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}})
 		}
 	}
-	return out, nil
-}
-
-func resource(name dnsmessage.Name, kind dnsmessage.Type, body dnsmessage.ResourceBody) dnsmessage.Resource {
-	return dnsmessage.Resource{
-		Header: dnsmessage.ResourceHeader{Name: name, Type: kind, Class: dnsmessage.ClassINET, TTL: 1},
-		Body:   body,
-	}
+	return all
 }
