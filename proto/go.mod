@@ -3,6 +3,7 @@ module github.com/kv8s/curl-me-that/proto
 go 1.26.0
 
 require (
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875
 	github.com/go-logr/logr v1.4.4
 	github.com/google/cel-go v0.29.2
 	github.com/mattn/go-isatty v0.0.24

@@ -20,13 +20,11 @@ func (g *Grammar) expressions(annotations map[string]string, request *Request) e
 		if len(value) > rule.MaxAnnotation {
 			return refuse(fmt.Sprintf(" has %d bytes, more than %d", len(value), rule.MaxAnnotation))
 		}
-		number := 0
-		for line := range strings.SplitSeq(value, "\n") {
-			number++
+		for i, line := range strings.Split(value, "\n") {
 			if strings.TrimSpace(line) == "" {
 				continue
 			}
-			where := fmt.Sprintf(", line %d", number)
+			where := fmt.Sprintf(", line %d", i+1)
 			key, text, found := strings.Cut(line, "=")
 			key, text = strings.TrimSpace(key), strings.TrimSpace(text)
 			switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // Host returns the host of a URL, even an IP address, for readers of that URL. Metrics and logs use
@@ -178,21 +179,11 @@ func rejected(w *v1.Want, number int) string {
 	text := Host(w.GetUrl()) + ": the response for " + w.GetKey()
 	switch expect := w.GetExpect(); {
 	case number == 0 && w.GetSelect() != "":
-		return text + " has nothing for curl-select, " + shortened(w.GetSelect())
+		return text + " has nothing for curl-select, " + rule.Shortened(w.GetSelect())
 	case number > 0 && number <= len(expect):
-		return text + " does not meet rule " + strconv.Itoa(number) + " of curl-expect, " + shortened(expect[number-1])
+		return text + " does not meet rule " + strconv.Itoa(number) + " of curl-expect, " + rule.Shortened(expect[number-1])
 	}
 	return text + " does not meet curl-expect"
-}
-
-// maxExpression is the maximum length of an expression in a sentence.
-const maxExpression = 200
-
-func shortened(text string) string {
-	if runes := []rune(text); len(runes) > maxExpression {
-		return string(runes[:maxExpression-1]) + "…"
-	}
-	return text
 }
 
 // KeyExists says that somebody else wrote a key.

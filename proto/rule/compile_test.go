@@ -23,9 +23,15 @@ func TestNestedLoopsAreCheckedInTime(t *testing.T) {
 				end += ")"
 			}
 			for _, isRule := range []bool{true, false} {
-				began, before := time.Now(), cpu()
-				mistake := rule.Mistake(text+"true"+end+")", isRule)
-				if took := min(time.Since(began), cpu()-before); took > longest {
+				mistake, took := "", time.Duration(0)
+				for try := range 3 { // other processes share the machine; spaces make it another expression
+					began, before := time.Now(), cpu()
+					mistake = rule.Mistake(text+"true"+end+")"+strings.Repeat(" ", try), isRule)
+					if took = min(time.Since(began), cpu()-before); took < longest {
+						break
+					}
+				}
+				if took >= longest {
 					t.Errorf("took %s, mistake %q", took, mistake)
 				}
 				if name == "map keys" && !strings.Contains(mistake, "the key of a map must be a literal, column ") {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -52,24 +53,32 @@ func (c Cause) String() string {
 
 // Outcome is the outcome of the expressions on a body.
 type Outcome struct {
-	// Rules has the outcome of each rule.
-	Rules []Cause
-	// Select is the outcome of the selection, and Selected the selected part of the body.
-	Select   Cause
+	// Expressions has the outcome of each rule, then that of the selection.
+	Expressions []Evaluated
+	// Selected is the selected part of the body, or the body without a selection.
 	Selected []byte
 	// Wait is how long to wait for an evaluation, because the namespace has exceeded its budget.
 	Wait time.Duration
 }
 
+// Evaluated is the outcome of an expression.
+type Evaluated struct {
+	Expression
+
+	Cause Cause
+}
+
 // Failed returns the first rule that does not let the body pass, counted from 1, or 0 for the
 // selection, and the cause; Passed if there is none.
 func (o Outcome) Failed() (number int, cause Cause) {
-	for i, cause := range o.Rules {
-		if cause != Passed {
-			return i + 1, cause
-		}
+	i := slices.IndexFunc(o.Expressions, func(x Evaluated) bool { return x.Cause != Passed })
+	switch {
+	case i < 0:
+		return 0, Passed
+	case o.Expressions[i].IsRule:
+		number = i + 1
 	}
-	return 0, o.Select
+	return number, o.Expressions[i].Cause
 }
 
 // Evaluator evaluates expressions. It is safe for concurrent use.
@@ -95,14 +104,6 @@ func (e *Evaluator) Limit() int { return cmp.Or(e.MaxBody, DefaultMaxBody) }
 // Evaluate evaluates the expressions of a key on a body; held is the number of bytes that the key
 // has.
 func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) Outcome {
-	o := Outcome{Rules: make([]Cause, len(s.Expect)), Selected: body}
-	if len(body) > e.Limit() {
-		for i := range o.Rules {
-			o.Rules[i] = TooLarge
-		}
-		o.Select = TooLarge
-		return o
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if short := e.Budget.Check(namespace); short != nil { // others of the namespace came first
@@ -110,107 +111,72 @@ func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) O
 	}
 	began := time.Now()
 	defer func() { e.Budget.Spend(namespace, int64(time.Since(began))) }()
-	// Compiling takes more than the deadline on a busy machine, so it comes first.
-	expect := make([]cel.Program, len(s.Expect))
-	for i, text := range s.Expect {
-		expect[i] = e.programs.get(expression{text, true}, e.program)
-	}
-	var selection cel.Program
-	if s.Select != "" {
-		selection = e.programs.get(expression{s.Select, false}, e.program)
+	expressions := s.expressions()
+	programs := make([]cel.Program, len(expressions))
+	for i, x := range expressions { // compiling takes more than the deadline on a busy machine, so it comes first
+		programs[i] = e.programs.get(x, e.program)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	e.meter = meter{ctx: ctx}
-	v := &variables{body: body, held: held}
-	for i, program := range expect {
-		var value ref.Val
-		if value, o.Rules[i] = e.value(program, v); o.Rules[i] == Passed && value != types.True {
-			o.Rules[i] = Inapplicable
-			if value == types.False {
-				o.Rules[i] = False
+	o, variables := Outcome{Selected: body}, map[string]any{
+		"body": sync.OnceValue(func() ref.Val {
+			if utf8.Valid(body) {
+				return types.String(body)
 			}
-		}
+			return types.Bytes(body)
+		}),
+		"json":     sync.OnceValue(func() ref.Val { return decode(body) }),
+		"heldSize": held,
 	}
-	if s.Select != "" {
-		var value ref.Val
-		if value, o.Select = e.value(selection, v); o.Select == Passed {
-			o.Selected, o.Select = encode(value, e.Limit())
+	for i, x := range expressions {
+		value, cause := ref.Val(nil), TooLarge
+		if len(body) <= e.Limit() {
+			value, cause = e.value(programs[i], variables)
 		}
+		switch {
+		case cause != Passed:
+		case !x.IsRule:
+			o.Selected, cause = e.meter.encode(value, e.Limit())
+		case value == types.False:
+			cause = False
+		case value != types.True:
+			cause = Inapplicable
+		}
+		o.Expressions = append(o.Expressions, Evaluated{x, cause})
 	}
 	return o
 }
 
 // value evaluates one expression; nil is one that does not compile.
-func (e *Evaluator) value(program cel.Program, v *variables) (ref.Val, Cause) {
+func (e *Evaluator) value(program cel.Program, variables map[string]any) (ref.Val, Cause) {
 	if program == nil {
 		return nil, Inapplicable
 	}
-	v.notJSON, e.meter.work = false, 0
-	value, _, err := program.ContextEval(e.meter.ctx, v)
+	e.meter.left = maxWork
+	value, _, err := program.ContextEval(e.meter.ctx, variables)
 	var cancelled interpreter.EvalCancelledError
 	switch {
 	case err == nil:
 		return value, Passed
 	case e.meter.exceeded(), errors.As(err, &cancelled):
 		return nil, Costly
-	case v.notJSON:
+	case errors.Is(err, errJSON):
 		return nil, NotJSON
 	}
 	return nil, Inapplicable
 }
 
 // program compiles an expression; nil if it has a mistake.
-func (e *Evaluator) program(of expression) cel.Program {
+func (e *Evaluator) program(of Expression) (program cel.Program) {
 	ast, err := compile(of)
-	if err != nil {
-		return nil
+	if err == nil {
+		// Options that track state or cost would switch the limit off.
+		program, err = environment().Program(ast, cel.CustomDecoratorV2(e.meter.bound), cel.CostLimit(maxCost),
+			cel.InterruptCheckFrequency(interruptEvery))
 	}
-	env, err := environment()
-	if err != nil {
-		return nil
-	}
-	// Options that track state or cost would switch the limit off.
-	program, err := env.Program(ast, cel.CustomDecoratorV2(e.meter.bound), cel.CostLimit(maxCost),
-		cel.InterruptCheckFrequency(interruptEvery))
 	if err != nil {
 		return nil
 	}
 	return program
 }
-
-// variables resolves the variables of expressions on one body.
-type variables struct {
-	body []byte
-	held int64
-	// text and json are made when an expression reads them; notJSON reports that it read json and
-	// the body is not JSON.
-	text, json ref.Val
-	notJSON    bool
-}
-
-// ResolveName implements interpreter.Activation.
-func (v *variables) ResolveName(name string) (any, bool) {
-	switch name {
-	case "body":
-		if v.text == nil {
-			v.text = types.Bytes(v.body)
-			if utf8.Valid(v.body) {
-				v.text = types.String(v.body)
-			}
-		}
-		return v.text, true
-	case "json":
-		if v.json == nil {
-			v.json = decode(v.body)
-		}
-		v.notJSON = v.notJSON || types.IsError(v.json)
-		return v.json, true
-	case "heldSize":
-		return types.Int(v.held), true
-	}
-	return nil, false
-}
-
-// Parent implements interpreter.Activation.
-func (*variables) Parent() interpreter.Activation { return nil }

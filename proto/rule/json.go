@@ -2,16 +2,16 @@ package rule
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
+	"reflect"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // maxNesting is the maximum nesting of JSON.
@@ -19,165 +19,88 @@ const maxNesting = 100
 
 var errJSON = errors.New("not JSON")
 
-// decode returns the JSON value of a body, or an error value. Integers stay integers. Package
-// json takes several times as long to decode, but not to validate.
+// decode returns the JSON value of a body, or an error value. It reads tokens, because integers stay
+// integers and the nesting is bounded.
 func decode(body []byte) ref.Val {
-	p := parser{text: string(body)}
-	p.failed = !utf8.Valid(body) || !json.Valid(body)
-	value := p.value(1)
-	if p.failed {
+	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))
+	value, err := decodeNext(d)
+	if err == nil {
+		_, err = d.ReadToken()
+	}
+	if !errors.Is(err, io.EOF) { // the error of a part is another one
 		return types.WrapErr(errJSON)
 	}
 	return types.DefaultTypeAdapter.NativeToValue(value)
 }
 
-// parser parses valid JSON (RFC 8259). It fails if the nesting is too deep, or a number too large.
-type parser struct {
-	text   string
-	at     int
-	failed bool
-}
-
-// next skips separators and returns the next character.
-func (p *parser) next() byte {
-	for strings.IndexByte(" \t\r\n,:", p.text[p.at]) >= 0 {
-		p.at++
+func decodeNext(d *jsontext.Decoder) (any, error) {
+	token, err := d.ReadToken()
+	if err != nil || d.StackDepth() > maxNesting {
+		return nil, errJSON
 	}
-	return p.text[p.at]
-}
-
-// more reports whether an element follows, and otherwise skips the closing bracket.
-func (p *parser) more(end byte) bool {
-	if p.failed || p.next() != end {
-		return !p.failed
-	}
-	p.at++
-	return false
-}
-
-// value parses the next value.
-func (p *parser) value(depth int) any {
-	if p.failed = p.failed || depth > maxNesting; p.failed {
-		return nil
-	}
-	switch p.next() {
+	switch token.Kind() {
 	case '{':
 		object := map[string]any{}
-		for p.at++; p.more('}'); {
-			p.next()
-			key := p.string()
-			object[key] = p.value(depth + 1)
+		for d.PeekKind() == '"' {
+			name, _ := d.ReadToken()
+			key := name.String()
+			if object[key], err = decodeNext(d); err != nil {
+				return nil, err
+			}
 		}
-		return object
+		_, err = d.ReadToken()
+		return object, err
 	case '[':
 		list := []any{}
-		for p.at++; p.more(']'); {
-			list = append(list, p.value(depth+1))
+		for d.PeekKind() != ']' {
+			value, err := decodeNext(d)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
 		}
-		return list
+		_, err = d.ReadToken()
+		return list, err
 	case '"':
-		return p.string()
+		return token.String(), nil
+	case 't', 'f':
+		return token.Bool(), nil
+	case 'n':
+		return nil, nil
 	}
-	return p.scalar()
-}
-
-// string parses text in quotation marks.
-func (p *parser) string() (text string) {
-	start, plain := p.at, true
-	for p.at++; p.text[p.at] != '"'; p.at++ {
-		if p.text[p.at] == '\\' {
-			plain = false
-			p.at++
-		}
-	}
-	p.at++
-	if plain {
-		return p.text[start+1 : p.at-1]
-	}
-	p.failed = json.Unmarshal([]byte(p.text[start:p.at]), &text) != nil
-	return text
-}
-
-// scalar parses a number, true, false or null.
-func (p *parser) scalar() any {
-	start := p.at
-	for p.at < len(p.text) && strings.IndexByte(" \t\r\n,]}", p.text[p.at]) < 0 {
-		p.at++
-	}
-	text := p.text[start:p.at]
-	switch text {
-	case "true", "false":
-		return text == "true"
-	case "null":
-		return nil
-	}
+	text := token.String()
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return n
+		return n, nil
 	}
-	n, err := strconv.ParseFloat(text, 64)
-	p.failed = err != nil
-	return n
+	return strconv.ParseFloat(text, 64)
 }
+
+// asNull encodes the null of CEL, which is the number 0 otherwise.
+var asNull = json.WithMarshalers(json.MarshalToFunc( //nolint:gochecknoglobals // immutable
+	func(e *jsontext.Encoder, _ structpb.NullValue) error { return e.WriteToken(jsontext.Null) }))
 
 // encode returns the bytes of a selection: text as it is, and anything else as JSON.
-func encode(v ref.Val, limit int) (text []byte, _ Cause) {
+func (m *meter) encode(v ref.Val, limit int) (text []byte, _ Cause) {
 	switch v := v.(type) {
 	case types.String:
 		text = []byte(v)
 	case types.Bytes:
 		text = v
 	default:
-		var buffer bytes.Buffer
-		encoder, s := json.NewEncoder(&buffer), selection{left: limit}
-		encoder.SetEscapeHTML(false)
-		if native := s.plain(v); s.cause == Passed && encoder.Encode(native) != nil {
-			s.cause = Inapplicable
+		// A small value may repeat a large part very often.
+		if m.left = limit; !m.weigh(v, 1) {
+			return nil, TooLarge
 		}
-		if s.cause != Passed {
-			return nil, s.cause
+		native, err := v.ConvertToNative(reflect.TypeFor[any]())
+		if err == nil {
+			text, err = json.Marshal(native, json.Deterministic(true), asNull)
 		}
-		text = bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
+		if err != nil {
+			return nil, Inapplicable
+		}
 	}
 	if len(text) > limit {
 		return nil, TooLarge
 	}
 	return text, Passed
-}
-
-// selection counts the bytes of a value before it is encoded, because a small value may repeat a large
-// part very often.
-type selection struct {
-	left  int
-	cause Cause
-}
-
-// plain returns a value as package json encodes it.
-func (s *selection) plain(v ref.Val) any {
-	if s.left -= 1 + length(v); s.left < 0 {
-		s.cause = TooLarge
-		return nil
-	}
-	switch v := v.(type) {
-	case types.Bool, types.Int, types.Uint, types.Double, types.String, types.Bytes:
-		return v.Value()
-	case types.Null:
-		return nil
-	case traits.Mapper:
-		object := map[string]any{}
-		for it := v.Iterator(); s.cause == Passed && it.HasNext() == types.True; {
-			key := it.Next()
-			name := fmt.Sprint(key.Value())
-			s.left -= len(name)
-			object[name] = s.plain(v.Get(key))
-		}
-		return object
-	case traits.Lister:
-		list := []any{}
-		for it := v.Iterator(); s.cause == Passed && it.HasNext() == types.True; {
-			list = append(list, s.plain(it.Next()))
-		}
-		return list
-	}
-	s.cause = Inapplicable
-	return nil
 }

@@ -2,7 +2,6 @@ package rule
 
 import (
 	"context"
-	"errors"
 	"regexp/syntax"
 
 	"github.com/google/cel-go/common/operators"
@@ -21,16 +20,31 @@ const (
 	compared, copied = 64, 8
 )
 
-var errExceeded = errors.New("the evaluation exceeds a limit")
-
 // meter bounds the calls of an evaluation.
 type meter struct {
-	ctx  context.Context //nolint:containedctx // of the current evaluation
-	work int
+	ctx context.Context //nolint:containedctx // of the current evaluation
+	// left is the number of steps that are left.
+	left int
 }
 
 // exceeded reports whether a limit is exceeded.
-func (m *meter) exceeded() bool { return m.work > maxWork || m.ctx.Err() != nil }
+func (m *meter) exceeded() bool { return m.left < 0 || m.ctx.Err() != nil }
+
+// bounded holds the calls whose duration or memory depends on their arguments, without matches, and the
+// number of bytes that a step of them takes.
+var bounded = map[string]struct { //nolint:gochecknoglobals // immutable
+	perStep int
+	do      func(args ...ref.Val) ref.Val
+}{
+	operators.Equals: {compared, func(v ...ref.Val) ref.Val { return types.Equal(v[0], v[1]) }},
+	operators.NotEquals: {compared, func(v ...ref.Val) ref.Val {
+		return types.Bool(types.Equal(v[0], v[1]) != types.True)
+	}},
+	operators.In:                {compared, contains},
+	operators.Add:               {copied, add},
+	overloads.TypeConvertString: {copied, func(v ...ref.Val) ref.Val { return v[0].ConvertToType(types.StringType) }},
+	overloads.TypeConvertBytes:  {copied, func(v ...ref.Val) ref.Val { return v[0].ConvertToType(types.BytesType) }},
+}
 
 // bound replaces a call whose duration or memory depends on its arguments.
 func (m *meter) bound(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -38,49 +52,38 @@ func (m *meter) bound(i interpreter.InterpretableV2) (interpreter.InterpretableV
 	if !isCall {
 		return i, nil
 	}
-	perStep := compared
-	var do func(args []ref.Val) ref.Val
-	switch call.Function() {
-	case operators.Equals:
-		do = func(args []ref.Val) ref.Val { return types.Equal(args[0], args[1]) }
-	case operators.NotEquals:
-		do = func(args []ref.Val) ref.Val { return types.Bool(types.Equal(args[0], args[1]) != types.True) }
-	case operators.In, operators.OldIn:
-		do = contains
-	case operators.Add:
-		perStep, do = copied, add
-	case overloads.Matches:
-		do = m.matches
-	case overloads.TypeConvertString:
-		perStep, do = copied, func(args []ref.Val) ref.Val { return args[0].ConvertToType(types.StringType) }
-	case overloads.TypeConvertBytes:
-		perStep, do = copied, func(args []ref.Val) ref.Val { return args[0].ConvertToType(types.BytesType) }
-	default:
-		return i, nil
-	}
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-		for at, arg := range args {
-			_, isMap := arg.(traits.Mapper)
-			if finds := isMap && at == 1 && call.Function() == operators.In; !finds && !m.weigh(arg, perStep) {
-				return types.WrapErr(errExceeded)
-			}
+	do := m.matches
+	if call.Function() != overloads.Matches {
+		b, found := bounded[call.Function()]
+		if !found {
+			return i, nil
 		}
-		return do(args)
-	}), nil
+		do = func(args ...ref.Val) ref.Val {
+			for at, arg := range args {
+				_, isMap := arg.(traits.Mapper)
+				if finds := isMap && at == 1 && call.Function() == operators.In; !finds && !m.weigh(arg, b.perStep) {
+					return types.NewErr("the evaluation exceeds a limit")
+				}
+			}
+			return b.do(args...)
+		}
+	}
+	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), do), nil
 }
 
 // weigh walks through a value, and reports whether it is small enough. Values share parts, so a small
 // expression can make one that takes forever to walk through.
 func (m *meter) weigh(v ref.Val, perStep int) bool {
-	m.work += 2 + length(v)/perStep
+	m.left -= 2 + length(v)/perStep
 	container, isMap := v.(traits.Mapper)
-	_, isList := v.(traits.Lister)
-	if m.exceeded() || !isMap && !isList {
+	iterable, isContainer := v.(traits.Iterable)
+	if m.exceeded() || !isContainer {
 		return !m.exceeded()
 	}
-	for it := v.(traits.Iterable).Iterator(); it.HasNext() == types.True; { //nolint:forcetypeassert // lists and maps are
+	for it := iterable.Iterator(); it.HasNext() == types.True; {
 		next := it.Next()
 		if isMap {
+			m.left -= length(next) / perStep
 			next = container.Get(next)
 		}
 		if !m.weigh(next, perStep) {
@@ -101,14 +104,14 @@ func length(v ref.Val) int {
 	return 0
 }
 
-func contains(args []ref.Val) ref.Val {
+func contains(args ...ref.Val) ref.Val {
 	if container, ok := args[1].(traits.Container); ok {
 		return container.Contains(args[0])
 	}
 	return types.MaybeNoSuchOverloadErr(args[1])
 }
 
-func add(args []ref.Val) ref.Val {
+func add(args ...ref.Val) ref.Val {
 	if adder, ok := args[0].(traits.Adder); ok {
 		return adder.Add(args[1])
 	}
@@ -116,7 +119,7 @@ func add(args []ref.Val) ref.Val {
 }
 
 // matches bounds the product of text and instructions, because each character may meet each of them.
-func (m *meter) matches(args []ref.Val) ref.Val {
+func (m *meter) matches(args ...ref.Val) ref.Val {
 	text, isText := args[0].(types.String)
 	pattern, isPattern := args[1].(types.String)
 	if !isText || !isPattern || len(pattern) > MaxLength {
@@ -126,12 +129,9 @@ func (m *meter) matches(args []ref.Val) ref.Val {
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return types.WrapErr(err)
-	}
-	if m.work += len(program.Inst) * (1 + len(text)); m.exceeded() {
-		return types.WrapErr(errExceeded)
+	program, _ := syntax.Compile(parsed.Simplify()) // gives no error
+	if m.left -= len(program.Inst) * (1 + len(text)); m.exceeded() {
+		return types.NewErr("the evaluation exceeds a limit")
 	}
 	return text.Match(pattern)
 }

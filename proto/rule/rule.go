@@ -1,7 +1,7 @@
-// Package rule evaluates the expressions of curl-expect and curl-select on response bodies. They are
+// Package rule evaluates the Expressions of curl-expect and curl-select on response bodies. They are
 // written in CEL with its standard functions only.
 //
-// Tenants write expressions and strangers write bodies, so an evaluation has bounds that hold for
+// Tenants write Expressions and strangers write bodies, so an evaluation has bounds that hold for
 // every pair of them: see Evaluator.
 package rule
 
@@ -31,11 +31,11 @@ const (
 	maxSyntax = 100
 	// maxCached is the maximum length of all expressions in a cache in bytes.
 	maxCached = 64 << 10
-	// maxMistake is the maximum length of a sentence about a mistake.
-	maxMistake = 200
+	// maxShown is the maximum length of an expression, or of a mistake in one, in a sentence.
+	maxShown = 200
 )
 
-// Set holds the expressions of one key.
+// Set holds the Expressions of one key.
 type Set struct {
 	// Expect has the rules; each must be true.
 	Expect []string
@@ -46,7 +46,7 @@ type Set struct {
 // Empty reports whether there are no expressions.
 func (s Set) Empty() bool { return len(s.Expect) == 0 && s.Select == "" }
 
-// Digest identifies the expressions; it is empty without any.
+// Digest identifies the Expressions; it is empty without any.
 func (s Set) Digest() string {
 	if s.Empty() {
 		return ""
@@ -58,31 +58,49 @@ func (s Set) Digest() string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// Of returns the expressions of a want.
+// Of returns the Expressions of a want.
 func Of(w *v1.Want) Set { return Set{Expect: w.GetExpect(), Select: w.GetSelect()} }
 
-type expression struct {
-	text   string
-	isRule bool
+// expressions returns the rules, then the selection.
+func (s Set) expressions() []Expression {
+	var all []Expression
+	for _, text := range s.Expect {
+		all = append(all, Expression{text, true})
+	}
+	if s.Select != "" {
+		all = append(all, Expression{s.Select, false})
+	}
+	return all
+}
+
+// Expression is a rule or a selection.
+type Expression struct {
+	Text   string
+	IsRule bool
 }
 
 // mistakes remembers the outcome for expressions, because annotations are parsed at each change of an
 // object.
 var mistakes cache[string] //nolint:gochecknoglobals // a cache
 
-// Mistake says why text is not a usable expression, or is empty. A rule has to give a boolean.
+// Mistake says why text is not a usable Expression, or is empty. A rule has to give a boolean.
 func Mistake(text string, isRule bool) string {
-	return mistakes.get(expression{text, isRule}, mistakeIn)
+	return mistakes.get(Expression{text, isRule}, func(e Expression) string {
+		if _, err := compile(e); err != nil {
+			return Shortened(strings.Join(strings.Fields(err.Error()), " "))
+		}
+		return ""
+	})
 }
 
 // cache remembers one thing of each expression.
 type cache[V any] struct {
 	mu     sync.Mutex
-	of     map[expression]V
+	of     map[Expression]V
 	length int
 }
 
-func (c *cache[V]) get(e expression, find func(expression) V) V {
+func (c *cache[V]) get(e Expression, find func(Expression) V) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found, known := c.of[e]
@@ -90,62 +108,54 @@ func (c *cache[V]) get(e expression, find func(expression) V) V {
 		return found
 	}
 	found = find(e)
-	if c.length += len(e.text); c.of == nil || c.length > maxCached {
-		c.of, c.length = map[expression]V{}, len(e.text)
+	if c.length += len(e.Text); c.of == nil || c.length > maxCached {
+		c.of, c.length = map[Expression]V{}, len(e.Text)
 	}
-	e.text = strings.Clone(e.text) // not all of the annotation
+	e.Text = strings.Clone(e.Text) // not all of the annotation
 	c.of[e] = found
 	return found
 }
 
-func mistakeIn(e expression) string {
-	_, err := compile(e)
-	if err == nil {
-		return ""
+// Shortened returns the beginning of a text, for a sentence.
+func Shortened(text string) string {
+	if runes := []rune(text); len(runes) > maxShown {
+		return string(runes[:maxShown-1]) + "…"
 	}
-	line := []rune(strings.Join(strings.Fields(err.Error()), " "))
-	if len(line) > maxMistake {
-		line = append(line[:maxMistake-1], '…')
-	}
-	return string(line)
+	return text
 }
 
 // environment declares the variables. It takes a megabyte, so only processes that meet an expression
 // make it.
-var environment = sync.OnceValues(func() (*cel.Env, error) { //nolint:gochecknoglobals // immutable
-	return cel.NewEnv(
+var environment = sync.OnceValue(func() *cel.Env { //nolint:gochecknoglobals // immutable
+	env, err := cel.NewEnv(
 		cel.Variable("body", cel.DynType), cel.Variable("json", cel.DynType), cel.Variable("heldSize", cel.IntType),
 		cel.ParserRecursionLimit(maxSyntax), cel.ParserExpressionSizeLimit(MaxLength))
+	if err != nil {
+		panic(err) // the declarations above contradict each other
+	}
+	return env
 })
 
 // compile parses and checks an expression.
-func compile(e expression) (*cel.Ast, error) {
-	if n := len([]rune(e.text)); n > MaxLength {
-		return nil, fmt.Errorf("it has %d characters, more than %d", n, MaxLength)
-	}
-	env, err := environment()
-	if err != nil {
-		return nil, err
-	}
-	ast, issues := env.Parse(e.text)
+func compile(e Expression) (*cel.Ast, error) {
+	ast, issues := environment().Parse(e.Text)
 	if issues.Err() == nil {
 		if err := literalMapKeys(ast.NativeRep()); err != nil {
 			return nil, err
 		}
-		ast, issues = env.Check(ast)
+		ast, issues = environment().Check(ast)
 	}
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
-		message, _ := strings.CutPrefix(first.Message, "Syntax error: ")
-		message = simplified(message)
+		message := simplified(strings.TrimPrefix(first.Message, "Syntax error: "))
 		if first.Location.Line() < 0 { // the whole is refused
 			return nil, errors.New(message)
 		}
 		return nil, mistakeAt(message, first.Location)
 	}
-	if output := ast.OutputType(); e.isRule && !output.IsExactType(cel.BoolType) && !output.IsExactType(cel.DynType) {
-		native := ast.NativeRep()
-		return nil, mistakeAt("expected a boolean", native.SourceInfo().GetStartLocation(native.Expr().ID()))
+	if output := ast.OutputType(); e.IsRule && !output.IsExactType(cel.BoolType) && !output.IsExactType(cel.DynType) {
+		at := ast.NativeRep().SourceInfo().GetStartLocation(ast.NativeRep().Expr().ID())
+		return nil, mistakeAt("expected a boolean", at)
 	}
 	return ast, nil
 }

@@ -40,12 +40,6 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 		return e.failed(ctx, t, *rejected)
 	}
 	body := cachedBodyAfter(r, t.past.GetCached())
-	if !rule.Of(t.want).Empty() {
-		body.Size = int64(len(r.Body))
-		if r.NotModified {
-			body.Size = t.past.GetCached().GetSize()
-		}
-	}
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
 		return e.failed(ctx, t, mismatched(body.GetSha256()))
 	}
@@ -112,9 +106,9 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxA
 
 // cachedBodyAfter returns the body of the key after a response.
 func cachedBodyAfter(r get.Response, cached *v1.Cached) *v1.Cached {
-	body := &v1.Cached{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified}
+	body := &v1.Cached{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified, Size: int64(len(r.Body))}
 	if r.NotModified {
-		body.Sha256 = cached.GetSha256()
+		body.Sha256, body.Size = cached.GetSha256(), cached.GetSize()
 	}
 	return body
 }

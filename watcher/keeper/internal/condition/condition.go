@@ -306,13 +306,11 @@ func (in Input) failures(sources []watchv1.SourceStatus, passes func(watchv1.Sou
 // unmet returns the message of the rule that the last body of a key does not meet; empty if there
 // is none.
 func (in Input) unmet(key string) string {
-	number := int(in.Target.Entries.Of(key).Why().Rule)
-	for _, source := range in.Plan.Sources {
-		if source.Key == key && number > 0 && number <= len(source.Messages) {
-			return source.Messages[number-1].Message
-		}
+	rules, number := in.Plan.Expect[key], int(in.Target.Entries.Of(key).Why().Rule)
+	if number == 0 || number > len(rules) {
+		return ""
 	}
-	return ""
+	return rules[number-1].Message
 }
 
 // cut truncates a message between its parts.

@@ -28,7 +28,7 @@ var _ = It("adds the message of the rule that a body does not meet", func() {
 	}}})
 	rules := []watchv1.Rule{{Rule: "true", Message: "other"}, {Rule: "false", Message: "no rules yet"}}
 	s := condition.Compute(condition.Input{
-		Plan:   &plan.Plan{Sources: []plan.Source{{Key: "k", URL: url, Messages: rules}}},
+		Plan:   &plan.Plan{Sources: []plan.Source{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
 		Target: t, Applied: true, Now: time.Now(),
 	})
 	Expect(s.Conditions).To(ContainElement(And(

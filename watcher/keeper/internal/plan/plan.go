@@ -52,6 +52,8 @@ type Plan struct {
 	Now string
 	// Sources, sorted by key.
 	Sources []Source
+	// Expect has the rules by key, shared with the Watcher.
+	Expect map[string][]watchv1.Rule
 	// Static is the number of static keys, and StaticSHA256 a digest over them.
 	Static       int
 	StaticSHA256 Digest
@@ -80,8 +82,6 @@ type Source struct {
 	SHA256 string
 	// Rules is the digest of the rules and the selection; empty means none.
 	Rules string
-	// Messages of the rules, shared with the Watcher.
-	Messages []watchv1.Rule
 }
 
 // Problem is a problem that only an edit solves.
@@ -184,15 +184,15 @@ func (c *Compiler) sources(p *Plan, w *watchv1.Watcher, annotations map[string]s
 			return &Problem{Reason: watchv1.ReasonInvalidSource, Message: problem.Text}
 		}
 	}
-	expected := map[string][]watchv1.Rule{}
+	p.Expect = map[string][]watchv1.Rule{}
 	for _, s := range w.Spec.Sources {
-		expected[s.Key] = s.Expect
+		p.Expect[s.Key] = s.Expect
 	}
 	p.Sources = make([]Source, len(request.Pairs))
 	for i, pair := range request.Pairs { // copies, since these are parts of the annotations
 		p.Sources[i] = Source{
 			Key: unique.Make(pair.Key).Value(), URL: strings.Clone(pair.URL), SHA256: strings.Clone(request.SHA256[pair.Key]),
-			Rules: request.Rules[pair.Key].Digest(), Messages: expected[pair.Key],
+			Rules: request.Rules[pair.Key].Digest(),
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ var _ = Describe("Compiling a Watcher", func() {
 		Expect(p.Problem).To(BeNil())
 		Expect(p.Sources[0].Rules).To(BeEmpty())
 		Expect(p.Sources[1].Rules).NotTo(BeEmpty())
-		Expect(p.Sources[1].Messages[1].Message).To(Equal("no rules"))
+		Expect(p.Expect["b"][1].Message).To(Equal("no rules"))
 	})
 
 	It("rejects an expression that gives no boolean", func() {

@@ -295,28 +295,17 @@ func (c *checking) pairs(
 			}
 		}
 		found = append(found, f)
-		if len(preview.Outcome.Rules) == len(rules.Expect) {
-			found = append(found, expressions(whole, pair.Key, rules, preview.Outcome)...)
+		for _, x := range preview.Outcome.Expressions {
+			f := whole
+			f.Key, f.OK, f.Verdict, f.Detail = pair.Key, x.Cause == rule.Passed, x.Cause.String(), "curl-expect: "+x.Text
+			if !x.IsRule {
+				f.Detail = "curl-select: " + x.Text
+			}
+			if f.OK && !x.IsRule {
+				f.Verdict = fmt.Sprintf("%d bytes", len(preview.Outcome.Selected))
+			}
+			found = append(found, f)
 		}
 	}
 	return found, nil
-}
-
-// expressions returns a finding for each rule of a key and for its selection.
-func expressions(whole checked, key string, rules rule.Set, o rule.Outcome) []checked {
-	var found []checked
-	for i, text := range rules.Expect {
-		f := whole
-		f.Key, f.OK, f.Verdict, f.Detail = key, o.Rules[i] == rule.Passed, o.Rules[i].String(), "curl-expect: "+text
-		found = append(found, f)
-	}
-	if rules.Select != "" && o.Rules != nil {
-		f := whole
-		f.Key, f.OK, f.Verdict, f.Detail = key, o.Select == rule.Passed, o.Select.String(), "curl-select: "+rules.Select
-		if f.OK {
-			f.Verdict = fmt.Sprintf("%d bytes", len(o.Selected))
-		}
-		found = append(found, f)
-	}
-	return found
 }
