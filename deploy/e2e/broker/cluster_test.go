@@ -3,7 +3,7 @@ package broker_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,43 +18,33 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// brokers are the servers of a cluster by name, with streams replicated on all of them.
-type brokers struct {
-	servers  map[string]*process.Process
-	urls     []string
-	monitors []string
-}
+// brokers are the servers of a cluster, with streams replicated on all of them.
+type brokers []*natstest.Server
 
-// runCluster runs three servers, each as a process, until the end of the spec.
-func runCluster(ctx context.Context) *brokers {
+// runCluster runs three servers until the end of the spec. They sync to disk before they
+// acknowledge, as in deploy/nats/cluster.conf.
+func runCluster(ctx context.Context) brokers {
 	GinkgoHelper()
-	b := &brokers{servers: map[string]*process.Process{}}
-	var routes []string
-	for range 3 {
-		routes = append(routes, env.FreeAddress())
-	}
-	all := brokerRoutes + "=nats://" + strings.Join(routes, ",nats://")
-	for i, route := range routes {
-		name := fmt.Sprintf("broker-%d", i)
-		monitor := env.FreeAddress()
-		url, p := runBroker(brokerName+"="+name, brokerRoute+"="+route, all, brokerMonitor+"="+monitor)
-		b.servers[name], b.urls, b.monitors = p, append(b.urls, url), append(b.monitors, monitor)
+	var b brokers = suitetest.Must(natstest.RunCluster(3, natstest.Options{Monitor: true, SyncAlways: true}))
+	for _, server := range b {
+		DeferCleanup(server.Close)
 	}
 	js := b.connect()
 	Eventually(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: len(b.urls)})
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: len(b)})
 		return err
 	}).WithTimeout(time.Minute).Should(Succeed())
 	return b
 }
 
 // connect opens a connection until the end of the spec.
-func (b *brokers) connect() jetstream.JetStream {
+func (b brokers) connect() jetstream.JetStream {
 	GinkgoHelper()
 	nc := suitetest.Must(nats.Connect(b.all(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)))
 	DeferCleanup(nc.Close)
@@ -62,36 +52,44 @@ func (b *brokers) connect() jetstream.JetStream {
 }
 
 // all returns the addresses as the services expect them.
-func (b *brokers) all() string { return strings.Join(b.urls, ",") }
+func (b brokers) all() string {
+	var urls []string
+	for _, server := range b {
+		urls = append(urls, server.URL())
+	}
+	return strings.Join(urls, ",")
+}
 
-// kill ends the server in a role with kill -9.
-func (b *brokers) kill(ctx context.Context, js jetstream.JetStream, is role) {
+// kill ends the server in a role as kill -9 does.
+func (b brokers) kill(ctx context.Context, js jetstream.JetStream, is role) {
 	GinkgoHelper()
-	var one *process.Process
+	var one *natstest.Server
 	Eventually(ctx, func(g Gomega) {
-		one = b.servers[is(ctx, g, b, js)]
-		g.Expect(one).NotTo(BeNil(), "a server that has the role")
+		name := is(ctx, g, b, js)
+		n := slices.Index([]string{"natstest-0", "natstest-1", "natstest-2"}, name)
+		g.Expect(n).To(BeNumerically(">=", 0), "a server that has the role")
+		one = b[n]
 	}).Should(Succeed())
 	Expect(one.Kill()).To(Succeed())
 }
 
 // role returns the name of the server in a role, or "" if none has it at the moment.
-type role func(ctx context.Context, g Gomega, b *brokers, js jetstream.JetStream) string
+type role func(ctx context.Context, g Gomega, b brokers, js jetstream.JetStream) string
 
 // streamLeader is the leader of the stream of requests.
-func streamLeader(ctx context.Context, g Gomega, _ *brokers, js jetstream.JetStream) string {
+func streamLeader(ctx context.Context, g Gomega, _ brokers, js jetstream.JetStream) string {
 	return requests(ctx, g, js).Leader
 }
 
 // consumerLeader is the leader of the fetchers' consumer.
-func consumerLeader(ctx context.Context, g Gomega, _ *brokers, js jetstream.JetStream) string {
+func consumerLeader(ctx context.Context, g Gomega, _ brokers, js jetstream.JetStream) string {
 	c, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	g.Expect(err).NotTo(HaveOccurred())
 	return c.CachedInfo().Cluster.Leader
 }
 
 // follower has a replica of the stream of requests and leads neither the stream nor the consumer.
-func follower(ctx context.Context, g Gomega, b *brokers, js jetstream.JetStream) string {
+func follower(ctx context.Context, g Gomega, b brokers, js jetstream.JetStream) string {
 	handing := consumerLeader(ctx, g, b, js)
 	for _, replica := range requests(ctx, g, js).Replicas {
 		if replica.Name != handing {
@@ -102,8 +100,8 @@ func follower(ctx context.Context, g Gomega, b *brokers, js jetstream.JetStream)
 }
 
 // metaLeader is the leader that places streams and consumers.
-func metaLeader(ctx context.Context, g Gomega, b *brokers, _ jetstream.JetStream) string {
-	text, _, err := process.Get(ctx, "http://"+b.monitors[0]+"/jsz")
+func metaLeader(ctx context.Context, g Gomega, b brokers, _ jetstream.JetStream) string {
+	text, _, err := process.Get(ctx, b[0].MonitorURL()+"/jsz")
 	g.Expect(err).NotTo(HaveOccurred())
 	var info server.JSInfo
 	g.Expect(json.Unmarshal([]byte(text), &info)).To(Succeed())

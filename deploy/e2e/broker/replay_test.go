@@ -21,17 +21,16 @@ type failedFetches struct {
 	*world.World
 	objects []*world.ConfigMap
 	before  []int
-	broker  string
 }
 
-// letFail makes n fetches fail in a world with the given broker.
-func letFail(ctx context.Context, n int, broker string) *failedFetches {
+// letFail makes n fetches fail.
+func letFail(ctx context.Context, n int) *failedFetches {
 	GinkgoHelper()
 	w := env.World(ctx, world.Options{
-		Broker: broker, AckWait: shortAckWait,
-		Flags: map[string][]string{world.Fetcher: {"--max-attempts=1", "--recheck=1h"}},
+		AckWait: shortAckWait,
+		Flags:   map[string][]string{world.Fetcher: {"--max-attempts=1", "--recheck=1h"}},
 	})
-	f := &failedFetches{World: w, broker: broker}
+	f := &failedFetches{World: w}
 	pages := w.Origin.Pages(n)
 	for i, page := range pages {
 		page.Fails(503)
@@ -55,7 +54,7 @@ func (f *failedFetches) replay(args ...string) *process.Process {
 	GinkgoHelper()
 	p := suitetest.Must(process.Start(process.Program{
 		Name: "curlctl", Path: f.Program("curlctl"),
-		Args: append([]string{"replay", "--nats-url", f.broker, "--all", "--wait", "--yes", "--timeout=2m"}, args...),
+		Args: append([]string{"replay", "--nats-url", f.Broker(), "--all", "--wait", "--yes", "--timeout=2m"}, args...),
 	}))
 	DeferCleanup(func() {
 		if p.Running() {
@@ -109,22 +108,20 @@ func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 }
 
 var _ = Describe("A replay", func() {
-	It("resumes after the broker is killed and restarted", func(ctx SpecContext) {
-		url, server := runBroker()
-		f := letFail(ctx, 150, url)
+	It("resumes after the broker is restarted", func(ctx SpecContext) {
+		f := letFail(ctx, 150)
 		p := f.replay("--rate=100") // slow enough that there is a middle
 		f.eventuallyFills(ctx, 20)
 		Expect(p.Running()).To(BeTrue())
-		Expect(server.Kill()).To(Succeed())
+		f.NATS.Stop()
 		Eventually(func() []string { return p.Log.Matching("Lost the connection to NATS") }).Should(HaveLen(1))
-		Expect(server.Again()).To(Succeed())
+		Expect(f.NATS.Start()).To(Succeed())
 		f.shouldEndWell(ctx, p)
 		f.shouldBeRight(ctx)
 	})
 
 	It("is complete after an interrupted run, alongside another replay and with a backlog", func(ctx SpecContext) {
-		url, _ := runBroker()
-		f := letFail(ctx, 150, url)
+		f := letFail(ctx, 150)
 		Expect(f.Fetcher().Kill()).To(Succeed())
 		p := f.replay("--rate=100")
 		Eventually(ctx, func() int { return f.Stored(ctx, pipeline.Requests, "curl.due.>") }).Should(BeNumerically(">=", 20))

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -129,33 +127,6 @@ var _ = Describe("With the shipped configuration", func() {
 			_, err := b.try(ctx, b.with("setup", "setup", "--replicas", "3")...)
 			return err
 		}).WithTimeout(recreated).Should(Succeed())
-	})
-
-	It("the watcher refills a stream after a header cleared it", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		b.as(ctx, "setup", "setup")
-		w := b.world(ctx)
-		page := w.Origin.Page("/news").Says("first")
-		cm := w.Create(ctx, "news", world.Asking("text="+page.URL()))
-		cm.EventuallyHasData(ctx, "text", "first")
-		w.EventuallyQuiet(ctx)
-
-		fetcher := suitetest.Must(jetstream.New(b.connect("fetcher")))
-		rollup := nats.NewMsg("curl.timer.default.forged.key")
-		rollup.Header.Set("Nats-Rollup", "all")
-		cleared := suitetest.Must(fetcher.PublishMsg(ctx, rollup))
-		Eventually(ctx, func() (uint64, error) {
-			requests, err := w.JetStream.Stream(ctx, pipeline.Requests)
-			if err != nil {
-				return 0, err
-			}
-			want, err := requests.GetLastMsgForSubject(ctx,
-				pipeline.Key{Namespace: w.Namespace, Name: "news", Key: "text"}.Want())
-			if err != nil {
-				return 0, err
-			}
-			return want.Sequence, nil
-		}).WithTimeout(time.Minute).Should(BeNumerically(">", cleared.Sequence))
 	})
 
 	It("setup creates the streams again after NATS was wiped, and the watcher refills them", func(ctx SpecContext) {

@@ -29,25 +29,58 @@ func digest(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// client is a client of the pipeline with an identity.
+func (b *broker) client(identity string) *pipeline.Client {
+	GinkgoHelper()
+	return pipeline.NewClient(suitetest.Must(jetstream.New(b.connect(identity))))
+}
+
+// opened starts the streams and the services, except for those in without.
+func opened(ctx context.Context, without ...string) (*broker, *world.World) {
+	GinkgoHelper()
+	b := start(ctx, plain)
+	b.as(ctx, "setup", "setup")
+	return b, b.world(ctx, without...)
+}
+
+// eventuallyWanted waits for the want of the key mydata of a ConfigMap, and returns it with its
+// sequence.
+func eventuallyWanted(ctx context.Context, w *world.World, as *pipeline.Client, name string) (want *v1.Want,
+	sequence uint64,
+) {
+	GinkgoHelper()
+	Eventually(ctx, func() (err error) {
+		want, sequence, err = as.LastWant(ctx, pipeline.Key{Namespace: w.Namespace, Name: name, Key: "mydata"})
+		return err
+	}).Should(Succeed())
+	return want, sequence
+}
+
+// forgeBody publishes a result with a body that no server has sent.
+func forgeBody(ctx context.Context, as *pipeline.Client, want *v1.Want, sequence uint64) {
+	GinkgoHelper()
+	Expect(as.PublishResult(ctx, &v1.Result{
+		Want: want, Sequence: sequence,
+		Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
+	})).To(Succeed())
+}
+
+// eventuallyHandled waits until the writer has handled all results.
+func eventuallyHandled(ctx context.Context, w *world.World) {
+	GinkgoHelper()
+	Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
+}
+
 var _ = Describe("A compromised fetcher", func() {
 	// The fetcher has the watcher's want with UID, version and signature of the object before the
 	// writer has seen the object.
 	It("can write neither a key nor a body that the object does not request", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		b.as(ctx, "setup", "setup")
-		w := b.world(ctx, world.Fetcher)
+		b, w := opened(ctx, world.Fetcher)
 		page := w.Origin.Page("/news").Says("demanded")
 		cm := w.Create(ctx, "target", world.Asking("mydata="+page.URL()), world.Holding("theirs", "value"),
 			world.Annotated("x-kv8s.io/curl-sha256", "mydata="+digest("demanded")))
-		key := pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}
-		js := suitetest.Must(jetstream.New(b.connect("fetcher")))
-		fetcher := pipeline.NewClient(js)
-		var want *v1.Want
-		var sequence uint64
-		Eventually(ctx, func() (err error) {
-			want, sequence, err = fetcher.LastWant(ctx, key)
-			return err
-		}).Should(Succeed())
+		fetcher := b.client("fetcher")
+		want, sequence := eventuallyWanted(ctx, w, fetcher, "target")
 		Expect(want.GetSignature()).NotTo(BeEmpty())
 
 		for n, forge := range []func(*v1.Want){
@@ -60,12 +93,9 @@ var _ = Describe("A compromised fetcher", func() {
 		} {
 			forged := proto.CloneOf(want)
 			forge(forged)
-			Expect(fetcher.PublishResult(ctx, &v1.Result{
-				Want: forged, Sequence: sequence + uint64(n),
-				Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
-			})).To(Succeed())
+			forgeBody(ctx, fetcher, forged, sequence+uint64(n))
 			// Results in the same batch contradict each other, and are trusted less.
-			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
+			eventuallyHandled(ctx, w)
 		}
 		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"theirs": "value"}))
 
@@ -78,12 +108,9 @@ var _ = Describe("A compromised fetcher", func() {
 	// It may choose the sequence of each result, and also the epoch if the want is not signed. The
 	// status keeps both, and later results with lower values count as older.
 	It("cannot keep out later bodies by the choice of sequence and epoch", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		b.as(ctx, "setup", "setup")
-		w := b.world(ctx, world.Fetcher)
+		b, w := opened(ctx, world.Fetcher)
 		page := w.Origin.Page("/news").Says("asked for")
-		js := suitetest.Must(jetstream.New(b.connect("fetcher")))
-		fetcher := pipeline.NewClient(js)
+		fetcher := b.client("fetcher")
 		for _, name := range []string{"signed", "tomorrow", "last"} { // until the true body comes
 			w.Breaks("ConfigMap " + name + " at version")
 		}
@@ -96,18 +123,11 @@ var _ = Describe("A compromised fetcher", func() {
 		} {
 			cm := w.Create(ctx, name, world.Asking("mydata="+page.URL()))
 			attacked = append(attacked, cm)
-			var want *v1.Want
-			Eventually(ctx, func() (err error) {
-				want, _, err = fetcher.LastWant(ctx, pipeline.Key{Namespace: w.Namespace, Name: name, Key: "mydata"})
-				return err
-			}).Should(Succeed())
+			want, _ := eventuallyWanted(ctx, w, fetcher, name)
 			forge(want)
-			Expect(fetcher.PublishResult(ctx, &v1.Result{
-				Want: want, Sequence: math.MaxUint64,
-				Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
-			})).To(Succeed())
+			forgeBody(ctx, fetcher, want, math.MaxUint64)
 		}
-		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
+		eventuallyHandled(ctx, w)
 		w.Launch(ctx, world.Fetcher)
 		for _, cm := range attacked {
 			cm.Annotate(ctx, "x-kv8s.io/curl-now", "after the attack")
@@ -118,27 +138,16 @@ var _ = Describe("A compromised fetcher", func() {
 	// With the watcher's signing key, it can write any key of an annotated object until that key is
 	// revoked.
 	It("with the signing key can write any key until the signing key is revoked", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		b.as(ctx, "setup", "setup")
-		w := b.world(ctx, world.Fetcher)
+		b, w := opened(ctx, world.Fetcher)
 		stolen := suitetest.Must(signature.LoadSigner(filepath.Join(b.identities, "signing.nk")))
-		js := suitetest.Must(jetstream.New(b.connect("fetcher")))
-		fetcher := pipeline.NewClient(js)
+		fetcher := b.client("fetcher")
 		forge := func(name string) *world.ConfigMap {
 			GinkgoHelper()
 			cm := w.Create(ctx, name, world.Asking("mydata="+w.Origin.Page("/news").Says("asked for").URL()))
-			var want *v1.Want
-			var sequence uint64
-			Eventually(ctx, func() (err error) {
-				want, sequence, err = fetcher.LastWant(ctx, pipeline.Key{Namespace: w.Namespace, Name: name, Key: "mydata"})
-				return err
-			}).Should(Succeed())
+			want, sequence := eventuallyWanted(ctx, w, fetcher, name)
 			want.Key = "password"
 			stolen.Sign(want)
-			Expect(fetcher.PublishResult(ctx, &v1.Result{
-				Want: want, Sequence: sequence,
-				Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
-			})).To(Succeed())
+			forgeBody(ctx, fetcher, want, sequence)
 			return cm
 		}
 		w.Breaks("key password was written without a request")
@@ -165,8 +174,7 @@ var _ = Describe("A compromised fetcher", func() {
 	It("can suppress another fetcher's dead letter by its ID, but not the report of that failure", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
-		fetcher := suitetest.Must(jetstream.New(b.connect("fetcher")))
-		client := pipeline.NewClient(fetcher)
+		client := b.client("fetcher")
 		key := pipeline.Key{Namespace: "default", Name: "cm", Key: "mydata"}
 		other := pipeline.Key{Namespace: "default", Name: "other", Key: "mydata"}
 		failure := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "a.example.com"}
@@ -191,9 +199,7 @@ var _ = Describe("A compromised fetcher", func() {
 var _ = Describe("A compromised watcher", func() {
 	// Fetchers accept any message from it, and the writer trusts its signature.
 	It("can write keys of new objects until the real watcher sees them", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		b.as(ctx, "setup", "setup")
-		w := b.world(ctx)
+		b, w := opened(ctx)
 		asked := world.Asking("mydata=" + w.Origin.Page("/news").Says("asked for").URL())
 		seen := w.Create(ctx, "seen", asked)
 		seen.EventuallyHasData(ctx, "mydata", "asked for")
@@ -244,7 +250,7 @@ var _ = Describe("A compromised watcher", func() {
 			Expect(watcher.PublishResult(ctx,
 				&v1.Result{Want: want, Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}})).To(Succeed())
 		}
-		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
+		eventuallyHandled(ctx, w)
 		w.EventuallyQuiet(ctx)
 		Expect(seen.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
 		Expect(bare.Get(ctx).Data).To(HaveKeyWithValue("theirs", "value"))
@@ -276,9 +282,7 @@ var _ = Describe("A compromised replayer", func() {
 
 	// Fetchers verify a signature only before they send credentials.
 	It("can make a fetcher GET any URL and see the response, but cannot write with that", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		b.as(ctx, "setup", "setup")
-		w := b.world(ctx)
+		b, w := opened(ctx)
 		cm := w.Create(ctx, "target", world.Asking("mydata="+w.Origin.Page("/asked").Says("asked for").URL()))
 		cm.EventuallyHasData(ctx, "mydata", "asked for")
 		key := pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -237,26 +236,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(w.events(ctx, "Drifted")).To(HaveLen(3))
 	})
 
-	It("keeps a value whose refresh fails, and the Watcher is Ready but not Fresh", func(ctx SpecContext) {
-		h := open(ctx)
-		page := h.Origin.Page("/stale").Says("good")
-		w := h.apply(ctx, "stale", `sources: [{key: a, url: "`+page.URL()+`"}]`)
-		w.eventuallyReady(ctx)
-		page.Fails(404)
-		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`)
-		w.eventually(ctx, watchv1.ConditionFresh, "False/BadStatus")
-		Expect(w.condition(ctx, watchv1.ConditionReady)).To(Equal("True/Ready"))
-		Expect(w.condition(ctx, watchv1.ConditionReconciling)).To(Equal("-"))
-		Expect(h.data(ctx, "stale-config")).To(Equal(map[string]string{"a": "good"}))
-		Expect(w.message(ctx, watchv1.ConditionFresh)).To(MatchRegexp(`^key a: \S+ responded with \d+, since 20`))
-		page.Says("better")
-		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"2"}}}`)
-		w.eventually(ctx, watchv1.ConditionFresh, "True/Fresh")
-		Expect(h.data(ctx, "stale-config")).To(Equal(map[string]string{"a": "better"}))
-		Expect(w.get(ctx).Status.LastHandledReconcileAt).To(Equal("2"))
-		Eventually(ctx, func() int { return len(w.events(ctx, "Recovered")) }).WithPolling(polling).Should(Equal(1))
-	})
-
 	It("is deleted with the Watcher and its timer, and still refreshed if it is retained", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/kept").Says("kept")
@@ -281,17 +260,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			h.eventuallyHas(ctx, "kept-config", HaveKeyWithValue("a", body))
 		}
 		h.Unfinished()
-	})
-
-	It("gets no fetched keys while the Watcher is suspended", func(ctx SpecContext) {
-		h := open(ctx)
-		page := h.Origin.Page("/suspended").Says("fetched")
-		w := h.apply(ctx, "suspended", `suspend: true, configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
-		w.eventually(ctx, watchv1.ConditionReady, "Unknown/Suspended")
-		Expect(h.data(ctx, "suspended-config")).To(Equal(map[string]string{"a": "b"}))
-		w.patch(ctx, `{"spec":{"suspend":false}}`)
-		w.eventuallyReady(ctx)
-		Expect(h.data(ctx, "suspended-config")).To(HaveKeyWithValue("c", "fetched"))
 	})
 
 	It("is written by the leader of two keepers, and by the other after the leader ends", func(ctx SpecContext) {
@@ -363,23 +331,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 })
 
 var _ = Describe("A Watcher that the schema accepts", func() {
-	DescribeTable("is Stalled with one sentence in case of", func(ctx SpecContext, spec, reason, message string) {
-		h := open(ctx)
-		w := h.apply(ctx, "bad", spec)
-		w.eventually(ctx, watchv1.ConditionStalled, "True/"+reason)
-		Expect(w.message(ctx, watchv1.ConditionStalled)).To(ContainSubstring(message))
-		Eventually(ctx, func() int { return len(w.events(ctx, reason)) }).WithPolling(polling).Should(Equal(1))
-	},
-		Entry("too much static data",
-			`configData: {a: "`+strings.Repeat("x", 700<<10)+`", b: "`+strings.Repeat("y", 400<<10)+`"}`, "TooLarge",
-			"the static data has 1126400 bytes, but a ConfigMap holds at most 1048576"),
-		Entry("a URL without a host", `sources: [{key: a, url: "https://"}]`, "InvalidSource", "the host is missing"),
-		Entry("too many sources for an annotation", `sources: [`+longSources()+`]`, "InvalidSource",
-			"spread the pairs over several ConfigMaps"),
-		Entry("a denied address", `sources: [{key: a, url: "http://10.0.0.1/x"}]`, "AddressDenied",
-			"key a: fetching from 10.0.0.1 is not allowed: its address is not public, since"),
-	)
-
 	It("is Stalled while a policy rejects its ConfigMap, and hides the policy's message", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "refused", `configData: {a: b}`)
@@ -395,30 +346,7 @@ var _ = Describe("A Watcher that the schema accepts", func() {
 		w.eventuallyReady(ctx)
 		Expect(h.data(ctx, "refused-config")).To(Equal(map[string]string{"a": "c"}))
 	})
-
-	It("gives its ConfigMap the annotation that the watcher reads", func(ctx SpecContext) {
-		h := open(ctx)
-		page := h.Origin.Page("/x").Says("x")
-		w := h.apply(ctx, "options",
-			`interval: 36h, sources: [{key: b, url: "`+page.URL()+`"}, {key: a, url: "`+page.URL()+`", sha256: `+
-				`"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}]`)
-		w.eventuallyReady(ctx)
-		Expect(h.configMap(ctx, "options-config").Annotations).To(And(
-			HaveKeyWithValue(annotation.DefaultKey, "a="+page.URL()+" b="+page.URL()),
-			HaveKeyWithValue("x-kv8s.io/curl-refresh", "36h"),
-			HaveKeyWithValue("x-kv8s.io/curl-sha256", "a=2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"),
-		))
-	})
 })
-
-// longSources are too many sources for an annotation, but not for the schema.
-func longSources() string {
-	var text strings.Builder
-	for i := range 40 {
-		fmt.Fprintf(&text, `{key: k%d, url: "a.example.com/%s"}, `, i, strings.Repeat("z", 1000))
-	}
-	return text.String()
-}
 
 var _ = Describe("The rules of a Watcher", func() {
 	It("keep the last good value and give their message, and a selection stores a part", func(ctx SpecContext) {
@@ -446,6 +374,8 @@ var _ = Describe("The rules of a Watcher", func() {
 		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"2"}}}`)
 		w.eventually(ctx, watchv1.ConditionFresh, "True/Fresh")
 		Expect(h.data(ctx, "ruled-config")).To(HaveKeyWithValue("rules.json", "[1,2]"))
+		Expect(w.get(ctx).Status.LastHandledReconcileAt).To(Equal("2"))
+		Eventually(ctx, func() int { return len(w.events(ctx, "Recovered")) }).WithPolling(polling).Should(Equal(1))
 
 		w.apply(ctx, spec("size(json.rules) > 2"))
 		w.eventually(ctx, watchv1.ConditionFresh, "False/ContentRejected")

@@ -33,7 +33,8 @@ type Monitor struct {
 // New returns a monitor that has scraped nothing yet.
 func New(rules *Rules, targets ...Process) *Monitor {
 	return &Monitor{
-		targets: targets, rules: rules, memory: newMemory(), shown: map[string]map[string]labels.Labels{},
+		targets: targets, rules: rules, memory: &memory{series: map[string]promql.Series{}},
+		shown:  map[string]map[string]labels.Labels{},
 		engine: promql.NewEngine(promql.EngineOpts{MaxSamples: maxSamples, Timeout: queryTimeout}),
 	}
 }
@@ -79,7 +80,7 @@ func (m *Monitor) Ask(ctx context.Context, q Query) (promql.Vector, error) {
 }
 
 func (m *Monitor) ask(ctx context.Context, q Query, at time.Time) (promql.Vector, error) {
-	query, err := m.engine.NewInstantQuery(ctx, m.memory, nil, q.promQL(), at)
+	query, err := m.engine.NewInstantQuery(ctx, m.memory.queryable(), nil, q.promQL(), at)
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", q, err)
 	}

@@ -1,83 +1,53 @@
 package monitor
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
-	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
 // memory keeps all samples. It may be used from several goroutines.
 type memory struct {
 	mu     sync.Mutex
-	series map[string]*series // by labels
+	series map[string]promql.Series // by labels
 }
-
-type series struct {
-	labels  labels.Labels
-	samples []chunks.Sample
-}
-
-func newMemory() *memory { return &memory{series: map[string]*series{}} }
 
 // append adds a sample, which must be newer than the others of its series.
 func (m *memory) append(l labels.Labels, at time.Time, value float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := l.String()
-	s := m.series[key]
-	if s == nil {
-		s = &series{labels: l}
-		m.series[key] = s
-	}
-	s.samples = append(s.samples, sample{at: at.UnixMilli(), value: value})
+	points := append(m.series[key].Floats, promql.FPoint{T: at.UnixMilli(), F: value})
+	m.series[key] = promql.Series{Metric: l, Floats: points}
 }
 
-// Querier implements storage.Queryable.
-func (m *memory) Querier(int64, int64) (storage.Querier, error) { return querier{m}, nil }
+// queryable is the storage of the engine, which takes the samples that it wants.
+func (m *memory) queryable() storage.Queryable {
+	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{
+		SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+			return m.selected(matchers)
+		},
+	}}
+}
 
-type querier struct{ *memory }
-
-// Select implements storage.Querier. The engine takes the samples that it wants.
-func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints,
-	matchers ...*labels.Matcher,
-) storage.SeriesSet {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (m *memory) selected(matchers []*labels.Matcher) *seriesSet {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	set := &seriesSet{}
-	for _, key := range slices.Sorted(maps.Keys(q.series)) {
-		s := q.series[key]
-		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.labels.Get(m.Name)) }) {
-			set.series = append(set.series, storage.NewListSeries(s.labels, slices.Clone(s.samples)))
+	for _, key := range slices.Sorted(maps.Keys(m.series)) {
+		s := m.series[key]
+		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Metric.Get(m.Name)) }) {
+			set.series = append(set.series, promql.NewStorageSeries(s))
 		}
 	}
 	return set
 }
-
-// LabelValues implements storage.Querier. No query needs it.
-func (querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string,
-	annotations.Annotations, error,
-) {
-	return nil, nil, nil
-}
-
-// LabelNames implements storage.Querier. No query needs it.
-func (querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations,
-	error,
-) {
-	return nil, nil, nil
-}
-
-// Close implements storage.Querier.
-func (querier) Close() error { return nil }
 
 // seriesSet implements storage.SeriesSet.
 type seriesSet struct {
@@ -92,17 +62,3 @@ func (s *seriesSet) Next() bool {
 func (s *seriesSet) At() storage.Series                { return s.series[s.next-1] }
 func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
-
-// sample implements chunks.Sample for numbers.
-type sample struct {
-	at    int64 // milliseconds
-	value float64
-}
-
-func (s sample) T() int64                      { return s.at }
-func (s sample) ST() int64                     { return 0 }
-func (s sample) F() float64                    { return s.value }
-func (s sample) H() *histogram.Histogram       { return nil }
-func (s sample) FH() *histogram.FloatHistogram { return nil }
-func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (s sample) Copy() chunks.Sample           { return s }
