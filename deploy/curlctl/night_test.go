@@ -2,17 +2,22 @@ package curlctl_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
+
+// nextTimer matches the wait for the next timer, which is random.
+var nextTimer = regexp.MustCompile(`the next in .*`)
 
 // A host of 500 keys fails, recovers, and fails again. Two commands lead from "something is wrong" to
 // the host, the reason, the time and the number of keys.
@@ -44,14 +49,27 @@ var _ = Describe("In the night, an operator", func() {
 		down := And(
 			MatchRegexp(`Fetching: .*, 500 of 503 keys failing\n`),
 			MatchRegexp(`(?m)^500 +failing +BadStatus 503 +localhost +20m +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$`))
-		Eventually(status).WithTimeout(time.Minute).Should(well)
+		var transcript strings.Builder
+		tell := func(now string, expected types.GomegaMatcher) {
+			GinkgoHelper()
+			Eventually(status).WithTimeout(time.Minute).Should(expected)
+			seen := ""
+			Eventually(func() string {
+				results, err := w.js.Stream(ctx, pipeline.Results)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(results.Purge(ctx)).To(Succeed()) // as a writer would
+				seen, _, _ = strings.Cut(status(), "\nCONSUMER")
+				return seen
+			}).Should(ContainSubstring("working"))
+			fmt.Fprintf(&transcript, "# %s\n$ curlctl status\n%s$ curlctl failing --summary\n%s\n",
+				now, nextTimer.ReplaceAllString(seen, "the next in 39m, 0 within a minute"), summary())
+		}
+		tell("All is well.", well)
 
 		By("the host failing")
 		bad.up.Store(false)
 		w.ok(ctx, "refetch", "--all", "--yes", "--rate=0")
-		Eventually(status).WithTimeout(time.Minute).Should(down)
-		Expect(summary()).To(
-			MatchRegexp(`^KEYS +STATE +REASON +HOST +FOR +SINCE\n500 +failing +BadStatus 503 +localhost +20m .*\n$`))
+		tell("A host fails.", down)
 		Expect(w.ok(ctx, "failing", "--host=127.0.0.1")).To(BeEmpty())
 		Expect(strings.Count(w.ok(ctx, "failing", "--reason=BadStatus", "--limit=7", "--no-headers"), "\n")).To(Equal(7))
 
@@ -59,7 +77,7 @@ var _ = Describe("In the night, an operator", func() {
 		Eventually(func() int { return w.failed(ctx) }).Should(Equal(many))
 		bad.up.Store(true)
 		Expect(w.ok(ctx, "replay", "--all", "--yes")).To(Equal("Replayed 500 failures.\n"))
-		Eventually(status).WithTimeout(time.Minute).Should(well)
+		tell("It has recovered.", well)
 		gets := bad.gets.Load()
 		Expect(w.ok(ctx, "replay", "--all", "--yes")).To(Equal(
 			"Skipped 500 failures: recovered; --also-recovered replays them, too.\nReplayed none of 500 failures.\n"))
@@ -69,8 +87,10 @@ var _ = Describe("In the night, an operator", func() {
 		By("the host failing again, which the record of the first time does not hide")
 		bad.up.Store(false)
 		w.ok(ctx, "refetch", "--all", "--yes", "--rate=0")
-		Eventually(status).WithTimeout(time.Minute).Should(down)
+		tell("It fails again.", down)
+		golden("night", transcript.String())
 		Expect(w.ok(ctx, "failures", "--limit=1", "--no-headers")).To(MatchRegexp(`BadStatus 503 +localhost .* failing `))
+		w.want(ctx, cm(4), good.URL)
 		Eventually(status).WithTimeout(time.Minute).Should(ContainSubstring("stopped: results wait and no writer takes them"))
 	})
 })
