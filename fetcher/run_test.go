@@ -58,6 +58,7 @@ var _ = Describe("Run", func() {
 
 		epoch := must(pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{}))
 		Eventually(rt.Health.Ready).Should(BeTrue())
+		Expect(log.Contents()).To(ContainSubstring(`"max_body":1000000,"max_payload":1048576`))
 
 		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "hello ", r.Header.Get("User-Agent"))
@@ -78,19 +79,9 @@ var _ = Describe("Run", func() {
 		Expect(stop()).To(Succeed())
 	})
 
-	It("logs the maximum size of a body", func(ctx SpecContext) {
-		start(ctx)
-		Eventually(log.Contents).Should(ContainSubstring(`"max_body":1000000,"max_payload":1048576`))
-	})
-
 	It("refuses to start if the messages in flight do not fit into memory", func(ctx SpecContext) {
 		before := debug.SetMemoryLimit(64 << 20)
 		DeferCleanup(func() { debug.SetMemoryLimit(before) })
 		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError(ContainSubstring("GOMEMLIMIT")))
-	})
-
-	It("refuses unreadable files", func(ctx SpecContext) {
-		cfg.Get.Netrc = "/does/not/exist"
-		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError(ContainSubstring("/does/not/exist")))
 	})
 })

@@ -106,16 +106,6 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
 	})
 
-	It("is published at once if the next one is far off", func() {
-		w.publish(w.want(serve(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Retry-After", "1200")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}).URL))
-		f.step()
-		Expect(failures()).To(HaveLen(1))
-		Expect(w.timer().GetWithheld()).To(BeFalse())
-	})
-
 	It("has its end published if it was published, even if another one was withheld since", func() {
 		var status atomic.Int32
 		status.Store(http.StatusNotFound)
@@ -228,22 +218,17 @@ var _ = Describe("A failed attempt", func() {
 		Expect(failures()[1].GetAgain()).To(BeTrue())
 	})
 
-	It("is published with the end of the pause that the host requests", func() {
+	It("is published at once, with the end of the pause, if the host requests a long one", func() {
 		w.publish(w.want(serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "1200")
 			w.WriteHeader(http.StatusTooManyRequests)
 		}).URL))
 		f.step()
 		Expect(w.timer().GetWaitsFor()).To(Equal(v1.WaitsFor_WAITS_FOR_PAUSE))
+		Expect(w.timer().GetWithheld()).To(BeFalse())
+		Expect(failures()).To(HaveLen(1))
 		Expect(failures()[0].GetWaitsFor()).To(Equal(v1.WaitsFor_WAITS_FOR_PAUSE))
 		Expect(failures()[0].GetNextAt().AsTime()).To(BeTemporally("~", w.clock.Now().Add(20*time.Minute), 5*time.Minute))
-	})
-
-	It("is published with the limit that a body exceeded", func() {
-		w.publish(w.want(serve(says(strings.Repeat("x", 2<<20))).URL))
-		f.step()
-		Expect(failures()[0].GetLimitBytes()).To(BeNumerically(">", 0))
-		Expect(failures()[0].GetInterval().AsDuration()).To(Equal(time.Hour))
 	})
 
 	It("recovers by itself at the recheck", func() {

@@ -156,6 +156,7 @@ func TestParseNetrcRefuses(t *testing.T) {
 func TestParseHeaderFileRefuses(t *testing.T) {
 	const secret, noHeader = "s3cr3t", "not a header that may be set"
 	const noPattern = "not a host pattern such as *.example.com"
+	const noNamespaces = `entry 1: add namespaces, such as namespaces: [team-a], or namespaces: ["*"] for all`
 	const noList = "not a YAML list of entries with host, namespaces and headers"
 	refused := map[string]string{
 		"":                                     noList,
@@ -164,8 +165,8 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 		"- {hots: " + secret + "}":             "line 1: " + noList,
 		"-":                                    "entry 1: " + noList,
 		"- {host: a, namespaces: [x]}":         "entry 1: no headers, netrc, oauth2, bearerFile, clientCertificate or caFile",
-		"- {host: a, headers: {X-A: b}}":       `entry 1: add namespaces, such as namespaces: [team-a], or namespaces: ["*"] for all`,
 		"- {namespaces: [x], headers: {a: b}}": "entry 1: host: " + noPattern,
+		"- {host: a, headers: {X-A: b}}":       noNamespaces,
 		"- {host: a, namespaces: [\"" + secret + " \\t x\"]}":      "entry 1: namespaces: " + noPattern,
 		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}": "more than one YAML document",
 	}
