@@ -31,7 +31,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	}
 	slots := throttle.New(cfg.Throttle)
 	metrics := newMetrics(metric.New(rt.Metrics, "fetcher"), cfg, slots)
-	gate, client, err := newGetter(cfg, rt.Log, metrics.ObservePhase)
+	_, client, err := newGetter(cfg, rt.Log, metrics.ObservePhase)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,6 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	// The files are reloaded until the last GET has ended.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
-	group.Go(func() error { return gate.Run(following) })
 	group.Go(func() error { return client.Run(following) })
 	group.Go(func() error { return signatures.Run(following, nil, reload.Report(rt.Log)) })
 	group.Go(func() error {
@@ -99,19 +98,11 @@ func newGetter(
 	if cfg.TrustedKeys == "" && cfg.Get.HeaderFile+cfg.Get.TeamFile != "" {
 		log.Warn().Msg("credentials go with every want, whoever has published it (see --trusted-keys)")
 	}
-	gate, err := egress.New(cfg.Egress, egress.Deps{
-		File:        cfg.PolicyFile,
-		DialTimeout: cfg.DialTimeout,
-		OnReload:    reload.Report(log),
-	})
+	gate, err := egress.New(cfg.Egress, egress.Deps{File: cfg.PolicyFile, DialTimeout: cfg.DialTimeout})
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := get.New(cfg.Get, get.Deps{
-		Gate:     gate,
-		Observe:  observe,
-		OnReload: reload.Report(log),
-	})
+	client, err := get.New(cfg.Get, get.Deps{Gate: gate, Observe: observe, OnReload: reload.Report(log)})
 	return gate, client, err
 }
 

@@ -23,11 +23,6 @@ type Deps struct {
 	Resolver *net.Resolver
 	// Refuse can deny a permitted attempt just before it connects.
 	Refuse func(network, address string) error
-	// OnReload is called for each new content of File: with nil if it is in force, or with the
-	// reason why the previous content stays in force.
-	OnReload func(path string, err error)
-	// Ticks trigger checks of File. Nil means every five seconds.
-	Ticks <-chan time.Time
 }
 
 // Gate holds the policies of all namespaces. It is safe for concurrent use.
@@ -57,11 +52,8 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 	return g, nil
 }
 
-// Run reloads the file when it changes, until ctx is done.
-func (g *Gate) Run(ctx context.Context) error {
-	reload.Run(ctx, g.deps.Ticks, func() { g.file.Look(g.deps.OnReload) })
-	return nil
-}
+// Look reads the file again, like reload.File.
+func (g *Gate) Look(report func(path string, err error)) { g.file.Look(report) }
 
 // For returns the current policy of a namespace. Callers must ask again for every fetch.
 func (g *Gate) For(namespace string) *Policy {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,11 +26,7 @@ policies:
 `
 
 var _ = Describe("policies of namespaces", func() {
-	var (
-		path    string
-		ticks   chan time.Time
-		reports chan error
-	)
+	var path string
 
 	write := func(content string) {
 		GinkgoHelper()
@@ -44,28 +39,7 @@ var _ = Describe("policies of namespaces", func() {
 		GinkgoHelper()
 		names := startDNS()
 		names.SetOther(public)
-		gate, err := egress.New(cfg, egress.Deps{
-			File:     path,
-			Resolver: names.Resolver(),
-			Ticks:    ticks,
-			OnReload: func(_ string, err error) { reports <- err },
-		})
-		Expect(err).NotTo(HaveOccurred())
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error)
-		go func() { done <- gate.Run(ctx) }()
-		DeferCleanup(func() {
-			cancel()
-			Eventually(done).Should(Receive(BeNil()))
-		})
-		return gate
-	}
-
-	// tick returns after the gate has checked the file: the gate receives the second tick only
-	// after it has finished the first check.
-	tick := func() {
-		ticks <- time.Now()
-		ticks <- time.Now()
+		return must(egress.New(cfg, egress.Deps{File: path, Resolver: names.Resolver()}))
 	}
 
 	allows := func(gate *egress.Gate, namespace, raw string) bool {
@@ -74,8 +48,6 @@ var _ = Describe("policies of namespaces", func() {
 
 	BeforeEach(func() {
 		path = filepath.Join(GinkgoT().TempDir(), "policy.yaml")
-		ticks = make(chan time.Time)
-		reports = make(chan error, 16)
 		write(policyFile)
 	})
 
@@ -117,9 +89,10 @@ var _ = Describe("policies of namespaces", func() {
 		Expect(gate.InForce(before)).To(BeTrue())
 
 		write("policies:\n- namespaces: [team-b]\n  allow-cidr: [10.20.0.0/16]\n")
-		tick()
+		var reports []error
+		gate.Look(func(_ string, err error) { reports = append(reports, err) })
 
-		Expect(reports).To(Receive(BeNil()))
+		Expect(reports).To(Equal([]error{nil}))
 		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeFalse())
 		Expect(allows(gate, "team-b", "http://10.20.1.1/")).To(BeTrue())
 		Expect(gate.InForce(before)).To(BeFalse())
@@ -145,11 +118,4 @@ var _ = Describe("policies of namespaces", func() {
 		Entry("a wrong namespace", "policies:\n- namespaces: [\"a b\"]\n", `namespaces "a b": not a`),
 		Entry("a second document", "policies: []\n---\npolicies: []\n", "more than one document"),
 	)
-
-	It("need no file", func(ctx SpecContext) {
-		gate := must(egress.New(egress.Config{}, egress.Deps{}))
-		ctx2, cancel := context.WithCancel(ctx)
-		cancel()
-		Expect(gate.Run(ctx2)).To(Succeed())
-	})
 })

@@ -24,7 +24,7 @@ type Deps struct {
 	Observe func(Phase, time.Duration)
 	// Now is the clock for dates in Retry-After; nil means time.Now.
 	Now func() time.Time
-	// OnReload is called for each new content of a file, such as the CA bundle and the header file:
+	// OnReload is called for each new content of a file, such as the policy and the header file:
 	// with nil if it is in force, or with the reason why the previous content stays in force. It
 	// never receives the content.
 	OnReload func(path string, err error)
@@ -81,11 +81,12 @@ func open[T any](path string, parse func([]byte) (T, error)) (*reload.File[T], e
 	return reload.Open(path, parse)
 }
 
-// Run reloads the files when they change, until ctx is done, and closes connections that no current
-// policy permits.
+// Run reloads the files and the file of the gate when they change, until ctx is done, and closes
+// connections that no current policy permits.
 func (c *Client) Run(ctx context.Context) error {
 	defer c.sweep(func(transportKey) bool { return true })
 	reload.Run(ctx, c.deps.Ticks, func() {
+		c.deps.Gate.Look(c.deps.OnReload)
 		c.roots.Look(c.deps.OnReload)
 		c.netrc.Look(c.deps.OnReload)
 		c.headers.Look(c.deps.OnReload)

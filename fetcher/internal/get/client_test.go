@@ -73,14 +73,12 @@ var _ = Describe("a client", func() {
 		})
 		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
 		Expect(os.WriteFile(file, []byte("policies:\n- {namespaces: [a], allow-cidr: [127.0.0.1]}\n"), 0o600)).To(Succeed())
-		ticks := make(chan time.Time)
 		// Only the address rule protects the server from the namespaces.
 		gate, err := egress.New(egress.Config{AllowPorts: []int{port}},
-			egress.Deps{Resolver: startDNS().Resolver(), File: file, Ticks: ticks})
+			egress.Deps{Resolver: startDNS().Resolver(), File: file})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(runGate(gate))
-		sweeps := make(chan time.Time)
-		client := newClient(shortLimits(), gate, get.Deps{Ticks: sweeps})
+		ticks := make(chan time.Time)
+		client := newClient(shortLimits(), gate, get.Deps{Ticks: ticks})
 		Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})).Error().NotTo(HaveOccurred())
 
 		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "b"})
@@ -92,7 +90,6 @@ var _ = Describe("a client", func() {
 			_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})
 			return err
 		}).Should(MatchError(egress.ErrDenied))
-		sweeps <- time.Now()
 		Eventually(closed).Should(Receive())
 	})
 

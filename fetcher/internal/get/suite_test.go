@@ -200,20 +200,6 @@ func serveTLS(ca *authority, handler http.HandlerFunc) (port int) {
 	return secureServer(ca, host, nil, handler)
 }
 
-// runGate runs a gate until stop is called.
-func runGate(gate *egress.Gate) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = gate.Run(ctx)
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
-
 func must[T any](value T, err error) T {
 	GinkgoHelper()
 	Expect(err).NotTo(HaveOccurred())
