@@ -154,14 +154,4 @@ var _ = Describe("An identity", func() {
 		Expect(r.code).To(Equal(3))
 		Expect(r.err).NotTo(ContainSubstring("wrong"))
 	})
-
-	It("has the permissions that README.md lists", func() {
-		text, err := os.ReadFile("README.md")
-		Expect(err).NotTo(HaveOccurred())
-		for _, i := range doctor.Identities() {
-			for _, subject := range append(i.Publish, i.Subscribe...) {
-				Expect(string(text)).To(ContainSubstring("`"+subject+"`"), i.Name)
-			}
-		}
-	})
 })
