@@ -18,9 +18,11 @@ const (
 	// minimum number: the first one may wait behind all keys of the attack in the stream.
 	exposure, samples = 5 * time.Second, 20
 	// grace is how much longer the other tenant may wait than a tenant of an installation of its own,
-	// on the same machine and at the same moment. On a quiet machine it is less than a second. With
-	// 14 busy programs on each core, 1,024 wants with long names take more than 2 s.
-	grace = 6 * time.Second
+	// on the same machine and at the same moment.
+	grace = 2 * time.Second
+	// overload is the grace of a single measurement. With 14 busy programs on each core, 1,024 wants
+	// with long names took 2.3 s, so an attack is measured up to three times.
+	overload, measurements = 6 * time.Second, 3
 	// patience is how long a sample is waited for before the spec fails.
 	patience = 90 * time.Second
 	// backlog is the maximum number of requests that the other tenant's keys may wait behind, however
@@ -55,18 +57,16 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 	for _, way := range hostile.Attacks() {
 		It("while a tenant "+way.Name, func(ctx SpecContext) {
 			DeferCleanup(func(ctx SpecContext) { a.Clear(ctx) })
-			way.Run(ctx, a)
-			var during, undisturbed []time.Duration
-			for began := time.Now(); len(during) < samples || time.Since(began) < exposure; {
-				wait := control.start(ctx)
-				during = append(during, other.start(ctx)())
-				undisturbed = append(undisturbed, wait())
-				Expect(w.Backlog(ctx)).To(BeNumerically("<=", backlog))
+			for range measurements {
+				way.Run(ctx, a)
+				u, d := measure(ctx, w, control, other)
+				Expect(d).To(BeNumerically("<=", max(2*u, u+overload)))
+				if d <= max(2*u, u+grace) {
+					return
+				}
+				a.Clear(ctx)
 			}
-			d, u := p90(during), p90(undisturbed)
-			AddReportEntry("undisturbed and during: p90, longest",
-				fmt.Sprintf("%v %v, %v %v", u, d, slices.Max(undisturbed), slices.Max(during)))
-			Expect(d).To(BeNumerically("<=", max(2*u, u+grace)))
+			Fail(fmt.Sprintf("in each of %d measurements the other tenant waited over %v longer", measurements, grace))
 		}, SpecTimeout(5*time.Minute))
 	}
 	It("without a failed audit, and within the memory limits of the chart", func(ctx SpecContext) {
@@ -77,6 +77,22 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 		}
 	})
 })
+
+// measure creates keys of an undisturbed tenant and of another one next to each other, and returns
+// how long they wait (p90).
+func measure(ctx context.Context, w *world.World, control, other *filler) (undisturbed, during time.Duration) {
+	GinkgoHelper()
+	var u, d []time.Duration
+	for began := time.Now(); len(d) < samples || time.Since(began) < exposure; {
+		wait := control.start(ctx)
+		d = append(d, other.start(ctx)())
+		u = append(u, wait())
+		Expect(w.Backlog(ctx)).To(BeNumerically("<=", backlog))
+	}
+	AddReportEntry("undisturbed and during: p90, longest",
+		fmt.Sprintf("%v %v, %v %v", p90(u), p90(d), slices.Max(u), slices.Max(d)))
+	return p90(u), p90(d)
+}
 
 // filler creates keys.
 type filler struct {
