@@ -190,8 +190,8 @@ var _ = Describe("Identities in files", func() {
 		one := filepath.Join(GinkgoT().TempDir(), "one")
 		r := at(ctx, time.Now(), "--for", "fetcher="+dir)
 		Expect(r.code).NotTo(BeZero())
-		Expect(r.err).To(MatchRegexp(`hand out to fetcher: \S+ does not belong to fetcher; ` +
-			`remove it, or choose another directory`))
+		Expect(r.err).To(MatchRegexp(`hand out to fetcher: \S+ does not belong to fetcher \(` +
+			`remove it, or choose another directory\)`))
 		r = at(ctx, time.Now(), "--for", "fetcher="+one, "--for", "writer="+one)
 		Expect(r.code).NotTo(BeZero())
 		Expect(r.err).To(ContainSubstring("does not belong to writer"))

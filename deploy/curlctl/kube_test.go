@@ -154,8 +154,8 @@ var _ = Describe("A ConfigMap", func() {
 				`"message":"a.example.com responded with 404","since":"2026-01-02T03:04:05Z","attempts":1,"gaveUp":true}}`,
 		})
 		for width, line := range map[string]string{
-			"80":  "BadStatus: a.example.com responded with 404; 1",
-			"120": "BadStatus: a.example.com responded with 404; 1 attempt when it was reported",
+			"80":  "BadStatus: a.example.com responded with 404, 1",
+			"120": "BadStatus: a.example.com responded with 404, 1 attempt when it was reported",
 		} {
 			GinkgoT().Setenv("COLUMNS", width)
 			out := w.ok(ctx, "status", namespace+"/cool")
@@ -165,7 +165,7 @@ var _ = Describe("A ConfigMap", func() {
 			}
 			Expect(out).To(MatchRegexp(`not followed since +(?:- +)?InvalidAnnotation\n`))
 			Expect(out).To(ContainSubstring(line))
-			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("404; 1 attempt when it was reported"),
+			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("404, 1 attempt when it was reported"),
 				"below itself where the terminal is narrow")
 			Expect(strings.Join(strings.Fields(out), " ")).
 				To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): " +
@@ -399,6 +399,6 @@ spec: { configData: { x: yes } }
 		Expect(r.out).To(MatchRegexp(`default/mine +- +ignored +it has no annotation`))
 		Expect(r.out).NotTo(ContainSubstring("foreign"))
 		Expect(flat(r.out)).To(ContainSubstring(
-			"watcher.yaml, document 4 - InvalidManifest spec.configData has a bool in place of a string; put quotes around it"))
+			"watcher.yaml, document 4 - InvalidManifest spec.configData has a bool in place of a string (put quotes around it)"))
 	})
 })

@@ -80,7 +80,7 @@ var _ = Describe("In the night, an operator", func() {
 		tell("It has recovered.", well)
 		gets := bad.gets.Load()
 		Expect(w.ok(ctx, "replay", "--all", "--yes")).To(Equal(
-			"Skipped 500 failures: recovered; --also-recovered replays them, too.\nReplayed none of 500 failures.\n"))
+			"Skipped 500 failures: recovered (--also-recovered replays them, too).\nReplayed none of 500 failures.\n"))
 		Expect(bad.gets.Load()).To(Equal(gets))
 		Expect(w.ok(ctx, "replay", "--all", "--dry-run", "--also-recovered")).To(Equal("Would replay 500 failures.\n"))
 

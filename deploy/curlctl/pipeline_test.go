@@ -172,7 +172,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.run(ctx, "failures", "purge", "--all").code).To(Equal(8))
 		Expect(w.failed(ctx)).To(Equal(2))
 		Expect(w.ok(ctx, "failures", "purge", "--host=b.example.com", "--yes")).To(Equal("Removed 1 failure.\n"))
-		Expect(w.ok(ctx, "failures", "purge", "--since=1m", "--yes")).To(HavePrefix("No failures match;"))
+		Expect(w.ok(ctx, "failures", "purge", "--since=1m", "--yes")).To(HavePrefix("No failures match."))
 		Expect(w.ok(ctx, "failures", "purge", "--since=1h", "--yes")).To(Equal("Removed 1 failure.\n"))
 		Expect(w.failed(ctx)).To(BeZero())
 		Expect(w.ok(ctx, "audit")).To(ContainSubstring("--host=b.example.com"))

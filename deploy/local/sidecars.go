@@ -26,7 +26,7 @@ func (c *Config) injectSidecars(ctx context.Context, cluster *rest.Config) (bool
 	switch {
 	case access.IsUnserved(err) && c.Sidecars:
 		return false, errors.New("--sidecars: this API server has no MutatingAdmissionPolicy in " +
-			"admissionregistration.k8s.io/v1; use Kubernetes 1.36 or later")
+			"admissionregistration.k8s.io/v1: use Kubernetes 1.36 or later")
 	case access.IsUnserved(err):
 		return false, nil
 	case err != nil:

@@ -88,12 +88,12 @@ func choosePort(d dataDir) (port int, err error) {
 		return 0, fmt.Errorf("read the port of the last run: %w", err)
 	default:
 		if port, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-			return 0, fmt.Errorf("read the port of the last run from %s: %w; remove the file to choose a new port",
+			return 0, fmt.Errorf("read the port of the last run from %s: %w (remove the file to choose a new port)",
 				d.path("port"), err)
 		}
 		if err := tryPort(port); err != nil {
-			return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w; stop the other program, or remove %s to choose "+
-				"a new port",
+			return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w (stop the other program, or remove %s to choose "+
+				"a new port)",
 				ErrPortTaken, loopback(port), err, d.path("port"))
 		}
 	}

@@ -63,7 +63,7 @@ func openAuthority(d dataDir, hosts ...string) (*authority, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(d.path(pkiDir, authorityCert), d.path(pkiDir, authorityKey))
 	if err != nil {
-		return nil, fmt.Errorf("load certificates: %w; remove %s to create new ones", err, d.path(pkiDir))
+		return nil, fmt.Errorf("load certificates: %w (remove %s to create new ones)", err, d.path(pkiDir))
 	}
 	block := &pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}
 	return &authority{certificate: pair.Leaf, key: pair.PrivateKey, pem: pem.EncodeToMemory(block)}, nil

@@ -2,6 +2,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -45,33 +46,33 @@ func Filter(words []string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// End completes the record of an action, also when its context has ended.
-type End func(ctx context.Context, done, skipped int) error
-
 // endTimeout limits publishing the end of a record after ctx has ended.
 const endTimeout = 5 * time.Second
 
-// Begin records that the user of the connection begins an action. On error the action
-// must not be done.
-func Begin(ctx context.Context, conn *natsconn.Connection, a Action, now func() time.Time) (End, error) {
+// Do records that the user of the connection begins an action, does it, and records how it ended, also
+// if ctx has ended meanwhile. If it cannot record the beginning, it does nothing.
+func Do(
+	ctx context.Context, conn *natsconn.Connection, a Action, now func() time.Time,
+	do func(context.Context) (done, skipped int, err error),
+) error {
 	user, err := conn.User(ctx)
 	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	record := &v1.Audit{
 		Action: a.Name, User: user.Name, Filter: a.Filter, Selected: uint64(a.Selected), BeganAt: timestamppb.New(now()),
 		OnBehalfOf: a.OnBehalfOf, Via: a.Via,
 	}
 	if err := conn.Client.PublishAudit(ctx, record); err != nil {
-		return nil, err
+		return err
 	}
-	return func(ctx context.Context, done, skipped int) error {
-		if ctx.Err() != nil { // interrupted: do not wait long
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-			defer cancel()
-		}
-		record.Done, record.Skipped, record.EndedAt = uint64(done), uint64(skipped), timestamppb.New(now())
-		return replay.Retry(ctx, func(ctx context.Context) error { return conn.Client.PublishAudit(ctx, record) })
-	}, nil
+	done, skipped, err := do(ctx)
+	record.Done, record.Skipped, record.EndedAt = uint64(done), uint64(skipped), timestamppb.New(now())
+	if ctx.Err() != nil { // interrupted: do not wait long
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer cancel()
+	}
+	ended := replay.Retry(ctx, func(ctx context.Context) error { return conn.Client.PublishAudit(ctx, record) })
+	return cmp.Or(err, ended)
 }

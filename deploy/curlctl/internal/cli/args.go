@@ -23,7 +23,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	}
 	cmd.SuggestionsMinimumDistance = 2 // as in cobra
 	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
-		return Usagef("%s has no command %q; did you mean %s?", cmd.CommandPath(), args[0], strings.Join(similar, " or "))
+		return Usagef("%s has no command %q, did you mean %s?", cmd.CommandPath(), args[0], strings.Join(similar, " or "))
 	}
 	return Usagef("%s does not accept %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
@@ -56,7 +56,7 @@ func FailureIDs(args []string) ([]uint64, error) {
 	for _, arg := range args {
 		id, err := strconv.ParseUint(strings.TrimPrefix(arg, "failure/"), 10, 64)
 		if err != nil || id == 0 {
-			return nil, Usagef("%q is not the ID of a failure; `curlctl failures` lists them", arg)
+			return nil, Usagef("%q is not the ID of a failure (`curlctl failures` lists them)", arg)
 		}
 		ids = append(ids, id)
 	}
@@ -88,7 +88,7 @@ const ConfirmAbove = 100
 // Confirm asks a question. Without a terminal the answer is no.
 func (s *Session) Confirm(question string, args ...any) error {
 	if !printer.Terminal(s.cmd.InOrStdin()) {
-		return Errorf(NotConfirmed, "nothing was done: there is no terminal to confirm; give --yes")
+		return Errorf(NotConfirmed, "nothing was done: there is no terminal to confirm (give --yes)")
 	}
 	s.Aside.Textf(question+" [y/N] ", args...)
 	answer, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')

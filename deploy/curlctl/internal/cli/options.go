@@ -173,8 +173,10 @@ func (s *Session) hintUnread() {
 	}
 }
 
-// Audit begins the audit record of an action, with the flags and arguments of the command.
-func (s *Session) Audit(ctx context.Context, action string, selected int) (audit.End, error) {
+// Audited does an action, and records it with the flags and arguments of the command.
+func (s *Session) Audited(
+	ctx context.Context, action string, selected int, do func(context.Context) (done, skipped int, err error),
+) error {
 	a := audit.Action{Name: action, Filter: words(s.cmd.Flags(), s.args), Selected: selected, Via: audit.CLI}
-	return audit.Begin(ctx, s.Connection, a, s.Now)
+	return audit.Do(ctx, s.Connection, a, s.Now, do)
 }

@@ -54,7 +54,7 @@ func Config(o kube.Options) (*rest.Config, error) {
 	case err == nil:
 		return config, nil
 	case file == "":
-		return nil, errors.New("there is no kubeconfig; set --kubeconfig or KUBECONFIG")
+		return nil, errors.New("there is no kubeconfig (set --kubeconfig or KUBECONFIG)")
 	case clientcmd.IsEmptyConfig(err):
 		if _, err := os.Stat(file); err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)

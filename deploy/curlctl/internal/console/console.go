@@ -147,7 +147,9 @@ func (s *Server) handler() http.Handler {
 		"POST /theme":                     s.theme,
 		"GET /failures.json":              s.failuresJSON,
 		"GET /live":                       s.live,
-		"/":                               s.nothing,
+		"/": func(v *visit) (*page, error) {
+			return nil, notFound("There is no page %s.", v.URL.Path)
+		},
 	} {
 		mux.HandleFunc(pattern, s.visited(page))
 	}

@@ -41,7 +41,12 @@ func (d *dialog) refuse(status int, why string) *page {
 	return d.page(status)
 }
 
-func (d *dialog) hide(name, value string) { d.Hidden = append(d.Hidden, hidden{name, value}) }
+// hide adds a hidden field, unless it is empty.
+func (d *dialog) hide(name, value string) {
+	if value != "" {
+		d.Hidden = append(d.Hidden, hidden{name, value})
+	}
+}
 
 // confirm shows the dialog, or starts its job if it was submitted for about as many messages as are
 // selected now.
@@ -59,7 +64,7 @@ func (s *Server) confirm(
 		Person: v.person.Name, Namespace: v.namespace, Selected: record.Selected,
 	}
 	if len(task.ID) < 16 || len(task.ID) > 64 {
-		return nil, badRequest(errors.New("job: the form is incomplete; open the dialog again"))
+		return nil, badRequest(errors.New("job: the form is incomplete, open the dialog again"))
 	}
 	if !s.jobs.Start(task, do) {
 		return d.refuse(http.StatusConflict, "Another job is running. Stop it or wait for it. The page Audit lists it."), nil

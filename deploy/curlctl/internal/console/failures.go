@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // Maximum numbers of rows.
@@ -266,7 +267,8 @@ func (v *visit) failure(text string) (operate.DeadLetter, error) {
 // found.
 func failureIn(ctx context.Context, client *operate.Client, id uint64, namespace string) (operate.DeadLetter, error) {
 	d, err := client.DeadLetter(ctx, id)
-	if deadLetterGone(err) || err == nil && namespace != "" && d.Key.Namespace != namespace {
+	gone := errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject)
+	if gone || err == nil && namespace != "" && d.Key.Namespace != namespace {
 		return operate.DeadLetter{}, notFound("Failure %d does not exist. It may have been removed.", id)
 	}
 	return d, err

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -91,25 +91,12 @@ func (v *visit) position() (p position, err error) {
 	if p.filter, err = v.readFilter(); err != nil {
 		return p, err
 	}
-	if p.failed, err = number(v, "failed"); err != nil {
+	if p.failed, err = number("failed", v.FormValue("failed")); err != nil {
 		return p, err
 	}
-	p.entries, err = v.lastEntry()
+	// After a reconnect, the ID of the last tick is newer than the address.
+	p.entries, err = number("entries", cmp.Or(v.Header.Get("Last-Event-ID"), v.FormValue("entries")))
 	return p, err
-}
-
-// lastEntry returns how far a page has read messages: by its address, or after a reconnect by the ID
-// of the last tick.
-func (v *visit) lastEntry() (uint64, error) {
-	id := v.Header.Get("Last-Event-ID")
-	if id == "" {
-		return number(v, "entries")
-	}
-	n, err := strconv.ParseUint(id, 10, 64)
-	if err != nil {
-		return 0, badRequest(fmt.Errorf("Last-Event-ID: %q is not a number", id))
-	}
-	return n, nil
 }
 
 // Maximum numbers of live pages, in all and per person.
@@ -194,10 +181,7 @@ func (s *Server) tick(namespace string) tick {
 	}
 	t.Numbers["failures"] = printer.Grouped(n.Failures)
 	t.Sparks = map[string]string{}
-	for name, of := range map[string]func(model.Numbers) line{
-		"requests": requestsSpark, "results": resultsSpark, "failures": failuresSpark,
-	} {
-		drawn := of(n)
+	for name, drawn := range sparks(n) {
 		t.Sparks[name], t.Numbers[name+".peak"] = drawn.Points, printer.Grouped(drawn.Peak)
 	}
 	for prefix, c := range map[string]overview.Consumer{

@@ -158,7 +158,7 @@ func (s *Server) watchersPage(v *visit) (*page, error) {
 	case apierrors.IsForbidden(err):
 		return nil, forbidden("The Kubernetes user of this console may not list Watchers.")
 	case apierrors.IsResourceExpired(err):
-		return nil, badRequest(errors.New("after: the list has changed too much; start again"))
+		return nil, badRequest(errors.New("after: the list has changed too much, start again"))
 	case apierrors.IsBadRequest(err):
 		return nil, badRequest(errors.New("after: invalid position"))
 	case err != nil:

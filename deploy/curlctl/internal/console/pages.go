@@ -41,8 +41,8 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	return &page{template: "overview.html", title: "Overview", live: live, data: map[string]any{
 		"Numbers": n, "Requests": durable(n, pipeline.FetcherConsumer), "Results": durable(n, pipeline.WriterConsumer),
 		"Groups": n.Groups[:min(len(n.Groups), groupRows)], "Bad": n.Now.Failing + n.Now.Refused,
-		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)], "Pause": v.can(access.Pause) &&
-			v.namespace == "",
+		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)],
+		"Pause": v.namespace == "" && v.can(access.Pause),
 	}}, nil
 }
 
@@ -64,13 +64,6 @@ func (s *Server) unknown(n model.Numbers, parts ...model.Part) error {
 		return errors.New("no connection")
 	}
 	return &problem{503, "Loading", "Reading the streams.", "This page reloads by itself."}
-}
-
-func sum[T any](all []T, of func(T) int) (n int) {
-	for _, one := range all {
-		n += of(one)
-	}
-	return n
 }
 
 // durable returns the consumer with a name, with zeros if it is unknown.
@@ -129,8 +122,7 @@ func (s *Server) schedulePage(v *visit) (*page, error) {
 }
 
 // number parses a number in the address; 0 without one.
-func number(v *visit, field string) (uint64, error) {
-	text := v.FormValue(field)
+func number(field, text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
 	}
@@ -160,16 +152,12 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if err := s.unknown(s.model.Numbers(v.namespace), model.Wants); err != nil {
 		return nil, err
 	}
-	namespace, name, host := v.FormValue("namespace"), v.FormValue("name"), v.FormValue("host")
-	after := v.FormValue("after")
-	if v.namespace != "" {
-		namespace = v.namespace
-	}
+	name, host, after, state := v.FormValue("name"), v.FormValue("host"), v.FormValue("after"), v.FormValue("state")
+	namespace := cmp.Or(v.namespace, v.FormValue("namespace"))
 	var namespaces []string
 	if v.namespace == "" {
 		namespaces = s.model.Namespaces()
 	}
-	state := v.FormValue("state")
 	if state != "" && state != "failing" {
 		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
 	}
@@ -304,12 +292,12 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 	slices.SortStableFunc(findings, func(a, b doctor.Finding) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
-	bad := sum(findings, func(f doctor.Finding) int {
+	bad := 0
+	for _, f := range findings {
 		if f.State == doctor.Bad || f.State == doctor.Warning {
-			return 1
+			bad++
 		}
-		return 0
-	})
+	}
 	return &page{template: "doctor.html", title: "Doctor", data: map[string]any{"Findings": findings, "Bad": bad}}, nil
 }
 

@@ -64,13 +64,11 @@ func (s *Server) resume(v *visit, submitted bool) (*page, error) {
 
 // change does an action without a job.
 func (s *Server) change(v *visit, record audit.Action, do func(context.Context) error) (*page, error) {
-	end, err := audit.Begin(v.Context(), s.deps.Conn, record, s.deps.Now)
-	if err != nil {
-		return nil, err
+	err := audit.Do(v.Context(), s.deps.Conn, record, s.deps.Now, func(ctx context.Context) (done, _ int, err error) {
+		return 1, 0, do(ctx)
+	})
+	if err == nil {
+		s.model.Poll(v.Context())
 	}
-	if err := do(v.Context()); err != nil {
-		return nil, err
-	}
-	s.model.Poll(v.Context())
-	return &page{redirect: "/"}, end(v.Context(), 1, 0)
+	return &page{redirect: "/"}, err
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -55,25 +54,24 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 	}
 	record := v.record("purge", sel.words(), n)
 	return s.confirm(v, d, submitted, record, func(ctx context.Context, j *jobs.Job) error {
-		return s.runPurge(ctx, j, sel, record)
+		return audit.Do(ctx, s.deps.Conn, record, s.deps.Now, func(ctx context.Context) (_, _ int, err error) {
+			removed, err := s.runPurge(ctx, sel)
+			j.Set("removed", removed)
+			return removed, n - removed, err
+		})
 	})
 }
 
-func (s *Server) runPurge(ctx context.Context, j *jobs.Job, sel selection, record audit.Action) error {
-	end, err := audit.Begin(ctx, s.deps.Conn, record, s.deps.Now)
-	if err != nil {
-		return err
-	}
-	removed := 0
+// runPurge removes the selected failures, and returns their number.
+func (s *Server) runPurge(ctx context.Context, sel selection) (removed int, err error) {
+	client := s.deps.Conn.Client
 	if len(sel.ids) == 0 {
-		removed, err = s.deps.Conn.Client.PurgeDeadLetters(ctx, sel.Dead)
+		return client.PurgeDeadLetters(ctx, sel.Dead)
 	}
-	for _, id := range sel.ids {
-		if err = s.deps.Conn.Client.DeleteDeadLetter(ctx, id); err != nil {
-			break
+	for removed, id := range sel.ids {
+		if err := client.DeleteDeadLetter(ctx, id); err != nil {
+			return removed, err
 		}
-		removed++
 	}
-	j.Set("removed", removed)
-	return errors.Join(err, end(ctx, removed, record.Selected-removed))
+	return len(sel.ids), nil
 }

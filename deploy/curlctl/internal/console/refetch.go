@@ -1,9 +1,9 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -17,10 +17,7 @@ import (
 )
 
 func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
-	namespace, name, host := v.FormValue("namespace"), v.FormValue("name"), v.FormValue("host")
-	if v.namespace != "" {
-		namespace = v.namespace
-	}
+	namespace, name, host := cmp.Or(v.namespace, v.FormValue("namespace")), v.FormValue("name"), v.FormValue("host")
 	if err := v.need(access.Replay, namespace); err != nil {
 		return nil, err
 	}
@@ -41,16 +38,11 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 			"Would fetch " + printer.Plural(len(selected), "key") + " now.", "Unchanged bodies are not written.",
 		},
 	}
-	for _, h := range []hidden{
-		{"namespace", namespace}, {"name", name}, {"host", host}, {"count", strconv.Itoa(len(selected))}, {
-			"job",
-			rand.Text(),
-		},
-	} {
-		if h.Value != "" {
-			d.Hidden = append(d.Hidden, h)
-		}
-	}
+	d.hide("namespace", namespace)
+	d.hide("name", name)
+	d.hide("host", host)
+	d.hide("count", strconv.Itoa(len(selected)))
+	d.hide("job", rand.Text())
 	rate, err := readRate(rateText)
 	words := refetchWords(namespace, name, host)
 	if host == "" {
@@ -61,7 +53,10 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 	}
 	record := v.record("refetch", words, len(selected))
 	return s.confirm(v, d, submitted, record, func(ctx context.Context, j *jobs.Job) error {
-		return s.runRefetch(ctx, j, selected, rate, record)
+		return audit.Do(ctx, s.deps.Conn, record, s.deps.Now, func(ctx context.Context) (_, _ int, err error) {
+			done, err := replay.Refetch(ctx, s.deps.Conn.Client, selected, rate, func(n int) { j.Set("requested", n) })
+			return done, len(selected) - done, err
+		})
 	})
 }
 
@@ -79,15 +74,4 @@ func refetchWords(namespace, name, host string) []string {
 		words = append(words, "--host="+host)
 	}
 	return words
-}
-
-func (s *Server) runRefetch(
-	ctx context.Context, j *jobs.Job, selected []pipeline.Key, rate replay.Rate, record audit.Action,
-) error {
-	end, err := audit.Begin(ctx, s.deps.Conn, record, s.deps.Now)
-	if err != nil {
-		return err
-	}
-	done, err := replay.Refetch(ctx, s.deps.Conn.Client, selected, rate, func(n int) { j.Set("requested", n) })
-	return errors.Join(err, end(ctx, done, len(selected)-done))
 }

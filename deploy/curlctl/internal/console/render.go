@@ -130,9 +130,7 @@ func (p *pages) functions() template.FuncMap {
 		"cause":     pipeline.CauseName,
 		"newest":    newest,
 		"interval":  duration.Format,
-		"requests":  requestsSpark,
-		"results":   resultsSpark,
-		"failures":  failuresSpark,
+		"sparks":    sparks,
 		"apart":     apart,
 		"dict":      dict,
 		"add":       func(a, b int) int { return a + b },
@@ -226,12 +224,13 @@ func spark(values []int, span time.Duration) line {
 	return line{strings.TrimSpace(b.String()), peak, duration.Format(span)}
 }
 
-func requestsSpark(n model.Numbers) line {
-	return sampled(n, func(s model.Sample) uint64 { return s.Requests })
-}
-
-func resultsSpark(n model.Numbers) line {
-	return sampled(n, func(s model.Sample) uint64 { return s.Results })
+// sparks returns the sparklines of the overview.
+func sparks(n model.Numbers) map[string]line {
+	return map[string]line{
+		"requests": sampled(n, func(s model.Sample) uint64 { return s.Requests }),
+		"results":  sampled(n, func(s model.Sample) uint64 { return s.Results }),
+		"failures": failuresSpark(n),
+	}
 }
 
 func sampled(n model.Numbers, of func(model.Sample) uint64) line {

@@ -182,17 +182,13 @@ func (s *Server) runReplay( //nolint:revive // seven independent inputs
 		}
 	}
 	record.Selected = replay.Count(items)[replay.Wanted]
-	end, err := audit.Begin(ctx, s.deps.Conn, record, s.deps.Now)
-	if err != nil {
-		return err
-	}
-	j.Set("requested", 0)
-	failed := replay.Request(ctx, client, items, rate, func(done int) { j.Set("requested", done) })
+	failed := audit.Do(ctx, s.deps.Conn, record, s.deps.Now, func(ctx context.Context) (done, skipped int, err error) {
+		j.Set("requested", 0)
+		err = replay.Request(ctx, client, items, rate, func(done int) { j.Set("requested", done) })
+		done = replay.Count(items)[replay.Replayed]
+		return done, len(items) - done, err
+	})
 	counts := replay.Count(items)
-	done := counts[replay.Replayed]
-	if err := end(ctx, done, len(items)-done); failed == nil {
-		failed = err
-	}
 	for _, verdict := range []replay.Verdict{
 		replay.Recovered, replay.Gone, replay.Changed, replay.Older, replay.Unreadable, replay.Already,
 	} {

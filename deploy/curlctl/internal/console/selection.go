@@ -41,13 +41,13 @@ func (v *visit) selected(submitted bool) (selection, error) {
 			return s, badRequest(fmt.Errorf("id: %q is not the ID of a failure", text))
 		}
 		if s.ids = append(s.ids, id); len(s.ids) > maxIDs {
-			return s, badRequest(fmt.Errorf("id: more than %d; select by filter", maxIDs))
+			return s, badRequest(fmt.Errorf("id: more than %d, select by filter", maxIDs))
 		}
 	}
 	if submitted {
 		top, err := strconv.ParseUint(v.FormValue("top"), 10, 64)
 		if err != nil {
-			return s, badRequest(errors.New("top: the form is incomplete; open the dialog again"))
+			return s, badRequest(errors.New("top: the form is incomplete, open the dialog again"))
 		}
 		s.Dead.Below = top + 1
 	}
@@ -55,8 +55,8 @@ func (v *visit) selected(submitted bool) (selection, error) {
 }
 
 // failures reads the selected failures. A failure of another namespace is not found.
-func (s selection) failures(ctx context.Context, client *operate.Client,
-	unread *readable.Unread,
+func (s selection) failures(
+	ctx context.Context, client *operate.Client, unread *readable.Unread,
 ) iter.Seq2[operate.DeadLetter, error] {
 	if len(s.ids) == 0 {
 		return readable.Only(unread, client.DeadLetters(ctx, s.Dead))
@@ -98,9 +98,7 @@ func (s selection) words() []string {
 // repeat puts the selection into the form.
 func (s selection) repeat(d *dialog, count int) {
 	for _, field := range filterFields() {
-		if value := s.Values.Get(field); value != "" {
-			d.hide(field, value)
-		}
+		d.hide(field, s.Values.Get(field))
 	}
 	for _, id := range s.ids {
 		d.hide("id", strconv.FormatUint(id, 10))

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // visit is a request of a person.
@@ -138,10 +138,7 @@ func (v *visit) enter() error {
 	if err != nil || all {
 		return err
 	}
-	namespace := v.PathValue("namespace")
-	if namespace == "" {
-		namespace = v.FormValue("namespace")
-	}
+	namespace := cmp.Or(v.PathValue("namespace"), v.FormValue("namespace"))
 	if namespace == "" {
 		return &problem{
 			http.StatusForbidden, "Which namespace?", v.person.Name + " may not see all namespaces.",
@@ -213,8 +210,8 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 			http.StatusServiceUnavailable, "A stream or consumer is missing", err.Error(),
 			"`curlctl setup` creates it, see Doctor.",
 		}
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err,
-		jetstream.ErrNoStreamResponse):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout),
+		errors.Is(err, jetstream.ErrNoStreamResponse):
 		return &problem{
 			http.StatusServiceUnavailable, "NATS does not respond", err.Error(), "Try again. Doctor checks the connection.",
 		}
@@ -343,13 +340,4 @@ func (s *Server) theme(v *visit) (*page, error) {
 		back = u.RequestURI()
 	}
 	return &page{redirect: back}, nil
-}
-
-func (s *Server) nothing(v *visit) (*page, error) {
-	return nil, notFound("There is no page %s.", v.URL.Path)
-}
-
-// deadLetterGone reports whether the failure does not exist.
-func deadLetterGone(err error) bool {
-	return errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject)
 }

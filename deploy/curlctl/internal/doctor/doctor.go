@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
@@ -80,8 +80,10 @@ func (d *diagnosis) server(ctx context.Context) {
 	default:
 		d.add("connection", OK, "", "%s responds within %s", d.Where, slowLink)
 	}
-	if version := d.Conn.ConnectedServerVersion(); !d.Conn.HeadersSupported() || older(version, 2, 12) {
-		d.add("version", Bad, "upgrade NATS to 2.12 or newer, which can schedule messages", "NATS %s", version)
+	running, err := version.ParseGeneric(d.Conn.ConnectedServerVersion())
+	if err != nil || running.LessThan(version.MajorMinor(2, 12)) {
+		d.add("version", Bad, "upgrade NATS to 2.12 or newer, which can schedule messages", "NATS %s",
+			d.Conn.ConnectedServerVersion())
 	} else {
 		d.add("version", OK, "", "NATS can schedule messages")
 	}
@@ -97,17 +99,6 @@ func (d *diagnosis) server(ctx context.Context) {
 		return
 	}
 	d.add("clock", OK, "", "the server's clock agrees with this one")
-}
-
-// older reports whether a version is older than major.minor.
-func older(version string, major, minor int) bool {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return true
-	}
-	a, errA := strconv.Atoi(parts[0])
-	b, errB := strconv.Atoi(parts[1])
-	return errA != nil || errB != nil || a < major || a == major && b < minor
 }
 
 // permissions compares the permissions of this user with the identities.
@@ -242,8 +233,7 @@ func count[T any](d *diagnosis, check, fix string, all iter.Seq2[T, error], visi
 	}
 	if n, _ := left.Count(); n > 0 {
 		d.add(check, Bad, "find out which other client publishes to CURL_REQUESTS, then "+fix, "%s unreadable",
-			printer.Plural(n,
-				"message"))
+			printer.Plural(n, "message"))
 		return false
 	}
 	return true

@@ -4,15 +4,17 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"net"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
@@ -117,33 +119,22 @@ func sign(
 
 // parse decodes a certificate and its key.
 func parse(cert, key []byte) (authority, error) {
-	block, _ := pem.Decode(cert)
-	if block == nil || block.Type != "CERTIFICATE" {
+	if block, _ := pem.Decode(cert); block == nil || block.Type != "CERTIFICATE" {
 		return authority{}, fmt.Errorf("it holds no certificate: %w", ErrUnusable)
 	}
-	parsed, err := x509.ParseCertificate(block.Bytes)
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return authority{}, fmt.Errorf("it holds no certificate: %w", errors.Join(ErrUnusable, err))
+		return authority{}, fmt.Errorf("its certificate or key is invalid: %w (%w)", ErrUnusable, err)
 	}
-	secret, err := parseKey(key)
-	if err != nil {
-		return authority{}, err
-	}
-	if !secret.PublicKey.Equal(parsed.PublicKey) {
-		return authority{}, fmt.Errorf("its key belongs to another certificate: %w", ErrUnusable)
-	}
-	return authority{cert: parsed, key: secret}, nil
+	private, err := parseKey(key)
+	return authority{cert: pair.Leaf, key: private}, err
 }
 
 func parseKey(key []byte) (*ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode(key)
-	if block == nil {
-		return nil, fmt.Errorf("it has no key: %w", ErrUnusable)
-	}
-	secret, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	secret, err := keyutil.ParsePrivateKeyPEM(key)
 	private, ok := secret.(*ecdsa.PrivateKey)
 	if err != nil || !ok {
-		return nil, fmt.Errorf("its key is not an ECDSA key: %w", ErrUnusable)
+		return nil, fmt.Errorf("it has no ECDSA key: %w", ErrUnusable)
 	}
 	return private, nil
 }

@@ -86,7 +86,7 @@ func HandOut(ctx context.Context, all Files, name string, to Store) error {
 		files := Files{}
 		for file := range have {
 			if !slices.Contains(needed(name), file) {
-				return nil, fmt.Errorf("%s does not belong to %s; remove it, or choose another directory", to.Where(file), name)
+				return nil, fmt.Errorf("%s does not belong to %s (remove it, or choose another directory)", to.Where(file), name)
 			}
 		}
 		for _, file := range needed(name) {
@@ -187,7 +187,7 @@ func certify(files Files, hosts []string, now time.Time, where func(string) stri
 		ca, err = parse(files[caCert], files[caKey])
 	}
 	if err == nil && !now.Before(ca.cert.NotAfter) {
-		err = fmt.Errorf("it expired on %s; remove it and its key to get a new one: %w",
+		err = fmt.Errorf("it expired on %s (remove it and its key to get a new one): %w",
 			ca.cert.NotAfter.Format(time.DateOnly), ErrUnusable)
 	}
 	if err != nil {

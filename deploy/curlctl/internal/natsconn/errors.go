@@ -22,7 +22,7 @@ type PermissionError struct {
 // Error names the operation and what to do.
 func (e *PermissionError) Error() string {
 	return "this NATS user may not " + e.Operation + " " + e.Subject +
-		"; use another identity (--context or --nats-creds), or ask for that permission"
+		": use another identity (--context or --nats-creds), or ask for that permission"
 }
 
 var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)

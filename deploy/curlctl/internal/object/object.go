@@ -124,7 +124,7 @@ func (v *View) readStatus(state status.Status) {
 				detail += ": " + message
 			}
 			if e.Attempts > 0 { // there is none for a key that exists already
-				detail += "; " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
+				detail += ", " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
 			}
 			v.add(e.Since, "failing since", key, detail, printer.Red)
 		}

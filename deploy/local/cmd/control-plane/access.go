@@ -71,7 +71,7 @@ A file belongs to the owner of its folder. It reports settings that cannot work 
 			return nil
 		})
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig to copy")
-	cmd.Flags().StringVar(&name, "context", "", "its context; without it the current one")
+	cmd.Flags().StringVar(&name, "context", "", "its context (default: the current one)")
 	cmd.Flags().StringSliceVar(&copies, "to", nil, "files to write")
 	return cmd
 }

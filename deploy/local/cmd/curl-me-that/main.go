@@ -29,7 +29,7 @@ takes some minutes the first time.`,
 		return local.Run(ctx, c, os.Stderr, func(_ context.Context, s local.System) error {
 			fmt.Fprintf(os.Stderr, "Ready. The cluster's kubeconfig is %s\n", s.Kubeconfig)
 			if s.NATS == "" {
-				fmt.Fprintln(os.Stderr, "curlctl cannot reach this NATS; restart with --nats-listen 127.0.0.1:4222 to use it.")
+				fmt.Fprintln(os.Stderr, "curlctl cannot reach this NATS. Restart with --nats-listen 127.0.0.1:4222 to use it.")
 				return nil
 			}
 			fmt.Fprintf(os.Stderr, "NATS is at %s\n", s.NATS)

@@ -3,9 +3,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 func main() {
@@ -15,10 +19,57 @@ func main() {
 	}
 }
 
+// run prints the CRD for installation: without descriptions of core/v1, and kept when a
+// release of the chart is removed, because all Watchers would be deleted with it.
 func run(in io.Reader, out io.Writer) error {
 	text, err := io.ReadAll(in)
 	if err != nil {
 		return fmt.Errorf("read the definition: %w", err)
 	}
-	return writeManifest(out, text)
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &crd.Object); err != nil {
+		return fmt.Errorf("read the definition: %w", err)
+	}
+	versions, _, _ := unstructured.NestedFieldNoCopy(crd.Object, "spec", "versions")
+	list, _ := versions.([]any)
+	if len(list) != 1 {
+		return errors.New("read the definition: it does not have one version")
+	}
+	// The descriptions of types of core/v1 are in the documentation of Kubernetes, and would not fit into
+	// an annotation.
+	for _, name := range []string{"container", "volume", "imagePullSecrets"} {
+		undescribe(child(list[0], "schema", "openAPIV3Schema", "properties", "spec", "properties", name, "properties"))
+	}
+	annotations := crd.GetAnnotations()
+	annotations["helm.sh/resource-policy"] = "keep"
+	crd.SetAnnotations(annotations)
+	crd.SetLabels(map[string]string{"app.kubernetes.io/name": "curl-me-that", "app.kubernetes.io/part-of": "curl-me-that"})
+	written, err := yaml.Marshal(crd.Object)
+	if err != nil {
+		return fmt.Errorf("write the definition: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "# Made by 'make generate' from proto/watch/v1alpha1.\n%s", written)
+	return err
+}
+
+// child returns the object below names, or nil.
+func child(of any, names ...string) map[string]any {
+	object, _ := of.(map[string]any)
+	for _, name := range names {
+		object, _ = object[name].(map[string]any)
+	}
+	return object
+}
+
+// undescribe removes all descriptions in schemas.
+func undescribe(schemas map[string]any) {
+	for _, schema := range schemas {
+		delete(child(schema), "description")
+		undescribe(child(schema, "properties"))
+		for _, inner := range []string{"items", "additionalProperties"} {
+			if nested := child(schema, inner); nested != nil {
+				undescribe(map[string]any{inner: nested})
+			}
+		}
+	}
 }

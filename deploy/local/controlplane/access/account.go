@@ -1,3 +1,5 @@
+// Package access gives programs access to a cluster: rights from manifests, and
+// kubeconfigs with tokens.
 package access
 
 import (

@@ -15,7 +15,7 @@ import (
 var (
 	ErrNoContext = errors.New("it names no current context with a cluster and a user")
 	ErrPlugin    = errors.New(
-		"its user logs in by a program, which a container does not have; use a kubeconfig with a token or a client " +
+		"its user logs in by a program, which a container does not have: use a kubeconfig with a token or a client " +
 			"certificate")
 )
 

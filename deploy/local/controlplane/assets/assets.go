@@ -61,14 +61,14 @@ func Find(ctx context.Context, o Options) (Binaries, error) {
 		found, err := binariesIn(dir, programs(o.Kubectl)...)
 		if err != nil {
 			return Binaries{}, fmt.Errorf(
-				"%w; point %s at a folder with %s, %s and %s, or unset it to have them downloaded or built",
+				"%w: point %s at a folder with %s, %s and %s, or unset it to have them downloaded or built",
 				err, EnvDir, etcd, apiServer, kubectl)
 		}
 		return found, nil
 	}
 	cache, err := cacheDir()
 	if err != nil {
-		return Binaries{}, fmt.Errorf("find a cache folder for the control plane: %w; set HOME or %s", err, EnvDir)
+		return Binaries{}, fmt.Errorf("find a cache folder for the control plane: %w: set HOME or %s", err, EnvDir)
 	}
 	if o.Part == nil {
 		report := progress.New(o.Progress)

@@ -74,7 +74,7 @@ func (c Cache) build(ctx context.Context, scratch string) error {
 	}
 	err := sources.Build(ctx, scratch, c.Part)
 	if errors.Is(err, gobuild.ErrNoToolchain) {
-		return fmt.Errorf("%w; install Go or set %s to a folder with %s, %s and %s", err, EnvDir, etcd, apiServer, kubectl)
+		return fmt.Errorf("%w: install Go or set %s to a folder with %s, %s and %s", err, EnvDir, etcd, apiServer, kubectl)
 	}
 	if err != nil {
 		return fmt.Errorf("build the control plane: %w", err)

@@ -44,7 +44,7 @@ var _ = Describe("A cache of control planes", func() {
 		_, err := cache.Fill(ctx)
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 		Expect(err).To(MatchError(
-			HaveSuffix("; install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
+			HaveSuffix(": install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
 	})
 
 	It("quotes the last lines of a failed go command, and leaves no partial result", func(ctx SpecContext) {

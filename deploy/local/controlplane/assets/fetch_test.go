@@ -48,7 +48,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 			Expect(err).To(MatchError(And(
 				ContainSubstring(message),
 				ContainSubstring(dir),
-				HaveSuffix("; point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver and kubectl, or unset it to have "+
+				HaveSuffix(": point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver and kubectl, or unset it to have "+
 					"them downloaded or built"),
 			)))
 		},
@@ -72,7 +72,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 			GinkgoT().Setenv(name, "")
 		}
 		_, err := assets.Find(ctx, assets.Options{Kubectl: true})
-		Expect(err).To(MatchError(HaveSuffix("; set HOME or KUBEBUILDER_ASSETS")))
+		Expect(err).To(MatchError(HaveSuffix(": set HOME or KUBEBUILDER_ASSETS")))
 	})
 })
 

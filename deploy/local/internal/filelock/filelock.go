@@ -43,7 +43,7 @@ func Try(path string) (*Lock, error) {
 func Own(dir, program string) (*Lock, error) {
 	lock, err := Try(filepath.Join(dir, "lock"))
 	if errors.Is(err, ErrLocked) {
-		return nil, fmt.Errorf("%w: another %s runs in %s; stop it or choose another folder", ErrInUse, program, dir)
+		return nil, fmt.Errorf("%w: another %s runs in %s: stop it or choose another folder", ErrInUse, program, dir)
 	}
 	return lock, err
 }

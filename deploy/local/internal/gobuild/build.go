@@ -38,11 +38,7 @@ type Programs struct {
 // Build compiles them into the folder bin. The error wraps ErrNoToolchain, or
 // ErrFailed with the last lines that the go command printed.
 func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) error {
-	golang, err := findToolchain(p.Dir, p.Env)
-	if err != nil {
-		return err
-	}
-	stale, err := p.listStale(ctx, golang, part)
+	stale, err := p.listStale(ctx, part)
 	if err != nil {
 		return err
 	}
@@ -55,7 +51,7 @@ func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) er
 		}
 	}
 	args := append([]string{"build", "-v", "-o", bin + string(filepath.Separator)}, p.Flags...)
-	if err := golang.run(ctx, count, append(args, p.Packages...)...); err != nil {
+	if err := p.run(ctx, count, append(args, p.Packages...)...); err != nil {
 		return err
 	}
 	part.Count(p.What, stale, stale)
@@ -64,7 +60,7 @@ func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) er
 
 // listStale downloads the sources and counts the packages that are not in the build
 // cache, which `go build -v` prints.
-func (p Programs) listStale(ctx context.Context, golang toolchain, part *progress.Part) (int, error) {
+func (p Programs) listStale(ctx context.Context, part *progress.Part) (int, error) {
 	stale, downloads := 0, 0
 	part.Display("%s: looking up the sources", p.What)
 	count := func(line string) {
@@ -77,6 +73,6 @@ func (p Programs) listStale(ctx context.Context, golang toolchain, part *progres
 		}
 	}
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, p.Flags...)
-	err := golang.run(ctx, count, append(args, p.Packages...)...)
+	err := p.run(ctx, count, append(args, p.Packages...)...)
 	return stale, err
 }

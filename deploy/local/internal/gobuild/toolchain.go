@@ -11,21 +11,6 @@ import (
 	"time"
 )
 
-// toolchain runs the go command in one folder.
-type toolchain struct {
-	path string
-	dir  string
-	env  []string
-}
-
-func findToolchain(dir string, env []string) (toolchain, error) {
-	path, err := exec.LookPath("go")
-	if err != nil {
-		return toolchain{}, fmt.Errorf("%w: %w", ErrNoToolchain, err)
-	}
-	return toolchain{path: path, dir: dir, env: Environ(env...)}, nil
-}
-
 // garbage makes compiler and linker collect garbage less often. It saves a quarter of the
 // processor time of the demo, for 1.4 GiB instead of 0.9 for the largest package.
 const garbage = "GOGC=400"
@@ -36,11 +21,15 @@ func Environ(more ...string) []string {
 	return slices.Concat([]string{garbage}, os.Environ(), []string{"CGO_ENABLED=0"}, more)
 }
 
-// run hands every line of output, of both streams, to each. When the command
+// run runs the go command, and hands every line of output, of both streams, to each. When the command
 // fails, the error carries the last lines.
-func (t toolchain) run(ctx context.Context, each func(line string), args ...string) error {
-	cmd := exec.CommandContext(ctx, t.path, args...)
-	cmd.Dir, cmd.Env = t.dir, t.env
+func (p Programs) run(ctx context.Context, each func(line string), args ...string) error {
+	golang, err := exec.LookPath("go")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoToolchain, err)
+	}
+	cmd := exec.CommandContext(ctx, golang, args...)
+	cmd.Dir, cmd.Env = p.Dir, Environ(p.Env...)
 	// An interrupted go command removes its work folder, a killed one does not.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

@@ -50,5 +50,5 @@ func none(f operate.DeadLetterFilter) string {
 	if f == (operate.DeadLetterFilter{}) {
 		return "No failures found."
 	}
-	return "No failures match; `curlctl failures --summary` shows reasons and hosts."
+	return "No failures match. `curlctl failures --summary` shows reasons and hosts."
 }

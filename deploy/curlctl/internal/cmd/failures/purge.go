@@ -47,14 +47,11 @@ func purge(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, yes 
 			return err
 		}
 	}
-	end, err := s.Audit(ctx, "purge", n)
-	if err != nil {
-		return err
-	}
-	removed, err := s.Client.PurgeDeadLetters(ctx, f)
-	if ended := end(ctx, removed, n-removed); err == nil {
-		err = ended
-	}
+	removed := 0
+	err = s.Audited(ctx, "purge", n, func(ctx context.Context) (_, _ int, err error) {
+		removed, err = s.Client.PurgeDeadLetters(ctx, f)
+		return removed, n - removed, err
+	})
 	if err == nil {
 		s.Out.Linef("Removed %s.", printer.Plural(removed, "failure"))
 	}

@@ -82,7 +82,7 @@ func (r *replaying) run(ctx context.Context, s *cli.Session, _ []string) error {
 	out := &report{s: s, dryRun: r.dryRun, none: none(r.selected.parsed), items: items}
 	n := replay.Count(items)[replay.Wanted]
 	if r.dryRun || n == 0 {
-		return out.print(nil, false)
+		return out.print(false)
 	}
 	if !r.yes && n > cli.ConfirmAbove {
 		if err := s.Confirm("Replay %s?", printer.Plural(n, "failure")); err != nil {
@@ -109,41 +109,38 @@ func (r *replaying) failures(ctx context.Context, s *cli.Session) iter.Seq2[oper
 // request requests the fetches and reports. The audit also records an interrupted replay.
 func (r *replaying) request(ctx context.Context, s *cli.Session, out *report) (err error) {
 	s.HintLoss()
-	var follower *replay.Follower
 	if r.wait {
-		if follower, err = replay.Follow(ctx, s.Client); err != nil {
+		if out.follower, err = replay.Follow(ctx, s.Client); err != nil {
 			return err
 		}
 	}
 	n := replay.Count(out.items)[replay.Wanted]
-	end, err := s.Audit(ctx, "replay", n)
+	done := 0
+	err = s.Audited(ctx, "replay", n, func(ctx context.Context) (_, _ int, err error) {
+		bar := s.Aside.Bar("requested", n)
+		err = replay.Request(ctx, s.Client, out.items, r.rate, func(done int) { bar.Set(done, "") })
+		bar.End()
+		done = replay.Count(out.items)[replay.Replayed]
+		return done, len(out.items) - done, err
+	})
+	if done > 0 && err != nil {
+		s.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
+	}
+	if err != nil && errors.Is(context.Cause(ctx), context.Canceled) {
+		return cli.Errorf(cli.FailedAgain, "interrupted")
+	}
 	if err != nil {
 		return err
 	}
-	bar := s.Aside.Bar("requested", n)
-	failed := replay.Request(ctx, s.Client, out.items, r.rate, func(done int) { bar.Set(done, "") })
-	bar.End()
-	done := replay.Count(out.items)[replay.Replayed]
-	if err := end(ctx, done, len(out.items)-done); err != nil && failed == nil {
-		failed = err
-	}
-	if failed != nil {
-		if done > 0 {
-			s.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
-		}
-		if errors.Is(failed, context.Canceled) {
-			return cli.Errorf(cli.FailedAgain, "interrupted")
-		}
-		return failed
-	}
 	s.HintPaused(ctx)
-	if follower == nil {
-		return out.print(nil, false)
+	if out.follower == nil {
+		return out.print(false)
 	}
-	return r.follow(ctx, s, follower, out)
+	return r.follow(ctx, s, out)
 }
 
-func (r *replaying) follow(ctx context.Context, s *cli.Session, follower *replay.Follower, out *report) error {
+func (r *replaying) follow(ctx context.Context, s *cli.Session, out *report) error {
+	follower := out.follower
 	waiting, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	n := 0
@@ -174,5 +171,5 @@ func (r *replaying) follow(ctx context.Context, s *cli.Session, follower *replay
 			return err
 		}
 	}
-	return out.print(follower, written)
+	return out.print(written)
 }

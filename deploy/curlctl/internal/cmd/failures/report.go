@@ -1,6 +1,7 @@
 package failures
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
@@ -15,6 +16,8 @@ type report struct {
 	dryRun bool
 	none   string
 	items  []*replay.Item
+	// follower knows the outcomes; nil: they are not waited for.
+	follower *replay.Follower
 }
 
 // replayed is one item as programs read it.
@@ -32,13 +35,10 @@ type replayed struct {
 const maxNamed = 20
 
 // print reports the verdicts, and with a follower the outcomes. The error is the exit code.
-func (p *report) print(follower *replay.Follower, written bool) error {
+func (p *report) print(written bool) error {
 	out := p.s.Out
 	if out.ForPrograms() {
-		if err := p.rows(follower); err != nil {
-			return err
-		}
-		return p.code(follower)
+		return cmp.Or(p.rows(), p.code())
 	}
 	counts := replay.Count(p.items)
 	p.skipped()
@@ -52,11 +52,10 @@ func (p *report) print(follower *replay.Follower, written bool) error {
 	default:
 		out.Linef("Replayed %s.", of(counts[replay.Replayed], len(p.items), "failure"))
 	}
-	if follower == nil {
-		return nil
+	if p.follower != nil {
+		p.outcomes(written)
 	}
-	p.outcomes(follower, written)
-	return p.code(follower)
+	return p.code()
 }
 
 // of returns "97 of 100 failures", or "100 failures" if that is all.
@@ -89,7 +88,7 @@ func (p *report) skipped() {
 		noun, why string
 	}{
 		{replay.Older, "older failure", "there is a newer one of the same key"},
-		{replay.Recovered, "failure", "recovered; --also-recovered replays them, too"},
+		{replay.Recovered, "failure", "recovered (--also-recovered replays them, too)"},
 		{replay.Already, "failure", "replayed less than two minutes ago"},
 	} {
 		if n := counts[skipped.verdict]; n > 0 {
@@ -98,7 +97,8 @@ func (p *report) skipped() {
 	}
 }
 
-func (p *report) outcomes(follower *replay.Follower, written bool) {
+func (p *report) outcomes(written bool) {
+	follower := p.follower
 	p.outcome("Outcome", follower.Count(p.items, replay.Replayed))
 	p.outcome("Outcome of earlier replays", follower.Count(p.items, replay.Already))
 	out, counts := p.s.Out, follower.Count(p.items)
@@ -146,11 +146,11 @@ func (p *report) outcome(title string, counts map[replay.Outcome]int) {
 }
 
 // code is the exit code.
-func (p *report) code(follower *replay.Follower) error {
-	if follower == nil {
+func (p *report) code() error {
+	if p.follower == nil {
 		return nil
 	}
-	counts := follower.Count(p.items)
+	counts := p.follower.Count(p.items)
 	if counts[replay.FailedAgain]+counts[replay.Pending] > 0 {
 		return cli.Silent(cli.FailedAgain)
 	}
@@ -158,14 +158,14 @@ func (p *report) code(follower *replay.Follower) error {
 }
 
 // rows prints each item for programs.
-func (p *report) rows(follower *replay.Follower) error {
+func (p *report) rows() error {
 	_, err := p.s.Out.List(printer.Table{}, printer.Rows(p.items, func(item *replay.Item) printer.Row {
 		r := replayed{
 			ID: item.ID, Namespace: item.Key.Namespace, ConfigMap: item.Key.Name, Key: item.Key.Key,
 			Verdict: string(item.Verdict),
 		}
-		if follower != nil && item.Followed() {
-			end := follower.End(item)
+		if p.follower != nil && item.Followed() {
+			end := p.follower.End(item)
 			r.Outcome = string(end.Outcome)
 			if end.Failure != nil {
 				r.Reason = end.Failure.Reason

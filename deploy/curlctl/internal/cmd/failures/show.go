@@ -50,7 +50,8 @@ func showCommand(o *cli.Options) *cobra.Command {
 func read(ctx context.Context, s *cli.Session, id uint64) (operate.DeadLetter, error) {
 	f, err := s.Client.DeadLetter(ctx, id)
 	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
-		return f, cli.Errorf(cli.NotFound, "failure %d not found, it may have been removed; `curlctl failures` lists all", id)
+		return f, cli.Errorf(cli.NotFound,
+			"failure %d not found, it may have been removed (`curlctl failures` lists all)", id)
 	}
 	return f, err
 }

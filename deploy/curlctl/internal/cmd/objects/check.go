@@ -156,7 +156,7 @@ func explained(err error) string {
 	}
 	text := wrong.Field + " has a " + wrong.Value + " in place of a " + wrong.Type.String()
 	if wrong.Type.Kind() == reflect.String {
-		text += "; put quotes around it"
+		text += " (put quotes around it)"
 	}
 	return text
 }

@@ -33,21 +33,19 @@ func PauseCommand(o *cli.Options) *cobra.Command {
 }
 
 func pause(ctx context.Context, s *cli.Session, limit time.Duration) error {
-	end, err := s.Audit(ctx, "pause", 0)
-	if err != nil {
-		return err
-	}
 	until := "until `curlctl resume`"
 	if limit > 0 {
 		until = "for " + duration.Format(limit)
 	} else {
 		limit = operate.Forever
 	}
-	if err := s.Client.PauseFetching(ctx, time.Now().Add(limit)); err != nil {
-		return err
+	err := s.Audited(ctx, "pause", 0, func(ctx context.Context) (done, _ int, err error) {
+		return 1, 0, s.Client.PauseFetching(ctx, time.Now().Add(limit))
+	})
+	if err == nil {
+		s.Out.Linef("Fetching is %s %s.", printer.In(printer.Yellow, "paused"), until)
 	}
-	s.Out.Linef("Fetching is %s %s.", printer.In(printer.Yellow, "paused"), until)
-	return end(ctx, 1, 0)
+	return err
 }
 
 // ResumeCommand returns the command resume.
@@ -61,20 +59,18 @@ func ResumeCommand(o *cli.Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			end, err := s.Audit(ctx, "resume", 0)
-			if err != nil {
-				return err
-			}
-			if err := s.Client.ResumeFetching(ctx); err != nil {
-				return err
-			}
-			if !before.Paused {
-				s.Out.Linef("Fetching was not paused.")
-			} else {
+			err = s.Audited(ctx, "resume", 0, func(ctx context.Context) (done, _ int, err error) {
+				return 1, 0, s.Client.ResumeFetching(ctx)
+			})
+			switch {
+			case err != nil:
+			case before.Paused:
 				s.Out.Linef("Fetching %s, %s waiting.",
 					printer.In(printer.Green, "resumed"), printer.Plural(int(before.NumPending), "request"))
+			default:
+				s.Out.Linef("Fetching was not paused.")
 			}
-			return end(ctx, 1, 0)
+			return err
 		}),
 	}
 }

@@ -61,7 +61,7 @@ func sentence(now time.Time, c keystate.Condition) printer.Cell {
 		text += ": " + c.Message
 	}
 	if c.Next.After(now) && !c.Good() {
-		text += "; next try in " + printer.Until(now, c.Next)
+		text += ", next try in " + printer.Until(now, c.Next)
 	}
 	return printer.In(keys.Colour(c.State), text)
 }

@@ -118,7 +118,7 @@ func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string)
 	}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		return nil, "The API server could not check the token (" + string(apierrors.ReasonForError(err)) + "); try again."
+		return nil, "The API server could not check the token (" + string(apierrors.ReasonForError(err)) + "). Try again."
 	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience):
 		return nil, "The API server does not accept this token. It must be new and have the audience " + Audience + "."
 	}

@@ -1,3 +1,0 @@
-// Package access gives programs access to a cluster: rights from manifests, and
-// kubeconfigs with tokens.
-package access
