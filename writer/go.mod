@@ -3,7 +3,6 @@ module github.com/kv8s/curl-me-that/writer
 go 1.26.0
 
 require (
-	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/kv8s/curl-me-that/proto v0.0.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/onsi/ginkgo/v2 v2.34.0

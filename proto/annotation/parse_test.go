@@ -322,23 +322,6 @@ func TestOddValuesAreFollowed(t *testing.T) {
 	}
 }
 
-func TestATypoInTheNameOfTheAnnotation(t *testing.T) {
-	annotations := map[string]string{"x-kv8s.io/curl-me-tha": "a=a.example.com"}
-	g := grammar(t)
-	request, err := g.Parse(annotations)
-	if err != nil || request.Present || len(request.Problems) != 1 || !g.Concerns(object(annotations, nil)) ||
-		request.Problems[0].Text != "annotation x-kv8s.io/curl-me-tha is unknown and has no effect; "+
-			"did you mean curl-me-that?" {
-		t.Errorf("got %+v, %v", request, err)
-	}
-	if g.Concerns(object(map[string]string{"x-kv8s.io/curl-refresh": "1h", "other": ""}, nil)) {
-		t.Error("an option alone asks for nothing")
-	}
-	if !g.Concerns(object(ask("a=a.example.com"), nil)) {
-		t.Error("an annotation asks for something")
-	}
-}
-
 func object(annotations, labels map[string]string) metav1.Object {
 	return &metav1.ObjectMeta{Annotations: annotations, Labels: labels}
 }
@@ -354,6 +337,8 @@ func TestNamesThatAreNearlyRight(t *testing.T) {
 		"curl-me-that":               meant,
 		"x-kv8s.com/Curl-Mee-That":   meant,
 		"x-kv8s/curl-refresh":        "x-kv8s.io/curl-refresh",
+		"x-kv8s.io/curl-me-tha":      "curl-me-that",
+		"x-kv8s.io/curl-refresh":     "",
 		"x-kv8s.io/curl_me_that":     "curl-me-that",
 		"x-kv8s.io/crul-me-that":     "curl-me-that",
 		"x-kv8s.io/curlmethat":       "curl-me-that",

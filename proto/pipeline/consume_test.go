@@ -2,7 +2,6 @@ package pipeline_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,49 +35,6 @@ var _ = Describe("Consume", func() {
 		Eventually(r.states).Should(HaveLen(2))
 		Expect(r.states()[1]).NotTo(HaveOccurred())
 	})
-
-	DescribeTable("reconnects",
-		func(ctx SpecContext, disturb func(context.Context, *natstest.Server, jetstream.JetStream) error,
-			within time.Duration,
-		) {
-			s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-			other := pipelinetest.Connect(GinkgoTB(), s)
-			c := pipeline.NewClient(other)
-			r := consume(ctx, js, fetcher, ack)
-			must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example"), 0))
-			Eventually(r.handled).Should(ConsistOf(pipelinetest.Numbered(1).Want()))
-
-			Expect(disturb(ctx, s, other)).To(Succeed())
-			// The server never responds to a request that arrived while it was stopping.
-			Eventually(func() error {
-				limited, cancel := context.WithTimeout(ctx, 2*time.Second)
-				defer cancel()
-				_, err := pipeline.Ensure(limited, other, pipeline.Topology{})
-				return err
-			}).Should(Succeed())
-			Eventually(func() error { // the same of a publish, which may have been stored
-				_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(2), "https://a.example"), 0)
-				if errors.Is(err, pipeline.ErrSuperseded) {
-					return nil
-				}
-				return err
-			}).Should(Succeed())
-			Eventually(r.handled, within).Should(ContainElement(pipelinetest.Numbered(2).Want()))
-			Eventually(r.state).Should(Succeed())
-		},
-		Entry("after the consumer was deleted", func(ctx context.Context, _ *natstest.Server, js jetstream.JetStream) error {
-			return js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-		}, soon),
-		Entry("after the stream was deleted", func(ctx context.Context, _ *natstest.Server, js jetstream.JetStream) error {
-			return js.DeleteStream(ctx, pipeline.Requests)
-		}, soon),
-		Entry("after the server lost its store", func(_ context.Context, s *natstest.Server, _ jetstream.JetStream) error {
-			if err := s.Wipe(); err != nil {
-				return err
-			}
-			return s.Start()
-		}, soon),
-	)
 
 	It("reports that it does not read while the consumer is missing", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})

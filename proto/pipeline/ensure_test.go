@@ -64,6 +64,13 @@ var _ = Describe("Ensure", func() {
 		fetchers.MaxAckPending = 7
 		must(js.UpdateConsumer(ctx, pipeline.Requests, fetchers))
 		other := pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 2 << 20, FailureAge: time.Hour}
+		for range 2 { // Compare changes nothing
+			Expect(pipeline.Compare(ctx, js, other)).To(ConsistOf(
+				ContainSubstring("consumer fetcher of stream CURL_REQUESTS does not have the configuration"),
+				ContainSubstring("stream CURL_RESULTS does not have the configuration"),
+				ContainSubstring("stream CURL_FAILURES does not have the configuration"),
+			))
+		}
 		must(pipeline.Ensure(ctx, js, other))
 		Expect(stream(ctx, js, pipeline.Results).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(1 << 20))
 		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(2 << 20))

@@ -75,9 +75,6 @@ func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Cons
 	if o.Poison == nil {
 		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(errPoison) }
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	return &Consumer{client: NewClient(js), options: o, next: handle}
 }
 
@@ -125,7 +122,7 @@ func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposi
 func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, as Disposition) Disposition {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
-	key, deadLetter := d.deadLetter(as.err, c.options.Now())
+	key, deadLetter := d.deadLetter(as.err, time.Now())
 	err := c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
 	if errors.Is(err, ErrTooLarge) { // the reason matters more than the payload
 		deadLetter.Payload, deadLetter.Want = nil, nil

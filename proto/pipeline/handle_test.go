@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,14 +36,6 @@ var _ = Describe("Consume with dispositions", func() {
 		must(c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example/x?token=secret"), 0))
 	}
 	pending := func(ctx context.Context) func() int { return func() int { return outstanding(ctx, js) } }
-
-	It("acknowledges a message as its handler decides", func(ctx SpecContext) {
-		publish(ctx, key)
-		r := consume(ctx, js, fetcher, ack)
-		Eventually(r.ended).Should(HaveExactElements("ack"))
-		Eventually(wire.acks).Should(HaveExactElements("+ACK"))
-		Eventually(pending(ctx)).Should(BeZero())
-	})
 
 	DescribeTable("retries a message",
 		func(ctx SpecContext, first pipeline.Disposition, word, ack string) {
@@ -158,32 +149,6 @@ var _ = Describe("Consume with dispositions", func() {
 			100*time.Millisecond).Should(HavePrefix("-NAK"))
 	})
 
-	It("sends the dispositions of running handlers after ctx is done", func(ctx SpecContext) {
-		publish(ctx, pipelinetest.Numbered(1))
-		publish(ctx, pipelinetest.Numbered(2))
-		stopping, stop := context.WithCancel(ctx)
-		var begun atomic.Int32
-		r := consume(stopping, js, fetcher, func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-			begun.Add(1)
-			<-d.Draining()
-			if ctx.Err() != nil {
-				return pipeline.DeadLetter(ctx.Err())
-			}
-			if d.Subject() == pipelinetest.Numbered(1).Want() {
-				return pipeline.Ack()
-			}
-			return pipeline.GiveBack()
-		})
-		Eventually(begun.Load).Should(BeEquivalentTo(2))
-		stop()
-		Eventually(r.done).Should(BeClosed())
-		// A returned message may be delivered again before the reader has stopped; it is returned
-		// again.
-		Expect(compact(r.ended())).To(HaveExactElements("ack", "give_back"))
-		Eventually(wire.acks).Should(ContainElements("+ACK", "-NAK"))
-		Expect(compact(wire.acks())).To(HaveExactElements("+ACK", "-NAK"))
-	})
-
 	It("stores a message whose handler never ends, and stops calling that handler", func(ctx SpecContext) {
 		o := fetcher
 		o.MaxUnended = 2
@@ -198,16 +163,6 @@ var _ = Describe("Consume with dispositions", func() {
 		kept := deadLetters(ctx, c)
 		Expect(kept).To(HaveLen(1))
 		Expect(kept[0].Reason).To(Equal("Poison"))
-	})
-
-	It("lets the service decide about a poison message", func(ctx SpecContext) {
-		o := fetcher
-		o.MaxUnended = 1
-		o.Poison = func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() }
-		publish(ctx, key)
-		r := consume(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition { panic("always") })
-		Eventually(r.ended).Should(HaveExactElements("retry", "ack"))
-		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 })
 
@@ -262,10 +217,4 @@ func (w *wire) acks() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.said...)
-}
-
-// compact removes duplicates.
-func compact(texts []string) []string {
-	slices.Sort(texts)
-	return slices.Compact(texts)
 }

@@ -49,26 +49,6 @@ var _ = Describe("A result", func() {
 		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
 	})
 
-	It("with a body stays pending through any number of failures and recoveries", func(ctx SpecContext) {
-		js, c := ensured()
-		Expect(c.PublishResult(ctx, content(key, 1, 10))).To(Succeed())
-		for n := range uint64(10) {
-			Expect(c.PublishResult(ctx, &v1.Result{
-				Want: pipelinetest.Want(key, "https://a.example"), Sequence: 2*n + 2,
-				Outcome: &v1.Result_Failure{Failure: &v1.Failure{}},
-			})).To(Succeed())
-			Expect(c.PublishResult(ctx, &v1.Result{
-				Want: pipelinetest.Want(key, "https://a.example"), Sequence: 2*n + 3,
-				Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}},
-			})).To(Succeed())
-		}
-		first := must(stream(ctx, js, pipeline.Results).GetMsg(ctx, 1))
-		Expect(first.Subject).To(Equal(key.Content()))
-		last := must(stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, key.Failure()))
-		r := must(pipeline.DecodeResult(key, last.Data))
-		Expect(r.GetUnmodified()).NotTo(BeNil(), "the newest state is the one that counts")
-	})
-
 	It("is refused if the stream is full, and nothing is lost", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{MaxResultBytes: 64 << 10})
 		c := pipeline.NewClient(js)

@@ -1,13 +1,11 @@
 package signature_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nkeys"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -147,48 +145,6 @@ func TestTwoKeysAreTrustedDuringARotation(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-func TestKeysAreReloadedWhenTheFileChanges(t *testing.T) {
-	old, file := keys(t)
-	next, nextFile := keys(t)
-	both := string(must(os.ReadFile(nextFile))) + "\n" + string(must(os.ReadFile(file)))
-	verifier := must(signature.LoadVerifier(file))
-	ticks, reports := make(chan time.Time), make(chan error, 1)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = verifier.Run(ctx, ticks, func(_ string, err error) { reports <- err })
-	}()
-	trusts := func(by *signature.Signer) bool {
-		w := want()
-		by.Sign(w)
-		return verifier.Verify(w) == nil
-	}
-	for _, step := range []struct {
-		text           string
-		good, old, new bool
-	}{
-		{both, true, true, true},
-		{"", false, true, true},
-		{both + "\n" + both, false, true, true},
-		{string(must(os.ReadFile(nextFile))), true, false, true},
-		{"no key", false, false, true},
-	} {
-		if err := os.WriteFile(file, []byte(step.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		ticks <- time.Time{}
-		if err := <-reports; (err == nil) != step.good || err != nil && !strings.Contains(err.Error(), file) {
-			t.Errorf("%q: %v", step.text, err)
-		}
-		if trusts(old) != step.old || trusts(next) != step.new {
-			t.Errorf("%q: the old key is trusted: %t, the new one: %t", step.text, trusts(old), trusts(next))
-		}
-	}
-	stop()
-	<-done
 }
 
 func TestInvalidFiles(t *testing.T) {

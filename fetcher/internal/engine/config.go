@@ -54,6 +54,5 @@ func (c Config) Validate() error {
 	case c.DeadLetters.Burst < 0:
 		return errors.New("--namespace-dead-letters must not be negative")
 	}
-	return cmp.Or(c.Retry.Validate(), c.Refresh.Validate(), c.ResultBytes.Validate(),
-		c.DeadLetters.Validate())
+	return cmp.Or(c.Retry.Validate(), c.Refresh.Validate())
 }

@@ -3,7 +3,6 @@
 package budget
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -33,17 +32,6 @@ type Config struct {
 	Burst int64
 	// Refill is the time in which an empty budget is refilled.
 	Refill time.Duration
-}
-
-// Validate checks the limits.
-func (c Config) Validate() error {
-	switch {
-	case c.Burst < 0:
-		return errors.New("budget of a namespace must not be negative")
-	case c.Burst > 0 && c.Refill <= 0:
-		return errors.New("refill time of a budget must be positive")
-	}
-	return nil
 }
 
 // rate returns the refill per second.

@@ -116,11 +116,3 @@ func TestIdleNamespacesAreForgotten(t *testing.T) {
 		t.Errorf("%d namespaces are kept", n)
 	}
 }
-
-func TestValidate(t *testing.T) {
-	for _, cfg := range []budget.Config{{Burst: -1, Refill: time.Second}, {Burst: 1}} {
-		if cfg.Validate() == nil {
-			t.Errorf("%+v was taken", cfg)
-		}
-	}
-}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -57,9 +57,11 @@ type Deps struct {
 
 // Applier applies results to ConfigMaps.
 type Applier struct {
-	config  Config
-	deps    Deps
-	objects *cache.Objects
+	config Config
+	deps   Deps
+	// objects holds the metadata of objects after our last patch, undecoded, because most of it is never
+	// read again. The API server refuses a patch of outdated metadata.
+	objects cache.Expiring[types.NamespacedName, *metav1.ObjectMeta]
 	// confirmed holds the newest fetch that found the value of a key unchanged. An older failure
 	// that comes late must not count as new, because the fetcher would never report its end.
 	confirmed cache.Expiring[cache.Key, plan.Confirmation]
@@ -82,7 +84,8 @@ func New(c Config, d Deps) *Applier {
 		budgets: budgets{
 			budget.New(c.Writes, time.Now), budget.New(c.WriteBytes, time.Now), budget.New(c.Events, time.Now),
 		},
-		objects: cache.NewObjects(clock.RealClock{}),
+		// Cached objects only have to span consecutive results of one object.
+		objects: cache.NewExpiring[types.NamespacedName, *metav1.ObjectMeta](2048, 30*time.Second),
 		// Results may come back for this long after an outage.
 		confirmed: cache.NewExpiring[cache.Key, plan.Confirmation](16384, 10*time.Minute),
 		// Kubernetes keeps Events for this long.

@@ -9,6 +9,9 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
+// maxCached is the maximum encoded size of cached metadata, so that all of it takes at most 32 MiB.
+const maxCached = 16 << 10
+
 // learn replaces the known object. Nil means that it does not exist.
 func (t *task) learn(o *plan.Object) {
 	t.object, t.known = o, true
@@ -68,7 +71,9 @@ func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	t.objects.Put(t.ref, &written.ObjectMeta)
+	if t.objects.Drop(t.ref); written.Size() <= maxCached {
+		t.objects.Put(t.ref, &written.ObjectMeta)
+	}
 	return nil
 }
 

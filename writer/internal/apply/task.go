@@ -29,8 +29,7 @@ type task struct {
 
 // start takes the newest object that costs no request.
 func (t *task) start() {
-	cached, found := t.objects.Get(t.ref)
-	if found && t.covers(cached.ResourceVersion) {
+	if cached := t.objects.Get(t.ref); cached != nil && t.covers(cached.ResourceVersion) {
 		t.object, t.known = t.config.Decoder.Decode(cached, plan.Remembered), true
 		return
 	}
@@ -241,7 +240,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 		outcomes[i] = Outcome{Verdict: d.Verdict}
 		events := d.Events
 		if t.restored(t.items[i], d) {
-			events = []plan.Event{plan.Restoration(t.items[i])}
+			events = []plan.Event{plan.Recovered(t.items[i])}
 		}
 		if len(events) > 0 {
 			if _, err := t.emitEvents(ctx, t.items[i], t.object.UID, events); err != nil {

@@ -125,15 +125,3 @@ func TestAShareWaitsForNoBacklogOfAnother(t *testing.T) {
 		q.Wait()
 	})
 }
-
-func TestKeyCanBeUsedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, _ := newQueue(t, 1)
-		for n := range 3 {
-			if got := <-q.Add(t.Context(), "a", n); got != n {
-				t.Errorf("outcome %d of %d", got, n)
-			}
-			q.Wait()
-		}
-	})
-}

@@ -55,15 +55,6 @@ func newGuarded(t *testing.T, away bool) *guarded {
 // lines counts log lines.
 func (g *guarded) lines() int { return strings.Count(g.log.String(), "\n") }
 
-func TestBreakerIsReadyWithoutWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuarded(t, false)
-		if !g.Allows() || !g.health.Ready() || g.lines() != 0 {
-			t.Errorf("open %v, ready %v, log %s", g.Allows(), g.health.Ready(), g.log)
-		}
-	})
-}
-
 func TestBreakerOpensWhenTheServerIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, true)
@@ -167,20 +158,6 @@ func TestBreakerDoesNotHoldWorkForEver(t *testing.T) {
 		defer cancel()
 		if g.Pass(ctx.Done()) {
 			t.Error("passed")
-		}
-	})
-}
-
-func TestBreakerIsGivenUpAtTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := breaker.New(breaker.Deps{Probe: func(context.Context) error { return errRefused }, Log: zerolog.Nop()})
-		ctx, cancel := context.WithCancel(t.Context())
-		go g.Run(ctx)
-		synctest.Wait()
-		begun := time.Now()
-		time.AfterFunc(time.Second, cancel)
-		if g.Pass(t.Context().Done()) || time.Since(begun) != time.Second {
-			t.Errorf("passed, or waited for %v", time.Since(begun))
 		}
 	})
 }

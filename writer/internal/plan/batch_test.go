@@ -43,18 +43,6 @@ func TestPlanOfTheSameBodyTwice(t *testing.T) {
 	}
 }
 
-func TestPlanForMissingObject(t *testing.T) {
-	p := plan.Planner{}.Plan(nil, []plan.Item{content(6, "b"), reconcile()})
-	for _, d := range p.Decisions {
-		if d.Verdict != plan.Gone || len(d.Events) > 0 {
-			t.Errorf("decision %+v", d)
-		}
-	}
-	if !p.Empty() {
-		t.Error("something is written")
-	}
-}
-
 // An Event is the same when another process repeats it.
 func TestEventsAreTheSameAgain(t *testing.T) {
 	for name, item := range map[string]plan.Item{

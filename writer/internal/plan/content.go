@@ -21,7 +21,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	owner := b.owner(key)
 	holds, foreign := b.holds(key, c.GetSha256(), owner, entry)
 	if foreign {
-		return b.keyExists(i)
+		return b.obstacle(i, NotOurs, keyExists)
 	}
 	// A value that we write is ours if the API server keeps a record of owners. Otherwise a record
 	// can start with a new key.
@@ -93,7 +93,7 @@ func (b *builder) healthy(i Item, was, next status.Entry) Decision {
 	next.Since = time.Time{}
 	if was.Failing() {
 		next.Since = i.observed() // by this eventsOf knows that there was a recovery
-		decision.Events = []Event{recovered(i)}
+		decision.Events = []Event{Recovered(i)}
 	}
 	b.set(i.Key.Key, next)
 	return decision

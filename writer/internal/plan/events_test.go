@@ -124,7 +124,7 @@ func ofWrites(t *testing.T) []plan.Event {
 		planned(noLonger, reconcile()),
 		plan.Refusal(object, reconcile(), plan.Rejected), plan.Denial(reconcile()),
 		plan.Refusal(object, body, plan.Rejected), plan.Refusal(object, body, plan.NoRoom),
-		plan.Denial(body), plan.OverBudget(object, body), plan.Restoration(body),
+		plan.Denial(body), plan.OverBudget(object, body), plan.Recovered(body),
 	}
 }
 

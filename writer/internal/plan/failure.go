@@ -18,7 +18,7 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	}
 	entry := b.status.Keys[key]
 	if owner := b.owner(key); !entry.Written() && b.isForeign(key, owner) {
-		return b.keyExists(i)
+		return b.obstacle(i, NotOurs, keyExists)
 	}
 	since := i.observed()
 	if at := f.GetFirstFailedAt(); at != nil {
@@ -86,15 +86,6 @@ func (b *builder) isForeign(key string, owner annotation.Ownership) bool {
 	default:
 		return false
 	}
-}
-
-// keyExists handles a key that belongs to another field manager and that we never wrote.
-func (b *builder) keyExists(i Item) Decision {
-	decision := b.obstacle(i, NotOurs, keyExists)
-	for n := range decision.Events {
-		decision.Events[n].Occurrence = keyExistsOccurrence(i)
-	}
-	return decision
 }
 
 // refuseBody handles a body that the object cannot hold.

@@ -9,9 +9,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// reasonRecovered is the only reason that is no failure.
-const reasonRecovered = pipeline.ReasonRecovered
-
 // Failure classes of the writer itself.
 const (
 	keyExists    = v1.FailureClass_FAILURE_CLASS_KEY_EXISTS
@@ -22,7 +19,7 @@ const (
 
 // Reasons returns the reasons of all Events of the writer.
 func Reasons() []string {
-	reasons := []string{reasonRecovered}
+	reasons := []string{pipeline.ReasonRecovered}
 	for n := range len(v1.FailureClass_name) {
 		if c := v1.FailureClass(n); c != v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION {
 			reasons = append(reasons, pipeline.Reason(c))
@@ -69,10 +66,11 @@ func kept(key string, written status.Fence, note string) Event {
 	}
 }
 
-// recovered returns the Event for a key that has recovered.
-func recovered(i Item) Event {
+// Recovered returns the Event for a key that has recovered, also from a Denial or OverBudget, which the
+// status does not show.
+func Recovered(i Item) Event {
 	return Event{
-		Reason:     reasonRecovered,
+		Reason:     pipeline.ReasonRecovered,
 		Action:     actionFetch,
 		Note:       condition.Host(i.url()) + " responded; key " + i.Key.Key + " is up to date",
 		Occurrence: i.Key.Key + "\x00" + i.Fence.String(),
@@ -148,7 +146,3 @@ func OverBudget(o *Object, i Item) Event {
 	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + held.Fence.String()
 	return event
 }
-
-// Restoration returns the Event for an item that was applied after a Denial or OverBudget, which
-// the status does not show.
-func Restoration(i Item) Event { return recovered(i) }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -64,8 +65,12 @@ func (p Plan) Bytes() int64 {
 	return int64(n)
 }
 
-// occurrence identifies a failing state. It is the same for each report and replica.
+// occurrence identifies a failing state. It is the same for each report and replica. For a foreign key,
+// the watcher, which usually sees it first, uses the same one.
 func occurrence(key string, entry status.Entry) string {
+	if entry.Error == pipeline.Reason(keyExists) {
+		return key
+	}
 	name := key + "\x00" + entry.FailingURL() + "\x00" + entry.Since.Format(time.RFC3339)
 	if entry.GaveUp {
 		name += "\x00gave up\x00" + strconv.Itoa(int(entry.Why().HTTPStatus))
@@ -75,7 +80,3 @@ func occurrence(key string, entry status.Entry) string {
 	}
 	return name
 }
-
-// keyExistsOccurrence identifies the state of a foreign key. The watcher, which usually sees it
-// first, uses the same one.
-func keyExistsOccurrence(i Item) string { return i.Key.Key }

@@ -119,13 +119,9 @@ func (b *builder) eventsOf(i Item, entry status.Entry) []Event {
 		if f := i.Result.GetFailure(); f != nil && pipeline.Reason(f.GetClass()) == entry.Error {
 			return []Event{failed(i, entry, actionFetch, failureNote(i, f, entry))}
 		}
-		event := failed(i, entry, actionWrite, obstacleNote(i, entry, b.object.Obstacle))
-		if pipeline.ClassOf(entry.Error) == keyExists {
-			event.Occurrence = keyExistsOccurrence(i)
-		}
-		return []Event{event}
+		return []Event{failed(i, entry, actionWrite, obstacleNote(i, entry, b.object.Obstacle))}
 	case !entry.Since.IsZero() && entry.Since.Equal(i.observed()):
-		return []Event{recovered(i)}
+		return []Event{Recovered(i)}
 	}
 	return nil
 }
