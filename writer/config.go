@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -103,9 +102,8 @@ func (c *Config) Validate() error {
 	if _, err := signature.LoadVerifier(c.TrustedKeys); err != nil {
 		return fmt.Errorf("--trusted-keys: %w", err)
 	}
-	_, err := annotation.New(c.Grammar)
-	if errors.Is(err, annotation.ErrConfig) {
+	if _, err := annotation.New(c.Grammar); err != nil {
 		return fmt.Errorf("--annotation-keys, --default-scheme: %w", err)
 	}
-	return err
+	return nil
 }

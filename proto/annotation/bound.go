@@ -1,6 +1,7 @@
 package annotation
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,7 +28,7 @@ func (b Bound) Apply(namespace string, r Request, err error) (Request, error) {
 		text := fmt.Sprintf("namespace %s asks for more than %d keys and older ConfigMaps come first; "+
 			"remove some, or have --namespace-keys raised", namespace, b.Keys)
 		return Request{Present: r.Present, Annotation: r.Annotation},
-			&ValueError{annotation: r.Annotation, text: text, cause: text}
+			errors.New(text)
 	case b.Stretch > 1:
 		stretched := func(interval time.Duration) time.Duration { return min(interval*time.Duration(b.Stretch), MaxRefresh) }
 		r.Refresh, r.Intervals = stretched(r.Refresh), maps.Clone(r.Intervals)

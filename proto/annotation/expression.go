@@ -1,6 +1,7 @@
 package annotation
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,10 +14,8 @@ import (
 func (g *Grammar) expressions(annotations map[string]string, request *Request) error {
 	rules := map[string]rule.Set{}
 	for _, name := range []string{ExpectName, SelectName} {
-		annotation, value := g.option(annotations, name)
-		refuse := func(cause string) error {
-			return &ValueError{annotation: annotation, text: "annotation " + name + cause + blocked, cause: cause}
-		}
+		value := g.option(annotations, name)
+		refuse := func(cause string) error { return errors.New("annotation " + name + cause + blocked) }
 		if len(value) > rule.MaxAnnotation {
 			return refuse(fmt.Sprintf(" has %d bytes, more than %d", len(value), rule.MaxAnnotation))
 		}

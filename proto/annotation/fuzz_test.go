@@ -1,7 +1,6 @@
 package annotation_test
 
 import (
-	"errors"
 	"net/url"
 	"regexp"
 	"strings"
@@ -78,10 +77,6 @@ var openQuery = regexp.MustCompile(`\?[^… ]`)
 
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
-	var refused *annotation.ValueError
-	if !errors.As(err, &refused) || refused.Cause() == "" {
-		t.Fatalf("got %v", err)
-	}
 	checkText(t, err.Error())
 	if strings.HasPrefix(err.Error(), "annotation curl-me-that") {
 		return
@@ -137,12 +132,8 @@ func FuzzSecret(f *testing.F) {
 				}
 			}
 			_, err := g.Parse(ask(start + password + "@e.example.com/ bad"))
-			var refused *annotation.ValueError
-			if !errors.As(err, &refused) {
-				t.Fatalf("got %v", err)
-			}
-			if strings.Contains(err.Error()+refused.Cause(), "S3CR3T") {
-				t.Errorf("start %q, password %q: %q (%s)", start, password, err, refused.Cause())
+			if err == nil || strings.Contains(err.Error(), "S3CR3T") {
+				t.Errorf("start %q, password %q: %v", start, password, err)
 			}
 		}
 	})

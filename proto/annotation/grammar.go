@@ -1,6 +1,7 @@
 package annotation
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,27 +43,36 @@ type Grammar struct {
 	minRefresh    time.Duration
 }
 
-// New returns the grammar described by o, or an error that wraps ErrConfig.
+// check returns the first mistake as a sentence.
+func (o Options) check() error {
+	switch {
+	case len(o.Keys) == 0:
+		return errors.New("name at least one annotation key, such as " + DefaultKey)
+	case o.DefaultScheme != "http" && o.DefaultScheme != "https":
+		return fmt.Errorf("default scheme %q must be http or https", o.DefaultScheme)
+	case o.MinRefresh < 0 || o.MinRefresh > MaxRefresh:
+		return fmt.Errorf("minimum refresh %v must be between 0 and %v", o.MinRefresh, MaxRefresh)
+	}
+	for i, key := range o.Keys {
+		if err := checkKey(key); err != nil {
+			return err
+		}
+		if slices.Contains(o.Keys[:i], key) {
+			return fmt.Errorf("annotation key %q appears twice", key)
+		}
+	}
+	return nil
+}
+
+// New returns the grammar described by o.
 func New(o Options) (*Grammar, error) {
-	if len(o.Keys) == 0 {
-		return nil, fmt.Errorf("%w: name at least one annotation key, such as %s", ErrConfig, DefaultKey)
-	}
-	if o.DefaultScheme != "http" && o.DefaultScheme != "https" {
-		return nil, fmt.Errorf("%w: default scheme %q must be http or https", ErrConfig, o.DefaultScheme)
-	}
-	if o.MinRefresh < 0 || o.MinRefresh > MaxRefresh {
-		return nil, fmt.Errorf("%w: minimum refresh %v must be between 0 and %v", ErrConfig, o.MinRefresh, MaxRefresh)
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("invalid annotation settings: %w", err)
 	}
 	g := &Grammar{
 		keys: slices.Clone(o.Keys), options: OptionNames(), defaultScheme: o.DefaultScheme, minRefresh: o.MinRefresh,
 	}
-	for i, key := range o.Keys {
-		if err := checkKey(key); err != nil {
-			return nil, err
-		}
-		if slices.Contains(o.Keys[:i], key) {
-			return nil, fmt.Errorf("%w: annotation key %q appears twice", ErrConfig, key)
-		}
+	for _, key := range o.Keys {
 		prefix, name, _ := strings.Cut(key, "/")
 		if !slices.Contains(g.prefixes, prefix) {
 			g.prefixes = append(g.prefixes, prefix)
@@ -89,29 +99,28 @@ func (g *Grammar) Find(annotations map[string]string) (key, value string, found 
 	return "", "", false
 }
 
-// option returns the annotation with that name under the first prefix that has it.
-func (g *Grammar) option(annotations map[string]string, name string) (key, value string) {
+// option returns the value of the annotation with that name under the first prefix that has it.
+func (g *Grammar) option(annotations map[string]string, name string) string {
 	for _, prefix := range g.prefixes {
-		key := prefix + "/" + name
-		if value, found := annotations[key]; found {
-			return key, value
+		if value, found := annotations[prefix+"/"+name]; found {
+			return value
 		}
 	}
-	return "", ""
+	return ""
 }
 
 // checkKey rejects an annotation key that the API server would not store, that has no prefix, or
 // that is the name of an option.
 func checkKey(key string) error {
 	if problems := validation.IsQualifiedName(strings.ToLower(key)); len(problems) > 0 {
-		return fmt.Errorf("%w: annotation key %q: %s", ErrConfig, key, problems[0])
+		return fmt.Errorf("annotation key %q: %s", key, problems[0])
 	}
 	_, name, prefixed := strings.Cut(key, "/")
 	if !prefixed {
-		return fmt.Errorf("%w: annotation key %q has no prefix; write prefix/name", ErrConfig, key)
+		return fmt.Errorf("annotation key %q has no prefix; write prefix/name", key)
 	}
 	if slices.Contains(OptionNames(), name) || name == shortName(StatusKey) {
-		return fmt.Errorf("%w: annotation key %q is the name of an option", ErrConfig, key)
+		return fmt.Errorf("annotation key %q is the name of an option", key)
 	}
 	return nil
 }

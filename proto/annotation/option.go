@@ -3,7 +3,6 @@ package annotation
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -15,14 +14,14 @@ import (
 // suspended parses curl-suspend. Empty means absent, here and in the other options, because
 // templates produce empty values.
 func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
-	key, value := g.option(annotations, SuspendName)
+	value := g.option(annotations, SuspendName)
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" {
 		return false, nil
 	}
 	suspended, err := strconv.ParseBool(trimmed)
 	if err != nil {
-		return false, invalidOption(key, SuspendName, value, "is not true or false", "not a boolean")
+		return false, invalidOption(SuspendName, value, "is not true or false")
 	}
 	return suspended, nil
 }
@@ -30,7 +29,7 @@ func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
 // refresh parses curl-refresh: a duration for all keys and pairs of key=duration. Durations are
 // limited to the allowed range, with a problem if that changes them.
 func (g *Grammar) refresh(annotations map[string]string, request *Request) (adjusted []Problem, err error) {
-	annotation, value := g.option(annotations, RefreshName)
+	value := g.option(annotations, RefreshName)
 	seen := map[string]bool{}
 	for field := range strings.FieldsSeq(value) {
 		key, text, keyed := strings.Cut(field, "=")
@@ -40,14 +39,12 @@ func (g *Grammar) refresh(annotations map[string]string, request *Request) (adju
 		interval, err := duration.Parse(text)
 		switch {
 		case err != nil || interval < 0:
-			return nil, invalidOption(annotation, RefreshName, value, "is not a duration such as 10m",
-				"not a positive Go duration")
+			return nil, invalidOption(RefreshName, value, "is not a duration such as 10m")
 		case keyed && !request.Names(key):
-			return nil, invalidOption(annotation, RefreshName, value,
-				"has an interval for key "+quotable(key)+", which is not requested", "a key is not requested")
+			return nil, invalidOption(RefreshName, value,
+				"has an interval for key "+quotable(key)+", which is not requested")
 		case seen[key]:
-			return nil, invalidOption(annotation, RefreshName, value, "has two intervals for the same key",
-				"two intervals for the same key")
+			return nil, invalidOption(RefreshName, value, "has two intervals for the same key")
 		}
 		seen[key] = true
 		allowed, problem := g.allowed(key, text, interval)
@@ -83,7 +80,7 @@ func (g *Grammar) allowed(key, text string, interval time.Duration) (time.Durati
 
 // now reads curl-now. A value that is too long or not valid UTF-8 is replaced by its digest.
 func (g *Grammar) now(annotations map[string]string) string {
-	_, value := g.option(annotations, NowName)
+	value := g.option(annotations, NowName)
 	if len(value) <= MaxNowBytes && utf8.ValidString(value) {
 		return value
 	}
@@ -94,35 +91,27 @@ func (g *Grammar) now(annotations map[string]string) string {
 // digests parses curl-sha256. A digest for a key that is not requested is rejected, because its
 // author relies on a check that would never happen.
 func (g *Grammar) digests(annotations map[string]string, request Request) (map[string]string, error) {
-	annotation, value := g.option(annotations, SHA256Name)
+	value := g.option(annotations, SHA256Name)
 	if strings.TrimSpace(value) == "" {
 		return nil, nil
 	}
 	digests := make(map[string]string)
-	fields, cause := split(value)
-	for i := 0; i < len(fields) && cause == ""; i++ {
-		key, digest, found := strings.Cut(fields[i], "=")
+	fields, excess := split(value)
+	malformed := excess != ""
+	for _, field := range fields {
+		key, digest, found := strings.Cut(field, "=")
 		raw, err := hex.DecodeString(digest)
-		switch where := fmt.Sprintf("pair %d", i+1); {
-		case !found:
-			cause = where + ": no = between key and url"
-		case keyRule(key) != "":
-			cause = where + ": the key is not valid in a ConfigMap"
-		case digests[key] != "":
-			cause = where + " (key " + key + "): the key appears twice"
-		case err != nil || len(raw) != sha256.Size:
-			cause = where + " (key " + key + "): the digest is not 64 hexadecimal digits"
+		if !found || keyRule(key) != "" || digests[key] != "" || err != nil || len(raw) != sha256.Size {
+			malformed = true
 		}
 		digests[key] = strings.ToLower(digest)
 	}
-	if cause != "" {
-		return nil, invalidOption(annotation, SHA256Name, value,
-			"does not match expected format key=<64 hexadecimal digits>", cause)
+	if malformed {
+		return nil, invalidOption(SHA256Name, value, "does not match expected format key=<64 hexadecimal digits>")
 	}
 	for key := range digests {
 		if !request.Names(key) {
-			return nil, invalidOption(annotation, SHA256Name, value,
-				"has a digest for key "+key+", which is not requested", "key "+key+" is not requested")
+			return nil, invalidOption(SHA256Name, value, "has a digest for key "+key+", which is not requested")
 		}
 	}
 	return digests, nil

@@ -19,8 +19,8 @@ func (g *Grammar) ParseObject(o metav1.Object) (Request, error) {
 // Parse parses the annotations of one ConfigMap.
 //
 // Without an accepted annotation, the Request has at most Problems. If a whole value is unusable,
-// Parse returns a *ValueError and a Request that has only Present, Annotation and, if it could be
-// parsed, Suspended. A pair that breaks a rule becomes one of the Problems; the other pairs still
+// Parse returns an error, which is one sentence for an Event, and a Request that has only Present,
+// Annotation and, if it could be parsed, Suspended. A pair that breaks a rule becomes one of the Problems; the other pairs still
 // count.
 func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
 	key, value, found := g.Find(annotations)
@@ -63,16 +63,13 @@ func (g *Grammar) pairs(annotation, value string) ([]Pair, []Problem, error) {
 		return nil, nil, tooLong(annotation, excess)
 	}
 	if len(fields) == 0 {
-		return nil, nil, invalidPairs(annotation, value, "the value is empty")
+		return nil, nil, invalidPairs(value)
 	}
 	p := &parser{grammar: g, annotation: annotation, count: map[string]int{}, seen: map[string]int{}}
-	for i, field := range fields {
+	for _, field := range fields {
 		key, _, found := strings.Cut(field, "=")
-		if !found {
-			return nil, nil, invalidPairs(annotation, value, fmt.Sprintf("pair %d: no = between key and url", i+1))
-		}
-		if key == "" || strings.ContainsAny(key, ":?#@") { // a part of a URL
-			return nil, nil, invalidPairs(annotation, value, fmt.Sprintf("pair %d: the key is not valid in a ConfigMap", i+1))
+		if !found || key == "" || strings.ContainsAny(key, ":?#@") { // a part of a URL
+			return nil, nil, invalidPairs(value)
 		}
 		p.count[key]++
 	}

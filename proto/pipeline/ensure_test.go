@@ -306,8 +306,7 @@ func consumer(ctx context.Context, js jetstream.JetStream) jetstream.ConsumerCon
 // apiCalls records JetStream API calls; the returned function lists their subjects.
 func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 	GinkgoHelper()
-	nc := must(s.Connect())
-	DeferCleanup(nc.Close)
+	nc := pipelinetest.Connect(GinkgoTB(), s).Conn()
 	sub := must(nc.SubscribeSync(">"))
 	Expect(nc.Flush()).To(Succeed())
 	var subjects []string

@@ -1,13 +1,13 @@
 package signature
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/nats-io/nkeys"
-
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // Names of the files with the watcher's seed, and with the public keys that writer and fetchers
@@ -21,7 +21,9 @@ const (
 // returns the paths of its seed and of its public keys.
 func WriteFiles(dir string) (seedFile, keysFile string, err error) {
 	seedFile, keysFile = filepath.Join(dir, SeedFile), filepath.Join(dir, KeysFile)
-	if belong(seedFile, keysFile) {
+	_, noSeed := LoadSigner(seedFile)
+	_, noKeys := LoadVerifier(keysFile)
+	if noSeed == nil && noKeys == nil {
 		return seedFile, keysFile, nil
 	}
 	pair, err := nkeys.CreateUser()
@@ -37,24 +39,12 @@ func WriteFiles(dir string) (seedFile, keysFile string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("create signing key: %w", err)
 	}
-	if err := os.WriteFile(seedFile, seed, 0o600); err != nil {
+	// The seed is written last: if the process ends before, the next one creates both files again.
+	if err := os.Remove(seedFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", err
 	}
-	return seedFile, keysFile, os.WriteFile(keysFile, []byte(public), 0o600)
-}
-
-// belong reports whether seed and public key match. They do not if a process ended between the
-// writes of the two files.
-func belong(seedFile, keysFile string) bool {
-	signer, err := LoadSigner(seedFile)
-	if err != nil {
-		return false
+	if err := os.WriteFile(keysFile, []byte(public), 0o600); err != nil {
+		return "", "", err
 	}
-	verifier, err := LoadVerifier(keysFile)
-	if err != nil {
-		return false
-	}
-	probe := new(v1.Want)
-	signer.Sign(probe)
-	return verifier.Verify(probe) == nil
+	return seedFile, keysFile, os.WriteFile(seedFile, seed, 0o600)
 }

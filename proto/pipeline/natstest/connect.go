@@ -45,9 +45,9 @@ func (s *Server) MonitorURL() string {
 // Dial is the client option for a connection without the network.
 func (s *Server) Dial() nats.Option { return nats.InProcessServer(s) }
 
-// Connect returns an in-process connection, which reconnects within 50 ms of a restart. The caller
-// closes it.
-func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
+// JetStream returns a JetStream context on its own in-process connection, which reconnects within 50 ms
+// of a restart, and the function that closes it.
+func (s *Server) JetStream(opts ...nats.Option) (jetstream.JetStream, func(), error) {
 	all := append([]nats.Option{
 		s.Dial(),
 		nats.MaxReconnects(-1),
@@ -58,16 +58,7 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	}, opts...)
 	nc, err := nats.Connect("", all...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS: %w", err)
-	}
-	return nc, nil
-}
-
-// JetStream returns a JetStream context on its own connection, and the function that closes it.
-func (s *Server) JetStream(opts ...nats.Option) (jetstream.JetStream, func(), error) {
-	nc, err := s.Connect(opts...)
-	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("connect to NATS: %w", err)
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {

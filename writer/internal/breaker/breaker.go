@@ -154,7 +154,10 @@ func (b *Breaker) Failure(err error, after time.Duration) {
 	}
 	if b.allows {
 		b.allows, b.pass = false, make(chan struct{})
-		b.trip()
+		select {
+		case b.tripped <- struct{}{}:
+		default: // Run is about to probe
+		}
 	}
 }
 
@@ -173,7 +176,8 @@ func (b *Breaker) Deny(namespace string, err error) {
 	}
 }
 
-// Run probes the API server while it is unavailable, until ctx is done.
+// Run probes the API server while it is unavailable, until ctx is done. After a good probe, work passes
+// on trial.
 func (b *Breaker) Run(ctx context.Context) {
 	defer close(b.ended)
 	if err := b.deps.Probe(ctx); err == nil {
@@ -183,6 +187,7 @@ func (b *Breaker) Run(ctx context.Context) {
 	}
 	ticker := time.NewTicker(denialLasts)
 	defer ticker.Stop()
+	var tried <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -191,17 +196,14 @@ func (b *Breaker) Run(ctx context.Context) {
 			b.mu.Lock()
 			b.forgive(func(_ string, at time.Time) bool { return time.Since(at) >= denialLasts })
 			b.mu.Unlock()
-		case <-b.tripped:
-			b.awaitRecovery(ctx)
+		case <-b.tripped: // also by a failed trial
+			b.awaitProbe(ctx)
+			tried = time.After(trial)
+		case <-tried:
+			if b.Allows() {
+				b.served()
+			}
 		}
-	}
-}
-
-// trip makes Run probe, unless it is about to.
-func (b *Breaker) trip() {
-	select {
-	case b.tripped <- struct{}{}:
-	default:
 	}
 }
 
@@ -211,8 +213,8 @@ func (b *Breaker) served() {
 	b.restore()
 }
 
-// awaitRecovery probes until the API server is ready and a trial succeeds.
-func (b *Breaker) awaitRecovery(ctx context.Context) {
+// awaitProbe lets work pass once a probe succeeds.
+func (b *Breaker) awaitProbe(ctx context.Context) {
 	for wait := probeFirst; ; wait = min(2*wait, probeMax) {
 		b.mu.Lock()
 		pause := max(wait, b.after)
@@ -228,17 +230,8 @@ func (b *Breaker) awaitRecovery(ctx context.Context) {
 		}
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.allow()
-	b.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-b.tripped: // the trial has failed
-		b.trip()
-	case <-time.After(trial):
-		if b.Allows() {
-			b.served()
-		}
-	}
 }
 
 // allow lets work pass. The caller holds the lock.
