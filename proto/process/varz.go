@@ -5,9 +5,7 @@ import "time"
 // Varz is the part of a NATS server's report that we need: at /varz of its monitoring port, and for
 // the system account.
 type Varz struct {
-	// MemoryLimit is its GOMEMLIMIT in bytes; 0 if unset.
-	MemoryLimit int64 `json:"gomemlimit"`
-	JetStream   struct {
+	JetStream struct {
 		// Config is nil without JetStream.
 		Config *DiskSync `json:"config"`
 	} `json:"jetstream"`

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
 
