@@ -145,6 +145,10 @@ var _ = Describe("failures", func() {
 			{[]string{"console", "--auth=x"}, 2, "--auth: \"x\" is not one of local, kubernetes, none"},
 			{[]string{"console", "--listen=x"}, 2, "--listen: \"x\" is not an address such as 127.0.0.1:8090"},
 			{[]string{"identities"}, 2, "identities needs either --out DIR or --secrets NAMESPACE"},
+			{
+				[]string{"status", "--kubeconfig=/nope", "a/b"}, 3,
+				"curlctl: cannot reach Kubernetes: get ConfigMap a/b: read kubeconfig /nope: stat /nope: no such file",
+			},
 			{[]string{"failures", "-o", "xml"}, 2, "--output"},
 			{[]string{"failures", "--nonsense"}, 2, "unknown flag"},
 			{[]string{"failures", "nonsense"}, 2, "does not accept"},

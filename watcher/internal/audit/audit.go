@@ -260,7 +260,8 @@ type Metrics struct {
 // NewMetrics makes the metrics in the set of the watcher.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
-		took: set.Histogram("audit_duration_seconds", "Duration of one of the eight steps in which the audit checks all keys.",
+		took: set.Histogram("audit_duration_seconds",
+			"Duration of one of the eight steps in which the audit checks all keys.",
 			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		stale: set.Gauge("stale_keys",
 			"Keys without a good fetch for three of their intervals, according to the last eight looks of the audit."),
