@@ -205,7 +205,8 @@ var _ = Describe("The metrics of a watcher", func() {
 	It("all have a spec", func() {
 		series := append(blocked(), elected()...)
 		series = append(series, own+"audit_duration_seconds",
-			own+"lost_keys_total", own+"stale_keys", own+`keys{state="failing"}`, own+"events_over_budget_total") // see packages audit and reconcile
+			// See packages audit and reconcile.
+			own+"lost_keys_total", own+"stale_keys", own+`keys{state="failing"}`, own+"events_over_budget_total")
 		for _, m := range moves() {
 			series = append(series, m.series)
 		}
