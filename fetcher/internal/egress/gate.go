@@ -69,7 +69,11 @@ func (g *Gate) current() *policies { return cmp.Or(g.file.Value(), g.fixed) }
 // DialTimeout returns the time limit of one dial.
 func (g *Gate) DialTimeout() time.Duration { return g.deps.DialTimeout }
 
-// Verdict checks a URL and all its addresses; see Policy.Verdict.
+// Verdict checks the URL of a namespace and looks up its name like a fetch, but does not connect.
 func (g *Gate) Verdict(ctx context.Context, namespace, raw string) Verdict {
-	return g.For(namespace).Verdict(ctx, raw)
+	u, err := ParseURL(raw)
+	if err != nil {
+		return refusal(err)
+	}
+	return g.For(namespace).verdict(ctx, u)
 }

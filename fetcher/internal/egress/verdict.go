@@ -29,15 +29,6 @@ type AddressVerdict struct {
 	Err error
 }
 
-// Verdict checks a URL and looks up its name like a fetch, but does not connect.
-func (p *Policy) Verdict(ctx context.Context, raw string) Verdict {
-	u, err := ParseURL(raw)
-	if err != nil {
-		return refusal(err)
-	}
-	return p.verdict(ctx, u)
-}
-
 func (p *Policy) verdict(ctx context.Context, u *url.URL) Verdict {
 	t, err := p.target(u)
 	if err != nil {

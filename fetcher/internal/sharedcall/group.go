@@ -74,8 +74,12 @@ func (g *Group[K, V]) Do(key K, after time.Time, fn func() Outcome[V]) (value V,
 	now := g.now()
 	g.expire(now)
 	if c, ok := g.calls[key]; ok && !c.began.Before(after) {
+		kept := !c.ended.IsZero()
 		g.mu.Unlock()
-		value, err = g.wait(c, now)
+		if kept {
+			return c.value, true, nil
+		}
+		value, err = c.wait(c.began.Add(g.cfg.JoinWithin).Sub(now))
 		return value, true, err
 	}
 	c := &call[V]{began: now, done: make(chan struct{})}
@@ -84,22 +88,15 @@ func (g *Group[K, V]) Do(key K, after time.Time, fn func() Outcome[V]) (value V,
 	return g.lead(key, c, fn), false, nil
 }
 
-func (g *Group[K, V]) wait(c *call[V], now time.Time) (V, error) {
-	deadline := time.NewTimer(c.began.Add(g.cfg.JoinWithin).Sub(now))
-	defer deadline.Stop()
-	select {
-	case <-c.done:
-	case <-deadline.C:
-	}
+func (c *call[V]) wait(limit time.Duration) (value V, err error) {
 	select {
 	case <-c.done:
 		if c.ok {
 			return c.value, nil
 		}
-	default:
+	case <-time.After(limit):
 	}
-	var none V
-	return none, ErrSlow
+	return value, ErrSlow
 }
 
 // After calls fn at the end of the call for the key, and at once if none is under way. At most

@@ -3,6 +3,7 @@ package sharedcall_test
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,22 +158,23 @@ func TestAPanicLeavesNoCallerWaiting(t *testing.T) {
 
 func TestFunctionsAreCalledAfterTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, called := group(t), 0
+		g := group(t)
+		var called atomic.Int32
 		var wg sync.WaitGroup
 		wg.Go(func() { expect(t, g, "a", counter(time.Second, 1, true), 1, false) })
 		synctest.Wait()
 		for range 5 { // two more than there is room for
-			g.After("a", func() { called++ })
+			g.After("a", func() { called.Add(1) })
 		}
-		if called > 0 {
+		if called.Load() > 0 {
 			t.Error("called while the call is under way")
 		}
 		wg.Wait()
-		if called != 3 {
-			t.Errorf("%d functions were called", called)
+		if called.Load() != 3 {
+			t.Errorf("%d functions were called", called.Load())
 		}
-		g.After("a", func() { called++ })
-		if called != 4 {
+		g.After("a", func() { called.Add(1) })
+		if called.Load() != 4 {
 			t.Error("not called after the end of the call")
 		}
 	})
