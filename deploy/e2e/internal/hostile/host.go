@@ -16,6 +16,8 @@ const (
 	slow = 3 * time.Second
 	// large is the size of a large body; one fits into a ConfigMap, two do not.
 	large = 900_000
+	// letters is the size of a body for expressions, just within their limit.
+	letters = 250_000
 )
 
 // startHost starts a web server that behaves as the first part of the path says.
@@ -47,6 +49,8 @@ func startHost() *origin.Server {
 				w.WriteHeader(http.StatusTooManyRequests)
 			case "large":
 				_, _ = w.Write(append(bytes.Repeat([]byte("x"), large), fmt.Sprint(n)...))
+			case "letters":
+				_, _ = w.Write(bytes.Repeat([]byte("x"), letters))
 			case "loop":
 				http.Redirect(w, r, r.URL.Path, http.StatusFound) //nolint:gosec // a hostile server
 			case "endless":
