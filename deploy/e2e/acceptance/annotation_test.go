@@ -106,19 +106,6 @@ var _ = Describe("An annotation", func() {
 })
 
 var _ = Describe("A change", func() {
-	It("of the annotation makes the fetcher get the new URL", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		first, second := w.Origin.Page("/first").Says("first"), w.Origin.Page("/second").Says("second")
-		cm := w.Create(ctx, "moved", world.Asking("mydata="+first.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "first")
-		cm.Ask(ctx, "mydata="+second.URL())
-		cm.EventuallyHasData(ctx, "mydata", "second")
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Status(ctx, "mydata").URL).To(Equal(second.URL()))
-		Expect(cm.Writes(ctx)).To(Equal(2))
-		Expect(first.Hits()).To(Equal(1))
-	})
-
 	It("of any other field causes no fetch and no write", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "still", "still")

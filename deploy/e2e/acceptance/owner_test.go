@@ -147,35 +147,6 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 	})
 })
 
-var _ = Describe("A stream of requests with lower sequences than the fence of an object", func() {
-	It("does not stop results from being written", func(ctx SpecContext) {
-		// This happens after NATS was restored from a backup, or created again on a machine whose
-		// clock is behind.
-		w := env.World(ctx, world.Options{})
-		_, cm := w.Fill(ctx, "ahead", "one")
-		w.EventuallyQuiet(ctx)
-		for _, ahead := range []status.Fence{
-			{Epoch: cm.Status(ctx, "mydata").Fence.Epoch, Seq: 1_000_000},
-			{Epoch: time.Now().AddDate(1, 0, 0).UnixMilli(), Seq: 1_000_000},
-		} {
-			entry := cm.Status(ctx, "mydata")
-			entry.Fence = ahead
-			cm.Annotate(ctx, annotation.StatusKey, status.Status{Keys: map[string]status.Entry{"mydata": entry}}.String())
-			w.EventuallyQuiet(ctx)
-			body := "after " + ahead.String()
-			page := w.Origin.Page("/" + ahead.String()).Says(body)
-			cm.Ask(ctx, "mydata="+page.URL())
-			cm.EventuallyHasData(ctx, "mydata", body)
-			w.EventuallyQuiet(ctx)
-
-			cm.Ask(ctx, "mydata="+page.URL()+" other="+page.URL())
-			cm.EventuallyHasData(ctx, "other", body)
-			cm.Ask(ctx, "mydata="+page.URL())
-			cm.EventuallyLacks(ctx, "other")
-		}
-	})
-})
-
 // These specs hold the table in deploy/docs/gitops.md.
 var _ = Describe("A ConfigMap in Git", func() {
 	var w *world.World

@@ -202,7 +202,18 @@ func eventuallyRight(ctx context.Context, w *world.World, name, text string) {
 
 var _ = Describe("A ConfigMap with other writers", func() {
 	It("ends with the last of 100 annotations in a second, after few fetches", func(ctx SpecContext) {
-		env.World(ctx, world.Options{}).EndsWithLastOf(ctx, 100)
+		w := env.World(ctx, world.Options{})
+		pages := w.Origin.Pages(101)
+		cm := w.Create(ctx, "edited", world.Asking("mydata="+pages[0].URL()))
+		began := time.Now()
+		for _, page := range pages[1:] {
+			cm.Ask(ctx, "mydata="+page.URL())
+		}
+		cm.EventuallyHasData(ctx, "mydata", "body 100")
+		gathered := int(time.Since(began) / (250 * time.Millisecond)) // the default of --coalesce
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "body 100"))
+		Expect(w.Origin.Hits()).To(BeNumerically("<=", 3+gathered), "bursts are gathered")
 	})
 
 	It("is filled despite constant edits, which are kept", func(ctx SpecContext) {

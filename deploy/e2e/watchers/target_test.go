@@ -262,34 +262,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h.Unfinished()
 	})
 
-	It("is written by the leader of two keepers, and by the other after the leader ends", func(ctx SpecContext) {
-		h := open(ctx)
-		h.keeper.ShouldStop(ctx)
-		election := []string{
-			"--leader-elect", "--leader-elect-namespace=" + h.Namespace, "--leader-elect-lease-duration=5s",
-			"--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=300ms",
-		}
-		leader := h.Launch(ctx, world.Keeper, election...)
-		leader.EventuallyReady(ctx)
-		Eventually(leader.Log.Matching).WithArguments(`"leading"`).Should(HaveLen(1))
-		standby := h.Launch(ctx, world.Keeper, election...)
-		standby.EventuallyReady(ctx)
-		w := h.apply(ctx, "elected", `configData: {a: one}`)
-		w.eventuallyReady(ctx)
-		applies := func(k *world.Service) float64 { return k.Metric(ctx, "curlmethat_keeper_applies_total") }
-		Expect(applies(leader) + applies(standby)).To(Equal(1.0))
-
-		Expect(leader.Kill()).To(Succeed())
-		w.apply(ctx, `configData: {a: two}`)
-		w.eventuallyReady(ctx)
-		Expect(applies(standby)).To(BeNumerically(">", 0))
-		leader.Restart(ctx)
-		standby.ShouldStop(ctx)
-		w.apply(ctx, `configData: {a: three}`)
-		w.eventuallyReady(ctx)
-		Expect(h.data(ctx, "elected-config")).To(Equal(map[string]string{"a": "three"}))
-	})
-
 	It("of a Watcher with the longest name has a shortened label, and is repaired like any other", func(ctx SpecContext) {
 		h := open(ctx)
 		for _, last := range []string{"a", "b"} {

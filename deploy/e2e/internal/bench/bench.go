@@ -168,16 +168,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// await polls until a condition is met, and reports whether that was in time.
-func await(ctx context.Context, limit time.Duration, met func() bool) bool {
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
-		return met(), nil
-	}) == nil
-}
-
 // mustAwait polls until a condition is met, which must be in time.
 func mustAwait(ctx context.Context, what string, limit time.Duration, met func() bool) {
-	if !await(ctx, limit, met) {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		return met(), nil
+	})
+	if err != nil {
 		check(fmt.Errorf("%s: not after %s", what, limit))
 	}
 }

@@ -61,11 +61,9 @@ type round struct {
 	After  bare `json:"bareAfter"`
 	// PerSecond counts from the start of the watcher.
 	PerSecond float64 `json:"perSecond"`
-	// Ratio is the rate of the pipeline divided by the rate of bare patches. BoundRatio is the same
-	// ratio if no processor was ever idle. If apart, only the control plane counts.
-	Ratio      float64            `json:"ratio"`
-	BoundRatio float64            `json:"boundRatio"`
-	CPU        map[string]float64 `json:"cpuMillisecondsPerConfigMap"`
+	// Ratio is the rate of the pipeline divided by the rate of bare patches.
+	Ratio float64            `json:"ratio"`
+	CPU   map[string]float64 `json:"cpuMillisecondsPerConfigMap"`
 	// OwnCPU is the CPU time of watcher, fetcher, writer and NATS.
 	OwnCPU float64 `json:"ownCpuMillisecondsPerConfigMap"`
 }
@@ -184,7 +182,7 @@ func (f *filler) compare(ctx context.Context, p placement) filled {
 	var rounds []round
 	for i := range f.Rounds {
 		f.Progress("%s, round %d of %d: creating %d ConfigMaps", p, i+1, f.Rounds, f.N)
-		one := f.round(ctx, p)
+		one := f.round(ctx)
 		f.Progress("%.0f a second, bare patches %.0f and %.0f", one.PerSecond, one.Before.PerSecond, one.After.PerSecond)
 		rounds = append(rounds, one)
 	}
@@ -206,19 +204,12 @@ func (f *filler) used() usages {
 	return used
 }
 
-func (f *filler) round(ctx context.Context, p placement) round {
+func (f *filler) round(ctx context.Context) round {
 	f.prepare(ctx)
 	r := round{Before: f.patch(ctx)}
 	f.pipeline(ctx, &r)
 	r.After = f.patch(ctx)
 	r.Ratio = 2 * r.PerSecond / (r.Before.PerSecond + r.After.PerSecond)
-	var names []string
-	if p == apart {
-		names = sorted(f.control)
-	}
-	if total := sum(r.CPU, names...); total > 0 {
-		r.BoundRatio = (sum(r.Before.CPU, names...) + sum(r.After.CPU, names...)) / 2 / total
-	}
 	f.system.check()
 	return r
 }

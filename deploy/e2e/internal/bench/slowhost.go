@@ -28,8 +28,6 @@ const (
 	window = 15 * time.Second
 	// slots of one host in one fetcher. One namespace gets all but one of them.
 	slots = 8
-	// shareTimeout is how long a new fetcher may take to use its slots.
-	shareTimeout = time.Minute
 )
 
 // slowHost is one case: a host and the events meanwhile.
@@ -45,13 +43,10 @@ type slowHost struct {
 	Gets    int     `json:"gets"`
 	Seconds float64 `json:"seconds"`
 	// Used is the share of all slots in use. Timers are the messages that park keys.
-	Used            float64 `json:"slotsInUseRatio"`
-	TimersPerGet    float64 `json:"timersPerGet"`
-	TimersPerMinute float64 `json:"timersPerWaitingKeyPerMinute"`
+	Used         float64 `json:"slotsInUseRatio"`
+	TimersPerGet float64 `json:"timersPerGet"`
 	// Cores is the processor time of each program per second.
 	Cores map[string]float64 `json:"cpuSecondsPerSecond"`
-	// Share is how long a fetcher that started later took to use its own slots.
-	Share float64 `json:"newFetcherSharesAfterSeconds,omitempty"`
 }
 
 // measureSlowHost measures all cases, each with a separate NATS and fetchers.
@@ -106,9 +101,6 @@ func (row *slowHost) measure(ctx context.Context, o Options, latency time.Durati
 	h.ask(ctx, s, "key", row.Keys)
 	row.observe(ctx, s, h, max(short(o, window), 3*latency))
 	row.read(h, s.used().cpuSince(before, 1))
-	if latency >= time.Second && !row.Edits && row.Fetchers == 1 && !row.FirstContact && !o.Short {
-		row.join(ctx, s, h)
-	}
 }
 
 // observe waits for the end of the window, or until no key waits.
@@ -127,15 +119,6 @@ func (row *slowHost) observe(ctx context.Context, s *system, h *host, limit time
 	}
 }
 
-// join starts one more fetcher, and measures when its slots are in use, too.
-func (row *slowHost) join(ctx context.Context, s *system, h *host) {
-	s.fetcher(ctx, "--timeout=20s")
-	began := time.Now()
-	enough := int(0.8 * (slots - 1) * float64(row.Fetchers+1))
-	await(ctx, shareTimeout, func() bool { s.check(); return h.now() >= enough }) // a slow system is no error
-	row.Share = time.Since(began).Seconds()
-}
-
 func (row *slowHost) read(h *host, cpu map[string]float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,7 +127,6 @@ func (row *slowHost) read(h *host, cpu map[string]float64) {
 	row.Seconds, row.Gets = took, h.gets
 	row.Used = h.busy.Seconds() / (slots * float64(row.Fetchers) * took)
 	row.TimersPerGet = float64(h.timers) / float64(max(1, h.gets))
-	row.TimersPerMinute = float64(h.timers) / float64(row.Keys) / took * 60
 	row.Cores = map[string]float64{}
 	for name, ms := range cpu {
 		row.Cores[name] = ms / 1000 / took
@@ -215,12 +197,6 @@ func (h *host) filled() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.gets
-}
-
-func (h *host) now() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.inUse
 }
 
 // follow counts timers and bodies.

@@ -1,10 +1,8 @@
 package bench
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,8 +93,6 @@ func ownUsage() usages {
 	own.add(self, os.Getpid())
 	return own
 }
-
-func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // sum adds the usage of the named programs, or of all if there are no names.
 func sum(cpu map[string]float64, names ...string) (total float64) {

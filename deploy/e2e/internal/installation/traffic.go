@@ -3,8 +3,6 @@ package installation
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,15 +17,12 @@ const (
 	users = 4
 	// pause between two ConfigMaps of a user.
 	pause = 300 * time.Millisecond
-	// slips: every so manieth ConfigMap has a slip in its annotation at first.
-	slips = 3
 	// endurance is how long a user waits for data during any change of the services.
 	endurance = 6 * time.Minute
 )
 
 // Traffic simulates users. Each creates a ConfigMap, waits for its data, requests another
-// page, waits again, and continues with the next. Some write an invalid annotation, wait
-// for the Event, and correct it.
+// page, waits again, and continues with the next.
 type Traffic struct {
 	installation *Installation
 	stop         func()
@@ -35,15 +30,8 @@ type Traffic struct {
 	ended        chan struct{}
 
 	mu      sync.Mutex
-	done    map[string]outcome
+	done    []*world.ConfigMap
 	slowest time.Duration
-}
-
-// outcome is the expected result for a ConfigMap.
-type outcome struct {
-	// least and most writes.
-	least, most int
-	events      []string
 }
 
 // Traffic starts the users. Names of their ConfigMaps and pages begin with the given
@@ -53,7 +41,7 @@ func (i *Installation) Traffic(ctx context.Context, name string) *Traffic {
 	stopped := make(chan struct{})
 	t := &Traffic{
 		installation: i, stop: sync.OnceFunc(func() { close(stopped) }),
-		ended: make(chan struct{}), done: map[string]outcome{},
+		ended: make(chan struct{}),
 	}
 	for user := range users {
 		t.users.Go(func() {
@@ -77,15 +65,9 @@ func (t *Traffic) work(ctx context.Context, stopped <-chan struct{}, user string
 	next := time.NewTicker(pause)
 	defer next.Stop()
 	for n := 0; ; n++ {
-		name := fmt.Sprintf("%s-%04d", user, n)
-		var o outcome
-		if n%slips == slips-1 {
-			o = t.slip(ctx, name)
-		} else {
-			o = t.edit(ctx, name)
-		}
+		cm := t.edit(ctx, fmt.Sprintf("%s-%04d", user, n))
 		t.mu.Lock()
-		t.done[name] = o
+		t.done = append(t.done, cm)
 		t.mu.Unlock()
 		select {
 		case <-stopped:
@@ -96,7 +78,7 @@ func (t *Traffic) work(ctx context.Context, stopped <-chan struct{}, user string
 }
 
 // edit asks for a page and then for another one.
-func (t *Traffic) edit(ctx context.Context, name string) outcome {
+func (t *Traffic) edit(ctx context.Context, name string) *world.ConfigMap {
 	first, second := t.page(ctx, name, 1), t.page(ctx, name, 2)
 	since := time.Now()
 	cm := t.installation.Create(ctx, name, world.Asking(key+"="+first.URL()),
@@ -105,20 +87,7 @@ func (t *Traffic) edit(ctx context.Context, name string) outcome {
 	since = time.Now()
 	cm.Ask(ctx, key+"="+second.URL())
 	t.await(ctx, cm, body(2), since)
-	return outcome{least: 2, most: 2}
-}
-
-// slip corrects an annotation that cannot be read.
-func (t *Traffic) slip(ctx context.Context, name string) outcome {
-	page := t.page(ctx, name, 1)
-	cm := t.installation.Create(ctx, name, world.Asking("not correct"))
-	cm.EventuallyTellsWithin(ctx, endurance, "InvalidAnnotation")
-	since := time.Now()
-	cm.Ask(ctx, key+"="+page.URL())
-	t.await(ctx, cm, body(1), since)
-	// One write is the value. The status may be written before and after it, for the
-	// problem and its end.
-	return outcome{least: 1, most: 3, events: []string{"InvalidAnnotation"}}
+	return cm
 }
 
 func (t *Traffic) page(ctx context.Context, name string, number int) *Page {
@@ -141,7 +110,7 @@ func (t *Traffic) Done() int {
 }
 
 // ShouldEnd stops the users. Each must get the missing data, and every change must have
-// led to exactly one write and every problem to one Event. It returns the longest wait
+// led to exactly one write. It returns the longest wait
 // for data.
 func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	GinkgoHelper()
@@ -151,27 +120,26 @@ func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	Consistently(ctx, t.rewritten).Should(BeEmpty(), "ConfigMaps that were not written once for each change")
 	Eventually(ctx, func() error { return i.History.CaughtUp(ctx) }).Should(Succeed())
 	Expect(t.rewritten()).To(BeEmpty(), "ConfigMaps that were not written once for each change")
-	reasons := map[string][]string{}
-	for _, e := range i.Events(ctx) {
-		reasons[e.Regarding.Name] = append(reasons[e.Regarding.Name], e.Reason)
+	done := map[string]bool{}
+	for _, cm := range t.done {
+		done[cm.Name] = true
 	}
-	for name, o := range t.done {
-		Expect(reasons[name]).To(ConsistOf(o.events), "Events of %s", name)
+	for _, e := range i.Events(ctx) {
+		Expect(done).NotTo(HaveKey(e.Regarding.Name), "Event %s", e.Reason)
 	}
 	AddReportEntry("traffic",
 		fmt.Sprintf("%d ConfigMaps, the longest wait for data took %s", t.Done(), t.slowest.Round(time.Millisecond)))
 	return t.slowest
 }
 
-// rewritten returns the ConfigMaps that were written more or less often than they
-// should.
+// rewritten returns the ConfigMaps that were not written twice.
 func (t *Traffic) rewritten() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(t.done)) {
-		if n, o := t.installation.History.Writes(name), t.done[name]; n < o.least || n > o.most {
-			names = append(names, fmt.Sprintf("%s: %d writes, not %d to %d", name, n, o.least, o.most))
+	for _, cm := range t.done {
+		if n := t.installation.History.Writes(cm.Name); n != 2 {
+			names = append(names, fmt.Sprintf("%s: %d writes", cm.Name, n))
 		}
 	}
 	return names

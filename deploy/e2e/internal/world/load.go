@@ -91,24 +91,6 @@ func (l *Load) MostHits() int {
 	return most
 }
 
-// EndsWithLastOf makes some edits right after each other. The ConfigMap must end with the
-// last one, with fewer fetches than edits.
-func (w *World) EndsWithLastOf(ctx context.Context, edits int) {
-	GinkgoHelper()
-	pages := w.Origin.Pages(edits + 1)
-	cm := w.Create(ctx, "edited", Asking("mydata="+pages[0].URL()))
-	began := time.Now()
-	for _, page := range pages[1:] {
-		cm.Ask(ctx, "mydata="+page.URL())
-	}
-	last := fmt.Sprintf("body %d", edits)
-	cm.EventuallyHasData(ctx, "mydata", last)
-	gathered := int(time.Since(began) / (250 * time.Millisecond)) // the default of --coalesce
-	w.EventuallyQuiet(ctx)
-	Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", last))
-	Expect(w.Origin.Hits()).To(BeNumerically("<=", 3+gathered), "bursts are gathered")
-}
-
 // Meanwhile calls do all the time until stop is called.
 func Meanwhile(ctx context.Context, do func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)

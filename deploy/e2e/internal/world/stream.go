@@ -113,12 +113,6 @@ func (w *World) Purge(ctx context.Context, name string) {
 	Expect(stream.Purge(ctx)).To(Succeed())
 }
 
-// LastResult returns the number of messages ever published to the stream of results.
-func (w *World) LastResult(ctx context.Context) int {
-	GinkgoHelper()
-	return int(w.eventuallyFlow(ctx).results)
-}
-
 // Backlog returns the number of requests that no fetcher has received yet.
 func (w *World) Backlog(ctx context.Context) uint64 {
 	GinkgoHelper()
