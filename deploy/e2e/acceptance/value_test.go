@@ -52,13 +52,6 @@ var _ = Describe("A fetched value", func() {
 		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 3))
 	})
 
-	It("arrives for the older spelling of the annotation", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/old").Says("spelled differently")
-		cm := w.Create(ctx, "older", world.Annotated(annotation.LegacyKey, "mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "spelled differently")
-	})
-
 	It("is fetched over HTTPS if the URL has no scheme", func(ctx SpecContext) {
 		secure := origin.StartTLS(nil)
 		DeferCleanup(secure.Close)

@@ -56,7 +56,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 	)
 	BeforeAll(func(ctx SpecContext) {
 		namespace = env.Cluster.Namespace(ctx)
-		account = writer(ctx, namespace, true)
+		account = writer(ctx, namespace)
 	})
 
 	bare := []trait{without(annotation.DefaultKey), without(annotation.LegacyKey), without(annotation.StatusKey)}
@@ -277,7 +277,7 @@ func large() *corev1.ConfigMap {
 var _ = Describe("The writer with its policy", func() {
 	It("does all its work", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
-			world.Writer: func(ctx context.Context, namespace string) string { return writer(ctx, namespace, true).Kubeconfig },
+			world.Writer: func(ctx context.Context, namespace string) string { return writer(ctx, namespace).Kubeconfig },
 		}})
 		text := w.Origin.Page("/text").Says("first")
 		mixed := w.Origin.Page("/mixed").Serves([]byte{0xff})

@@ -2,6 +2,7 @@ package manifests_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -9,19 +10,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -30,9 +24,8 @@ const eventually = time.Minute
 
 // apiServer is a real API server.
 type apiServer struct {
-	client dynamic.Interface
-	mapper *restmapper.DeferredDiscoveryRESTMapper
-	said   *warnings
+	*access.Applier
+	said *warnings
 }
 
 // warnings collects the warnings of the API server.
@@ -66,39 +59,20 @@ func connect(ctx context.Context) *apiServer {
 	config.QPS = -1
 	s := &apiServer{said: &warnings{}}
 	config.WarningHandler = s.said
-	s.client = suitetest.Must(dynamic.NewForConfig(config))
-	s.mapper = mapper(config)
-
+	s.Applier = suitetest.Must(access.NewApplier(config, "manifests"))
 	for _, name := range []string{namespace, "team-a", "team-b"} {
-		s.ensure(ctx, made("Namespace", "", name))
+		Expect(s.Apply(ctx, "", made("Namespace", "", name))).To(Succeed())
 	}
 	// In a whole cluster, a controller creates the account. Pods need it.
-	s.ensure(ctx, made("ServiceAccount", namespace, "default"))
-	for _, crd := range definitions() {
-		s.ensure(ctx, crd)
-		Eventually(ctx, func() error { return s.serves(crd) }).WithTimeout(eventually).Should(Succeed())
-	}
+	Expect(s.Apply(ctx, "", made("ServiceAccount", namespace, "default"))).To(Succeed())
+	Expect(s.Apply(ctx, "", definitions()...)).To(Succeed())
+	Eventually(ctx, func(g Gomega) {
+		s.Applier = suitetest.Must(access.NewApplier(config, "manifests"))
+		for _, crd := range definitions() {
+			g.Expect(s.Resource("", custom(crd))).Error().NotTo(HaveOccurred())
+		}
+	}).WithTimeout(eventually).Should(Succeed())
 	return s
-}
-
-func mapper(config *rest.Config) *restmapper.DeferredDiscoveryRESTMapper {
-	GinkgoHelper()
-	client := suitetest.Must(discovery.NewDiscoveryClientForConfig(config))
-	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
-}
-
-// resource returns the client for an object.
-func (s *apiServer) resource(o object) dynamic.ResourceInterface {
-	GinkgoHelper()
-	kind := o.GroupVersionKind()
-	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
-	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
-		Expect(o.GetNamespace()).To(BeEmpty(), "%s %s is of the whole cluster", o.GetKind(), o.GetName())
-		return s.client.Resource(mapping.Resource)
-	}
-	Expect(o.GetNamespace()).NotTo(BeEmpty(), "%s %s names no namespace", o.GetKind(), o.GetName())
-	return s.client.Resource(mapping.Resource).Namespace(o.GetNamespace())
 }
 
 // made returns an object of the core API with only a name.
@@ -111,12 +85,16 @@ func made(kind, namespace, name string) object {
 	return o
 }
 
-func (s *apiServer) ensure(ctx context.Context, o object) {
-	GinkgoHelper()
-	_, err := s.resource(o).Create(ctx, o, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		Expect(err).NotTo(HaveOccurred())
-	}
+// custom returns an object of the kind that a definition defines.
+func custom(crd object) object {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	version, _ := versions[0].(map[string]any)
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(fmt.Sprint(group, "/", version["name"]))
+	o.SetKind(kind)
+	return o
 }
 
 // dryRun creates an object as a dry run and returns the API server's error or warnings.
@@ -132,30 +110,14 @@ func (s *apiServer) apply(ctx context.Context, o object, dryRun ...string) error
 	if err != nil {
 		return err
 	}
-	force := true
-	_, err = s.resource(o).Patch(ctx, o.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{
-		FieldManager: "manifests", Force: &force, DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict,
+	resource, err := s.Resource("", o)
+	if err != nil {
+		return err
+	}
+	_, err = resource.Patch(ctx, o.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{
+		FieldManager: "manifests", Force: new(true), DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict,
 	})
 	return err
-}
-
-func (s *apiServer) get(ctx context.Context, o object) (object, error) {
-	return s.resource(o).Get(ctx, o.GetName(), metav1.GetOptions{})
-}
-
-// remove deletes objects except for namespaces, which need a controller to go away.
-func (s *apiServer) remove(ctx context.Context, objects []object) {
-	GinkgoHelper()
-	for _, o := range objects {
-		if o.GetKind() == "Namespace" {
-			continue
-		}
-		err := s.resource(o).Delete(ctx, o.GetName(),
-			metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
-		if !apierrors.IsNotFound(err) {
-			Expect(err).NotTo(HaveOccurred())
-		}
-	}
 }
 
 // definitions returns the custom resource definitions that the chart may render.
@@ -169,13 +131,4 @@ func definitions() []object {
 		all = append(all, parse(text)...)
 	}
 	return all
-}
-
-// serves returns an error until the API server serves a custom resource.
-func (s *apiServer) serves(crd object) error {
-	s.mapper.Reset()
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	_, err := s.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
-	return err
 }

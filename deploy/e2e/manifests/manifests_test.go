@@ -11,10 +11,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -67,12 +69,17 @@ var _ = Describe("The rendered chart", func() {
 			found := map[string]string{}
 			for _, o := range rendered[installed] {
 				Expect(cluster.apply(ctx, o)).To(Succeed(), "%s %s", o.GetKind(), o.GetName())
-				now := suitetest.Must(cluster.get(ctx, o))
+				now := suitetest.Must(suitetest.Must(cluster.Resource("", o)).Get(ctx, o.GetName(), metav1.GetOptions{}))
 				found[fmt.Sprint(o.GetKind(), " ", o.GetName())] = now.GetResourceVersion()
 			}
 			return found
 		}
-		DeferCleanup(func(ctx SpecContext) { cluster.remove(ctx, rendered[installed]) })
+		DeferCleanup(func(ctx SpecContext) {
+			all := slices.DeleteFunc(slices.Clone(rendered[installed]), func(o object) bool {
+				return o.GetKind() == "Namespace" // a controller would be needed for it to go away
+			})
+			Expect(manifest.Delete(ctx, cluster.Applier, "", all)).To(Succeed())
+		})
 		first := versions()
 		Expect(versions()).To(Equal(first))
 	})

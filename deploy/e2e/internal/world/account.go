@@ -57,26 +57,24 @@ func KeeperRules() []rbacv1.PolicyRule {
 	}
 }
 
+// With returns the function that Options.Kubeconfigs needs: it creates an account with these rights.
+func (c *Cluster) With(account string, rules ...rbacv1.PolicyRule) func(ctx context.Context, namespace string) string {
+	return func(ctx context.Context, namespace string) string {
+		return c.Account(ctx, namespace, account, rules...).Kubeconfig
+	}
+}
+
 // KeeperWithSidecars gives keeper an account with the rights that it needs for sidecars.
 func KeeperWithSidecars(c *Cluster) func(ctx context.Context, namespace string) string {
-	return func(ctx context.Context, namespace string) string {
-		pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}}
-		return c.Account(ctx, namespace, "curl-me-that-keeper", append(KeeperRules(), pods)...).Kubeconfig
-	}
+	pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}}
+	return c.With("curl-me-that-keeper", append(KeeperRules(), pods)...)
 }
 
 // LeastRights gives each service an account with minimal rights.
 func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace string) string {
 	return map[string]func(context.Context, string) string{
-		Watcher: func(ctx context.Context, namespace string) string {
-			return c.Account(ctx, namespace, Watcher, WatcherRules()...).Kubeconfig
-		},
-		Writer: func(ctx context.Context, namespace string) string {
-			return c.Account(ctx, namespace, Writer, WriterRules()...).Kubeconfig
-		},
-		Keeper: func(ctx context.Context, namespace string) string {
-			return c.Account(ctx, namespace, "curl-me-that-keeper", KeeperRules()...).Kubeconfig
-		},
+		Watcher: c.With(Watcher, WatcherRules()...), Writer: c.With(Writer, WriterRules()...),
+		Keeper: c.With("curl-me-that-keeper", KeeperRules()...),
 	}
 }
 
