@@ -21,19 +21,19 @@ type Config struct {
 	// DataDir keeps the streams and the local control plane. Empty: a
 	// temporary folder that is removed in the end.
 	DataDir string
-	// BuildControlPlane takes no control plane that others have built.
+	// BuildControlPlane builds the control plane from source.
 	BuildControlPlane bool
 	// NATSListen is the address of the embedded broker for other programs, or empty for
 	// none.
 	NATSListen string
-	// Watchers: install the custom resource Watcher and run keeper. Both are always
-	// there with a control plane of our own.
+	// Watchers installs the custom resource Watcher and runs keeper, always with a control plane of
+	// our own.
 	Watchers bool
 	// Sidecars implies Watchers, and installs the policies that add sidecars to pods. Our
 	// own control plane has them from Kubernetes 1.36 on.
 	Sidecars bool
-	// ours means that we run the control plane. Then a missing feature is an error only
-	// if a flag asked for it.
+	// ours means that we run the control plane. A missing feature of it is an error only if a flag
+	// requires the feature.
 	ours bool
 	// Addresses for health and metrics of all services.
 	Addresses process.Addresses
@@ -97,7 +97,7 @@ func pick(fs *pflag.FlagSet, bind func(*pflag.FlagSet), names []string) {
 	})
 }
 
-// Validate returns the first thing that is wrong, as a sentence.
+// Validate checks the flags of all services.
 func (c *Config) Validate() error {
 	c.Writer.Grammar, c.Writer.Protected, c.Writer.Selector = c.Watcher.Grammar, c.Watcher.Protected, c.Watcher.Selector
 	if err := c.Watcher.Validate(); err != nil {

@@ -28,7 +28,8 @@ func (d *demo) describe(ctx context.Context, name string) error {
 	return nil
 }
 
-// events returns the Events of a ConfigMap, without those of an earlier ConfigMap of the same name.
+// events returns the Events of a ConfigMap. It selects by uid, because an earlier ConfigMap of the same
+// name may have Events, too.
 func (d *demo) events(ctx context.Context, name string) ([]corev1.Event, error) {
 	cm, err := d.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -195,10 +195,10 @@ func (s *Server) tick(namespace string) tick {
 }
 
 func oldest(c overview.Consumer, now time.Time) string {
-	if c.Oldest == nil {
+	if c.Oldest.IsZero() {
 		return "–"
 	}
-	return printer.Until(*c.Oldest, now)
+	return printer.Until(c.Oldest, now)
 }
 
 // passing returns the messages since the last tick, and the new position.

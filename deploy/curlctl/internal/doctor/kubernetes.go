@@ -30,7 +30,7 @@ var (
 	election = []right{
 		{group: "coordination.k8s.io", resource: "leases", verbs: []string{"get", "update"}, lease: true},
 	}
-	// rights has the components with rights. Those of keeper are checked if it is installed.
+	// rights lists what each component needs. An optional component is checked if it is installed.
 	rights = []struct {
 		component, roles string
 		optional         bool

@@ -63,14 +63,14 @@ type Timers struct {
 
 // Consumer is the state of a durable consumer.
 type Consumer struct {
-	Name        string     `json:"name"`
-	Stream      string     `json:"stream"`
-	Backlog     uint64     `json:"backlog"`
-	InFlight    int        `json:"inFlight"`
-	Redelivered int        `json:"redelivered"`
-	Readers     int        `json:"waitingPulls"`
-	Lag         uint64     `json:"lag"`
-	Oldest      *time.Time `json:"oldest,omitempty"`
+	Name        string    `json:"name"`
+	Stream      string    `json:"stream"`
+	Backlog     uint64    `json:"backlog"`
+	InFlight    int       `json:"inFlight"`
+	Redelivered int       `json:"redelivered"`
+	Readers     int       `json:"waitingPulls"`
+	Lag         uint64    `json:"lag"`
+	Oldest      time.Time `json:"oldest,omitzero"`
 
 	// Handled is the sequence up to which all messages were handled.
 	Handled uint64 `json:"-"`
@@ -178,8 +178,8 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection)
 		if state.Backlog+uint64(state.InFlight) > 0 {
 			state.Oldest = oldest(ctx, conn, stream, info.AckFloor.Stream+1)
 		}
-		unread := state.Readers == 0 && state.InFlight == 0 && state.Oldest != nil
-		if now := stream.CachedInfo().TimeStamp; unread && now.Sub(*state.Oldest) > maxUnread && !info.Paused &&
+		unread := state.Readers == 0 && state.InFlight == 0 && !state.Oldest.IsZero()
+		if now := stream.CachedInfo().TimeStamp; unread && now.Sub(state.Oldest) > maxUnread && !info.Paused &&
 			o.Blocked == "" {
 			o.Blocked = c.name
 		}
@@ -191,14 +191,11 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection)
 // maxUnread is how long work may wait without a reader before the pipeline counts as blocked.
 const maxUnread = 10 * time.Second
 
-// oldest returns the time of the oldest waiting message; nil: it cannot be read.
-func oldest(ctx context.Context, conn *natsconn.Connection, stream jetstream.Stream, from uint64) *time.Time {
-	at := stream.CachedInfo().State.FirstTime // the writer's messages are removed when they are handled
-	if stream.CachedInfo().Config.Name == pipeline.Requests {
-		var err error
-		if at, err = conn.Client.Waiting(ctx, from); err != nil {
-			return nil
-		}
+// oldest returns the time of the oldest waiting message; zero: it cannot be read.
+func oldest(ctx context.Context, conn *natsconn.Connection, stream jetstream.Stream, from uint64) time.Time {
+	if stream.CachedInfo().Config.Name != pipeline.Requests {
+		return stream.CachedInfo().State.FirstTime // the writer's messages are removed when they are handled
 	}
-	return &at
+	at, _ := conn.Client.Waiting(ctx, from) // zero on error
+	return at
 }

@@ -68,11 +68,11 @@ type Usage struct {
 	// Ways, and the keys if it does not use all.
 	Ways []Way    `json:"ways"`
 	Keys []string `json:"keys,omitempty"`
-	// Started is nil if it does not run.
-	Started *time.Time `json:"started,omitempty"`
+	// Started is zero if it does not run.
+	Started time.Time `json:"started,omitzero"`
 	// Changed is the last change of its keys, if it is known.
-	Changed *time.Time `json:"changed,omitempty"`
-	Newest  Newest     `json:"newest"`
+	Changed time.Time `json:"changed,omitzero"`
+	Newest  Newest    `json:"newest"`
 }
 
 // ConfigMap to look for.
@@ -217,7 +217,6 @@ func fromEnv(c *corev1.Container, name string) []use {
 func consumer(pod string, c container, uses []use, changes Changes, now time.Time) Usage {
 	one := Usage{Pod: pod, Container: c.Name, Newest: Ended}
 	all := false
-	var changed time.Time
 	for _, u := range uses {
 		if !slices.Contains(one.Ways, u.way) {
 			one.Ways = append(one.Ways, u.way)
@@ -226,7 +225,7 @@ func consumer(pod string, c container, uses []use, changes Changes, now time.Tim
 			continue // the other ways decide
 		}
 		at := changes.Of(u.keys)
-		changed = later(changed, at)
+		one.Changed = later(one.Changed, at)
 		all = all || len(u.keys) == 0
 		one.Keys = append(one.Keys, u.keys...)
 		if newest := seen(u.way, c.status, at, now); slices.Index(order, newest) > slices.Index(order, one.Newest) {
@@ -237,11 +236,8 @@ func consumer(pod string, c container, uses []use, changes Changes, now time.Tim
 		one.Keys = nil
 	}
 	one.Keys = slices.Compact(one.Keys)
-	if !changed.IsZero() {
-		one.Changed = &changed
-	}
 	if c.status != nil && c.status.State.Running != nil {
-		one.Started = new(c.status.State.Running.StartedAt.Time)
+		one.Started = c.status.State.Running.StartedAt.Time
 	}
 	return one
 }

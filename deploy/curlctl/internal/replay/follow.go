@@ -92,7 +92,7 @@ func (f *Follower) End(item *Item) End {
 	return End{Outcome: Pending}
 }
 
-// Count counts followed items by outcome; with a verdict, only those that have it.
+// Count counts followed items by outcome, or only the items with one of the verdicts.
 func (f *Follower) Count(items []*Item, only ...Verdict) map[Outcome]int {
 	counts := map[Outcome]int{}
 	for _, item := range items {

@@ -104,10 +104,6 @@ func (p *pods) row(c podusage.Usage) printer.Row {
 	for _, way := range c.Ways {
 		ways = append(ways, string(way))
 	}
-	started := ""
-	if c.Started != nil {
-		started = printer.Age(p.Now(), *c.Started)
-	}
 	newest := map[podusage.Newest]printer.Cell{
 		podusage.No:      printer.In(printer.Red, "no"),
 		podusage.Unknown: printer.In(printer.Yellow, "unknown"),
@@ -117,6 +113,6 @@ func (p *pods) row(c podusage.Usage) printer.Row {
 		podusage.Ended:   printer.In(printer.Grey, "ended"),
 	}[c.Newest]
 	return printer.Row{Name: "pod/" + c.Pod, Object: c, Cells: printer.Cells(
-		c.Pod, c.Container, strings.Join(ways, ", "), started, newest, strings.Join(c.Keys, ", "),
+		c.Pod, c.Container, strings.Join(ways, ", "), printer.Age(p.Now(), c.Started), newest, strings.Join(c.Keys, ", "),
 	)}
 }

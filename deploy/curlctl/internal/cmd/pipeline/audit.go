@@ -14,16 +14,16 @@ import (
 
 // audited is an action as programs read it.
 type audited struct {
-	Action     string     `json:"action"`
-	User       string     `json:"user"`
-	Filter     string     `json:"filter,omitempty"`
-	Selected   uint64     `json:"selected"`
-	Done       uint64     `json:"done"`
-	Skipped    uint64     `json:"skipped"`
-	OnBehalfOf string     `json:"onBehalfOf,omitempty"`
-	Via        string     `json:"via,omitempty"`
-	BeganAt    time.Time  `json:"beganAt"`
-	EndedAt    *time.Time `json:"endedAt,omitempty"`
+	Action     string    `json:"action"`
+	User       string    `json:"user"`
+	Filter     string    `json:"filter,omitempty"`
+	Selected   uint64    `json:"selected"`
+	Done       uint64    `json:"done"`
+	Skipped    uint64    `json:"skipped"`
+	OnBehalfOf string    `json:"onBehalfOf,omitempty"`
+	Via        string    `json:"via,omitempty"`
+	BeganAt    time.Time `json:"beganAt"`
+	EndedAt    time.Time `json:"endedAt,omitzero"`
 }
 
 // AuditCommand returns the command audit.
@@ -56,8 +56,7 @@ func auditRow(s *cli.Session, a *v1.Audit) printer.Row {
 	if a.GetEndedAt() == nil {
 		done = printer.In(printer.Yellow, "interrupted")
 	} else {
-		ended := a.GetEndedAt().AsTime()
-		r.EndedAt = &ended
+		r.EndedAt = a.GetEndedAt().AsTime()
 	}
 	return printer.Row{Name: "audit/" + r.Action, Object: r, Cells: printer.Cells(
 		printer.Age(s.Now(), r.BeganAt), r.Action, r.User, r.Selected, done, r.Skipped, r.Filter,

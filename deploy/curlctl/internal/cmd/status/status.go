@@ -112,14 +112,11 @@ func pausedHosts(s *cli.Session, hosts []overview.PausedHost) error {
 }
 
 func consumerRow(s *cli.Session, c overview.Consumer) printer.Row {
-	oldest, readers := "", printer.Cells(c.Readers)[0]
-	if c.Oldest != nil {
-		oldest = printer.Age(s.Now(), *c.Oldest)
-	}
+	readers := printer.Cells(c.Readers)[0]
 	if c.Readers == 0 {
 		readers.Colour = printer.Red
 	}
 	return printer.Row{Cells: printer.Cells(
-		c.Name, c.Stream, c.Backlog, c.InFlight, c.Redelivered, oldest, readers, c.Lag,
+		c.Name, c.Stream, c.Backlog, c.InFlight, c.Redelivered, printer.Age(s.Now(), c.Oldest), readers, c.Lag,
 	)}
 }
