@@ -189,15 +189,10 @@ func loads() []Attack {
 		}},
 		{"has 500 keys with rules that take too long, and sets curl-now on them", func(ctx context.Context, a *Tenant) {
 			ten := strings.Repeat("[0,0,0,0,0,0,0,0,0,0].all(x,", 8)
-			rules := []string{
-				ten + "!body.matches('(x+x+)+y{30}')" + strings.Repeat(")", 8),
-				"size(" + strings.Repeat("[", 40) + "body" + strings.Repeat("].map(x,[x,x])[0]", 40) + ") > 0",
-				strings.TrimSuffix(strings.Repeat("body.matches('.*.*.*x')||", 40), "||"),
-			}
+			rule := "mydata=" + ten + "!body.matches('(x+x+)+y{30}')" + strings.Repeat(")", 8) + "\n"
 			a.create(ctx, 500, func(i int) []world.Trait {
-				rule := "mydata=" + rules[i%len(rules)] + "\n"
 				return []world.Trait{
-					a.asking([]string{"instant", "letters"}[i/2%2], i), world.Annotated(expectKey, strings.Repeat(rule, 4)),
+					a.asking([]string{"instant", "letters"}[i%2], i), world.Annotated(expectKey, strings.Repeat(rule, 4)),
 					world.Annotated(nowKey, "0"), world.Annotated(refreshKey, Refresh),
 				}
 			})
