@@ -146,7 +146,8 @@ var _ = Describe("failures", func() {
 			{[]string{"console", "--listen=x"}, 2, "--listen: \"x\" is not an address such as 127.0.0.1:8090"},
 			{[]string{"identities"}, 2, "identities needs either --out DIR or --secrets NAMESPACE"},
 			{
-				[]string{"status", "--kubeconfig=/nope", "a/b"}, 3,
+				[]string{"status", "--kubeconfig=/nope", "a/b"},
+				3,
 				"curlctl: cannot reach Kubernetes: get ConfigMap a/b: read kubeconfig /nope: stat /nope: no such file",
 			},
 			{[]string{"failures", "-o", "xml"}, 2, "--output"},

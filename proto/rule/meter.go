@@ -32,7 +32,7 @@ func (m *meter) exceeded() bool { return m.left < 0 || m.ctx.Err() != nil }
 
 // bounded holds the calls whose duration or memory depends on their arguments, without matches, and the
 // number of bytes that a step of them takes.
-var bounded = map[string]struct { //nolint:gochecknoglobals // immutable
+var bounded = map[string]struct {
 	perStep int
 	do      func(args ...ref.Val) ref.Val
 }{

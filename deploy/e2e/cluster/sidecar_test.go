@@ -114,14 +114,6 @@ func (t *team) pods(ctx context.Context, names string) []corev1.Pod {
 	return list.Items
 }
 
-// pod creates a pod that names a Watcher, with one container in YAML.
-func (t *team) pod(name, container string) *corev1.Pod {
-	GinkgoHelper()
-	of := template(name, container)
-	of.Name, of.Namespace = name, t.namespace
-	return &corev1.Pod{ObjectMeta: of.ObjectMeta, Spec: of.Spec}
-}
-
 // events returns the number of Events about a Watcher with a reason.
 func (t *team) events(ctx context.Context, name, reason string) int {
 	GinkgoHelper()

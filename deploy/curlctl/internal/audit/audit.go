@@ -76,3 +76,13 @@ func Do(
 	ended := replay.Retry(ctx, func(ctx context.Context) error { return conn.Client.PublishAudit(ctx, record) })
 	return cmp.Or(err, ended)
 }
+
+// Once makes an action for Do of one step.
+func Once(do func(context.Context) error) func(context.Context) (done, skipped int, err error) {
+	return func(ctx context.Context) (done, skipped int, err error) {
+		if err := do(ctx); err != nil {
+			return 0, 0, err
+		}
+		return 1, 0, nil
+	}
+}

@@ -64,9 +64,7 @@ func (s *Server) resume(v *visit, submitted bool) (*page, error) {
 
 // change does an action without a job.
 func (s *Server) change(v *visit, record audit.Action, do func(context.Context) error) (*page, error) {
-	err := audit.Do(v.Context(), s.deps.Conn, record, s.deps.Now, func(ctx context.Context) (done, _ int, err error) {
-		return 1, 0, do(ctx)
-	})
+	err := audit.Do(v.Context(), s.deps.Conn, record, s.deps.Now, audit.Once(do))
 	if err == nil {
 		s.model.Poll(v.Context())
 	}

@@ -42,6 +42,7 @@ func (o Objects) Add(meta *metav1.ObjectMeta) {
 	}
 }
 
+//nolint:gochecknoglobals // immutable
 var grammar = sync.OnceValues(func() (*annotation.Grammar, error) { return annotation.New(annotation.Defaults()) })
 
 // ReadObject parses the metadata of a ConfigMap like the watcher with these protected namespaces.

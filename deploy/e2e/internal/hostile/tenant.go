@@ -62,7 +62,7 @@ type Attack struct {
 }
 
 // Attacks returns all attacks.
-func Attacks() []Attack { return slices.Concat(forgeries(), failures(), loads()) }
+func Attacks() []Attack { return slices.Concat(forgeries(), failures(), loads(), repetitions()) }
 
 // forgeries are statuses, reasons and names that a user makes up, and edits in a row.
 func forgeries() []Attack {
@@ -155,7 +155,7 @@ func failures() []Attack {
 	}
 }
 
-// loads ask for much, or for the same again and again.
+// loads ask for much.
 func loads() []Attack {
 	return []Attack{
 		{"asks for 500 keys that exist", func(ctx context.Context, a *Tenant) {
@@ -200,6 +200,12 @@ func loads() []Attack {
 				a.each(ctx, 500, func(int) map[string]any { return annotate(nowKey, fmt.Sprint(now+1)) })
 			}
 		}},
+	}
+}
+
+// repetitions do the same again and again.
+func repetitions() []Attack {
+	return []Attack{
 		{"breaks and corrects 200 annotations", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 200, func(int) []world.Trait { return []world.Trait{world.Asking("not a pair")} })
 			a.each(ctx, 200, func(i int) map[string]any {

@@ -294,18 +294,24 @@ func (c *checking) pairs(
 				f.Detail += "; " + preview.Credential
 			}
 		}
-		found = append(found, f)
-		for _, x := range preview.Outcome.Expressions {
-			f := whole
-			f.Key, f.OK, f.Verdict, f.Detail = pair.Key, x.Cause == rule.Passed, x.Cause.String(), "curl-expect: "+x.Text
-			if !x.IsRule {
-				f.Detail = "curl-select: " + x.Text
-			}
-			if f.OK && !x.IsRule {
-				f.Verdict = fmt.Sprintf("%d bytes", len(preview.Outcome.Selected))
-			}
-			found = append(found, f)
-		}
+		found = append(append(found, f), expressions(whole, pair.Key, preview.Outcome)...)
 	}
 	return found, nil
+}
+
+// expressions has a row for each expression of a key that was evaluated.
+func expressions(whole checked, key string, outcome rule.Outcome) []checked {
+	var found []checked
+	for _, x := range outcome.Expressions {
+		f := whole
+		f.Key, f.OK, f.Verdict, f.Detail = key, x.Cause == rule.Passed, x.Cause.String(), "curl-expect: "+x.Text
+		if !x.IsRule {
+			f.Detail = "curl-select: " + x.Text
+		}
+		if f.OK && !x.IsRule {
+			f.Verdict = fmt.Sprintf("%d bytes", len(outcome.Selected))
+		}
+		found = append(found, f)
+	}
+	return found
 }

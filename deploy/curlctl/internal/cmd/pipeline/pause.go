@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -39,9 +40,9 @@ func pause(ctx context.Context, s *cli.Session, limit time.Duration) error {
 	} else {
 		limit = operate.Forever
 	}
-	err := s.Audited(ctx, "pause", 0, func(ctx context.Context) (done, _ int, err error) {
-		return 1, 0, s.Client.PauseFetching(ctx, time.Now().Add(limit))
-	})
+	err := s.Audited(ctx, "pause", 0, audit.Once(func(ctx context.Context) error {
+		return s.Client.PauseFetching(ctx, time.Now().Add(limit))
+	}))
 	if err == nil {
 		s.Out.Linef("Fetching is %s %s.", printer.In(printer.Yellow, "paused"), until)
 	}
@@ -59,9 +60,7 @@ func ResumeCommand(o *cli.Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = s.Audited(ctx, "resume", 0, func(ctx context.Context) (done, _ int, err error) {
-				return 1, 0, s.Client.ResumeFetching(ctx)
-			})
+			err = s.Audited(ctx, "resume", 0, audit.Once(s.Client.ResumeFetching))
 			switch {
 			case err != nil:
 			case before.Paused:
