@@ -21,7 +21,7 @@ type Preview struct {
 	Reason  string
 	// Failure is the reason of a failed lookup or GET, as in Events. Empty means none.
 	Failure string
-	// Credential says which credential is sent; empty without a header file.
+	// Credential says which credential is sent (empty without a header file).
 	Credential string
 	// Size and SHA256 describe the body, if there is one.
 	Size   int

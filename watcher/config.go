@@ -34,7 +34,7 @@ type Config struct {
 	Service process.Options
 	// Kube selects the cluster to watch.
 	Kube kube.Options
-	// Namespaces to watch; empty: all.
+	// Namespaces to watch (empty: all).
 	Namespaces []string
 	// Protected namespaces are ignored, as is kube-root-ca.crt everywhere.
 	Protected []string
@@ -60,7 +60,7 @@ type Config struct {
 	Events budget.Config
 	// Quota limits the keys of a namespace and their refreshes.
 	Quota quota.Limits
-	// SigningKey is a file with the NKey seed to sign wants with; empty: wants are not signed.
+	// SigningKey is a file with the NKey seed to sign wants with (empty: wants are not signed).
 	SigningKey string
 	// Workers is the maximum number of objects that are handled at a time.
 	Workers int

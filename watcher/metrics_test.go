@@ -29,7 +29,7 @@ func (i *instance) value(series string) func() (float64, error) {
 type move struct {
 	series string
 	do     func(context.Context, *world)
-	// to is the expected value; nil: more than before.
+	// to is the expected value (nil: more than before).
 	to OmegaMatcher
 }
 

@@ -46,9 +46,9 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config) e
 type pace struct {
 	// check is the interval between checks for deleted, recreated or purged streams.
 	check time.Duration
-	// audit is the interval between audits; 0: as configured.
+	// audit is the interval between audits (0: as configured).
 	audit time.Duration
-	// export is the interval of the exporter; 0: the default.
+	// export is the interval of the exporter (0: the default).
 	export time.Duration
 	// stall is the maximum silence of the watch.
 	stall time.Duration

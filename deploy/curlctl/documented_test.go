@@ -55,7 +55,7 @@ func TestEveryDocumentedCommandIsUnderstood(t *testing.T) {
 	}
 }
 
-// documented returns the commands of a text; true: it is a whole line.
+// documented returns the commands of a text (true: it is a whole line).
 func documented(text string) map[string]bool {
 	lines := map[string]bool{}
 	for _, match := range inSentence.FindAllStringSubmatch(text, -1) {

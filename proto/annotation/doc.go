@@ -30,7 +30,7 @@ const (
 	// RefreshName holds the refresh interval, a duration such as 10m or 1d12h, and pairs of
 	// key=interval for keys with another one.
 	RefreshName = "curl-refresh"
-	// NowName holds any value; a change triggers a fetch.
+	// NowName holds any value. A change triggers a fetch.
 	NowName = "curl-now"
 	// SuspendName excludes the object while it is true.
 	SuspendName = "curl-suspend"

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// MaxRefresh is the maximum refresh interval; longer ones are lowered to it.
+// MaxRefresh is the maximum refresh interval. Longer ones are lowered to it.
 const MaxRefresh = 365 * 24 * time.Hour
 
 // Options configure a Grammar.
@@ -19,7 +19,7 @@ type Options struct {
 	Keys []string
 	// DefaultScheme is assumed for a URL without one: http or https.
 	DefaultScheme string
-	// MinRefresh is the minimum refresh interval, between 0 and MaxRefresh; shorter ones are raised
+	// MinRefresh is the minimum refresh interval, between 0 and MaxRefresh. Shorter ones are raised
 	// to it.
 	MinRefresh time.Duration
 }

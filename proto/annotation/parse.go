@@ -21,7 +21,7 @@ func (g *Grammar) ParseObject(o metav1.Object) (Request, error) {
 // Without an accepted annotation, the Request has at most Problems. If a whole value is unusable,
 // Parse returns an error, which is one sentence for an Event, and a Request that has only Present,
 // Annotation and, if it could be parsed, Suspended. A pair that breaks a rule becomes one of the
-// Problems; the other pairs still count.
+// Problems. The other pairs still count.
 func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
 	key, value, found := g.Find(annotations)
 	if !found {

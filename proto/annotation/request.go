@@ -25,9 +25,9 @@ type Request struct {
 	Annotation string
 	// Suspended reports that the ConfigMap is excluded for now.
 	Suspended bool
-	// Pairs are sorted by key; each key appears once.
+	// Pairs are sorted by key. Each key appears once.
 	Pairs []Pair
-	// Refresh is the refresh interval, within the limits of the grammar; 0 means fetch once.
+	// Refresh is the refresh interval, within the limits of the grammar (0 means fetch once).
 	Refresh time.Duration
 	// Intervals holds the refresh intervals of keys with another one.
 	Intervals map[string]time.Duration
@@ -75,7 +75,7 @@ func (r Request) URL(key string) (string, bool) {
 	return r.Pairs[i].URL, true
 }
 
-// Interval returns the refresh interval of key; 0 means fetch once.
+// Interval returns the refresh interval of key (0 means fetch once).
 func (r Request) Interval(key string) time.Duration {
 	if interval, found := r.Intervals[key]; found {
 		return interval

@@ -315,7 +315,7 @@ func Next(f *v1.Failure, observed time.Time) string {
 }
 
 // WhyEmpty returns the section of the page "Why is my key empty?" (deploy/docs/why-empty.md) that
-// explains a failure, such as "why-empty 8"; empty if there is none.
+// explains a failure, such as "why-empty 8" (empty if there is none).
 func WhyEmpty(c v1.FailureClass) string {
 	n, found := sections[c]
 	if !found {
@@ -382,7 +382,7 @@ func rounded(d time.Duration) string {
 	return duration.Format(max(d.Round(unit), time.Second))
 }
 
-// WaitsFor returns the reason why an attempt for url waits, in words; empty if it does not.
+// WaitsFor returns the reason why an attempt for url waits, in words (empty if it does not).
 func WaitsFor(w v1.WaitsFor, url string) string {
 	switch w {
 	case v1.WaitsFor_WAITS_FOR_PAUSE:

@@ -23,7 +23,7 @@ type TeamEntry struct {
 	PathPrefix string `json:"pathPrefix,omitempty"`
 	// Headers are sent with every matching request.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Certificate, Key and Authorities are PEM; empty means none.
+	// Certificate, Key and Authorities are PEM (empty means none).
 	Certificate string `json:"certificate,omitempty"`
 	Key         string `json:"key,omitempty"`
 	Authorities string `json:"authorities,omitempty"`

@@ -38,7 +38,7 @@ func Reason(c v1.FailureClass) string {
 	return reason.String()
 }
 
-// ClassOf is the inverse of Reason; unknown reasons are unspecified.
+// ClassOf is the inverse of Reason. Unknown reasons are unspecified.
 func ClassOf(reason string) v1.FailureClass {
 	for n := range v1.FailureClass_name {
 		if c := v1.FailureClass(n); c != 0 && Reason(c) == reason {

@@ -29,7 +29,7 @@ type ConsumeOptions struct {
 	// informed. Calls may overlap.
 	Observe func(*Delivery, Disposition)
 
-	// heartbeat is the interval of the server's idle heartbeats; 0 means 5 s.
+	// heartbeat is the interval of the server's idle heartbeats (0 means 5 s).
 	heartbeat time.Duration
 }
 

@@ -58,7 +58,7 @@ func (d *Delivery) Number() uint64 { return d.metadata.NumDelivered }
 func (d *Delivery) Backlog() bool { return d.metadata.NumPending > 0 }
 
 // Draining is closed when Consume is about to end. It does not cancel the context, so a handler may
-// continue; one that would wait for long returns GiveBack.
+// continue. One that would wait for long returns GiveBack.
 func (d *Delivery) Draining() <-chan struct{} { return d.draining }
 
 // SetTrace sets the span of the handling, for a dead letter to refer to.

@@ -20,7 +20,7 @@ var ErrIncompatible = errors.New("incompatible configuration")
 var ErrNoAudit = errors.New("no stream for the audit")
 
 // Ensure creates the streams and consumers, or updates existing ones. It is safe to call at any
-// time and from several processes; it writes nothing if nothing changes. It returns the epoch of
+// time and from several processes. It writes nothing if nothing changes. It returns the epoch of
 // the pipeline: the creation time of Requests in Unix milliseconds.
 //
 // A difference that the server cannot change (retention, storage) gives an error that wraps

@@ -303,7 +303,7 @@ func consumer(ctx context.Context, js jetstream.JetStream) jetstream.ConsumerCon
 	return must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).CachedInfo().Config
 }
 
-// apiCalls records JetStream API calls; the returned function lists their subjects.
+// apiCalls records JetStream API calls. The returned function lists their subjects.
 func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 	GinkgoHelper()
 	nc := pipelinetest.Connect(GinkgoTB(), s).Conn()

@@ -28,7 +28,7 @@ func Unreadable(err error) bool {
 }
 
 // LastWant returns the last want of a key and its stream sequence. A tombstone is a nil want. The
-// error wraps ErrNoMessage if there is none, and ErrMalformed if it cannot be decoded; the sequence
+// error wraps ErrNoMessage if there is none, and ErrMalformed if it cannot be decoded. The sequence
 // is valid then.
 //
 // In a cluster the response may be slightly stale.
@@ -122,7 +122,7 @@ func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err er
 // DefaultAPIPrefix is the prefix of the JetStream API subjects (ADR-19) outside of a domain.
 const DefaultAPIPrefix = "$JS.API."
 
-// APIPrefix returns the client's prefix of JetStream API subjects, with the final dot; each domain
+// APIPrefix returns the client's prefix of JetStream API subjects, with the final dot. Each domain
 // has its own.
 func (c *Client) APIPrefix() string {
 	switch o := c.js.Options(); {
@@ -148,7 +148,7 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 
 const answerTimeout = 5 * time.Second
 
-// DecodeWant decodes the payload of a want; a tombstone is nil. The want must be for the key in its
+// DecodeWant decodes the payload of a want. A tombstone is nil. The want must be for the key in its
 // subject. Errors wrap ErrMalformed.
 func DecodeWant(key Key, data []byte) (*v1.Want, error) {
 	if len(data) == 0 {

@@ -44,7 +44,7 @@ type Range struct {
 	Stream string
 	// Subject filter, wildcards included.
 	Subject string
-	// From is the first sequence, and Below the one after the last; 0 means no limit.
+	// From is the first sequence, and Below the one after the last (0 means no limit).
 	From, Below uint64
 }
 

@@ -68,12 +68,12 @@ func (k Key) Failure() string { return KindFailure.of(k) }
 func (k Key) Reconcile() string { return KindReconcile.of(k) }
 
 // DeadLetter is the subject of a dead letter with its reason (an Event reason) and host, as
-// returned by HostOf; an IP address becomes HiddenHost.
+// returned by HostOf. An IP address becomes HiddenHost.
 func (k Key) DeadLetter(reason, host string) string {
 	return deadPrefix + token(reason) + "." + token(hostName(host)) + "." + k.tokens()
 }
 
-// DeadLetterSubjects is the filter for dead letters by reason, host and key; empty means any.
+// DeadLetterSubjects is the filter for dead letters by reason, host and key (empty means any).
 func DeadLetterSubjects(reason, host string, key Key) string {
 	return deadPrefix + strings.Join([]string{
 		tokenOrAny(reason), tokenOrAny(hostName(host)), tokenOrAny(key.Namespace), tokenOrAny(key.Name), tokenOrAny(key.Key),
@@ -112,7 +112,7 @@ func (k Kind) Template() string {
 	return string(k) + "{namespace}.{name}.{key}"
 }
 
-// Subjects is the filter for all keys of a namespace and name; empty means any.
+// Subjects is the filter for all keys of a namespace and name (empty means any).
 func (k Kind) Subjects(namespace, name string) string {
 	return string(k) + tokenOrAny(namespace) + "." + tokenOrAny(name) + ".*"
 }

@@ -163,7 +163,7 @@ func (t Topology) results() jetstream.StreamConfig {
 		Description: "curl-me-that: outcomes that wait for the writer",
 		Subjects:    []string{KindContent.All(), KindFailure.All(), KindReconcile.All()},
 		Retention:   jetstream.WorkQueuePolicy,
-		// Not 1: a late outcome would replace a newer one that is still queued; the writer's fence
+		// Not 1: a late outcome would replace a newer one that is still queued. The writer's fence
 		// picks the newest.
 		MaxMsgsPerSubject: 8,
 		Discard:           jetstream.DiscardNew,

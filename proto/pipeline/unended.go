@@ -49,7 +49,7 @@ func (c *Consumer) begin(ctx context.Context, d *Delivery) (unended uint64, read
 // end takes back what begin has recorded, if it could read what was there. That
 // comes before the acknowledgement, after which the message may already begin
 // elsewhere. A handling that began earlier may have ended meanwhile: then less is
-// left. A panic is no end; that of the first delivery is recorded here.
+// left. A panic is no end. That of the first delivery is recorded here.
 func (c *Consumer) end(ctx context.Context, d *Delivery, with Disposition, unended uint64, read bool) {
 	ctx = context.WithoutCancel(ctx)
 	panicked := errors.Is(with.err, ErrPanic)

@@ -26,7 +26,7 @@ func EnvName(flag string) string {
 }
 
 // Execute runs a command until it returns or a signal ends it, and returns the exit code. The first
-// SIGINT or SIGTERM cancels the context of the command, which then drains; the second ends the
+// SIGINT or SIGTERM cancels the context of the command, which then drains. The second ends the
 // process at once with 128 plus the signal's number. Errors are printed as one sentence. A command
 // with the flag --listen gets a subcommand healthcheck.
 func Execute(cmd *cobra.Command) int {

@@ -78,7 +78,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Part is something that must work for the process to be ready. A nil Part does nothing.
 type Part struct {
 	name string
-	// reason why it does not work; empty if it does.
+	// reason why it does not work (empty if it does).
 	reason atomic.Pointer[string]
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// NATSFiles are files with which a program and the NATS servers authenticate each other; each may
+// NATSFiles are files with which a program and the NATS servers authenticate each other. Each may
 // be empty.
 type NATSFiles struct {
 	// Creds is a file with a user JWT and NKey seed.

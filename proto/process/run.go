@@ -53,7 +53,7 @@ type Runtime struct {
 	NATS *nats.Conn
 	// JetStream context of the connection.
 	JetStream jetstream.JetStream
-	// Tracer of the service; nil if tracing is off.
+	// Tracer of the service (nil if tracing is off).
 	Tracer *tracing.Tracer
 
 	running *Part
@@ -114,11 +114,11 @@ type Host struct {
 	Log     zerolog.Logger
 	Health  *Health
 	Metrics prometheus.Registerer
-	// NATS has the connection options; each service has its own connection.
+	// NATS has the connection options. Each service has its own connection.
 	NATS NATSOptions
 	// WithoutNATS: the service does not use the broker.
 	WithoutNATS bool
-	// Tracer is shared; nil if tracing is off.
+	// Tracer is shared (nil if tracing is off).
 	Tracer *tracing.Tracer
 
 	running *Part

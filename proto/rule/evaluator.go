@@ -88,9 +88,9 @@ func (o Outcome) Failed() (number int, cause Cause) {
 // duration or memory depends on their arguments are replaced by bounded ones, because CEL checks the
 // deadline in loops only.
 type Evaluator struct {
-	// MaxBody is the maximum size of a body and of a selection in bytes; 0 means DefaultMaxBody.
+	// MaxBody is the maximum size of a body and of a selection in bytes (0 means DefaultMaxBody).
 	MaxBody int
-	// Budget is the time in nanoseconds that a namespace may use; nil means no limit.
+	// Budget is the time in nanoseconds that a namespace may use (nil means no limit).
 	Budget *budget.Budget
 
 	mu       sync.Mutex
@@ -167,7 +167,7 @@ func (e *Evaluator) value(program cel.Program, variables map[string]any) (ref.Va
 	return nil, Inapplicable
 }
 
-// program compiles an expression; nil if it has a mistake.
+// program compiles an expression (nil if it has a mistake).
 func (e *Evaluator) program(of Expression) (program cel.Program) {
 	ast, err := compile(of)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxWork is the maximum number of steps in bounded calls of an expression; a step takes up to 50 ns.
+	// maxWork is the maximum number of steps in bounded calls of an expression. A step takes up to 50 ns.
 	maxWork = 2 << 20
 	// compared and copied are the numbers of bytes that a step compares or copies. So an expression
 	// copies at most 16 MiB.

@@ -37,16 +37,16 @@ const (
 
 // Set holds the Expressions of one key.
 type Set struct {
-	// Expect has the rules; each must be true.
+	// Expect has the rules. Each must be true.
 	Expect []string
-	// Select gives the value of the key; empty: the body.
+	// Select gives the value of the key (empty: the body).
 	Select string
 }
 
 // Empty reports whether there are no expressions.
 func (s Set) Empty() bool { return len(s.Expect) == 0 && s.Select == "" }
 
-// Digest identifies the Expressions; it is empty without any.
+// Digest identifies the Expressions. It is empty without any.
 func (s Set) Digest() string {
 	if s.Empty() {
 		return ""

@@ -59,7 +59,7 @@ func LoadSigner(file string) (*Signer, error) {
 
 // Verifier holds the trusted public keys. It is safe for concurrent use.
 type Verifier struct {
-	// file has the keys; nil means that no key is trusted.
+	// file has the keys (nil means that no key is trusted).
 	file *reload.File[[]ed25519.PublicKey]
 }
 

@@ -18,7 +18,7 @@ const maxValidatorBytes = 256
 type Entry struct {
 	// URL of the body in the key, canonical and complete.
 	URL string `json:"url,omitempty"`
-	// SHA256 of the body, 64 lower-case hexadecimal digits; empty if we never wrote the key.
+	// SHA256 of the body, 64 lower-case hexadecimal digits (empty if we never wrote the key).
 	SHA256 string `json:"sha256,omitempty"`
 	// Size of the body in bytes.
 	Size int64 `json:"size,omitempty"`
@@ -29,12 +29,12 @@ type Entry struct {
 	ETag string `json:"etag,omitempty"`
 	// LastModified of the response (RFC 9110 section 8.8.2).
 	LastModified string `json:"lastModified,omitempty"`
-	// Rules is the digest of the rules and the selection that the body passed; empty: none.
+	// Rules is the digest of the rules and the selection that the body passed (empty: none).
 	Rules string `json:"rules,omitempty"`
 	// Binary reports that the body is in binaryData.
 	Binary bool `json:"binary,omitempty"`
 
-	// Error is the reason of the current failure, as in Events; empty if there is none.
+	// Error is the reason of the current failure, as in Events (empty if there is none).
 	Error string `json:"error,omitempty"`
 	// ErrorURL is the URL that fails, if it differs from URL: the annotation has changed, and the
 	// key still holds the body of the old URL.
@@ -54,7 +54,7 @@ type Entry struct {
 	// that holds the right body nevertheless.
 	Drift string `json:"drift,omitempty"`
 	// Object is the Mark of the object that this entry was written on, because backups and copies
-	// include annotations; empty if unknown.
+	// include annotations (empty if unknown).
 	Object string `json:"object,omitempty"`
 	// Fence of the trigger that led to this entry.
 	Fence Fence `json:"fence,omitzero"`
@@ -63,7 +63,7 @@ type Entry struct {
 // Explanation has details of a failure and of the next attempt. Entries share it, so it is
 // immutable.
 type Explanation struct {
-	// HTTPStatus of the last response; 0 without one.
+	// HTTPStatus of the last response (0 without one).
 	HTTPStatus int32 `json:"httpStatus,omitempty"`
 	// Message is the sentence of the Event, without the part about the key's value.
 	Message string `json:"message,omitempty"`
@@ -75,7 +75,7 @@ type Explanation struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Stale reports that the key has been failing for long; see condition.FailsForLong.
 	Stale bool `json:"stale,omitempty"`
-	// Rule is the number of the rule that the last response does not meet, from 1; 0: none.
+	// Rule is the number of the rule that the last response does not meet, from 1 (0: none).
 	Rule uint32 `json:"rule,omitempty"`
 	// Terminal reports that attempts fail until somebody edits the URL or the operator's policy.
 	Terminal bool `json:"terminal,omitempty"`

@@ -50,7 +50,7 @@ type Problem struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Parse parses the value of the status annotation; an empty value gives an empty status. It ignores
+// Parse parses the value of the status annotation. An empty value gives an empty status. It ignores
 // unknown fields, and keys that are invalid in a ConfigMap, because later versions may use them. An
 // error wraps ErrMalformed, and the status is then empty and usable.
 func Parse(value string) (Status, error) {
@@ -150,7 +150,7 @@ type written struct {
 }
 
 // String returns the value of the status annotation: compact JSON with sorted keys, the same text
-// for the same state. It is empty if there is neither a key nor a problem; the annotation is then
+// for the same state. It is empty if there is neither a key nor a problem. The annotation is then
 // removed.
 func (s Status) String() string {
 	if len(s.Keys) == 0 && s.Problem == nil {

@@ -24,7 +24,7 @@ type Config struct {
 	Service process.Options
 	// Kube selects the cluster.
 	Kube kube.Options
-	// Namespaces to watch; empty means all.
+	// Namespaces to watch (empty means all).
 	Namespaces []string
 	// Protected namespaces are never changed, nor is kube-root-ca.crt anywhere.
 	Protected []string

@@ -110,9 +110,9 @@ type keeper struct {
 	// namespaces have the labels that decide about sidecars.
 	namespaces *informer.Informer[*injection.Namespace]
 	claims     *index.Index
-	// pods with sidecars; nil if they are not watched.
+	// pods with sidecars (nil if they are not watched).
 	pods *reconcile.Pods
-	// queue of the current leadership term; nil if another keeper leads.
+	// queue of the current leadership term (nil if another keeper leads).
 	queue    atomic.Pointer[queue.Work]
 	election leader.Deps
 	cache    *process.Part

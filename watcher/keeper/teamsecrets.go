@@ -34,7 +34,7 @@ const reasonIgnored = "CredentialsIgnored"
 
 // TeamSecrets are the settings for compiling the Secrets of teams.
 type TeamSecrets struct {
-	// Into is the Secret of the release as NAMESPACE/NAME; empty means that keeper compiles Watchers.
+	// Into is the Secret of the release as NAMESPACE/NAME (empty means that keeper compiles Watchers).
 	Into string
 	// From are NAMESPACE for all labelled Secrets of a namespace, or NAMESPACE/NAME for one.
 	From []string
@@ -58,7 +58,7 @@ func (t TeamSecrets) Validate() error {
 	return nil
 }
 
-// names returns the names of Secrets by namespace; none means all.
+// names returns the names of Secrets by namespace. None means all.
 func (t TeamSecrets) names() map[string][]string {
 	names := map[string][]string{}
 	for _, from := range t.From {

@@ -41,7 +41,7 @@ func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) 
 // Forever is the length of a pause without an end: JetStream needs a time.
 const Forever = 100 * 365 * 24 * time.Hour
 
-// Resumes returns the end of a pause; nil: it has none, or there is no pause.
+// Resumes returns the end of a pause (nil: it has none, or there is no pause).
 func Resumes(info *jetstream.ConsumerInfo) *time.Time {
 	if until := info.Config.PauseUntil; info.Paused && until != nil && time.Until(*until) < Forever/2 {
 		return until

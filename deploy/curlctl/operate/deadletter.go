@@ -25,7 +25,7 @@ type DeadLetterFilter struct {
 	Namespace, Name, Key string
 	// Since (inclusive) and Until (exclusive) limit the time of the entry.
 	Since, Until time.Time
-	// Below is an exclusive upper limit of the ID, the cursor of a listing; 0: no limit.
+	// Below is an exclusive upper limit of the ID, the cursor of a listing (0: no limit).
 	Below uint64
 }
 
@@ -163,7 +163,7 @@ func Total(counts map[ReasonHost]uint64) (n int) {
 	return n
 }
 
-// DeleteDeadLetter removes the entry with an ID; a missing entry is no error.
+// DeleteDeadLetter removes the entry with an ID. A missing entry is no error.
 func (c *Client) DeleteDeadLetter(ctx context.Context, id uint64) error {
 	stream, err := c.failures(ctx)
 	if err != nil {

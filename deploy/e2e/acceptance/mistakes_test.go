@@ -34,7 +34,7 @@ import (
 // mistake is one that people make, and what every screen says about it.
 type mistake struct {
 	traits []world.Trait
-	// state and reason of the key; an empty key is about the whole object.
+	// state and reason of the key. An empty key is about the whole object.
 	key, state, reason string
 	// sentence is part of what all screens say.
 	sentence string

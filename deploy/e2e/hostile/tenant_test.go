@@ -28,7 +28,7 @@ const (
 	// backlog is the maximum number of requests that the other tenant's keys may wait behind, however
 	// slow the machine is.
 	backlog = 1_000
-	// memoryLimit is the limit of the chart for watcher and writer; the fetcher's is no lower.
+	// memoryLimit is the limit of the chart for watcher and writer. The fetcher's is no lower.
 	memoryLimit = 256 << 20
 	// goMemoryLimit is the part of it that the chart gives to the Go runtime.
 	goMemoryLimit = "GOMEMLIMIT=204MiB"

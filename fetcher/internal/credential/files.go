@@ -32,9 +32,9 @@ func isToken(s string) bool {
 
 // Identity is the TLS configuration of one entry. Equal pointers have equal content.
 type Identity struct {
-	// Certificates are shown to the server; none means that the client stays anonymous.
+	// Certificates are shown to the server. None means that the client stays anonymous.
 	Certificates []tls.Certificate
-	// Roots are the only trusted authorities; nil means those of the process.
+	// Roots are the only trusted authorities (nil means those of the process).
 	Roots *x509.CertPool
 }
 

@@ -34,7 +34,7 @@ type OAuth2 struct {
 	ClientID         string   `yaml:"clientID"`
 	ClientSecretFile string   `yaml:"clientSecretFile"`
 	Scopes           []string `yaml:"scopes"`
-	// Audience is a parameter that some servers need; empty means none.
+	// Audience is a parameter that some servers need (empty means none).
 	Audience string `yaml:"audience"`
 }
 
@@ -85,7 +85,7 @@ func NewTokens(o OAuth2, secret *reload.File[string]) *Tokens {
 
 // Requests say how to ask the token URL.
 type Requests struct {
-	// Transport makes the requests; redirects are not followed.
+	// Transport makes the requests. Redirects are not followed.
 	Transport http.RoundTripper
 	// Timeout is the time limit of one request.
 	Timeout time.Duration

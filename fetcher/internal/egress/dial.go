@@ -75,7 +75,7 @@ func (p *Policy) dial(ctx context.Context, network string, t target, name string
 	return conn, nil
 }
 
-// watch checks the attempts of one dial; attempts of the two address families run concurrently (RFC
+// watch checks the attempts of one dial. Attempts of the two address families run concurrently (RFC
 // 8305).
 type watch struct {
 	policy *Policy

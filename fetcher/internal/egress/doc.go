@@ -38,7 +38,7 @@
 //     ISATAP interface identifier (RFC 5214 section 6.1).
 //
 // Deny takes precedence over allow. A denied address is skipped and the other addresses of the name
-// are tried; none is dialled unchecked. One dial tries at most 16 addresses.
+// are tried. None is dialled unchecked. One dial tries at most 16 addresses.
 //
 // # Names
 //

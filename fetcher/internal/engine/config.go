@@ -30,7 +30,7 @@ type Config struct {
 	Sharing sharedcall.Config
 	// ResultBytes is the budget of published bytes of one namespace.
 	ResultBytes budget.Config
-	// MaxExpressionBody is the maximum size in bytes of a body for rules and selections; 0: the default.
+	// MaxExpressionBody is the maximum size in bytes of a body for rules and selections (0: the default).
 	MaxExpressionBody int
 	// DeadLetters is the budget of dead letters of one namespace.
 	DeadLetters budget.Config

@@ -103,7 +103,7 @@ func (e *Engine) start(w waiting, slot *throttle.Slot) {
 }
 
 // handleClaimed follows a claimed key as far as it goes. A panic must not end the
-// process; nothing else would count it.
+// process. Nothing else would count it.
 func (e *Engine) handleClaimed(ctx context.Context, t *trigger) (ended ending) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -61,7 +61,7 @@ func (x *exchange) failure(cause error) *Error {
 }
 
 // classify returns class and detail of a failure. Failures that this package detects already have
-// them. This is the only place that distinguishes other causes; the first matching rule applies.
+// them. This is the only place that distinguishes other causes. The first matching rule applies.
 func (x *exchange) classify(cause error) Error {
 	var denied *egress.DeniedError
 	var own *Error

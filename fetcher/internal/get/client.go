@@ -28,7 +28,7 @@ type Deps struct {
 	// with nil if it is in force, or with the reason why the previous content stays in force. It
 	// never receives the content.
 	OnReload func(path string, err error)
-	// Ticks trigger checks of the files; nil means every five seconds.
+	// Ticks trigger checks of the files (nil means every five seconds).
 	Ticks <-chan time.Time
 }
 

@@ -24,9 +24,9 @@ type Config struct {
 	// CABundle is the path of PEM certificates that are trusted in addition to the system's; empty
 	// means none.
 	CABundle string
-	// Netrc is the path of a netrc file with credentials; empty means none.
+	// Netrc is the path of a netrc file with credentials (empty means none).
 	Netrc string
-	// HeaderFile is the path of a file with headers per host; empty means none.
+	// HeaderFile is the path of a file with headers per host (empty means none).
 	HeaderFile string
 	// TeamFile is the path of the file that keeper compiles from the Secrets of teams; empty means
 	// none. The header file is asked first.
@@ -64,7 +64,7 @@ func (c Config) Validate() error {
 	return err
 }
 
-// ProxyHost returns the host of the proxy; empty means none.
+// ProxyHost returns the host of the proxy (empty means none).
 func (c Config) ProxyHost() string {
 	if u, err := c.proxy(); err == nil && u != nil {
 		return strings.ToLower(u.Hostname())
@@ -72,7 +72,7 @@ func (c Config) ProxyHost() string {
 	return ""
 }
 
-// proxy parses Proxy; errors do not contain its credentials.
+// proxy parses Proxy. Errors do not contain its credentials.
 func (c Config) proxy() (*url.URL, error) {
 	if c.Proxy == "" {
 		return nil, nil

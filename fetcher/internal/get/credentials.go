@@ -14,7 +14,7 @@ import (
 // grants are the entries of the header files that one namespace may use for one host, comparable.
 type grants struct{ operator, team hostEntries }
 
-// find returns the entry for a URL of the host; the operator's are asked first.
+// find returns the entry for a URL of the host. The operator's are asked first.
 func (g grants) find(u *url.URL) *headerEntry {
 	if e := g.operator.find(u); e != nil {
 		return e
@@ -132,7 +132,7 @@ func (c credentials) explain(e *Error) *Error {
 	return e
 }
 
-// Credential says in one sentence which credential is sent to a URL; empty without a header file.
+// Credential says in one sentence which credential is sent to a URL (empty without a header file).
 func (c *Client) Credential(namespace, raw string) string {
 	u, err := egress.ParseURL(raw)
 	if err != nil || c.headers == nil && c.team == nil {

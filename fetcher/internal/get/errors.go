@@ -21,15 +21,15 @@ type Error struct {
 	Class v1.FailureClass
 	// Detail of the failure.
 	Detail v1.FailureDetail
-	// Limit that a body exceeded, in bytes; zero for other failures.
+	// Limit that a body exceeded, in bytes (zero for other failures).
 	Limit int64
-	// TimeLimit that was exceeded; zero for other failures, or if it is unknown.
+	// TimeLimit that was exceeded (zero for other failures, or if it is unknown).
 	TimeLimit time.Duration
 	// SHA256 of a body that is not the required one.
 	SHA256 string
 	// Redirects that were followed before.
 	Redirects int
-	// StatusCode of the response; zero without one.
+	// StatusCode of the response (zero without one).
 	StatusCode int
 	// RetryAfter is the wait that the server requested, not clamped. Zero if none.
 	RetryAfter time.Duration

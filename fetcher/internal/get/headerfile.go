@@ -24,7 +24,7 @@ import (
 type headerFile struct{ entries []*headerEntry }
 
 // hostEntries are the entries of a header file that one namespace may use for one host. Equal
-// values are the same entries of the same file; the zero value has none.
+// values are the same entries of the same file. The zero value has none.
 type hostEntries struct {
 	file *headerFile
 	// marks has one byte for each entry of the file: 1 if it may be used.
@@ -41,7 +41,7 @@ type headerEntry struct {
 	Schemes []string `yaml:"schemes"`
 	// Ports of the URL; default: the default port of the scheme.
 	Ports []int `yaml:"ports"`
-	// PathPrefix is the path or one of its parents; empty means any.
+	// PathPrefix is the path or one of its parents (empty means any).
 	PathPrefix string `yaml:"pathPrefix"`
 	// Headers are sent with every matching request.
 	Headers map[string]string `yaml:"headers"`
@@ -69,7 +69,7 @@ type headerEntry struct {
 	fixed *credential.Identity
 }
 
-// tls returns the current identity; nil if there is none.
+// tls returns the current identity (nil if there is none).
 func (e *headerEntry) tls() *credential.Identity { return cmp.Or(e.identity.Value(), e.fixed) }
 
 type clientCertificate struct {

@@ -13,7 +13,7 @@ import (
 	curlmethatv1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// secret is the text that hostile servers send wherever they can; no error may repeat it.
+// secret is the text that hostile servers send wherever they can. No error may repeat it.
 const secret = "s3rv3r-t3xt"
 
 // hostile is a hostile server and the expected outcome.

@@ -35,7 +35,7 @@ type stopwatch struct {
 	conn      *deferredConn
 }
 
-// moment is the start of a phase; connections to several addresses may be opened concurrently.
+// moment is the start of a phase. Connections to several addresses may be opened concurrently.
 type moment struct {
 	phase Phase
 	addr  string

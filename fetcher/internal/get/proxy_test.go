@@ -52,7 +52,7 @@ var _ = Describe("an egress proxy", func() {
 		for name, addrs := range names {
 			dns.Set(name, addrs...)
 		}
-		// The policy permits public addresses only; the proxy is the operator's.
+		// The policy permits public addresses only. The proxy is the operator's.
 		gate := must(egress.New(policy, egress.Deps{Resolver: dns.Resolver()}))
 		return newClient(cfg, gate, get.Deps{})
 	}

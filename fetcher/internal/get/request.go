@@ -39,7 +39,7 @@ type Response struct {
 	Body []byte
 	// SHA256 of Body, 64 lower-case hexadecimal digits.
 	SHA256 string
-	// ETag of the body (RFC 9110 section 8.8.3), empty if absent or malformed; that of the request
+	// ETag of the body (RFC 9110 section 8.8.3), empty if absent or malformed. That of the request
 	// if a 304 has none.
 	ETag string
 	// LastModified of the body (RFC 9110 section 8.8.2), with the same rules.

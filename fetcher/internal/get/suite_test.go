@@ -55,7 +55,7 @@ func startDNS() *dnstest.Server {
 	return names
 }
 
-// newGate returns a gate that permits loopback only; every name resolves to it.
+// newGate returns a gate that permits loopback only. Every name resolves to it.
 func newGate(cfg egress.Config) *egress.Gate {
 	GinkgoHelper()
 	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")

@@ -11,7 +11,7 @@ const jitter = 0.2
 
 // Backoff spaces the attempts of an unbroken row of failures.
 type Backoff struct {
-	// Base is the delay after the first failure; each further one doubles it.
+	// Base is the delay after the first failure. Each further one doubles it.
 	Base time.Duration
 	// Max bounds the delay.
 	Max time.Duration

@@ -9,7 +9,7 @@ import (
 
 // Refresh spaces regular fetches.
 type Refresh struct {
-	// Min is the shortest interval; a shorter one that is asked for counts as
+	// Min is the shortest interval. A shorter one that is asked for counts as
 	// this one.
 	Min time.Duration
 	// Max bounds what Cache-Control may lengthen an interval to.

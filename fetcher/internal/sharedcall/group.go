@@ -68,7 +68,7 @@ func New[K comparable, V any](cfg Config, now func() time.Time) *Group[K, V] {
 
 // Do returns the outcome of the call for the key that is under way or ended
 // just now, shared being true, or else makes the call. A call that began before
-// after is not shared; it goes on for the callers that joined it. The error is ErrSlow.
+// after is not shared. It goes on for the callers that joined it. The error is ErrSlow.
 func (g *Group[K, V]) Do(key K, after time.Time, fn func() Outcome[V]) (value V, shared bool, err error) {
 	g.mu.Lock()
 	now := g.now()
@@ -100,7 +100,7 @@ func (c *call[V]) wait(limit time.Duration) (value V, err error) {
 }
 
 // After calls fn at the end of the call for the key, and at once if none is under way. At most
-// Config.Entries functions wait for a call; more are dropped.
+// Config.Entries functions wait for a call. More are dropped.
 func (g *Group[K, V]) After(key K, fn func()) {
 	g.mu.Lock()
 	c := g.calls[key]

@@ -135,7 +135,7 @@ func (s *Slot) Resume() {
 	t.settle(s.tenant, time.Now())
 }
 
-// average adds a duration to a moving average; 0: there is none yet.
+// average adds a duration to a moving average (0: there is none yet).
 func average(mean, d time.Duration) time.Duration {
 	d = max(d, time.Microsecond)
 	if mean == 0 {

@@ -14,7 +14,7 @@ const clusterTimeout = time.Minute
 
 // RunCluster starts a cluster of servers with the same options, each with its own name and store,
 // and waits until JetStream is ready on all of them. The servers listen on TCP ports, because
-// routes need them; routes in a configuration file are overridden. After an error, servers may be
+// routes need them. Routes in a configuration file are overridden. After an error, servers may be
 // left running.
 func RunCluster(size int, o Options) (servers []*Server, err error) {
 	for range size {

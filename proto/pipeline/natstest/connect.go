@@ -13,7 +13,7 @@ import (
 // errStopped is the error of a connection while the server is stopped.
 var errStopped = errors.New("NATS server is stopped")
 
-// URL returns the address for other processes; it needs Options.Listen.
+// URL returns the address for other processes. It needs Options.Listen.
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -21,7 +21,7 @@ func (s *Server) URL() string {
 }
 
 // InProcessConn connects to the server without the network. It makes *Server a
-// nats.InProcessServer; connections reconnect after Restart.
+// nats.InProcessServer. Connections reconnect after Restart.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	s.mu.Lock()
 	running := s.running

@@ -20,15 +20,15 @@ const startTimeout = 10 * time.Second
 // Options configure a server. The zero value gives a server that only this process can reach, with
 // a store that Close removes.
 type Options struct {
-	// Name of the server; empty: "natstest".
+	// Name of the server (empty: "natstest").
 	Name string
 	// StoreDir keeps the streams, also for a later server. Empty means a temporary directory that
 	// Close removes.
 	StoreDir string
-	// Listen opens a TCP port on 127.0.0.1 for other processes; it stays the
+	// Listen opens a TCP port on 127.0.0.1 for other processes. It stays the
 	// same across Restart.
 	Listen bool
-	// MaxPayload is the maximum size of a message in bytes, headers included; 0 means 1 MiB.
+	// MaxPayload is the maximum size of a message in bytes, headers included (0 means 1 MiB).
 	MaxPayload int32
 	// ConfigFile is a server configuration, such as one with accounts and
 	// permissions. Addresses and the store in it are overridden.

@@ -28,7 +28,7 @@ const (
 
 // Config has the limits of a namespace.
 type Config struct {
-	// Burst is the maximum use at once; zero means no limit.
+	// Burst is the maximum use at once (zero means no limit).
 	Burst int64
 	// Refill is the time in which an empty budget is refilled.
 	Refill time.Duration
@@ -58,7 +58,7 @@ type Budget struct {
 // account is the state of a namespace.
 type account struct {
 	left *rate.Limiter
-	// need is the balance at which the namespace is within its budget again; zero if it is.
+	// need is the balance at which the namespace is within its budget again (zero if it is).
 	need float64
 	// mean use, and next, the time for the next refused caller to come back.
 	mean float64
@@ -101,7 +101,7 @@ func (b *Budget) Check(namespace string) (s *Shortage) {
 	return s
 }
 
-// Spend uses n even if the balance is insufficient; the debt must be refilled first.
+// Spend uses n even if the balance is insufficient. The debt must be refilled first.
 func (b *Budget) Spend(namespace string, n int64) {
 	b.with(namespace, func(a *account, now time.Time) {
 		a.left.ReserveN(now, int(min(n, b.cfg.Burst)))

@@ -25,7 +25,7 @@ type Options struct {
 	// Kubeconfig is a file. If empty, services use $KUBECONFIG or the service account of the pod;
 	// users get $KUBECONFIG or ~/.kube/config.
 	Kubeconfig string
-	// Context in the kubeconfig; empty means its current one.
+	// Context in the kubeconfig (empty means its current one).
 	Context string
 }
 

@@ -37,7 +37,7 @@ const maxNote = 1024
 
 // Event reports a change of state of an object to its owner.
 type Event struct {
-	// APIVersion and Kind of the object; empty means a ConfigMap.
+	// APIVersion and Kind of the object (empty means a ConfigMap).
 	APIVersion, Kind string
 	// Namespace, Name and UID of the object.
 	Namespace, Name string

@@ -63,7 +63,7 @@ func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *
 	return p
 }
 
-// endpoint returns the address of the collector without userinfo; empty if traces are off.
+// endpoint returns the address of the collector without userinfo (empty if traces are off).
 func endpoint(log zerolog.Logger) string {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") ||
 		strings.EqualFold(os.Getenv("OTEL_TRACES_EXPORTER"), "none") {
@@ -109,7 +109,7 @@ func New(ctx context.Context, service, version string, processor sdktrace.SpanPr
 	return &Provider{sdk: sdktrace.NewTracerProvider(sdktrace.WithResource(all), sdktrace.WithSpanProcessor(processor))}
 }
 
-// Tracer returns the tracer of the service; nil if traces are off.
+// Tracer returns the tracer of the service (nil if traces are off).
 func (p *Provider) Tracer() *Tracer {
 	if p == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Our own attributes; the others are semantic conventions.
+// Our own attributes. The others are semantic conventions.
 const (
 	// ConfigMap is the name of the ConfigMap.
 	ConfigMap attribute.Key = "curlmethat.configmap"

@@ -21,12 +21,12 @@ type Object struct {
 	// parsed.
 	Request annotation.Request
 	Invalid error
-	// Bound has the limits that other keys of the namespace impose; nil: none.
+	// Bound has the limits that other keys of the namespace impose (nil: none).
 	Bound *annotation.Bound
 	// Created is the creation time of the object, in seconds.
 	Created int64
 	Status  Entries
-	// Owners of the keys that are requested or have a status; nil if Owned is set.
+	// Owners of the keys that are requested or have a status (nil if Owned is set).
 	Owners map[string]annotation.Ownership
 	// Owned is the common owner of all these keys, if they have one, as in most objects.
 	Owned annotation.Ownership

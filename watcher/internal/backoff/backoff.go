@@ -14,7 +14,7 @@ const (
 	forgotten = 2 * longest
 )
 
-// Repairs counts consecutive repairs of one key; nil means none.
+// Repairs counts consecutive repairs of one key (nil means none).
 type Repairs struct {
 	// Reported means that an Event has reported the slowdown.
 	Reported bool

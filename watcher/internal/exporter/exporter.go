@@ -33,7 +33,7 @@ type Config struct {
 	// Monitors are the monitoring addresses of the NATS servers, which report their disk sync; may
 	// be empty.
 	Monitors []string
-	// Interval between readings; 0: the default.
+	// Interval between readings (0: the default).
 	Interval time.Duration
 }
 
@@ -103,7 +103,7 @@ type snapshot struct {
 type consumer struct {
 	*jetstream.ConsumerInfo
 
-	// oldest is the age of the oldest unacknowledged message on the broker's clock; 0: none.
+	// oldest is the age of the oldest unacknowledged message on the broker's clock (0: none).
 	oldest time.Duration
 }
 

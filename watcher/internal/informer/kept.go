@@ -28,7 +28,7 @@ func MetaOf(object metav1.Object) Meta {
 
 func (m *Meta) meta() *Meta { return m }
 
-// ResourceVersion returns the version for a request; empty if it is not a number.
+// ResourceVersion returns the version for a request (empty if it is not a number).
 func (m *Meta) ResourceVersion() string {
 	if m.Version == 0 {
 		return ""

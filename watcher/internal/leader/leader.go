@@ -54,7 +54,7 @@ func Run(ctx context.Context, c Config, d Deps) error {
 // DefaultName returns the default name of a service's Lease.
 func DefaultName(service string) string { return "curl-me-that-" + service }
 
-// Config has the settings of the election. Two leaders at once do no harm; the election only saves
+// Config has the settings of the election. Two leaders at once do no harm. The election only saves
 // work.
 type Config struct {
 	// Enabled turns the election on. Elect runs it: lease.Elect, or nil in a program without
@@ -62,7 +62,7 @@ type Config struct {
 	Enabled         bool
 	Elect           Elect
 	Namespace, Name string
-	// Identity of this watcher; empty: the host name with a random suffix.
+	// Identity of this watcher (empty: the host name with a random suffix).
 	Identity string
 	// Lease, Renew and Retry are the durations of client-go's leader election.
 	Lease, Renew, Retry time.Duration

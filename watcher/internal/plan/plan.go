@@ -41,7 +41,7 @@ type Plan struct {
 // Want is a want to publish.
 type Want struct {
 	*v1.Want
-	// Last is the sequence of the replaced want; 0: none.
+	// Last is the sequence of the replaced want (0: none).
 	Last uint64
 	// Held is the fence of the key in the object. Results of the want must be newer.
 	Held status.Fence
@@ -396,7 +396,7 @@ func Reconcile(o *annotated.Object, remove bool) *v1.Result {
 }
 
 // Holding is what the metadata of an object shows of a key that it asks for.
-// Only what Kubernetes is known to hold counts as held; that a timer exists is no
+// Only what Kubernetes is known to hold counts as held. That a timer exists is no
 // evidence of it.
 type Holding int
 

@@ -160,7 +160,7 @@ func (w *Work) Urgent(name types.NamespacedName) {
 	}
 }
 
-// Changed adds a name; a live change precedes the backlog.
+// Changed adds a name. A live change precedes the backlog.
 func (w *Work) Changed(name types.NamespacedName, live bool) {
 	if live {
 		w.Urgent(name)

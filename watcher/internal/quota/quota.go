@@ -21,7 +21,7 @@ import (
 // settleEvery is the interval between checks of the limits.
 const settleEvery = 5 * time.Second
 
-// Limits of one namespace; 0 means none.
+// Limits of one namespace (0 means none).
 type Limits struct {
 	// Keys is the maximum number of requested keys, the oldest ConfigMaps first.
 	Keys int
@@ -46,7 +46,7 @@ type settled struct {
 	// full means that objects younger than last get no keys.
 	full bool
 	last age
-	// stretch multiplies the intervals; 0 means 1.
+	// stretch multiplies the intervals (0 means 1).
 	stretch int
 	// speaker is the object that reports the stretch, for said keys.
 	speaker types.UID

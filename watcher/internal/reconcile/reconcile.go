@@ -55,7 +55,7 @@ type Config struct {
 	// becomes few publishes.
 	Coalesce time.Duration
 	// Repeat is how long the writer has to bring an object in line before it is asked
-	// again; that doubles with each time.
+	// again. That doubles with each time.
 	Repeat time.Duration
 	// Installation marks the wants, so that they can be told from wants of another installation when
 	// their namespace is no longer watched.
@@ -68,13 +68,13 @@ type Config struct {
 type Deps struct {
 	Objects Objects
 	Index   *wantindex.Index
-	// Backlog bounds undelivered messages; nil: without limit.
+	// Backlog bounds undelivered messages (nil: without limit).
 	Backlog  *backlog.Backlog
 	Client   *pipeline.Client
 	Recorder Recorder
 	// Events is the budget of Events of a namespace.
 	Events *budget.Budget
-	// Signer signs wants; nil: they are not signed.
+	// Signer signs wants (nil: they are not signed).
 	Signer *signature.Signer
 	// Clock is the machine's clock, for all pauses, because it is never set back.
 	Clock clock.PassiveClock
@@ -82,7 +82,7 @@ type Deps struct {
 	Broker  clock.PassiveClock
 	Log     zerolog.Logger
 	Metrics *Metrics
-	// Tracer makes a span for each publish; nil: none.
+	// Tracer makes a span for each publish (nil: none).
 	Tracer *tracing.Tracer
 }
 

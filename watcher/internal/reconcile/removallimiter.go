@@ -15,7 +15,7 @@ import (
 // MaxRemovals limits the keys that are removed in a namespace within a minute. Removals are held
 // back if they exceed both limits.
 type MaxRemovals struct {
-	// Keys is the maximum number of keys; 0: no limit.
+	// Keys is the maximum number of keys (0: no limit).
 	Keys int
 	// Percent is the maximum share of the namespace's keys. If a larger share of the namespaces
 	// exceeds it, as with a wrong --annotation-keys, all removals are held back.

@@ -45,7 +45,7 @@ type Config struct {
 	CheckInterval time.Duration
 	// InScope reports whether a namespace is watched.
 	InScope func(namespace string) bool
-	// Installation is in the wants that this watcher and its standbys publish; empty: unknown.
+	// Installation is in the wants that this watcher and its standbys publish (empty: unknown).
 	Installation string
 }
 
@@ -79,7 +79,7 @@ type Runner struct {
 // New returns a runner that does not run yet.
 func New(c Config, d Deps) *Runner { return &Runner{config: c, deps: d} }
 
-// Changed passes a changed object to the running session; a live change precedes the backlog.
+// Changed passes a changed object to the running session. A live change precedes the backlog.
 // Without a session nothing is missed, because each one begins with all objects.
 func (r *Runner) Changed(name types.NamespacedName, live bool) {
 	if q := r.current.Load(); q != nil {
@@ -126,7 +126,7 @@ func (r *Runner) session(ctx context.Context) (began bool, err error) {
 	return true, r.run(ctx, s)
 }
 
-// connected waits for a connection to the broker; it returns false if ctx is done.
+// connected waits for a connection to the broker. It returns false if ctx is done.
 func (r *Runner) connected(ctx context.Context) bool {
 	conn := r.deps.Client.JetStream().Conn()
 	changed := conn.StatusChanged(nats.CONNECTED)

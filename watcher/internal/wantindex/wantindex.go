@@ -35,7 +35,7 @@ type Want struct {
 	// Requested reports that a user requested a fetch while the key held its body, so a lost result
 	// looks like an equal body.
 	Requested bool
-	// Version is the resource version of the object when the want was made; 0: not a number.
+	// Version is the resource version of the object when the want was made (0: not a number).
 	Version uint64
 	// At is when it was published.
 	At time.Time

@@ -17,7 +17,7 @@ type Item struct {
 	Result *v1.Result
 	// Fence is the fence of its trigger.
 	Fence status.Fence
-	// Trace is its trace for the log; an invalid one means none.
+	// Trace is its trace for the log. An invalid one means none.
 	Trace trace.SpanContext
 }
 

@@ -37,7 +37,7 @@ type Plan struct {
 	Decisions []Decision
 	// Values to write by key. Nil removes a key.
 	Values map[string]*Value
-	// Status is written if SetStatus; an empty one removes the annotation.
+	// Status is written if SetStatus. An empty one removes the annotation.
 	Status    string
 	SetStatus bool
 	// NeedValues means that the whole object must be read for a decision.

@@ -97,7 +97,7 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object  fixture
 		verdict plan.Verdict
-		// fence and since of the written entry; nothing is written if the verdict is Unchanged.
+		// fence and since of the written entry. Nothing is written if the verdict is Unchanged.
 		fence status.Fence
 		since time.Time
 	}{

@@ -130,14 +130,14 @@ func (s *Session) Objects(ctx context.Context, name string) keys.Objects {
 	return objects
 }
 
-// Keys reads the keys of --namespace and ConfigMaps with a name; empty: all.
+// Keys reads the keys of --namespace and ConfigMaps with a name (empty: all).
 func (s *Session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
 	r := s.Reader(name)
 	r.Objects = s.Objects(ctx, name)
 	return r.Read(ctx)
 }
 
-// Reader returns a reader of NATS, for --namespace and ConfigMaps with a name; empty: all.
+// Reader returns a reader of NATS, for --namespace and ConfigMaps with a name (empty: all).
 func (s *Session) Reader(name string) keys.Reader {
 	return keys.Reader{Client: s.Client, Namespace: s.Namespace, Name: name, Unread: &s.Unread, Now: s.Now()}
 }

@@ -68,7 +68,7 @@ func Config(o kube.Options) (*rest.Config, error) {
 // Reader reads a cluster. Its errors are *Error.
 type Reader struct {
 	Options kube.Options
-	// Timeout limits each request; 0: there is no limit.
+	// Timeout limits each request (0: there is no limit).
 	Timeout time.Duration
 	// Now is the clock.
 	Now func() time.Time
@@ -175,7 +175,7 @@ func (r *Reader) configMap(
 	return object, err
 }
 
-// Objects reads the metadata of the ConfigMaps of a namespace and name; empty: all.
+// Objects reads the metadata of the ConfigMaps of a namespace and name (empty: all).
 func (r *Reader) Objects(ctx context.Context, namespace, name string) (keys.Objects, error) {
 	objects := keys.Objects{}
 	err := r.using("list ConfigMaps", func(c clients) error {

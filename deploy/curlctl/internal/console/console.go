@@ -21,7 +21,7 @@ import (
 
 // Config of the console.
 type Config struct {
-	// TraceURL is the URL of a trace, with {trace} in place of its ID; empty: no links.
+	// TraceURL is the URL of a trace, with {trace} in place of its ID (empty: no links).
 	TraceURL string
 }
 
@@ -31,7 +31,7 @@ type Deps struct {
 	// Refusals are the permission violations on the connection.
 	Refusals *natsconn.Refusals
 	Access   Access
-	// Kubernetes reads the cluster; nil: it is not read.
+	// Kubernetes reads the cluster (nil: it is not read).
 	Kubernetes *cluster.Reader
 	// Now is the clock.
 	Now func() time.Time
@@ -39,7 +39,7 @@ type Deps struct {
 
 // Access decides who may do what.
 type Access interface {
-	// Person returns the person of a request; nil: the response is written.
+	// Person returns the person of a request (nil: the response is written).
 	Person(w http.ResponseWriter, r *http.Request) *access.Person
 	// May reports whether the person has a right in a namespace; empty: in all. Errors are
 	// *access.ReviewError.
@@ -56,7 +56,7 @@ type Server struct {
 	jobs   *jobs.Runner
 	pages  *pages
 
-	// tokens signs people in; nil: not needed.
+	// tokens signs people in (nil: not needed).
 	tokens *access.Kubernetes
 	// people and addresses limit requests, of persons and before the sign-in.
 	people, addresses rates
@@ -65,7 +65,7 @@ type Server struct {
 	// ended is done when the server stops.
 	ended context.Context //nolint:containedctx // it ends streams and jobs, which outlive a request
 	mu    sync.Mutex
-	// lost is when the connection was lost; zero: it is up.
+	// lost is when the connection was lost (zero: it is up).
 	lost time.Time
 	// watched: the cluster is known to serve Watchers.
 	watched atomic.Bool
@@ -200,7 +200,7 @@ func hardened(next http.Handler) http.Handler {
 	})
 }
 
-// lostSince returns when the connection to NATS was lost; zero: it is up.
+// lostSince returns when the connection to NATS was lost (zero: it is up).
 func (s *Server) lostSince() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,11 +17,11 @@ type dialog struct {
 	Lines []string
 	// Hidden fields repeat the selection.
 	Hidden []hidden
-	// Rate and For are the values of fields; nil: there is no field.
+	// Rate and For are the values of fields (nil: there is no field).
 	Rate, For *string
-	// Also is the address of the dialog that includes what this one skips; empty: there is none.
+	// Also is the address of the dialog that includes what this one skips (empty: there is none).
 	Also string
-	// Word must be typed to confirm; empty: none.
+	// Word must be typed to confirm (empty: none).
 	Word    string
 	Command string
 	Error   string

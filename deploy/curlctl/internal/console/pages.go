@@ -121,7 +121,7 @@ func (s *Server) schedulePage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// number parses a number in the address; 0 without one.
+// number parses a number in the address (0 without one).
 func number(field, text string) (uint64, error) {
 	if text == "" {
 		return 0, nil

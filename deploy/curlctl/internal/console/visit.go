@@ -29,7 +29,7 @@ type visit struct {
 	server *Server
 	w      http.ResponseWriter
 	person *access.Person
-	// namespace is the only one the person may see; empty: all.
+	// namespace is the only one the person may see (empty: all).
 	namespace string
 	unread    readable.Unread
 }
@@ -39,7 +39,7 @@ type page struct {
 	template, title string
 	status          int
 	data            any
-	// redirect is an address; empty: none.
+	// redirect is an address (empty: none).
 	redirect string
 	// live is the query of the live stream.
 	live url.Values

@@ -54,7 +54,7 @@ const (
 
 // Wanted is what to make in addition to the identities.
 type Wanted struct {
-	// Hosts of the server certificate, checked by ValidateHosts; empty: no certificate.
+	// Hosts of the server certificate, checked by ValidateHosts (empty: no certificate).
 	Hosts []string
 	Now   time.Time
 	// RevokeSigning replaces the signing key, and removes all trusted ones.

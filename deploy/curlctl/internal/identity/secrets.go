@@ -39,7 +39,7 @@ func (s *Secrets) Where(file string) string {
 // place of a file.
 type place struct{ secret, key, file string }
 
-// places of all files. The first place of a file is read; the others are copies.
+// places of all files. The first place of a file is read. The others are copies.
 func (s *Secrets) places() []place {
 	name := func(what string) string { return s.Prefix + "-nats-" + what }
 	all := []place{{name("ca"), caCert, caCert}, {name("ca"), caKey, caKey}}
@@ -120,7 +120,7 @@ func (s *Secrets) load(ctx context.Context) (files Files, secrets map[string]*co
 	return files, secrets, nil
 }
 
-// write adds data to a Secret, which keeps its other keys; nil: it does not exist.
+// write adds data to a Secret, which keeps its other keys (nil: it does not exist).
 func (s *Secrets) write(ctx context.Context, name string, have *corev1.Secret, data map[string][]byte) error {
 	if have == nil {
 		_, err := s.Client.Create(ctx, &corev1.Secret{

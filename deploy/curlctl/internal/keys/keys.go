@@ -33,14 +33,14 @@ type Key struct {
 	Condition keystate.Condition
 }
 
-// Reader reads the keys and timers of a namespace and name; empty: all.
+// Reader reads the keys and timers of a namespace and name (empty: all).
 type Reader struct {
 	Client          *operate.Client
 	Namespace, Name string
-	// Unread counts the messages that cannot be read; they are left out.
+	// Unread counts the messages that cannot be read. They are left out.
 	Unread *readable.Unread
 	Now    time.Time
-	// Objects of the cluster; nil: it was not read.
+	// Objects of the cluster (nil: it was not read).
 	Objects Objects
 }
 

@@ -22,17 +22,17 @@ type Object struct {
 	Request annotation.Request
 	// Invalid is the error of annotations that are unusable as a whole.
 	Invalid error
-	// Ignored says why the watcher ignores it; empty: it does not.
+	// Ignored says why the watcher ignores it (empty: it does not).
 	Ignored string
 	// Problem has the sentences about annotations that are not followed.
 	Problem string
-	// Status is the parsed status annotation; it is empty if Unreadable.
+	// Status is the parsed status annotation. It is empty if Unreadable.
 	Status     status.Status
 	Unreadable bool
 	UID        string
 }
 
-// Objects are by namespace and name; the field Key of the index is empty.
+// Objects are by namespace and name. The field Key of the index is empty.
 type Objects map[pipeline.Key]Object
 
 // Add adds a ConfigMap if it has one of our annotations.

@@ -56,7 +56,7 @@ const (
 	Gone      = "gone"
 )
 
-// Now returns the present state of a key whose request has failed; a nil key is not wanted.
+// Now returns the present state of a key whose request has failed. A nil key is not wanted.
 func Now(failed Request, k *Key) string {
 	switch {
 	case k == nil:

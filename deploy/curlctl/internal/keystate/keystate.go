@@ -41,7 +41,7 @@ const (
 	Parked = "Parked"
 	// NotWritten: the writer has not written the body yet.
 	NotWritten = "NotWritten"
-	// Retry: the fetch failed and is tried again; the failure was not reported yet.
+	// Retry: the fetch failed and is tried again. The failure was not reported yet.
 	Retry = "Retry"
 	// Overdue: the timer should have fired.
 	Overdue = "Overdue"
@@ -53,13 +53,13 @@ const (
 type Condition struct {
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
-	// Message is the sentence of the Event, or why the object is ignored; it may be empty.
+	// Message is the sentence of the Event, or why the object is ignored. It may be empty.
 	Message string `json:"message,omitempty"`
-	// Status is the HTTP status of the last attempt if that failed; 0: no response.
+	// Status is the HTTP status of the last attempt if that failed (0: no response).
 	Status int32 `json:"status,omitempty"`
 	// Since is the start of the state, if it is known.
 	Since time.Time `json:"since,omitzero"`
-	// Next is the time of the next attempt; zero: none is planned.
+	// Next is the time of the next attempt (zero: none is planned).
 	Next time.Time `json:"nextTry,omitzero"`
 	// Attempts counts the failed attempts of this round.
 	Attempts uint32 `json:"attempts,omitempty"`
@@ -67,7 +67,7 @@ type Condition struct {
 	Checked time.Time `json:"lastChecked,omitzero"`
 	// Stale: no good fetch for condition.StaleIntervals, whatever the state.
 	Stale bool `json:"stale,omitempty"`
-	// WaitsFor is the obstacle of the next attempt; empty: only its time.
+	// WaitsFor is the obstacle of the next attempt (empty: only its time).
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
@@ -81,7 +81,7 @@ type Fetch struct {
 	// Wanted is the time of the want, and Taken reports that the fetchers have taken it.
 	Wanted time.Time
 	Taken  bool
-	// Due is the payload of the timer, set at SetAt to fire at At; nil: the want has none.
+	// Due is the payload of the timer, set at SetAt to fire at At (nil: the want has none).
 	Due       *v1.Due
 	At, SetAt time.Time
 	// Fired reports that the timer has fired, and that no fetcher has taken the request yet.
@@ -90,13 +90,13 @@ type Fetch struct {
 
 // Write is what the object knows about a key.
 type Write struct {
-	// Ignored says why the watcher ignores the object; empty: it does not.
+	// Ignored says why the watcher ignores the object (empty: it does not).
 	Ignored string
-	// URL that fails, or whose body is in the key; empty: the status has no entry for the key.
+	// URL that fails, or whose body is in the key (empty: the status has no entry for the key).
 	URL string
 	// Written reports that the key holds a body of URL.
 	Written bool
-	// The others describe the failure; an empty Reason means that there is none.
+	// The others describe the failure. An empty Reason means that there is none.
 	Reason, Message string
 	Status          int32
 	Since, Next     time.Time

@@ -20,7 +20,7 @@ import (
 
 // Options select servers and credentials.
 type Options struct {
-	// URL has server addresses, separated by commas; empty: the context has them.
+	// URL has server addresses, separated by commas (empty: the context has them).
 	URL string
 	// Context is a context of the nats command; empty: the selected one, if there is no
 	// URL.
@@ -29,7 +29,7 @@ type Options struct {
 	Files process.NATSFiles
 	// Timeout limits the time to connect.
 	Timeout time.Duration
-	// Refused is called when the server denies something; nil: the context of Open ends.
+	// Refused is called when the server denies something (nil: the context of Open ends).
 	Refused func(*PermissionError)
 }
 

@@ -21,13 +21,13 @@ const anonymous = "anonymous"
 type User struct {
 	// Name is a name, a public key, or anonymous.
 	Name string
-	// Publish and Subscribe are the permissions; nil: everything is allowed.
+	// Publish and Subscribe are the permissions (nil: everything is allowed).
 	Publish, Subscribe *Rules
 }
 
 // Rules are subjects with wildcards.
 type Rules struct {
-	// Allow lists allowed subjects; empty: all that are not denied.
+	// Allow lists allowed subjects (empty: all that are not denied).
 	Allow []string `json:"allow"`
 	// Deny lists denied subjects.
 	Deny []string `json:"deny"`

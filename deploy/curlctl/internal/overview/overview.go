@@ -25,7 +25,7 @@ type Overview struct {
 	Server  string     `json:"server"`
 	Paused  bool       `json:"paused"`
 	Resumes *time.Time `json:"resumesAt,omitempty"`
-	// Blocked is the consumer whose messages nobody reads; empty: there is none.
+	// Blocked is the consumer whose messages nobody reads (empty: there is none).
 	Blocked string `json:"blocked,omitempty"`
 	// Now counts the keys by state, and Groups those that are not good.
 	Now       keys.Counts  `json:"now"`
@@ -191,7 +191,7 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection)
 // maxUnread is how long work may wait without a reader before the pipeline counts as blocked.
 const maxUnread = 10 * time.Second
 
-// oldest returns the time of the oldest waiting message; zero: it cannot be read.
+// oldest returns the time of the oldest waiting message (zero: it cannot be read).
 func oldest(ctx context.Context, conn *natsconn.Connection, stream jetstream.Stream, from uint64) time.Time {
 	if stream.CachedInfo().Config.Name != pipeline.Requests {
 		return stream.CachedInfo().State.FirstTime // the writer's messages are removed when they are handled

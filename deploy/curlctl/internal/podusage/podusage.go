@@ -78,7 +78,7 @@ type Usage struct {
 // ConfigMap to look for.
 type ConfigMap struct {
 	Name string
-	// Watcher that owns it; nil: none.
+	// Watcher that owns it (nil: none).
 	Watcher *watchv1.Watcher
 	Changes Changes
 }
@@ -86,7 +86,7 @@ type ConfigMap struct {
 // use of a ConfigMap by a container.
 type use struct {
 	way Way
-	// keys; empty: all.
+	// keys (empty: all).
 	keys []string
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Colour of a text on a terminal (ECMA-48 SGR); 0: none.
+// Colour of a text on a terminal (ECMA-48 SGR, 0: none).
 type Colour int
 
 // The colours.
@@ -68,7 +68,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// Age returns how long ago a time was, as kubectl writes it; empty for no time.
+// Age returns how long ago a time was, as kubectl writes it (empty for no time).
 func Age(now, at time.Time) string {
 	if at.IsZero() || at.Unix() == 0 {
 		return ""
@@ -84,7 +84,7 @@ func Until(now, at time.Time) string {
 	return duration.HumanDuration(at.Sub(now))
 }
 
-// Clock returns a time in UTC to the second; empty for no time.
+// Clock returns a time in UTC to the second (empty for no time).
 func Clock(at time.Time) string {
 	if at.IsZero() || at.Unix() == 0 {
 		return ""

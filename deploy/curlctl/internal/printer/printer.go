@@ -71,7 +71,7 @@ func (p *Printer) ForPrograms() bool {
 // Linef prints one line.
 func (p *Printer) Linef(format string, args ...any) { p.Textf(format+"\n", args...) }
 
-// Textf prints a text. Every argument is made printable; a Cell keeps its colour.
+// Textf prints a text. Every argument is made printable. A Cell keeps its colour.
 func (p *Printer) Textf(format string, args ...any) {
 	for i, arg := range args {
 		switch arg := arg.(type) {

@@ -24,7 +24,7 @@ type Table struct {
 type column struct {
 	name        string
 	wide, wraps bool
-	// worth orders the columns that may be hidden: the least goes first; 0: never.
+	// worth orders the columns that may be hidden: the least goes first (0: never).
 	worth int
 }
 
@@ -50,7 +50,7 @@ type table struct {
 	columns       []column
 	rows          [][]Cell
 	wide, headers bool
-	// room is the width of the terminal; 0: unlimited.
+	// room is the width of the terminal (0: unlimited).
 	room   int
 	widths []int
 }

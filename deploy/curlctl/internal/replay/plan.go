@@ -44,7 +44,7 @@ const (
 type Item struct {
 	// ID of the failure.
 	ID uint64
-	// Traceparent of the failed attempt; empty: not traced.
+	// Traceparent of the failed attempt (empty: not traced).
 	Traceparent string
 	Key         pipeline.Key
 	Verdict     Verdict

@@ -60,7 +60,7 @@ type Message struct {
 // HostIs reports whether host is the host of the URL; see pipeline.HostIs.
 func (p *Message) HostIs(host string) bool { return pipeline.HostIs(p.url, host) }
 
-// Describe decodes a message; false: it does not belong to the pipeline.
+// Describe decodes a message (false: it does not belong to the pipeline).
 func Describe(m *nats.Msg, now time.Time) (Message, bool) {
 	p := Message{At: now.UTC()}
 	if reason, _, key, err := pipeline.ParseDeadLetter(m.Subject); err == nil {

@@ -14,7 +14,7 @@ import (
 const (
 	// slow is how long a slow page takes.
 	slow = 3 * time.Second
-	// large is the size of a large body; one fits into a ConfigMap, two do not.
+	// large is the size of a large body. One fits into a ConfigMap, two do not.
 	large = 900_000
 	// letters is the size of a body for expressions, just within their limit.
 	letters = 250_000

@@ -35,7 +35,7 @@ const (
 // Tenant may only edit ConfigMaps in one namespace, and misuses that.
 type Tenant struct {
 	*world.World
-	// Scale divides the number of objects of each attack; 0 means 1.
+	// Scale divides the number of objects of each attack (0 means 1).
 	Scale int
 
 	host *origin.Server

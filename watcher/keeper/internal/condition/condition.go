@@ -23,24 +23,24 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-// maxMessage is the maximum length of a condition's message, in bytes; the API allows more.
+// maxMessage is the maximum length of a condition's message, in bytes. The API allows more.
 const maxMessage = 1024
 
 // Input is the state that a status is computed from.
 type Input struct {
 	// Plan of the Watcher.
 	Plan *plan.Plan
-	// Target is the ConfigMap of the Watcher; nil if there is none.
+	// Target is the ConfigMap of the Watcher (nil if there is none).
 	Target *target.Target
 	// Applied: the ConfigMap holds everything that the plan applies.
 	Applied bool
-	// Obstacle is a problem that only an edit solves; nil if there is none.
+	// Obstacle is a problem that only an edit solves (nil if there is none).
 	Obstacle *plan.Problem
 	// NotInjected is the reason why pods do not get the plan's sidecar; nil if they do. It is valid
 	// if InjectionKnown.
 	NotInjected    *plan.Problem
 	InjectionKnown bool
-	// Pods with the sidecar; nil if they are not watched.
+	// Pods with the sidecar (nil if they are not watched).
 	Pods *sidecar.Count
 	// Previous status as Kept leaves it, with its transition times, and the version of the Watcher
 	// that it belongs to.
@@ -322,7 +322,7 @@ func cut(message string) string {
 	return kept[:cmp.Or(max(strings.LastIndex(kept, ";"), 0), len(kept))] + " …"
 }
 
-// seconds returns a time as it is stored; nil for zero.
+// seconds returns a time as it is stored (nil for zero).
 func seconds(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil

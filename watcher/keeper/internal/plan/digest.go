@@ -19,7 +19,7 @@ func DigestOf(parts ...any) Digest {
 	return Digest(sum.Sum(nil)[:len(Digest{})])
 }
 
-// ParseDigest parses a digest; the zero value if the text is none.
+// ParseDigest parses a digest. The zero value if the text is none.
 func ParseDigest(text string) (d Digest) {
 	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(d) {
 		d = Digest(raw)

@@ -59,16 +59,16 @@ type Plan struct {
 	StaticSHA256 Digest
 	// Digest of the applied object, and Fields the digest of its field names.
 	Digest, Fields Digest
-	// Sidecar that pods may get; nil if there is none.
+	// Sidecar that pods may get (nil if there is none).
 	Sidecar *Sidecar
-	// Problem prevents the Watcher from being applied; nil if there is none.
+	// Problem prevents the Watcher from being applied (nil if there is none).
 	Problem *Problem
 }
 
 // Sidecar is the sidecar for pods, shared with the Watcher.
 type Sidecar struct {
 	Container *corev1.Container
-	// Volume that the pod gets with it; nil if there is none.
+	// Volume that the pod gets with it (nil if there is none).
 	Volume *corev1.Volume
 }
 
@@ -78,9 +78,9 @@ type Source struct {
 	Key string
 	// URL in canonical form.
 	URL string
-	// SHA256 that the body must have; empty means any.
+	// SHA256 that the body must have (empty means any).
 	SHA256 string
-	// Rules is the digest of the rules and the selection; empty means none.
+	// Rules is the digest of the rules and the selection (empty means none).
 	Rules string
 }
 

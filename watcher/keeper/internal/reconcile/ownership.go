@@ -65,7 +65,7 @@ func before(a, b *plan.Plan) bool {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Watcher.Name, b.Watcher.Name)) < 0
 }
 
-// protects returns the reason why a ConfigMap is never changed; nil if it may be.
+// protects returns the reason why a ConfigMap is never changed (nil if it may be).
 func protects(protected []string, p *plan.Plan) *plan.Problem {
 	if !annotation.Protects(protected, p.Target.Namespace, p.Target.Name) {
 		return nil

@@ -47,9 +47,9 @@ type Watcher struct {
 
 // API is the Reconciler's access to the cluster.
 type API interface {
-	// Watcher returns the current Watcher; nil if it does not exist.
+	// Watcher returns the current Watcher (nil if it does not exist).
 	Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error)
-	// Find returns the metadata of a ConfigMap; nil if it does not exist.
+	// Find returns the metadata of a ConfigMap (nil if it does not exist).
 	Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error)
 	// Apply applies a ConfigMap. It conflicts if the ConfigMap is no longer at the version in the
 	// body.
@@ -74,7 +74,7 @@ type Deps struct {
 	// Compiler of the plans.
 	Compiler  *plan.Compiler
 	Injection *injection.Checker
-	// Pods with sidecars; nil if they are not watched.
+	// Pods with sidecars (nil if they are not watched).
 	Pods     *Pods
 	Recorder *kube.Recorder
 	Metrics  *Metrics
@@ -103,7 +103,7 @@ type memory struct {
 	refused *plan.Problem
 	tried   time.Time
 	digest  plan.Digest
-	// counted has the pods with the sidecar; nil if they were not counted yet.
+	// counted has the pods with the sidecar (nil if they were not counted yet).
 	counted *counted
 }
 

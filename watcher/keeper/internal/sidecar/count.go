@@ -13,7 +13,7 @@ type Wanted struct {
 	// Watcher is its name, and Generation its newest generation.
 	Watcher    string
 	Generation int64
-	// Container is the name of the sidecar; empty if it asks for none.
+	// Container is the name of the sidecar (empty if it asks for none).
 	Container string
 }
 
@@ -31,9 +31,9 @@ type Count struct {
 	watchv1.PodsStatus
 	// Pods with a sidecar.
 	Pods map[types.NamespacedName]PodState
-	// Worst is the first pod with a failing sidecar; the zero value if there is none.
+	// Worst is the first pod with a failing sidecar. The zero value if there is none.
 	Worst types.NamespacedName
-	// Again is when the count may change without an event; 0 means never.
+	// Again is when the count may change without an event (0 means never).
 	Again time.Duration
 }
 

@@ -96,7 +96,7 @@ func (p *Pod) Watchers() []types.NamespacedName {
 	return names
 }
 
-// Read returns the cached part of a pod; nil if it has ended or has no sidecar of a Watcher.
+// Read returns the cached part of a pod (nil if it has ended or has no sidecar of a Watcher).
 func Read(pod *corev1.Pod) *Pod {
 	injected := injections(pod.Annotations[watchv1.InjectedAnnotation])
 	if len(injected) == 0 || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {

@@ -22,13 +22,13 @@ import (
 // Target is the cached part of a ConfigMap.
 type Target struct {
 	informer.Meta
-	// Label is the value of watchv1.WatcherLabel; empty if it has none.
+	// Label is the value of watchv1.WatcherLabel (empty if it has none).
 	Label string
-	// Controller is its controlling owner; the zero value if there is none.
+	// Controller is its controlling owner. The zero value if there is none.
 	Controller metav1.OwnerReference
 	// Digest of the object that keeper last applied.
 	Digest plan.Digest
-	// Fields owned by keeper, as in plan.Plan.Fields; the zero value if there are none.
+	// Fields owned by keeper, as in plan.Plan.Fields. The zero value if there are none.
 	Fields plan.Digest
 	// Other is the newest field manager other than keeper and the writer.
 	Other string

@@ -119,7 +119,7 @@ func (c *serving) serve(ctx context.Context, s *cli.Session, refusals *natsconn.
 			return err
 		}
 	}
-	// An unusable kubeconfig is reported on the pages; a missing one is not.
+	// An unusable kubeconfig is reported on the pages. A missing one is not.
 	named := c.cluster.Kubeconfig != "" || os.Getenv("KUBECONFIG") != ""
 	if c.auth != authKubernetes && (kubeErr == nil || named) {
 		deps.Kubernetes = &cluster.Reader{Options: *c.cluster, Timeout: kubeTimeout, Now: s.Now}

@@ -16,7 +16,7 @@ type report struct {
 	dryRun bool
 	none   string
 	items  []*replay.Item
-	// follower knows the outcomes; nil: they are not waited for.
+	// follower knows the outcomes (nil: they are not waited for).
 	follower *replay.Follower
 }
 

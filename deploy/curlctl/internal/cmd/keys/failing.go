@@ -98,7 +98,7 @@ func reasons() []string {
 		keystate.Retry, keystate.Overdue, keystate.Outdated)
 }
 
-// Summarize prints at most limit groups of keys; 0: all.
+// Summarize prints at most limit groups of keys (0: all).
 func Summarize(s *cli.Session, groups []keys.Group, limit int) error {
 	shown, more := first(groups, limit)
 	table := printer.Table{Columns: "KEYS|STATE|REASON|HOST|FOR|SINCE", Drop: "SINCE|STATE"}

@@ -20,9 +20,9 @@ const refetchRate = 50
 
 // refetching holds the flags of refetch.
 type refetching struct {
-	// namespace and name select ConfigMaps; empty: all.
+	// namespace and name select ConfigMaps (empty: all).
 	namespace, name string
-	// host and url select keys by what they fetch; empty: all.
+	// host and url select keys by what they fetch (empty: all).
 	host, url string
 	rate      replay.Rate
 	all, yes  bool

@@ -26,7 +26,7 @@ type Person struct {
 	Name string
 	// OnBehalfOf goes into the audit if the NATS user is the console.
 	OnBehalfOf string
-	// Until is the end of the session; zero: never.
+	// Until is the end of the session (zero: never).
 	Until time.Time
 
 	// user is the one to review rights of.

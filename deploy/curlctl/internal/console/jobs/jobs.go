@@ -21,7 +21,7 @@ type Task struct {
 	ID string
 	// Action and Filter go into the audit. Command does the same on the command line.
 	Action, Filter, Command string
-	// Person who started it, and the only namespace they may see; empty: all.
+	// Person who started it, and the only namespace they may see (empty: all).
 	Person, Namespace string
 	// Selected is the number of messages.
 	Selected int

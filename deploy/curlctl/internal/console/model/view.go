@@ -22,7 +22,7 @@ const minutes = 60 // of an hour
 type Numbers struct {
 	overview.Overview
 
-	// AsOf is the time of the last reading; zero: there was none.
+	// AsOf is the time of the last reading (zero: there was none).
 	AsOf time.Time
 	// Err is the error of the last reading.
 	Err error
@@ -36,7 +36,7 @@ type Numbers struct {
 	Samples []Sample
 }
 
-// Numbers returns the pipeline at a glance; an empty namespace means all. Failures is 0 for a single
+// Numbers returns the pipeline at a glance. An empty namespace means all. Failures is 0 for a single
 // namespace.
 func (m *Model) Numbers(namespace string) Numbers {
 	m.mu.Lock()
@@ -65,7 +65,7 @@ func (m *Model) Numbers(namespace string) Numbers {
 	return n
 }
 
-// within returns the keys of a namespace; empty: all.
+// within returns the keys of a namespace (empty: all).
 func (m *Model) within(namespace string) []keys.Key {
 	if namespace == "" {
 		return m.keys
@@ -112,7 +112,7 @@ type Brief struct {
 	// AsOf and Err are as in Numbers.
 	AsOf time.Time
 	Err  error
-	// Ahead is how far the clock of this machine is ahead of the server's; 0: not noticeably.
+	// Ahead is how far the clock of this machine is ahead of the server's (0: not noticeably).
 	Ahead time.Duration
 }
 
@@ -166,7 +166,7 @@ func (m *Model) Failures() map[operate.ReasonHost]uint64 {
 	return maps.Clone(m.failures)
 }
 
-// Key returns a wanted key; false: it is not wanted.
+// Key returns a wanted key (false: it is not wanted).
 func (m *Model) Key(key pipeline.Key) (keys.Key, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -227,7 +227,7 @@ type Host struct {
 	Wanted, Failing, Pending, Stale int
 	// Reasons counts failing keys.
 	Reasons map[string]int
-	// Next is the next attempt of a failing key; zero: there is none.
+	// Next is the next attempt of a failing key (zero: there is none).
 	Next time.Time
 	// Kept counts its failures in all namespaces.
 	Kept uint64

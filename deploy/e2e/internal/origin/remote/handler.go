@@ -115,7 +115,7 @@ type Instruction struct {
 	// Tagged makes the page send an ETag, and respond with 304 to a request with that ETag. It
 	// cannot be undone.
 	Tagged bool `json:"tagged,omitempty"`
-	// Authorization is the header without which the response is 401; empty means none.
+	// Authorization is the header without which the response is 401 (empty means none).
 	Authorization string `json:"authorization,omitempty"`
 	// Held blocks requests until an instruction without Held.
 	Held bool `json:"held,omitempty"`
