@@ -206,7 +206,7 @@ var _ = Describe("In a browser, the console", func() {
 				Expect(t.script(`[...document.querySelectorAll('main :is(.name, .tag)')].filter((e) => e.scrollWidth > `+
 					`e.clientWidth || e.closest('[data-label]') && e.offsetLeft < 100).length`)).
 					To(Equal("0"), "%s at 320 px: truncated names, and the rest of the column", path)
-				for _, width := range []int64{1100, 3840, 1280} {
+				for _, width := range []int64{1024, 1100, 3840, 1280} {
 					t.do(chromedp.EmulateViewport(width, 800))
 					Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal(strconv.FormatInt(width, 10)), path)
 				}

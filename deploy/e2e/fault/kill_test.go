@@ -57,7 +57,7 @@ var _ = Describe("kill -9", func() {
 
 var _ = Describe("SIGTERM", func() {
 	DescribeTable("drains under load within 30 s, and nothing waits for redelivery", func(ctx SpecContext, name string) {
-		w := env.World(ctx, world.Options{})
+		w := env.World(ctx, world.Options{Flags: neverParking()}) // a parked key comes back within a minute
 		load := w.Begin(ctx, 200)
 		for n := range 3 {
 			load.EventuallyFills(ctx, 30+50*n)
