@@ -211,8 +211,8 @@ func Unwritten(class v1.FailureClass, url, key string, size int) string {
 		}
 		return "the ConfigMap would exceed 1 MiB with the body for key " + key + shown + "; move the key to another ConfigMap"
 	case v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
-		return "the API server refused to write the body from " + Host(url) + ", perhaps by an " +
-			"admission policy or webhook; ask the operator, the log of the writer says which"
+		return "the API server refused to write the body from " + Host(url) +
+			", perhaps by an admission policy or webhook; ask the operator, the log of the writer says which"
 	default:
 		return Sentence(&v1.Want{Url: url}, &v1.Failure{Class: class})
 	}
