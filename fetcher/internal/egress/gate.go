@@ -27,7 +27,6 @@ type Deps struct {
 
 // Gate holds the policies of all namespaces. It is safe for concurrent use.
 type Gate struct {
-	deps     Deps
 	base     Config
 	dialling dialling
 	fixed    *policies
@@ -36,9 +35,8 @@ type Gate struct {
 
 // New validates the configuration of the flags and the file.
 func New(cfg Config, deps Deps) (*Gate, error) {
-	deps.DialTimeout = cmp.Or(deps.DialTimeout, DefaultDialTimeout)
-	g := &Gate{deps: deps, base: cfg, dialling: dialling{
-		resolver: abortingResolver(deps.Resolver), timeout: deps.DialTimeout, refuse: deps.Refuse,
+	g := &Gate{base: cfg, dialling: dialling{
+		resolver: abortingResolver(deps.Resolver), timeout: cmp.Or(deps.DialTimeout, DefaultDialTimeout), refuse: deps.Refuse,
 	}}
 	var err error
 	if deps.File != "" {
@@ -67,7 +65,7 @@ func (g *Gate) InForce(p *Policy) bool { return g.current().has(p) }
 func (g *Gate) current() *policies { return cmp.Or(g.file.Value(), g.fixed) }
 
 // DialTimeout returns the time limit of one dial.
-func (g *Gate) DialTimeout() time.Duration { return g.deps.DialTimeout }
+func (g *Gate) DialTimeout() time.Duration { return g.dialling.timeout }
 
 // Verdict checks the URL of a namespace and looks up its name like a fetch, but does not connect.
 func (g *Gate) Verdict(ctx context.Context, namespace, raw string) Verdict {
