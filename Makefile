@@ -14,7 +14,7 @@ REPOSITORY := github.com/kv8s/curl-me-that
 # go.work lists the modules.
 MODULES  := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 PACKAGES := $(MODULES:%=./%/...)
-UNIT     := $(filter-out ./deploy/e2e/...,$(PACKAGES))
+UNIT     := ./deploy/curlctl ./writer ./watcher $(filter-out ./deploy/e2e/...,$(PACKAGES))
 
 COMMANDS := ./watcher/cmd/watcher ./watcher/cmd/keeper ./fetcher/cmd/fetcher ./writer/cmd/writer \
             ./deploy/local/cmd/curl-me-that ./deploy/local/cmd/control-plane \
@@ -24,10 +24,9 @@ COMMANDS := ./watcher/cmd/watcher ./watcher/cmd/keeper ./fetcher/cmd/fetcher ./w
 print-%:
 	@echo $($*)
 
-# The longest suites start first.
-LONGEST := ./deploy/e2e/fault ./deploy/curlctl $(addprefix ./deploy/e2e/,broker acceptance hostile permissions) ./writer ./watcher ./deploy/e2e/console
-# Suites that need a running installation have their own targets.
-ACCEPTANCE = $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
+# The longest suites start first. Suites that need a running installation have their own targets.
+LONGEST := $(addprefix ./deploy/e2e/,fault acceptance broker hostile permissions console)
+ACCEPTANCE = $(LONGEST) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
 
 # The default version is "dev" for images and `git describe` for programs.
 IMAGE_VERSION := $(or $(VERSION),dev)
@@ -132,15 +131,9 @@ manifests: ## Write install.yaml, install-small.yaml, watchers.yaml and sidecars
 
 ##@ Test
 
-# The suites against programs mostly wait, so the tests of the modules run next to them. go
-# prints results in start order, so those of the longest suite come first.
-.PHONY: test test-suites
-test: test-rules test-chart test-suites ## Run all tests
-
-test-suites: build $(HELM)
-	@echo 'Running all suites: go prints nothing until the longest one is done, after some minutes.'
-	@$(RUN_ACCEPTANCE) $(LONGEST) $(ACCEPTANCE) $(UNIT)
-	@$(SLOWEST)
+# go prints results in start order, so those of the longest suite come first.
+.PHONY: test
+test: test-rules test-chart test-acceptance test-unit ## Run all tests
 
 # The control plane keeps its address, so that Go can cache results.
 .PHONY: test-fast
@@ -150,8 +143,8 @@ test-fast: control-plane ## Test the modules that have changed, without the race
 
 .PHONY: test-unit
 test-unit: control-plane ## Test all modules, without the suites of deploy/e2e
-	@echo 'go test of all modules'
-	@$(WITH_CLUSTER) $(GO_TEST) $(UNIT)
+	@echo 'go test of all modules: go prints nothing until the longest one is done, after some minutes'
+	@$(WITH_CLUSTER) $(GO_TEST) -p $(SUITES) $(UNIT)
 
 .PHONY: test-rules
 test-rules: $(PROMTOOL) ## Test the alerts
@@ -167,15 +160,15 @@ SUITES ?= 6
 
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
-RUN_ACCEPTANCE = rm -f '$(SPEC_TIMES)'; HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' \
-                 $(WITH_CLUSTER) $(GO_TEST) -p $(SUITES) -count=1 -timeout=30m
-SLOWEST = echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
-
+# The race detector would only slow down the brokers of the suites and what they measure: the
+# programs run as processes.
 .PHONY: test-acceptance
 test-acceptance: build $(HELM) ## Test the programs as processes (in the cluster of KUBECONFIG if that is set)
-	@echo 'go test of the suites in deploy/e2e, $(SUITES) at a time'
-	@$(RUN_ACCEPTANCE) $(ACCEPTANCE)
-	@$(SLOWEST)
+	@echo 'go test of the suites in deploy/e2e: go prints nothing until the longest one is done, after some minutes'
+	@rm -f '$(SPEC_TIMES)'
+	@HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(ONE_WAY) $(WITH_CLUSTER) \
+	  go test $(TEST_BUILD) $(TESTFLAGS) -p $(SUITES) -count=1 -timeout=30m $(ACCEPTANCE)
+	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
 .PHONY: transcript
 transcript: build ## Write deploy/docs/half-hour.md, a transcript of the first half hour, from a real run
