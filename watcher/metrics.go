@@ -71,7 +71,7 @@ func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *
 	})
 	gauge("wanted_keys", "Keys with a want in the stream of requests, as known by the leader.", index.Len)
 	m.own.GaugeFunc("watch_silence_seconds", "Time since the last response from the watch, of the slowest "+
-		"namespace; a bookmark arrives about once a minute.",
+		"namespace. A bookmark arrives about once a minute.",
 		func() float64 { return objects.Silence().Seconds() })
 	e.Measure(m.pipeline)
 }

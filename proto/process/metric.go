@@ -25,7 +25,7 @@ func MetricsWithoutNATS(name string) []metric.Definition {
 func buildDefinition(name string) metric.Definition {
 	return metric.Definition{
 		Name: metric.Project + "_build_info", Kind: metric.Gauge,
-		Help: "Always 1, with the service, its version and the Go that built it as labels.",
+		Help: "Always 1.",
 		Labels: []metric.Label{
 			metric.Of("component", name),
 			{Name: "version", Open: "version of the release"},

@@ -116,7 +116,7 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 		return float64(outdated)
 	})
 	m.own.GaugeFunc("watch_silence_seconds",
-		"Time since the last sign of life of the watch of Watchers, for the namespace with the longest silence.",
+		"Time since the last response from the watch of Watchers, of the slowest namespace.",
 		func() float64 { return watchers.Silence().Seconds() })
 }
 

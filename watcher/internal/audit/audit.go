@@ -264,8 +264,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 			"Duration of one of the eight steps in which the audit checks all keys.",
 			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		stale: set.Gauge("stale_keys",
-			"Keys without a good fetch for three of their intervals, according to the last eight looks of the audit."),
-		keys: set.Gauges("keys", "Keys by state, according to the last eight looks of the audit. Failing ones may hold "+
+			"Keys without a good fetch for three of their intervals, as of the last audit."),
+		keys: set.Gauges("keys", "Keys by state, as of the last audit. Failing ones may hold "+
 			"their last good value.", metric.Of("state", isOK, isFailing, isPending)),
 		lost: set.Counters("lost_keys_total",
 			"Keys without their body or their timer that the audit requested again, by cause. "+

@@ -36,13 +36,11 @@ func NewMetrics(set *metric.Set) *Metrics {
 				pipeline.CauseName(v1.Cause_CAUSE_NOW),
 				pipeline.CauseName(v1.Cause_CAUSE_DRIFT), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
 		requests: set.Counter("reconciles_published_total",
-			"Times that the writer was asked to bring a ConfigMap in line with its annotations: the status, or keys that "+
-				"are no longer asked for."),
+			"Requests to the writer to bring status and keys of a ConfigMap in line with its annotations."),
 		removals: set.Counter("removals_published_total",
-			"Keys that the writer was asked to remove, as their pair is gone from the annotation; each is counted again "+
-				"if it is asked again."),
-		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for and stay, as too many of their "+
-			"namespace, or in too many namespaces, were to be removed at once."),
+			"Requests to the writer to remove a key whose pair is gone from the annotation."),
+		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for, but stay because too many would be "+
+			"removed at once."),
 		latency: set.Histogram("publish_duration_seconds",
 			"Time from the decision to publish a want to the acknowledgement of the stream.",
 			prometheus.ExponentialBuckets(0.0005, 2, 14)),

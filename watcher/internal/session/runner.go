@@ -154,8 +154,7 @@ func NewMetrics(own, standard *metric.Set) *Metrics {
 		purges: own.Counter("purges_total", "How often another client removed wants from the stream of requests. "+
 			"The watcher fills it again at once."),
 		outOfScope: own.Gauge("out_of_scope_wants",
-			"Wants of unwatched namespaces from other installations, when the stream of requests was last read. They are "+
-				"ignored."),
+			"Ignored wants of unwatched namespaces, from other installations."),
 		queue: kube.NewQueueMetrics(standard, QueueName),
 	}
 }

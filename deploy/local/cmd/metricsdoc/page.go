@@ -30,8 +30,8 @@ func sections() []section {
 	own, pipeline := watcher.Metrics()
 	return withCommon([]section{
 		{"Watcher", "Port 8081.", append(process.Metrics("watcher"), own...)},
-		{"Pipeline", "Port 8081 of the watcher that leads, and of no other. Read from NATS every 15 s. " +
-			"While NATS does not respond, only `curlmethat_pipeline_up` is there, and 0.", pipeline},
+		{"Pipeline", "Port 8081 of the leading watcher, read from NATS every 15 s. While NATS does not respond, " +
+			"only `curlmethat_pipeline_up` exists, with value 0.", pipeline},
 		{"Fetcher", "Port 8082.", append(process.Metrics("fetcher"), fetcher.Metrics()...)},
 		{"Writer", "Port 8083.", append(process.Metrics("writer"), writer.Metrics()...)},
 		{"Keeper", "Port 8085.", append(process.MetricsWithoutNATS("keeper"), keeper.Metrics()...)},
