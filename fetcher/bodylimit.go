@@ -60,7 +60,7 @@ func checkMemory(concurrency int, body, limit int64) error {
 	}
 	const mebibyte = 1 << 20
 	return fmt.Errorf("--concurrency %d times bodies of %d bytes, each held %d times, needs %.0f MiB and GOMEMLIMIT "+
-		"is %.0f MiB; "+
+		"is %.0f MiB: "+
 		"lower --concurrency or --max-body, or raise GOMEMLIMIT",
 		concurrency, body, copies, math.Ceil(need/mebibyte), math.Floor(float64(limit)/mebibyte))
 }

@@ -86,10 +86,10 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	duration.Var(fs, &c.Audit, "audit-interval", 2*time.Minute,
 		"interval between checks for keys without their body, a fetch or a timer")
 	fs.IntVar(&c.MaxRemovals.Keys, "max-removals", 50,
-		"maximum number of keys of a namespace that are removed within a minute because their annotation is gone; a "+
-			"namespace that exceeds it and --max-removals-percent keeps its keys; 0: no maximum")
+		"maximum number of keys of a namespace that are removed within a minute because their annotation is gone. A "+
+			"namespace that exceeds it and --max-removals-percent keeps its keys (0: no maximum)")
 	fs.IntVar(&c.MaxRemovals.Percent, "max-removals-percent", 20,
-		"maximum share of the keys of a namespace that are removed within a minute, see --max-removals; if a larger "+
+		"maximum share of the keys of a namespace that are removed within a minute, see --max-removals. If a larger "+
 			"share of the namespaces exceeds it, all keep their keys")
 	c.Events.Refill = 500 * time.Second
 	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000,
@@ -97,15 +97,15 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Quota.Keys, "namespace-keys", 10_000,
 		"maximum number of keys of one namespace, the oldest ConfigMaps first (0: no maximum)")
 	fs.IntVar(&c.Quota.Refreshes, "namespace-refreshes", 200,
-		"maximum refreshes of one namespace per second; if its keys request more, their intervals are multiplied; 0: "+
-			"no maximum")
+		"maximum refreshes of one namespace per second. If its keys request more, their intervals are multiplied (0: "+
+			"no maximum)")
 	fs.IntVar(&c.Workers, "workers", 8, "maximum number of objects that are handled at a time")
 	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate,
 		"management of streams and consumers: update (create or update), create (only missing ones, if a setup job "+
 			"updates), or off")
 	c.Streams.BindFlags(fs, "stream-replicas")
 	fs.StringVar(&c.SigningKey, "signing-key", "",
-		"file with the NKey seed to sign wants with, created by curlctl identities; without it the writer reads "+
+		"file with the NKey seed to sign wants with, created by curlctl identities. Without it the writer reads "+
 			"objects first")
 	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil,
 		"monitoring addresses of all NATS servers, such as http://nats:8222, for the metrics of their disk sync")
@@ -122,7 +122,7 @@ func (c *Config) Validate() error {
 	}
 	for _, ns := range c.Namespaces {
 		if slices.Contains(c.Protected, ns) {
-			return fmt.Errorf("--namespaces: %q is protected; to watch it, remove it from --protected-namespaces", ns)
+			return fmt.Errorf("--namespaces: %q is protected. To watch it, remove it from --protected-namespaces", ns)
 		}
 	}
 	if err := validateGrammar(c.Grammar); err != nil {

@@ -22,7 +22,7 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 	check("--namespaces=Upper", `--namespaces: "Upper" is not the name of a namespace`)
 	check("--namespaces=a,,b", `--namespaces: "" is not the name of a namespace`)
 	check("--namespaces=kube-system",
-		`--namespaces: "kube-system" is protected; to watch it, remove it from --protected-namespaces`)
+		`--namespaces: "kube-system" is protected. To watch it, remove it from --protected-namespaces`)
 	check("--protected-namespaces=a b", `--protected-namespaces: "a b" is not the name of a namespace`)
 	check("--selector=a in b", `--selector: "a in b" is not a label selector such as reconciler!=ignore`)
 	check("--annotation-keys=",

@@ -97,7 +97,7 @@ func (e *ensurer) stream(ctx context.Context, want, atFirst jetstream.StreamConf
 	if differ := strings.Join(fixed(have, want), " and "); differ != "" {
 		sentence := "stream " + want.Name + " has " + differ + ", which cannot be changed"
 		if !e.lists(sentence) {
-			return nil, fmt.Errorf("%s; remove it with `nats stream rm %s`: %w", sentence, want.Name, ErrIncompatible)
+			return nil, fmt.Errorf("%s, remove it with `nats stream rm %s`: %w", sentence, want.Name, ErrIncompatible)
 		}
 	}
 	next := overlay(have, want)
@@ -109,7 +109,7 @@ func (e *ensurer) stream(ctx context.Context, want, atFirst jetstream.StreamConf
 	}
 	if want.AllowMsgSchedules && !e.dry && !stream.CachedInfo().Config.AllowMsgSchedules {
 		// A server that does not know the field drops it.
-		return nil, fmt.Errorf("stream %s: the server cannot schedule messages; NATS 2.12 or newer is required: %w",
+		return nil, fmt.Errorf("stream %s: the server cannot schedule messages, NATS 2.12 or newer is required: %w",
 			want.Name, ErrIncompatible)
 	}
 	return stream, nil
@@ -181,7 +181,7 @@ func (e *ensurer) consumer(ctx context.Context, stream string, want jetstream.Co
 		if e.lists(sentence) {
 			return nil
 		}
-		return fmt.Errorf("%s; remove it with `nats consumer rm %s %s`: %w", sentence, stream, want.Durable,
+		return fmt.Errorf("%s, remove it with `nats consumer rm %s %s`: %w", sentence, stream, want.Durable,
 			ErrIncompatible)
 	}
 	next := overlayConsumer(have.CachedInfo().Config, want)

@@ -72,7 +72,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Entry("an address of NATS", nil, []string{"--nats-url", "nats://user:secret@"},
 			`--nats-url: "nats://" is not an address such as nats://nats:4222`),
 		Entry("a file", nil, []string{"--nats-creds", "/nowhere"},
-			"--nats-creds: stat /nowhere: no such file or directory; give the path of an existing file"),
+			"--nats-creds: stat /nowhere: no such file or directory (give the path of an existing file)"),
 		Entry("a certificate without its key", nil, []string{"--nats-cert", "/dev/null"},
 			"--nats-cert and --nats-key must be set together"),
 		Entry("an address to listen at", nil, []string{"--listen", "nowhere"},

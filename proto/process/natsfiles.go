@@ -39,7 +39,7 @@ func (f *NATSFiles) Validate() error {
 		"nats-creds": f.Creds, "nats-nkey": f.NKey, "nats-ca": f.CA, "nats-cert": f.Cert, "nats-key": f.Key,
 	} {
 		if _, err := os.Stat(file); file != "" && err != nil {
-			return fmt.Errorf("--%s: %w; give the path of an existing file", flag, err)
+			return fmt.Errorf("--%s: %w (give the path of an existing file)", flag, err)
 		}
 	}
 	if f.Creds != "" {

@@ -216,9 +216,9 @@ func (t *teams) report(namespace string, err error) {
 	case err == nil:
 		t.log.Info().Str("namespace", namespace).Msg("credentials can be read again")
 	case apierrors.IsForbidden(err) && namespace != "":
-		t.log.Error().Str("namespace", namespace).Msg("no permission to read the Secrets of the namespace; its " +
-			"credentials are removed; add it to credentials.namespaces")
+		t.log.Error().Str("namespace", namespace).Msg("no permission to read the Secrets of the namespace, so its " +
+			"credentials are removed: add it to credentials.namespaces")
 	default:
-		t.log.Error().Err(err).Str("namespace", namespace).Msg("could not compile credentials; the last ones stay")
+		t.log.Error().Err(err).Str("namespace", namespace).Msg("could not compile credentials, the last ones stay")
 	}
 }

@@ -165,7 +165,7 @@ var _ = Describe("keeper --credentials", func() {
 		fail = func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/"+a+"/secrets") }
 		compile(ctx)
 		Expect(compiled(ctx)).To(HaveLen(2))
-		Expect(log.String()).To(ContainSubstring("could not compile credentials; the last ones stay"))
+		Expect(log.String()).To(ContainSubstring("could not compile credentials, the last ones stay"))
 		fail = func(*http.Request) bool { return false }
 
 		By("a deleted Secret")

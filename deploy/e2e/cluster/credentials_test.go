@@ -107,7 +107,7 @@ func usesCredentials(r func() *release.Release) {
 			DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
 		Eventually(ctx, compiled).ShouldNot(ContainSubstring("unreadable"))
 		Expect(r().Log(ctx, r().Pods(ctx, "credentials")[0], false)).
-			To(ContainSubstring("no permission to read the Secrets of the namespace; its credentials are removed"))
+			To(ContainSubstring("no permission to read the Secrets of the namespace, so its credentials are removed"))
 		cm.EventuallyHasDataWithin(ctx, mounting-time.Since(since), "changed", "first")
 		AddReportEntry("time", fmt.Sprintf("from Secret to data: %s", time.Since(since).Round(time.Second)))
 		cm.EventuallyHasDataWithin(ctx, installation.Patience, "deleted", "gone")

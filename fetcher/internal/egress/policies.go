@@ -64,7 +64,7 @@ func newPolicies(base Config, entries []entry, d dialling) (*policies, error) {
 	p := &policies{base: base, entries: entries, dialling: d, made: map[string]*Policy{}}
 	for i, e := range entries {
 		if len(e.Namespaces) == 0 {
-			return nil, fmt.Errorf("policies[%d] names no namespaces; write namespaces: [\"*\"] for all", i)
+			return nil, fmt.Errorf("policies[%d] names no namespaces: write namespaces: [\"*\"] for all", i)
 		}
 		names, err := each("namespaces", e.Namespaces, ParsePattern)
 		if err := cmp.Or(err, e.Validate()); err != nil {

@@ -112,7 +112,7 @@ func (p *netrcParser) word(word string) error {
 	case keyword == "" && word == "macdef":
 		p.macro = true
 	case keyword == "":
-		return errors.New("unknown word; expected machine, default, login, password, account or macdef")
+		return errors.New("unknown word, expected machine, default, login, password, account or macdef")
 	case strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return errors.New("value has a control character")
 	case keyword == "machine" && word == "":

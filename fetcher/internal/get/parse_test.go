@@ -133,9 +133,9 @@ func TestParseNetrc(t *testing.T) {
 func TestParseNetrcRefuses(t *testing.T) {
 	const secret = "s3cr3t"
 	for content, want := range map[string]string{
-		secret: "line 1: unknown word; expected machine, default, login, password, account or macdef",
+		secret: "line 1: unknown word, expected machine, default, login, password, account or macdef",
 		"machine a login b\npassword c\n" +
-			secret: "line 3: unknown word; expected machine, default, login, password, account or macdef",
+			secret: "line 3: unknown word, expected machine, default, login, password, account or macdef",
 		"login " + secret:                    "line 1: word stands before the first machine or default",
 		"machine a login b password":         "last line: value is missing",
 		"machine a password " + secret:       "machine has no login",

@@ -36,7 +36,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) { o.bindFlags(fs, "the service ac
 func (o *Options) BindUserFlags(fs *pflag.FlagSet) { o.bindFlags(fs, "~/.kube/config") }
 
 func (o *Options) bindFlags(fs *pflag.FlagSet, otherwise string) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; default: $KUBECONFIG, else "+otherwise)
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else "+otherwise+")")
 	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig (default: the current one)")
 }
 

@@ -180,7 +180,7 @@ func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
 		return false
 	}
 	w.Log.Warn().Str("namespace", w.namespace).Uint64("version", now).Uint64("seen", latest).
-		Msg("the API server is at an earlier version than the watch, as after a restore; listing the " +
+		Msg("the API server is at an earlier version than the watch, as after a restore: listing the " +
 			w.Objects.Name + " again")
 	return true
 }

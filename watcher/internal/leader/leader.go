@@ -79,11 +79,11 @@ func (c *Config) Installation() string {
 
 // BindFlags adds the flags of the election.
 func (c *Config) BindFlags(fs *pflag.FlagSet, service string) {
-	fs.BoolVar(&c.Enabled, "leader-elect", false, "let one of several "+service+"s work; the others hold their cache warm")
+	fs.BoolVar(&c.Enabled, "leader-elect", false, "elect a leader among the replicas")
 	fs.StringVar(&c.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
 	fs.StringVar(&c.Name, "leader-elect-name", DefaultName(service), "name of the Lease")
 	fs.StringVar(&c.Identity, "leader-elect-identity", "",
-		"name of this "+service+" in the Lease; empty: the host name with a random suffix")
+		"name of this "+service+" in the Lease (empty: the host name with a random suffix)")
 	duration.Var(fs, &c.Lease, "leader-elect-lease-duration", 15*time.Second,
 		"how long standby replicas wait for a silent leader")
 	duration.Var(fs, &c.Renew, "leader-elect-renew-deadline", 10*time.Second,

@@ -148,7 +148,7 @@ func (r *Reconciler) count(now time.Time) {
 		if !before.tallies[namespace].held(limit) {
 			r.lines.Line(zerolog.ErrorLevel, heldBackLine).
 				Str("namespace", namespace).Int("removals", t.removals).Int("keys", t.keys).
-				Msg("refusing to remove so many keys of a namespace at once; check its annotations," + unlessMeant)
+				Msg("refusing to remove so many keys of a namespace at once: check its annotations," + unlessMeant)
 		}
 	}
 	b.all = spread >= minSpread && spread*100 > len(b.tallies)*limit.Percent && sum.removals > limit.Keys
@@ -159,7 +159,7 @@ func (r *Reconciler) count(now time.Time) {
 	switch {
 	case b.all && !before.all:
 		r.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
-			Msg("refusing to remove keys in so many namespaces at once; check --annotation-keys," + unlessMeant)
+			Msg("refusing to remove keys in so many namespaces at once: check --annotation-keys," + unlessMeant)
 	case b.held == 0 && before.held > 0:
 		r.deps.Log.Info().Msg("no removals are held back any more")
 	}

@@ -89,7 +89,7 @@ func (r *Runner) noteOutOfScope(wants int) {
 	r.deps.Metrics.outOfScope.Set(float64(wants))
 	if wants > 0 && wants != r.outOfScope {
 		r.deps.Log.Warn().Int("out_of_scope", wants).
-			Msg("ignoring wants of other installations in unwatched namespaces; they are fetched until they are purged")
+			Msg("ignoring wants of other installations in unwatched namespaces, which are fetched until they are purged")
 	}
 	r.outOfScope = wants
 }

@@ -120,7 +120,7 @@ func (o *Options) Complete() (err error) {
 	}
 	for _, name := range []string{"watcher", "fetcher", "writer"} {
 		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
-			return fmt.Errorf("-bin: %w; run make build first", err)
+			return fmt.Errorf("-bin: %w: run make build first", err)
 		}
 	}
 	if o.latencies, err = parse("latencies", o.Latencies, time.ParseDuration); err != nil {

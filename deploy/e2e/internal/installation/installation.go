@@ -74,7 +74,7 @@ func Open(ctx context.Context) *Installation {
 	GinkgoHelper()
 	for _, name := range []string{kubeconfigEnv, originEnv, controlEnv} {
 		if os.Getenv(name) == "" {
-			Fail(name + " is not set: these specs need a running installation; `make test-compose` starts one")
+			Fail(name + " is not set: these specs need a running installation, as from `make test-compose`")
 		}
 	}
 	cluster := suitetest.Must(world.OpenCluster(os.Getenv(kubeconfigEnv)))
