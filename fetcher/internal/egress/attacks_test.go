@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
@@ -21,7 +22,7 @@ var _ = Describe("the text of a URL", func() {
 
 	DescribeTable("is denied without a lookup or a dial if it is hostile",
 		func(ctx SpecContext, raw string, rule egress.Rule) {
-			names := startDNS()
+			names := dnstest.New()
 			names.SetOther(public)
 			gate, held := newGate(egress.Config{}, names)
 
@@ -93,7 +94,7 @@ var _ = Describe("the text of a URL", func() {
 
 	DescribeTable("is permitted if it only looks odd",
 		func(ctx SpecContext, raw, dialled string) {
-			names := startDNS()
+			names := dnstest.New()
 			names.SetOther(public)
 			gate, held := newGate(egress.Config{}, names)
 

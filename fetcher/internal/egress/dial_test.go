@@ -37,7 +37,7 @@ var _ = Describe("a name", func() {
 	)
 
 	BeforeEach(func() {
-		names = startDNS()
+		names = dnstest.New()
 		trap = startCanary()
 		raw = fmt.Sprintf("http://data.example.com:%d/", trap.port())
 		// Only the address rule protects the canary.

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 )
 
 const policyFile = `
@@ -37,7 +38,7 @@ var _ = Describe("policies of namespaces", func() {
 
 	start := func(cfg egress.Config) *egress.Gate {
 		GinkgoHelper()
-		names := startDNS()
+		names := dnstest.New()
 		names.SetOther(public)
 		return must(egress.New(cfg, egress.Deps{File: path, Resolver: names.Resolver()}))
 	}

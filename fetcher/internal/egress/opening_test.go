@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 )
 
 var _ = Describe("the operator's settings", func() {
@@ -20,7 +21,7 @@ var _ = Describe("the operator's settings", func() {
 
 	DescribeTable("allow and deny hosts, ports and ranges by flag",
 		func(ctx SpecContext, cfg egress.Config, raw, expect string) {
-			names := startDNS()
+			names := dnstest.New()
 			names.SetOther(public)
 			names.Set("localhost", "127.0.0.1")
 			names.Set("db.team.svc", "10.96.0.7")
@@ -122,7 +123,7 @@ var _ = Describe("the operator's settings", func() {
 	)
 
 	It("allow a random port of loopback by --allow-cidr alone", func(ctx SpecContext) {
-		names := startDNS()
+		names := dnstest.New()
 		names.Set("localhost", "127.0.0.1")
 		open := startCanary()
 		gate := must(egress.New(egress.Config{AllowCIDRs: loopback}, egress.Deps{Resolver: names.Resolver()}))
@@ -136,7 +137,7 @@ var _ = Describe("the operator's settings", func() {
 		// name itself takes two questions, one for each family.
 		questions := func(ctx context.Context, cfg egress.Config) (dial, verdict int) {
 			GinkgoHelper()
-			names := startDNS()
+			names := dnstest.New()
 			gate, _ := newGate(cfg, names)
 			Expect(attempt(ctx, gate, "http://nobody.example.com/")).NotTo(Succeed())
 			dial = names.Questions()

@@ -44,13 +44,6 @@ func (h *holder) attempts() []string {
 	return append([]string(nil), h.seen...)
 }
 
-func startDNS() *dnstest.Server {
-	GinkgoHelper()
-	names := must(dnstest.Start())
-	DeferCleanup(names.Stop)
-	return names
-}
-
 // newGate returns a gate that uses the test's DNS server and stops every attempt.
 func newGate(cfg egress.Config, names *dnstest.Server) (*egress.Gate, *holder) {
 	GinkgoHelper()

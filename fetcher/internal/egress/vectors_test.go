@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
@@ -57,7 +58,7 @@ func (v vector) address() string {
 var _ = Describe("the default policy", func() {
 	for _, v := range vectors() {
 		It("decides to "+v.Expect+" "+v.ID+" "+v.URL, func(ctx SpecContext) {
-			names := startDNS()
+			names := dnstest.New()
 			names.SetOther(public)
 			if u, err := url.Parse(v.full()); err == nil && u.Hostname() != "" {
 				names.SetOther(v.address())

@@ -49,8 +49,7 @@ func shortLimits() get.Config {
 
 func startDNS() *dnstest.Server {
 	GinkgoHelper()
-	names := must(dnstest.Start())
-	DeferCleanup(names.Stop)
+	names := dnstest.New()
 	names.SetOther("127.0.0.1")
 	return names
 }

@@ -1,9 +1,9 @@
-// Package dnstest is a DNS server on loopback for tests, which decide what names resolve to.
-// Nothing leaves the machine.
+// Package dnstest is a DNS server in memory for tests, which decide what names resolve to.
 package dnstest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -15,9 +15,6 @@ import (
 
 // Server responds from its table. It is safe for concurrent use.
 type Server struct {
-	conn net.PacketConn
-	done chan struct{}
-
 	mu sync.Mutex
 	// answers are the addresses of both families for a name, by lookup. Those for "" are the answers
 	// for all names without any.
@@ -26,22 +23,9 @@ type Server struct {
 	total   int
 }
 
-// Start listens on a port of loopback.
-func Start() (*Server, error) {
-	conn, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp", "127.0.0.1:0")
-	s := &Server{
-		conn: conn, done: make(chan struct{}), answers: map[string][][]string{}, asked: map[dnsmessage.Question]int{},
-	}
-	if err == nil {
-		go s.serve()
-	}
-	return s, err
-}
-
-// Stop ends the server and waits for it.
-func (s *Server) Stop() {
-	_ = s.conn.Close()
-	<-s.done
+// New returns a server that knows no name.
+func New() *Server {
+	return &Server{answers: map[string][][]string{}, asked: map[dnsmessage.Question]int{}}
 }
 
 // Set makes name resolve to addrs.
@@ -70,28 +54,26 @@ func (s *Server) Questions() int {
 func (s *Server) Resolver() *net.Resolver {
 	return &net.Resolver{
 		PreferGo: true,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "udp", s.conn.LocalAddr().String())
+		Dial: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go s.serve(server)
+			return client, nil
 		},
 	}
 }
 
 func plain(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-func (s *Server) serve() {
-	defer close(s.done)
+// serve responds to one question, as over TCP (RFC 1035 section 4.2.2).
+func (s *Server) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
 	packet := make([]byte, 4<<10)
-	for {
-		n, from, err := s.conn.ReadFrom(packet)
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			continue
-		}
-		if reply, err := s.reply(packet[:n]); err == nil {
-			_, _ = s.conn.WriteTo(reply, from)
-		}
+	n, err := conn.Read(packet)
+	if err != nil || n < 2 {
+		return
+	}
+	if reply, err := s.reply(packet[2:n]); err == nil {
+		_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...))
 	}
 }
 
