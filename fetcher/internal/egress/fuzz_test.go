@@ -88,9 +88,7 @@ func checkPassed(t *testing.T, raw string, u *url.URL) {
 		}
 		return
 	}
-	last := name[strings.LastIndex(name, ".")+1:]
-	if !strings.Contains(name, ".") || strings.ContainsAny(last[:1], "0123456789") && isNumber(last) ||
-		net.ParseIP(name) != nil {
+	if !strings.Contains(name, ".") || endsInNumber.MatchString(name) || net.ParseIP(name) != nil {
 		t.Fatalf("%q passes as the name %q", raw, name)
 	}
 	for _, suffix := range []string{"localhost", ".local", ".internal", ".svc", ".cluster.local"} {

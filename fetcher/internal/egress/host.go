@@ -2,14 +2,22 @@ package egress
 
 import (
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// maxLabel is the maximum length of a DNS label (RFC 1035 section 2.3.4).
-const maxLabel = 63
+// dnsLabel matches a label of 1 to 63 characters (RFC 1035 section 2.3.4).
+const dnsLabel = `[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?`
+
+var (
+	dnsName = regexp.MustCompile(`^` + dnsLabel + `(?:\.` + dnsLabel + `)*$`)
+	// endsInNumber matches hosts that lenient parsers read as an IPv4 address (URL Standard, "ends in a
+	// number").
+	endsInNumber = regexp.MustCompile(`(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$`)
+)
 
 // reserved returns the suffixes of names that are never public: RFC 6761 (localhost), RFC 6762
 // (local), ICANN's private-use domain (internal), the cluster's services, RFC 8375 (home.arpa), RFC
@@ -37,42 +45,10 @@ func parseHost(s string) (host, error) {
 		return host{name: addr.String(), addr: addr}, nil
 	}
 	name := strings.ToLower(strings.TrimSuffix(s, "."))
-	if len(name) > weburl.MaxHostBytes {
-		return host{}, &DeniedError{Rule: RuleHost}
-	}
-	labels := strings.Split(name, ".")
-	for _, label := range labels {
-		if !isLabel(label) {
-			return host{}, &DeniedError{Rule: RuleHost}
-		}
-	}
-	if isNumber(labels[len(labels)-1]) {
+	if len(name) > weburl.MaxHostBytes || !dnsName.MatchString(name) || endsInNumber.MatchString(name) {
 		return host{}, &DeniedError{Rule: RuleHost}
 	}
 	return host{name: name}, nil
-}
-
-func isLabel(s string) bool {
-	if s == "" || len(s) > maxLabel || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
-			return false
-		}
-	}
-	return true
-}
-
-// isNumber reports whether lenient parsers read a host with that last label as an IPv4 address (URL
-// Standard, "ends in a number").
-func isNumber(label string) bool {
-	if strings.Trim(label, "0123456789") == "" {
-		return true
-	}
-	digits, hex := strings.CutPrefix(label, "0x")
-	return hex && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 // isPrivateName reports whether a name cannot be public: a single label, or a

@@ -14,14 +14,10 @@ type Pattern string
 // ParsePattern validates a pattern and converts it to lower case.
 func ParsePattern(s string) (Pattern, error) {
 	s = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), ".")
-	if s == "" || strings.ContainsFunc(s, notInPattern) {
+	if s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.:-*") != "" {
 		return "", errors.New("not a host pattern such as *.example.com")
 	}
 	return Pattern(s), nil
-}
-
-func notInPattern(r rune) bool {
-	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.:-*", r)
 }
 
 // IsExact reports whether the pattern matches one host only.
