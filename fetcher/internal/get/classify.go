@@ -80,9 +80,9 @@ func (x *exchange) classify(cause error) Error {
 		return x.timedOut(cause)
 	case isTLS(cause):
 		return Error{Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: tlsDetail(cause)}
-	case !x.gotResponse():
+	case !x.watch.gotResponse():
 		return Error{Class: connectFailed, Detail: connectDetail(cause)}
-	case isCut(cause), x.ended():
+	case isCut(cause), x.watch.connectionEnded():
 		return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_CUT_OFF}
 	}
 	return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP}

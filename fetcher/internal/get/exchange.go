@@ -18,7 +18,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	defer func() { c.deps.Observe(phaseTotal, time.Since(start)) }()
 	// Without a condition in the request, a 304 is invalid.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
-	x := &exchange{client: c, request: c.Resolve(r)}
+	x := &exchange{client: c, request: c.Resolve(r), watch: newStopwatch(c.deps.Observe)}
 	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout(c.cfg.Timeout))
 	defer cancel()
 	response, err := x.run(timed)
@@ -49,10 +49,6 @@ type exchange struct {
 	snippet    []byte
 	decided    bool
 }
-
-func (x *exchange) gotResponse() bool { return x.watch != nil && x.watch.gotResponse() }
-
-func (x *exchange) ended() bool { return x.watch != nil && x.watch.connectionEnded() }
 
 func (x *exchange) run(ctx context.Context) (Response, error) {
 	u, err := egress.ParseURL(x.request.URL)

@@ -3,6 +3,7 @@ package get
 import (
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -14,16 +15,13 @@ const maxValidator = 256
 // forever replaces spans that are too long for a Duration.
 const forever = time.Duration(math.MaxInt64)
 
-// validETag returns an ETag that RFC 9110 section 8.8.3 permits, or "".
+// etag matches what RFC 9110 section 8.8.3 permits in ASCII.
+var etag = regexp.MustCompile(`^(?:W/)?"[!#-~]*"$`)
+
+// validETag returns an ETag that can be stored, or "".
 func validETag(s string) string {
-	tag, _ := strings.CutPrefix(s, "W/")
-	if len(s) > maxValidator || len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
+	if len(s) > maxValidator || !etag.MatchString(s) {
 		return ""
-	}
-	for _, c := range []byte(tag[1 : len(tag)-1]) {
-		if c <= ' ' || c == '"' || c > '~' {
-			return ""
-		}
 	}
 	return s
 }

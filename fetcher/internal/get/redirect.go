@@ -60,12 +60,8 @@ func hostOf(raw string) string {
 		return ""
 	}
 	host := strings.ToLower(u.Hostname())
-	if len(host) > weburl.MaxHostBytes || strings.ContainsFunc(host, notShown) {
+	if len(host) > weburl.MaxHostBytes || strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.:_-") != "" {
 		return ""
 	}
 	return host
-}
-
-func notShown(r rune) bool {
-	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.:_-", r)
 }

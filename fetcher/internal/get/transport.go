@@ -106,19 +106,22 @@ func (c *Client) newTransport(k transportKey) *http.Transport {
 		WriteBufferSize:        4 << 10,
 		ReadBufferSize:         4 << 10,
 	}
+	dial := k.policy.DialContext
 	if !k.direct {
-		c.useProxy(t, k)
-		return t
+		dial = c.dialProxy
+		c.useProxy(t, k.policy)
+		// The proxy itself never gets a client certificate.
+		secure = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: k.roots}
 	}
 	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := k.policy.DialContext(ctx, network, addr)
+		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
 		return newDeferredConn(conn), nil
 	}
 	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := k.policy.DialContext(ctx, network, addr)
+		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
@@ -162,29 +165,12 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 
 // useProxy sends requests to the operator's proxy, after the policy has
 // permitted every address that the proxy may choose. Nothing else is dialled.
-func (c *Client) useProxy(t *http.Transport, k transportKey) {
+func (c *Client) useProxy(t *http.Transport, policy *egress.Policy) {
 	t.Proxy = func(r *http.Request) (*url.URL, error) {
-		if err := k.policy.Admit(r.Context(), r.URL); err != nil {
+		if err := policy.Admit(r.Context(), r.URL); err != nil {
 			return nil, err
 		}
 		return c.proxy, nil
-	}
-	dialer := net.Dialer{Timeout: c.deps.Gate.DialTimeout()}
-	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dialer.DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, errors.Join(errProxyFailed, err)
-		}
-		return conn, nil
-	}
-	// The proxy itself never gets a client certificate.
-	plain := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: k.roots}
-	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := t.DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return c.handshake(ctx, conn, addr, plain)
 	}
 	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
 		if answer.StatusCode != http.StatusOK {
@@ -192,4 +178,13 @@ func (c *Client) useProxy(t *http.Transport, k transportKey) {
 		}
 		return nil
 	}
+}
+
+func (c *Client) dialProxy(ctx context.Context, network, addr string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: c.deps.Gate.DialTimeout()}
+	conn, err := dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, errors.Join(errProxyFailed, err)
+	}
+	return conn, nil
 }
