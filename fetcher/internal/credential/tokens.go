@@ -23,6 +23,8 @@ const (
 	renewAfter = 10 * time.Second
 	// failFor is how long a failure holds for further requests.
 	failFor = time.Second
+	// never is the life of a token that does not expire.
+	never = 100 * 365 * 24 * time.Hour
 )
 
 // ErrNoToken means that the token URL gave no token. Joined causes may contain text of the server.
@@ -65,12 +67,12 @@ type Tokens struct {
 	secret *reload.File[string]
 	group  singleflight.Group
 
-	mu       sync.Mutex
-	value    string
-	obtained time.Time
-	// renewal and expiry are zero if the token does not expire.
-	renewal, expiry time.Time
-	failed          time.Time
+	mu    sync.Mutex
+	value string
+	// The token is to be renewed at renewal and is valid until expiry.
+	obtained, renewal, expiry time.Time
+	// failed is the time of the last failure.
+	failed time.Time
 }
 
 // NewTokens obtains the first token when it is needed.
@@ -97,8 +99,7 @@ type Requests struct {
 func (t *Tokens) Token(ctx context.Context, by Requests) (string, error) {
 	t.mu.Lock()
 	now, value := by.Now(), t.value
-	expired := value == "" || !t.expiry.IsZero() && !now.Before(t.expiry)
-	current := !expired && (t.renewal.IsZero() || now.Before(t.renewal))
+	current, expired := now.Before(t.renewal), !now.Before(t.expiry)
 	t.mu.Unlock()
 	if current {
 		return value, nil
@@ -137,7 +138,7 @@ func (t *Tokens) renew(ctx context.Context, by Requests) <-chan singleflight.Res
 	ctx = context.WithoutCancel(ctx)
 	return t.group.DoChan("", func() (any, error) {
 		t.mu.Lock()
-		failing := !t.failed.IsZero() && by.Now().Sub(t.failed) < failFor
+		failing := by.Now().Sub(t.failed) < failFor
 		t.mu.Unlock()
 		if failing {
 			return "", ErrNoToken
@@ -156,19 +157,16 @@ func (t *Tokens) request(ctx context.Context, by Requests) (string, error) {
 	token, err := t.cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := by.Now()
-	if err != nil || token.Type() != "Bearer" || !isToken(token.AccessToken) || isPast(token.Expiry) {
+	now, life := by.Now(), never
+	if err == nil && !token.Expiry.IsZero() {
+		life = time.Until(token.Expiry)
+	}
+	if err != nil || token.Type() != "Bearer" || !isToken(token.AccessToken) || life <= 0 {
 		t.failed = now
 		return "", errors.Join(ErrNoToken, err)
 	}
 	t.value, t.obtained, t.failed = token.AccessToken, now, time.Time{}
-	t.renewal, t.expiry = time.Time{}, time.Time{}
-	if !token.Expiry.IsZero() {
-		life := time.Until(token.Expiry)
-		t.expiry = now.Add(life)
-		t.renewal = t.expiry.Add(-min(renewBefore, life/2))
-	}
+	t.expiry = now.Add(life)
+	t.renewal = t.expiry.Add(-min(renewBefore, life/2))
 	return t.value, nil
 }
-
-func isPast(expiry time.Time) bool { return !expiry.IsZero() && time.Until(expiry) <= 0 }
