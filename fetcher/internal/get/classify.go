@@ -80,7 +80,7 @@ func (x *exchange) classify(cause error) Error {
 		return x.timedOut(cause)
 	case isTLS(cause):
 		return Error{Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: tlsDetail(cause)}
-	case !x.watch.gotResponse():
+	case !x.watch.responded.Load():
 		return Error{Class: connectFailed, Detail: connectDetail(cause)}
 	case isCut(cause), x.watch.connectionEnded():
 		return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_CUT_OFF}

@@ -3,6 +3,7 @@ package get
 import (
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,10 +30,12 @@ func Phases() []Phase {
 type stopwatch struct {
 	observe func(Phase, time.Duration)
 
-	mu        sync.Mutex
-	begun     map[moment]time.Time
-	responded bool
-	conn      *deferredConn
+	// responded reports whether a byte of a response was received.
+	responded atomic.Bool
+	conn      atomic.Pointer[deferredConn]
+
+	mu    sync.Mutex
+	begun map[moment]time.Time
 }
 
 // moment is the start of a phase. Connections to several addresses may be opened concurrently.
@@ -53,32 +56,21 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 		ConnectStart: func(_, addr string) { s.begin(moment{phaseConnect, addr}) },
 		ConnectDone:  func(_, addr string, err error) { s.end(moment{phaseConnect, addr}, err) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.conn, _ = info.Conn.(*deferredConn)
+			conn, _ := info.Conn.(*deferredConn)
+			s.conn.Store(conn)
 		},
 		WroteRequest: func(httptrace.WroteRequestInfo) { s.begin(request) },
 		GotFirstResponseByte: func() {
 			s.end(request, nil)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.responded = true
+			s.responded.Store(true)
 		},
 	}
 }
 
-// gotResponse reports whether a byte of a response was received.
-func (s *stopwatch) gotResponse() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.responded
-}
-
 // connectionEnded reports whether the connection has ended.
 func (s *stopwatch) connectionEnded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conn != nil && s.conn.ended.Load()
+	conn := s.conn.Load()
+	return conn != nil && conn.ended.Load()
 }
 
 func (s *stopwatch) begin(m moment) {
