@@ -25,10 +25,8 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) ending {
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && t.deliveries < lookups:
 		return ending{outcome: postponed, wait: replicaLag}
-	case errors.Is(err, pipeline.ErrNoMessage):
+	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed): // it was malformed as a trigger
 		return ending{outcome: superseded}
-	case errors.Is(err, pipeline.ErrMalformed):
-		return ending{outcome: superseded} // a want is a trigger itself, and was malformed as one
 	case err != nil:
 		return afterPublishError(err)
 	case sequence < t.wantSequence:
@@ -59,16 +57,9 @@ func (e *Engine) current(ctx context.Context, t *trigger) error {
 }
 
 func (e *Engine) lastWant(ctx context.Context, key pipeline.Key) (want *v1.Want, sequence uint64, err error) {
-	var final error
-	err = e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) error {
-		want, sequence, final = e.deps.Client.LastWant(ctx, key)
-		if errors.Is(final, pipeline.ErrNoMessage) || errors.Is(final, pipeline.ErrMalformed) {
-			return nil
-		}
-		return final
+	err = e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
+		want, sequence, err = e.deps.Client.LastWant(ctx, key)
+		return err
 	})
-	if err == nil {
-		err = final
-	}
 	return want, sequence, err
 }

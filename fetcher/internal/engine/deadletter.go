@@ -47,19 +47,7 @@ func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a followUp) 
 	return true
 }
 
-func undecodable(why error) failure {
-	return failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		text:  "message cannot be decoded",
-		cause: why,
-	}
-}
-
-// refusedByBroker is the failure of a message whose outcome the broker refuses.
-func refusedByBroker(why error) failure {
-	return failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		text:  "broker refuses what the message leads to",
-		cause: why,
-	}
+// unhandled is the failure of a message that cannot be decoded, or whose outcome the broker refuses.
+func unhandled(text string, why error) failure {
+	return failure{Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED}, text: text, cause: why}
 }

@@ -101,7 +101,7 @@ func (e *Engine) handle(
 		d.SetTrace(t.span.SpanContext())
 		switch {
 		case err != nil:
-			return ending{outcome: malformed, failure: undecodable(err)}
+			return ending{outcome: malformed, failure: unhandled("message cannot be decoded", err)}
 		case t.tombstone():
 			return ending{outcome: tombstone}
 		}
@@ -147,14 +147,13 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 		return e.park(ctx, t, throttle.NamespaceShare, short.Wait)
 	}
 	got := e.fetch(ctx, t)
-	switch {
-	case got.busy != nil:
+	if got.busy != nil {
 		return e.wait(ctx, t, got)
-	case got.err != nil:
-		e.deps.Metrics.observeStaleness(t, e.deps.Clock.Now())
-		return e.failed(ctx, t, failureOf(got.err))
 	}
 	e.deps.Metrics.observeStaleness(t, e.deps.Clock.Now())
+	if got.err != nil {
+		return e.failed(ctx, t, failureOf(got.err))
+	}
 	t.gotResponse = true
 	return e.succeeded(ctx, t, got.response)
 }

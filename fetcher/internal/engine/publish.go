@@ -49,7 +49,7 @@ func (e *Engine) untilTaken(ctx context.Context, stream string, call func(contex
 	for pause := publishFirst; ; pause = min(2*pause, publishMax) {
 		err := try(ctx, call)
 		switch {
-		case err == nil || errors.Is(err, pipeline.ErrSuperseded):
+		case err == nil || isFinal(err):
 			e.backpressure.accepted(stream, e.deps.Clock.Now())
 			return err
 		case errors.Is(err, pipeline.ErrTooLarge):
@@ -61,6 +61,12 @@ func (e *Engine) untilTaken(ctx context.Context, stream string, call func(contex
 			return err
 		}
 	}
+}
+
+// isFinal reports whether an error is the answer of the broker.
+func isFinal(err error) bool {
+	return errors.Is(err, pipeline.ErrSuperseded) || errors.Is(err, pipeline.ErrNoMessage) ||
+		errors.Is(err, pipeline.ErrMalformed)
 }
 
 func try(ctx context.Context, call func(context.Context) error) error {
@@ -86,7 +92,7 @@ func afterPublishError(err error) ending {
 	case errors.Is(err, pipeline.ErrSuperseded):
 		return ending{outcome: superseded}
 	case errors.Is(err, errRefused):
-		return ending{outcome: malformed, failure: refusedByBroker(err)}
+		return ending{outcome: malformed, failure: unhandled("broker refuses what the message leads to", err)}
 	}
 	return ending{outcome: postponed}
 }
