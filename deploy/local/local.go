@@ -183,8 +183,8 @@ func (a *assembly) serve(ctx context.Context, ready func(context.Context) error)
 // watchPlane returns the error of the control plane when it fails.
 func (a *assembly) watchPlane(ctx context.Context) error {
 	select {
-	case <-a.plane.Failed():
-		return a.plane.Err()
+	case err := <-a.plane.Failed():
+		return err
 	case <-ctx.Done():
 		return nil
 	}

@@ -33,19 +33,12 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 		return fmt.Errorf("read the kubeconfig of the control plane: %w", err)
 	}
 	config.Timeout = requestTimeout
-	server, err := program{
-		name: "kube-apiserver",
-		path: c.options.Assets.APIServer(),
-		args: c.apiServerFlags(),
-		dir:  c.data.dir,
-		log:  c.data.log("kube-apiserver"),
-	}.start()
+	server, err := c.data.start(c.programs.APIServer(), "kube-apiserver", c.data.apiServerFlags(c.port)...)
 	if err != nil {
 		return err
 	}
 	err = server.await(ctx, 50*time.Millisecond, func(ctx context.Context) error { return access.Ready(ctx, config) })
 	if err != nil {
-		server.kill()
 		return err
 	}
 	c.apiServer = server
@@ -58,29 +51,29 @@ func (c *ControlPlane) KillAPIServer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.apiServer != nil {
-		c.apiServer.kill()
+		c.apiServer.Kill()
 		c.apiServer = nil
 	}
 }
 
-func (c *ControlPlane) apiServerFlags() []string {
+func (d dataDir) apiServerFlags(port int) []string {
 	return []string{
 		"--etcd-servers=unix://" + etcdSocket,
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
-		"--secure-port=" + strconv.Itoa(c.port),
+		"--secure-port=" + strconv.Itoa(port),
 		// A loopback address is refused as the endpoint of the service kubernetes.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + serviceRange,
-		"--tls-cert-file=" + c.data.path(pkiDir, servingCert),
-		"--tls-private-key-file=" + c.data.path(pkiDir, servingKey),
-		"--client-ca-file=" + c.data.path(pkiDir, authorityCert),
+		"--tls-cert-file=" + d.path(pkiDir, servingCert),
+		"--tls-private-key-file=" + d.path(pkiDir, servingKey),
+		"--token-auth-file=" + d.path(pkiDir, adminToken),
 		// Without it, an open watch delays the shutdown by a minute.
 		"--shutdown-watch-termination-grace-period=1s",
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + c.data.path(pkiDir, serviceAccountKey),
-		"--service-account-signing-key-file=" + c.data.path(pkiDir, serviceAccountKey),
+		"--service-account-key-file=" + d.path(pkiDir, serviceAccountKey),
+		"--service-account-signing-key-file=" + d.path(pkiDir, serviceAccountKey),
 	}
 }
 
@@ -88,27 +81,28 @@ func (c *ControlPlane) apiServerFlags() []string {
 // Unix socket is limited to about a hundred bytes. Other users cannot reach a socket.
 const etcdSocket = "etcd.sock"
 
-func startEtcd(ctx context.Context, path string, d dataDir) (*process, error) {
-	socket := d.path(etcdSocket)
+func (c *ControlPlane) startEtcd(ctx context.Context) error {
+	socket := c.data.path(etcdSocket)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove the socket of an earlier etcd: %w", err)
+		return fmt.Errorf("remove the socket of an earlier etcd: %w", err)
 	}
-	etcd, err := program{name: "etcd", path: path, args: etcdFlags(d), dir: d.dir, log: d.log("etcd")}.start()
+	etcd, err := c.data.start(c.programs.Etcd(), "etcd", c.data.etcdFlags()...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	err = etcd.await(ctx, 10*time.Millisecond, func(context.Context) error {
 		_, err := os.Stat(socket)
 		return err
 	})
 	if err != nil {
-		etcd.kill()
-		return nil, err
+		return err
 	}
-	return etcd, nil
+	c.etcd = etcd
+	go c.watch(etcd)
+	return nil
 }
 
-func etcdFlags(d dataDir) []string {
+func (d dataDir) etcdFlags() []string {
 	// Nobody reads the addresses of a single member. Its port for peers cannot be
 	// switched off.
 	const nowhere = "http://127.0.0.1:0"

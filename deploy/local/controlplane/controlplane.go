@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -47,110 +49,68 @@ type Options struct {
 // ControlPlane is a running etcd with a kube-apiserver in front of it. Its
 // methods may be called from several goroutines.
 type ControlPlane struct {
-	options   Options
-	data      dataDir
-	authority *authority
-	port      int
+	programs assets.Binaries
+	data     dataDir
+	port     int
+	failed   chan error
 
 	mu        sync.Mutex // serialises the methods that start or stop something
 	etcd      *process
 	apiServer *process // nil while stopped
 	over      bool
-
-	failed chan struct{}
-	fail   func(error)
-	cause  error // valid once failed is closed
 }
 
 // Start runs a control plane and returns when it serves requests as a cluster
 // does: the API server is ready, the default roles and the namespace default exist.
-func Start(ctx context.Context, options Options) (*ControlPlane, error) {
+func Start(ctx context.Context, options Options) (c *ControlPlane, err error) {
 	if options.Progress == nil {
 		options.Progress = io.Discard
 	}
-	if options.Assets == (assets.Binaries{}) {
-		found, err := assets.Find(ctx, assets.Options{Progress: options.Progress})
-		if err != nil {
+	c = &ControlPlane{programs: options.Assets, failed: make(chan error, 2)}
+	if c.programs == (assets.Binaries{}) {
+		if c.programs, err = assets.Find(ctx, assets.Options{Progress: options.Progress}); err != nil {
 			return nil, err
 		}
-		options.Assets = found
 	}
 	begin := time.Now()
-	plane, err := prepare(options)
-	if err != nil {
+	if c.data, err = openDataDir(options.Dir); err != nil {
 		return nil, err
 	}
-	if err := plane.startAll(ctx); err != nil {
-		return nil, errors.Join(err, plane.discard())
+	if err := c.start(ctx, options.Progress); err != nil {
+		return nil, errors.Join(err, c.discard())
 	}
 	fmt.Fprintf(options.Progress, "control plane ready in %s, kubeconfig %s\n",
-		time.Since(begin).Round(100*time.Millisecond), plane.Kubeconfig())
-	return plane, nil
+		time.Since(begin).Round(100*time.Millisecond), c.Kubeconfig())
+	return c, nil
 }
 
-// prepare creates the files.
-func prepare(options Options) (*ControlPlane, error) {
-	data, err := openDataDir(options.Dir)
-	if err != nil {
-		return nil, err
-	}
-	plane := &ControlPlane{options: options, data: data, failed: make(chan struct{})}
-	var once sync.Once
-	plane.fail = func(err error) {
-		once.Do(func() {
-			plane.cause = err
-			close(plane.failed)
-		})
-	}
-	if err := plane.prepareFiles(); err != nil {
-		return nil, errors.Join(err, data.close())
-	}
-	return plane, nil
-}
-
-func (c *ControlPlane) prepareFiles() (err error) {
-	if c.port, err = choosePort(c.data); err != nil {
+func (c *ControlPlane) start(ctx context.Context, progress io.Writer) (err error) {
+	if c.port, err = c.data.choosePort(); err != nil {
 		return err
 	}
-	if c.authority, err = openAuthority(c.data); err != nil {
+	if err := c.data.writeCredentials("127.0.0.1", strconv.Itoa(c.port)); err != nil {
 		return err
 	}
-	return c.authority.writeKubeconfig(c.Kubeconfig(), "https://"+loopback(c.port))
-}
-
-func (c *ControlPlane) startAll(ctx context.Context) error {
-	fmt.Fprintf(c.options.Progress, "starting etcd and kube-apiserver in %s\n", c.data.dir)
-	etcd, err := startEtcd(ctx, c.options.Assets.Etcd(), c.data)
-	if err != nil {
+	fmt.Fprintf(progress, "starting etcd and kube-apiserver in %s\n", c.data.dir)
+	if err := c.startEtcd(ctx); err != nil {
 		return err
 	}
-	c.etcd = etcd
-	go c.watch(etcd)
 	return c.StartAPIServer(ctx)
 }
 
 // watch reports the end of a process that was not asked to end.
 func (c *ControlPlane) watch(p *process) {
 	<-p.Exited()
-	if !p.asked.Load() {
-		c.fail(p.failure())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over && (p == c.etcd || p == c.apiServer) {
+		c.failed <- p.failure()
 	}
 }
 
-// Failed is closed when etcd or kube-apiserver ended without being asked to. Err
-// is which and why.
-func (c *ControlPlane) Failed() <-chan struct{} { return c.failed }
-
-// Err is nil until Failed is closed, and from then on an error that wraps
-// ErrExited, with the last line of the log.
-func (c *ControlPlane) Err() error {
-	select {
-	case <-c.failed:
-		return c.cause
-	default:
-		return nil
-	}
-}
+// Failed receives an error that wraps ErrExited, with the last line of the log, when etcd or
+// kube-apiserver ended without being asked to.
+func (c *ControlPlane) Failed() <-chan error { return c.failed }
 
 // Stop ends both processes and removes a temporary folder. It kills them if ctx ends
 // first. A second call does nothing.
@@ -165,22 +125,27 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 		// A graceful exit, of 2 s each, is for data that is read again.
 		return c.discard()
 	}
-	var err error
-	if c.apiServer != nil {
-		err = c.apiServer.stop(ctx)
+	var errs []error
+	for _, p := range c.running() {
+		if err := p.Stop(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", p.name, err))
+		}
 	}
-	return errors.Join(err, c.etcd.stop(ctx), c.data.close())
+	return errors.Join(append(errs, c.data.close())...)
 }
 
 // discard kills whatever runs.
 func (c *ControlPlane) discard() error {
-	for _, p := range []*process{c.apiServer, c.etcd} {
-		if p != nil {
-			p.kill()
-		}
+	for _, p := range c.running() {
+		p.Kill()
 	}
 	return c.data.close()
 }
 
+// running returns the processes in the order in which they are stopped.
+func (c *ControlPlane) running() []*process {
+	return slices.DeleteFunc([]*process{c.apiServer, c.etcd}, func(p *process) bool { return p == nil })
+}
+
 // Kubeconfig is the path of the administrator's kubeconfig.
-func (c *ControlPlane) Kubeconfig() string { return c.data.path("kubeconfig") }
+func (c *ControlPlane) Kubeconfig() string { return c.data.kubeconfig() }

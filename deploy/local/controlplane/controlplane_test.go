@@ -54,7 +54,7 @@ var _ = Describe("A control plane", Ordered, func() {
 
 		Expect(plane.StartAPIServer(ctx)).To(Succeed())
 		Expect(maps.Get(ctx, "killed", meta.GetOptions{})).To(HaveField("Data", HaveKeyWithValue("key", "first")))
-		Expect(plane.Err()).NotTo(HaveOccurred())
+		Expect(plane.Failed()).NotTo(Receive())
 		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrRunning), "there is one already")
 	})
 
@@ -63,7 +63,7 @@ var _ = Describe("A control plane", Ordered, func() {
 		Expect(plane.Stop(ctx)).To(Succeed())
 		Expect(processes(dirOf(plane))).To(BeEmpty())
 		Expect(dirOf(plane)).NotTo(BeADirectory())
-		Expect(plane.Err()).NotTo(HaveOccurred())
+		Expect(plane.Failed()).NotTo(Receive())
 		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrStopped))
 	})
 })

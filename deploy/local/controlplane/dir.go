@@ -18,7 +18,7 @@ import (
 //
 //	kubeconfig   of the administrator
 //	port         of the API server
-//	pki/         certificates and keys
+//	pki/         certificate, keys and the administrator's token
 //	etcd/        data
 //	logs/        of this run
 type dataDir struct {
@@ -51,7 +51,7 @@ func (d dataDir) path(elements ...string) string {
 	return filepath.Join(append([]string{d.dir}, elements...)...)
 }
 
-func (d dataDir) log(process string) string { return d.path("logs", process+".log") }
+func (d dataDir) kubeconfig() string { return d.path("kubeconfig") }
 
 // close unlocks the folder, and removes it if it is temporary.
 func (d dataDir) close() error {
@@ -71,34 +71,27 @@ const (
 )
 
 // choosePort returns the port of the last run, or a free one, which it stores.
-func choosePort(d dataDir) (port int, err error) {
-	text, err := os.ReadFile(d.path("port"))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+func (d dataDir) choosePort() (port int, err error) {
+	file := d.path("port")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
 		for range 100 {
 			port = firstPort + rand.IntN(lastPort-firstPort)
 			if err = tryPort(port); err == nil {
-				break
+				return port, os.WriteFile(file, []byte(strconv.Itoa(port)+"\n"), 0o600)
 			}
 		}
-		if err != nil {
-			return 0, fmt.Errorf("find a free port between %d and %d: %w", firstPort, lastPort, err)
-		}
-	case err != nil:
-		return 0, fmt.Errorf("read the port of the last run: %w", err)
-	default:
-		if port, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-			return 0, fmt.Errorf("read the port of the last run from %s: %w (remove the file to choose a new port)",
-				d.path("port"), err)
-		}
-		if err := tryPort(port); err != nil {
-			return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w (stop the other program, or remove %s to choose "+
-				"a new port)",
-				ErrPortTaken, loopback(port), err, d.path("port"))
-		}
+		return 0, fmt.Errorf("find a free port between %d and %d: %w", firstPort, lastPort, err)
 	}
-	if err := os.WriteFile(d.path("port"), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {
-		return 0, fmt.Errorf("store the port of the API server: %w", err)
+	if err == nil {
+		port, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the port of the last run from %s: %w (remove the file to choose a new port)", file, err)
+	}
+	if err := tryPort(port); err != nil {
+		return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w (stop the other program, or remove %s to choose "+
+			"a new port)", ErrPortTaken, loopback(port), err, file)
 	}
 	return port, nil
 }

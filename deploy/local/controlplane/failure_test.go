@@ -17,16 +17,15 @@ import (
 var _ = Describe("A failing control plane", func() {
 	It("reports the unexpected end of a process, with the end of its log", func(ctx SpecContext) {
 		plane := start(ctx, controlplane.Options{})
-		Consistently(plane.Failed(), "100ms").ShouldNot(BeClosed())
+		Consistently(plane.Failed(), "100ms").ShouldNot(Receive())
 		Expect(syscall.Kill(processes(dirOf(plane))["etcd"], syscall.SIGKILL)).To(Succeed())
-		Eventually(plane.Failed()).Should(BeClosed())
-		Expect(plane.Err()).To(MatchError(controlplane.ErrExited))
-		Expect(plane.Err()).To(MatchError(MatchRegexp(`^etcd exited \(signal: killed\): \S+`)))
+		Eventually(plane.Failed()).Should(Receive(And(
+			MatchError(controlplane.ErrExited), MatchError(MatchRegexp(`^etcd exited \(signal: killed\): \S+`)))))
 	})
 
 	It("quotes an API server that does not start, and leaves nothing behind", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		Expect(controlplane.External{Dir: dir, Host: "localhost", Port: "6443"}.Prepare()).To(Succeed())
+		Expect(controlplane.Prepare(dir, "localhost", "6443")).To(Succeed())
 		Expect(os.WriteFile(filepath.Join(dir, "pki", "service-account.key"), nil, 0o600)).To(Succeed())
 		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
 		Expect(err).To(MatchError(controlplane.ErrExited))
@@ -56,7 +55,7 @@ var _ = Describe("A failing control plane", func() {
 			Expect(err).To(MatchError(ContainSubstring(hint)))
 		},
 		Entry("the port", "port", "many", "remove the file"),
-		Entry("the certificates", "pki/ca.crt", "", "pki to create new ones"),
+		Entry("the credentials", "pki/token.csv", "", "pki to create new ones"),
 	)
 
 	It("names the program that cannot run", func(ctx SpecContext) {

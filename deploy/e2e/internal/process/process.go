@@ -5,7 +5,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"sync"
@@ -38,13 +37,7 @@ type Process struct {
 
 	program Program
 	mu      sync.Mutex
-	run     *run
-}
-
-// run is one life of a process.
-type run struct {
-	*launch.Process
-	cmd *exec.Cmd
+	run     *launch.Process
 }
 
 // Start runs a program.
@@ -57,7 +50,7 @@ func Start(p Program) (*Process, error) {
 func (p *Process) Again() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.run != nil && !p.run.ended() {
+	if p.run != nil && p.run.Running() {
 		return fmt.Errorf("start %s: it is running", p.Name)
 	}
 	cmd := exec.Command(p.program.Path, p.Args...)
@@ -67,26 +60,24 @@ func (p *Process) Again() error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	p.run = &run{Process: started, cmd: cmd}
+	p.run = started
 	return nil
 }
 
 // Signal sends a signal and does not wait.
 func (p *Process) Signal(s syscall.Signal) error {
-	r := p.current()
-	if r.ended() {
-		return fmt.Errorf("signal %s: it is not running", p.Name)
+	if err := p.current().Signal(s); err != nil {
+		return fmt.Errorf("signal %s: %w", p.Name, err)
 	}
-	return r.cmd.Process.Signal(s)
+	return nil
 }
 
 // Kill ends the process as kill -9 does and waits until it is gone.
 func (p *Process) Kill() error {
-	r := p.current()
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	<-r.Exited()
+	<-p.current().Exited()
 	return nil
 }
 
@@ -104,31 +95,20 @@ func (p *Process) Stop(ctx context.Context) (code int, err error) {
 // killed, which is the error.
 func (p *Process) Wait(ctx context.Context) (code int, err error) {
 	r := p.current()
-	select {
-	case <-r.Exited():
-		return r.cmd.ProcessState.ExitCode(), nil
-	case <-ctx.Done():
-		return -1, errors.Join(fmt.Errorf("wait for the end of %s: %w", p.Name, ctx.Err()), p.Kill())
+	if err := r.Wait(ctx); err != nil {
+		return -1, fmt.Errorf("wait for the end of %s: %w", p.Name, err)
 	}
+	return r.State().ExitCode(), nil
 }
 
 // Running reports whether the process runs.
-func (p *Process) Running() bool { return !p.current().ended() }
+func (p *Process) Running() bool { return p.current().Running() }
 
 // PID of the process.
-func (p *Process) PID() int { return p.current().cmd.Process.Pid }
+func (p *Process) PID() int { return p.current().PID() }
 
-func (p *Process) current() *run {
+func (p *Process) current() *launch.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.run
-}
-
-func (r *run) ended() bool {
-	select {
-	case <-r.Exited():
-		return true
-	default:
-		return false
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,26 +141,25 @@ func (g *grant) run(cmd *cobra.Command) error {
 }
 
 func newPrepare() *cobra.Command {
-	var plane controlplane.External
-	var probe string
+	var dir, host, port, probe string
 	cmd := command("prepare --dir DIR --host NAME",
-		"Write the certificates and keys of a kube-apiserver that runs elsewhere",
-		`Write certificates, keys and the administrator's kubeconfig for a kube-apiserver
+		"Write the certificate and keys of a kube-apiserver that runs elsewhere",
+		`Write certificate, keys and the administrator's kubeconfig for a kube-apiserver
 that runs elsewhere, such as in a container. Existing files are kept. With --probe, also
 copy this program into DIR, for the health check of an image without a shell.`,
 		func(*cobra.Command) error {
-			if plane.Dir == "" || plane.Host == "" {
+			if dir == "" || host == "" {
 				return errors.New("prepare needs --dir and --host")
 			}
-			err := plane.Prepare()
+			err := controlplane.Prepare(dir, host, port)
 			if err == nil && probe != "" {
-				err = copyProgram(filepath.Join(plane.Dir, probe))
+				err = copyProgram(filepath.Join(dir, probe))
 			}
 			return err
 		})
-	cmd.Flags().StringVar(&plane.Dir, "dir", "", "folder for pki/ and kubeconfig")
-	cmd.Flags().StringVar(&plane.Host, "host", "", "name by which clients reach the API server")
-	cmd.Flags().StringVar(&plane.Port, "port", "6443", "port of the API server")
+	cmd.Flags().StringVar(&dir, "dir", "", "folder for pki/ and kubeconfig")
+	cmd.Flags().StringVar(&host, "host", "", "name by which clients reach the API server")
+	cmd.Flags().StringVar(&port, "port", "6443", "port of the API server")
 	cmd.Flags().StringVar(&probe, "probe", "", "name in DIR for a copy of this program")
 	return cmd
 }
@@ -172,18 +170,12 @@ func copyProgram(path string) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	source, err := os.Open(self)
+	program, err := os.ReadFile(self)
 	if err != nil {
 		return fmt.Errorf("read this program: %w", err)
 	}
-	defer source.Close()
 	//nolint:gosec // a program without secrets, for the user of another container
-	target, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
-	if err != nil {
-		return fmt.Errorf("copy this program: %w", err)
-	}
-	_, err = io.Copy(target, source)
-	if err = errors.Join(err, target.Close()); err != nil {
+	if err := os.WriteFile(path+".new", program, 0o755); err != nil {
 		return fmt.Errorf("copy this program: %w", err)
 	}
 	return os.Rename(path+".new", path)

@@ -67,8 +67,8 @@ func runWithControlPlane(ctx context.Context, dataDir string, args []string) err
 // reportFailure warns that the cluster failed while the command continues.
 func reportFailure(plane *controlplane.ControlPlane, ended <-chan struct{}) {
 	select {
-	case <-plane.Failed():
-		fmt.Fprintln(os.Stderr, "control-plane:", plane.Err())
+	case err := <-plane.Failed():
+		fmt.Fprintln(os.Stderr, "control-plane:", err)
 	case <-ended:
 	}
 }

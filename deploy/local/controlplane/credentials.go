@@ -1,0 +1,116 @@
+package controlplane
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// Names below pkiDir.
+const (
+	pkiDir            = "pki"
+	servingCert       = "apiserver.crt"
+	servingKey        = "apiserver.key"
+	serviceAccountKey = "service-account.key"
+	// adminToken is in the format of kube-apiserver --token-auth-file.
+	adminToken = "token.csv"
+)
+
+const (
+	// lifetime is long, since nothing renews the certificate.
+	lifetime = 10 * 365 * 24 * time.Hour
+
+	serviceRange = "10.96.0.0/24"
+	// serviceAddress is the address of the Service kubernetes.
+	serviceAddress = "10.96.0.1"
+
+	// cluster is the name in the kubeconfig. The API server grants all rights to the group.
+	cluster    = "local"
+	adminUser  = "admin"
+	adminGroup = "system:masters"
+)
+
+// writeCredentials writes the kubeconfig of the administrator for an API server at a host and port. It keeps the
+// credentials of an earlier run, so that its kubeconfigs stay valid, or creates them.
+func (d dataDir) writeCredentials(host, port string) error {
+	if _, err := os.Stat(d.path(pkiDir, adminToken)); err != nil {
+		if err := d.createCredentials(host); err != nil {
+			return fmt.Errorf("create credentials: %w", err)
+		}
+	}
+	authority, err := os.ReadFile(d.path(pkiDir, servingCert))
+	text, errToken := os.ReadFile(d.path(pkiDir, adminToken))
+	if err := errors.Join(err, errToken); err != nil {
+		return fmt.Errorf("load credentials: %w (remove %s to create new ones)", err, d.path(pkiDir))
+	}
+	token, _, _ := strings.Cut(string(text), ",")
+	config := clientcmdapi.NewConfig()
+	config.Clusters[cluster] = &clientcmdapi.Cluster{
+		Server: "https://" + net.JoinHostPort(host, port), CertificateAuthorityData: authority,
+	}
+	config.AuthInfos[adminUser] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: adminUser}
+	config.CurrentContext = cluster
+	if err := clientcmd.WriteToFile(*config, d.kubeconfig()); err != nil { // for its owner only
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// createCredentials writes all files below pkiDir, or none: it fills another folder and renames it. Clients
+// use the host, too.
+func (d dataDir) createCredentials(host string) error {
+	certificate, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{
+		Host:         host,
+		AlternateDNS: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		AlternateIPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.ParseIP(serviceAddress)},
+		MaxAge:       lifetime,
+	})
+	if err != nil {
+		return err
+	}
+	accounts, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
+		return err
+	}
+	scratch := d.path(pkiDir + ".new")
+	if err := os.RemoveAll(scratch); err != nil {
+		return err
+	}
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		servingCert: certificate, servingKey: key, serviceAccountKey: accounts,
+		adminToken: fmt.Appendf(nil, "%s,%s,%s,%s\n", rand.Text(), adminUser, adminUser, adminGroup),
+	} {
+		if err := os.WriteFile(filepath.Join(scratch, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(d.path(pkiDir)); err != nil {
+		return err
+	}
+	return os.Rename(scratch, d.path(pkiDir))
+}
+
+// Prepare writes pki/ and the kubeconfig of the administrator for a kube-apiserver that is started elsewhere, such as
+// in a container. Clients reach it at the host and port, and at loopback. Existing credentials are kept.
+func Prepare(dir, host, port string) error {
+	data, err := openDataDir(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = data.close() }()
+	return data.writeCredentials(host, port)
+}
