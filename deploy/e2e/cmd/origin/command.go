@@ -1,4 +1,4 @@
-// Command origin is a web server to try curl-me-that with: some pages for
+// Command origin is a web server to try curl-me-that with: a joke for
 // people, and pages that a test outside controls.
 package main
 
@@ -20,6 +20,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
+	"github.com/kv8s/curl-me-that/deploy/local/demo/joke"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
@@ -28,7 +29,7 @@ func command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "origin",
-		Short: "Serve pages to fetch: some for people, and some for tests",
+		Short: "Serve pages to fetch: a joke for people, and pages for tests",
 		Long: "Origin is for demos and tests only. At --pages, it serves pages for ConfigMaps,\n" +
 			"also as a proxy that resolves every name to itself. At --listen, it takes instructions\n" +
 			"from tests. Fetchers should not be able to reach --listen.",
@@ -91,9 +92,13 @@ func serve(ctx context.Context, o options) error {
 	return group.Wait()
 }
 
-// front serves the pages for people, and the pages of the site. No request adds a page.
+const index = "Ask for " + joke.Path + ", which has another joke each time.\n"
+
+// front serves a page for people, and the pages of the site. No request adds a page.
 func front(site *origin.Site) http.Handler {
-	people := demoPages()
+	people := http.NewServeMux()
+	people.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
+	people.Handle("GET "+joke.Path, joke.Handler())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if page := site.Find(r.URL.Path); page != nil {
 			page.ServeHTTP(w, r)

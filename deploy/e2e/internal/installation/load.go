@@ -11,14 +11,11 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// key that the ConfigMaps of a load ask for.
-const key = "mydata"
-
 // Load is a number of ConfigMaps, each with its own page.
 type Load struct {
-	// ConfigMaps and their Pages, in the same order.
-	ConfigMaps []*world.ConfigMap
-	Pages      []*Page
+	*world.Load
+	// Pages in the order of the ConfigMaps.
+	Pages []*Page
 
 	installation *Installation
 }
@@ -27,27 +24,16 @@ type Load struct {
 func (i *Installation) Load(ctx context.Context, name string, n int) *Load {
 	GinkgoHelper()
 	l := &Load{installation: i}
+	urls := make([]string, n)
 	for number := range n {
-		l.Pages = append(l.Pages, i.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, body(number)))
+		page := i.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, world.Body(number))
+		l.Pages, urls[number] = append(l.Pages, page), page.URL()
 	}
-	for number, page := range l.Pages {
-		l.ConfigMaps = append(l.ConfigMaps,
-			i.Create(ctx, fmt.Sprintf("%s-%03d", name, number), world.Asking(key+"="+page.URL())))
+	l.Load = i.World.Load(name, urls)
+	for number := range n {
+		l.Create(ctx, number)
 	}
 	return l
-}
-
-func body(number int) string { return fmt.Sprintf("body %d", number) }
-
-// Filled returns the number of ConfigMaps with data.
-func (l *Load) Filled() int {
-	filled := 0
-	for number, cm := range l.ConfigMaps {
-		if object := l.installation.History.Latest(cm.Name); object != nil && object.Data[key] == body(number) {
-			filled++
-		}
-	}
-	return filled
 }
 
 // EventuallyFills waits until at least n ConfigMaps have their data.
@@ -61,21 +47,24 @@ func (l *Load) EventuallyFills(ctx context.Context, n int, limit time.Duration) 
 func (l *Load) ShouldEnd(ctx context.Context, limit time.Duration) {
 	GinkgoHelper()
 	l.EventuallyFills(ctx, len(l.ConfigMaps), limit)
-	Consistently(ctx, func() []string { return l.rewritten() }).
-		Should(BeEmpty(), "ConfigMaps that were not written exactly once")
-	Eventually(ctx, func() error { return l.installation.History.CaughtUp(ctx) }).Should(Succeed())
-	Expect(l.rewritten()).To(BeEmpty(), "ConfigMaps that were not written exactly once")
+	l.installation.shouldBeWritten(ctx, l.ConfigMaps, 1)
 	for _, cm := range l.ConfigMaps {
 		cm.Tells(ctx)
 	}
 }
 
-func (l *Load) rewritten() []string {
-	var names []string
-	for _, cm := range l.ConfigMaps {
-		if n := l.installation.History.Writes(cm.Name); n != 1 {
-			names = append(names, fmt.Sprintf("%s: %d", cm.Name, n))
+// shouldBeWritten checks that the system wrote each ConfigMap a number of times, and no more for a while.
+func (i *Installation) shouldBeWritten(ctx context.Context, all []*world.ConfigMap, times int) {
+	GinkgoHelper()
+	others := func() (names []string) {
+		for _, cm := range all {
+			if n := i.History.Writes(cm.Name); n != times {
+				names = append(names, fmt.Sprintf("%s: %d", cm.Name, n))
+			}
 		}
+		return names
 	}
-	return names
+	Consistently(ctx, others).Should(BeEmpty(), "ConfigMaps with another number of writes than %d", times)
+	i.EventuallyCaughtUp(ctx)
+	Expect(others()).To(BeEmpty(), "ConfigMaps with another number of writes than %d", times)
 }

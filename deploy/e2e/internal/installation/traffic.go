@@ -17,6 +17,8 @@ const (
 	users = 4
 	// pause between two ConfigMaps of a user.
 	pause = 300 * time.Millisecond
+	// key that the ConfigMaps ask for.
+	key = "mydata"
 	// endurance is how long a user waits for data during any change of the services.
 	endurance = 6 * time.Minute
 )
@@ -26,7 +28,6 @@ const (
 type Traffic struct {
 	installation *Installation
 	stop         func()
-	users        sync.WaitGroup
 	ended        chan struct{}
 
 	mu      sync.Mutex
@@ -43,15 +44,16 @@ func (i *Installation) Traffic(ctx context.Context, name string) *Traffic {
 		installation: i, stop: sync.OnceFunc(func() { close(stopped) }),
 		ended: make(chan struct{}),
 	}
+	var group sync.WaitGroup
 	for user := range users {
-		t.users.Go(func() {
+		group.Go(func() {
 			defer GinkgoRecover()
 			t.work(ctx, stopped, fmt.Sprintf("%s-%d", name, user))
 		})
 	}
 	go func() {
 		defer close(t.ended)
-		t.users.Wait()
+		group.Wait()
 	}()
 	DeferCleanup(func() {
 		t.stop()
@@ -83,15 +85,15 @@ func (t *Traffic) edit(ctx context.Context, name string) *world.ConfigMap {
 	since := time.Now()
 	cm := t.installation.Create(ctx, name, world.Asking(key+"="+first.URL()),
 		world.Holding("other", "theirs"), world.Labelled("app", "cool"))
-	t.await(ctx, cm, body(1), since)
+	t.await(ctx, cm, world.Body(1), since)
 	since = time.Now()
 	cm.Ask(ctx, key+"="+second.URL())
-	t.await(ctx, cm, body(2), since)
+	t.await(ctx, cm, world.Body(2), since)
 	return cm
 }
 
 func (t *Traffic) page(ctx context.Context, name string, number int) *Page {
-	return t.installation.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, body(number))
+	return t.installation.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, world.Body(number))
 }
 
 // await waits for data and remembers the longest wait.
@@ -116,31 +118,15 @@ func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	t.stop()
 	Eventually(ctx, t.ended).WithTimeout(endurance).Should(BeClosed(), "users who still wait for data")
-	i := t.installation
-	Consistently(ctx, t.rewritten).Should(BeEmpty(), "ConfigMaps that were not written once for each change")
-	Eventually(ctx, func() error { return i.History.CaughtUp(ctx) }).Should(Succeed())
-	Expect(t.rewritten()).To(BeEmpty(), "ConfigMaps that were not written once for each change")
+	t.installation.shouldBeWritten(ctx, t.done, 2)
 	done := map[string]bool{}
 	for _, cm := range t.done {
 		done[cm.Name] = true
 	}
-	for _, e := range i.Events(ctx) {
+	for _, e := range t.installation.Events(ctx) {
 		Expect(done).NotTo(HaveKey(e.Regarding.Name), "Event %s", e.Reason)
 	}
 	AddReportEntry("traffic",
 		fmt.Sprintf("%d ConfigMaps, the longest wait for data took %s", t.Done(), t.slowest.Round(time.Millisecond)))
 	return t.slowest
-}
-
-// rewritten returns the ConfigMaps that were not written twice.
-func (t *Traffic) rewritten() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var names []string
-	for _, cm := range t.done {
-		if n := t.installation.History.Writes(cm.Name); n != 2 {
-			names = append(names, fmt.Sprintf("%s: %d writes", cm.Name, n))
-		}
-	}
-	return names
 }

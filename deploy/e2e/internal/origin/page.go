@@ -24,7 +24,7 @@ type Page struct {
 	header      http.Header       // of its own
 	tagged      bool
 	takes       time.Duration
-	held        *held
+	held        chan struct{} // closed to release the held requests, nil if none is held
 	arrivals    []time.Time
 	requires    string
 	authorized  int
@@ -63,78 +63,63 @@ func (p *Page) Says(text string) *Page { return p.Serves([]byte(text)) }
 
 // Serves makes the page respond with 200 and a body.
 func (p *Page) Serves(body []byte) *Page {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.status, p.body, p.sum = http.StatusOK, body, sha256.Sum256(body)
-	return p
+	return p.set(func() { p.status, p.body, p.sum = http.StatusOK, body, sha256.Sum256(body) })
 }
 
 // Fails makes the page respond with a status other than 200.
 func (p *Page) Fails(status int) *Page {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.status, p.body = status, []byte(ServerText)
-	p.sum = sha256.Sum256(p.body)
-	return p
+	body := []byte(ServerText)
+	return p.set(func() { p.status, p.body, p.sum = status, body, sha256.Sum256(body) })
 }
 
 // With makes the page send a header.
 func (p *Page) With(name, value string) *Page {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.header.Set(name, value)
-	return p
+	return p.set(func() { p.header.Set(name, value) })
 }
 
 // Requires makes the page respond with 401 to a request without that Authorization; empty permits
 // all.
 func (p *Page) Requires(authorization string) *Page {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.requires = authorization
-	return p
+	return p.set(func() { p.requires = authorization })
 }
 
 // Tagged makes the page send an ETag, and respond with 304 to a request with that ETag (RFC 9110
 // section 13.1.2).
 func (p *Page) Tagged() *Page {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tagged = true
-	return p
+	return p.set(func() { p.tagged = true })
 }
 
 // Takes delays each response.
 func (p *Page) Takes(d time.Duration) *Page {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.takes = d
-	return p
+	return p.set(func() { p.takes = d })
 }
 
 // Hold blocks requests from now on until release is called.
 func (p *Page) Hold() (release func()) {
-	h := &held{released: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held = h
-	return func() {
-		p.mu.Lock()
-		if p.held == h {
-			p.held = nil
+	p.set(func() {
+		if p.held == nil {
+			p.held = make(chan struct{})
 		}
-		p.mu.Unlock()
-		h.release()
-	}
+	})
+	return p.Release
 }
 
-func (p *Page) release() {
+// Release answers held requests.
+func (p *Page) Release() {
+	p.set(func() {
+		if p.held != nil {
+			close(p.held)
+			p.held = nil
+		}
+	})
+}
+
+// set changes the page.
+func (p *Page) set(change func()) *Page {
 	p.mu.Lock()
-	h := p.held
-	p.mu.Unlock()
-	if h != nil {
-		h.release()
-	}
+	defer p.mu.Unlock()
+	change()
+	return p
 }
 
 // Hits returns the number of requests.
@@ -186,8 +171,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		p.authorized++
 	}
-	h, takes := p.held, p.takes
-	if h != nil {
+	held, takes := p.held, p.takes
+	if held != nil {
 		p.waiting++
 	}
 	p.mu.Unlock()
@@ -198,12 +183,13 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if h != nil {
-		there := h.wait(r.Context())
-		p.mu.Lock()
-		p.waiting--
-		p.mu.Unlock()
-		if !there {
+	if held != nil {
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+		p.set(func() { p.waiting-- })
+		if r.Context().Err() != nil {
 			return
 		}
 	}

@@ -4,14 +4,12 @@ package origin
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
-	"sync"
 )
 
 // Server serves a Site on 127.0.0.1. Its methods may be called from several
@@ -84,22 +82,4 @@ func (s *Server) Served(rawURL string, body []byte) bool {
 	}
 	p := s.Find(path)
 	return p != nil && p.served(body)
-}
-
-// held is closed to release the held requests.
-type held struct {
-	released chan struct{}
-	once     sync.Once
-}
-
-func (h *held) release() { h.once.Do(func() { close(h.released) }) }
-
-// wait waits until the request is released, and reports whether the client is still connected.
-func (h *held) wait(ctx context.Context) bool {
-	select {
-	case <-h.released:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -39,13 +39,6 @@ func (s *Site) Find(path string) *Page {
 	return s.pages[path]
 }
 
-// Len returns the number of pages.
-func (s *Site) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.pages)
-}
-
 // Forget removes the page at a path and all pages below it, and releases their held
 // requests.
 func (s *Site) Forget(path string) {
@@ -54,7 +47,7 @@ func (s *Site) Forget(path string) {
 	below := strings.TrimSuffix(path, "/") + "/"
 	for name, p := range s.pages {
 		if name == path || strings.HasPrefix(name, below) {
-			p.release()
+			p.Release()
 			delete(s.pages, name)
 		}
 	}
@@ -65,7 +58,7 @@ func (s *Site) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.pages {
-		p.release()
+		p.Release()
 	}
 }
 

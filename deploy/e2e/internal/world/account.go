@@ -2,21 +2,18 @@ package world
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -24,36 +21,34 @@ import (
 // it watches.
 func WatcherRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}},
-		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},
-		{
-			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-			Verbs: []string{"get", "create", "update"},
-		},
+		rule("", "configmaps", "list", "watch"),
+		rule("", "events", "create"),
+		rule("coordination.k8s.io", "leases", "get", "create", "update"),
 	}
+}
+
+func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
 // WriterRules are all the rights that the writer needs in a namespace that it
 // writes to.
 func WriterRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}},
-		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "get", "patch"}},
+		rule("", "configmaps", "get", "patch"),
+		rule("", "events", "create", "get", "patch"),
 	}
 }
 
 // KeeperRules are all the rights that keeper needs in a namespace.
 func KeeperRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"}, Verbs: []string{"list", "watch"}},
-		{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers/status"}, Verbs: []string{"patch"}},
-		{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers/finalizers"}, Verbs: []string{"update"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "create", "patch"}},
-		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},
-		{
-			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-			Verbs: []string{"get", "create", "update"},
-		},
+		rule("watch.x-kv8s.io", "watchers", "list", "watch"),
+		rule("watch.x-kv8s.io", "watchers/status", "patch"),
+		rule("watch.x-kv8s.io", "watchers/finalizers", "update"),
+		rule("", "configmaps", "list", "watch", "create", "patch"),
+		rule("", "events", "create"),
+		rule("coordination.k8s.io", "leases", "get", "create", "update"),
 	}
 }
 
@@ -66,8 +61,7 @@ func (c *Cluster) With(account string, rules ...rbacv1.PolicyRule) func(ctx cont
 
 // KeeperWithSidecars gives keeper an account with the rights that it needs for sidecars.
 func KeeperWithSidecars(c *Cluster) func(ctx context.Context, namespace string) string {
-	pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}}
-	return c.With("curl-me-that-keeper", append(KeeperRules(), pods)...)
+	return c.With("curl-me-that-keeper", append(KeeperRules(), rule("", "pods", "list", "watch"))...)
 }
 
 // LeastRights gives each service an account with minimal rights.
@@ -120,34 +114,15 @@ func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.Poli
 // ExistingAccount returns a service account that exists, whatever its rights.
 func (c *Cluster) ExistingAccount(ctx context.Context, namespace, name string) *Account {
 	GinkgoHelper()
-	token := suitetest.Must(c.Client.CoreV1().ServiceAccounts(namespace).
-		CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+	administrator := suitetest.Must(access.Load(c.Kubeconfig, ""))
+	own := suitetest.Must(access.Account(ctx, administrator, namespace, name))
 	a := &Account{cluster: c, namespace: namespace, home: namespace, name: name}
-	a.Config = rest.AnonymousClientConfig(c.Config)
-	a.Config.BearerToken = token.Status.Token
+	a.Kubeconfig = filepath.Join(GinkgoT().TempDir(), name+".kubeconfig")
+	Expect(access.Write(own, a.Kubeconfig)).To(Succeed())
+	a.Config = suitetest.Must(access.ClientConfig(own))
+	a.Config.QPS = -1
 	a.Client = suitetest.Must(kubernetes.NewForConfig(a.Config))
-	a.Kubeconfig = a.write(a.Config)
 	return a
-}
-
-// write writes a kubeconfig with the token.
-func (a *Account) write(config *rest.Config) string {
-	GinkgoHelper()
-	ca := config.CAData
-	if len(ca) == 0 && config.CAFile != "" {
-		ca = suitetest.Must(os.ReadFile(config.CAFile))
-	}
-	file := clientcmdapi.NewConfig()
-	file.Clusters["cluster"] = &clientcmdapi.Cluster{
-		Server: config.Host, CertificateAuthorityData: ca,
-		TLSServerName: config.ServerName,
-	}
-	file.AuthInfos[a.name] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
-	file.Contexts["cluster"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: a.name}
-	file.CurrentContext = "cluster"
-	path := filepath.Join(GinkgoT().TempDir(), a.name+".kubeconfig")
-	Expect(clientcmd.WriteToFile(*file, path)).To(Succeed())
-	return path
 }
 
 // Grant gives the account its rights, and returns when they are in force.

@@ -19,26 +19,40 @@ const creators = 4
 type Load struct {
 	// ConfigMaps in the order of their pages.
 	ConfigMaps []*ConfigMap
-	// Pages that they ask for under the key "mydata".
+	// Pages that they ask for under the key "mydata", if the spec runs the web server.
 	Pages []*origin.Page
 
 	world *World
+	urls  []string
 	done  sync.WaitGroup
+}
+
+// Load returns a load with a ConfigMap for each URL, which are not created yet. Their names begin with a prefix. The
+// URL number i serves Body(i).
+func (w *World) Load(prefix string, urls []string) *Load {
+	l := &Load{world: w, urls: urls}
+	for i := range urls {
+		l.ConfigMaps = append(l.ConfigMaps, w.Named(fmt.Sprintf("%s-%03d", prefix, i)))
+	}
+	return l
 }
 
 // Begin creates n ConfigMaps in the background, so that the spec can inject faults
 // meanwhile.
 func (w *World) Begin(ctx context.Context, n int) *Load {
 	GinkgoHelper()
-	l := &Load{ConfigMaps: make([]*ConfigMap, n), Pages: w.Origin.Pages(n), world: w}
-	for i := range n {
-		l.ConfigMaps[i] = &ConfigMap{Name: fmt.Sprintf("load-%03d", i), world: w}
+	pages := w.Origin.Pages(n)
+	urls := make([]string, n)
+	for i, page := range pages {
+		urls[i] = page.URL()
 	}
+	l := w.Load("load", urls)
+	l.Pages = pages
 	for first := range creators {
 		l.done.Go(func() {
 			defer GinkgoRecover()
 			for i := first; i < n; i += creators {
-				w.Create(ctx, l.ConfigMaps[i].Name, Asking("mydata="+l.Pages[i].URL()))
+				l.Create(ctx, i)
 			}
 		})
 	}
@@ -46,18 +60,25 @@ func (w *World) Begin(ctx context.Context, n int) *Load {
 	return l
 }
 
+// Create creates ConfigMap number i.
+func (l *Load) Create(ctx context.Context, i int) {
+	GinkgoHelper()
+	l.world.Create(ctx, l.ConfigMaps[i].Name, Asking("mydata="+l.urls[i]))
+}
+
 // Filled returns the number of ConfigMaps with data.
 func (l *Load) Filled() int {
 	n := 0
 	for i, cm := range l.ConfigMaps {
-		if cm.data("mydata") == l.body(i) {
+		if cm.data("mydata") == Body(i) {
 			n++
 		}
 	}
 	return n
 }
 
-func (l *Load) body(i int) string { return fmt.Sprintf("body %d", i) }
+// Body is the body of page number i.
+func Body(i int) string { return fmt.Sprintf("body %d", i) }
 
 // EventuallyFills waits until at least n ConfigMaps have their data.
 func (l *Load) EventuallyFills(ctx context.Context, n int) {
@@ -65,14 +86,11 @@ func (l *Load) EventuallyFills(ctx context.Context, n int) {
 	Eventually(ctx, l.Filled).WithTimeout(2*time.Minute).Should(BeNumerically(">=", n), "ConfigMaps with their data")
 }
 
-// EventuallyCreated waits until all ConfigMaps are created.
-func (l *Load) EventuallyCreated() { l.done.Wait() }
-
 // EventuallyEnds waits until all ConfigMaps have their data and nothing is in flight.
 // Each must have been written exactly once.
 func (l *Load) EventuallyEnds(ctx context.Context, limit time.Duration) {
 	GinkgoHelper()
-	l.EventuallyCreated()
+	l.done.Wait()
 	Eventually(ctx, l.Filled).WithTimeout(limit).Should(Equal(len(l.ConfigMaps)), "ConfigMaps with their data")
 	l.world.EventuallyQuiet(ctx)
 	l.world.EventuallyCaughtUp(ctx)
