@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher"
@@ -52,20 +53,6 @@ type Config struct {
 // DefaultConfig returns the configuration without any flag.
 func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig()} }
 
-// passedOn returns the flags of the services that are ours, too. The others have their
-// defaults.
-func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
-	return []string{
-			"kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector", "annotation-keys",
-			"default-scheme", "min-refresh",
-		},
-		[]string{
-			"allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy", "ca-bundle", "netrc",
-			"header-file",
-		},
-		[]string{"prune"}
-}
-
 // BindFlags adds the flags of the assembled system.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(),
@@ -80,14 +67,16 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 		"address of the embedded NATS for other programs, such as 127.0.0.1:4222 (empty: none)")
 	c.Addresses.BindFlags(fs, "")
 	c.Log.BindFlags(fs)
-	ofWatcher, ofFetcher, ofWriter := passedOn()
-	pick(fs, c.Watcher.BindFlags, ofWatcher)
-	pick(fs, c.Fetcher.BindFlags, ofFetcher)
-	pick(fs, c.Writer.BindFlags, ofWriter)
+	// Other flags of the services have their defaults.
+	pick(fs, c.Watcher.BindFlags, "kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector",
+		"annotation-keys", "default-scheme", "min-refresh")
+	pick(fs, c.Fetcher.BindFlags, "allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy",
+		"ca-bundle", "netrc", "header-file")
+	pick(fs, c.Writer.BindFlags, "prune")
 }
 
 // pick adds some of the flags that bind defines.
-func pick(fs *pflag.FlagSet, bind func(*pflag.FlagSet), names []string) {
+func pick(fs *pflag.FlagSet, bind func(*pflag.FlagSet), names ...string) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	bind(all)
 	all.VisitAll(func(f *pflag.Flag) {
@@ -121,8 +110,9 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "share", "curl-me-that")
 }
 
-// openDataDir returns the folder, and a function that removes it if it is temporary.
-func (c *Config) openDataDir() (dir string, remove func(), err error) {
+// openDataDir returns the folder, which no other process may use meanwhile, and a function that gives it back. That
+// removes a temporary one. The error wraps filelock.ErrInUse if another process uses it.
+func (c *Config) openDataDir() (dir string, closeDir func(), err error) {
 	if c.DataDir == "" {
 		if dir, err = os.MkdirTemp("", "curl-me-that-"); err != nil {
 			return "", nil, fmt.Errorf("make a folder for the data: %w", err)
@@ -132,5 +122,9 @@ func (c *Config) openDataDir() (dir string, remove func(), err error) {
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("--data-dir: %w", err)
 	}
-	return c.DataDir, func() {}, nil
+	lock, err := filelock.Own(c.DataDir, "curl-me-that")
+	if err != nil {
+		return "", nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	return c.DataDir, func() { _ = lock.Unlock() }, nil
 }

@@ -54,11 +54,11 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	if err != nil {
 		return err
 	}
-	dir, remove, err := c.openDataDir()
+	dir, closeDir, err := c.openDataDir()
 	if err != nil {
 		return err
 	}
-	defer remove()
+	defer closeDir()
 
 	system := System{Kubeconfig: c.ClusterKubeconfig()}
 	plane, err := c.controlPlane(ctx, &system, filepath.Join(dir, "control-plane"), progress)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -122,6 +123,17 @@ var _ = Describe("The system in one process", func() {
 		Entry("a scheme", "--default-scheme", "gopher", "gopher"),
 		Entry("an address range", "--allow-cidr", "10.0.0.0/99", "10.0.0.0/99"),
 	)
+
+	It("does not share its data folder", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		other, err := filelock.Own(dir, "curl-me-that")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(other.Unlock)
+		config, err := parse("--data-dir", dir)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(local.Run(ctx, config, GinkgoWriter, nil)).
+			To(And(MatchError(filelock.ErrInUse), MatchError(ContainSubstring(dir))))
+	})
 
 	It("names an unreadable kubeconfig", func(ctx SpecContext) {
 		config, err := parse("--data-dir", "", "--kubeconfig", "/nowhere/config")

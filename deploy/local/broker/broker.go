@@ -13,8 +13,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
-
-	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 )
 
 // maxPayload is the maximum size of a message in bytes: a body of 1,000,000 bytes with
@@ -35,30 +33,16 @@ type Options struct {
 // Broker is a running server.
 type Broker struct {
 	server *server.Server
-	lock   *filelock.Lock
 }
 
 const readyTimeout = 10 * time.Second
 
-// Start runs a server and returns when it takes connections. The error wraps
-// filelock.ErrInUse when another one runs in the same folder: two would write over each
-// other's streams.
+// Start runs a server and returns when it takes connections. No other one may use the same folder: two would write
+// over each other's streams.
 func Start(o Options) (*Broker, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start NATS in %s: %w", o.Dir, err)
 	}
-	lock, err := filelock.Own(o.Dir, "NATS")
-	if err != nil {
-		return nil, err
-	}
-	s, err := run(o)
-	if err != nil {
-		return nil, errors.Join(err, lock.Unlock())
-	}
-	return &Broker{server: s, lock: lock}, nil
-}
-
-func run(o Options) (*server.Server, error) {
 	options := &server.Options{
 		ServerName: "curl-me-that",
 		JetStream:  true,
@@ -84,7 +68,7 @@ func run(o Options) (*server.Server, error) {
 		}
 		return nil, fmt.Errorf("start NATS in %s: not ready after %s", o.Dir, readyTimeout)
 	}
-	return s, nil
+	return &Broker{server: s}, nil
 }
 
 // listen sets the TCP address, after a try: the server itself would only log
@@ -130,9 +114,6 @@ func (b *Broker) Stop(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		if err := b.lock.Unlock(); err != nil && !errors.Is(err, os.ErrClosed) { // it may be stopped twice
-			return fmt.Errorf("stop NATS: %w", err)
-		}
 		return nil
 	case <-ctx.Done():
 		return errors.New("stop NATS: it takes too long")

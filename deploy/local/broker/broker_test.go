@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/deploy/local/broker"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -50,15 +49,6 @@ var _ = Describe("The embedded broker", func() {
 		second := start(broker.Options{Dir: dir})
 		_, err = connect("", second.Dial()).Stream(ctx, "KEPT")
 		Expect(err).NotTo(HaveOccurred())
-	})
-
-	It("does not share its folder", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		first := start(broker.Options{Dir: dir})
-		_, err := broker.Start(broker.Options{Dir: dir, Log: zerolog.New(GinkgoWriter)})
-		Expect(err).To(And(MatchError(filelock.ErrInUse), MatchError(ContainSubstring(dir))))
-		Expect(first.Stop(ctx)).To(Succeed())
-		start(broker.Options{Dir: dir})
 	})
 
 	It("accepts messages with a body of 1,000,000 bytes from other programs", func(ctx SpecContext) {

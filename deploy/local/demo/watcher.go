@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -21,6 +20,18 @@ const (
 	watcherName = "watched"
 	// asTable asks for the columns that kubectl prints.
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	// watcherManifest needs an API version, a name and a URL.
+	watcherManifest = `apiVersion: %s
+kind: Watcher
+metadata:
+  name: %s
+spec:
+  configData:
+    LEVEL: warn
+  sources:
+  - key: joke
+    url: %s
+`
 )
 
 // watched creates a Watcher and prints its state, if the cluster serves Watchers.
@@ -29,15 +40,7 @@ func watched(ctx context.Context, d *demo) error {
 		fmt.Fprint(d.Out, "This cluster has no Watchers. To add them, apply\ndeploy/kubernetes/watchers.yaml.\n")
 		return nil
 	}
-	w := &watchv1.Watcher{
-		TypeMeta:   metav1.TypeMeta{APIVersion: watchv1.GroupVersion().String(), Kind: watchv1.Kind},
-		ObjectMeta: metav1.ObjectMeta{Name: watcherName},
-		Spec: watchv1.WatcherSpec{
-			ConfigData: map[string]string{"LEVEL": "warn"},
-			Sources:    []watchv1.Source{{Key: "joke", URL: d.hosts.url(jokePort, jokePath)}},
-		},
-	}
-	if err := d.createWatcher(ctx, w); err != nil {
+	if err := d.createWatcher(ctx); err != nil {
 		return err
 	}
 	var table *metav1.Table
@@ -52,7 +55,7 @@ func watched(ctx context.Context, d *demo) error {
 		return err
 	}
 	fmt.Fprintln(d.Out)
-	return d.printData(ctx, w.ConfigMapName())
+	return d.printData(ctx, watcherName+"-config")
 }
 
 // request begins a request about Watchers.
@@ -61,19 +64,14 @@ func (d *demo) request(verb string) *rest.Request {
 		AbsPath("/apis", watchv1.GroupVersion().String(), "namespaces", namespace, watchv1.Resource().Resource)
 }
 
-func (d *demo) createWatcher(ctx context.Context, w *watchv1.Watcher) error {
-	body, err := json.Marshal(w)
+// createWatcher creates the Watcher and prints it.
+func (d *demo) createWatcher(ctx context.Context) error {
+	manifest := fmt.Sprintf(watcherManifest, watchv1.GroupVersion(), watcherName, d.hosts.url(jokePort, jokePath))
+	err := d.request("POST").SetHeader("Content-Type", "application/yaml").Body([]byte(manifest)).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("encode Watcher %s: %w", w.Name, err)
+		return fmt.Errorf("create Watcher %s: %w", watcherName, err)
 	}
-	if err := d.request("POST").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error(); err != nil {
-		return fmt.Errorf("create Watcher %s: %w", w.Name, err)
-	}
-	text, err := yaml.JSONToYAML(body)
-	if err != nil {
-		return fmt.Errorf("print Watcher %s: %w", w.Name, err)
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(manifest) {
 		fmt.Fprint(d.Out, "  "+line)
 	}
 	fmt.Fprintln(d.Out)

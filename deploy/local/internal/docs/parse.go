@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 )
 
@@ -34,7 +34,8 @@ func parse(source []byte) page {
 	for _, id := range idAttribute.FindAllSubmatch(source, -1) {
 		p.anchors[string(id[1])] = true
 	}
-	root := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
+	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	root := markdown.Parser().Parse(text.NewReader(source))
 	line := 0
 	_ = ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
 		if !entering {
@@ -47,7 +48,8 @@ func parse(source []byte) page {
 		case *ast.Text:
 			line = lineAt(source, n.Segment.Start)
 		case *ast.Heading:
-			p.addAnchor(plain(n, source))
+			id, _ := n.AttributeString("id")
+			p.anchors[fmt.Sprintf("%s", id)] = true
 		case *ast.Link:
 			p.links = append(p.links, span{string(n.Destination), line})
 		case *ast.Image:
@@ -61,25 +63,6 @@ func parse(source []byte) page {
 }
 
 func lineAt(source []byte, offset int) int { return 1 + bytes.Count(source[:offset], []byte("\n")) }
-
-// addAnchor adds the anchor that GitHub gives a heading: lower case, hyphens for spaces,
-// no punctuation, and a number if the page has the heading twice.
-func (p *page) addAnchor(heading string) {
-	base := strings.Map(func(r rune) rune {
-		switch {
-		case r == ' ':
-			return '-'
-		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r):
-			return unicode.ToLower(r)
-		}
-		return -1
-	}, strings.TrimSpace(heading))
-	name := base
-	for n := 1; p.anchors[name]; n++ {
-		name = fmt.Sprintf("%s-%d", base, n)
-	}
-	p.anchors[name] = true
-}
 
 // plain returns the text below a node.
 func plain(n ast.Node, source []byte) string {
