@@ -25,6 +25,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher"
 	"github.com/kv8s/curl-me-that/writer"
@@ -61,12 +62,14 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	defer closeDir()
 
 	system := System{Kubeconfig: c.ClusterKubeconfig()}
-	plane, err := c.controlPlane(ctx, &system, filepath.Join(dir, "control-plane"), progress)
-	if err != nil {
-		return err
-	}
-	if plane != nil {
+	var failed <-chan error
+	if system.Kubeconfig == "" {
+		var plane *controlplane.ControlPlane
+		if plane, err = c.startControlPlane(ctx, filepath.Join(dir, "control-plane"), progress); err != nil {
+			return err
+		}
 		defer stop(ctx, &err, plane.Stop)
+		system.Kubeconfig, failed = plane.Kubeconfig(), plane.Failed()
 	}
 	if c.Watcher.SigningKey, c.Writer.TrustedKeys, err = signature.WriteFiles(dir); err != nil {
 		return err
@@ -80,9 +83,9 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	}
 	defer stop(ctx, &err, nats.Stop)
 	system.NATS = nats.URL()
-	a := newAssembly(&c, log)
-	a.nats, a.plane = nats, plane
-	return a.serve(ctx, func(ctx context.Context) error { return ready(ctx, system) })
+	a := &assembly{config: &c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry(), nats: nats}
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return a.serve(ctx, failed, func(ctx context.Context) error { return ready(ctx, system) })
 }
 
 // stop stops a part, also after ctx was cancelled, and keeps the first error.
@@ -102,13 +105,10 @@ func (c *Config) ClusterKubeconfig() string {
 	return os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 }
 
-// controlPlane starts a local one if no cluster was given.
-func (c *Config) controlPlane(ctx context.Context, system *System, dir string,
-	progress io.Writer,
-) (*controlplane.ControlPlane, error) {
-	if system.Kubeconfig != "" {
-		return nil, nil //nolint:nilnil // a cluster was given
-	}
+// startControlPlane starts a control plane of our own, for all services.
+func (c *Config) startControlPlane(ctx context.Context, dir string, progress io.Writer) (*controlplane.ControlPlane,
+	error,
+) {
 	binaries, err := assets.Find(ctx, assets.Options{Build: c.BuildControlPlane, Progress: progress})
 	if err != nil {
 		return nil, err
@@ -117,7 +117,6 @@ func (c *Config) controlPlane(ctx context.Context, system *System, dir string,
 	if err != nil {
 		return nil, err
 	}
-	system.Kubeconfig = plane.Kubeconfig()
 	c.Watchers, c.ours = true, true
 	c.Watcher.Kube.Kubeconfig, c.Watcher.Kube.Context = plane.Kubeconfig(), ""
 	return plane, nil
@@ -130,18 +129,10 @@ type assembly struct {
 	health   *process.Health
 	registry *prometheus.Registry
 	nats     *broker.Broker
-	// plane is our own control plane, or nil.
-	plane *controlplane.ControlPlane
 }
 
-func newAssembly(c *Config, log zerolog.Logger) *assembly {
-	a := &assembly{config: c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry()}
-	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return a
-}
-
-// serve runs the services until ctx is done or one fails.
-func (a *assembly) serve(ctx context.Context, ready func(context.Context) error) error {
+// serve runs the services until ctx is done, or one or the control plane fails.
+func (a *assembly) serve(ctx context.Context, failed <-chan error, ready func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	endpoints, err := a.config.Addresses.Open(a.health, a.registry)
 	if err != nil {
@@ -150,9 +141,14 @@ func (a *assembly) serve(ctx context.Context, ready func(context.Context) error)
 	for _, listen := range endpoints {
 		group.Go(func() error { return listen(ctx) })
 	}
-	if a.plane != nil {
-		group.Go(func() error { return a.watchPlane(ctx) })
-	}
+	group.Go(func() error {
+		select {
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	var begun atomic.Int32
 	services := a.config.services()
 	assembled := a.health.Part("assembled")
@@ -178,16 +174,6 @@ func (a *assembly) serve(ctx context.Context, ready func(context.Context) error)
 		return ready(ctx)
 	})
 	return group.Wait()
-}
-
-// watchPlane returns the error of the control plane when it fails.
-func (a *assembly) watchPlane(ctx context.Context) error {
-	select {
-	case err := <-a.plane.Failed():
-		return err
-	case <-ctx.Done():
-		return nil
-	}
 }
 
 // run runs one service.
@@ -223,4 +209,13 @@ func (c *Config) services() map[string]func(context.Context, *process.Runtime, *
 		services[keeperName] = c.runKeeper
 	}
 	return services
+}
+
+// tracer returns the tracer of a service and a function that sends the remaining spans.
+func (c *Config) tracer(ctx context.Context, name string, log zerolog.Logger) (*tracing.Tracer, func()) {
+	if c.Spans != nil { // the caller has them already
+		return tracing.New(ctx, name, process.BuildVersion(), c.Spans).Tracer(), func() {}
+	}
+	provider := tracing.FromEnv(ctx, name, process.BuildVersion(), log.With().Str("service", name).Logger())
+	return provider.Tracer(), func() { provider.Shutdown(context.WithoutCancel(ctx)) }
 }

@@ -37,6 +37,10 @@ type Options struct {
 	Progress io.Writer
 	// Part of an existing display, instead of Progress.
 	Part *progress.Part
+	// Cache has the programs once per version. Several processes may share it. The default is the cache of the user.
+	Cache string
+	// Index is the URL of the list of archives, by default that of setup-envtest.
+	Index string
 }
 
 // Binaries are the programs, all in one folder.
@@ -66,16 +70,19 @@ func Find(ctx context.Context, o Options) (Binaries, error) {
 		}
 		return found, nil
 	}
-	cache, err := cacheDir()
-	if err != nil {
-		return Binaries{}, fmt.Errorf("find a cache folder for the control plane: %w: set HOME or %s", err, EnvDir)
+	if o.Cache == "" {
+		cache, err := cacheDir()
+		if err != nil {
+			return Binaries{}, fmt.Errorf("find a cache folder for the control plane: %w: set HOME or %s", err, EnvDir)
+		}
+		o.Cache = cache
 	}
 	if o.Part == nil {
 		report := progress.New(o.Progress)
 		defer report.Close()
 		o.Part = report.Part()
 	}
-	return Cache{Dir: cache, Kubectl: o.Kubectl, Build: o.Build, Part: o.Part}.Fill(ctx)
+	return o.fill(ctx)
 }
 
 // Kubectl returns the path of a kubectl on this machine.
@@ -85,7 +92,8 @@ func Kubectl() (string, bool) {
 	}
 	dirs := []string{os.Getenv(EnvDir)}
 	if cache, err := cacheDir(); err == nil {
-		dirs = append(dirs, Cache{Dir: cache}.built(), Cache{Dir: cache}.fetched())
+		o := Options{Cache: cache}
+		dirs = append(dirs, o.built(), o.fetched())
 	}
 	for _, dir := range dirs {
 		if found, err := binariesIn(dir, kubectl); dir != "" && err == nil {

@@ -48,7 +48,7 @@ func versionHash() string {
 }
 
 // build builds the missing programs into scratch.
-func (c Cache) build(ctx context.Context, scratch string) error {
+func (o Options) build(ctx context.Context, scratch string) error {
 	for name, content := range map[string][]byte{"go.mod": goMod, "go.sum": goSum} {
 		if err := os.WriteFile(filepath.Join(scratch, name), content, 0o600); err != nil {
 			return fmt.Errorf("write the module to build: %w", err)
@@ -63,16 +63,16 @@ func (c Cache) build(ctx context.Context, scratch string) error {
 		},
 		Flags: buildFlags(kubernetesVersion()),
 	}
-	for _, name := range programs(c.Kubectl) {
+	for _, name := range programs(o.Kubectl) {
 		switch {
-		case executable(c.built(), name):
+		case executable(o.built(), name):
 		case name == etcd:
 			sources.Packages = append(sources.Packages, "go.etcd.io/etcd/server/v3")
 		default:
 			sources.Packages = append(sources.Packages, "k8s.io/kubernetes/cmd/"+name)
 		}
 	}
-	err := sources.Build(ctx, scratch, c.Part)
+	err := sources.Build(ctx, scratch, o.Part)
 	if errors.Is(err, gobuild.ErrNoToolchain) {
 		return fmt.Errorf("%w: install Go or set %s to a folder with %s, %s and %s", err, EnvDir, etcd, apiServer, kubectl)
 	}

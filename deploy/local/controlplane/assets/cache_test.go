@@ -13,7 +13,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
 // A successful build takes minutes, and all other suites test it. Here a script replaces the go
@@ -22,15 +21,13 @@ var _ = Describe("A cache of control planes", func() {
 	var (
 		dir     string
 		printed *gbytes.Buffer
-		cache   assets.Cache
+		options assets.Options
 	)
 
 	BeforeEach(func() {
 		dir = GinkgoT().TempDir()
 		printed = gbytes.NewBuffer()
-		display := progress.New(printed)
-		cache = assets.Cache{Dir: dir, Kubectl: true, Build: true, Part: display.Part()}
-		DeferCleanup(display.Close)
+		options = assets.Options{Cache: dir, Kubectl: true, Build: true, Progress: printed}
 	})
 
 	useGo := func(script string) {
@@ -41,7 +38,7 @@ var _ = Describe("A cache of control planes", func() {
 
 	It("reports a missing go command", func(ctx SpecContext) {
 		GinkgoT().Setenv("PATH", GinkgoT().TempDir())
-		_, err := cache.Fill(ctx)
+		_, err := assets.Find(ctx, options)
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 		Expect(err).To(MatchError(
 			HaveSuffix(": install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
@@ -57,7 +54,7 @@ build)
 	echo 'types.go:1:1: no space left on device' >&2
 	exit 3 ;;
 esac`)
-		_, err := cache.Fill(ctx)
+		_, err := assets.Find(ctx, options)
 		Expect(err).To(MatchError(gobuild.ErrFailed))
 		Expect(err).To(MatchError(HaveSuffix(
 			"go build: exit status 3: # k8s.io/api/core/v1; types.go:1:1: no space left on device")))
@@ -71,7 +68,7 @@ esac`)
 		leaving, leave := context.WithCancelCause(ctx)
 		result := make(chan error, 1)
 		go func() {
-			_, err := cache.Fill(leaving)
+			_, err := assets.Find(leaving, options)
 			result <- err
 		}()
 		scratch := filepath.Join(dir, assets.VersionHash()+".new")
@@ -90,7 +87,7 @@ esac`)
 		result := make(chan assets.Binaries, 1)
 		go func() {
 			defer GinkgoRecover()
-			found, err := cache.Fill(ctx)
+			found, err := assets.Find(ctx, options)
 			Expect(err).NotTo(HaveOccurred())
 			result <- found
 		}()
@@ -109,7 +106,7 @@ case "$*" in *etcd*|*kube-apiserver*) exit 1 ;; esac
 mkdir -p "$4" && echo built >"$4/${last##*/}" && chmod +x "$4/${last##*/}"`)
 		target := filepath.Join(dir, assets.VersionHash())
 		write(target, "", "etcd", "kube-apiserver")
-		found, err := cache.Fill(ctx)
+		found, err := assets.Find(ctx, options)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.Kubectl()).To(BeAnExistingFile())
 	})
@@ -120,7 +117,7 @@ mkdir -p "$4" && echo built >"$4/${last##*/}" && chmod +x "$4/${last##*/}"`)
 		DeferCleanup(other.Unlock)
 		leaving, leave := context.WithCancel(ctx)
 		leave()
-		_, err = cache.Fill(leaving)
+		_, err = assets.Find(leaving, options)
 		Expect(err).To(MatchError(context.Canceled))
 	})
 })

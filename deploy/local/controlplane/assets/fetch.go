@@ -30,9 +30,9 @@ const (
 
 // fetch downloads the newest archive of the pinned minor version. The client compares its
 // checksum with the list.
-func (c Cache) fetch(ctx context.Context, scratch string) error {
-	c.Part.Display("control plane: looking for an archive of envtest")
-	releases := &remote.HTTPClient{Log: logr.Discard(), IndexURL: c.Index}
+func (o Options) fetch(ctx context.Context, scratch string) error {
+	o.Part.Display("control plane: looking for an archive of envtest")
+	releases := &remote.HTTPClient{Log: logr.Discard(), IndexURL: o.Index}
 	release, platform, err := newest(ctx, releases)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (c Cache) fetch(ctx context.Context, scratch string) error {
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	if err := releases.GetVersion(ctx, release, platform, io.MultiWriter(file, &counter{part: c.Part})); err != nil {
+	if err := releases.GetVersion(ctx, release, platform, io.MultiWriter(file, &counter{part: o.Part})); err != nil {
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {

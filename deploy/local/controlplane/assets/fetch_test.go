@@ -22,7 +22,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
 var _ = Describe("KUBEBUILDER_ASSETS", func() {
@@ -78,20 +77,19 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 
 var _ = Describe("An archive of envtest", func() {
 	var (
-		cache   assets.Cache
+		options assets.Options
 		printed *gbytes.Buffer
 		digest  string
 	)
 
 	BeforeEach(func() {
 		GinkgoT().Setenv("PATH", GinkgoT().TempDir()) // no go command
+		GinkgoT().Setenv(assets.EnvDir, "")
 		dir := GinkgoT().TempDir()
 		write(dir, "", "etcd", "kube-apiserver", "kubectl")
 		content := archived(dir)
 		digest = fmt.Sprintf("%x", sha512.Sum512(content))
 		printed = gbytes.NewBuffer()
-		display := progress.New(printed)
-		DeferCleanup(display.Close)
 		mux := http.NewServeMux()
 		server := httptest.NewServer(mux)
 		DeferCleanup(server.Close)
@@ -101,39 +99,41 @@ var _ = Describe("An archive of envtest", func() {
 				server.URL)
 		})
 		mux.HandleFunc("GET /archive", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) })
-		cache = assets.Cache{Dir: GinkgoT().TempDir(), Kubectl: true, Part: display.Part(), Index: server.URL + "/index"}
+		options = assets.Options{
+			Cache: GinkgoT().TempDir(), Kubectl: true, Progress: printed, Index: server.URL + "/index",
+		}
 	})
 
 	It("is downloaded once, and replaces a build", func(ctx SpecContext) {
-		found, err := cache.Fill(ctx)
+		found, err := assets.Find(ctx, options)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.APIServer()).To(BeAnExistingFile())
-		cache.Index = "http://127.0.0.1:1/index"
-		Expect(cache.Fill(ctx)).To(Equal(found))
+		options.Index = "http://127.0.0.1:1/index"
+		Expect(assets.Find(ctx, options)).To(Equal(found))
 	})
 
 	It("is not used if a build is requested", func(ctx SpecContext) {
-		_, err := cache.Fill(ctx)
+		_, err := assets.Find(ctx, options)
 		Expect(err).NotTo(HaveOccurred())
-		cache.Build = true
-		_, err = cache.Fill(ctx)
+		options.Build = true
+		_, err = assets.Find(ctx, options)
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 	})
 
 	It("is rejected if its checksum differs", func(ctx SpecContext) {
 		digest = strings.Repeat("0", 128)
-		_, err := cache.Fill(ctx)
+		_, err := assets.Find(ctx, options)
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 		Expect(printed).To(gbytes.Say("no archive of envtest, building from source: checksum mismatch"))
-		Expect(filepath.Glob(filepath.Join(cache.Dir, "*", "*"))).To(BeEmpty())
+		Expect(filepath.Glob(filepath.Join(options.Cache, "*", "*"))).To(BeEmpty())
 	})
 
 	It("is not waited for if the network drops packets", func(ctx SpecContext) {
 		silent, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") // the kernel accepts
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(silent.Close)
-		cache.Index = "http://" + silent.Addr().String() + "/index"
-		_, err = cache.Fill(ctx)
+		options.Index = "http://" + silent.Addr().String() + "/index"
+		_, err = assets.Find(ctx, options)
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 		Expect(printed).To(gbytes.Say("no archive of envtest, building from source: .*context deadline exceeded.*\n"))
 	}, NodeTimeout(time.Minute))
