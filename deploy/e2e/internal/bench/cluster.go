@@ -57,18 +57,13 @@ func (c *cluster) create(ctx context.Context, namespace string, count int, objec
 }
 
 // list returns the metadata of all ConfigMaps of a namespace.
-func (c *cluster) list(ctx context.Context, namespace string) (all []metav1.PartialObjectMetadata, err error) {
-	for options := (metav1.ListOptions{Limit: 1000}); ; {
-		list, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).
-			List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("list ConfigMaps: %w", err)
-		}
-		all = append(all, list.Items...)
-		if options.Continue = list.Continue; options.Continue == "" {
-			return all, nil
-		}
+func (c *cluster) list(ctx context.Context, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	list, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).
+		List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list ConfigMaps: %w", err)
 	}
+	return list.Items, nil
 }
 
 // remove deletes all objects. The API server of make bench has no controller that empties

@@ -69,10 +69,7 @@ func forgeries() []Attack {
 	return []Attack{
 		{"sets curl-now on 300 keys of a slow host", func(ctx context.Context, a *Tenant) {
 			a.create(ctx, 300, func(i int) []world.Trait {
-				return []world.Trait{
-					a.asking("slow", i),
-					world.Annotated(nowKey, "1"),
-				}
+				return []world.Trait{a.asking("slow", i), world.Annotated(nowKey, "1")}
 			})
 			a.each(ctx, 300, func(int) map[string]any { return annotate(nowKey, "2") })
 		}},
@@ -168,25 +165,8 @@ func loads() []Attack {
 				return []world.Trait{a.asking("large", i), world.Annotated(refreshKey, Refresh)}
 			})
 		}},
-		{"refreshes 1,000 keys", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 250, func(i int) []world.Trait {
-				var pairs []string
-				for k := range 4 {
-					pairs = append(pairs, fmt.Sprintf("key%d=%s/instant/%d", k, a.bare(), 4*i+k))
-				}
-				return []world.Trait{world.Asking(strings.Join(pairs, " ")), world.Annotated(refreshKey, Refresh)}
-			})
-		}},
-		{"refreshes 20,000 keys of an instant host", func(ctx context.Context, a *Tenant) {
-			const each = 50
-			a.create(ctx, 20_000/each, func(i int) []world.Trait {
-				var pairs []string
-				for k := range each {
-					pairs = append(pairs, fmt.Sprintf("key%d=%s/instant/%d", k, a.bare(), each*i+k))
-				}
-				return []world.Trait{world.Asking(strings.Join(pairs, " ")), world.Annotated(refreshKey, Refresh)}
-			})
-		}},
+		{"refreshes 1,000 keys", func(ctx context.Context, a *Tenant) { a.refreshed(ctx, 250, 4) }},
+		{"refreshes 20,000 keys of an instant host", func(ctx context.Context, a *Tenant) { a.refreshed(ctx, 400, 50) }},
 		{"has 500 keys with rules that take too long, and sets curl-now on them", func(ctx context.Context, a *Tenant) {
 			ten := strings.Repeat("[0,0,0,0,0,0,0,0,0,0].all(x,", 8)
 			rule := "mydata=" + ten + "!body.matches('(x+x+)+y{30}')" + strings.Repeat(")", 8) + "\n"
@@ -241,6 +221,18 @@ func (a *Tenant) bare() string { return "http://" + a.host.Address() }
 // asking asks for page i of a kind.
 func (a *Tenant) asking(kind string, i int) world.Trait {
 	return world.Asking(fmt.Sprintf("mydata=%s/%s/%d", a.bare(), kind, i))
+}
+
+// refreshed creates n objects with some keys of an instant host each, which are refreshed.
+func (a *Tenant) refreshed(ctx context.Context, n, keys int) {
+	GinkgoHelper()
+	a.create(ctx, n, func(i int) []world.Trait {
+		var pairs []string
+		for k := range keys {
+			pairs = append(pairs, fmt.Sprintf("key%d=%s/instant/%d", k, a.bare(), keys*i+k))
+		}
+		return []world.Trait{world.Asking(strings.Join(pairs, " ")), world.Annotated(refreshKey, Refresh)}
+	})
 }
 
 // forged is a status with n entries.

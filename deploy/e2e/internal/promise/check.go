@@ -290,8 +290,7 @@ func (w *write) breaches(key string, served func(url string, body []byte) bool) 
 	case w.request.Rules[key].Select == "" && !served(url, body): // a selection is only a part of it
 		add("S5", "has a body that its URL never served with status 200")
 	}
-	sum := sha256.Sum256(body)
-	digest := hex.EncodeToString(sum[:])
+	digest := digestOf(w.is[key].body)
 	if demanded := w.request.SHA256[key]; demanded != "" && demanded != digest {
 		add("S2", "differs from the required digest")
 	}
@@ -314,8 +313,7 @@ func (w *write) ours(key string) bool {
 	if !entry.Copied(w.uid) || w.was[key] == nil {
 		return entry.Written()
 	}
-	sum := sha256.Sum256([]byte(w.was[key].body))
-	return entry.SHA256 == hex.EncodeToString(sum[:])
+	return entry.SHA256 == digestOf(w.was[key].body)
 }
 
 func (w *write) removalBreaches(key string, asked bool) []breach {

@@ -3,8 +3,7 @@ package release
 import (
 	"context"
 	"fmt"
-	"net"
-	"strings"
+	"net/netip"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -119,6 +118,7 @@ func originPod(labels map[string]string, image string) *corev1.Pod {
 	}
 }
 
+// addresses returns the addresses of a pod.
 func addresses(pod *corev1.Pod) []string {
 	var all []string
 	for _, ip := range pod.Status.PodIPs {
@@ -130,12 +130,9 @@ func addresses(pod *corev1.Pod) []string {
 // cidrs returns ranges of one address each.
 func cidrs(addresses []string) []string {
 	ranges := make([]string, 0, len(addresses))
-	for _, address := range addresses {
-		bits := 128
-		if ip := net.ParseIP(address); ip != nil && !strings.Contains(address, ":") {
-			bits = 32
-		}
-		ranges = append(ranges, fmt.Sprintf("%s/%d", address, bits))
+	for _, text := range addresses {
+		address := suitetest.Must(netip.ParseAddr(text))
+		ranges = append(ranges, netip.PrefixFrom(address, address.BitLen()).String())
 	}
 	return ranges
 }
