@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,6 +40,26 @@ func parse(args ...string) (local.Config, error) {
 	return c, c.Validate()
 }
 
+// start runs the system until stop is called, or the spec ends, and waits until it is ready.
+func start(ctx context.Context, config local.Config) (system local.System, stop func()) {
+	GinkgoHelper()
+	running, cancel := context.WithCancel(ctx)
+	ready, ended := make(chan local.System, 1), make(chan error, 1)
+	go func() {
+		ended <- local.Run(running, config, GinkgoWriter, func(_ context.Context, s local.System) error {
+			ready <- s
+			return nil
+		})
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		Eventually(ended).WithTimeout(time.Minute).Should(Receive(BeNil()))
+	})
+	DeferCleanup(stop)
+	Eventually(ready).WithTimeout(time.Minute).Should(Receive(&system))
+	return system, stop
+}
+
 // freeAddress returns an address on loopback that no socket listens at.
 func freeAddress() string {
 	GinkgoHelper()
@@ -65,28 +86,15 @@ var _ = Describe("The system in one process", func() {
 		cluster := kubernetes.NewForConfigOrDie(rest)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-", nil)
 		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_,
-				_ = w.Write([]byte("hello there"))
+			_, _ = w.Write([]byte("hello there"))
 		}))
 		DeferCleanup(origin.Close)
 
 		health, metrics := freeAddress(), freeAddress()
-		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--allow-cidr",
-			"127.0.0.0/8,::1/128",
-			"--listen", health, "--metrics-listen", metrics)
+		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace,
+			"--allow-cidr", "127.0.0.0/8,::1/128", "--listen", health, "--metrics-listen", metrics)
 		Expect(err).NotTo(HaveOccurred())
-		running, stop := context.WithCancel(ctx)
-		defer stop()
-		ended := make(chan error, 1)
-		ready := make(chan local.System, 1)
-		go func() {
-			ended <- local.Run(running, config, GinkgoWriter, func(_ context.Context, s local.System) error {
-				ready <- s
-				return nil
-			})
-		}()
-		var system local.System
-		Eventually(ready).Should(Receive(&system))
+		system, stop := start(ctx, config)
 		Expect(system).To(Equal(local.System{Kubeconfig: os.Getenv("KUBECONFIG")}))
 		Expect(status(ctx, health, "/readyz")).To(Equal(http.StatusOK))
 		Expect(status(ctx, health, "/metrics")).To(Equal(http.StatusNotFound))
@@ -104,7 +112,6 @@ var _ = Describe("The system in one process", func() {
 		}).Should(Equal(map[string]string{"mydata": "hello there"}))
 
 		stop()
-		Eventually(ended).Should(Receive(BeNil()))
 	})
 
 	It("returns the error of the function that runs when all services are ready", func(ctx SpecContext) {
@@ -154,22 +161,12 @@ var _ = Describe("Watchers in one process", func() {
 		DeferCleanup(func(ctx SpecContext) { removePolicies(ctx, cluster) })
 		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--sidecars")
 		Expect(err).NotTo(HaveOccurred())
-		running, stop := context.WithCancel(ctx)
-		defer stop()
-		applied, ended := make(chan error, 1), make(chan error, 1)
-		go func() {
-			ended <- local.Run(running, config, GinkgoWriter, func(ctx context.Context, _ local.System) error {
-				body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},` +
-					`"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
-				_, err := dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace).
-					Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"})
-				applied <- err
-				return err
-			})
-		}()
-		// The system sets the logger of Kubernetes' libraries for the whole process
-		// before, so no client may be used meanwhile.
-		Eventually(ctx, applied).WithTimeout(time.Minute).Should(Receive(Succeed()))
+		start(ctx, config)
+		body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},` +
+			`"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
+		_, err = dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace).
+			Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"})
+		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func() map[string]string {
 			cm, err := cluster.CoreV1().ConfigMaps(namespace).Get(ctx, "w-config", metav1.GetOptions{})
 			if err != nil {
@@ -187,8 +184,6 @@ var _ = Describe("Watchers in one process", func() {
 			}
 			return pod.Spec.InitContainers, nil
 		}).WithTimeout(time.Minute).Should(ConsistOf(HaveField("Name", "c")))
-		stop()
-		Eventually(ctx, ended).WithTimeout(time.Minute).Should(Receive(Succeed()))
 	})
 })
 
@@ -196,15 +191,10 @@ var _ = Describe("Watchers in one process", func() {
 func removePolicies(ctx context.Context, cluster *kubernetes.Clientset) {
 	GinkgoHelper()
 	api := cluster.AdmissionregistrationV1()
-	const inject, watchers = "curl-me-that-inject", "curl-me-that-watchers"
-	for _, err := range []error{
-		api.MutatingAdmissionPolicyBindings().Delete(ctx, inject, metav1.DeleteOptions{}),
-		api.MutatingAdmissionPolicies().Delete(ctx, inject, metav1.DeleteOptions{}),
-		api.ValidatingAdmissionPolicyBindings().Delete(ctx, inject, metav1.DeleteOptions{}),
-		api.ValidatingAdmissionPolicies().Delete(ctx, inject, metav1.DeleteOptions{}),
-		api.ValidatingAdmissionPolicyBindings().Delete(ctx, watchers, metav1.DeleteOptions{}),
-		api.ValidatingAdmissionPolicies().Delete(ctx, watchers, metav1.DeleteOptions{}),
-	} {
-		Expect(err).NotTo(HaveOccurred())
+	for _, name := range []string{"curl-me-that-inject", "curl-me-that-watchers"} {
+		Expect(api.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+		Expect(api.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 	}
+	Expect(api.MutatingAdmissionPolicyBindings().Delete(ctx, "curl-me-that-inject", metav1.DeleteOptions{})).To(Succeed())
+	Expect(api.MutatingAdmissionPolicies().Delete(ctx, "curl-me-that-inject", metav1.DeleteOptions{})).To(Succeed())
 }

@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
@@ -62,15 +60,7 @@ var _ = Describe("A request that fails once", func() {
 		config.Fetcher.Engine.Retry.Base, config.Fetcher.Engine.Sharing.Window = 300*time.Millisecond, 0
 		spans, log := tracetest.NewInMemoryExporter(), gbytes.NewBuffer()
 		config.Spans, config.Output = sdktrace.NewSimpleSpanProcessor(spans), log
-		running, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		ready := make(chan struct{})
-		go func() {
-			ended <- local.Run(running, config, GinkgoWriter,
-				func(context.Context, local.System) error { close(ready); return nil })
-		}()
-		DeferCleanup(func() { stop(); Eventually(ended).Should(Receive(BeNil())) })
-		Eventually(ready).Should(BeClosed())
+		start(ctx, config)
 
 		maps := cluster.CoreV1().ConfigMaps(namespace)
 		for name, value := range map[string]string{

@@ -2,29 +2,31 @@ package world
 
 import (
 	"context"
+	_ "embed" // the policy
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
+
+// denial is a policy and its binding, with words for the namespace and the key.
+//
+//go:embed denial.yaml
+var denial string
 
 // Deny makes the API server reject ConfigMaps with a key in data, and returns once it does. lift
 // ends that.
 func (w *World) Deny(ctx context.Context, key string) (lift func(context.Context)) {
 	GinkgoHelper()
+	manifest := strings.NewReplacer("NAMESPACE", w.Namespace, "KEY", key).Replace(denial)
+	applier := suitetest.Must(access.NewApplier(w.Cluster.Config, "e2e"))
+	Expect(applier.Apply(ctx, "", suitetest.Must(access.Decode([]byte(manifest)))...)).To(Succeed())
 	api := w.Cluster.Client.AdmissionregistrationV1()
-	suitetest.Must(api.ValidatingAdmissionPolicies().Create(ctx, w.denial(key), metav1.CreateOptions{}))
-	suitetest.Must(api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: w.Namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		},
-	}, metav1.CreateOptions{}))
 	remove := func(ctx context.Context) {
 		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, w.Namespace, metav1.DeleteOptions{}) // it may be gone
 		_ = api.ValidatingAdmissionPolicies().Delete(ctx, w.Namespace, metav1.DeleteOptions{})
@@ -43,17 +45,4 @@ func (w *World) Deny(ctx context.Context, key string) (lift func(context.Context
 		remove(ctx)
 		Eventually(tried).WithPolling(eventPolling).Should(Succeed(), "the policy is gone")
 	}
-}
-
-// denial is a policy for the namespace of the world.
-func (w *World) denial(key string) *admissionv1.ValidatingAdmissionPolicy {
-	GinkgoHelper()
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
-	Expect(yaml.Unmarshal([]byte(`
-matchConstraints:
-  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: `+w.Namespace+`}}
-  resourceRules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
-validations: [{expression: "!has(object.data) || !('`+key+`' in object.data)", message: denied by a test}]
-`), &policy.Spec)).To(Succeed())
-	return policy
 }

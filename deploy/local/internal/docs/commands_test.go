@@ -64,10 +64,8 @@ func programs() map[string]map[string]bool {
 // Another spec parses curlctl's commands one by one.
 var _ = Describe("Every page", func() {
 	It("names existing make targets and flags", func() {
-		makefile, err := os.ReadFile("../../../../Makefile")
-		Expect(err).NotTo(HaveOccurred())
 		targets := map[string]bool{}
-		for _, match := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
+		for _, match := range makeTarget.FindAllStringSubmatch(string(text(filepath.Join(root, "Makefile"))), -1) {
 			targets[match[1]] = true
 		}
 		flags := programs()
@@ -80,8 +78,7 @@ var _ = Describe("Every page", func() {
 				known[name] = true
 			}
 		}
-		root := os.DirFS("../../../..")
-		files, err := docs.Files(root)
+		files, err := docs.Files(os.DirFS(root))
 		Expect(err).NotTo(HaveOccurred())
 		commands, unknown := 0, []string{}
 		check := func(exists bool, file, command string) {
@@ -94,8 +91,7 @@ var _ = Describe("Every page", func() {
 			if filepath.Ext(file) != ".md" {
 				continue
 			}
-			page, err := os.ReadFile(filepath.Join("../../../..", file))
-			Expect(err).NotTo(HaveOccurred())
+			page := text(filepath.Join(root, file))
 			for _, match := range makeCommand.FindAllStringSubmatch(string(page), -1) {
 				check(targets[match[1]], file, "make "+match[1])
 			}

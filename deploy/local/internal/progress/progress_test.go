@@ -9,11 +9,15 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
+// start starts a display on a terminal with some columns, or none.
+func start(t *testing.T, columns int) (*gomega.WithT, *gbytes.Buffer, *clocktesting.FakeClock, *Progress) {
+	t.Helper()
+	out, clock := gbytes.NewBuffer(), clocktesting.NewFakeClock(time.Now())
+	return gomega.NewWithT(t), out, clock, newProgress(out, clock, columns)
+}
+
 func TestALogHasALinePerStageAndOneEveryTenSeconds(t *testing.T) {
-	g := gomega.NewWithT(t)
-	out := gbytes.NewBuffer()
-	clock := clocktesting.NewFakeClock(time.Now())
-	p := newProgress(out, clock, 0)
+	g, out, clock, p := start(t, 0)
 	part := p.Part()
 	part.Display("built %d", 1)
 	part.Display("built %d", 2)
@@ -35,10 +39,7 @@ func TestALogHasALinePerStageAndOneEveryTenSeconds(t *testing.T) {
 }
 
 func TestTwoJobsShareALineAndAnEstimate(t *testing.T) {
-	g := gomega.NewWithT(t)
-	out := gbytes.NewBuffer()
-	clock := clocktesting.NewFakeClock(time.Now())
-	p := newProgress(out, clock, 0)
+	g, out, clock, p := start(t, 0)
 	one, two := p.Part(), p.Part()
 	one.Count("one", 0, 100)
 	two.Count("two", 1, 100)
@@ -55,10 +56,7 @@ func TestTwoJobsShareALineAndAnEstimate(t *testing.T) {
 }
 
 func TestATerminalHasOneLineThatFits(t *testing.T) {
-	g := gomega.NewWithT(t)
-	out := gbytes.NewBuffer()
-	clock := clocktesting.NewFakeClock(time.Now())
-	p := newProgress(out, clock, 12)
+	g, out, _, p := start(t, 12)
 	part := p.Part()
 	part.Display("built %d", 1)
 	part.Display("built %d", 2)
@@ -67,9 +65,7 @@ func TestATerminalHasOneLineThatFits(t *testing.T) {
 }
 
 func TestANoteStays(t *testing.T) {
-	g := gomega.NewWithT(t)
-	out := gbytes.NewBuffer()
-	p := newProgress(out, clocktesting.NewFakeClock(time.Now()), 40)
+	g, out, _, p := start(t, 40)
 	part := p.Part()
 	part.Display("looking")
 	part.Note("found %d", 3)
