@@ -2,15 +2,9 @@ package monitor
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"math"
-	"net/http"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -32,7 +26,9 @@ type Process struct {
 // scrape reads the metrics of a target. As in Prometheus, series that it does
 // not have any more are stale, and "up" is whether it responded.
 func (m *Monitor) scrape(ctx context.Context, t Process, now time.Time) {
-	found, err := read(ctx, "http://"+t.Address+"/metrics")
+	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
+	defer cancel()
+	found, err := process.Samples(ctx, "http://"+t.Address+"/metrics")
 	up := 1.0
 	if err != nil {
 		up = 0
@@ -60,23 +56,4 @@ func (t Process) labels(metric model.Metric) labels.Labels {
 		b.Set(string(name), string(text))
 	}
 	return b.Labels()
-}
-
-// read returns the samples of all series. Those of a histogram have their suffixes.
-func read(ctx context.Context, url string) (model.Vector, error) {
-	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
-	defer cancel()
-	body, code, err := process.Get(ctx, url)
-	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("scrape %s: status %d", url, code)
-	}
-	if err != nil {
-		return nil, err
-	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("scrape %s: %w", url, err)
-	}
-	return expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
 }

@@ -4,9 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 const (
@@ -44,4 +49,21 @@ func Ready(ctx context.Context, url string) error {
 		err = fmt.Errorf("not ready: %s", strings.TrimSpace(body))
 	}
 	return err
+}
+
+// Samples returns the samples of all series of a page with metrics. Those of a histogram have their suffixes.
+func Samples(ctx context.Context, url string) (model.Vector, error) {
+	body, code, err := Get(ctx, url)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("read the metrics of %s: status %d", url, code)
+	}
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("read the metrics of %s: %w", url, err)
+	}
+	return expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
 }

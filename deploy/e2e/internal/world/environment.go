@@ -136,7 +136,7 @@ const timesFile = "SPEC_TIMES"
 
 // noteTimes adds a line for each spec that ran: its seconds and its name. No
 // file: nothing.
-func noteTimes(file string, r Report) (err error) {
+func noteTimes(file string, r Report) error {
 	if file == "" {
 		return nil
 	}
@@ -150,9 +150,6 @@ func noteTimes(file string, r Report) (err error) {
 	if err != nil {
 		return fmt.Errorf("note the times of specs: %w", err)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := f.WriteString(lines.String()); err != nil {
-		return fmt.Errorf("note the times of specs: %w", err)
-	}
-	return nil
+	_, err = f.WriteString(lines.String())
+	return errors.Join(err, f.Close())
 }

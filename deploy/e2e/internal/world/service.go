@@ -1,16 +1,15 @@
 package world
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/common/model"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
@@ -112,16 +111,17 @@ func (s *Service) Restart(ctx context.Context) {
 // `outcome="ok"`.
 func (s *Service) Metric(ctx context.Context, name string, labels ...string) float64 {
 	GinkgoHelper()
-	var text string
-	Eventually(ctx, func() (code int, err error) {
-		text, code, err = process.Get(ctx, "http://"+s.Address+"/metrics")
-		return code, err
-	}).Should(Equal(http.StatusOK))
+	var samples model.Vector
+	Eventually(ctx, func() (err error) {
+		samples, err = process.Samples(ctx, "http://"+s.Address+"/metrics")
+		return err
+	}).Should(Succeed())
 	sum := 0.0
-	lines := bufio.NewScanner(strings.NewReader(text))
-	for lines.Scan() {
-		if v, ok := sample(lines.Text(), name, labels); ok {
-			sum += v
+	for _, sample := range samples {
+		series := sample.Metric.String()
+		lacks := func(label string) bool { return !strings.Contains(series, label) }
+		if string(sample.Metric[model.MetricNameLabel]) == name && !slices.ContainsFunc(labels, lacks) {
+			sum += float64(sample.Value)
 		}
 	}
 	return sum
@@ -154,20 +154,4 @@ func (w *World) Counters(ctx context.Context) map[string]float64 {
 		counters["versions"] += float64(len(l.Versions))
 	}
 	return counters
-}
-
-// sample parses a line of the Prometheus text format if it belongs to the metric.
-func sample(line, name string, labels []string) (float64, bool) {
-	rest, found := strings.CutPrefix(line, name)
-	if !found || rest == "" || rest[0] != ' ' && rest[0] != '{' {
-		return 0, false
-	}
-	space := strings.LastIndexByte(rest, ' ')
-	for _, l := range labels {
-		if !strings.Contains(rest[:space], l) {
-			return 0, false
-		}
-	}
-	v, err := strconv.ParseFloat(rest[space+1:], 64)
-	return v, err == nil
 }

@@ -34,7 +34,9 @@ func parse(source []byte) page {
 	for _, id := range idAttribute.FindAllSubmatch(source, -1) {
 		p.anchors[string(id[1])] = true
 	}
-	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	markdown := goldmark.New(
+		goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+	)
 	root := markdown.Parser().Parse(text.NewReader(source))
 	line := 0
 	_ = ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
