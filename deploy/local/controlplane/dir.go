@@ -78,7 +78,7 @@ func (d dataDir) choosePort() (port int, err error) {
 		for range 100 {
 			port = firstPort + rand.IntN(lastPort-firstPort)
 			if err = tryPort(port); err == nil {
-				return port, os.WriteFile(file, []byte(strconv.Itoa(port)+"\n"), 0o600)
+				return port, os.WriteFile(file, []byte(strconv.Itoa(port)+"\n"), 0o600) // the error has the name of the file
 			}
 		}
 		return 0, fmt.Errorf("find a free port between %d and %d: %w", firstPort, lastPort, err)

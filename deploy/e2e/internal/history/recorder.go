@@ -241,24 +241,18 @@ func (r *Recorder) CaughtUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list ConfigMaps: %w", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := map[types.UID]string{}
-	for _, object := range list.Items {
-		now[object.UID] = object.ResourceVersion
-	}
 	var behind []string
-	for uid, l := range r.lives {
-		last := l.versions[len(l.versions)-1]
-		version, exists := now[uid]
-		if exists == last.Deleted || exists && version != last.Object.ResourceVersion {
-			behind = append(behind, l.name)
-		}
-		delete(now, uid)
-	}
-	for _, object := range list.Items {
-		if _, unseen := now[object.UID]; unseen && object.Name != annotation.RootCA {
+	there := map[types.UID]bool{}
+	for i := range list.Items {
+		object := &list.Items[i]
+		there[object.UID] = true
+		if object.Name != annotation.RootCA && !r.Seen(object) {
 			behind = append(behind, object.Name)
+		}
+	}
+	for _, l := range r.Lives() {
+		if !there[l.UID] && !l.Versions[len(l.Versions)-1].Deleted {
+			behind = append(behind, l.Name)
 		}
 	}
 	if len(behind) > 0 {

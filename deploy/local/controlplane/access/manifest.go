@@ -37,9 +37,13 @@ func Apply(ctx context.Context, config *rest.Config, dirs []string) (applied []s
 			return applied, fmt.Errorf("list manifests: %w", err)
 		}
 		for _, path := range paths {
-			objects, err := decodeFile(path)
+			text, err := os.ReadFile(path)
 			if err != nil {
-				return applied, err
+				return applied, fmt.Errorf("read manifest: %w", err)
+			}
+			objects, err := Decode(text)
+			if err != nil {
+				return applied, fmt.Errorf("%s: %w", path, err)
 			}
 			for _, object := range objects {
 				if err := applier.Apply(ctx, "", object); err != nil {
@@ -54,18 +58,6 @@ func Apply(ctx context.Context, config *rest.Config, dirs []string) (applied []s
 
 func nameOf(object *unstructured.Unstructured) string {
 	return object.GetKind() + "/" + object.GetName()
-}
-
-func decodeFile(path string) ([]*unstructured.Unstructured, error) {
-	file, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := Decode(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return objects, nil
 }
 
 // Decode reads all objects of a manifest, which is YAML or JSON.
