@@ -2,6 +2,7 @@ package condition
 
 import (
 	"cmp"
+	"fmt"
 	neturl "net/url"
 	"regexp"
 	"strconv"
@@ -36,10 +37,7 @@ func Sentence(w *v1.Want, f *v1.Failure) string {
 	if limit := f.GetLimitBytes(); limit > 0 {
 		return text + ": the limit is " + bytes(limit)
 	}
-	if detail := Detail(f); detail != "" {
-		text += ": " + detail
-	}
-	return text
+	return detailed(text, ": ", f)
 }
 
 // SentenceAbout says why a fetch from a host failed.
@@ -47,10 +45,17 @@ func SentenceAbout(host string, f *v1.Failure) string {
 	if text := special(host, f); text != "" {
 		return text
 	}
-	text, separator := class(host, f), ": "
-	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
-		separator = "; "
+	switch f.GetClass() {
+	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
+		return detailed(host+" responded with "+status(int(f.GetStatusCode()))+credential(f), "; ", f)
+	case v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
+		return detailed(cmp.Or(source(f), "the token URL")+" gave no token for "+host, ": ", f)
 	}
+	return detailed(fmt.Sprintf(cmp.Or(classes[f.GetClass()], "the request to %s failed"), host), ": ", f)
+}
+
+// detailed appends the details of a failure to a sentence, if there are any.
+func detailed(text, separator string, f *v1.Failure) string {
 	if detail := Detail(f); detail != "" {
 		text += separator + detail
 	}
@@ -65,22 +70,10 @@ func special(host string, f *v1.Failure) string {
 	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED { // the details are of another host
 		return ""
 	}
+	if format, found := causes[f.GetDetail()]; found {
+		return fmt.Sprintf(format, host)
+	}
 	switch f.GetDetail() { //nolint:exhaustive // others add nothing to the sentence of their class
-	case v1.FailureDetail_FAILURE_DETAIL_CLOSED:
-		return host + " closed the connection without a response"
-	case v1.FailureDetail_FAILURE_DETAIL_CUT_OFF:
-		return host + " closed the connection before the response was complete"
-	case v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:
-		return host + " responded by plain HTTP to an https:// URL; write http:// if that is meant"
-	case v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:
-		return host + " compressed the body (Content-Encoding) although that was not requested; " +
-			"have it served uncompressed, or use another URL"
-	case v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:
-		return "the body from " + host + " does not fit into a NATS message (max_payload)"
-	case v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:
-		return "the DNS lookup of " + host + " failed: no DNS server answered"
-	case v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:
-		return host + " redirected from https to http, which is not followed"
 	case v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:
 		if n > 0 {
 			return host + " redirected more than " + counted(n, "time")
@@ -97,11 +90,8 @@ func special(host string, f *v1.Failure) string {
 	}
 	switch {
 	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED && n > 0:
-		text := "redirect " + strconv.FormatInt(n, 10) + " of " + host + " leads to a URL that is not allowed"
-		if detail := Detail(f); detail != "" {
-			text += ": " + detail
-		}
-		return text + "; use a URL without that redirect, or ask the operator"
+		text := fmt.Sprintf("redirect %d of %s leads to a URL that is not allowed", n, host)
+		return detailed(text, ": ", f) + "; use a URL without that redirect, or ask the operator"
 	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_TIMEOUT && limit > 0:
 		return host + " did not respond within " + duration.Format(limit) + ", a limit of the operator; " +
 			"use a faster URL, or ask the operator to raise it"
@@ -118,35 +108,31 @@ func special(host string, f *v1.Failure) string {
 // shownDigits is the number of digits of a digest in a sentence.
 const shownDigits = 12
 
-func class(host string, f *v1.Failure) string {
-	switch f.GetClass() {
-	case v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:
-		return "fetching from " + host + " is not allowed"
-	case v1.FailureClass_FAILURE_CLASS_DNS_FAILED:
-		return host + " was not found in DNS"
-	case v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:
-		return "could not connect to " + host
-	case v1.FailureClass_FAILURE_CLASS_TLS_FAILED:
-		return "TLS handshake with " + host + " failed"
-	case v1.FailureClass_FAILURE_CLASS_TIMEOUT:
-		return host + " did not respond in time"
-	case v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS:
-		return "a redirect from " + host + " was not followed"
-	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
-		return host + " responded with " + status(int(f.GetStatusCode())) + credential(f)
-	case v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
-		return cmp.Or(source(f), "the token URL") + " gave no token for " + host
-	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
-		return "the body from " + host + " is too large"
-	case v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:
-		return "the body from " + host + " does not match curl-sha256"
-	case v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:
-		return host + " sent an unusable response"
-	case v1.FailureClass_FAILURE_CLASS_POISON:
-		return "the request to " + host + " could not be completed"
-	default:
-		return "the request to " + host + " failed"
-	}
+// causes are the sentences about details that say more than the class, with the host in place of %s.
+var causes = map[v1.FailureDetail]string{
+	v1.FailureDetail_FAILURE_DETAIL_CLOSED:  "%s closed the connection without a response",
+	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: "%s closed the connection before the response was complete",
+	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP: "%s responded by plain HTTP to an https:// URL; " +
+		"write http:// if that is meant",
+	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING: "%s compressed the body (Content-Encoding) although that was not " +
+		"requested; have it served uncompressed, or use another URL",
+	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:      "the body from %s does not fit into a NATS message (max_payload)",
+	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:    "the DNS lookup of %s failed: no DNS server answered",
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE: "%s redirected from https to http, which is not followed",
+}
+
+// classes are the sentences about classes, with the host in place of %s.
+var classes = map[v1.FailureClass]string{
+	v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:     "fetching from %s is not allowed",
+	v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         "%s was not found in DNS",
+	v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     "could not connect to %s",
+	v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         "TLS handshake with %s failed",
+	v1.FailureClass_FAILURE_CLASS_TIMEOUT:            "%s did not respond in time",
+	v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS: "a redirect from %s was not followed",
+	v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:     "the body from %s is too large",
+	v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:    "the body from %s does not match curl-sha256",
+	v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:       "%s sent an unusable response",
+	v1.FailureClass_FAILURE_CLASS_POISON:             "the request to %s could not be completed",
 }
 
 // status explains a success that is none for us.
