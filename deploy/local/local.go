@@ -214,8 +214,8 @@ func (c *Config) services() map[string]func(context.Context, *process.Runtime, *
 // tracer returns the tracer of a service and a function that sends the remaining spans.
 func (c *Config) tracer(ctx context.Context, name string, log zerolog.Logger) (*tracing.Tracer, func()) {
 	if c.Spans != nil { // the caller has them already
-		return tracing.New(ctx, name, process.BuildVersion(), c.Spans).Tracer(), func() {}
+		return tracing.New(ctx, name, process.BuildVersion(), c.Spans), func() {}
 	}
-	provider := tracing.FromEnv(ctx, name, process.BuildVersion(), log.With().Str("service", name).Logger())
-	return provider.Tracer(), func() { provider.Shutdown(context.WithoutCancel(ctx)) }
+	tracer := tracing.FromEnv(ctx, name, process.BuildVersion(), log.With().Str("service", name).Logger())
+	return tracer, func() { tracer.Shutdown(context.WithoutCancel(ctx)) }
 }

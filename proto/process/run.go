@@ -81,11 +81,11 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health := NewHealth()
-	traces := tracing.FromEnv(ctx, name, BuildVersion(), log)
-	defer traces.Shutdown(context.WithoutCancel(ctx))
+	tracer := tracing.FromEnv(ctx, name, BuildVersion(), log)
+	defer tracer.Shutdown(context.WithoutCancel(ctx))
 	host := Host{
 		Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS,
-		Tracer: traces.Tracer(), running: health.Part(runningPart),
+		Tracer: tracer, running: health.Part(runningPart),
 	}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)

@@ -32,7 +32,7 @@ var _ = Describe("A trace", func() {
 	BeforeEach(func(ctx SpecContext) {
 		w = newWorld(natstest.Options{}, pipeline.Topology{})
 		spans, log = tracetest.NewInMemoryExporter(), new(bytes.Buffer)
-		tracer := tracing.New(ctx, "fetcher", "", sdktrace.NewSimpleSpanProcessor(spans)).Tracer()
+		tracer := tracing.New(ctx, "fetcher", "", sdktrace.NewSimpleSpanProcessor(spans))
 		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.log, o.config.Sharing.Window = tracer, log, 0 })
 	})
 

@@ -4,6 +4,7 @@ package logsample
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -23,7 +24,7 @@ type Log struct {
 	log zerolog.Logger
 
 	mu    sync.Mutex
-	kinds map[kind]*count
+	kinds map[kind]zerolog.Logger
 }
 
 // kind of lines, per level, so that a burst of ordinary lines suppresses no warning.
@@ -32,48 +33,37 @@ type kind struct {
 	name  string
 }
 
-// count of the lines of a kind in a period.
-type count struct {
-	began   time.Time
-	written int
-	omitted int
-}
-
 // New returns a Log that writes to log.
-func New(log zerolog.Logger) *Log { return &Log{log: log, kinds: map[kind]*count{}} }
+func New(log zerolog.Logger) *Log { return &Log{log: log, kinds: map[kind]zerolog.Logger{}} }
 
 // Line returns a line to fill and send. It returns nil, on which all methods do nothing, if the
 // level is disabled or the burst of its kind is exhausted. There must be few kinds.
 func (l *Log) Line(level zerolog.Level, name string) *zerolog.Event {
-	if level < l.log.GetLevel() {
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := kind{level, name}
-	c := l.kinds[k]
-	if c == nil {
-		c = new(count)
-		l.kinds[k] = c
+	of := kind{level, name}
+	log, known := l.kinds[of]
+	if !known {
+		after := &omitted{log: l.log, kind: name}
+		log = l.log.Sample(&zerolog.BurstSampler{Burst: Burst, Period: Period, NextSampler: after})
+		l.kinds[of] = log
 	}
-	if now := time.Now(); now.Sub(c.began) >= Period {
-		c.began, c.written = now, 0
-	}
-	if c.written < Burst {
-		c.written++
-		return l.log.WithLevel(level) //nolint:zerologlint // the caller sends it
-	}
-	if c.omitted++; c.omitted == 1 {
-		time.AfterFunc(Period, func() { l.account(k, c) })
-	}
-	return nil
+	return log.WithLevel(level) //nolint:zerologlint // the caller sends it
 }
 
-// account logs the number of suppressed lines.
-func (l *Log) account(k kind, c *count) {
-	l.mu.Lock()
-	omitted := c.omitted
-	c.omitted = 0
-	l.mu.Unlock()
-	l.log.WithLevel(k.level).Str("kind", k.name).Int("omitted", omitted).Msg("omitted similar lines")
+// omitted counts the lines of a kind after a burst, and logs their number.
+type omitted struct {
+	log   zerolog.Logger
+	kind  string
+	lines atomic.Int64
+}
+
+// Sample implements zerolog.Sampler: it lets no line pass.
+func (o *omitted) Sample(level zerolog.Level) bool {
+	if o.lines.Add(1) == 1 {
+		time.AfterFunc(Period, func() {
+			o.log.WithLevel(level).Str("kind", o.kind).Int64("omitted", o.lines.Swap(0)).Msg("omitted similar lines")
+		})
+	}
+	return false
 }

@@ -32,14 +32,11 @@ const FlushTimeout = 2 * time.Second
 // errorInterval is the minimum time between two log lines about the collector.
 const errorInterval = 5 * time.Minute
 
-// Provider receives the spans of one service. A nil Provider does nothing.
-type Provider struct{ sdk *sdktrace.TracerProvider }
-
-// FromEnv returns a provider that sends spans by OTLP over HTTP in the background, as configured by
+// FromEnv returns a tracer that sends spans by OTLP over HTTP in the background, as configured by
 // the variables OTEL_*. It returns nil if they name no endpoint or turn traces off.
 //
 // The error handler of the SDK is global: with several services in one process, the last one logs.
-func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *Provider {
+func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *Tracer {
 	collector := endpoint(log)
 	if collector == "" {
 		return nil
@@ -53,14 +50,14 @@ func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *
 		log.Warn().Msg("OTEL_EXPORTER_OTLP_*: the certificates do not match the address, traces are off")
 		return nil
 	}
-	p := New(ctx, service, version, sdktrace.NewBatchSpanProcessor(exporter))
+	t := New(ctx, service, version, sdktrace.NewBatchSpanProcessor(exporter))
 	seldom := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: errorInterval})
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		seldom.Warn().Str("collector", collector).Str("error",
 			kindOf(err)).Msg("cannot send traces to the collector, continuing without them")
 	}))
 	log.Info().Str("collector", collector).Msg("sending traces")
-	return p
+	return t
 }
 
 // endpoint returns the address of the collector without userinfo (empty if traces are off).
@@ -92,9 +89,9 @@ func kindOf(err error) string {
 	return "the collector rejected them"
 }
 
-// New returns a provider that passes ended spans to a processor. The variables OTEL_* configure
+// New returns a tracer that passes ended spans to a processor. The variables OTEL_* configure
 // sampler, resource and limits.
-func New(ctx context.Context, service, version string, processor sdktrace.SpanProcessor) *Provider {
+func New(ctx context.Context, service, version string, processor sdktrace.SpanProcessor) *Tracer {
 	own := resource.NewSchemaless(
 		semconv.ServiceName("curl-me-that-"+service),
 		semconv.ServiceNamespace("curl-me-that"),
@@ -106,25 +103,18 @@ func New(ctx context.Context, service, version string, processor sdktrace.SpanPr
 	if err != nil {
 		all = own
 	}
-	return &Provider{sdk: sdktrace.NewTracerProvider(sdktrace.WithResource(all), sdktrace.WithSpanProcessor(processor))}
-}
-
-// Tracer returns the tracer of the service (nil if traces are off).
-func (p *Provider) Tracer() *Tracer {
-	if p == nil {
-		return nil
-	}
-	return &Tracer{otel: p.sdk.Tracer("github.com/kv8s/curl-me-that")}
+	sdk := sdktrace.NewTracerProvider(sdktrace.WithResource(all), sdktrace.WithSpanProcessor(processor))
+	return &Tracer{otel: sdk.Tracer("github.com/kv8s/curl-me-that"), sdk: sdk}
 }
 
 // Shutdown sends the remaining spans within FlushTimeout.
-func (p *Provider) Shutdown(ctx context.Context) {
-	if p == nil {
+func (t *Tracer) Shutdown(ctx context.Context) {
+	if t == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, FlushTimeout)
 	defer cancel()
-	if err := p.sdk.Shutdown(ctx); err != nil {
+	if err := t.sdk.Shutdown(ctx); err != nil {
 		otel.Handle(err)
 	}
 }

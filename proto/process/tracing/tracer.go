@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -47,7 +48,10 @@ const (
 )
 
 // Tracer creates the spans of one service. A nil Tracer creates none.
-type Tracer struct{ otel trace.Tracer }
+type Tracer struct {
+	otel trace.Tracer
+	sdk  *sdktrace.TracerProvider
+}
 
 // Publish starts the span of publishing to a subject, in a new trace; messages published with the
 // returned context carry it. The caller ends the span.

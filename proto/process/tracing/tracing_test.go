@@ -91,10 +91,10 @@ func TestFromEnvSendsWhatTheVariablesAskFor(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20token")
 	t.Setenv("OTEL_SERVICE_NAME", "mine")
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-	p := tracing.FromEnv(t.Context(), "fetcher", "1.2.3", zerolog.Nop())
-	_, span := p.Tracer().Publish(t.Context(), pipeline.KindWant, key)
+	tracer := tracing.FromEnv(t.Context(), "fetcher", "1.2.3", zerolog.Nop())
+	_, span := tracer.Publish(t.Context(), pipeline.KindWant, key)
 	span.End()
-	p.Shutdown(t.Context())
+	tracer.Shutdown(t.Context())
 
 	if len(c.batches) != 1 {
 		t.Fatalf("%d batches", len(c.batches))
@@ -133,11 +133,11 @@ func TestFromEnvIsOff(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			var log bytes.Buffer
-			p := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
-			if p != nil || p.Tracer() != nil || log.Len() > 0 {
-				t.Errorf("provider %v, log %s", p, &log)
+			tracer := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
+			if tracer != nil || log.Len() > 0 {
+				t.Errorf("tracer %v, log %s", tracer, &log)
 			}
-			p.Shutdown(t.Context())
+			tracer.Shutdown(t.Context())
 		})
 	}
 }
@@ -159,11 +159,11 @@ func TestFromEnvLogsOneSentenceForEachMistake(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 			t.Setenv(wrong.name, wrong.value)
 			var log bytes.Buffer
-			p := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
-			defer p.Shutdown(t.Context())
-			if (p == nil) != wrong.off || !bytes.Contains(log.Bytes(), []byte(wrong.sentence)) ||
+			tracer := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
+			defer tracer.Shutdown(t.Context())
+			if (tracer == nil) != wrong.off || !bytes.Contains(log.Bytes(), []byte(wrong.sentence)) ||
 				bytes.Contains(log.Bytes(), []byte("hidden")) {
-				t.Errorf("provider %v, log %s", p, &log)
+				t.Errorf("tracer %v, log %s", tracer, &log)
 			}
 		})
 	}
@@ -176,12 +176,12 @@ func TestAFailingCollectorIsLoggedOnceAndDelaysNothing(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1") // every span is a batch
 	var log bytes.Buffer
-	p := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
+	tracer := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
 	for range 20 {
-		_, span := p.Tracer().Publish(t.Context(), pipeline.KindWant, key)
+		_, span := tracer.Publish(t.Context(), pipeline.KindWant, key)
 		span.End()
 	}
-	p.Shutdown(t.Context())
+	tracer.Shutdown(t.Context())
 	if n := bytes.Count(log.Bytes(), []byte("cannot send traces to the collector, continuing without them")); n != 1 {
 		t.Errorf("said %d times: %s", n, &log)
 	}
