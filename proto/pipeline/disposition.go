@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -12,6 +11,7 @@ type Disposition struct {
 	action action
 	after  time.Duration
 	err    error
+	stack  []byte
 }
 
 // action is the kind of a disposition.
@@ -59,6 +59,9 @@ func (d Disposition) IsDeadLetter() bool { return d.action == actionDeadLetter }
 // otherwise nil.
 func (d Disposition) Err() error { return d.err }
 
+// PanicStack returns the stack of the handler's panic, or nil.
+func (d Disposition) PanicStack() []byte { return d.stack }
+
 // Dispositions returns the names of all dispositions.
 func Dispositions() []string {
 	return []string{string(actionAck), string(actionRetry), string(actionGiveBack), string(actionDeadLetter)}
@@ -66,23 +69,3 @@ func Dispositions() []string {
 
 // ErrPanic means that the handler of a message panicked.
 var ErrPanic = errors.New("handler panicked")
-
-// panicked holds the value and stack of a panic.
-type panicked struct {
-	value any
-	stack []byte
-}
-
-// Error returns the value of the panic, without the stack.
-func (p *panicked) Error() string { return fmt.Sprintf("%v: %v", ErrPanic, p.value) }
-
-// Unwrap returns ErrPanic.
-func (p *panicked) Unwrap() error { return ErrPanic }
-
-// PanicStack returns the stack of the panic in an error of Observe, or "".
-func PanicStack(err error) []byte {
-	if p, ok := errors.AsType[*panicked](err); ok {
-		return p.stack
-	}
-	return nil
-}

@@ -112,7 +112,8 @@ func (c *Consumer) decide(ctx context.Context, d *Delivery, unended uint64) Disp
 func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposition) {
 	defer func() {
 		if value := recover(); value != nil {
-			disposition = Disposition{action: actionRetry, err: &panicked{value: value, stack: debug.Stack()}}
+			err := fmt.Errorf("%w: %v", ErrPanic, value)
+			disposition = Disposition{action: actionRetry, err: err, stack: debug.Stack()}
 		}
 	}()
 	return handle(ctx, d)

@@ -128,7 +128,8 @@ var _ = Describe("Consume with dispositions", func() {
 		Eventually(r.ended).Should(ConsistOf("retry", "ack", "ack"))
 		Expect(r.errors()).To(ConsistOf(MatchError(pipeline.ErrPanic)))
 		Expect(r.errors()[0]).To(MatchError(ContainSubstring("index out of range")))
-		Expect(pipeline.PanicStack(r.errors()[0])).To(ContainSubstring("handle_test.go"))
+		Expect(list(r, &r.dispositions)).To(ContainElement(
+			HaveField("PanicStack()", ContainSubstring("handle_test.go"))))
 		Eventually(pending(ctx)).Should(BeZero())
 	})
 

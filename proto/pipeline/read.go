@@ -80,14 +80,7 @@ func (c *Client) get(ctx context.Context, subject string, request []byte) (Messa
 	case err != nil:
 		return Message{}, err
 	}
-	switch m.Header.Get("Status") {
-	case "":
-		return parseDirect(m)
-	case "404":
-		return Message{}, ErrNoMessage
-	default:
-		return Message{}, refused(m)
-	}
+	return parseDirect(m)
 }
 
 // FiresAt returns when the timer in a message fires. The error wraps ErrMalformed.

@@ -124,20 +124,16 @@ func (b *batches) read(ctx context.Context, request map[string]any, each func(Me
 		if err != nil {
 			return false, err
 		}
-		switch m.Header.Get("Status") {
-		case "":
-		case "204": // end of batch
+		if m.Header.Get("Status") == "204" { // end of batch
 			return m.Header.Get("Nats-Num-Pending") != "0", nil
-		case "404":
-			return false, nil
-		default:
-			return false, refused(m)
 		}
 		message, err := parseDirect(m)
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrNoMessage):
+			return false, nil
+		case err != nil:
 			return false, err
-		}
-		if !each(message) {
+		case !each(message):
 			return false, nil
 		}
 	}
@@ -159,13 +155,15 @@ func (b *batches) next(ctx context.Context) (*nats.Msg, error) {
 // errNoAnswer means that a request got no response.
 var errNoAnswer = errors.New("no answer")
 
-// refused converts an error response of a direct get.
-func refused(m *nats.Msg) error {
-	return fmt.Errorf("server responded %s %s", m.Header.Get("Status"), m.Header.Get("Description"))
-}
-
-// parseDirect parses the response to a direct get.
+// parseDirect parses the response to a direct get. The error wraps ErrNoMessage.
 func parseDirect(m *nats.Msg) (Message, error) {
+	switch status := m.Header.Get("Status"); status {
+	case "":
+	case "404":
+		return Message{}, ErrNoMessage
+	default:
+		return Message{}, fmt.Errorf("server responded %s %s", status, m.Header.Get("Description"))
+	}
 	sequence, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
 		return Message{}, fmt.Errorf("sequence of a stored message: %w", err)

@@ -14,16 +14,20 @@ import (
 func Metrics(name string) []metric.Definition {
 	set := metric.New(prometheus.NewRegistry(), name)
 	new(connection).measure(set, NewHealth().Part("nats"))
-	return append(set.Definitions(), MetricsWithoutNATS(name)...)
+	measureBuild(set, name)
+	return set.Definitions()
 }
 
 // MetricsWithoutNATS returns them for a service that does not use the broker.
 func MetricsWithoutNATS(name string) []metric.Definition {
-	return []metric.Definition{buildDefinition(name)}
+	set := metric.New(prometheus.NewRegistry(), name)
+	measureBuild(set, name)
+	return set.Definitions()
 }
 
-func buildDefinition(name string) metric.Definition {
-	return metric.Definition{
+// measureBuild exposes service and version.
+func measureBuild(set *metric.Set, name string) {
+	d := metric.Definition{
 		Name: metric.Project + "_build_info", Kind: metric.Gauge,
 		Help: "Always 1.",
 		Labels: []metric.Label{
@@ -32,15 +36,10 @@ func buildDefinition(name string) metric.Definition {
 			{Name: "goversion", Open: "version of Go"},
 		},
 	}
-}
-
-// buildInfo exposes service and version.
-func buildInfo(name string) prometheus.Collector {
-	d := buildDefinition(name)
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	set.Add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: d.Name, Help: d.Help,
 		ConstLabels: prometheus.Labels{"component": name, "version": BuildVersion(), "goversion": runtime.Version()},
-	}, func() float64 { return 1 })
+	}, func() float64 { return 1 }), d)
 }
 
 // connection is the connection to the broker, once established.

@@ -141,7 +141,7 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 	if !h.WithoutNATS {
 		run = h.connected(set, name, serve)
 	}
-	set.Add(buildInfo(name), buildDefinition(name))
+	measureBuild(set, name)
 	if err := run(ctx, rt); err != nil {
 		return err
 	}

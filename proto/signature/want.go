@@ -49,11 +49,7 @@ func decisive(w *v1.Want) []byte {
 		w.GetNamespace(), w.GetName(), w.GetKey(), w.GetUid(), w.GetResourceVersion(),
 		w.GetUrl(), w.GetNow(), w.GetSha256(), w.GetStatus(), w.GetDrift(), readFirst,
 	}
-	size := 3 * binary.MaxVarintLen64
-	for _, field := range fields {
-		size += binary.MaxVarintLen32 + len(field)
-	}
-	b := make([]byte, 0, size)
+	var b []byte
 	for _, field := range fields {
 		b = binary.AppendUvarint(b, uint64(len(field)))
 		b = append(b, field...)

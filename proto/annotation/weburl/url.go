@@ -4,6 +4,7 @@ package weburl
 
 import (
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -28,6 +29,17 @@ const (
 // MaxHostBytes is the maximum length of a DNS name (RFC 1035 section 2.3.4), without its final dot.
 const MaxHostBytes = 253
 
+var (
+	// schemeStart matches the scheme of a URL (RFC 3986 section 3.1). A colon alone is not enough:
+	// data.example.com:8080/x is a host and a port.
+	schemeStart = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.\-]*://`)
+	// hostName matches what can be a DNS name: labels of letters, digits, hyphens and underscores, none of
+	// them empty except the root.
+	hostName = regexp.MustCompile(`^(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?$`)
+	// interfaceName matches the name of a network interface.
+	interfaceName = regexp.MustCompile(`^[-_.A-Za-z0-9]*$`)
+)
+
 // Canonical returns the canonical form of raw, or the reason why there is none. A URL without a
 // scheme gets the default one. Scheme and host become lower case and a fragment is dropped; path
 // and query stay as written, because they belong to the server. Canonical is idempotent.
@@ -41,9 +53,9 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 		return "", TooLong
 	}
 	raw, _, _ = strings.Cut(raw, "#")
-	scheme, rest, found := cutScheme(raw)
-	if !found {
-		scheme, rest = defaultScheme, raw
+	scheme, rest := defaultScheme, raw
+	if start := schemeStart.FindString(raw); start != "" {
+		scheme, rest = strings.ToLower(strings.TrimSuffix(start, "://")), raw[len(start):]
 	}
 	if scheme != "http" && scheme != "https" {
 		return "", BadScheme
@@ -71,23 +83,6 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 	return canonical, ""
 }
 
-// cutScheme splits a URL at "://" if a scheme precedes it (RFC 3986 section 3.1). A colon alone is
-// not enough: data.example.com:8080/x is a host and a port.
-func cutScheme(raw string) (scheme, rest string, found bool) {
-	scheme, rest, found = strings.Cut(raw, "://")
-	if !found || scheme == "" {
-		return "", raw, false
-	}
-	for i := range len(scheme) {
-		c := scheme[i] | 0x20
-		isLetter := 'a' <= c && c <= 'z'
-		if !isLetter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(scheme[i]))) {
-			return "", raw, false
-		}
-	}
-	return strings.ToLower(scheme), rest, true
-}
-
 // canonicalHost returns host and port of u, or the mistake in them.
 func canonicalHost(u *url.URL) (host, wrong string) {
 	if strings.HasSuffix(u.Host, ":") {
@@ -112,7 +107,7 @@ func canonicalName(u *url.URL) (name, wrong string) {
 	}
 	if !strings.HasPrefix(u.Host, "[") {
 		name = strings.ToLower(name)
-		if !isHostName(name) {
+		if len(strings.TrimSuffix(name, ".")) > MaxHostBytes || !hostName.MatchString(name) {
 			return "", "the host is not a host name"
 		}
 		return name, ""
@@ -121,33 +116,8 @@ func canonicalName(u *url.URL) (name, wrong string) {
 	if !zoned {
 		return "[" + strings.ToLower(text) + "]", ""
 	}
-	if strings.IndexFunc(zone, isNoZone) >= 0 {
+	if !interfaceName.MatchString(zone) {
 		return "", "the host is not an IPv6 address with a zone"
 	}
 	return "[" + strings.ToLower(text) + "%25" + zone + "]", "" // RFC 6874 section 2
-}
-
-// isNoZone reports whether a character is invalid in the name of a network interface.
-func isNoZone(c rune) bool {
-	return !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.ContainsRune("-_.", c))
-}
-
-// isHostName reports whether name can be a DNS name: labels of letters, digits, hyphens and
-// underscores, none of them empty except the root.
-func isHostName(name string) bool {
-	name = strings.TrimSuffix(name, ".")
-	if len(name) > MaxHostBytes {
-		return false
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 {
-			return false
-		}
-		for _, c := range label {
-			if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -109,6 +109,5 @@ func (b *Inbox) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
 		line.Msg("message cannot be applied and became a dead letter")
 		return
 	}
-	line.Bytes("stack",
-		pipeline.PanicStack(with.Err())).Msg("message was not handled, or its dead letter was not published, retrying")
+	line.Bytes("stack", with.PanicStack()).Msg("message was not handled, or its dead letter was not published, retrying")
 }
