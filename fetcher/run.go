@@ -49,7 +49,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
 	group.Go(func() error { return client.Run(following) })
-	group.Go(func() error { return signatures.Run(following, nil, reload.Report(rt.Log)) })
+	group.Go(func() error { return signatures.Run(following, reload.Report(rt.Log)) })
 	group.Go(func() error {
 		clock.Run(following, func(ctx context.Context) (time.Time, error) { return brokerTime(ctx, rt) })
 		return nil

@@ -68,7 +68,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 		breaking.Run(ctx)
 		return nil
 	})
-	group.Go(func() error { return signatures.Run(ctx, nil, reload.Report(rt.Log)) })
+	group.Go(func() error { return signatures.Run(ctx, reload.Report(rt.Log)) })
 	group.Go(func() error {
 		defer queue.Wait()
 		return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{

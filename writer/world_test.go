@@ -2,8 +2,6 @@ package writer_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strings"
@@ -204,10 +202,7 @@ func (w *world) reconcile(cm *corev1.ConfigMap) *v1.Result {
 	return r
 }
 
-func sum(body string) string {
-	digest := sha256.Sum256([]byte(body))
-	return hex.EncodeToString(digest[:])
-}
+func sum(body string) string { return pipeline.Digest(body) }
 
 func (w *world) publish(results ...*v1.Result) {
 	GinkgoHelper()

@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -34,6 +36,12 @@ func (c *Client) JetStream() jetstream.JetStream { return c.js }
 // KeyOf returns the key of a want.
 func KeyOf(w *v1.Want) Key {
 	return Key{Namespace: w.GetNamespace(), Name: w.GetName(), Key: w.GetKey()}
+}
+
+// Digest returns the SHA-256 of a body as 64 lower-case hexadecimal digits, as in results and in the status.
+func Digest[B string | []byte](body B) string {
+	sum := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(sum[:])
 }
 
 // SameRequest reports whether two wants make the same request, for any versions of the object.

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/nats-io/nkeys"
 
@@ -76,15 +75,12 @@ func LoadVerifier(file string) (*Verifier, error) {
 	return &Verifier{file: keys}, nil
 }
 
-// Run reloads the keys when the file changes, until ctx is done. It checks at each tick, or every
-// five seconds if ticks is nil. After a change it calls report with the file and nil, or with the
-// reason why the previous keys stay trusted. A verifier that is nil or has no file only waits.
-func (v *Verifier) Run(ctx context.Context, ticks <-chan time.Time, report func(path string, err error)) error {
-	if v == nil || v.file == nil {
-		<-ctx.Done()
-		return nil
+// Run reloads the keys when the file changes, until ctx is done. After a change it calls report with
+// the file and nil, or with the reason why the previous keys stay trusted.
+func (v *Verifier) Run(ctx context.Context, report func(path string, err error)) error {
+	if v != nil {
+		reload.Run(ctx, nil, func() { v.file.Look(report) })
 	}
-	reload.Run(ctx, ticks, func() { v.file.Look(report) })
 	return nil
 }
 

@@ -2,8 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/client-go/util/connrotation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
@@ -127,12 +126,10 @@ func (c *Client) ConfigMap(ctx context.Context, ref types.NamespacedName) (*core
 func Digests(object *corev1.ConfigMap) map[string]string {
 	values := make(map[string]string, len(object.Data)+len(object.BinaryData))
 	for key, value := range object.Data {
-		sum := sha256.Sum256([]byte(value))
-		values[key] = hex.EncodeToString(sum[:])
+		values[key] = pipeline.Digest(value)
 	}
 	for key, value := range object.BinaryData {
-		sum := sha256.Sum256(value)
-		values[key] = hex.EncodeToString(sum[:])
+		values[key] = pipeline.Digest(value)
 	}
 	return values
 }

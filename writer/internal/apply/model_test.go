@@ -3,8 +3,6 @@ package apply_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -385,10 +383,7 @@ func (m *model) answer(w *v1.Want, seq uint64, fails bool) {
 	m.queue = append(m.queue, r)
 }
 
-func hash(body string) string {
-	sum := sha256.Sum256([]byte(body))
-	return hex.EncodeToString(sum[:])
-}
+func hash(body string) string { return pipeline.Digest(body) }
 
 // write passes some of the queue to the writer.
 func (m *model) write() {

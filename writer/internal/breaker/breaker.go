@@ -43,7 +43,6 @@ type Deps struct {
 type Breaker struct {
 	deps    Deps
 	tripped chan struct{} // has a value if Run is to probe
-	ended   chan struct{} // closed when Run has returned
 
 	mu       sync.Mutex
 	allows   bool
@@ -58,7 +57,7 @@ type Breaker struct {
 // New returns a breaker that lets work pass.
 func New(d Deps) *Breaker {
 	b := &Breaker{
-		deps: d, tripped: make(chan struct{}, 1), ended: make(chan struct{}),
+		deps: d, tripped: make(chan struct{}, 1),
 		allows: true, up: true, pass: make(chan struct{}), denied: map[string]time.Time{},
 	}
 	close(b.pass)
@@ -77,7 +76,6 @@ func (b *Breaker) Pass(draining <-chan struct{}) bool {
 	select {
 	case <-pass:
 		return true
-	case <-b.ended:
 	case <-draining:
 	case <-time.After(waitMax):
 	}
@@ -179,7 +177,6 @@ func (b *Breaker) Deny(namespace string, err error) {
 // Run probes the API server while it is unavailable, until ctx is done. After a good probe, work passes
 // on trial.
 func (b *Breaker) Run(ctx context.Context) {
-	defer close(b.ended)
 	if err := b.deps.Probe(ctx); err == nil {
 		b.served()
 	} else if ctx.Err() == nil {

@@ -1,8 +1,6 @@
 package inbox
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -94,10 +92,8 @@ func checkTimes(r *v1.Result) error {
 // checkDigest compares a body with the digest in the message and with the digest that the annotation
 // requires.
 func checkDigest(c *v1.Content, demanded string) error {
-	sum := sha256.Sum256(c.GetBody())
-	digest := hex.EncodeToString(sum[:])
-	var problem string
-	switch {
+	problem := ""
+	switch digest := pipeline.Digest(c.GetBody()); {
 	case digest != c.GetSha256():
 		problem = "body has another digest than it came with"
 	case demanded != "" && digest != demanded:

@@ -1,8 +1,6 @@
 package inbox
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -17,11 +15,10 @@ import (
 )
 
 func aResult() *v1.Result {
-	sum := sha256.Sum256([]byte("body"))
 	return &v1.Result{
 		Want:     &v1.Want{Namespace: "ns", Name: "cm.with.dots", Key: "my_data.txt", Uid: "uid", Url: "https://x", Epoch: 1},
 		Sequence: 7,
-		Outcome:  &v1.Result_Content{Content: &v1.Content{Body: []byte("body"), Sha256: hex.EncodeToString(sum[:])}},
+		Outcome:  &v1.Result_Content{Content: &v1.Content{Body: []byte("body"), Sha256: pipeline.Digest("body")}},
 	}
 }
 

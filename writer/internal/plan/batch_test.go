@@ -12,13 +12,9 @@ import (
 // A batch for one key has the same outcome in any order.
 func TestPlanOfSeveral(t *testing.T) {
 	items := []plan.Item{failure(9, timeout), content(8, "c"), failure(7, badStatus), content(6, "b")}
-	p := plan.Planner{Prune: true}.Plan(asking().object(t), items)
+	p, s := planned(t, asking().object(t), items...)
 	if got := string(p.Values[theKey].Body); got != "c" {
 		t.Errorf("value %q, want that of the newest body", got)
-	}
-	s, err := status.Parse(p.Status)
-	if err != nil {
-		t.Fatal(err)
 	}
 	if e := s.Keys[theKey]; e.Error != "Timeout" || e.SHA256 != digest("c") || e.Fence != fence(9) {
 		t.Errorf("entry %s", p.Status)
@@ -36,10 +32,9 @@ func TestPlanOfSeveral(t *testing.T) {
 
 // The digest of a body from the same batch is known without a read.
 func TestPlanOfTheSameBodyTwice(t *testing.T) {
-	p := plan.Planner{}.Plan(asking().object(t), []plan.Item{content(6, "b"), content(7, "b")})
-	s, err := status.Parse(p.Status)
-	if err != nil || p.NeedValues || p.Decisions[1].Verdict != plan.Unchanged || s.Keys[theKey].Fence != fence(6) {
-		t.Errorf("%+v, %v", p, err)
+	p, s := planned(t, asking().object(t), content(6, "b"), content(7, "b"))
+	if p.NeedValues || p.Decisions[1].Verdict != plan.Unchanged || s.Keys[theKey].Fence != fence(6) {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -61,12 +56,8 @@ func TestEventsAreTheSameAgain(t *testing.T) {
 			case "refused":
 				object = object.behind(plan.Immutable)
 			}
-			first := plan.Planner{}.Plan(object.object(t), []plan.Item{item})
-			s, err := status.Parse(first.Status)
-			if err != nil {
-				t.Fatal(err)
-			}
-			again := plan.Planner{}.Plan(object.noted(s.Keys[theKey]).object(t), []plan.Item{item})
+			first, s := planned(t, object.object(t), item)
+			again, _ := planned(t, object.noted(s.Keys[theKey]).object(t), item)
 			if !again.Empty() {
 				t.Errorf("written twice: %+v", again)
 			}

@@ -20,10 +20,9 @@ import (
 // entryAfter returns the status entry of the key after one result.
 func entryAfter(t *testing.T, object fixture, item plan.Item) (status.Entry, plan.Plan) {
 	t.Helper()
-	p := plan.Planner{Prune: true}.Plan(object.object(t), []plan.Item{item})
-	s, err := status.Parse(p.Status)
-	if err != nil || !p.SetStatus {
-		t.Fatalf("%+v, %v", p, err)
+	p, s := planned(t, object.object(t), item)
+	if !p.SetStatus {
+		t.Fatalf("%+v", p)
 	}
 	return s.Keys[theKey], p
 }
@@ -149,14 +148,7 @@ func TestEntryOfAnObstacle(t *testing.T) {
 
 // Different problems have different Events, and the same problem keeps its Event.
 func TestOccurrences(t *testing.T) {
-	of := func(object fixture, item plan.Item) string {
-		t.Helper()
-		events := plan.Planner{Prune: true}.Plan(object.object(t), []plan.Item{item}).Decisions[0].Events
-		if len(events) != 1 {
-			t.Fatalf("%d Events", len(events))
-		}
-		return events[0].Occurrence
-	}
+	of := func(object fixture, item plan.Item) string { return eventOf(t, object, item).Occurrence }
 	status404 := func(r *v1.Result) { r.GetFailure().StatusCode = 404 }
 	held := asking().noted(wrote("a")).object(t)
 	later := asking().noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}).object(t)
@@ -211,11 +203,7 @@ func TestWhatIsLeftOutOfAStatus(t *testing.T) {
 	}
 	lengths := map[string]int{}
 	for room := 4096; room > 0; room-- {
-		p := plan.Planner{}.Plan(object(room), []plan.Item{content(6, "b")})
-		s, err := status.Parse(p.Status)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p, s := planned(t, object(room), content(6, "b"))
 		state := "whole"
 		switch mine := s.Keys[theKey]; {
 		case len(s.Keys) < 5:

@@ -103,25 +103,18 @@ func ofFetches(t *testing.T) []plan.Event {
 // ofWrites returns the Events of the writer's own failures.
 func ofWrites(t *testing.T) []plan.Event {
 	t.Helper()
-	planned := func(object fixture, item plan.Item) plan.Event {
-		t.Helper()
-		events := plan.Planner{Prune: true}.Plan(object.object(t), []plan.Item{item}).Decisions[0].Events
-		if len(events) != 1 {
-			t.Fatalf("%d Events", len(events))
-		}
-		return events[0]
-	}
+	of := func(object fixture, item plan.Item) plan.Event { return eventOf(t, object, item) }
 	body := content(6, "b")
 	object := asking().object(t)
 	noLonger := asking().annotated(annotation.DefaultKey, "other=https://data.example.com").noted(wrote("a"))
 	noLonger.owners = map[string]bool{annotation.FieldManager: true, "kustomize-controller": true}
 	return []plan.Event{
-		planned(asking().noted(failing(wrote("a"), "Timeout")), body),
-		planned(asking().ownedBy("person"), body),
-		planned(asking().behind(plan.Immutable), body),
-		planned(asking().behind(plan.TooLarge), body),
-		planned(asking().noted(wrote("a")).behind(plan.Rejected), body),
-		planned(noLonger, reconcile()),
+		of(asking().noted(failing(wrote("a"), "Timeout")), body),
+		of(asking().ownedBy("person"), body),
+		of(asking().behind(plan.Immutable), body),
+		of(asking().behind(plan.TooLarge), body),
+		of(asking().noted(wrote("a")).behind(plan.Rejected), body),
+		of(noLonger, reconcile()),
 		plan.Refusal(object, reconcile(), plan.Rejected), plan.Denial(reconcile()),
 		plan.Refusal(object, body, plan.Rejected), plan.Refusal(object, body, plan.NoRoom),
 		plan.Denial(body), plan.OverBudget(object, body), plan.Recovered(body),

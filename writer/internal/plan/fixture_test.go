@@ -1,8 +1,6 @@
 package plan_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -108,6 +107,27 @@ func (f fixture) without(name string) fixture {
 func (f fixture) labelled(name, value string) fixture {
 	f.labels = map[string]string{name: value}
 	return f
+}
+
+// planned returns the plan for items of an object, and the status that it writes.
+func planned(t *testing.T, object *plan.Object, items ...plan.Item) (plan.Plan, status.Status) {
+	t.Helper()
+	p := plan.Planner{Prune: true}.Plan(object, items)
+	s, err := status.Parse(p.Status)
+	if err != nil {
+		t.Fatalf("%s: %v", p.Status, err)
+	}
+	return p, s
+}
+
+// eventOf returns the only Event of a plan.
+func eventOf(t *testing.T, object fixture, item plan.Item) plan.Event {
+	t.Helper()
+	events := plan.Planner{Prune: true}.Plan(object.object(t), []plan.Item{item}).Decisions[0].Events
+	if len(events) != 1 {
+		t.Fatalf("%d Events", len(events))
+	}
+	return events[0]
 }
 
 func (f fixture) seen(freshness plan.Freshness) fixture {
@@ -268,7 +288,4 @@ func reconcile() plan.Item {
 	})
 }
 
-func digest(body string) string {
-	sum := sha256.Sum256([]byte(body))
-	return hex.EncodeToString(sum[:])
-}
+func digest(body string) string { return pipeline.Digest(body) }

@@ -154,10 +154,17 @@ func TestPlan(t *testing.T) {
 	}
 	rejectedBefore, oldURL := failing(wrote("a"), "WriteFailed"), from("https://old.example.com", wrote("a"))
 	unasked, moved := asking().without(annotation.DefaultKey), asking().annotated(annotation.DefaultKey, "other="+theURL)
+	legacy := unasked.annotated(annotation.LegacyKey, theKey+"="+theURL)
+	suspended := moved.annotated("x-kv8s.io/curl-suspend", "1")
+	removed := unasked.ownedBy(ours).wrote("a")
+	nonsense := asking().annotated(annotation.DefaultKey, "nonsense")
 	a1, b1, a6, b6 := content(1, "a"), content(1, "b"), content(6, "a"), content(6, "b")
 	bad := func(change ...func(*v1.Result)) plan.Item { return failure(6, badStatus, change...) }
+	late := func(r *v1.Result) { hourAgo(r); gaveUp(r); everyTenMinutes(r) }
 	bad6, badBefore, copiedA := bad(), failing(wrote("a"), "BadStatus"), copied(wrote("a"))
 	edited := func(body string) status.Entry { return drifted(wrote(body), fingerprint) }
+	driftedB, bad1 := drifted(wrote("b"), "older"), failure(1, badStatus)
+	copiedBad, failsA1 := copied(failing(none, "BadStatus")), notes(ill("a", "BadStatus", 1), "BadStatus")
 	drops, removes, keepsIt := notes(dropped), writes("-", dropped), notes(dropped, "KeyExists")
 	explains, refuses := notes(anything), expectation{verdict: plan.Refused}
 	tells := expectation{verdict: plan.Refused, events: []string{"WriteFailed"}}
@@ -178,10 +185,7 @@ func TestPlan(t *testing.T) {
 		"first body after a failure":         {absent.failing("Timeout"), b6, puts("b", "Recovered")},
 		"body of a key that was removed":     {absent.wrote("a"), a6, puts("a")},
 		"body of a key that is ours unnoted": {mine, a6, puts("a")},
-		"same body, some not recorded": {
-			unasked.annotated(annotation.LegacyKey, theKey+"="+theURL).ownedBy(ours).wrote("a"), a6,
-			unchanged,
-		},
+		"same body, some not recorded":       {legacy.ownedBy(ours).wrote("a"), a6, unchanged},
 
 		// A key of another owner.
 		"foreign, never ours":             {foreign, b6, occupied(6)},
@@ -193,10 +197,7 @@ func TestPlan(t *testing.T) {
 		"foreign, once ours, same as new": {foreign.wrote("a").holding("b"), b6, notes(well("b", 6, fingerprint))},
 		"foreign, once ours, as noted":    {foreign.noted(edited("b")).holding("b"), b6, unchanged},
 		"foreign, as noted, another body": {foreign.noted(edited("a")).holding("b"), b6, notes(well("b", 6, fingerprint))},
-		"foreign, edited again": {
-			foreign.noted(drifted(wrote("b"), "older")).holding("b"), b6,
-			notes(well("b", 6, fingerprint)),
-		},
+		"foreign, edited again":           {foreign.noted(driftedB).holding("b"), b6, notes(well("b", 6, fingerprint))},
 
 		// A key without a known owner.
 		"unknown, unread":              {unknown, b6, needsValues},
@@ -210,13 +211,13 @@ func TestPlan(t *testing.T) {
 		"other URL":               {elsewhere, b6, stale},
 		"other key":               {moved, b6, stale},
 		"nothing":                 {unasked, b6, stale},
-		"nonsense":                {asking().annotated(annotation.DefaultKey, "nonsense"), b6, stale},
+		"nonsense":                {nonsense, b6, stale},
 		"nothing now":             {asking().annotated("x-kv8s.io/curl-suspend", "true"), b6, stale},
 		"to be ignored":           {asking().labelled("reconciler", "ignore"), b6, stale},
 		"other digest":            {demanding("x"), b6, stale},
 		"this digest":             {demanding("b"), b6, puts("b")},
 		"failure for another URL": {elsewhere, bad6, stale},
-		"other spelling":          {unasked.annotated(annotation.LegacyKey, theKey+"="+theURL), b6, needsValues},
+		"other spelling":          {legacy, b6, needsValues},
 		"failure, this digest":    {demanding("b"), bad6, fails("", "BadStatus")},
 		"no outcome":              {asking(), result(6, func(*v1.Result) {}), refuses},
 		"no rules":                {asking(), ruled(b6), stale},
@@ -246,22 +247,16 @@ func TestPlan(t *testing.T) {
 		"earlier stream":    {mine.wrote("a"), epochs(content(99, "b"), epoch-1), stale},
 
 		// A status that was copied from another object.
-		"copied, unread":               {foreign.noted(copiedA), b6, needsValues},
-		"copied, assumed":              {mine.noted(copiedA).seen(plan.Assumed), a6, needsValues},
-		"copied with its value":        {foreign.noted(copiedA).holding("a"), b1, writes("b", well("b", 1, ""))},
-		"copied, same as new":          {foreign.noted(copiedA).holding("a"), a1, notes(well("a", 1, fingerprint))},
-		"copied with its record":       {mine.noted(copiedA).holding("a"), a1, notes(well("a", 1, ""))},
-		"copied, then set by somebody": {foreign.noted(copiedA).holding("x"), b6, occupied(6)},
-		"copied without its value":     {absent.noted(copiedA).empty(), a1, writes("a", well("a", 1, ""))},
-		"copied, failure": {
-			foreign.noted(copiedA).holding("a"), failure(1, badStatus),
-			notes(ill("a", "BadStatus", 1), "BadStatus"),
-		},
-		"copied, set, failure": {foreign.noted(copiedA).holding("x"), failure(1, badStatus), occupied(1)},
-		"copied failure, well here": {
-			absent.noted(copied(failing(none, "BadStatus"))).empty(), b1,
-			writes("b", well("b", 1, "")),
-		},
+		"copied, unread":                  {foreign.noted(copiedA), b6, needsValues},
+		"copied, assumed":                 {mine.noted(copiedA).seen(plan.Assumed), a6, needsValues},
+		"copied with its value":           {foreign.noted(copiedA).holding("a"), b1, writes("b", well("b", 1, ""))},
+		"copied, same as new":             {foreign.noted(copiedA).holding("a"), a1, notes(well("a", 1, fingerprint))},
+		"copied with its record":          {mine.noted(copiedA).holding("a"), a1, notes(well("a", 1, ""))},
+		"copied, then set by somebody":    {foreign.noted(copiedA).holding("x"), b6, occupied(6)},
+		"copied without its value":        {absent.noted(copiedA).empty(), a1, writes("a", well("a", 1, ""))},
+		"copied, failure":                 {foreign.noted(copiedA).holding("a"), bad1, failsA1},
+		"copied, set, failure":            {foreign.noted(copiedA).holding("x"), bad1, occupied(1)},
+		"copied failure, well here":       {absent.noted(copiedBad).empty(), b1, writes("b", well("b", 1, ""))},
 		"copied, pair taken out":          {moved.ownedBy(theirs).noted(copiedA).holding("a"), reconcile(), drops},
 		"copied, set, pair taken out":     {moved.unrecorded().noted(copiedA).holding("x"), reconcile(), drops},
 		"written here, by an older fence": {mine.noted(on("uid-1", wrote("a"))), content(4, "b"), stale},
@@ -273,21 +268,18 @@ func TestPlan(t *testing.T) {
 		"same body,remembered": {mine.wrote("a").seen(plan.Remembered), a6, unchanged},
 
 		// Failures.
-		"first failure":         {asking(), bad6, fails("", "BadStatus")},
-		"failure after a body":  {mine.wrote("a"), bad6, fails("a", "BadStatus")},
-		"other failure":         {absent.failing("BadStatus"), failure(6, timeout), fails("", "Timeout")},
-		"same failure":          {absent.failing("BadStatus"), bad(hourAgo), unchanged},
-		"tried, other status":   {absent.noted(tried(404)), bad(hourAgo), unchanged},
-		"same failure, gave up": {absent.failing("BadStatus"), bad(hourAgo, gaveUp), fails("", "BadStatus")},
-		"same failure, again":   {absent.failing("BadStatus"), bad(again), says("BadStatus")},
-		"gave up, again":        {absent.noted(given(503, false)), bad(hourAgo, gaveUp, again), says("BadStatus")},
-		"gave up, other status": {absent.noted(given(404, false)), bad(hourAgo, gaveUp, again), fails("", "BadStatus")},
-		"gave up, other words":  {absent.noted(otherWords()), bad(hourAgo, gaveUp, again), fails("", "BadStatus")},
-		"longer than interval": {
-			absent.noted(given(503, false)), bad(hourAgo, gaveUp, again, everyTenMinutes),
-			fails("", "BadStatus"),
-		},
-		"longer, known":             {absent.noted(given(503, true)), bad(hourAgo, gaveUp, everyTenMinutes), unchanged},
+		"first failure":             {asking(), bad6, fails("", "BadStatus")},
+		"failure after a body":      {mine.wrote("a"), bad6, fails("a", "BadStatus")},
+		"other failure":             {absent.failing("BadStatus"), failure(6, timeout), fails("", "Timeout")},
+		"same failure":              {absent.failing("BadStatus"), bad(hourAgo), unchanged},
+		"tried, other status":       {absent.noted(tried(404)), bad(hourAgo), unchanged},
+		"same failure, gave up":     {absent.failing("BadStatus"), bad(hourAgo, gaveUp), fails("", "BadStatus")},
+		"same failure, again":       {absent.failing("BadStatus"), bad(again), says("BadStatus")},
+		"gave up, again":            {absent.noted(given(503, false)), bad(hourAgo, gaveUp, again), says("BadStatus")},
+		"gave up, other status":     {absent.noted(given(404, false)), bad(hourAgo, gaveUp, again), fails("", "BadStatus")},
+		"gave up, other words":      {absent.noted(otherWords()), bad(hourAgo, gaveUp, again), fails("", "BadStatus")},
+		"longer than interval":      {absent.noted(given(503, false)), bad(late, again), fails("", "BadStatus")},
+		"longer, known":             {absent.noted(given(503, true)), bad(late), unchanged},
 		"tries of an old state":     {absent.noted(given(503, true)), bad(hourAgo, everyTenMinutes), fails("", "BadStatus")},
 		"same failure, new row":     {absent.failing("BadStatus"), bad6, notes(ill("", "BadStatus", 6))},
 		"same failure, audit":       {absent.failing("BadStatus"), bad(audit), unchanged},
@@ -306,47 +298,29 @@ func TestPlan(t *testing.T) {
 		"unmodified, another URL": {mine.noted(oldURL), unmodified(6, "a"), keeps("a")},
 
 		// Removed pairs.
-		"removed, ours":                  {unasked.ownedBy(ours).wrote("a"), reconcile(), removes},
-		"removed, ours, kept":            {unasked.ownedBy(ours).wrote("a"), reconcile(), kept(drops)},
+		"removed, ours":                  {removed, reconcile(), removes},
+		"removed, ours, kept":            {removed, reconcile(), kept(drops)},
 		"removed, ours, unnoted":         {unasked.ownedBy(ours), reconcile(), unchanged},
 		"removed, nobody knows, unnoted": {moved.unrecorded(), reconcile(), unchanged},
 		"removed, shared":                {unasked.ownedBy(ours, theirs).wrote("a"), reconcile(), keepsIt},
-		"removed, applied": {
-			unasked.appliedBefore(`{"data":{"mydata":"x"}}`).ownedBy(ours).wrote("a"), reconcile(),
-			keepsIt,
-		},
-		"removed, applied binary": {
-			unasked.appliedBefore(`{"binaryData":{"mydata":"eA=="}}`).ownedBy(ours).wrote("a"), reconcile(),
-			keepsIt,
-		},
-		"removed, other applied": {
-			unasked.appliedBefore(`{"data":{"other":"x"}}`).ownedBy(ours).wrote("a"), reconcile(),
-			removes,
-		},
-		"removed, unreadable": {
-			unasked.appliedBefore(`{"data":{"mydata":`).ownedBy(ours).wrote("a"), reconcile(),
-			removes,
-		},
-		"removed, taken over":   {moved.ownedBy(theirs).wrote("a"), reconcile(), drops},
-		"removed, already gone": {moved.wrote("a"), reconcile(), drops},
-		"removed, only failed":  {moved.noted(failing(none, "Timeout")), reconcile(), drops},
-		"removed, nothing left": {moved, reconcile(), unchanged},
-		"removed, asked for":    {mine.wrote("a"), reconcile(), unchanged},
-		"removed, suspended": {
-			moved.annotated("x-kv8s.io/curl-suspend", "1").ownedBy(ours).wrote("a"), reconcile(),
-			stale,
-		},
-		"removed, nonsense": {
-			asking().annotated(annotation.DefaultKey, "nonsense").ownedBy(ours).wrote("a"), reconcile(),
-			explains,
-		},
-		"removed, back but refused":  {invalid.ownedBy(ours).wrote("a"), reconcile(), explains},
-		"body of a refused pair":     {invalid.ownedBy(ours).wrote("a"), b6, stale},
-		"removed, unknown":           {moved.unrecorded().wrote("a"), reconcile(), needsValues},
-		"removed, unknown, as ours":  {moved.unrecorded().wrote("a").holding("a"), reconcile(), removes},
-		"removed, unknown, edited":   {moved.unrecorded().wrote("a").holding("edit"), reconcile(), drops},
-		"removed from an immutable":  {moved.ownedBy(ours).wrote("a").behind(plan.Immutable), reconcile(), keepsIt},
-		"removed from one unrelated": {unasked.ownedBy(theirs), reconcile(), unchanged},
+		"removed, applied":               {removed.appliedBefore(`{"data":{"mydata":"x"}}`), reconcile(), keepsIt},
+		"removed, applied binary":        {removed.appliedBefore(`{"binaryData":{"mydata":"eA=="}}`), reconcile(), keepsIt},
+		"removed, other applied":         {removed.appliedBefore(`{"data":{"other":"x"}}`), reconcile(), removes},
+		"removed, unreadable":            {removed.appliedBefore(`{"data":{"mydata":`), reconcile(), removes},
+		"removed, taken over":            {moved.ownedBy(theirs).wrote("a"), reconcile(), drops},
+		"removed, already gone":          {moved.wrote("a"), reconcile(), drops},
+		"removed, only failed":           {moved.noted(failing(none, "Timeout")), reconcile(), drops},
+		"removed, nothing left":          {moved, reconcile(), unchanged},
+		"removed, asked for":             {mine.wrote("a"), reconcile(), unchanged},
+		"removed, suspended":             {suspended.ownedBy(ours).wrote("a"), reconcile(), stale},
+		"removed, nonsense":              {nonsense.ownedBy(ours).wrote("a"), reconcile(), explains},
+		"removed, back but refused":      {invalid.ownedBy(ours).wrote("a"), reconcile(), explains},
+		"body of a refused pair":         {invalid.ownedBy(ours).wrote("a"), b6, stale},
+		"removed, unknown":               {moved.unrecorded().wrote("a"), reconcile(), needsValues},
+		"removed, unknown, as ours":      {moved.unrecorded().wrote("a").holding("a"), reconcile(), removes},
+		"removed, unknown, edited":       {moved.unrecorded().wrote("a").holding("edit"), reconcile(), drops},
+		"removed from an immutable":      {moved.ownedBy(ours).wrote("a").behind(plan.Immutable), reconcile(), keepsIt},
+		"removed from one unrelated":     {unasked.ownedBy(theirs), reconcile(), unchanged},
 
 		// Changes that the API server refuses.
 		"immutable":                {asking().behind(plan.Immutable), b6, refused("", "Immutable", 6)},

@@ -58,7 +58,7 @@ func TestProblems(t *testing.T) {
 			"x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?", noon},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Planner{Prune: true}.Plan(tt.object.object(t), []plan.Item{problems()})
+			p, s := planned(t, tt.object.object(t), problems())
 			if d := p.Decisions[0]; d.Verdict != tt.verdict || len(d.Events) > 0 || len(p.Values) > 0 {
 				t.Fatalf("%+v", p)
 			}
@@ -67,10 +67,6 @@ func TestProblems(t *testing.T) {
 			}
 			if !p.SetStatus {
 				return
-			}
-			s, err := status.Parse(p.Status)
-			if err != nil {
-				t.Fatal(err)
 			}
 			if tt.message == "" {
 				if s.Problem != nil || s.Keys[theKey].SHA256 != digest("a") {
@@ -113,7 +109,7 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 		"with nothing recorded": {asking().unrecorded(), plan.Unchanged, status.Fence{}, noon},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Planner{Prune: true}.Plan(tt.object.object(t), []plan.Item{problems()})
+			p, s := planned(t, tt.object.object(t), problems())
 			if d := p.Decisions[0]; d.Verdict != tt.verdict || len(d.Events) > 0 || len(p.Values) > 0 || p.NeedValues ||
 				p.SetStatus != (tt.verdict == plan.Written) {
 				t.Fatalf("%+v", p)
@@ -121,16 +117,15 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 			if !p.SetStatus {
 				return
 			}
-			s, err := status.Parse(p.Status)
 			e := s.Keys[theKey]
-			if err != nil || e.Error != "KeyExists" || e.FailingURL() != theURL || !e.GaveUp || e.Written() ||
+			if e.Error != "KeyExists" || e.FailingURL() != theURL || !e.GaveUp || e.Written() ||
 				e.Fence != tt.fence || !e.Since.Equal(tt.since) ||
 				e.Why().Message != "key mydata already exists and is not managed by curl-me-that; "+
 					"remove it from the ConfigMap, or choose another key" {
-				t.Errorf("wrote %s, %v", p.Status, err)
+				t.Errorf("wrote %s", p.Status)
 			}
 			again := asking().ownedBy(theirs).annotated(annotation.StatusKey, p.Status).object(t)
-			if p := (plan.Planner{}).Plan(again, []plan.Item{problems()}); !p.Empty() {
+			if p, _ := planned(t, again, problems()); !p.Empty() {
 				t.Errorf("written again: %s", p.Status)
 			}
 		})
@@ -140,10 +135,9 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 // The time as a foreign key is no part of a later failure.
 func TestAFailureAfterAnOccupiedKeyBeginsWithItself(t *testing.T) {
 	free := asking().noted(failing(status.Entry{Fence: fence(4)}, "KeyExists"))
-	p := plan.Planner{}.Plan(free.object(t), []plan.Item{failure(7, v1.FailureClass_FAILURE_CLASS_TIMEOUT)})
-	s, err := status.Parse(p.Status)
-	if e := s.Keys[theKey]; err != nil || e.Error != "Timeout" || !e.Since.Equal(noon) {
-		t.Errorf("wrote %s, %v", p.Status, err)
+	p, s := planned(t, free.object(t), failure(7, timeout))
+	if e := s.Keys[theKey]; e.Error != "Timeout" || !e.Since.Equal(noon) {
+		t.Errorf("wrote %s", p.Status)
 	}
 }
 
@@ -152,23 +146,20 @@ func TestOccupiedKeysGiveWay(t *testing.T) {
 	other := failing(status.Entry{}, "KeyExists")
 	full := asking().noted(status.Entry{}).object(t)
 	full.Status.Keys = map[string]status.Entry{"other": other}
-	p := plan.Planner{}.Plan(full, []plan.Item{content(7, "a")})
-	without := status.Status{Keys: map[string]status.Entry{}}
-	have, err := status.Parse(p.Status)
-	if err != nil || len(have.Keys) != 2 {
-		t.Fatalf("wrote %s, %v", p.Status, err)
+	p, have := planned(t, full, content(7, "a"))
+	if len(have.Keys) != 2 {
+		t.Fatalf("wrote %s", p.Status)
 	}
-	without.Keys[theKey] = have.Keys[theKey]
+	without := status.Status{Keys: map[string]status.Entry{theKey: have.Keys[theKey]}}
 	full.Room = len(without.String())
-	p = plan.Planner{}.Plan(full, []plan.Item{content(7, "a")})
-	if have, err = status.Parse(p.Status); err != nil || len(p.Status) > full.Room || len(p.Values) != 1 ||
-		!have.Keys[theKey].Written() {
-		t.Errorf("wrote %s, %v", p.Status, err)
+	p, have = planned(t, full, content(7, "a"))
+	if len(p.Status) > full.Room || len(p.Values) != 1 || !have.Keys[theKey].Written() {
+		t.Errorf("wrote %s", p.Status)
 	}
 
 	tight := asking().ownedBy("person").object(t)
 	tight.Room = 10
-	if p := (plan.Planner{}).Plan(tight, []plan.Item{problems()}); !p.Empty() {
+	if p, _ := planned(t, tight, problems()); !p.Empty() {
 		t.Errorf("wrote %q where there is no room", p.Status)
 	}
 }
@@ -191,11 +182,7 @@ func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
 		item := problems()
 		item.Result.GetReconcile().Bound = c.bound
 		before := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "over", Since: noon}}
-		p := plan.Planner{}.Plan(asking().annotated(annotation.StatusKey, before.String()).object(t), []plan.Item{item})
-		s, err := status.Parse(p.Status)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, s := planned(t, asking().annotated(annotation.StatusKey, before.String()).object(t), item)
 		got := ""
 		if s.Problem != nil {
 			got = s.Problem.Message
@@ -209,10 +196,9 @@ func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
 // Other results keep the problem.
 func TestAProblemOutlastsOtherResults(t *testing.T) {
 	s := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "m", Since: noon}}
-	p := plan.Planner{}.Plan(asking().annotated(annotation.StatusKey, s.String()).object(t), []plan.Item{content(6, "b")})
-	if written, err := status.Parse(p.Status); err != nil || written.Problem == nil ||
-		written.Keys[theKey].SHA256 != digest("b") {
-		t.Errorf("%s, %v", p.Status, err)
+	p, written := planned(t, asking().annotated(annotation.StatusKey, s.String()).object(t), content(6, "b"))
+	if written.Problem == nil || written.Keys[theKey].SHA256 != digest("b") {
+		t.Error(p.Status)
 	}
 }
 
@@ -220,18 +206,17 @@ func TestAProblemOutlastsOtherResults(t *testing.T) {
 func TestOlderEntriesAreExplained(t *testing.T) {
 	older := failing(status.Entry{}, "BadStatus")
 	older.GaveUp, older.Explanation = true, nil
-	look := []plan.Item{failure(6, badStatus, hourAgo, gaveUp, again)}
-	p := plan.Planner{}.Plan(asking().noted(older).object(t), look)
-	s, err := status.Parse(p.Status)
-	if err != nil || p.Decisions[0].Verdict != plan.Written || s.Keys[theKey].Why().HTTPStatus != 503 {
-		t.Fatalf("%+v, %v", p, err)
+	look := failure(6, badStatus, hourAgo, gaveUp, again)
+	p, s := planned(t, asking().noted(older).object(t), look)
+	if p.Decisions[0].Verdict != plan.Written || s.Keys[theKey].Why().HTTPStatus != 503 {
+		t.Fatalf("%+v", p)
 	}
 	object := asking().noted(s.Keys[theKey]).object(t)
-	if p := (plan.Planner{}).Plan(object, []plan.Item{failure(7, badStatus, hourAgo, gaveUp, again)}); p.SetStatus {
+	if p, _ := planned(t, object, failure(7, badStatus, hourAgo, gaveUp, again)); p.SetStatus {
 		t.Errorf("written again: %s", p.Status)
 	}
 	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(older).object(t)
-	if p := (plan.Planner{}).Plan(full, look); p.SetStatus {
+	if p, _ := planned(t, full, look); p.SetStatus {
 		t.Errorf("written without room: %d bytes in %d", len(p.Status), full.Room)
 	}
 }
@@ -239,20 +224,18 @@ func TestOlderEntriesAreExplained(t *testing.T) {
 // An entry of an older writer learns once that only an edit helps.
 func TestThatOnlyAnEditHelpsIsInTheStatus(t *testing.T) {
 	forbidden := func(r *v1.Result) {
-		r.GetFailure().Class, r.GetFailure().
-			Detail = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
+		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
+		r.GetFailure().Detail = v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
 	}
 	older := failing(status.Entry{}, "AddressDenied")
 	older.GaveUp, older.Explanation = true, &status.Explanation{HTTPStatus: 503}
 	for _, entry := range []status.Entry{{}, older} {
-		p := plan.Planner{}.Plan(asking().noted(entry).object(t),
-			[]plan.Item{failure(6, badStatus, hourAgo, gaveUp, forbidden)})
-		s, err := status.Parse(p.Status)
-		if err != nil || !s.Keys[theKey].Why().Terminal {
-			t.Fatalf("%+v, %v", p, err)
+		p, s := planned(t, asking().noted(entry).object(t), failure(6, badStatus, hourAgo, gaveUp, forbidden))
+		if !s.Keys[theKey].Why().Terminal {
+			t.Fatalf("%+v", p)
 		}
 		object := asking().noted(s.Keys[theKey]).object(t)
-		if p := (plan.Planner{}).Plan(object, []plan.Item{failure(7, badStatus, hourAgo, gaveUp, forbidden)}); p.SetStatus {
+		if p, _ := planned(t, object, failure(7, badStatus, hourAgo, gaveUp, forbidden)); p.SetStatus {
 			t.Errorf("written again: %s", p.Status)
 		}
 	}
