@@ -32,13 +32,6 @@ func serveMetrics(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 }
 
-// serveProfiles serves the profiles of the Go runtime, for `go tool pprof`. CPU profiles are
-// limited by the WriteTimeout of Serve.
-func serveProfiles(mux *http.ServeMux) {
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-}
-
 // Addresses are the addresses for health and metrics, which anybody who reaches them can read.
 type Addresses struct {
 	// Listen is the address for health, and for metrics unless MetricsListen is set; empty means
@@ -68,8 +61,9 @@ func (a *Addresses) Open(health *Health, metrics prometheus.Gatherer) (all []fun
 		forMetrics = forHealth
 	}
 	serveMetrics(forMetrics, metrics)
-	if a.Profiling {
-		serveProfiles(forMetrics)
+	if a.Profiling { // for `go tool pprof`; the WriteTimeout of Serve limits CPU profiles
+		forMetrics.HandleFunc("GET /debug/pprof/", pprof.Index)
+		forMetrics.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	}
 	for _, at := range []struct {
 		flag, address string

@@ -13,7 +13,7 @@ import (
 // Metrics returns the metrics that every service has.
 func Metrics(name string) []metric.Definition {
 	set := metric.New(prometheus.NewRegistry(), name)
-	new(connection).measure(set, NewHealth().Part("nats"))
+	measureConnection(set, NewHealth().Part("nats"))
 	measureBuild(set, name)
 	return set.Definitions()
 }
@@ -42,11 +42,10 @@ func measureBuild(set *metric.Set, name string) {
 	}, func() float64 { return 1 }), d)
 }
 
-// connection is the connection to the broker, once established.
-type connection struct{ conn atomic.Pointer[nats.Conn] }
-
-// measure creates the metrics of the connection; its part is ready while connected.
-func (c *connection) measure(set *metric.Set, part *Part) {
+// measureConnection creates the metrics of the connection to the broker, which the caller stores once it
+// is established; its part is ready while connected.
+func measureConnection(set *metric.Set, part *Part) *atomic.Pointer[nats.Conn] {
+	conn := new(atomic.Pointer[nats.Conn])
 	set.GaugeFunc("nats_connected", "Whether there is a connection to NATS: 0 or 1.", func() float64 {
 		if part.why() == "" {
 			return 1
@@ -54,9 +53,10 @@ func (c *connection) measure(set *metric.Set, part *Part) {
 		return 0
 	})
 	set.CounterFunc("nats_reconnects_total", "Reconnections to NATS.", func() float64 {
-		if nc := c.conn.Load(); nc != nil {
+		if nc := conn.Load(); nc != nil {
 			return float64(nc.Stats().Reconnects)
 		}
 		return 0
 	})
+	return conn
 }

@@ -89,9 +89,9 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)
+	defer closeAside()
 	endpoints, err := o.Addresses.Open(health, registry)
 	if err != nil {
-		closeAside()
 		return err
 	}
 	for _, listen := range endpoints {
@@ -137,41 +137,38 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 	set := metric.New(h.Metrics, name)
 	stopped := context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })
 	defer stopped()
-	run := serve
-	if !h.WithoutNATS {
-		run = h.connected(set, name, serve)
-	}
 	measureBuild(set, name)
-	if err := run(ctx, rt); err != nil {
-		return err
+	var err error
+	if h.WithoutNATS {
+		err = serve(ctx, rt)
+	} else {
+		err = h.connected(ctx, rt, set, name, serve)
 	}
-	rt.Log.Info().Msg("stopped")
-	return nil
+	if err == nil {
+		rt.Log.Info().Msg("stopped")
+	}
+	return err
 }
 
-// connected wraps a service with a connection to NATS.
-func (h Host) connected(set *metric.Set, name string, serve func(context.Context, *Runtime) error) func(context.Context,
-	*Runtime) error {
+// connected runs a service with a connection to NATS.
+func (h Host) connected(ctx context.Context, rt *Runtime, set *metric.Set, name string,
+	serve func(context.Context, *Runtime) error,
+) (err error) {
 	part := h.Health.Part("nats")
-	c := new(connection)
-	c.measure(set, part)
-	return func(ctx context.Context, rt *Runtime) error {
-		nc, err := h.NATS.Connect(ctx, name, rt.Log, part)
-		if err != nil {
-			return err
-		}
-		defer nc.Close()
-		rt.NATS = nc
-		c.conn.Store(nc)
-		if rt.JetStream, err = jetstream.New(nc); err != nil {
-			return fmt.Errorf("use JetStream: %w", err)
-		}
-		if err := serve(ctx, rt); err != nil {
-			return err
-		}
-		if err := nc.FlushTimeout(flushTimeout); err != nil && nc.IsConnected() {
-			rt.Log.Warn().Err(err).Msg("not all acknowledgements reached NATS")
-		}
-		return nil
+	conn := measureConnection(set, part)
+	if rt.NATS, err = h.NATS.Connect(ctx, name, rt.Log, part); err != nil {
+		return err
 	}
+	defer rt.NATS.Close()
+	conn.Store(rt.NATS)
+	if rt.JetStream, err = jetstream.New(rt.NATS); err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	if err := serve(ctx, rt); err != nil {
+		return err
+	}
+	if err := rt.NATS.FlushTimeout(flushTimeout); err != nil && rt.NATS.IsConnected() {
+		rt.Log.Warn().Err(err).Msg("not all acknowledgements reached NATS")
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +86,8 @@ func (o *Options) Run(ctx context.Context, s *process.Options, name string,
 }
 
 func (o *Options) load() (*rest.Config, error) {
-	if o.Kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+	file := cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	if file == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
 			return nil, errors.New("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")
@@ -97,11 +99,7 @@ func (o *Options) load() (*rest.Config, error) {
 	}
 	config, err := o.UserConfig()
 	if err != nil {
-		where := o.Kubeconfig
-		if where == "" {
-			where = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
-		}
-		return nil, fmt.Errorf("read kubeconfig %s: %w", where, err)
+		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
 	}
 	return config, nil
 }
