@@ -129,13 +129,6 @@ var _ = Describe("The metrics of a writer", func() {
 		})
 	}
 
-	It("show a setting", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.start()
-		Expect(w.value(own + "in_flight_limit_messages")()).To(BeEquivalentTo(256))
-		Expect(w.value(`curlmethat_build_info{component="writer"`)()).To(BeEquivalentTo(1))
-	})
-
 	It("show the number of namespaces without a permission", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.cluster.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
@@ -172,9 +165,11 @@ var _ = Describe("The metrics of a writer", func() {
 		Expect(metrictest.Unnamed(writer.Metrics(), series)).To(BeEmpty())
 	})
 
-	It("follow the conventions and their definitions", func(ctx SpecContext) {
+	It("follow the conventions and their definitions, and show a setting", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
+		Expect(w.value(own + "in_flight_limit_messages")()).To(BeEquivalentTo(256))
+		Expect(w.value(`curlmethat_build_info{component="writer"`)()).To(BeEquivalentTo(1))
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "body"), w.failure(w.want(cm, "other", url), 500))
 		Expect(metrictest.Problems(w.metrics, definitions())).To(BeEmpty())

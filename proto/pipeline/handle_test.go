@@ -75,21 +75,6 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(kept[0].Message.GetSubject()).To(Equal(key.Want()))
 	})
 
-	It("publishes a dead letter for a message without a key, and for one that cannot be decoded", func(ctx SpecContext) {
-		for _, subject := range []string{"curl.want.x", key.Want()} {
-			must(js.Publish(ctx, subject, []byte("garbage")))
-		}
-		r := consume(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
-			return pipeline.DeadLetter(pipeline.ErrMalformed)
-		})
-		Eventually(r.ended).Should(HaveExactElements("dead_letter", "dead_letter"))
-		for _, kept := range deadLetters(ctx, c) {
-			Expect(kept.Reason).To(Equal("Malformed"))
-			Expect(kept.Message.GetPayload()).To(BeEquivalentTo("garbage"))
-		}
-		Expect(deadLetters(ctx, c)).To(HaveLen(2))
-	})
-
 	It("publishes one dead letter even if its acknowledgement is lost", func(ctx SpecContext) {
 		publish(ctx, key)
 		consumer := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))

@@ -117,7 +117,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 		}
 	}
 
-	It("serves metrics at --metrics-listen only, if that is set", func(ctx SpecContext) {
+	It("serves metrics and, with --profiling, profiles at --metrics-listen only, if that is set", func(ctx SpecContext) {
 		status := status(ctx)
 		health, metrics := freeAddress(), freeAddress()
 		apart := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
@@ -126,21 +126,14 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Expect(status(health, "/healthz")()).To(Equal(http.StatusOK))
 		Expect(status(health, "/readyz")()).To(Equal(http.StatusServiceUnavailable))
 		Expect(status(health, "/metrics")()).To(Equal(http.StatusNotFound))
+		Expect(status(metrics, "/debug/pprof/")()).To(Equal(http.StatusNotFound))
 		apart.Terminate()
 		Eventually(apart).Should(gexec.Exit(0))
 
-		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--metrics-listen", metrics)
+		alone := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--metrics-listen", metrics)
 		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
-	})
-
-	It("serves profiles next to the metrics only with --profiling", func(ctx SpecContext) {
-		status := status(ctx)
-		health, metrics := freeAddress(), freeAddress()
-		plain := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
-		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
-		Expect(status(metrics, "/debug/pprof/")()).To(Equal(http.StatusNotFound))
-		plain.Terminate()
-		Eventually(plain).Should(gexec.Exit(0))
+		alone.Terminate()
+		Eventually(alone).Should(gexec.Exit(0))
 
 		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics, "--profiling")
 		Eventually(status(metrics, "/debug/pprof/heap")).Should(Equal(http.StatusOK))
