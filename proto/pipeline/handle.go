@@ -86,7 +86,11 @@ func (c *Consumer) Handle(ctx context.Context, m jetstream.Msg) Disposition {
 func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 	alive := keepAlive(d, c.options.InProgressEvery)
 	unended, read := c.begin(ctx, d)
-	disposition := c.decide(ctx, d, unended)
+	handle := c.next
+	if unended >= c.options.MaxUnended {
+		handle = c.options.Poison
+	}
+	disposition := call(ctx, d, handle)
 	if disposition.action == actionDeadLetter {
 		disposition = c.publishDeadLetter(ctx, d, disposition)
 	}
@@ -97,14 +101,6 @@ func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 		c.options.Observe(d, disposition)
 	}
 	return disposition
-}
-
-// decide calls the handler, or the poison handler after too many handlings without an end.
-func (c *Consumer) decide(ctx context.Context, d *Delivery, unended uint64) Disposition {
-	if unended >= c.options.MaxUnended {
-		return call(ctx, d, c.options.Poison)
-	}
-	return call(ctx, d, c.next)
 }
 
 // call runs a handler and recovers from a panic, which would end the process and the handling of

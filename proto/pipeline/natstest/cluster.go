@@ -44,9 +44,7 @@ func RunCluster(size int, o Options) (servers []*Server, err error) {
 func formed(servers []*Server) bool {
 	leaders := 0
 	for _, s := range servers {
-		s.mu.Lock()
-		running := s.running
-		s.mu.Unlock()
+		running := s.current()
 		if running == nil || !running.JetStreamIsCurrent() {
 			return false
 		}

@@ -23,23 +23,18 @@ func (s *Server) URL() string {
 // InProcessConn connects to the server without the network. It makes *Server a
 // nats.InProcessServer. Connections reconnect after Restart.
 func (s *Server) InProcessConn() (net.Conn, error) {
-	s.mu.Lock()
-	running := s.running
-	s.mu.Unlock()
-	if running == nil {
-		return nil, errStopped
+	if running := s.current(); running != nil {
+		return running.InProcessConn()
 	}
-	return running.InProcessConn()
+	return nil, errStopped
 }
 
 // MonitorURL returns the address of the monitoring port of a running server.
 func (s *Server) MonitorURL() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil || s.running.MonitorAddr() == nil {
-		return ""
+	if running := s.current(); running != nil && running.MonitorAddr() != nil {
+		return "http://" + running.MonitorAddr().String()
 	}
-	return "http://" + s.running.MonitorAddr().String()
+	return ""
 }
 
 // Dial is the client option for a connection without the network.

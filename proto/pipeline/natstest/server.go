@@ -154,14 +154,14 @@ func (s *Server) Restart() error {
 	return s.Start()
 }
 
-// Wipe simulates the loss of the volume: it stops the server and empties its store. Start runs it
+// Wipe simulates the loss of the volume: it stops the server and removes its store. Start runs it
 // again.
 func (s *Server) Wipe() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
 	if err := os.RemoveAll(s.options.StoreDir); err != nil {
-		return fmt.Errorf("wipe store: %w", err)
+		return fmt.Errorf("remove store: %w", err)
 	}
 	return nil
 }
@@ -169,14 +169,16 @@ func (s *Server) Wipe() error {
 // Close stops the server for good and removes its store, unless Options named
 // the directory.
 func (s *Server) Close() error {
+	if s.ownStore {
+		return s.Wipe()
+	}
+	s.Stop()
+	return nil
+}
+
+// current returns the running server, or nil.
+func (s *Server) current() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stop()
-	if !s.ownStore {
-		return nil
-	}
-	if err := os.RemoveAll(s.options.StoreDir); err != nil {
-		return fmt.Errorf("remove store: %w", err)
-	}
-	return nil
+	return s.running
 }
