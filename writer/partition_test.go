@@ -3,8 +3,6 @@ package writer_test
 import (
 	"context"
 	"net"
-	"os"
-	"sync"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,65 +12,46 @@ import (
 // hole is a network that can drop all packets. Existing connections stay dead afterwards, as behind
 // a gateway that has forgotten them.
 type hole struct {
-	mu    sync.Mutex
-	open  bool
-	conns []*swallowed
+	open atomic.Bool
+	// changes counts the calls of set.
+	changes atomic.Int64
 }
 
 func (h *hole) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.open {
-		h.mu.Unlock()
+	if h.open.Load() {
 		<-ctx.Done()
-		h.mu.Lock()
 		return nil, ctx.Err()
 	}
+	changes := h.changes.Load()
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	h.conns = append(h.conns, &swallowed{Conn: conn, closed: make(chan struct{})})
-	return h.conns[len(h.conns)-1], nil
+	return &swallowed{Conn: conn, dead: func() bool { return h.changes.Load() != changes }}, err
 }
 
 // set opens or closes the hole. Connections from before stay dead.
 func (h *hole) set(open bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open = open
-	for _, conn := range h.conns {
-		conn.dead.Store(true)
-	}
+	h.open.Store(open)
+	h.changes.Add(1)
 }
 
 // swallowed is a connection whose peer may be silent.
 type swallowed struct {
 	net.Conn
-	dead   atomic.Bool
-	once   sync.Once
-	closed chan struct{}
+	dead func() bool
 }
 
 func (s *swallowed) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
-	if !s.dead.Load() {
-		return n, err
+	for err == nil && s.dead() {
+		n, err = s.Conn.Read(b)
 	}
-	<-s.closed
-	return 0, os.ErrClosed
+	return n, err
 }
 
 func (s *swallowed) Write(b []byte) (int, error) {
-	if s.dead.Load() {
+	if s.dead() {
 		return len(b), nil
 	}
 	return s.Conn.Write(b)
-}
-
-func (s *swallowed) Close() error {
-	s.once.Do(func() { close(s.closed) })
-	return s.Conn.Close()
 }
 
 var _ = Describe("A network that drops all packets", func() {

@@ -475,24 +475,16 @@ func TestProblemOfTheObject(t *testing.T) {
 			"also annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove one " +
 			"of them": {key: "a=ftp://example.com", annotation.LegacyKey: "x"},
 	} {
-		g, err := annotation.New(annotation.Defaults())
-		if err != nil {
-			t.Fatal(err)
-		}
-		request, err := g.Parse(annotations)
+		request, err := grammar(t).Parse(annotations)
 		if got := request.Problem(err); got != want {
 			t.Errorf("%v:\n got %s\nwant %s", annotations, got, want)
 		}
 	}
-	g, err := annotation.New(annotation.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := g.Parse(map[string]string{key: strings.Repeat(".=a ", annotation.MaxPairs)})
+	request, err := grammar(t).Parse(map[string]string{key: strings.Repeat(".=a ", annotation.MaxPairs)})
 	if got := request.Problem(err); len(got) > 1000 || !strings.HasSuffix(got, "; and 120 more") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
-	request, err = g.Parse(map[string]string{"x-kv8s.io/curl-me-tha": "a=example.com"})
+	request, err = grammar(t).Parse(map[string]string{"x-kv8s.io/curl-me-tha": "a=example.com"})
 	if got := request.Problem(err); got != "" || len(request.Problems) != 1 {
 		t.Errorf("of an object that asks for nothing: %s", got)
 	}

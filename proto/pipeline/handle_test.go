@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,12 +22,12 @@ var _ = Describe("Consume with dispositions", func() {
 	var (
 		js   jetstream.JetStream
 		c    *pipeline.Client
-		wire *wire
+		acks func() []string
 	)
 	BeforeEach(func() {
 		s, own, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		js, c = own, pipeline.NewClient(own)
-		wire = watchAcks(pipelinetest.Connect(GinkgoTB(), s).Conn())
+		acks = watchAcks(pipelinetest.Connect(GinkgoTB(), s).Conn())
 	})
 	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 	publish := func(ctx context.Context, k pipeline.Key) {
@@ -47,7 +46,7 @@ var _ = Describe("Consume with dispositions", func() {
 				return pipeline.Ack()
 			})
 			Eventually(r.ended).Should(HaveExactElements(word, "ack"))
-			Expect(wire.acks()[0]).To(MatchRegexp(ack))
+			Eventually(acks).Should(HaveExactElements(MatchRegexp(ack), "+ACK"))
 			Eventually(pending(ctx)).Should(BeZero())
 		},
 		Entry("after a given delay", pipeline.Retry(50*time.Millisecond), "retry", `^-NAK \{"delay": 50000000\}$`),
@@ -127,11 +126,11 @@ var _ = Describe("Consume with dispositions", func() {
 			<-finish
 			return pipeline.Retry(time.Hour)
 		})
-		Eventually(wire.acks).Should(ContainElements("+WPI", "+WPI", "+WPI"))
+		Eventually(acks).Should(ContainElements("+WPI", "+WPI", "+WPI"))
 		close(finish)
 		Eventually(r.ended).Should(HaveLen(1))
-		Eventually(wire.acks).Should(ContainElement(HavePrefix("-NAK")))
-		Consistently(func() string { all := wire.acks(); return all[len(all)-1] },
+		Eventually(acks).Should(ContainElement(HavePrefix("-NAK")))
+		Consistently(func() string { all := acks(); return all[len(all)-1] },
 			100*time.Millisecond).Should(HavePrefix("-NAK"))
 	})
 
@@ -180,27 +179,16 @@ type unacknowledged struct{ jetstream.Msg }
 // Ack does nothing.
 func (unacknowledged) Ack() error { return nil }
 
-// wire records the acknowledgements that are sent to the server.
-type wire struct {
-	mu   sync.Mutex
-	said []string
-}
-
-func watchAcks(nc *nats.Conn) *wire {
+// watchAcks returns a function that returns the acknowledgements that were sent to the server.
+func watchAcks(nc *nats.Conn) func() []string {
 	GinkgoHelper()
-	w := new(wire)
-	_, err := nc.Subscribe("$JS.ACK.>", func(m *nats.Msg) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.said = append(w.said, string(m.Data))
-	})
-	Expect(err).NotTo(HaveOccurred())
+	acks := must(nc.SubscribeSync("$JS.ACK.>"))
 	Expect(nc.Flush()).To(Succeed())
-	return w
-}
-
-func (w *wire) acks() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]string(nil), w.said...)
+	var said []string
+	return func() []string {
+		for m, err := acks.NextMsg(time.Millisecond); err == nil; m, err = acks.NextMsg(time.Millisecond) {
+			said = append(said, string(m.Data))
+		}
+		return said
+	}
 }

@@ -24,11 +24,18 @@ import (
 func TestKube(t *testing.T) { suitetest.Run(t, "kube") }
 
 var _ = Describe("Events", func() {
-	It("emits one Event per change of state, from any number of processes", func(ctx SpecContext) {
+	var (
+		cluster   *kubernetes.Clientset
+		namespace string
+	)
+	BeforeEach(func(ctx SpecContext) {
 		config := must((&kube.Options{}).Config("spec"))
 		Expect(config.QPS).To(BeNumerically("<", 0))
-		cluster := kubernetes.NewForConfigOrDie(config)
-		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
+		cluster = kubernetes.NewForConfigOrDie(config)
+		namespace = kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
+	})
+
+	It("emits one Event per change of state, from any number of processes", func(ctx SpecContext) {
 
 		event := kube.Event{
 			Namespace: namespace, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
@@ -50,9 +57,6 @@ var _ = Describe("Events", func() {
 	})
 
 	It("increments the series of an Event once per observation, but not that of a foreign Event", func(ctx SpecContext) {
-		config := must((&kube.Options{}).Config("spec"))
-		cluster := kubernetes.NewForConfigOrDie(config)
-		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
 		now := time.Now()
 		first := kube.NewRecorder(cluster.CoreV1(), "first", testclock.NewFakePassiveClock(now))
 		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{})
@@ -93,8 +97,7 @@ var _ = Describe("Events", func() {
 	})
 
 	It("gives up on an Event if its namespace is gone", func(ctx SpecContext) {
-		config := must((&kube.Options{}).Config("spec"))
-		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).CoreV1(), "spec", clock.RealClock{})
+		recorder := kube.NewRecorder(cluster.CoreV1(), "spec", clock.RealClock{})
 		Expect(recorder.Record(ctx, kube.Event{
 			Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout",
 			Action: "Fetch", Note: "n",
