@@ -50,8 +50,9 @@ func SentenceAbout(host string, f *v1.Failure) string {
 		return detailed(host+" responded with "+status(int(f.GetStatusCode()))+credential(f), "; ", f)
 	case v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
 		return detailed(cmp.Or(source(f), "the token URL")+" gave no token for "+host, ": ", f)
+	default:
+		return detailed(fmt.Sprintf(cmp.Or(classes[f.GetClass()], "the request to %s failed"), host), ": ", f)
 	}
-	return detailed(fmt.Sprintf(cmp.Or(classes[f.GetClass()], "the request to %s failed"), host), ": ", f)
 }
 
 // detailed appends the details of a failure to a sentence, if there are any.
