@@ -55,8 +55,8 @@ var _ = Describe("A cluster of three servers", func() {
 			Eventually(ctx, func() (uint64, error) {
 				return clients[n%3].PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0)
 			}).Should(Equal(seq))
-			_, err := clients[n%3].PublishWant(ctx, pipelinetest.Want(k, "https://b.example"), 0)
-			Expect(err).To(MatchError(pipeline.ErrSuperseded))
+			Expect(clients[n%3].PublishWant(ctx, pipelinetest.Want(k, "https://b.example"), 0)).Error().
+				To(MatchError(pipeline.ErrSuperseded))
 			tomb := must(clients[0].PublishTombstone(ctx, k, seq))
 			// A replica that is behind for longer than the client's pauses is asked again.
 			Eventually(ctx, func() (uint64, error) { return clients[n%3].PublishTombstone(ctx, k, seq) }).Should(Equal(tomb))

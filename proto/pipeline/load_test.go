@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
@@ -58,11 +57,10 @@ var _ = Describe("Loading", func() {
 	})
 
 	It("counts timers", func(ctx SpecContext) {
-		_, c := ensured()
+		js, c := ensured()
 		for n := range 3 {
-			seq := must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), 0))
-			due := &v1.Due{Want: pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), WantSequence: seq}
-			Expect(c.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
+			due := pipelinetest.Due(GinkgoTB(), js, pipelinetest.Numbered(n))
+			must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 		}
 		Expect(c.CountTimers(ctx)).To(BeEquivalentTo(3))
 	})

@@ -44,7 +44,7 @@ var _ = Describe("A timer", func() {
 		for n := range timers {
 			// A time truncated to whole seconds would make most of them fire early.
 			at[n] = time.Now().Add(400*time.Millisecond + time.Duration(n)*77*time.Millisecond)
-			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(n)), at[n])).Error().NotTo(HaveOccurred())
+			must(c.SetTimer(ctx, wanted(pipelinetest.Numbered(n)), at[n]))
 		}
 		for n := range timers {
 			m := fired(ctx, js, pipelinetest.Numbered(n))
@@ -65,15 +65,15 @@ var _ = Describe("A timer", func() {
 
 	It("fires at once if its time has passed", func(ctx SpecContext) {
 		now := time.Now()
-		Expect(c.SetTimer(ctx, wanted(key), now.Add(-time.Hour))).Error().NotTo(HaveOccurred())
+		must(c.SetTimer(ctx, wanted(key), now.Add(-time.Hour)))
 		Expect(fired(ctx, js, key).Time).To(BeTemporally("<=", now.Add(lateness)))
 	})
 
 	DescribeTable("survives the server",
 		func(ctx SpecContext, end func() error, pause time.Duration) {
 			early, late := time.Now().Add(300*time.Millisecond), time.Now().Add(1200*time.Millisecond)
-			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(1)), early)).Error().NotTo(HaveOccurred())
-			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(2)), late)).Error().NotTo(HaveOccurred())
+			must(c.SetTimer(ctx, wanted(pipelinetest.Numbered(1)), early))
+			must(c.SetTimer(ctx, wanted(pipelinetest.Numbered(2)), late))
 			Expect(end()).To(Succeed())
 			Eventually(time.Now).WithPolling(5 * time.Millisecond).Should(BeTemporally(">=", early.Add(pause)))
 			Expect(s.Start()).To(Succeed())
@@ -109,10 +109,10 @@ var _ = Describe("A timer", func() {
 
 	It("replaces the previous one", func(ctx SpecContext) {
 		due := wanted(key)
-		Expect(c.SetTimer(ctx, due, time.Now().Add(2*time.Second))).Error().NotTo(HaveOccurred())
+		must(c.SetTimer(ctx, due, time.Now().Add(2*time.Second)))
 		at := time.Now().Add(2500 * time.Millisecond)
 		due.Attempts = 4
-		Expect(c.SetTimer(ctx, due, at)).Error().NotTo(HaveOccurred())
+		must(c.SetTimer(ctx, due, at))
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
 
 		m := fired(ctx, js, key)
@@ -126,9 +126,8 @@ var _ = Describe("A timer", func() {
 	DescribeTable("does not fire after it was cancelled",
 		func(ctx SpecContext, restart func() error) {
 			due, at := wanted(pipelinetest.Numbered(1)), time.Now().Add(1500*time.Millisecond)
-			Expect(c.SetTimer(ctx, due, at)).Error().NotTo(HaveOccurred())
-			Expect(c.SetTimer(ctx, wanted(pipelinetest.Numbered(2)), at.Add(500*time.Millisecond))).Error().
-				NotTo(HaveOccurred())
+			must(c.SetTimer(ctx, due, at))
+			must(c.SetTimer(ctx, wanted(pipelinetest.Numbered(2)), at.Add(500*time.Millisecond)))
 			Expect(c.CancelTimer(ctx, pipelinetest.Numbered(1), due.GetWantSequence()+1)).To(MatchError(pipeline.ErrSuperseded))
 			Expect(c.CancelTimer(ctx, pipelinetest.Numbered(1), due.GetWantSequence())).To(Succeed())
 			Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).To(BeNil())
@@ -146,7 +145,7 @@ var _ = Describe("A timer", func() {
 
 	It("is no obstacle to the next want right after it was cancelled", func(ctx SpecContext) {
 		due := wanted(key)
-		Expect(c.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
+		must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 		Expect(c.CancelTimer(ctx, key, due.GetWantSequence())).To(Succeed())
 		next := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
 		due.WantSequence = next
@@ -166,11 +165,8 @@ var _ = Describe("A timer", func() {
 
 		other := wanted(pipelinetest.Numbered(1))
 		third := must(c.SetTimer(ctx, other, time.Now().Add(time.Hour)))
-		_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://b.example"),
-			other.GetWantSequence())
-		Expect(err).NotTo(HaveOccurred())
-		_, err = c.ReplaceTimer(ctx, other, time.Now(), third)
-		Expect(err).To(MatchError(pipeline.ErrSuperseded))
+		must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://b.example"), other.GetWantSequence()))
+		Expect(c.ReplaceTimer(ctx, other, time.Now(), third)).Error().To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).To(BeNil())
 	})
 })

@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	"go.opentelemetry.io/otel/trace"
 
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
@@ -34,13 +33,10 @@ var _ = Describe("Trace context", func() {
 
 	It("passes from a timer to its due", func(ctx SpecContext) {
 		js, c := ensured()
-		w := pipelinetest.Want(key, "https://a.example")
-		seq := must(c.PublishWant(ctx, w, 0))
+		due := pipelinetest.Due(GinkgoTB(), js, key)
 		state := must(trace.ParseTraceState("vendor=opaque"))
 		span := pipeline.ParseTraceparent(traceparent).WithTraceState(state)
-		due := &v1.Due{Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_RETRY}
-		Expect(c.SetTimer(trace.ContextWithSpanContext(ctx, span), due,
-			time.Now().Add(300*time.Millisecond))).Error().NotTo(HaveOccurred())
+		must(c.SetTimer(trace.ContextWithSpanContext(ctx, span), due, time.Now().Add(300*time.Millisecond)))
 		header := fired(ctx, js, key).Header
 		Expect(header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 		Expect(header).To(HaveKeyWithValue("tracestate", []string{"vendor=opaque"}))

@@ -28,8 +28,7 @@ var _ = Describe("A want", func() {
 	})
 
 	It("is created if there is none, and replaced by sequence", func(ctx SpecContext) {
-		_, _, err := c.LastWant(ctx, key)
-		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+		Expect(c.LastWant(ctx, key)).Error().To(MatchError(pipeline.ErrNoMessage))
 
 		first := pipelinetest.Want(key, "https://a.example")
 		one := must(c.PublishWant(ctx, first, 0))
@@ -73,8 +72,7 @@ var _ = Describe("A want", func() {
 			Expect(ok).To(BeTrue())
 			other(held)
 			must(c.PublishWant(ctx, held, 0))
-			_, err := c.PublishWant(ctx, w, 0)
-			Expect(err).To(MatchError(pipeline.ErrSuperseded))
+			Expect(c.PublishWant(ctx, w, 0)).Error().To(MatchError(pipeline.ErrSuperseded))
 		},
 		Entry("of another epoch", func(w *v1.Want) { w.Epoch++ }),
 		Entry("that fetches nothing", func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: "00"} }),
@@ -83,9 +81,7 @@ var _ = Describe("A want", func() {
 
 	It("cancels the timer of its key and no other, unless it is refused", func(ctx SpecContext) {
 		for _, k := range []pipeline.Key{key, pipelinetest.Numbered(1)} {
-			seq := must(c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0))
-			Expect(c.SetTimer(ctx, &v1.Due{Want: pipelinetest.Want(k, "https://a.example"), WantSequence: seq},
-				time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
+			must(c.SetTimer(ctx, pipelinetest.Due(GinkgoTB(), js, k), time.Now().Add(time.Hour)))
 			Expect(last(ctx, js, k.Timer())).NotTo(BeNil())
 		}
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
@@ -101,8 +97,7 @@ var _ = Describe("A want", func() {
 	It("above the limit of its stream is refused", func(ctx SpecContext) {
 		w := pipelinetest.Want(key, "https://a.example")
 		w.Status = strings.Repeat("x", pipeline.MaxRequestBytes)
-		_, err := c.PublishWant(ctx, w, 0)
-		Expect(err).To(MatchError(pipeline.ErrTooLarge))
+		Expect(c.PublishWant(ctx, w, 0)).Error().To(MatchError(pipeline.ErrTooLarge))
 	})
 
 	It("has a sequence even if it cannot be decoded", func(ctx SpecContext) {
@@ -135,9 +130,9 @@ var _ = Describe("A want", func() {
 	Describe("that ended", func() {
 		var seq uint64
 		BeforeEach(func(ctx SpecContext) {
-			seq = must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
-			Expect(c.SetTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq},
-				time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
+			due := pipelinetest.Due(GinkgoTB(), js, key)
+			must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
+			seq = due.GetWantSequence()
 		})
 
 		It("ends with a tombstone that expires, and without a timer", func(ctx SpecContext) {
@@ -154,8 +149,7 @@ var _ = Describe("A want", func() {
 		})
 
 		It("is not ended by a late tombstone, unless that was published before", func(ctx SpecContext) {
-			_, err := c.PublishTombstone(ctx, key, seq+1)
-			Expect(err).To(MatchError(pipeline.ErrSuperseded))
+			Expect(c.PublishTombstone(ctx, key, seq+1)).Error().To(MatchError(pipeline.ErrSuperseded))
 			tomb := must(c.PublishTombstone(ctx, key, seq))
 			again := must(c.PublishTombstone(ctx, key, seq))
 			Expect(again).To(Equal(tomb))
@@ -167,10 +161,9 @@ var _ = Describe("A want", func() {
 			tomb = must(c.PublishTombstone(ctx, key, back))
 
 			Expect(stream(ctx, js, pipeline.Requests).DeleteMsg(ctx, tomb)).To(Succeed())
-			_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)
-			Expect(err).To(MatchError(pipeline.ErrSuperseded))
-			_, _, err = c.LastWant(ctx, key)
-			Expect(err).To(MatchError(pipeline.ErrNoMessage))
+			Expect(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)).Error().
+				To(MatchError(pipeline.ErrSuperseded))
+			Expect(c.LastWant(ctx, key)).Error().To(MatchError(pipeline.ErrNoMessage))
 			must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
 		})
 	})

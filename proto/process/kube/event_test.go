@@ -128,8 +128,8 @@ var _ = Describe("a kubeconfig", func() {
 
 	It("is not needed in a pod, but elsewhere", func() {
 		GinkgoT().Setenv("KUBECONFIG", "")
-		_, err := (&kube.Options{}).Config("spec")
-		Expect(err).To(MatchError("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"))
+		Expect((&kube.Options{}).Config("spec")).Error().
+			To(MatchError("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"))
 	})
 })
 
