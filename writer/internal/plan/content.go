@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"time"
 	"unicode/utf8"
 
@@ -35,7 +36,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
 	if !holds && b.object.Obstacle != NoObstacle {
-		return b.refuseBody(i)
+		return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed))
 	}
 	body := c.GetBody()
 	binary := !utf8.Valid(body)

@@ -88,17 +88,9 @@ func (b *builder) isForeign(key string, owner annotation.Ownership) bool {
 	}
 }
 
-// refuseBody handles a body that the object cannot hold.
-func (b *builder) refuseBody(i Item) Decision {
-	switch b.object.Obstacle {
-	case Immutable:
-		return b.obstacle(i, Refused, immutable)
-	case TooLarge:
-		return b.obstacle(i, Refused, bodyTooLarge)
-	default:
-		return b.obstacle(i, Refused, writeFailed)
-	}
-}
+// refusals are the failure classes of bodies that an object cannot hold. Other obstacles are of class
+// writeFailed.
+var refusals = map[Obstacle]v1.FailureClass{Immutable: immutable, TooLarge: bodyTooLarge}
 
 // obstacle records why a body was not written. If the API server rejected the write, the fence
 // stays, so that the same result can be applied later. The recorder emits an Event again only when
