@@ -35,7 +35,10 @@ func RunAt(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Con
 	if at.Stall > 0 {
 		p.stall = at.Stall
 	}
-	p.audit, p.export = at.Audit, at.Export
+	if at.Export > 0 {
+		p.export = at.Export
+	}
+	p.audit = at.Audit
 	p.wall = offClock{ahead: at.Ahead}
 	return run(ctx, rt, c, cluster, p)
 }

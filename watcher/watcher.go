@@ -48,7 +48,7 @@ type pace struct {
 	check time.Duration
 	// audit is the interval between audits (0: as configured).
 	audit time.Duration
-	// export is the interval of the exporter (0: the default).
+	// export is the interval of the exporter.
 	export time.Duration
 	// stall is the maximum silence of the watch.
 	stall time.Duration
@@ -57,7 +57,9 @@ type pace struct {
 }
 
 func defaultPace() pace {
-	return pace{check: 15 * time.Second, stall: informer.StallAfter, wall: clock.RealClock{}}
+	return pace{
+		check: 15 * time.Second, export: exporter.Interval, stall: informer.StallAfter, wall: clock.RealClock{},
+	}
 }
 
 func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, at pace) error {

@@ -23,6 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/watcher/internal/tick"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
 )
 
@@ -98,21 +99,17 @@ func newTeams(rt *process.Runtime, settings TeamSecrets, cluster *rest.Config) (
 
 // run compiles until ctx is done.
 func (t *teams) run(ctx context.Context) error {
-	ticker := time.NewTicker(teamInterval)
-	defer ticker.Stop()
-	for {
+	compile := func() {
 		if err := t.compile(ctx); err != nil && ctx.Err() == nil {
 			t.report("", err)
 		} else {
 			t.report("", nil)
 			t.part.Ready()
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
 	}
+	compile()
+	tick.Every(ctx, clock.RealClock{}, teamInterval, compile)
+	return nil
 }
 
 // compile reads all Secrets once and writes the Secret of the release if its content changes.

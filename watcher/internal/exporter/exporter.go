@@ -19,11 +19,12 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/watcher/internal/tick"
 )
 
 const (
-	// interval is the default time between two readings.
-	interval = 15 * time.Second
+	// Interval is the usual time between two readings.
+	Interval = 15 * time.Second
 	// lookTimeout is the timeout of one reading.
 	lookTimeout = 5 * time.Second
 )
@@ -33,7 +34,7 @@ type Config struct {
 	// Monitors are the monitoring addresses of the NATS servers, which report their disk sync; may
 	// be empty.
 	Monitors []string
-	// Interval between readings (0: the default).
+	// Interval between readings.
 	Interval time.Duration
 }
 
@@ -52,20 +53,14 @@ type Exporter struct {
 }
 
 // New returns an exporter that does not run yet.
-func New(c Config, d Deps) *Exporter {
-	if c.Interval == 0 {
-		c.Interval = interval
-	}
-	return &Exporter{config: c, deps: d}
-}
+func New(c Config, d Deps) *Exporter { return &Exporter{config: c, deps: d} }
 
 // Run reads the state until ctx is done. Afterwards the metrics have no series, because another
 // watcher has them.
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.last.Store(nil)
-	ticker := e.deps.Clock.NewTicker(e.config.Interval)
-	defer ticker.Stop()
-	for failing := false; ; {
+	failing := false
+	look := func() {
 		s, err := e.look(ctx)
 		if ctx.Err() != nil {
 			return
@@ -78,12 +73,9 @@ func (e *Exporter) Run(ctx context.Context) {
 		}
 		failing = err != nil
 		e.last.Store(s)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
 	}
+	look()
+	tick.Every(ctx, e.deps.Clock, e.config.Interval, look)
 }
 
 // errDisconnected means that there is no connection to the broker.

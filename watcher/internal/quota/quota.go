@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/tick"
 )
 
 // settleEvery is the interval between checks of the limits.
@@ -107,20 +108,13 @@ func requests(o *annotated.Object) bool { return len(o.Request.Pairs) > 0 && !o.
 
 // Run checks the limits until ctx is done, and calls notify for each object whose limits changed.
 func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.NamespacedName)) {
-	ticker := c.NewTicker(settleEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			if q.changed.Swap(false) {
-				for _, name := range q.Settle() {
-					notify(name)
-				}
+	tick.Every(ctx, c, settleEvery, func() {
+		if q.changed.Swap(false) {
+			for _, name := range q.Settle() {
+				notify(name)
 			}
 		}
-	}
+	})
 }
 
 // member is an object of a namespace in Settle.
