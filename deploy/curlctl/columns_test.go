@@ -49,10 +49,8 @@ var _ = Describe("A terminal", func() {
 			Namespace: "team-of-the-prices-and-of-all-other-lists-of-the-shop-in-europe",
 			Name:      strings.Repeat("prices-of-all-articles.", 5) + "v1", Key: strings.Repeat("list-", 20) + "json",
 		}
-		keys := []pipeline.Key{{Namespace: "shop", Name: "prices", Key: "list.json"}, long, {
-			Namespace: "shop",
-			Name:      "news", Key: "page",
-		}}
+		shop := pipeline.Key{Namespace: "shop", Name: "prices", Key: "list.json"}
+		keys := []pipeline.Key{shop, long, {Namespace: "shop", Name: "news", Key: "page"}}
 		for i, key := range keys {
 			want, sequence := w.want(ctx, key, fmt.Sprintf("https://%s.example.com/%s",
 				[]string{"a", "the-longest-host-of-all-that-have-ever-been", "c"}[i], strings.Repeat("path/", 1+20*(i%2))),
@@ -60,8 +58,7 @@ var _ = Describe("A terminal", func() {
 			due := &v1.Due{
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Attempts: uint32(i),
 				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429,
-				WaitsFor:      v1.WaitsFor_WAITS_FOR_PAUSE,
-				FirstFailedAt: timestamppb.New(time.Now().Add(-time.Duration(i+1) * time.Hour)),
+				WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, FirstFailedAt: timestamppb.New(time.Now().Add(-time.Duration(i+1) * time.Hour)),
 			}
 			Expect(w.client.SetTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+55*time.Second))).Error().
 				NotTo(HaveOccurred())

@@ -13,16 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("doctor --kubernetes", func() {
 	It("names the binding that a service account lacks", func(ctx SpecContext) {
 		client, config, namespace := inCluster(ctx)
-		objects, err := dynamic.NewForConfig(config)
-		Expect(err).NotTo(HaveOccurred())
+		objects := suitetest.Must(dynamic.NewForConfig(config))
 		// The rights of the chart, with names and a namespace of this spec.
-		text, err := os.ReadFile("../docker/manifests/rights.yaml")
-		Expect(err).NotTo(HaveOccurred())
+		text := suitetest.Must(os.ReadFile("../docker/manifests/rights.yaml"))
 		renamed := strings.NewReplacer("curl-me-that-", namespace+"-", "namespace: curl-me-that", "namespace: "+namespace)
 		for document := range strings.SplitSeq(renamed.Replace(string(text)), "\n---\n") {
 			o := &unstructured.Unstructured{}
@@ -37,9 +37,8 @@ var _ = Describe("doctor --kubernetes", func() {
 			kind := o.GroupVersionKind()
 			at := objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}).
 				Namespace(o.GetNamespace())
-			body, err := o.MarshalJSON()
-			Expect(err).NotTo(HaveOccurred())
-			_, err = at.Patch(ctx, o.GetName(), types.ApplyPatchType, body,
+			body := suitetest.Must(o.MarshalJSON())
+			_, err := at.Patch(ctx, o.GetName(), types.ApplyPatchType, body,
 				metav1.PatchOptions{FieldManager: "spec", Force: new(true)})
 			Expect(err).NotTo(HaveOccurred(), o.GetName())
 			DeferCleanup(func(ctx SpecContext) { _ = at.Delete(ctx, o.GetName(), metav1.DeleteOptions{}) })
@@ -52,7 +51,7 @@ var _ = Describe("doctor --kubernetes", func() {
 		Expect(strings.Count(doctor().out, "has its rights")).To(Equal(3))
 
 		Expect(doctor().out).NotTo(ContainSubstring("egress proxy"))
-		_, err = client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+		Expect(client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "fetcher", Labels: map[string]string{
 				"app.kubernetes.io/component": "fetcher", "app.kubernetes.io/instance": namespace,
 			}},
@@ -60,8 +59,7 @@ var _ = Describe("doctor --kubernetes", func() {
 				ServiceAccountName: namespace + "-watcher",
 				Containers:         []corev1.Container{{Name: "fetcher", Image: "any", Args: []string{"--proxy-resolves"}}},
 			},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 		Expect(doctor().code).To(Equal(0))
 		Expect(strings.Join(strings.Fields(doctor().out), " ")).To(ContainSubstring(
 			"names are checked by fetchers, and addresses by the egress proxy: let it deny private addresses"))

@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // configured runs a broker with a configuration. The user app of account APP has the streams.
@@ -74,8 +75,7 @@ var _ = Describe("doctor", func() {
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // the default one prints
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(nc.Close)
-		js, err := jetstream.New(nc)
-		Expect(err).NotTo(HaveOccurred())
+		js := suitetest.Must(jetstream.New(nc))
 		Expect(pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})).Error().NotTo(HaveOccurred())
 		c := &world{server: servers[0], js: js, connect: []string{"--nats-url", addresses}}
 		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).

@@ -31,15 +31,14 @@ var _ = Describe("failures", func() {
 
 	It("lists failures, newest first", func(ctx SpecContext) {
 		golden("failures", w.ok(ctx, "failures"))
-		golden("failures-wide", w.ok(ctx, "failures", "list", "-o", "wide"))
+		golden("failures-wide", w.ok(ctx, "failures", "-o", "wide"))
 		Expect(w.ok(ctx, "failures", "--no-headers")).NotTo(ContainSubstring("REASON"))
 		Expect(names(ctx, "--limit=2")).To(Equal([]string{"failure/3", "failure/2"}))
 		Expect(w.run(ctx, "failures", "--limit=2").err).To(ContainSubstring("newest 2"))
 	})
 
 	It("lists a failure with an unreadable timer as pending", func(ctx SpecContext) {
-		_, err := w.js.Publish(ctx, cm(1).Timer(), []byte("garbage"))
-		Expect(err).NotTo(HaveOccurred())
+		Expect(w.js.Publish(ctx, cm(1).Timer(), []byte("garbage"))).Error().NotTo(HaveOccurred())
 		Expect(w.ok(ctx, "failures", "--name=cm-001")).To(MatchRegexp(`my.data +pending`))
 	})
 

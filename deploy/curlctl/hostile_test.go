@@ -23,6 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // steering sets the title of a terminal, its colour, and clears it. The last byte is an 8-bit control
@@ -66,8 +67,7 @@ func hostileWorld(ctx context.Context) *world {
 		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.Want(),
 		pipeline.AuditSubject("replay"+steering, "user"+steering, "2"),
 	} {
-		_, err := w.js.Publish(ctx, subject, []byte(steering))
-		Expect(err).NotTo(HaveOccurred())
+		Expect(w.js.Publish(ctx, subject, []byte(steering))).Error().NotTo(HaveOccurred())
 	}
 	Expect(w.client.PublishAudit(ctx, &v1.Audit{
 		Action: text, User: text, Filter: text, OnBehalfOf: text, Via: text, BeganAt: timestamppb.Now(),
@@ -82,11 +82,9 @@ func (w *world) hostileFailure(ctx context.Context, key pipeline.Key, want *v1.W
 		Want: want, Subject: text, Traceparent: text, Snippet: []byte(text), LastFailedAt: timestamppb.Now(),
 		Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, Host: text, StatusCode: 503},
 	}
-	_, err := w.js.Publish(ctx, key.DeadLetter("Timeout", "host"+steering), marshal(letter))
-	Expect(err).NotTo(HaveOccurred())
+	Expect(w.js.Publish(ctx, key.DeadLetter("Timeout", "host"+steering), marshal(letter))).Error().NotTo(HaveOccurred())
 	for _, reason := range []string{"reason" + steering, "Timeout"} {
-		_, err := w.js.Publish(ctx, key.DeadLetter(reason, "host"+steering), []byte(steering))
-		Expect(err).NotTo(HaveOccurred())
+		Expect(w.js.Publish(ctx, key.DeadLetter(reason, "host"+steering), []byte(steering))).Error().NotTo(HaveOccurred())
 	}
 }
 
@@ -94,7 +92,7 @@ func (w *world) hostileFailure(ctx context.Context, key pipeline.Key, want *v1.W
 func examples(dir string) map[string][][]string {
 	GinkgoHelper()
 	manifest := filepath.Join(dir, "manifest.json")
-	text, err := json.Marshal(&corev1.ConfigMap{
+	text := suitetest.Must(json.Marshal(&corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: steering, Name: steering, Annotations: map[string]string{
@@ -102,8 +100,7 @@ func examples(dir string) map[string][][]string {
 				"x-kv8s.io/curl-" + steering: steering,
 			},
 		},
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	Expect(os.WriteFile(manifest, text, 0o600)).To(Succeed())
 
 	none := [][]string{{}}
@@ -111,7 +108,6 @@ func examples(dir string) map[string][][]string {
 		"curlctl":                none,
 		"curlctl failing":        none,
 		"curlctl failures":       {{}, {"--summary"}, {"--limit=0"}},
-		"curlctl failures list":  none,
 		"curlctl failures show":  {{"1"}, {"2"}, {"3"}, {"99"}},
 		"curlctl failures purge": {{"--since=1h"}},
 		"curlctl replay":         {{"--all", "--dry-run"}, {"1", "2", "3"}, {"--all", "--wait", "--timeout=100ms"}},
@@ -155,7 +151,7 @@ var _ = Describe("Tenants and servers", func() {
 		}
 		Expect(known).To(BeEmpty(), "examples of what is no command")
 		Expect(slices.Sorted(maps.Keys(shown))).To(Equal([]string{
-			"curlctl audit", "curlctl check", "curlctl failing", "curlctl failures", "curlctl failures list",
+			"curlctl audit", "curlctl check", "curlctl failing", "curlctl failures",
 			"curlctl failures show",
 			"curlctl refetch", "curlctl replay", "curlctl status", "curlctl timers", "curlctl wants", "curlctl watch",
 		}), "commands that have shown hostile text")

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("Identities in Secrets", func() {
@@ -39,8 +41,7 @@ var _ = Describe("Identities in Secrets", func() {
 	}
 	secrets := func(ctx context.Context) map[string]map[string][]byte {
 		GinkgoHelper()
-		list, err := client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		list := suitetest.Must(client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{}))
 		all := map[string]map[string][]byte{}
 		for _, s := range list.Items {
 			all[s.Name] = s.Data
@@ -52,14 +53,12 @@ var _ = Describe("Identities in Secrets", func() {
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		before := secrets(ctx)
 		Expect(before).To(HaveLen(len(secretsOf()) + 2))
+		signs := map[string]string{"watcher": "signing.nk", "writer": "signing.pub", "fetcher": "signing.pub"}
 		for _, name := range secretsOf() {
 			keys := 2
-			if signs := map[string]string{
-				"watcher": "signing.nk", "writer": "signing.pub",
-				"fetcher": "signing.pub",
-			}[name]; signs != "" {
+			if file := signs[name]; file != "" {
 				keys = 3
-				Expect(before["demo-nats-"+name]).To(HaveKey(signs), "and the key of the other not")
+				Expect(before["demo-nats-"+name]).To(HaveKey(file), "and the key of the other not")
 			}
 			Expect(before["demo-nats-"+name]).
 				To(And(HaveLen(keys), HaveKey("nkey"), HaveKeyWithValue("ca.crt", before["demo-nats-ca"]["ca.crt"])))
@@ -125,31 +124,26 @@ func secretsOf() []string {
 func account(ctx context.Context, client kubernetes.Interface, config *rest.Config, namespace string) string {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: "identities", Namespace: namespace}
-	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta},
-		metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	Expect(client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta},
+		metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 	names := []string{"demo-nats-ca", "demo-nats-server"}
 	for _, name := range secretsOf() {
 		names = append(names, "demo-nats-"+name)
 	}
-	_, err = client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+	Expect(client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "update"}, ResourceNames: names},
-	}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+	}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
+	Expect(client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: meta.Name, Namespace: namespace}},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, meta.Name,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
+	token := suitetest.Must(client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, meta.Name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 
 	file := clientcmdapi.NewConfig()
 	file.Clusters["c"] = &clientcmdapi.Cluster{
-		Server: config.Host, CertificateAuthorityData: config.CAData,
-		CertificateAuthority: config.CAFile,
+		Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile,
 	}
 	file.AuthInfos["a"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "a"}

@@ -19,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/signature"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // seeds of all identities.
@@ -42,26 +43,22 @@ var _ = Describe("Identities in files", func() {
 	}
 	contents := func() map[string]string {
 		GinkgoHelper()
-		entries, err := os.ReadDir(dir)
-		Expect(err).NotTo(HaveOccurred())
+		entries := suitetest.Must(os.ReadDir(dir))
 		all := map[string]string{}
 		for _, e := range entries {
-			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(os.ReadFile(filepath.Join(dir, e.Name())))
 			all[e.Name()] = string(text)
 		}
 		return all
 	}
 	mode := func(file string) os.FileMode {
 		GinkgoHelper()
-		info, err := os.Stat(filepath.Join(dir, file))
-		Expect(err).NotTo(HaveOccurred())
+		info := suitetest.Must(os.Stat(filepath.Join(dir, file)))
 		return info.Mode().Perm()
 	}
 	certificate := func() *x509.Certificate {
 		GinkgoHelper()
-		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-		Expect(err).NotTo(HaveOccurred())
+		pair := suitetest.Must(tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")))
 		return pair.Leaf
 	}
 
@@ -121,8 +118,7 @@ var _ = Describe("Identities in files", func() {
 		renew()
 		Expect(trusted()).To(HaveExactElements(Not(BeElementOf(second)), Equal(second[0])), "two at a time")
 
-		signer, err := signature.LoadSigner(filepath.Join(dir, "signing.nk"))
-		Expect(err).NotTo(HaveOccurred())
+		signer := suitetest.Must(signature.LoadSigner(filepath.Join(dir, "signing.nk")))
 		verifier, err := signature.LoadVerifier(filepath.Join(dir, "signing.pub"))
 		Expect(err).NotTo(HaveOccurred())
 		want := &v1.Want{Key: "k"}
@@ -154,8 +150,7 @@ var _ = Describe("Identities in files", func() {
 		shares := GinkgoT().TempDir()
 		share := func(name string) []string {
 			GinkgoHelper()
-			entries, err := os.ReadDir(filepath.Join(shares, name))
-			Expect(err).NotTo(HaveOccurred())
+			entries := suitetest.Must(os.ReadDir(filepath.Join(shares, name)))
 			var files []string
 			for _, e := range entries {
 				files = append(files, e.Name())
@@ -172,16 +167,14 @@ var _ = Describe("Identities in files", func() {
 		all := contents()
 		for _, name := range []string{"watcher", "fetcher", "writer", "server"} {
 			for _, file := range share(name) {
-				text, err := os.ReadFile(filepath.Join(shares, name, file))
-				Expect(err).NotTo(HaveOccurred())
+				text := suitetest.Must(os.ReadFile(filepath.Join(shares, name, file)))
 				Expect(string(text)).To(Equal(all[file]), "%s of %s", file, name)
 			}
 		}
 
 		Expect(os.Remove(filepath.Join(dir, "fetcher.nk"))).To(Succeed())
 		makes(ctx, "--tls-host", "nats", "--for", to("fetcher"))
-		renewed, err := os.ReadFile(filepath.Join(shares, "fetcher", "fetcher.nk"))
-		Expect(err).NotTo(HaveOccurred())
+		renewed := suitetest.Must(os.ReadFile(filepath.Join(shares, "fetcher", "fetcher.nk")))
 		Expect(string(renewed)).To(And(Equal(contents()["fetcher.nk"]), Not(Equal(all["fetcher.nk"]))),
 			"a new one is handed out, too")
 	})
@@ -271,12 +264,10 @@ var _ = Describe("The shipped permissions", func() {
 		dir := GinkgoT().TempDir()
 		Expect(runAs(ctx, "curlctl", time.Now, "identities", "--out", filepath.Join(dir, "identities")).code).To(BeZero())
 		for _, name := range []string{"accounts.conf", "limits.conf"} {
-			text, err := os.ReadFile(filepath.Join("..", "nats", name))
-			Expect(err).NotTo(HaveOccurred())
+			text := suitetest.Must(os.ReadFile(filepath.Join("..", "nats", name)))
 			Expect(os.WriteFile(filepath.Join(dir, name), text, 0o600)).To(Succeed())
 		}
-		options, err := server.ProcessConfigFile(filepath.Join(dir, "accounts.conf"))
-		Expect(err).NotTo(HaveOccurred())
+		options := suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "accounts.conf")))
 		text, err := os.ReadFile(filepath.Join(dir, "identities", "identities.conf"))
 		Expect(err).NotTo(HaveOccurred())
 		for _, identity := range doctor.Identities() {

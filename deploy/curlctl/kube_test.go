@@ -26,6 +26,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -38,32 +39,26 @@ func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.C
 	}
 	GinkgoT().Setenv("KUBECONFIG", kubeconfig)
 	config = kubetest.Config(GinkgoTB())
-	web, err := rest.HTTPClientFor(config)
-	Expect(err).NotTo(HaveOccurred())
+	web := suitetest.Must(rest.HTTPClientFor(config))
 	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
-	client, err = kubernetes.NewForConfigAndClient(config, web)
-	Expect(err).NotTo(HaveOccurred())
+	client = suitetest.Must(kubernetes.NewForConfigAndClient(config, web))
 	return client, config, kubetest.Namespace(ctx, GinkgoTB(), client, "curlctl-", nil)
 }
 
 // servingWatchers installs the resource Watcher, and returns a client for a namespace.
 func servingWatchers(ctx context.Context, config *rest.Config, namespace string) dynamic.ResourceInterface {
 	GinkgoHelper()
-	web, err := rest.HTTPClientFor(config)
-	Expect(err).NotTo(HaveOccurred())
+	web := suitetest.Must(rest.HTTPClientFor(config))
 	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
-	client, err := dynamic.NewForConfigAndClient(config, web)
-	Expect(err).NotTo(HaveOccurred())
+	client := suitetest.Must(dynamic.NewForConfigAndClient(config, web))
 	body, err := yaml.YAMLToJSON(crd.Watchers)
 	Expect(err).NotTo(HaveOccurred())
 	definitions := schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1",
-		Resource: "customresourcedefinitions",
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	}
-	_, err = client.Resource(definitions).Patch(ctx, watchv1.Resource().GroupResource().String(), types.ApplyPatchType,
+	Expect(client.Resource(definitions).Patch(ctx, watchv1.Resource().GroupResource().String(), types.ApplyPatchType,
 		body,
-		metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})
-	Expect(err).NotTo(HaveOccurred())
+		metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})).Error().NotTo(HaveOccurred())
 	watchers := client.Resource(watchv1.Resource()).Namespace(namespace)
 	Eventually(ctx, func() error {
 		_, err := watchers.List(ctx, metav1.ListOptions{Limit: 1})
@@ -86,9 +81,8 @@ var _ = Describe("A ConfigMap", func() {
 
 	create := func(ctx context.Context, name string, annotations map[string]string) {
 		GinkgoHelper()
-		_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx,
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.CoreV1().ConfigMaps(namespace).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 	}
 	scrub := func(text string) string {
 		return strings.ReplaceAll(text, namespace, "team-a")
@@ -130,11 +124,10 @@ var _ = Describe("A ConfigMap", func() {
 
 	It("cannot steer the terminal with its annotations", func(ctx SpecContext) {
 		text := strings.ToValidUTF8(steering, "")
-		status, err := json.Marshal(map[string]any{"k": map[string]any{
+		status := suitetest.Must(json.Marshal(map[string]any{"k": map[string]any{
 			"error": text, "message": text,
 			"since": "2026-01-02T03:04:05Z",
-		}})
-		Expect(err).NotTo(HaveOccurred())
+		}}))
 		create(ctx, "hostile", map[string]string{
 			"x-kv8s.io/curl-me-that": "k=https://example.com/ " + text,
 			"x-kv8s.io/curl-status":  string(status),
@@ -176,33 +169,29 @@ var _ = Describe("A ConfigMap", func() {
 
 	It("is shown below the conditions of its Watcher, under either name", func(ctx SpecContext) {
 		watchers := servingWatchers(ctx, config, namespace)
-		created, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		created := suitetest.Must(watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": "rules"},
 			"spec": map[string]any{"configData": map[string]any{"LEVEL": "warn"}},
-		}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}}, metav1.CreateOptions{}))
 		Expect(w.ok(ctx, "status", namespace+"/rules")).To(ContainSubstring("rules-config (does not exist)"))
 		created.Object["status"] = map[string]any{"fetched": "0/0", "conditions": []any{map[string]any{
 			"type": "Ready", "status": "False", "reason": "TargetExists",
 			"message":            "ConfigMap rules-config exists and is left alone",
 			"lastTransitionTime": "2026-11-22T20:00:00Z",
 		}}}
-		_, err = watchers.UpdateStatus(ctx, created, metav1.UpdateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Expect(watchers.UpdateStatus(ctx, created, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
+		Expect(client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Name: "rules-config", Labels: map[string]string{"watch.x-kv8s.io/watcher": "rules"},
-		}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 		for _, name := range []string{"rules", "rules-config"} {
 			Expect(scrub(w.ok(ctx, "status", namespace+"/"+name))).To(MatchRegexp(
 				`(?s)Watcher: +team-a/rules\nReady: +False, TargetExists: ConfigMap rules-config exists.*\n` +
 					`ConfigMap: +team-a/rules-config\n.*created`))
 		}
 		Expect(w.ok(ctx, "status", namespace+"/rules", "-o", "json")).To(ContainSubstring(`"reason": "TargetExists"`))
-		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Expect(client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Name: "claims", Labels: map[string]string{"watch.x-kv8s.io/watcher": "rules"},
-		}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 		Expect(w.ok(ctx, "status", namespace+"/claims")).NotTo(ContainSubstring("Watcher"), "anyone may label")
 	})
 

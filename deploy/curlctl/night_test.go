@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // nextTimer matches the wait for the next timer, which is random.
@@ -55,8 +56,7 @@ var _ = Describe("In the night, an operator", func() {
 			Eventually(status).WithTimeout(time.Minute).Should(expected)
 			seen := ""
 			Eventually(func() string {
-				results, err := w.js.Stream(ctx, pipeline.Results)
-				Expect(err).NotTo(HaveOccurred())
+				results := suitetest.Must(w.js.Stream(ctx, pipeline.Results))
 				Expect(results.Purge(ctx)).To(Succeed()) // as a writer would
 				seen, _, _ = strings.Cut(status(), "\nCONSUMER")
 				return seen

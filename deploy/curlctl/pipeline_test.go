@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("The pipeline", func() {
@@ -58,8 +59,7 @@ var _ = Describe("The pipeline", func() {
 	It("skips unreadable messages with a hint", func(ctx SpecContext) {
 		filled(ctx)
 		for _, subject := range []string{cm(0).Want(), "curl.want.shop.pri%ces.k"} {
-			_, err := w.js.Publish(ctx, subject, []byte("garbage"))
-			Expect(err).NotTo(HaveOccurred())
+			Expect(w.js.Publish(ctx, subject, []byte("garbage"))).Error().NotTo(HaveOccurred())
 		}
 		r := w.run(ctx, "wants", "-o", "name")
 		Expect(r.code).To(BeZero())
@@ -218,8 +218,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "setup", "--dry-run")).To(ContainSubstring("are up to date."))
 		Expect(flat(w.run(ctx, "doctor").out)).To(MatchRegexp("streams +ok"))
 		Expect(w.ok(ctx, "setup")).To(ContainSubstring("are up to date."))
-		results, err := w.js.Stream(ctx, pipeline.Results)
-		Expect(err).NotTo(HaveOccurred())
+		results := suitetest.Must(w.js.Stream(ctx, pipeline.Results))
 		Expect(results.CachedInfo().Config.MaxBytes).To(BeEquivalentTo(5 << 30))
 	})
 })

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -30,8 +31,7 @@ func (p podsOf) create(ctx context.Context, text string, started time.Time) {
 	for i := range pod.Spec.Containers {
 		pod.Spec.Containers[i].Image = "registry.example/app"
 	}
-	created, err := p.client.CoreV1().Pods(p.namespace).Create(ctx, &pod, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	created := suitetest.Must(p.client.CoreV1().Pods(p.namespace).Create(ctx, &pod, metav1.CreateOptions{}))
 	if started.IsZero() {
 		return
 	}
@@ -48,30 +48,27 @@ func (p podsOf) create(ctx context.Context, text string, started time.Time) {
 	for _, c := range created.Spec.InitContainers {
 		created.Status.InitContainerStatuses = append(created.Status.InitContainerStatuses, status(c))
 	}
-	_, err = p.client.CoreV1().Pods(p.namespace).UpdateStatus(ctx, created, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	Expect(p.client.CoreV1().Pods(p.namespace).UpdateStatus(ctx, created, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
 }
 
 var _ = Describe("Pods", func() {
 	open := func(ctx context.Context) podsOf {
 		GinkgoHelper()
 		client, _, namespace := inCluster(ctx)
-		_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx,
-			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.CoreV1().ServiceAccounts(namespace).Create(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 		return podsOf{client, namespace}
 	}
 	// fetched creates a ConfigMap whose key was fetched a day ago.
 	fetched := func(ctx context.Context, p podsOf, name string) {
 		GinkgoHelper()
-		_, err := p.client.CoreV1().ConfigMaps(p.namespace).Create(ctx, &corev1.ConfigMap{
+		Expect(p.client.CoreV1().ConfigMaps(p.namespace).Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 				"x-kv8s.io/curl-status": `{"page":{"url":"https://a.example.com","sha256":"` + strings.Repeat("ab", 32) +
 					`","size":4,"fetchedAt":"` + time.Now().Add(-26*time.Hour).UTC().Format(time.RFC3339) + `"}}`,
 			}},
 			Data: map[string]string{"page": "page"},
-		}, metav1.CreateOptions{FieldManager: "curl-me-that"})
-		Expect(err).NotTo(HaveOccurred())
+		}, metav1.CreateOptions{FieldManager: "curl-me-that"})).Error().NotTo(HaveOccurred())
 	}
 
 	It("are listed in 80 columns with their way to use a ConfigMap, and whether they can have its newest content",
@@ -125,25 +122,23 @@ var _ = Describe("Pods", func() {
 	It("with the sidecar of a Watcher are found under either name", func(ctx SpecContext) {
 		p := open(ctx)
 		_, config, _ := inCluster(ctx)
-		_, err := servingWatchers(ctx, config, p.namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		Expect(servingWatchers(ctx, config, p.namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind, "metadata": map[string]any{"name": "errors"},
 			"spec": map[string]any{
 				"configData": map[string]any{"LEVEL": "warn"},
 				"sources":    []any{map[string]any{"key": "page", "url": "http://10.0.0.1"}},
 				"container":  map[string]any{"name": "watch", "image": "registry.example/watch"},
 			},
-		}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 		check := runAs(ctx, "curlctl", time.Now, "check", p.namespace+"/errors")
 		Expect(check.code).To(Equal(7), check.err)
 		Expect(check.out).To(MatchRegexp(p.namespace+`/errors-config +page +AddressDenied`),
 			"also before there is a ConfigMap")
 
-		_, err = p.client.CoreV1().ConfigMaps(p.namespace).Create(ctx, &corev1.ConfigMap{
+		Expect(p.client.CoreV1().ConfigMaps(p.namespace).Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: "errors-config", Labels: map[string]string{watchv1.WatcherLabel: "errors"}},
 			Data:       map[string]string{"LEVEL": "warn"},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 		p.create(ctx, `{metadata: {name: web, annotations: {x-kv8s.io/injected: "errors=1"}}, spec: {
 			initContainers: [{name: watch, image: registry.example/watch, restartPolicy: Always,
 				env: [{name: LEVEL, valueFrom: {configMapKeyRef: {name: errors-config, key: LEVEL}}}]}],

@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("replay", func() {
@@ -37,8 +38,7 @@ var _ = Describe("replay", func() {
 	}
 	contents := func(ctx context.Context) (names []string) {
 		GinkgoHelper()
-		stream, err := w.js.Stream(ctx, pipeline.Results)
-		Expect(err).NotTo(HaveOccurred())
+		stream := suitetest.Must(w.js.Stream(ctx, pipeline.Results))
 		info, err := stream.Info(ctx, jetstream.WithSubjectFilter("curl.result.content.>"))
 		Expect(err).NotTo(HaveOccurred())
 		for subject := range info.State.Subjects {
@@ -171,11 +171,9 @@ var _ = Describe("replay", func() {
 		stop := w.fetch()
 		broken(ctx, 1)
 		stop()
-		_, err := w.client.PendingTimer(ctx, cm(0))
-		Expect(err).NotTo(HaveOccurred())
+		Expect(w.client.PendingTimer(ctx, cm(0))).Error().NotTo(HaveOccurred())
 		w.ok(ctx, "replay", "1")
-		_, err = w.client.PendingTimer(ctx, cm(0))
-		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+		Expect(w.client.PendingTimer(ctx, cm(0))).Error().To(MatchError(pipeline.ErrNoMessage))
 	})
 
 	It("changes nothing in a dry run", func(ctx SpecContext) {
@@ -204,8 +202,7 @@ var _ = Describe("replay", func() {
 func (w *world) lastSequences(ctx context.Context) (all []uint64) {
 	GinkgoHelper()
 	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
-		stream, err := w.js.Stream(ctx, name)
-		Expect(err).NotTo(HaveOccurred())
+		stream := suitetest.Must(w.js.Stream(ctx, name))
 		all = append(all, stream.CachedInfo().State.LastSeq)
 	}
 	return all

@@ -32,6 +32,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // world is a broker with the streams of the pipeline.
@@ -123,8 +124,7 @@ func (w *world) want(ctx context.Context, key pipeline.Key, url string, change .
 	if !errors.Is(err, pipeline.ErrNoMessage) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	sequence, err := w.client.PublishWant(ctx, want, last)
-	Expect(err).NotTo(HaveOccurred())
+	sequence := suitetest.Must(w.client.PublishWant(ctx, want, last))
 	return want, sequence
 }
 
@@ -133,8 +133,7 @@ func (w *world) forget(ctx context.Context, key pipeline.Key) {
 	GinkgoHelper()
 	_, last, err := w.client.LastWant(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
-	_, err = w.client.PublishTombstone(ctx, key, last)
-	Expect(err).NotTo(HaveOccurred())
+	Expect(w.client.PublishTombstone(ctx, key, last)).Error().NotTo(HaveOccurred())
 }
 
 // failedIn is the trace context of failed attempts.
@@ -224,8 +223,7 @@ func newOrigin() *origin {
 
 func marshal(m proto.Message) []byte {
 	GinkgoHelper()
-	data, err := proto.Marshal(m)
-	Expect(err).NotTo(HaveOccurred())
+	data := suitetest.Must(proto.Marshal(m))
 	return data
 }
 
@@ -250,7 +248,6 @@ func golden(name, printed string) {
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		Expect(os.WriteFile(file, []byte(printed), 0o644)).To(Succeed())
 	}
-	expected, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
+	expected := suitetest.Must(os.ReadFile(file))
 	Expect(printed).To(Equal(string(expected)), "UPDATE_GOLDEN=1 go test writes %s", file)
 }

@@ -45,27 +45,23 @@ func AuditSubjects(user string) string {
 const maxOpen = 1024
 
 // Audits reads the actions of operators, newest first, with one record per action: its
-// end if there is one. Action and user come from the subject, which the server has
-// checked. An unreadable record is an error that does not end the iteration.
+// end if there is one. Action and user come from the subject, which the server has checked.
 func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
+	messages := c.backwards(ctx, pipeline.Range{Stream: pipeline.Audit, Subject: AuditSubjects("")})
 	return func(yield func(*v1.Audit, error) bool) {
 		ends := map[string]*v1.Audit{}
-		for m, err := range c.backwards(ctx, pipeline.Range{Stream: pipeline.Audit, Subject: AuditSubjects("")}) {
-			var a *v1.Audit
-			if err == nil {
-				a, err = audit(m)
-			}
+		for r, err := range decoded(c, messages, audit) {
 			switch {
-			case err == nil && a.GetEndedAt() != nil && len(ends) < maxOpen:
-				if ends[m.Subject] == nil { // else it was published twice, as an acknowledgement was lost
-					ends[m.Subject] = a
+			case err == nil && r.GetEndedAt() != nil && len(ends) < maxOpen:
+				if ends[r.subject] == nil { // else it was published twice, as an acknowledgement was lost
+					ends[r.subject] = r.Audit
 				}
 				continue
-			case err == nil && ends[m.Subject] != nil:
-				a = ends[m.Subject]
-				delete(ends, m.Subject)
+			case err == nil && ends[r.subject] != nil:
+				r.Audit = ends[r.subject]
+				delete(ends, r.subject)
 			}
-			if !yield(a, err) || err != nil && !pipeline.Unreadable(err) {
+			if !yield(r.Audit, err) || err != nil {
 				return
 			}
 		}
@@ -77,21 +73,27 @@ func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 	}
 }
 
+// record of an action with its subject, which its begin and its end share.
+type record struct {
+	*v1.Audit
+	subject string
+}
+
 func newestFirst(audits map[string]*v1.Audit) []*v1.Audit {
 	return slices.SortedFunc(maps.Values(audits), func(a, b *v1.Audit) int {
 		return b.GetBeganAt().AsTime().Compare(a.GetBeganAt().AsTime())
 	})
 }
 
-func audit(m pipeline.Message) (*v1.Audit, error) {
+func audit(m pipeline.Message) (record, error) {
 	action, user, err := pipeline.ParseAudit(m.Subject)
 	if err != nil {
-		return nil, fmt.Errorf("read audit %d: %w", m.Sequence, err)
+		return record{}, fmt.Errorf("read audit %d: %w", m.Sequence, err)
 	}
 	a := new(v1.Audit)
 	if err := proto.Unmarshal(m.Data, a); err != nil {
-		return nil, fmt.Errorf("decode audit %d: %w (%w)", m.Sequence, pipeline.ErrMalformed, err)
+		return record{}, fmt.Errorf("decode audit %d: %w (%w)", m.Sequence, pipeline.ErrMalformed, err)
 	}
 	a.Action, a.User = action, user
-	return a, nil
+	return record{a, m.Subject}, nil
 }

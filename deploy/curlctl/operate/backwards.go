@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 
@@ -22,9 +21,9 @@ const (
 // An error ends it.
 func (c *Client) backwards(ctx context.Context, r pipeline.Range) iter.Seq2[pipeline.Message, error] {
 	return func(yield func(pipeline.Message, error) bool) {
-		stream, err := c.JetStream().Stream(ctx, r.Stream)
+		stream, err := c.stream(ctx, r.Stream)
 		if err != nil {
-			yield(pipeline.Message{}, fmt.Errorf("look up stream %s: %w", r.Stream, err))
+			yield(pipeline.Message{}, err)
 			return
 		}
 		state := stream.CachedInfo().State

@@ -3,13 +3,135 @@
 package operate
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Client is safe for concurrent use.
-type Client struct{ *pipeline.Client }
+// Client is safe for concurrent use. It skips unreadable messages of a stream and counts them in Unread:
+// a message of another client must not hide all others.
+type Client struct {
+	*pipeline.Client
+	Unread *Unread
+}
 
 // NewClient returns a client on a JetStream context.
-func NewClient(js jetstream.JetStream) *Client { return &Client{Client: pipeline.NewClient(js)} }
+func NewClient(js jetstream.JetStream) *Client {
+	return &Client{Client: pipeline.NewClient(js), Unread: new(Unread)}
+}
+
+// Counting returns the same client with a counter of its own.
+func (c *Client) Counting() *Client { return &Client{Client: c.Client, Unread: new(Unread)} }
+
+// Unread counts skipped messages. It is safe for concurrent use.
+type Unread struct {
+	mu       sync.Mutex
+	messages int
+	first    error
+}
+
+func (u *Unread) add(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.messages++; u.first == nil {
+		u.first = err
+	}
+}
+
+// Count returns the number of skipped messages, and the error of the first one.
+func (u *Unread) Count() (messages int, first error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.messages, u.first
+}
+
+// decoded decodes messages, without unreadable ones. Another error ends the iteration.
+func decoded[T any](
+	c *Client, messages iter.Seq2[pipeline.Message, error], decode func(pipeline.Message) (T, error),
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for m, err := range messages {
+			var item T
+			if err == nil {
+				item, err = decode(m)
+			}
+			if err != nil && pipeline.Unreadable(err) {
+				c.Unread.add(err)
+				continue
+			}
+			if !yield(item, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// ErrNoConsumer means that a durable consumer does not exist.
+var ErrNoConsumer = errors.New("not found")
+
+// Consumer returns a durable consumer of a stream. Errors wrap ErrNoConsumer, or
+// jetstream.ErrStreamNotFound.
+func Consumer(ctx context.Context, stream jetstream.Stream, name string) (*jetstream.ConsumerInfo, error) {
+	consumer, err := stream.Consumer(ctx, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, fmt.Errorf("consumer %s of stream %s (`curlctl setup` creates it): %w",
+			name, stream.CachedInfo().Config.Name, ErrNoConsumer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return consumer.CachedInfo(), nil
+}
+
+// Fetchers returns the consumer that the fetchers share. They have handled all requests
+// up to its AckFloor.Stream. It has the errors of Consumer.
+func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	stream, err := c.stream(ctx, pipeline.Requests)
+	if err != nil {
+		return nil, err
+	}
+	return Consumer(ctx, stream, pipeline.FetcherConsumer)
+}
+
+// Forever is the length of a pause without an end: JetStream needs a time.
+const Forever = 100 * 365 * 24 * time.Hour
+
+// Resumes returns the end of a pause (nil: it has none, or there is no pause).
+func Resumes(info *jetstream.ConsumerInfo) *time.Time {
+	if until := info.Config.PauseUntil; info.Paused && until != nil && time.Until(*until) < Forever/2 {
+		return until
+	}
+	return nil
+}
+
+// PauseFetching pauses the delivery of requests to all fetchers until a time. Nothing
+// is lost. It needs the right to publish $JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher.
+func (c *Client) PauseFetching(ctx context.Context, until time.Time) error {
+	if _, err := c.JetStream().PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, until); err != nil {
+		return fmt.Errorf("pause consumer %s of stream %s: %w", pipeline.FetcherConsumer, pipeline.Requests, err)
+	}
+	return nil
+}
+
+// ResumeFetching ends the pause, with the same right.
+func (c *Client) ResumeFetching(ctx context.Context) error {
+	if _, err := c.JetStream().ResumeConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer); err != nil {
+		return fmt.Errorf("resume consumer %s of stream %s: %w", pipeline.FetcherConsumer, pipeline.Requests, err)
+	}
+	return nil
+}
+
+func (c *Client) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	stream, err := c.JetStream().Stream(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("look up stream %s: %w", name, err)
+	}
+	return stream, nil
+}

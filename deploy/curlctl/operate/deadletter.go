@@ -65,27 +65,19 @@ type DeadLetter struct {
 	Message *v1.DeadLetter
 }
 
-// DeadLetters reads dead letters, newest first, and holds a few hundred at a time. An
-// unreadable entry is an error that does not end the iteration.
+// DeadLetters reads dead letters, newest first, and holds a few hundred at a time.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[DeadLetter, error] {
+	r := pipeline.Range{Stream: pipeline.Failures, Subject: f.subject(), Below: f.Below}
+	all := decoded(c, c.backwards(ctx, r), deadLetter)
 	return func(yield func(DeadLetter, error) bool) {
-		r := pipeline.Range{Stream: pipeline.Failures, Subject: f.subject(), Below: f.Below}
-		for m, err := range c.backwards(ctx, r) {
-			if err != nil {
-				yield(DeadLetter{}, err)
+		for d, err := range all {
+			switch {
+			case err == nil && d.At.Before(f.Since):
 				return
-			}
-			if !f.Since.IsZero() && m.Time.Before(f.Since) {
-				return
-			}
-			if !f.Until.IsZero() && !m.Time.Before(f.Until) {
+			case err == nil && (!f.Until.IsZero() && !d.At.Before(f.Until) || f.elsewhere(d.Message)):
 				continue
 			}
-			found, err := deadLetter(m)
-			if err == nil && f.elsewhere(found.Message) {
-				continue
-			}
-			if !yield(found, err) || err != nil && !pipeline.Unreadable(err) {
+			if !yield(d, err) {
 				return
 			}
 		}
@@ -129,15 +121,14 @@ func (c *Client) CountDeadLetters(ctx context.Context, f DeadLetterFilter) (map[
 	counts := map[ReasonHost]uint64{}
 	if !f.Exact() {
 		for d, err := range c.DeadLetters(ctx, f) {
-			if err == nil {
-				counts[ReasonHost{Reason: d.Reason, Host: d.Host}]++
-			} else if !pipeline.Unreadable(err) {
+			if err != nil {
 				return nil, err
 			}
+			counts[ReasonHost{Reason: d.Reason, Host: d.Host}]++
 		}
 		return counts, nil
 	}
-	stream, err := c.failures(ctx)
+	stream, err := c.stream(ctx, pipeline.Failures)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +156,7 @@ func Total(counts map[ReasonHost]uint64) (n int) {
 
 // DeleteDeadLetter removes the entry with an ID. A missing entry is no error.
 func (c *Client) DeleteDeadLetter(ctx context.Context, id uint64) error {
-	stream, err := c.failures(ctx)
+	stream, err := c.stream(ctx, pipeline.Failures)
 	if err != nil {
 		return err
 	}
@@ -183,11 +174,8 @@ func (c *Client) DeleteDeadLetter(ctx context.Context, id uint64) error {
 func (c *Client) PurgeDeadLetters(ctx context.Context, f DeadLetterFilter) (removed int, err error) {
 	if !f.Exact() {
 		for d, err := range c.DeadLetters(ctx, f) {
-			switch {
-			case err == nil:
+			if err == nil {
 				err = c.DeleteDeadLetter(ctx, d.ID)
-			case pipeline.Unreadable(err):
-				continue
 			}
 			if err != nil {
 				return removed, err
@@ -200,7 +188,7 @@ func (c *Client) PurgeDeadLetters(ctx context.Context, f DeadLetterFilter) (remo
 	if err != nil {
 		return 0, err
 	}
-	stream, err := c.failures(ctx)
+	stream, err := c.stream(ctx, pipeline.Failures)
 	if err != nil {
 		return 0, err
 	}
@@ -208,12 +196,4 @@ func (c *Client) PurgeDeadLetters(ctx context.Context, f DeadLetterFilter) (remo
 		return 0, fmt.Errorf("purge dead letters: %w", err)
 	}
 	return Total(counts), nil
-}
-
-func (c *Client) failures(ctx context.Context) (jetstream.Stream, error) {
-	stream, err := c.JetStream().Stream(ctx, pipeline.Failures)
-	if err != nil {
-		return nil, fmt.Errorf("look up stream %s: %w", pipeline.Failures, err)
-	}
-	return stream, nil
 }

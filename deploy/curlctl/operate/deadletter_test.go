@@ -13,6 +13,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("Dead letters", func() {
@@ -50,10 +51,8 @@ var _ = Describe("Dead letters", func() {
 		for i := 1; i < len(all); i++ {
 			Expect(all[i]).To(BeNumerically("<", all[i-1]))
 		}
-		_, err := client.DeadLetter(ctx, 1000)
-		Expect(err).To(MatchError(pipeline.ErrNoMessage))
-		one, err := client.DeadLetter(ctx, 8)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(client.DeadLetter(ctx, 1000)).Error().To(MatchError(pipeline.ErrNoMessage))
+		one := suitetest.Must(client.DeadLetter(ctx, 8))
 		Expect(one.Host).To(Equal("b.example.com"))
 	})
 
@@ -69,8 +68,7 @@ var _ = Describe("Dead letters", func() {
 	})
 
 	It("are selected by time", func(ctx SpecContext) {
-		middle, err := client.DeadLetter(ctx, 700)
-		Expect(err).NotTo(HaveOccurred())
+		middle := suitetest.Must(client.DeadLetter(ctx, 700))
 		newer, older := ids(ctx, operate.DeadLetterFilter{Since: middle.At}), ids(ctx,
 			operate.DeadLetterFilter{Until: middle.At})
 		Expect(newer).To(ContainElement(BeEquivalentTo(700)))
@@ -97,7 +95,6 @@ var _ = Describe("Dead letters", func() {
 		for _, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
 			Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
 		}
-		_, err := client.DeadLetter(ctx, 1)
-		Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
+		Expect(client.DeadLetter(ctx, 1)).Error().To(MatchError(jetstream.ErrStreamNotFound))
 	})
 })

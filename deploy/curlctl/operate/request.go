@@ -53,10 +53,9 @@ func (c *Client) LastDue(ctx context.Context, key pipeline.Key) (sequence uint64
 	return m.Sequence, nil
 }
 
-// Timers reads the pending timers of a namespace and name; empty: all. An unreadable
-// message is an error that does not end the iteration.
+// Timers reads the pending timers of a namespace and name; empty: all.
 func (c *Client) Timers(ctx context.Context, namespace, name string) iter.Seq2[Timer, error] {
-	return decoded(ctx, c, pipeline.KindTimer.Subjects(namespace, name), 0, timer)
+	return decoded(c, c.requests(ctx, pipeline.KindTimer.Subjects(namespace, name), 0), timer)
 }
 
 func timer(m pipeline.Message) (Timer, error) {
@@ -83,7 +82,8 @@ func (t Timer) Reason() string {
 // Dues reads the fired timers and replays from a sequence on, like Timers. Both times of the result are
 // those of publishing.
 func (c *Client) Dues(ctx context.Context, namespace, name string, from uint64) iter.Seq2[Timer, error] {
-	return decoded(ctx, c, pipeline.KindDue.Subjects(namespace, name), from, func(m pipeline.Message) (Timer, error) {
+	dues := c.requests(ctx, pipeline.KindDue.Subjects(namespace, name), from)
+	return decoded(c, dues, func(m pipeline.Message) (Timer, error) {
 		_, key, err := pipeline.ParseSubject(m.Subject)
 		if err != nil {
 			return Timer{}, err
@@ -103,10 +103,9 @@ type Want struct {
 	Want *v1.Want
 }
 
-// Wants reads the wants of a namespace and name, without tombstones; empty: all. An
-// unreadable message is an error that does not end the iteration.
+// Wants reads the wants of a namespace and name, without tombstones; empty: all.
 func (c *Client) Wants(ctx context.Context, namespace, name string) iter.Seq2[Want, error] {
-	all := decoded(ctx, c, pipeline.KindWant.Subjects(namespace, name), 0, want)
+	all := decoded(c, c.requests(ctx, pipeline.KindWant.Subjects(namespace, name), 0), want)
 	return func(yield func(Want, error) bool) {
 		for w, err := range all {
 			if tombstone := err == nil && w.Want == nil; !tombstone && !yield(w, err) {
@@ -124,19 +123,7 @@ func want(m pipeline.Message) (w Want, err error) {
 	return w, err
 }
 
-// decoded reads the requests of a subject from a sequence on.
-func decoded[T any](
-	ctx context.Context, c *Client, subject string, from uint64, decode func(pipeline.Message) (T, error),
-) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for m, err := range c.Scan(ctx, pipeline.Range{Stream: pipeline.Requests, Subject: subject, From: from}) {
-			var item T
-			if err == nil {
-				item, err = decode(m)
-			}
-			if !yield(item, err) || err != nil && !pipeline.Unreadable(err) {
-				return
-			}
-		}
-	}
+// requests reads the messages of a subject from a sequence on.
+func (c *Client) requests(ctx context.Context, subject string, from uint64) iter.Seq2[pipeline.Message, error] {
+	return c.Scan(ctx, pipeline.Range{Stream: pipeline.Requests, Subject: subject, From: from})
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -95,7 +94,7 @@ func (o *Options) CompleteFailures(cmd *cobra.Command, args []string, _ string) 
 	}
 	return o.live(cmd, func(ctx context.Context, conn *natsconn.Connection) (ids []string) {
 		all := conn.Client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.Namespace})
-		for f, err := range readable.Only(new(readable.Unread), all) {
+		for f, err := range all {
 			if err != nil || len(ids) == completeMax {
 				return ids
 			}
@@ -141,7 +140,7 @@ func (o *Options) CompleteObjects(cmd *cobra.Command, args []string, _ string) (
 func (o *Options) wanted(cmd *cobra.Command, name func(pipeline.Key) string) ([]string, cobra.ShellCompDirective) {
 	return o.live(cmd, func(ctx context.Context, conn *natsconn.Connection) []string {
 		names := map[string]bool{}
-		for w, err := range readable.Only(new(readable.Unread), conn.Client.Wants(ctx, o.Namespace, "")) {
+		for w, err := range conn.Client.Wants(ctx, o.Namespace, "") {
 			if err != nil || len(names) == completeMax {
 				break
 			}

@@ -15,7 +15,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
@@ -99,8 +98,6 @@ type Session struct {
 	*Options
 	// Out is for the result; Aside is for questions, progress and hints.
 	Out, Aside *printer.Printer
-	// Unread counts skipped messages.
-	Unread readable.Unread
 
 	cmd  *cobra.Command
 	args []string
@@ -134,12 +131,13 @@ func (s *Session) Objects(ctx context.Context, name string) keys.Objects {
 func (s *Session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
 	r := s.Reader(name)
 	r.Objects = s.Objects(ctx, name)
-	return r.Read(ctx)
+	all, _, err := r.Read(ctx)
+	return all, err
 }
 
 // Reader returns a reader of NATS, for --namespace and ConfigMaps with a name (empty: all).
 func (s *Session) Reader(name string) keys.Reader {
-	return keys.Reader{Client: s.Client, Namespace: s.Namespace, Name: name, Unread: &s.Unread, Now: s.Now()}
+	return keys.Reader{Client: s.Client, Namespace: s.Namespace, Name: name, Now: s.Now()}
 }
 
 // Hint prints a line to stderr.
@@ -168,7 +166,7 @@ func (s *Session) HintPaused(ctx context.Context) {
 }
 
 func (s *Session) hintUnread() {
-	if n, first := s.Unread.Count(); n > 0 {
+	if n, first := s.Client.Unread.Count(); n > 0 {
 		s.Hint("Skipped %s, the first: %s.", printer.Plural(n, "unreadable message"), first)
 	}
 }

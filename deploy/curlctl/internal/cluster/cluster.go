@@ -216,23 +216,6 @@ func (r *Reader) watcher(ctx context.Context, namespace, name string) (w *watchv
 	return w, err
 }
 
-// Watchers lists at most limit Watchers of a namespace, empty meaning all, from the token
-// next of the previous call. With an empty next there are no more. If the cluster does not serve
-// Watchers, apierrors.IsNotFound holds for the error.
-func (r *Reader) Watchers(
-	ctx context.Context, namespace, from string, limit int64,
-) (list []watchv1.Watcher, next string, err error) {
-	all := &watchv1.WatcherList{}
-	err = r.using("list Watchers", func(c clients) error {
-		objects, err := c.watchers.Namespace(namespace).List(ctx, metav1.ListOptions{Limit: limit, Continue: from})
-		if err != nil {
-			return err
-		}
-		return runtime.DefaultUnstructuredConverter.FromUnstructured(objects.UnstructuredContent(), all)
-	})
-	return all.Items, all.Continue, err
-}
-
 // Usage returns the containers that use a ConfigMap, sorted by pod. It leaves out terminated
 // ones unless all is set.
 func (r *Reader) Usage(

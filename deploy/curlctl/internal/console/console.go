@@ -9,8 +9,9 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
@@ -18,12 +19,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
-
-// Config of the console.
-type Config struct {
-	// TraceURL is the URL of a trace, with {trace} in place of its ID (empty: no links).
-	TraceURL string
-}
 
 // Deps are the dependencies of the console.
 type Deps struct {
@@ -35,6 +30,8 @@ type Deps struct {
 	Kubernetes *cluster.Reader
 	// Now is the clock.
 	Now func() time.Time
+	// TraceURL is the URL of a trace, with {trace} in place of its ID (empty: no links).
+	TraceURL string
 }
 
 // Access decides who may do what.
@@ -50,25 +47,18 @@ type Access interface {
 
 // Server of the console.
 type Server struct {
-	config Config
-	deps   Deps
-	model  *model.Model
-	jobs   *jobs.Runner
-	pages  *pages
+	deps  Deps
+	model *model.Model
+	jobs  *jobs.Runner
+	pages *pages
 
 	// tokens signs people in (nil: not needed).
 	tokens *access.Kubernetes
 	// people and addresses limit requests, of persons and before the sign-in.
 	people, addresses rates
 
-	viewers viewers
 	// ended is done when the server stops.
-	ended context.Context //nolint:containedctx // it ends streams and jobs, which outlive a request
-	mu    sync.Mutex
-	// lost is when the connection was lost (zero: it is up).
-	lost time.Time
-	// watched: the cluster is known to serve Watchers.
-	watched atomic.Bool
+	ended context.Context //nolint:containedctx // jobs outlive a request
 }
 
 // Limits of requests.
@@ -80,15 +70,15 @@ const (
 	stopTimeout   = 5 * time.Second
 )
 
-// New returns a server; ctx ends its jobs and streams. It fails if a template is broken.
-func New(ctx context.Context, c Config, d Deps) (*Server, error) {
+// New returns a server; ctx ends its jobs. It fails if a template is broken.
+func New(ctx context.Context, d Deps) (*Server, error) {
 	p, err := newPages()
 	if err != nil {
 		return nil, err
 	}
 	tokens, _ := d.Access.(*access.Kubernetes)
 	return &Server{
-		config: c, tokens: tokens, deps: d, pages: p, ended: ctx,
+		tokens: tokens, deps: d, pages: p, ended: ctx,
 		model: model.New(d.Conn, d.Refusals, d.Kubernetes, d.Now), jobs: jobs.New(ctx, d.Now),
 	}, nil
 }
@@ -97,13 +87,12 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 func (s *Server) Serve(listener net.Listener) error {
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout,
-		WriteTimeout: requestTimeout + writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		WriteTimeout: requestTimeout + stopTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
 	}
 	ended, end := context.WithCancel(s.ended)
 	defer end()
 	var running sync.WaitGroup
 	running.Go(func() { s.model.Run(ended) })
-	running.Go(func() { s.findWatchers(ended) })
 	running.Go(func() {
 		<-ended.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), stopTimeout)
@@ -135,18 +124,13 @@ func (s *Server) handler() http.Handler {
 		"GET /failures":                   s.failuresPage,
 		"GET /failures/{id}":              s.failurePage,
 		"GET /hosts":                      s.hostsPage,
-		"GET /schedule":                   s.schedulePage,
 		"GET /wants":                      s.wantsPage,
-		"GET /queue":                      s.queuePage,
 		"GET /objects/{namespace}/{name}": s.objectPage,
-		"GET /watchers":                   s.watchersPage,
 		"GET /audit":                      s.auditPage,
 		"GET /doctor":                     s.doctorPage,
 		"GET /help":                       s.helpPage,
 		"GET /search":                     s.search,
-		"POST /theme":                     s.theme,
-		"GET /failures.json":              s.failuresJSON,
-		"GET /live":                       s.live,
+		"GET /live":                       s.livePage,
 		"/": func(v *visit) (*page, error) {
 			return nil, notFound("There is no page %s.", v.URL.Path)
 		},
@@ -200,15 +184,32 @@ func hardened(next http.Handler) http.Handler {
 	})
 }
 
-// lostSince returns when the connection to NATS was lost (zero: it is up).
-func (s *Server) lostSince() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.deps.Conn.Conn.IsConnected():
-		s.lost = time.Time{}
-	case s.lost.IsZero():
-		s.lost = s.deps.Now()
+// Limits of requests per person or address.
+const (
+	requestsSecond = 20
+	requestsBurst  = 60
+	// ratesMost is the maximum number of limiters. When there are more, all are reset.
+	ratesMost = 1000
+)
+
+// rates limits requests by the name of a person, or by address before the sign-in. The zero value is
+// ready.
+type rates struct {
+	mu  sync.Mutex
+	all map[string]*rate.Limiter
+}
+
+// allow reports whether another request is allowed now.
+func (r *rates) allow(who string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	limiter := r.all[who]
+	if limiter == nil {
+		if r.all == nil || len(r.all) >= ratesMost {
+			r.all = map[string]*rate.Limiter{}
+		}
+		limiter = rate.NewLimiter(requestsSecond, requestsBurst)
+		r.all[who] = limiter
 	}
-	return s.lost
+	return limiter.Allow()
 }

@@ -1,35 +1,26 @@
 package console
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Maximum numbers of rows.
-const (
-	pageRows   = 50
-	jsonRows   = 1000
-	facetHosts = 12
-)
+// pageRows is the maximum number of rows.
+const pageRows = 50
 
 // filterFields are the fields of a filter in the address, named like the flags of curlctl.
 func filterFields() []string {
@@ -74,13 +65,6 @@ func (v *visit) readFilter() (filter, error) {
 	return f, nil
 }
 
-// Exact reports whether the server can count for the filter.
-func (f filter) Exact() bool {
-	dead := f.Dead
-	dead.Below = 0
-	return dead.Exact()
-}
-
 // With returns the address of the list with one field changed.
 func (f filter) With(field, value string) string {
 	values := maps.Clone(f.Values)
@@ -107,32 +91,21 @@ func (f filter) Words() []string {
 }
 
 // match reports whether a new failure matches, by its subject.
-func (f filter) match(x model.Failure) bool {
+func (f filter) match(x operate.DeadLetter) bool {
 	s := f.Selection
 	return (s.Reason == "" || s.Reason == x.Reason) && (s.Host == "" || strings.EqualFold(s.Host, x.Host)) &&
 		(s.Namespace == "" || s.Namespace == x.Key.Namespace) && (s.Name == "" || s.Name == x.Key.Name) &&
 		(s.Key == "" || s.Key == x.Key.Key) && s.Until == ""
 }
 
-// facet is a value of a field, with the number of failures.
-type facet struct {
-	Value string
-	Count uint64
-	On    bool
-}
-
 type failuresData struct {
-	Filter     filter
-	Rows       []deadletter.Record
-	Older      string
-	Below      uint64
-	Reasons    []facet
-	Hosts      []facet
-	MoreHosts  int
-	Namespaces []string
-	AllReasons []string
+	Filter  filter
+	Rows    []deadletter.Record
+	Older   string
+	Below   uint64
+	Reasons []string
 	// Match is the number of matches, if it is Counted.
-	Match         int
+	Match         uint64
 	Counted       bool
 	Command       string
 	Replay, Purge bool
@@ -144,16 +117,16 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	s.lookShortly(v)
-	if err := s.model.Missing(model.Failures); errors.As(err, new(*natsconn.PermissionError)) {
+	if err := s.model.Brief().Err; errors.As(err, new(*natsconn.PermissionError)) {
 		return nil, err // there would be no response
 	}
 	data := failuresData{
-		Filter: f, Below: f.Dead.Below, AllReasons: deadletter.Reasons(), Namespaces: s.model.Namespaces(),
+		Filter: f, Below: f.Dead.Below, Reasons: deadletter.Reasons(),
 		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...),
 		Replay:  v.can(access.Replay), Purge: v.can(access.Purge),
 	}
 	newest := uint64(0)
-	for d, err := range readable.Only(&v.unread, s.deps.Conn.Client.DeadLetters(v.Context(), f.Dead)) {
+	for d, err := range v.client.DeadLetters(v.Context(), f.Dead) {
 		if err != nil {
 			return nil, err
 		}
@@ -164,11 +137,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		newest = max(newest, d.ID)
 		data.Rows = append(data.Rows, s.failureRow(d))
 	}
-	if v.namespace != "" {
-		data.Namespaces = nil
-	} else if !s.model.Brief().AsOf.IsZero() {
-		data.count(s.model.Failures())
-	}
+	data.Match, data.Counted = s.count(v, f)
 	live := maps.Clone(f.Values)
 	live.Set("failed", strconv.FormatUint(newest, 10))
 	return &page{template: "failures.html", title: "Failures", data: data, live: live}, nil
@@ -183,41 +152,19 @@ func (s *Server) lookShortly(v *visit) {
 	s.model.Look(ctx)
 }
 
-// count sets the facets and the number of matches. Each field is counted within the other.
-func (d *failuresData) count(counts map[operate.ReasonHost]uint64) {
-	reasons, hosts, match := map[string]uint64{}, map[string]uint64{}, uint64(0)
-	s := d.Filter.Selection
-	host := strings.ToLower(s.Host)
-	for rh, n := range counts {
-		ofReason, ofHost := s.Reason == "" || s.Reason == rh.Reason, host == "" || host == rh.Host
-		if ofHost {
-			reasons[rh.Reason] += n
-		}
-		if ofReason {
-			hosts[rh.Host] += n
-		}
-		if ofReason && ofHost {
-			match += n
+// count counts the matches of a filter by at most a reason and a host. Others are not counted.
+func (s *Server) count(v *visit, f filter) (n uint64, counted bool) {
+	sel := f.Selection
+	if v.namespace+sel.Namespace+sel.Name+sel.Key+sel.Since+sel.Until != "" || pipeline.IsAddress(sel.Host) ||
+		s.model.Brief().AsOf.IsZero() {
+		return 0, false
+	}
+	for of, count := range s.model.Failures() {
+		if (sel.Reason == "" || sel.Reason == of.Reason) && (sel.Host == "" || strings.EqualFold(sel.Host, of.Host)) {
+			n += count
 		}
 	}
-	d.Reasons, d.Hosts = facets(reasons, s.Reason), facets(hosts, host)
-	if d.MoreHosts = len(d.Hosts) - facetHosts; d.MoreHosts > 0 {
-		d.Hosts = d.Hosts[:facetHosts]
-	}
-	if s.Namespace+s.Name+s.Key+s.Since+s.Until == "" && d.Filter.Exact() {
-		d.Match, d.Counted = int(match), true
-	}
-}
-
-func facets(counts map[string]uint64, chosen string) []facet {
-	var all []facet
-	for value, n := range counts {
-		all = append(all, facet{value, n, value == chosen})
-	}
-	slices.SortFunc(all, func(a, b facet) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Value, b.Value))
-	})
-	return all
+	return n, true
 }
 
 // failureRow returns a failure with the present state of its key.
@@ -234,33 +181,13 @@ func (s *Server) failureRow(d operate.DeadLetter) deadletter.Record {
 	return row
 }
 
-// failuresJSON writes the newest failures like curlctl.
-func (s *Server) failuresJSON(v *visit) (*page, error) {
-	f, err := v.readFilter()
-	if err != nil {
-		return nil, err
-	}
-	items := []deadletter.Record{}
-	for d, err := range readable.Only(&v.unread, s.deps.Conn.Client.DeadLetters(v.Context(), f.Dead)) {
-		if err != nil {
-			return nil, err
-		}
-		if len(items) == jsonRows {
-			break
-		}
-		items = append(items, deadletter.NewRecord(d))
-	}
-	v.w.Header().Set("Content-Type", "application/json")
-	return &page{done: true}, json.NewEncoder(v.w).Encode(map[string]any{"items": items})
-}
-
 // failure reads the failure with an ID.
 func (v *visit) failure(text string) (operate.DeadLetter, error) {
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || id == 0 {
 		return operate.DeadLetter{}, notFound("%q is not the ID of a failure.", text)
 	}
-	return failureIn(v.Context(), v.server.deps.Conn.Client, id, v.namespace)
+	return failureIn(v.Context(), v.client, id, v.namespace)
 }
 
 // failureIn reads a failure of a namespace; empty: of any. A failure of another namespace is not
@@ -279,17 +206,12 @@ type failureData struct {
 
 	Snippet  string
 	TraceURL string
-	Earlier  []deadletter.Record
 	Command  string
 	Replay   bool
 }
 
-// snippetMost is the maximum length of a response, in bytes, and earlierMost the maximum number of
-// earlier failures.
-const (
-	snippetMost = 1 << 10
-	earlierMost = 10
-)
+// snippetMost is the maximum length of a response, in bytes.
+const snippetMost = 1 << 10
 
 func (s *Server) failurePage(v *visit) (*page, error) {
 	d, err := v.failure(v.PathValue("id"))
@@ -303,18 +225,8 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 	}
 	snippet := d.Message.GetSnippet()
 	data.Snippet = strings.ToValidUTF8(string(snippet[:min(len(snippet), snippetMost)]), "\uFFFD")
-	if data.TraceID != "" && s.config.TraceURL != "" {
-		data.TraceURL = strings.ReplaceAll(s.config.TraceURL, "{trace}", data.TraceID)
-	}
-	earlier := operate.DeadLetterFilter{Namespace: d.Key.Namespace, Name: d.Key.Name, Key: d.Key.Key, Below: d.ID}
-	for e, err := range readable.Only(&v.unread, s.deps.Conn.Client.DeadLetters(v.Context(), earlier)) {
-		if err != nil {
-			return nil, err
-		}
-		if len(data.Earlier) == earlierMost {
-			break
-		}
-		data.Earlier = append(data.Earlier, s.failureRow(e))
+	if data.TraceID != "" && s.deps.TraceURL != "" {
+		data.TraceURL = strings.ReplaceAll(s.deps.TraceURL, "{trace}", data.TraceID)
 	}
 	return &page{template: "failure.html", title: "Failure " + strconv.FormatUint(d.ID, 10), data: data}, nil
 }

@@ -8,15 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -25,7 +22,6 @@ import (
 const (
 	groupRows = 8
 	hostRows  = 200
-	queueRows = 50
 	auditRows = 100
 )
 
@@ -35,26 +31,16 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	if err := s.unknown(n); err != nil {
 		return nil, err
 	}
-	entries, last := s.model.Passing(v.namespace, 0)
-	slices.Reverse(entries)
-	live := url.Values{"entries": {strconv.FormatUint(last, 10)}}
-	return &page{template: "overview.html", title: "Overview", live: live, data: map[string]any{
+	return &page{template: "overview.html", title: "Overview", refresh: true, data: map[string]any{
 		"Numbers": n, "Requests": durable(n, pipeline.FetcherConsumer), "Results": durable(n, pipeline.WriterConsumer),
 		"Groups": n.Groups[:min(len(n.Groups), groupRows)], "Bad": n.Now.Failing + n.Now.Refused,
-		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)],
-		"Pause": v.namespace == "" && v.can(access.Pause),
+		"Scoped": v.namespace != "",
+		"Pause":  v.namespace == "" && v.can(access.Pause),
 	}}, nil
 }
 
-const passingRows = 12
-
-// unknown returns the error of a model without a reading, or without a part that a page needs.
-func (s *Server) unknown(n model.Numbers, parts ...model.Part) error {
-	for _, part := range parts {
-		if err := n.Missing[part]; err != nil {
-			return err
-		}
-	}
+// unknown returns the error of a model without a reading.
+func (s *Server) unknown(n model.Numbers) error {
 	switch {
 	case !n.AsOf.IsZero():
 		return nil
@@ -78,7 +64,7 @@ func durable(n model.Numbers, name string) overview.Consumer {
 
 func (s *Server) hostsPage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
-	if err := s.unknown(s.model.Numbers(v.namespace), model.Wants); err != nil {
+	if err := s.unknown(s.model.Numbers(v.namespace)); err != nil {
 		return nil, err
 	}
 	hosts := s.model.Hosts(v.namespace)
@@ -90,74 +76,13 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// bar of the histogram.
-type bar struct{ X, Height, Count, Minute int }
-
-const barHeight = 64
-
-func (s *Server) schedulePage(v *visit) (*page, error) {
-	s.model.Look(v.Context())
-	n := s.model.Numbers(v.namespace)
-	if err := s.unknown(n, model.Timers); err != nil {
-		return nil, err
-	}
-	var at time.Time
-	after, key, _ := strings.Cut(v.FormValue("after"), "/")
-	if after != "" {
-		var err error
-		if at, err = time.Parse(time.RFC3339Nano, after); err != nil {
-			return nil, badRequest(fmt.Errorf("after: %q is not a time", after))
-		}
-	}
-	rows, minutes := s.model.Schedule(v.namespace, at, keyOf(key), pageRows+1)
-	bars, most, hour := histogram(minutes)
-	next := ""
-	if len(rows) > pageRows {
-		rows = rows[:pageRows]
-		next = rows[pageRows-1].At.UTC().Format(time.RFC3339Nano) + "/" + rows[pageRows-1].Key.String()
-	}
-	return &page{template: "schedule.html", title: "Schedule", data: map[string]any{
-		"Bars": bars, "Most": most, "Hour": hour, "Rows": rows, "Next": next, "Timers": n.Timers, "After": after,
-	}}, nil
-}
-
-// number parses a number in the address (0 without one).
-func number(field, text string) (uint64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, badRequest(fmt.Errorf("%s: %q is not a number", field, text))
-	}
-	return n, nil
-}
-
-// histogram draws the timers per minute of the next hour.
-func histogram(minutes [60]int) (bars []bar, most, hour int) {
-	most = slices.Max(minutes[:])
-	for i, n := range minutes {
-		hour += n
-		b := bar{X: i * 10, Count: n, Minute: i}
-		if n > 0 {
-			b.Height = max(2, n*barHeight/most)
-		}
-		bars = append(bars, b)
-	}
-	return bars, most, hour
-}
-
 func (s *Server) wantsPage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
-	if err := s.unknown(s.model.Numbers(v.namespace), model.Wants); err != nil {
+	if err := s.unknown(s.model.Numbers(v.namespace)); err != nil {
 		return nil, err
 	}
 	name, host, after, state := v.FormValue("name"), v.FormValue("host"), v.FormValue("after"), v.FormValue("state")
 	namespace := cmp.Or(v.namespace, v.FormValue("namespace"))
-	var namespaces []string
-	if v.namespace == "" {
-		namespaces = s.model.Namespaces()
-	}
 	if state != "" && state != "failing" {
 		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
 	}
@@ -172,7 +97,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	}
 	return &page{template: "wants.html", title: "Wanted", data: map[string]any{
 		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host, "State": state,
-		"Namespaces": namespaces, "Scoped": v.namespace != "", "After": after, "Refetch": v.can(access.Replay),
+		"Scoped": v.namespace != "", "After": after, "Refetch": v.can(access.Replay),
 	}}, nil
 }
 
@@ -183,80 +108,12 @@ func keyOf(text string) pipeline.Key {
 	return pipeline.Key{Namespace: namespace, Name: name, Key: key}
 }
 
-// queued is a request that no fetcher has handled yet.
-type queued struct {
-	Sequence  uint64
-	At        time.Time
-	Key       pipeline.Key
-	Kind, URL string
-	Cause     string
-}
-
-func (s *Server) queuePage(v *visit) (*page, error) {
-	if v.namespace != "" {
-		return nil, forbidden("The queue shows all namespaces.")
-	}
-	s.model.Look(v.Context())
-	n := s.model.Numbers("")
-	if err := s.unknown(n); err != nil {
-		return nil, err
-	}
-	requests := durable(n, pipeline.FetcherConsumer)
-	var rows []queued
-	for _, kind := range []struct {
-		name string
-		kind pipeline.Kind
-	}{{"want", pipeline.KindWant}, {"due", pipeline.KindDue}} {
-		if requests.Backlog+uint64(max(requests.InFlight, 0)) == 0 {
-			break
-		}
-		some, err := s.waiting(v, kind.name, kind.kind, requests.Handled+1)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, some...)
-	}
-	slices.SortFunc(rows, func(a, b queued) int { return cmp.Compare(a.Sequence, b.Sequence) })
-	return &page{template: "queue.html", title: "Queue", refresh: true, data: map[string]any{
-		"Requests": requests, "Results": durable(n, pipeline.WriterConsumer), "Rows": rows[:min(len(rows), queueRows)],
-		"Numbers": n,
-	}}, nil
-}
-
-// waiting reads the oldest requests of a kind.
-func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64) ([]queued, error) {
-	var rows []queued
-	for len(rows) < queueRows {
-		m, err := s.deps.Conn.Client.NextMessage(v.Context(), pipeline.Requests, kind.Subjects("", ""), from)
-		if errors.Is(err, pipeline.ErrNoMessage) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		from = m.Sequence + 1
-		_, key, err := pipeline.ParseSubject(m.Subject)
-		if err != nil || len(m.Data) == 0 { // the watcher handles tombstones
-			continue
-		}
-		row := queued{Sequence: m.Sequence, At: m.Time, Key: key, Kind: name}
-		if want, err := pipeline.DecodeWant(key, m.Data); kind == pipeline.KindWant && err == nil {
-			row.URL, row.Cause = deadletter.WithoutQuery(want.GetUrl()), pipeline.CauseName(want.GetCause())
-		}
-		if due, err := pipeline.DecodeDue(key, m.Data); kind == pipeline.KindDue && err == nil {
-			row.URL, row.Cause = deadletter.WithoutQuery(due.GetWant().GetUrl()), pipeline.CauseName(due.GetCause())
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
 func (s *Server) auditPage(v *visit) (*page, error) {
 	if err := v.need(access.Audits, ""); err != nil {
 		return nil, err
 	}
 	var rows []*v1.Audit
-	for a, err := range readable.Only(&v.unread, s.deps.Conn.Client.Audits(v.Context())) {
+	for a, err := range v.client.Audits(v.Context()) {
 		if err != nil {
 			return nil, err
 		}
@@ -276,7 +133,7 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 	if v.namespace != "" {
 		return nil, forbidden("The Doctor checks all namespaces.")
 	}
-	ctx, stop := s.deps.Refusals.CancelOnDenied(v.Context(), "")
+	ctx, stop := s.deps.Refusals.CancelOnDenied(v.Context())
 	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Now)
 	stop()
 	switch {
@@ -302,7 +159,7 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 }
 
 func (s *Server) helpPage(*visit) (*page, error) {
-	return &page{template: "help.html", title: "Keyboard", data: s.navigation()}, nil
+	return &page{template: "help.html", title: "Keyboard", data: navigation()}, nil
 }
 
 // search redirects to a failure by its ID, an object, the failures of a host, or the keys of
@@ -332,4 +189,23 @@ func (s *Server) search(v *visit) (*page, error) {
 		to += "?" + query.Encode()
 	}
 	return &page{redirect: to}, nil
+}
+
+// livePage has what changes on a page that does not reload: the banners, the time, and the number of
+// failures that match the filter of the page and are newer than its rows.
+func (s *Server) livePage(v *visit) (*page, error) {
+	f, err := v.readFilter()
+	if err != nil {
+		return nil, err
+	}
+	s.lookShortly(v)
+	data := map[string]any{"At": f.At("/failures"), "New": 0}
+	if last := v.FormValue("failed"); last != "" {
+		id, err := strconv.ParseUint(last, 10, 64)
+		if err != nil {
+			return nil, badRequest(fmt.Errorf("failed: %q is not a number", last))
+		}
+		data["New"] = s.model.FailedSince(id, f.match)
+	}
+	return &page{template: "live.html", title: "Live", data: data}, nil
 }

@@ -1,31 +1,24 @@
 package console
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"html/template"
-	"io"
 	"io/fs"
 	"net/http"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 //go:embed templates/*.html
@@ -40,8 +33,6 @@ type pages struct {
 	// assets by names with their hash, which names has by plain names.
 	assets map[string]asset
 	names  map[string]string
-	// buffers hold pages while they are rendered.
-	buffers sync.Pool
 }
 
 type asset struct {
@@ -111,10 +102,6 @@ func (p *pages) static(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(a.data)
 }
 
-func (p *pages) render(w io.Writer, name string, f frame) error {
-	return p.templates[name].ExecuteTemplate(w, layout, f)
-}
-
 // functions of the templates.
 func (p *pages) functions() template.FuncMap {
 	return template.FuncMap{
@@ -127,15 +114,8 @@ func (p *pages) functions() template.FuncMap {
 		"oldest":    oldest,
 		"reason":    deadletter.Reason,
 		"url":       deadletter.WithoutQuery,
-		"cause":     pipeline.CauseName,
-		"newest":    newest,
 		"interval":  duration.Format,
-		"sparks":    sparks,
-		"apart":     apart,
 		"dict":      dict,
-		"add":       func(a, b int) int { return a + b },
-		"sub":       func(a, b int) int { return a - b },
-		"text":      func(v any) string { return fmt.Sprint(v) },
 		"hasPrefix": strings.HasPrefix,
 	}
 }
@@ -165,15 +145,9 @@ func newStamp(now time.Time, at any, ahead bool) stamp {
 	case time.Time:
 		when = t
 	case *time.Time:
-		if t != nil {
-			when = *t
-		}
+		when = *t
 	case metav1.Time:
 		when = t.Time
-	case *metav1.Time:
-		if t != nil {
-			when = t.Time
-		}
 	case interface{ AsTime() time.Time }:
 		when = t.AsTime()
 	}
@@ -192,86 +166,11 @@ func newStamp(now time.Time, at any, ahead bool) stamp {
 	return s
 }
 
-// apart describes how far one clock is ahead of another.
-func apart(ahead time.Duration) string {
-	now := time.Unix(0, 0)
-	if ahead < 0 {
-		return printer.Until(now, now.Add(-ahead)) + " behind"
+func clockOf(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
+
+func oldest(c overview.Consumer, now time.Time) string {
+	if c.Oldest.IsZero() {
+		return "–"
 	}
-	return printer.Until(now, now.Add(ahead)) + " ahead of"
-}
-
-// Size of a sparkline, in units of its SVG.
-const (
-	sparkWidth  = 120
-	sparkHeight = 24
-)
-
-// line is a sparkline with its scale: the values of a span of time until now.
-type line struct {
-	Points string
-	Peak   int
-	Span   string
-}
-
-func spark(values []int, span time.Duration) line {
-	peak := slices.Max(values)
-	most := max(1, peak)
-	var b strings.Builder
-	for i, n := range values {
-		fmt.Fprintf(&b, "%d,%d ", i*sparkWidth/max(1, len(values)-1), sparkHeight-1-n*(sparkHeight-2)/most)
-	}
-	return line{strings.TrimSpace(b.String()), peak, duration.Format(span)}
-}
-
-// sparks returns the sparklines of the overview.
-func sparks(n model.Numbers) map[string]line {
-	return map[string]line{
-		"requests": sampled(n, func(s model.Sample) uint64 { return s.Requests }),
-		"results":  sampled(n, func(s model.Sample) uint64 { return s.Results }),
-		"failures": failuresSpark(n),
-	}
-}
-
-func sampled(n model.Numbers, of func(model.Sample) uint64) line {
-	values := make([]int, model.SampleCount)
-	for i, s := range n.Samples {
-		values[len(values)-len(n.Samples)+i] = int(of(s))
-	}
-	return spark(values, model.SampleCount*model.PollEvery)
-}
-
-// failuresSpark has a point per two minutes.
-func failuresSpark(n model.Numbers) line {
-	values := make([]int, len(n.Minutes)/2)
-	for i, count := range n.Minutes {
-		values[i/2] += count
-	}
-	return spark(values, time.Hour)
-}
-
-// visible replaces invisible characters, and characters that change the direction of text, by their
-// numbers: tenants and servers must not hide text.
-func visible(page []byte) []byte {
-	if !bytes.ContainsFunc(page, func(r rune) bool { return !seen(r) }) {
-		return page
-	}
-	var b bytes.Buffer
-	for i := 0; i < len(page); {
-		r, size := utf8.DecodeRune(page[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			b.WriteRune(utf8.RuneError)
-		case seen(r):
-			b.WriteRune(r)
-		default:
-			fmt.Fprintf(&b, "\\u%04x", r)
-		}
-		i += size
-	}
-	return b.Bytes()
-}
-
-func seen(r rune) bool {
-	return r == '\n' || r == '\t' || r != utf8.RuneError && unicode.IsPrint(r)
+	return printer.Until(c.Oldest, now)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
@@ -51,7 +50,7 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 		d.hide(alsoRecovered, "1")
 	}
 	var found []operate.DeadLetter
-	for f, err := range sel.failures(v.Context(), s.deps.Conn.Client, &v.unread) {
+	for f, err := range sel.failures(v.Context(), v.client) {
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +84,7 @@ func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []oper
 		}
 		return sel.count, nil
 	}
-	items, err := replay.Plan(v.Context(), s.deps.Conn.Client, func(yield func(operate.DeadLetter, error) bool) {
+	items, err := replay.Plan(v.Context(), v.client, func(yield func(operate.DeadLetter, error) bool) {
 		for _, f := range found {
 			if !yield(f, nil) {
 				return
@@ -101,17 +100,23 @@ func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []oper
 	counts := replay.Count(items)
 	n := counts[replay.Wanted]
 	d.Lines = []string{fmt.Sprintf("Would replay %s of %s.", printer.Grouped(n), printer.Plural(len(items), "failure"))}
-	for _, verdict := range []replay.Verdict{
-		replay.Recovered, replay.Gone, replay.Changed, replay.Older, replay.Unreadable,
-	} {
-		if n := counts[verdict]; n > 0 {
-			d.Lines = append(d.Lines, fmt.Sprintf("%s skipped: %s.", printer.Grouped(n), verdict))
-		}
-	}
+	d.Lines = append(d.Lines, skipped(counts)...)
 	if counts[replay.Recovered] > 0 {
 		d.Also = sel.address("/failures/replay", url.Values{alsoRecovered: {"1"}})
 	}
 	return n, nil
+}
+
+// skipped says how many failures are skipped and why.
+func skipped(counts map[replay.Verdict]int) (lines []string) {
+	for _, verdict := range []replay.Verdict{
+		replay.Recovered, replay.Gone, replay.Changed, replay.Older, replay.Unreadable, replay.Already,
+	} {
+		if n := counts[verdict]; n > 0 {
+			lines = append(lines, fmt.Sprintf("%s skipped: %s.", printer.Grouped(n), verdict))
+		}
+	}
+	return lines
 }
 
 // mayReplay requires the right in the namespaces of all items.
@@ -167,7 +172,7 @@ func (s *Server) runReplay( //nolint:revive // seven independent inputs
 ) error {
 	client := s.deps.Conn.Client
 	j.Set("checked", 0)
-	all := sel.failures(ctx, client, new(readable.Unread))
+	all := sel.failures(ctx, client)
 	items, err := replay.Plan(ctx, client, all, again, func(n int) { j.Set("checked", n) })
 	if err != nil {
 		return err
@@ -188,13 +193,8 @@ func (s *Server) runReplay( //nolint:revive // seven independent inputs
 		done = replay.Count(items)[replay.Replayed]
 		return done, len(items) - done, err
 	})
-	counts := replay.Count(items)
-	for _, verdict := range []replay.Verdict{
-		replay.Recovered, replay.Gone, replay.Changed, replay.Older, replay.Unreadable, replay.Already,
-	} {
-		if n := counts[verdict]; n > 0 {
-			j.Note(printer.Plural(n, "failure") + " skipped: " + string(verdict) + ".")
-		}
+	for _, text := range skipped(replay.Count(items)) {
+		j.Note(text)
 	}
 	if failed != nil || follower == nil {
 		return failed
@@ -208,7 +208,7 @@ func (s *Server) followReplay(ctx context.Context, j *jobs.Job, items []*replay.
 	err := follower.Wait(ctx, items, func(counts map[replay.Outcome]int) {
 		j.Set("fetched or failed again", counts[replay.Fetched]+counts[replay.FailedAgain]+counts[replay.Superseded])
 	})
-	counts := follower.Count(items)
+	counts := replay.Outcomes(items)
 	for _, outcome := range []replay.Outcome{replay.Fetched, replay.FailedAgain, replay.Superseded, replay.Pending} {
 		if n := counts[outcome]; n > 0 {
 			j.Note(printer.Grouped(n) + " " + string(outcome) + ".")

@@ -18,7 +18,7 @@ func (s *Server) signInRoutes(mux *http.ServeMux) {
 }
 
 func (s *Server) signInForm(w http.ResponseWriter, r *http.Request, problem string) {
-	v := &visit{Request: r, server: s, w: w, person: &access.Person{}}
+	v := &visit{Request: r, server: s, w: w, person: &access.Person{}, client: s.deps.Conn.Client.Counting()}
 	status := http.StatusOK
 	if problem != "" {
 		status = http.StatusUnauthorized

@@ -1,15 +1,13 @@
 package console
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
@@ -31,7 +29,8 @@ type visit struct {
 	person *access.Person
 	// namespace is the only one the person may see (empty: all).
 	namespace string
-	unread    readable.Unread
+	// client counts unreadable messages.
+	client *operate.Client
 }
 
 // page is the response to a visit: a template with its data, or a redirect.
@@ -41,12 +40,10 @@ type page struct {
 	data            any
 	// redirect is an address (empty: none).
 	redirect string
-	// live is the query of the live stream.
+	// live is the query of livePage.
 	live url.Values
-	// refresh: the page reloads by itself.
+	// refresh: the script reloads the page all the time.
 	refresh bool
-	// done: the response is written already.
-	done bool
 }
 
 // problem is an error with a page of its own.
@@ -89,26 +86,24 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		if person == nil {
 			return
 		}
-		v := &visit{Request: r, server: s, w: w, person: person}
+		v := &visit{Request: r, server: s, w: w, person: person, client: s.deps.Conn.Client.Counting()}
 		if !s.people.allow(person.Name) {
 			http.Error(w, "Too many requests. Wait a second.", http.StatusTooManyRequests)
 			return
 		}
-		if r.URL.Path != "/live" {
-			limit := requestTimeout
-			if !s.deps.Conn.Conn.IsConnected() {
-				limit = awayTimeout
-			}
-			ctx, cancel := context.WithTimeout(r.Context(), limit)
-			defer cancel()
-			v.Request = r.WithContext(ctx)
+		limit := requestTimeout
+		if !s.deps.Conn.Conn.IsConnected() {
+			limit = awayTimeout
 		}
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
+		defer cancel()
+		v.Request = r.WithContext(ctx)
 		refusedSince := time.Now()
 		if err := v.ParseForm(); err != nil {
 			v.fail(unreadableForm(err), refusedSince)
 			return
 		}
-		if err := v.enter(); err != nil && r.URL.Path != "/theme" { //nolint:contextcheck // a visit has its own
+		if err := v.enter(); err != nil { //nolint:contextcheck // a visit has its own
 			v.fail(err, refusedSince)
 			return
 		}
@@ -232,54 +227,41 @@ func capitalized(err error) string {
 }
 
 // navigation has path, name, and the key after g.
-func (s *Server) navigation() []destination {
-	all := []destination{
+func navigation() []destination {
+	return []destination{
 		{"/", "Overview", "o"},
 		{"/failures", "Failures", "f"},
 		{"/hosts", "Hosts", "h"},
-		{"/schedule", "Schedule", "s"},
 		{"/wants", "Wanted", "w"},
-		{"/queue", "Queue", "q"},
 		{"/audit", "Audit", "a"},
 		{"/doctor", "Doctor", "d"},
 	}
-	if s.watched.Load() {
-		return slices.Insert(all, 5, destination{"/watchers", "Watchers", "r"})
-	}
-	return all
 }
 
 type destination struct{ Path, Name, Key string }
 
 // frame is the layout around a page.
 type frame struct {
-	Title, Path, Theme, Person, Namespace, Server string
-	Nav                                           any
-	SignedIn                                      bool
-	Lost                                          *time.Time
-	Brief                                         model.Brief
-	Live                                          string
-	Refresh                                       bool
-	Unread                                        int
-	Now                                           time.Time
-	Page                                          any
+	Title, Path, Person, Namespace, Server string
+	Nav                                    any
+	SignedIn                               bool
+	// Lost: there is no connection to NATS.
+	Lost    bool
+	Brief   model.Brief
+	Live    string
+	Refresh bool
+	Unread  int
+	Now     time.Time
+	Page    any
 }
 
 func (v *visit) write(p *page) {
-	if p.done {
-		return
-	}
 	if p.redirect != "" {
 		http.Redirect(v.w, v.Request, p.redirect, http.StatusSeeOther)
 		return
 	}
-	buffer, pooled := v.server.pages.buffers.Get().(*bytes.Buffer)
-	if !pooled {
-		buffer = new(bytes.Buffer)
-	}
-	defer v.server.pages.buffers.Put(buffer)
-	buffer.Reset()
-	if err := v.server.pages.render(buffer, p.template, v.frame(p)); err != nil {
+	var text strings.Builder
+	if err := v.server.pages.templates[p.template].ExecuteTemplate(&text, layout, v.frame(p)); err != nil {
 		http.Error(v.w, "Rendering failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -287,19 +269,17 @@ func (v *visit) write(p *page) {
 	if p.status != 0 {
 		v.w.WriteHeader(p.status)
 	}
-	_, _ = v.w.Write(visible(buffer.Bytes()))
+	_, _ = io.WriteString(v.w, printer.Escaped(text.String()))
 }
 
 func (v *visit) frame(p *page) frame {
 	f := frame{
-		Title: p.title, Path: v.URL.Path, Theme: v.chosenTheme(), Person: v.person.Name, Namespace: v.namespace,
-		Server: v.server.deps.Conn.Where, Nav: v.server.navigation(), Refresh: p.refresh, Now: v.server.deps.Now(),
+		Title: p.title, Path: v.URL.Path, Person: v.person.Name, Namespace: v.namespace,
+		Server: v.server.deps.Conn.Where, Nav: navigation(), Refresh: p.refresh, Now: v.server.deps.Now(),
 		Page: p.data, Brief: v.server.model.Brief(), SignedIn: v.server.tokens != nil,
+		Lost: !v.server.deps.Conn.Conn.IsConnected(),
 	}
-	if lost := v.server.lostSince(); !lost.IsZero() {
-		f.Lost = &lost
-	}
-	f.Unread, _ = v.unread.Count()
+	f.Unread, _ = v.client.Unread.Count()
 	live := p.live
 	if live == nil {
 		live = url.Values{}
@@ -309,35 +289,4 @@ func (v *visit) frame(p *page) frame {
 	}
 	f.Live = "/live?" + live.Encode()
 	return f
-}
-
-// themes returns the themes. Without one, the system decides.
-func themes() []string { return []string{"light", "dark"} }
-
-func (v *visit) chosenTheme() string {
-	if cookie, err := v.Cookie("theme"); err == nil && slices.Contains(themes(), cookie.Value) {
-		return cookie.Value
-	}
-	return ""
-}
-
-// localPath matches paths of this server: browsers take // and /\\ for another one.
-var localPath = regexp.MustCompile(`^/($|[^/\\\\])`)
-
-func (s *Server) theme(v *visit) (*page, error) {
-	//nolint:gosec // G124: it is no secret
-	cookie := &http.Cookie{
-		Name: "theme", Value: v.FormValue("theme"), Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true,
-		SameSite: http.SameSiteStrictMode,
-	}
-	if !slices.Contains(themes(), cookie.Value) {
-		cookie.Value, cookie.MaxAge = "", -1
-	}
-	http.SetCookie(v.w, cookie)
-	back := "/"
-	if u, err := url.Parse(v.FormValue("back")); err == nil && u.Host == "" && u.Scheme == "" &&
-		localPath.MatchString(u.Path) {
-		back = u.RequestURI()
-	}
-	return &page{redirect: back}, nil
 }

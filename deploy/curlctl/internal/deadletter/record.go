@@ -41,8 +41,8 @@ type Record struct {
 	// Attempts in the last round.
 	Attempts uint32 `json:"attempts,omitempty"`
 	// FirstFailedAt is the first failure since the last success.
-	FirstFailedAt *time.Time `json:"firstFailedAt,omitempty"`
-	LastFailedAt  *time.Time `json:"lastFailedAt,omitempty"`
+	FirstFailedAt time.Time `json:"firstFailedAt,omitzero"`
+	LastFailedAt  time.Time `json:"lastFailedAt,omitzero"`
 	// KeptAt is the time of the entry.
 	KeptAt time.Time `json:"keptAt"`
 	// ReplayOf is the failure whose replay failed.
@@ -90,16 +90,13 @@ func Table() printer.Table {
 
 // Row of Table.
 func (r Record) Row(now time.Time) printer.Row {
-	since, replayOf := "", ""
-	if r.FirstFailedAt != nil {
-		since = printer.Age(now, *r.FirstFailedAt)
-	}
+	replayOf := ""
 	if r.ReplayOf > 0 {
 		replayOf = strconv.FormatUint(r.ReplayOf, 10)
 	}
 	return printer.Row{Name: Name(r.ID), Object: r, Cells: printer.Cells(
 		r.ID, printer.Age(now, r.KeptAt), printer.In(printer.Red, Reason(r.Reason, r.Status)), r.Host,
-		r.Namespace, r.ConfigMap, r.Key, r.Now, r.Attempts, since, replayOf, r.URL, r.Sentence,
+		r.Namespace, r.ConfigMap, r.Key, r.Now, r.Attempts, printer.Age(now, r.FirstFailedAt), replayOf, r.URL, r.Sentence,
 	)}
 }
 
@@ -145,10 +142,9 @@ func WithoutQuery(raw string) string {
 	return text
 }
 
-func timeOf(t *timestamppb.Timestamp) *time.Time {
+func timeOf(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
-		return nil
+		return time.Time{}
 	}
-	at := t.AsTime()
-	return &at
+	return t.AsTime()
 }

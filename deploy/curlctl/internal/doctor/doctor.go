@@ -14,7 +14,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -63,8 +62,8 @@ func (d *diagnosis) add(check, state, fix, format string, args ...any) {
 const (
 	// slowLink is the maximum round trip to the server without a warning.
 	slowLink = 250 * time.Millisecond
-	// WrongClock is the maximum clock difference to the server without a warning.
-	WrongClock = 2 * time.Second
+	// wrongClock is the maximum clock difference to the server without a warning.
+	wrongClock = 2 * time.Second
 )
 
 // server checks the connection, the version and the clock.
@@ -93,7 +92,7 @@ func (d *diagnosis) server(ctx context.Context) {
 		return // reported by streams
 	}
 	off := stream.CachedInfo().TimeStamp.Sub(before.Add(time.Since(before) / 2))
-	if off.Abs() > WrongClock {
+	if off.Abs() > wrongClock {
 		d.add("clock", Warning, "synchronize the clocks (NTP), because timers follow the server's clock",
 			"the server's clock differs by %s from this one", off.Round(time.Millisecond))
 		return
@@ -220,9 +219,12 @@ func (d *diagnosis) consumers(ctx context.Context) {
 
 // count visits the readable messages, and reports the others under a check. ok is false if
 // there is a finding.
-func count[T any](d *diagnosis, check, fix string, all iter.Seq2[T, error], visit func(T)) (ok bool) {
-	var left readable.Unread
-	for one, err := range readable.Only(&left, all) {
+func count[T any](
+	ctx context.Context, d *diagnosis, check, fix string,
+	read func(*operate.Client, context.Context, string, string) iter.Seq2[T, error], visit func(T),
+) (ok bool) {
+	client := d.Client.Counting()
+	for one, err := range read(client, ctx, "", "") {
 		if err != nil {
 			if !errors.Is(err, jetstream.ErrStreamNotFound) { // reported by streams
 				d.add(check, Unknown, "", "%s", err)
@@ -231,7 +233,7 @@ func count[T any](d *diagnosis, check, fix string, all iter.Seq2[T, error], visi
 		}
 		visit(one)
 	}
-	if n, _ := left.Count(); n > 0 {
+	if n, _ := client.Unread.Count(); n > 0 {
 		d.add(check, Bad, "find out which other client publishes to CURL_REQUESTS, then "+fix, "%s unreadable",
 			printer.Plural(n, "message"))
 		return false
@@ -242,7 +244,7 @@ func count[T any](d *diagnosis, check, fix string, all iter.Seq2[T, error], visi
 func (d *diagnosis) timers(ctx context.Context) {
 	const replace = "replace the timers with `curlctl refetch --all`"
 	pending, late := 0, 0
-	ok := count(d, "timers", replace, d.Client.Timers(ctx, "", ""), func(t operate.Timer) {
+	ok := count(ctx, d, "timers", replace, (*operate.Client).Timers, func(t operate.Timer) {
 		pending++
 		if keystate.IsOverdue(d.now(), t.At) {
 			late++
@@ -263,7 +265,7 @@ func (d *diagnosis) timers(ctx context.Context) {
 func (d *diagnosis) wants(ctx context.Context) {
 	wanted := 0
 	restart := "restart the watcher, which replaces the wants"
-	if count(d, "wants", restart, d.Client.Wants(ctx, "", ""), func(operate.Want) { wanted++ }) {
+	if count(ctx, d, "wants", restart, (*operate.Client).Wants, func(operate.Want) { wanted++ }) {
 		d.add("wants", OK, "", "%s", printer.Plural(wanted, "key"))
 	}
 }

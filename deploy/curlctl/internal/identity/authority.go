@@ -150,22 +150,6 @@ func (a *authority) fits(cert, key []byte, hosts []string, now time.Time) bool {
 	if have.cert.NotAfter.Sub(now) < life/3 && have.cert.NotAfter.Before(a.cert.NotAfter) {
 		return false
 	}
-	names := slices.Clone(have.cert.DNSNames)
-	for _, ip := range have.cert.IPAddresses {
-		names = append(names, ip.String())
-	}
-	return slices.Equal(canonical(names), canonical(hosts))
-}
-
-// canonical sorts hosts, and writes addresses in one form.
-func canonical(hosts []string) []string {
-	all := make([]string, len(hosts))
-	for i, host := range hosts {
-		all[i] = host
-		if ip := net.ParseIP(host); ip != nil {
-			all[i] = ip.String()
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	denied := func(host string) bool { return have.cert.VerifyHostname(host) != nil }
+	return len(hosts) == len(have.cert.DNSNames)+len(have.cert.IPAddresses) && !slices.ContainsFunc(hosts, denied)
 }

@@ -42,7 +42,7 @@ type Item struct {
 	State string `json:"state"`
 	Where string `json:"where"`
 	// NotAfter is the end of the validity of a certificate.
-	NotAfter *time.Time `json:"notAfter,omitempty"`
+	NotAfter time.Time `json:"notAfter,omitzero"`
 }
 
 // States of an Item.
@@ -61,22 +61,14 @@ type Wanted struct {
 	RevokeSigning bool
 }
 
-// Ensure makes missing identities. Errors wrap ErrUnusable if an existing file is invalid.
-func Ensure(ctx context.Context, store Store, w Wanted) (items []Item, err error) {
-	err = store.Update(ctx, func(have Files) (after Files, err error) {
-		after, items, err = complete(have, w, store.Where)
-		return after, err
-	})
-	return items, err
-}
-
-// Load returns the files of a store.
-func Load(ctx context.Context, store Store) (files Files, err error) {
+// Ensure makes missing identities, and returns all files. Errors wrap ErrUnusable if an existing file is
+// invalid.
+func Ensure(ctx context.Context, store Store, w Wanted) (files Files, items []Item, err error) {
 	err = store.Update(ctx, func(have Files) (Files, error) {
-		files = have
-		return have, nil
+		files, items, err = complete(have, w, store.Where)
+		return files, err
 	})
-	return files, err
+	return files, items, err
 }
 
 // HandOut copies the files of one identity, or of the servers, to another store. It fails if
@@ -193,7 +185,7 @@ func certify(files Files, hosts []string, now time.Time, where func(string) stri
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", where(caCert), err)
 	}
-	items := []Item{{Name: "ca", State: state, Where: where(caCert), NotAfter: &ca.cert.NotAfter}}
+	items := []Item{{Name: "ca", State: state, Where: where(caCert), NotAfter: ca.cert.NotAfter}}
 
 	state = kept
 	if !ca.fits(files[serverCert], files[serverKey], hosts, now) {
@@ -209,5 +201,5 @@ func certify(files Files, hosts []string, now time.Time, where func(string) stri
 	if err != nil {
 		return nil, err
 	}
-	return append(items, Item{Name: "tls", State: state, Where: where(serverCert), NotAfter: &server.cert.NotAfter}), nil
+	return append(items, Item{Name: "tls", State: state, Where: where(serverCert), NotAfter: server.cert.NotAfter}), nil
 }

@@ -5,13 +5,13 @@ package keys
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -37,9 +37,7 @@ type Key struct {
 type Reader struct {
 	Client          *operate.Client
 	Namespace, Name string
-	// Unread counts the messages that cannot be read. They are left out.
-	Unread *readable.Unread
-	Now    time.Time
+	Now             time.Time
 	// Objects of the cluster (nil: it was not read).
 	Objects Objects
 }
@@ -63,7 +61,7 @@ type Timers map[pipeline.Key]operate.Timer
 // Timers reads the pending timers.
 func (r Reader) Timers(ctx context.Context) (Timers, error) {
 	timers := Timers{}
-	for t, err := range readable.Only(r.Unread, r.Client.Timers(ctx, r.Namespace, r.Name)) {
+	for t, err := range r.Client.Timers(ctx, r.Namespace, r.Name) {
 		if err != nil {
 			return nil, err
 		}
@@ -79,20 +77,28 @@ func (t Timers) Sorted() []operate.Timer {
 	})
 }
 
-// Keys reads the wanted keys, in the order of the stream, and then the keys that an object asks for
-// without a want. The fetchers have handled all requests up to the sequence handled.
-func (r Reader) Keys(ctx context.Context, timers Timers, handled uint64) ([]Key, error) {
+// Read reads the wanted keys, in the order of the stream, then the keys that an object asks for without a
+// want, and the pending timers.
+func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
+	handled, err := r.Handled(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	timers, err := r.Timers(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	var all []Key
 	wanted, waiting := map[pipeline.Key]bool{}, map[pipeline.Key]operate.Timer{}
-	for d, err := range readable.Only(r.Unread, r.Client.Dues(ctx, r.Namespace, r.Name, handled+1)) {
+	for d, err := range r.Client.Dues(ctx, r.Namespace, r.Name, handled+1) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		waiting[d.Key] = d.WithoutWant()
 	}
-	for w, err := range readable.Only(r.Unread, r.Client.Wants(ctx, r.Namespace, r.Name)) {
+	for w, err := range r.Client.Wants(ctx, r.Namespace, r.Name) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		next := pending{}
 		if t, found := timers[w.Key]; found {
@@ -108,7 +114,7 @@ func (r Reader) Keys(ctx context.Context, timers Timers, handled uint64) ([]Key,
 			all = append(all, object.unwanted(at, wanted, r.Now)...)
 		}
 	}
-	return all, nil
+	return all, timers, nil
 }
 
 // pending is the next request of a key: its timer, or what it has published when it fired. A nil timer
@@ -137,19 +143,6 @@ func (r Reader) key(w operate.Want, next pending, handled uint64) Key {
 	return k
 }
 
-// Read reads the wanted keys with their conditions.
-func (r Reader) Read(ctx context.Context) ([]Key, error) {
-	fetchers, err := r.Client.Fetchers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	timers, err := r.Timers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r.Keys(ctx, timers, fetchers.AckFloor.Stream)
-}
-
 // HostIs reports whether a name or an address is the host of the key.
 func (k *Key) HostIs(host string) bool {
 	return k.Host == strings.ToLower(host) || pipeline.HostIs(k.URL, host)
@@ -159,4 +152,65 @@ func (k *Key) HostIs(host string) bool {
 func Compare(a, b pipeline.Key) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Key,
 		b.Key))
+}
+
+// One reads one key from the streams; nil: it is not wanted. The fetchers have handled all requests up
+// to the sequence handled.
+func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key, error) {
+	want, sequence, err := r.Client.LastWant(ctx, key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage), err == nil && want == nil:
+		return nil, nil //nolint:nilnil // it is not wanted
+	case errors.Is(err, pipeline.ErrMalformed):
+		return &Key{Key: key}, nil
+	case err != nil:
+		return nil, err
+	}
+	wanted := operate.Want{Key: key, Sequence: sequence, Want: want}
+	timer, err := r.Client.PendingTimer(ctx, key)
+	switch {
+	case err == nil:
+		found := r.key(wanted, pending{timer: &timer}, handled)
+		return &found, nil
+	case !errors.Is(err, pipeline.ErrNoMessage) && !errors.Is(err, pipeline.ErrMalformed):
+		return nil, err
+	}
+	if due, err := r.Client.LastDue(ctx, key); err == nil && due > handled {
+		handled = 0 // a request waits
+	}
+	found := r.key(wanted, pending{}, handled)
+	return &found, nil
+}
+
+// Handled returns the sequence up to which the fetchers have handled all requests; 0: there is no
+// consumer.
+func (r Reader) Handled(ctx context.Context) (uint64, error) {
+	fetchers, err := r.Client.Fetchers(ctx)
+	switch {
+	case errors.Is(err, operate.ErrNoConsumer):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return fetchers.AckFloor.Stream, nil
+}
+
+// The present states of the key of a failure, next to those of package condition.
+const (
+	Recovered = "recovered"
+	Changed   = "changed"
+	Gone      = "gone"
+)
+
+// Now returns the present state of a key whose request has failed. A nil key is not wanted.
+func Now(failed Request, k *Key) string {
+	switch {
+	case k == nil:
+		return Gone
+	case failed != k.Request:
+		return Changed
+	case k.Condition.Good():
+		return Recovered
+	}
+	return string(k.Condition.State)
 }

@@ -2,27 +2,25 @@ package natsconn
 
 import (
 	"context"
+	"errors"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // Refusals are the latest permission violations. The zero value is ready.
 type Refusals struct {
 	mu      sync.Mutex
 	all     map[string]refused
-	waiting map[*waiting]bool
+	waiting map[*context.CancelCauseFunc]bool
 }
 
 type refused struct {
 	err *PermissionError
 	at  time.Time
-}
-
-// waiting is a context that ends on a violation for a stream or subject.
-type waiting struct {
-	subject string
-	end     context.CancelCauseFunc
 }
 
 // Add adds a violation. Pass it to Options.
@@ -34,28 +32,25 @@ func (r *Refusals) Add(e *PermissionError) {
 		r.all = map[string]refused{}
 	}
 	r.all[e.Operation+" "+e.Subject] = refused{e, time.Now()}
-	for one := range r.waiting {
-		if strings.Contains(e.Subject, one.subject) {
-			one.end(e)
-		}
+	for end := range r.waiting {
+		(*end)(e)
 	}
 }
 
-// CancelOnDenied returns a context that ends, with a *PermissionError as its cause, on a
-// violation for a stream or subject; empty: for any. The server sends no other response.
-func (r *Refusals) CancelOnDenied(ctx context.Context, subject string) (context.Context, context.CancelFunc) {
+// CancelOnDenied returns a context that ends on a violation, with a *PermissionError as its cause. The
+// server sends no other response.
+func (r *Refusals) CancelOnDenied(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	one := &waiting{subject, end}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting == nil {
-		r.waiting = map[*waiting]bool{}
+		r.waiting = map[*context.CancelCauseFunc]bool{}
 	}
-	r.waiting[one] = true
+	r.waiting[&end] = true
 	return ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.waiting, one)
+		delete(r.waiting, &end)
 		end(nil)
 	}
 }
@@ -70,4 +65,41 @@ func (r *Refusals) Since(at time.Time) *PermissionError {
 		}
 	}
 	return nil
+}
+
+// ErrNoConnection means that no server accepted the connection.
+var ErrNoConnection = errors.New("cannot connect to NATS")
+
+// PermissionError means that the server denied an operation.
+type PermissionError struct {
+	// Operation is "publish to" or "subscribe to".
+	Operation string
+	// Subject of the operation.
+	Subject string
+}
+
+// Error names the operation and what to do.
+func (e *PermissionError) Error() string {
+	return "this NATS user may not " + e.Operation + " " + e.Subject +
+		": use another identity (--context or --nats-creds), or ask for that permission"
+}
+
+var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
+
+// refusal reads a permission violation. It ignores the optional request for the user.
+func refusal(err error) *PermissionError {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return nil
+	}
+	refused := &PermissionError{Operation: "do this:", Subject: "the server did not name the subject"}
+	if match := violation.FindStringSubmatch(err.Error()); match != nil {
+		refused.Operation, refused.Subject = "publish to", match[2]
+		if strings.EqualFold(match[1], "subscription") {
+			refused.Operation = "subscribe to"
+		}
+	}
+	if refused.Subject == userInfo {
+		return nil
+	}
+	return refused
 }

@@ -11,18 +11,17 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // TimelineEntry is one event of the timeline.
@@ -81,8 +80,23 @@ type View struct {
 	read keys.Objects
 }
 
-// ReadMetadata adds the metadata of the ConfigMap.
-func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) {
+// ReadCluster adds the ConfigMap, or that of the Watcher with its name, and the Watcher that owns it.
+func (v *View) ReadCluster(ctx context.Context, from *cluster.Reader) error {
+	found, owner, err := from.Object(ctx, v.Namespace, v.ConfigMap)
+	if err != nil {
+		return err
+	}
+	if owner != nil {
+		v.ConfigMap = owner.ConfigMapName()
+		v.Watcher = &Watcher{Name: owner.Name, Fetched: owner.Status.Fetched, Conditions: owner.Status.Conditions}
+	}
+	if found != nil {
+		v.readMetadata(found)
+	}
+	return nil
+}
+
+func (v *View) readMetadata(object *metav1.PartialObjectMetadata) {
 	v.Exists, v.UID = true, string(object.UID)
 	v.add(object.CreationTimestamp.Time, "created", "", "", 0)
 	read := keys.ReadObject(&object.ObjectMeta, annotation.DefaultProtected())
@@ -102,7 +116,7 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) {
 		v.Asks = append(v.Asks, ask)
 	}
 	if read.Unreadable {
-		v.Problem = strings.TrimPrefix(v.Problem+"; ", "; ") + "the status annotation is unreadable"
+		v.Problem = strings.TrimPrefix(v.Problem+", and ", ", and ") + "the status annotation is unreadable"
 	}
 	v.readStatus(read.Status)
 }
@@ -155,23 +169,10 @@ func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour
 	v.Timeline = append(v.Timeline, entry)
 }
 
-// ReadStreams adds wants, timers and failures, and sorts the timeline. Unreadable messages
-// are counted in unread.
-func (v *View) ReadStreams(
-	ctx context.Context, client *operate.Client, unread *readable.Unread, now time.Time,
-) (err error) {
-	r := keys.Reader{
-		Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Unread: unread, Now: now, Objects: v.read,
-	}
-	handled, err := r.Handled(ctx)
-	if err != nil {
-		return err
-	}
-	timers, err := r.Timers(ctx)
-	if err != nil {
-		return err
-	}
-	found, err := r.Keys(ctx, timers, handled)
+// ReadStreams adds wants, timers and failures, and sorts the timeline.
+func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time.Time) error {
+	r := keys.Reader{Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Now: now, Objects: v.read}
+	found, timers, err := r.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -187,7 +188,7 @@ func (v *View) ReadStreams(
 		v.addTimer(t)
 	}
 	filter := operate.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap}
-	for f, err := range readable.Only(unread, client.DeadLetters(ctx, filter)) {
+	for f, err := range client.DeadLetters(ctx, filter) {
 		if err != nil {
 			return err
 		}
@@ -207,9 +208,4 @@ type Watcher struct {
 	Name       string             `json:"name"`
 	Fetched    string             `json:"fetched,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// ReadWatcher adds the Watcher that owns the ConfigMap.
-func (v *View) ReadWatcher(w *watchv1.Watcher) {
-	v.Watcher = &Watcher{Name: w.Name, Fetched: w.Status.Fetched, Conditions: w.Status.Conditions}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -36,9 +36,6 @@ type Overview struct {
 	Consumers []Consumer   `json:"consumers"`
 	// PausedHosts are sorted by their number of keys, largest first.
 	PausedHosts []PausedHost `json:"pausedHosts,omitempty"`
-
-	// Clock is the server's clock when the consumers were read.
-	Clock time.Time `json:"-"`
 }
 
 // PausedHost is a host that asked for a pause.
@@ -71,47 +68,57 @@ type Consumer struct {
 	Readers     int       `json:"waitingPulls"`
 	Lag         uint64    `json:"lag"`
 	Oldest      time.Time `json:"oldest,omitzero"`
-
-	// Handled is the sequence up to which all messages were handled.
-	Handled uint64 `json:"-"`
 }
 
-// Read reads all keys, timers and consumers, and counts failures. Unreadable messages are counted in
-// unread; objects may be nil. Errors wrap operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
+// Read reads all keys, timers and consumers, and counts failures. Objects may be nil. Errors wrap operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
 func Read(
-	ctx context.Context, conn *natsconn.Connection, unread *readable.Unread, objects keys.Objects, now func() time.Time,
+	ctx context.Context, conn *natsconn.Connection, objects keys.Objects, now func() time.Time,
 ) (Overview, error) {
 	view := Overview{Server: conn.Where}
 	if err := view.ReadConsumers(ctx, conn); err != nil {
 		return view, err
 	}
-	reader := keys.Reader{Client: conn.Client, Unread: unread, Now: now(), Objects: objects}
-	timers, err := reader.Timers(ctx)
+	streams, err := ReadStreams(ctx, conn.Client, objects, now())
 	if err != nil {
 		return view, err
 	}
-	all, err := reader.Keys(ctx, timers, view.Consumers[0].Handled)
-	if err != nil {
-		return view, err
-	}
-	view.Now, view.Groups = keys.Count(all), keys.Groups(all)
-	for _, t := range timers {
+	view.Now, view.Groups = keys.Count(streams.Keys), keys.Groups(streams.Keys)
+	for _, t := range streams.Timers {
 		view.Timers.Add(t.At, time.Now())
 	}
-	view.PausedHosts = pausedHosts(timers)
-	counts, err := conn.Client.CountDeadLetters(ctx, operate.DeadLetterFilter{})
-	if err != nil {
-		return view, err
-	}
-	view.Failures = operate.Total(counts)
-	lastHour := operate.DeadLetterFilter{Since: now().Add(-time.Hour)}
-	for _, err := range readable.Only(unread, conn.Client.DeadLetters(ctx, lastHour)) {
-		if err != nil {
-			return view, err
-		}
-		view.LastHour++
-	}
+	view.PausedHosts = pausedHosts(streams.Timers)
+	view.Failures, view.LastHour = operate.Total(streams.Failures), len(streams.Recent)
 	return view, nil
+}
+
+// Streams is the content of the streams at a time.
+type Streams struct {
+	Keys   []keys.Key
+	Timers keys.Timers
+	// Failures counts all failures. Recent has those of the last hour, newest first, without their message.
+	Failures map[operate.ReasonHost]uint64
+	Recent   []operate.DeadLetter
+}
+
+// ReadStreams reads the streams. Objects may be nil.
+func ReadStreams(
+	ctx context.Context, client *operate.Client, objects keys.Objects, now time.Time,
+) (s Streams, err error) {
+	reader := keys.Reader{Client: client, Now: now, Objects: objects}
+	if s.Keys, s.Timers, err = reader.Read(ctx); err != nil {
+		return Streams{}, err
+	}
+	if s.Failures, err = client.CountDeadLetters(ctx, operate.DeadLetterFilter{}); err != nil {
+		return Streams{}, err
+	}
+	for f, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{Since: now.Add(-time.Hour)}) {
+		if err != nil {
+			return Streams{}, err
+		}
+		f.Message = nil
+		s.Recent = append(s.Recent, f)
+	}
+	return s, nil
 }
 
 func pausedHosts(timers keys.Timers) []PausedHost {
@@ -169,7 +176,7 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection)
 		last := stream.CachedInfo().State.LastSeq
 		state := Consumer{
 			Name: c.name, Stream: c.stream, Backlog: info.NumPending, InFlight: info.NumAckPending,
-			Redelivered: info.NumRedelivered, Readers: info.NumWaiting, Handled: info.AckFloor.Stream,
+			Redelivered: info.NumRedelivered, Readers: info.NumWaiting,
 			Lag: last - min(info.AckFloor.Stream, last),
 		}
 		if c.name == pipeline.FetcherConsumer {
@@ -183,7 +190,7 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection)
 			o.Blocked == "" {
 			o.Blocked = c.name
 		}
-		o.Consumers, o.Clock = append(o.Consumers, state), stream.CachedInfo().TimeStamp
+		o.Consumers = append(o.Consumers, state)
 	}
 	return nil
 }
@@ -198,4 +205,35 @@ func oldest(ctx context.Context, conn *natsconn.Connection, stream jetstream.Str
 	}
 	at, _ := conn.Client.Waiting(ctx, from) // zero on error
 	return at
+}
+
+// Headline says in one line whether the pipeline works, and how many keys do not, now.
+func (o Overview) Headline(now time.Time) printer.Cell {
+	headline := printer.In(printer.Green, "working")
+	switch {
+	case o.Paused && o.Resumes != nil:
+		headline = printer.In(printer.Yellow, "paused, resumes in "+printer.Until(now, *o.Resumes))
+	case o.Paused:
+		headline = printer.In(printer.Yellow, "paused until `curlctl resume`")
+	case o.Blocked == pipeline.FetcherConsumer:
+		headline = printer.In(printer.Red, "stopped: requests wait and no fetcher takes them")
+	case o.Blocked != "":
+		headline = printer.In(printer.Red, "stopped: results wait and no writer takes them")
+	}
+	if bad := o.Now.Failing + o.Now.Refused; bad > 0 {
+		headline.Colour = printer.Red
+	}
+	headline.Text += ", " + o.Now.String()
+	return headline
+}
+
+// Word returns the state that the headline is about.
+func (o Overview) Word() string {
+	switch {
+	case o.Blocked != "" || o.Now.Failing+o.Now.Refused > 0:
+		return "failing"
+	case o.Paused || o.Now.Stale > 0:
+		return "stale"
+	}
+	return "ok"
 }

@@ -19,17 +19,14 @@ type Bar struct {
 	width int
 }
 
-const (
-	barWidth = 30
-	barEvery = 50 * time.Millisecond
-)
+const barEvery = 50 * time.Millisecond
 
 // Bar returns a bar that counts up to all.
 func (p *Printer) Bar(verb string, all int) *Bar {
 	return &Bar{out: p, verb: verb, all: all, live: Terminal(p.out)}
 }
 
-// Set draws the bar, at most once per barEvery.
+// Set prints the progress, at most once per barEvery.
 func (b *Bar) Set(n int, note string) {
 	if !b.live || b.all == 0 {
 		return
@@ -41,9 +38,7 @@ func (b *Bar) Set(n int, note string) {
 		return
 	}
 	b.shown = now
-	full := barWidth * n / b.all
-	line := fmt.Sprintf("[%s%s] %s of %s %s",
-		strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), Grouped(n), Grouped(b.all), b.verb)
+	line := fmt.Sprintf("%s of %s %s", Grouped(n), Grouped(b.all), b.verb)
 	if note != "" {
 		line += ", " + note
 	}

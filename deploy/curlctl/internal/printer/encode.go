@@ -59,7 +59,7 @@ func (s *stream) end() {
 func (p *Printer) encode(object any) (string, error) {
 	text, err := json.MarshalIndent(object, "", "  ")
 	if err != nil || p.options.Format != "yaml" {
-		return escape(string(text), jsonPair), err
+		return Escaped(string(text)), err
 	}
 	if strings.ContainsFunc(string(text), unsafe) {
 		return escape(string(text), yamlLong), nil // YAML would not quote it; JSON is YAML
@@ -71,15 +71,18 @@ func (p *Printer) encode(object any) (string, error) {
 // JSON encodes an object on one line.
 func JSON(object any) (string, error) {
 	text, err := json.Marshal(object)
-	return escape(string(text), jsonPair), err
+	return Escaped(string(text)), err
 }
+
+// Escaped writes control and invisible characters as escape sequences, as JSON does: tenants and servers
+// must not hide text.
+func Escaped(text string) string { return escape(text, jsonPair) }
 
 // unsafe reports whether a character is a control character, changes the direction of
 // text or is invisible.
-func unsafe(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+func unsafe(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 
-// escape writes unsafe characters of a JSON text, which only its strings contain, as
-// escape sequences. long writes one beyond 16 bits.
+// escape writes unsafe characters as escape sequences. long writes one beyond 16 bits.
 func escape(text string, long func(rune) string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -41,9 +40,6 @@ type Follower struct {
 	client *operate.Client
 	// last sequence in Failures before the first replay.
 	last uint64
-
-	mu   sync.Mutex
-	ends map[*Item]End
 }
 
 // Follow returns a follower. Call it before Request.
@@ -52,7 +48,7 @@ func Follow(ctx context.Context, client *operate.Client) (*Follower, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Follower{client: client, last: failures.CachedInfo().State.LastSeq, ends: map[*Item]End{}}, nil
+	return &Follower{client: client, last: failures.CachedInfo().State.LastSeq}, nil
 }
 
 // The pause between two looks grows from lookFirst to lookEvery.
@@ -66,7 +62,7 @@ const (
 func (f *Follower) Wait(ctx context.Context, items []*Item, progress func(map[Outcome]int)) error {
 	for pause := lookFirst; ; pause = min(2*pause, lookEvery) {
 		err := f.look(ctx, items)
-		counts := f.Count(items)
+		counts := Outcomes(items)
 		progress(counts)
 		switch {
 		case ctx.Err() != nil:
@@ -82,22 +78,12 @@ func (f *Follower) Wait(ctx context.Context, items []*Item, progress func(map[Ou
 	}
 }
 
-// End returns the end of an item.
-func (f *Follower) End(item *Item) End {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if end, known := f.ends[item]; known {
-		return end
-	}
-	return End{Outcome: Pending}
-}
-
-// Count counts followed items by outcome, or only the items with one of the verdicts.
-func (f *Follower) Count(items []*Item, only ...Verdict) map[Outcome]int {
+// Outcomes counts followed items by outcome, or only the items with one of the verdicts.
+func Outcomes(items []*Item, only ...Verdict) map[Outcome]int {
 	counts := map[Outcome]int{}
 	for _, item := range items {
 		if item.Followed() && (len(only) == 0 || slices.Contains(only, item.Verdict)) {
-			counts[f.End(item).Outcome]++
+			counts[item.End.Outcome]++
 		}
 	}
 	return counts
@@ -119,19 +105,15 @@ func (f *Follower) look(ctx context.Context, items []*Item) error {
 	if err != nil {
 		return err
 	}
-	pending := func(item *Item) bool { return item.Followed() && f.End(item).Outcome == Pending }
+	pending := func(item *Item) bool { return item.Followed() && item.End.Outcome == Pending }
 	return each(ctx, items, pending, nil, func(ctx context.Context, item *Item) error {
-		end := End{}
-		err := Retry(ctx, func(ctx context.Context) (err error) {
-			end, err = f.state(ctx, item, handled)
+		return Retry(ctx, func(ctx context.Context) error {
+			end, err := f.state(ctx, item, handled)
+			if err == nil {
+				item.End = end
+			}
 			return err
 		})
-		if err == nil && end.Outcome != Pending {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.ends[item] = end
-		}
-		return err
 	})
 }
 

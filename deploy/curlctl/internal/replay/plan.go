@@ -48,6 +48,8 @@ type Item struct {
 	Traceparent string
 	Key         pipeline.Key
 	Verdict     Verdict
+	// End is valid for a Followed item.
+	End End
 
 	request keys.Request
 }

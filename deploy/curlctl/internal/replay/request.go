@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -30,7 +34,7 @@ func Request(ctx context.Context, client *operate.Client, items []*Item, r Rate,
 			verdict = Replayed // by an earlier try whose acknowledgement was lost
 		}
 		if err == nil {
-			item.Verdict = verdict
+			item.Verdict, item.End.Outcome = verdict, Pending
 		}
 		return err
 	})
@@ -87,4 +91,93 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 	due.Detail = timer.Due.GetDetail()
 	due.StatusCode, due.FirstFailedAt = timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
 	return timer.Due.GetCached(), nil
+}
+
+// Refetch requests the fetch of wanted keys, and returns their number. It passes on the
+// known body of a key, so that the fetch may be conditional.
+func Refetch(
+	ctx context.Context, client *operate.Client, keys []pipeline.Key, r Rate, progress func(int),
+) (requested int, err error) {
+	limiter := r.limiter()
+	begun := time.Now().UnixNano()
+	for _, key := range keys {
+		if err := limiter.Wait(ctx); err != nil {
+			return requested, context.Cause(ctx)
+		}
+		wanted := false
+		err := Retry(ctx, func(ctx context.Context) (err error) {
+			wanted, err = refetch(ctx, client, key, begun)
+			return err
+		})
+		if err != nil {
+			return requested, err
+		}
+		if wanted {
+			requested++
+			progress(requested)
+		}
+	}
+	return requested, nil
+}
+
+func refetch(ctx context.Context, client *operate.Client, key pipeline.Key, begun int64) (wanted bool, err error) {
+	for range supersededTries {
+		want, sequence, err := client.LastWant(ctx, key)
+		if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrMalformed) || err == nil && want == nil {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		due := newDue(want, sequence, v1.Cause_CAUSE_NOW)
+		if due.Cached, err = inherit(ctx, client, key, due); err != nil {
+			return false, err
+		}
+		_, err = client.PublishDue(ctx, due, fmt.Sprintf("refetch.%d.%d", begun, sequence))
+		if !errors.Is(err, pipeline.ErrSuperseded) { // a newer want is fetched anyway
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+const (
+	// retryFor is the maximum time for one request while NATS is unavailable. A server
+	// restarts, a stream elects a leader and the client reconnects in less.
+	retryFor = 2 * time.Minute
+	// tryTimeout limits one try.
+	tryTimeout = 5 * time.Second
+)
+
+// Retry repeats a request until NATS answers, or retryFor has passed. An acknowledgement
+// may get lost, so do must be safe to repeat.
+func Retry(ctx context.Context, do func(context.Context) error) error {
+	began := time.Now()
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		limited, cancel := context.WithTimeout(ctx, tryTimeout)
+		err := do(limited)
+		cancel()
+		if !unavailable(err) || ctx.Err() != nil || time.Since(began) > retryFor {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// unavailable reports whether a server or the leader of a stream is unavailable. The
+// streams did exist, so a missing one is still being recovered.
+func unavailable(err error) bool {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return api.Code == 503 || api.ErrorCode == jetstream.JSErrCodeStreamNotFound ||
+			api.ErrorCode == jetstream.JSErrCodeConsumerNotFound
+	}
+	return slices.ContainsFunc([]error{
+		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
+		nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
+		jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound,
+	}, func(temporary error) bool { return errors.Is(err, temporary) })
 }

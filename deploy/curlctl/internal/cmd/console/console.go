@@ -45,7 +45,7 @@ func Command(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Serve curlctl as web pages (may read Kubernetes)",
-		Long: "Serves web pages that show the pipeline, its failures, hosts and timers live, with buttons\n" +
+		Long: "Serves web pages that show the pipeline, its failures and hosts live, with buttons\n" +
 			"to replay, refetch, pause and purge. It runs until interrupted.\n\n" +
 			"--auth=local prints an address that signs in one browser on this machine, with the rights\n" +
 			"of the NATS user. --auth=kubernetes asks for a token of the cluster and checks the rights of\n" +
@@ -98,7 +98,7 @@ func (c *serving) serve(ctx context.Context, s *cli.Session, refusals *natsconn.
 	if err != nil {
 		return err
 	}
-	deps := console.Deps{Conn: s.Connection, Refusals: refusals, Now: s.Now}
+	deps := console.Deps{Conn: s.Connection, Refusals: refusals, Now: s.Now, TraceURL: c.traceURL}
 	base := &url.URL{Scheme: "http", Host: listener.Addr().String()}
 	if c.cert != "" {
 		base.Scheme = "https"
@@ -124,7 +124,7 @@ func (c *serving) serve(ctx context.Context, s *cli.Session, refusals *natsconn.
 	if c.auth != authKubernetes && (kubeErr == nil || named) {
 		deps.Kubernetes = &cluster.Reader{Options: *c.cluster, Timeout: kubeTimeout, Now: s.Now}
 	}
-	server, err := console.New(ctx, console.Config{TraceURL: c.traceURL}, deps)
+	server, err := console.New(ctx, deps)
 	if err != nil {
 		return err
 	}

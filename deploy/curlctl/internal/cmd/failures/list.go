@@ -12,7 +12,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
@@ -21,21 +20,10 @@ const defaultLimit = 50
 
 // Command returns the command failures with its subcommands.
 func Command(o *cli.Options) *cobra.Command {
-	list := listCommand(o)
-	cmd := &cobra.Command{
-		Use: "failures", Aliases: []string{"failure"}, Short: list.Short, Long: list.Long, Args: cli.NoArgs,
-		PreRunE: list.PreRunE, RunE: list.RunE,
-	}
-	cmd.Flags().AddFlagSet(list.Flags())
-	cmd.AddCommand(list, showCommand(o), purgeCommand(o))
-	return cmd
-}
-
-func listCommand(o *cli.Options) *cobra.Command {
 	selected := &filter{Options: o}
 	limit, summary := defaultLimit, false
 	cmd := &cobra.Command{
-		Use:   "list",
+		Use: "failures", Aliases: []string{"failure"},
 		Short: "List failed fetches, newest first",
 		Long: "Lists failed fetches, newest first. The column NOW shows the present state of the key,\n" +
 			"unless --limit=0 is given.",
@@ -50,6 +38,7 @@ func listCommand(o *cli.Options) *cobra.Command {
 	selected.bindFlags(cmd, func([]string) error { return cli.NotNegative("limit", limit) })
 	cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of failures (0: all)")
 	cmd.Flags().BoolVar(&summary, "summary", false, "count failures by reason and host")
+	cmd.AddCommand(showCommand(o), purgeCommand(o))
 	return cmd
 }
 
@@ -62,7 +51,7 @@ func list(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, limit
 	}
 	rows := func(yield func(printer.Row, error) bool) {
 		n := 0
-		for d, err := range readable.Only(&s.Unread, s.Client.DeadLetters(ctx, f)) {
+		for d, err := range s.Client.DeadLetters(ctx, f) {
 			if n++; err == nil && limit > 0 && n > limit {
 				more = true
 				return

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -95,7 +94,7 @@ func (r *replaying) run(ctx context.Context, s *cli.Session, _ []string) error {
 // failures returns the selected failures.
 func (r *replaying) failures(ctx context.Context, s *cli.Session) iter.Seq2[operate.DeadLetter, error] {
 	if len(r.ids) == 0 {
-		return readable.Only(&s.Unread, s.Client.DeadLetters(ctx, r.selected.parsed))
+		return s.Client.DeadLetters(ctx, r.selected.parsed)
 	}
 	return func(yield func(operate.DeadLetter, error) bool) {
 		for _, id := range r.ids {
@@ -144,7 +143,7 @@ func (r *replaying) follow(ctx context.Context, s *cli.Session, out *report) err
 	waiting, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	n := 0
-	for _, count := range follower.Count(out.items) {
+	for _, count := range replay.Outcomes(out.items) {
 		n += count
 	}
 	bar := s.Aside.Bar("done", n)
@@ -159,12 +158,12 @@ func (r *replaying) follow(ctx context.Context, s *cli.Session, out *report) err
 	if err != nil && waiting.Err() == nil {
 		return err
 	}
-	if pending := follower.Count(out.items)[replay.Pending]; pending > 0 {
+	if pending := replay.Outcomes(out.items)[replay.Pending]; pending > 0 {
 		s.Hint("Stopped waiting. %s continue without this command. `curlctl timers` lists scheduled ones.",
 			printer.Plural(pending, "fetch"))
 	}
 	written := false
-	if err == nil && follower.Count(out.items)[replay.Fetched] > 0 {
+	if err == nil && replay.Outcomes(out.items)[replay.Fetched] > 0 {
 		writing, cancel := context.WithTimeout(waiting, writerTimeout)
 		defer cancel()
 		if written, err = follower.Written(writing); err != nil {

@@ -16,7 +16,7 @@ type report struct {
 	dryRun bool
 	none   string
 	items  []*replay.Item
-	// follower knows the outcomes (nil: they are not waited for).
+	// follower sets the outcomes (nil: they are not waited for).
 	follower *replay.Follower
 }
 
@@ -98,10 +98,9 @@ func (p *report) skipped() {
 }
 
 func (p *report) outcomes(written bool) {
-	follower := p.follower
-	p.outcome("Outcome", follower.Count(p.items, replay.Replayed))
-	p.outcome("Outcome of earlier replays", follower.Count(p.items, replay.Already))
-	out, counts := p.s.Out, follower.Count(p.items)
+	p.outcome("Outcome", replay.Outcomes(p.items, replay.Replayed))
+	p.outcome("Outcome of earlier replays", replay.Outcomes(p.items, replay.Already))
+	out, counts := p.s.Out, replay.Outcomes(p.items)
 	if counts[replay.Fetched] > 0 && written {
 		out.Linef("The writer has handled all of them.")
 	} else if counts[replay.Fetched] > 0 {
@@ -109,7 +108,7 @@ func (p *report) outcomes(written bool) {
 	}
 	n := 0
 	for _, item := range p.items {
-		end := follower.End(item)
+		end := item.End
 		if !item.Followed() || end.Outcome != replay.FailedAgain {
 			continue
 		}
@@ -150,7 +149,7 @@ func (p *report) code() error {
 	if p.follower == nil {
 		return nil
 	}
-	counts := p.follower.Count(p.items)
+	counts := replay.Outcomes(p.items)
 	if counts[replay.FailedAgain]+counts[replay.Pending] > 0 {
 		return cli.Silent(cli.FailedAgain)
 	}
@@ -165,10 +164,9 @@ func (p *report) rows() error {
 			Verdict: string(item.Verdict),
 		}
 		if p.follower != nil && item.Followed() {
-			end := p.follower.End(item)
-			r.Outcome = string(end.Outcome)
-			if end.Failure != nil {
-				r.Reason = end.Failure.Reason
+			r.Outcome = string(item.End.Outcome)
+			if item.End.Failure != nil {
+				r.Reason = item.End.Failure.Reason
 			}
 		}
 		return printer.Row{Name: deadletter.Name(item.ID), Object: r}

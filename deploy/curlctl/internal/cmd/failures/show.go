@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,8 +81,8 @@ func show(s *cli.Session, f operate.DeadLetter, key *keys.Key) error {
 		{Name: "Refresh", Value: r.Refresh},
 		{Name: "Reason", Value: printer.In(printer.Red, strings.TrimSuffix(r.Reason+": "+r.Sentence, ": "))},
 		{Name: "Attempts", Value: r.Attempts},
-		{Name: "First failure", Value: clock(r.FirstFailedAt)},
-		{Name: "Last failure", Value: clock(r.LastFailedAt)},
+		{Name: "First failure", Value: printer.Clock(r.FirstFailedAt)},
+		{Name: "Last failure", Value: printer.Clock(r.LastFailedAt)},
 		{Name: "Kept", Value: printer.Clock(r.KeptAt) + ", " + printer.Age(s.Now(), r.KeptAt) + " ago"},
 		{Name: "Replay of", Value: replayOf},
 		{Name: "Trace", Value: r.TraceID},
@@ -97,11 +96,4 @@ func show(s *cli.Session, f operate.DeadLetter, key *keys.Key) error {
 		s.Out.Linef("  %s", line)
 	}
 	return nil
-}
-
-func clock(at *time.Time) string {
-	if at == nil {
-		return ""
-	}
-	return printer.Clock(*at)
 }

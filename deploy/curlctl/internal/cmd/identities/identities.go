@@ -73,17 +73,17 @@ func (c *identities) run(ctx context.Context, out *printer.Printer, now time.Tim
 	}
 	defer done()
 	wanted := identity.Wanted{Hosts: c.hosts, Now: now, RevokeSigning: c.revoke}
-	items, err := identity.Ensure(ctx, store, wanted)
+	files, items, err := identity.Ensure(ctx, store, wanted)
 	if err != nil {
 		return c.coded(err)
 	}
-	if err := c.handOut(ctx, store); err != nil {
+	if err := c.handOut(ctx, files); err != nil {
 		return err
 	}
 	_, err = out.List(printer.Table{Columns: "IDENTITY|STATE|PUBLIC KEY OR VALID UNTIL|WHERE"},
 		printer.Rows(items, func(i identity.Item) printer.Row {
 			detail := i.PublicKey
-			if i.NotAfter != nil {
+			if !i.NotAfter.IsZero() {
 				detail = i.NotAfter.UTC().Format(time.DateOnly)
 			}
 			return printer.Row{Name: "identity/" + i.Name, Object: i, Cells: printer.Cells(i.Name, i.State, detail, i.Where)}
@@ -108,14 +108,7 @@ func (c *identities) validate() error {
 }
 
 // handOut copies the files of single identities.
-func (c *identities) handOut(ctx context.Context, from identity.Store) error {
-	if len(c.shares) == 0 {
-		return nil
-	}
-	files, err := identity.Load(ctx, from)
-	if err != nil {
-		return err
-	}
+func (c *identities) handOut(ctx context.Context, files identity.Files) error {
 	for _, name := range slices.Sorted(maps.Keys(c.shares)) {
 		dir := c.shares[name]
 		to, err := c.in(dir)

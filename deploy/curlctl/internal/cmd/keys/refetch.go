@@ -9,7 +9,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -79,7 +78,7 @@ func (r *refetching) selects(raw string) bool {
 
 func (r *refetching) run(ctx context.Context, s *cli.Session, _ []string) error {
 	var selected []pipeline.Key
-	for w, err := range readable.Only(&s.Unread, s.Client.Wants(ctx, r.namespace, r.name)) {
+	for w, err := range s.Client.Wants(ctx, r.namespace, r.name) {
 		if err != nil {
 			return err
 		}

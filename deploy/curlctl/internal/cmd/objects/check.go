@@ -291,7 +291,7 @@ func (c *checking) pairs(
 				f.Verdict += " every " + duration.Format(interval)
 			}
 			if preview.Credential != "" {
-				f.Detail += "; " + preview.Credential
+				f.Detail += ", and " + preview.Credential
 			}
 		}
 		found = append(append(found, f), expressions(whole, pair.Key, preview.Outcome)...)

@@ -18,31 +18,21 @@ import (
 
 // object prints the history of one ConfigMap, and the conditions of its Watcher.
 func object(ctx context.Context, s *cli.Session, namespace, name string) error {
-	found, owner, err := s.Cluster().Object(ctx, namespace, name)
-	if err != nil {
-		return err
-	}
-	if owner != nil {
-		name = owner.ConfigMapName()
-	}
 	view := objects.View{Namespace: namespace, ConfigMap: name, Timeline: []objects.TimelineEntry{}}
-	if owner != nil {
-		view.ReadWatcher(owner)
-	}
-	if found != nil {
-		view.ReadMetadata(found)
-	}
-	if err := view.ReadStreams(ctx, s.Client, &s.Unread, s.Now()); err != nil {
+	if err := view.ReadCluster(ctx, s.Cluster()); err != nil {
 		return err
 	}
-	if found == nil && owner == nil && len(view.Timeline) == 0 {
+	if err := view.ReadStreams(ctx, s.Client, s.Now()); err != nil {
+		return err
+	}
+	if !view.Exists && view.Watcher == nil && len(view.Timeline) == 0 {
 		return cli.Errorf(cli.NotFound, "ConfigMap %s/%s: not found", namespace, name)
 	}
 	if s.Out.ForPrograms() {
-		return s.Out.Object("configmap/"+name, view)
+		return s.Out.Object("configmap/"+view.ConfigMap, view)
 	}
 	printFields(s, view)
-	_, err = s.Out.List(printer.Table{Columns: "TIME|AGE|WHAT|KEY|DETAIL", Drop: "TIME|KEY", Wrap: "DETAIL"},
+	_, err := s.Out.List(printer.Table{Columns: "TIME|AGE|WHAT|KEY|DETAIL", Drop: "TIME|KEY", Wrap: "DETAIL"},
 		printer.Rows(view.Timeline, func(e objects.TimelineEntry) printer.Row {
 			return printer.Row{Cells: printer.Cells(
 				printer.Clock(e.At), relative(s.Now(), e.At), printer.In(e.Colour, e.What), e.Key, e.Detail,

@@ -40,7 +40,7 @@ func Command(o *cli.Options) *cobra.Command {
 }
 
 func pipeline(ctx context.Context, s *cli.Session) error {
-	view, err := overview.Read(ctx, s.Connection, &s.Unread, s.Objects(ctx, ""), s.Now)
+	view, err := overview.Read(ctx, s.Connection, s.Objects(ctx, ""), s.Now)
 	if err != nil {
 		return err
 	}

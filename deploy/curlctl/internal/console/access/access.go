@@ -2,11 +2,7 @@
 // tokens of a cluster, or not at all.
 package access
 
-import (
-	"time"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-)
+import authenticationv1 "k8s.io/api/authentication/v1"
 
 // Right is a verb and a resource.
 type Right string
@@ -26,8 +22,6 @@ type Person struct {
 	Name string
 	// OnBehalfOf goes into the audit if the NATS user is the console.
 	OnBehalfOf string
-	// Until is the end of the session (zero: never).
-	Until time.Time
 
 	// user is the one to review rights of.
 	user authenticationv1.UserInfo

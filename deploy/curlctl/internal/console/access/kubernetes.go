@@ -3,13 +3,10 @@ package access
 import (
 	"cmp"
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -39,6 +36,8 @@ const (
 	reviewTime  = 30 * time.Second
 	reviewsMost = 10_000
 	maxToken    = 16 << 10
+	// sessionsMost limits the memory of sessions.
+	sessionsMost = 10_000
 )
 
 const sessionCookie = "curlctl-console"
@@ -48,12 +47,12 @@ const sessionCookie = "curlctl-console"
 type Kubernetes struct {
 	tokens authenticationclient.TokenReviewsGetter
 	access authorizationclient.SubjectAccessReviewsGetter
-	seal   cipher.AEAD
 	rights map[Right]bool
 	now    func() time.Time
 
-	mu      sync.Mutex
-	reviews map[review]reviewed
+	mu       sync.Mutex
+	reviews  map[review]reviewed
+	sessions map[string]session
 }
 
 type review struct {
@@ -67,15 +66,10 @@ type reviewed struct {
 	at      time.Time
 }
 
-// NewKubernetes returns the access by tokens of a cluster. Sessions end with the process, which has a
-// new key each time.
+// NewKubernetes returns the access by tokens of a cluster. Sessions end with the process.
 func NewKubernetes(
 	ctx context.Context, cluster *rest.Config, conn *natsconn.Connection, now func() time.Time,
 ) (*Kubernetes, error) {
-	seal, err := newSeal()
-	if err != nil {
-		return nil, fmt.Errorf("make the key of sessions: %w", err)
-	}
 	tokens, noTokens := authenticationclient.NewForConfig(cluster)
 	access, noAccess := authorizationclient.NewForConfig(cluster)
 	if err := cmp.Or(noTokens, noAccess); err != nil {
@@ -83,28 +77,18 @@ func NewKubernetes(
 	}
 	_, rights := natsRights(ctx, conn)
 	return &Kubernetes{
-		tokens: tokens, access: access, seal: seal, rights: rights, now: now, reviews: map[review]reviewed{},
+		tokens: tokens, access: access, rights: rights, now: now,
+		reviews: map[review]reviewed{}, sessions: map[string]session{},
 	}, nil
-}
-
-// newSeal returns the encryption of sessions, with a new key.
-func newSeal() (cipher.AEAD, error) {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // does not fail
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, err
-	}
-	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // Guard implements console.Access.
 func (k *Kubernetes) Guard(next http.Handler) http.Handler { return next }
 
-// session is the content of the cookie. It does not have the token.
+// session belongs to a random cookie. It does not have the token.
 type session struct {
-	User  authenticationv1.UserInfo `json:"user"`
-	Until time.Time                 `json:"until"`
+	user  authenticationv1.UserInfo
+	until time.Time
 }
 
 // SignIn returns the cookie of a session for the token of a form, or an error for the person.
@@ -122,15 +106,26 @@ func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string)
 	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience):
 		return nil, "The API server does not accept this token. It must be new and have the audience " + Audience + "."
 	}
-	text, err := k.encode(session{User: review.Status.User, Until: k.now().Add(sessionTime)})
-	if err != nil {
-		return nil, err.Error()
+	id := rand.Text()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.sessions, func(_ string, s session) bool { return !k.now().Before(s.until) })
+	if len(k.sessions) >= sessionsMost {
+		return nil, "Too many people are signed in. Try again later."
 	}
-	return sessionOf(r, text, int(sessionTime/time.Second)), ""
+	k.sessions[id] = session{review.Status.User, k.now().Add(sessionTime)}
+	return sessionOf(r, id, int(sessionTime/time.Second)), ""
 }
 
-// SignOut returns the cookie that ends a session.
-func (k *Kubernetes) SignOut(r *http.Request) *http.Cookie { return sessionOf(r, "", -1) }
+// SignOut ends a session, and returns the cookie that replaces its own.
+func (k *Kubernetes) SignOut(r *http.Request) *http.Cookie {
+	if cookie, err := r.Cookie(sessionCookie); err == nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.sessions, cookie.Value)
+	}
+	return sessionOf(r, "", -1)
+}
 
 func sessionOf(r *http.Request, text string, age int) *http.Cookie {
 	//nolint:gosec // G124: Secure where the browser came by TLS
@@ -145,42 +140,17 @@ func secure(r *http.Request) bool {
 	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-func (k *Kubernetes) encode(held session) (string, error) {
-	text, err := json.Marshal(held)
-	if err != nil {
-		return "", err
-	}
-	const most = 3800                          // browsers store 4096 bytes
-	sealed := k.seal.Seal(nil, nil, text, nil) //nolint:gosec // G407: the nonce is random
-	cookie := base64.RawURLEncoding.EncodeToString(sealed)
-	if len(cookie) > most {
-		return "", errors.New("this user has too many groups for a cookie")
-	}
-	return cookie, nil
-}
-
-func (k *Kubernetes) decode(cookie string) (session, bool) {
-	var held session
-	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
-	if err != nil {
-		return held, false
-	}
-	text, err := k.seal.Open(nil, nil, sealed, nil)
-	if err != nil || json.Unmarshal(text, &held) != nil {
-		return held, false
-	}
-	return held, held.User.Username != "" && k.now().Before(held.Until)
-}
-
 // Person implements console.Access.
 func (k *Kubernetes) Person(w http.ResponseWriter, r *http.Request) *Person {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
-		if held, valid := k.decode(cookie.Value); valid {
-			name := held.User.Username
-			return &Person{Name: name, OnBehalfOf: name, Until: held.Until, user: held.User}
+		k.mu.Lock()
+		held, known := k.sessions[cookie.Value]
+		k.mu.Unlock()
+		if known && k.now().Before(held.until) {
+			return &Person{Name: held.user.Username, OnBehalfOf: held.user.Username, user: held.user}
 		}
 	}
-	if r.Method == http.MethodGet && r.URL.Path != "/live" {
+	if r.Method == http.MethodGet {
 		http.Redirect(w, r, "/signin", http.StatusSeeOther)
 	} else {
 		http.Error(w, "Sign in first.", http.StatusUnauthorized)

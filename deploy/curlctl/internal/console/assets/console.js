@@ -1,16 +1,13 @@
-// Live numbers, keyboard shortcuts and reloading without flicker. Every page and action works
-// without this script.
+// Live pages and keyboard shortcuts. Every page and action works without this script.
 const policy = window.trustedTypes
   ? trustedTypes.createPolicy('console', {createHTML: (page) => page})
   : {createHTML: (page) => page};
 const find = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-let source = null;
 let held = false;
-let wasLost = false;
+let busy = false;
 let spokeAt = 0;
-let swapping = false;
 
 // say speaks to screen readers, at most every five seconds.
 function say(text) {
@@ -19,114 +16,65 @@ function say(text) {
   find('#said').textContent = text;
 }
 
-// swap replaces the content of the page by that of an address.
-async function swap(address, remember) {
-  if (swapping) return;
-  swapping = true;
-  try {
-    const response = await fetch(address, {headers: {Accept: 'text/html'}});
-    if (response.redirected && new URL(response.url).pathname === '/signin') {
-      location.assign('/signin');
-      return;
-    }
-    const page = new DOMParser().parseFromString(policy.createHTML(await response.text()), 'text/html');
-    const main = find('main', page);
-    if (!main) return;
-    const focused = document.activeElement && find('main').contains(document.activeElement) ? document.activeElement : null;
-    const again = focused && (focused.id || focused.getAttribute('href'));
-    find('main').replaceWith(document.importNode(main, true));
-    document.title = page.title;
-    find('main [autofocus]')?.focus();
-    if (again) {
-      const same = document.getElementById(again) || all('main a').find((a) => a.getAttribute('href') === again);
-      if (same) same.focus();
-    }
-    if (remember) history.pushState(null, '', response.url);
-    const live = page.body.dataset.live;
-    if (live && live !== document.body.dataset.live) {
-      document.body.dataset.live = live;
-      connect();
-    }
-    enhance();
-  } catch {
-    // The next tick or click tries again.
-  } finally {
-    swapping = false;
+// load returns the document at an address and its final address, or null if it is no page of the console.
+async function load(address) {
+  const response = await fetch(address, {headers: {Accept: 'text/html'}});
+  if (response.redirected && new URL(response.url).pathname === '/signin') {
+    location.assign('/signin');
+    return null;
   }
+  const page = new DOMParser().parseFromString(policy.createHTML(await response.text()), 'text/html');
+  return find('main', page) && {page, address: response.url};
 }
 
-// connect receives live numbers while the page is visible.
-function connect() {
-  if (source) source.close();
-  source = null;
-  if (held || document.hidden || !document.body.dataset.live) {
-    dot();
-    return;
-  }
-  const opened = source = new EventSource(document.body.dataset.live);
-  source.onmessage = (event) => {
-    // A new connection continues from here.
-    document.body.dataset.live = document.body.dataset.live.replace(/\bentries=\d+/, `entries=${event.lastEventId}`);
-    tick(JSON.parse(event.data));
-  };
-  source.onerror = () => {
-    dot();
-    if (opened.readyState === EventSource.CLOSED) setTimeout(() => { if (source === opened) connect(); }, 5000);
-  };
-  dot();
+// adopt replaces an element of this page by that of another one.
+function adopt(selector, page) {
+  const [from, to] = [find(selector, page), find(selector)];
+  if (from && to && from.outerHTML !== to.outerHTML) to.replaceWith(document.importNode(from, true));
 }
 
-function dot() {
-  const light = find('#dot');
-  if (!light) return;
-  light.classList.toggle('live', source !== null && source.readyState === EventSource.OPEN && !held);
-  light.classList.toggle('held', held);
+// show replaces the content of this page by that of another one.
+function show(page) {
+  const focused = document.activeElement && find('main').contains(document.activeElement) ? document.activeElement : null;
+  const again = focused && (focused.id || focused.getAttribute('href'));
+  adopt('main', page);
+  document.title = page.title;
+  document.body.dataset.live = page.body.dataset.live;
+  find('main [autofocus]')?.focus();
+  if (again) (document.getElementById(again) || all('main a').find((a) => a.getAttribute('href') === again))?.focus();
+  enhance();
 }
 
-function tick(t) {
-  dot();
-  find('#asof').textContent = t.asOf;
-  find('#lost').hidden = !t.lost;
-  find('#paused').hidden = !t.paused;
-  const headline = find('#headline');
-  if (headline) headline.className = `state ${t.state}`;
-  if (wasLost && !t.lost && !find('main form[method=post]')) swap(location.href, false);
-  wasLost = t.lost;
-  for (const element of all('[data-n]')) {
-    const text = t.numbers[element.dataset.n];
-    if (text !== undefined && element.textContent !== text) element.textContent = text;
-  }
-  for (const line of all('[data-spark]')) {
-    const points = (t.sparks || {})[line.dataset.spark];
-    if (points) line.setAttribute('points', points);
-  }
-  const fresh = find('#new');
-  if (fresh && t.new > 0) {
-    const text = `${t.new.toLocaleString('en')} new – show`;
-    if (fresh.textContent !== text) {
-      fresh.textContent = text;
-      fresh.hidden = false;
-      say(`${t.new} new failures`);
-    }
-  }
-  for (const [at, what, detail] of t.passing || []) pass(at, what, detail);
+// go shows the page at an address.
+async function go(address, remember) {
+  const loaded = await load(address).catch(() => null); // the next click tries again
+  if (!loaded) return;
+  show(loaded.page);
+  if (remember) history.pushState(null, '', loaded.address);
 }
 
-// pass adds a message to the live list of the overview.
-function pass(at, what, detail) {
-  const list = find('#passing');
-  if (!list) return;
-  find('#quiet').hidden = true;
-  const row = document.createElement('li');
-  for (const [tag, text] of [['time', at], ['b', what], ['bdi', detail]]) {
-    const part = document.createElement(tag);
-    part.textContent = text;
-    if (tag === 'b') part.className = what;
-    row.append(part, ' ');
+// update replaces what has changed: all content of a page that reloads, or else the banners, the time and
+// the number of new failures.
+async function update() {
+  if (busy || held || document.hidden || !document.body.dataset.live) return;
+  busy = true;
+  const whole = find('main[data-refresh]') && !find('main :is(input, select):focus');
+  const loaded = await load(whole ? location.href : document.body.dataset.live).catch(() => null);
+  busy = false;
+  if (loaded && !held) {
+    const wasLost = !find('#lost').hidden;
+    const before = find('#new')?.textContent;
+    for (const part of ['.banners', '#asof', '#new']) adopt(part, loaded.page);
+    if (whole) show(loaded.page);
+    else if (wasLost && find('#lost').hidden && !find('main form[method=post]')) go(location.href, false);
+    if (find('#new') && find('#new').textContent !== before) say(find('#new').textContent);
   }
-  row.title = detail;
-  list.prepend(row);
-  while (list.children.length > 12) list.lastChild.remove();
+  light(loaded !== null);
+}
+
+function light(live) {
+  find('#dot')?.classList.toggle('live', live && !held);
+  find('#dot')?.classList.toggle('held', held);
 }
 
 // enhance prepares new content.
@@ -193,9 +141,8 @@ const keys = {
   n: () => { const fresh = find('#new'); if (fresh && !fresh.hidden) fresh.click(); },
   l: () => {
     held = !held;
-    const holding = find('#holding');
-    if (holding) holding.hidden = !held;
-    connect();
+    light(false);
+    update();
     say(held ? 'Live updates paused' : 'Live updates resumed');
   },
   '?': () => find('[data-go="?"]')?.click(),
@@ -237,14 +184,12 @@ document.addEventListener('click', (event) => {
   const fresh = event.target.closest('#new');
   if (fresh && !event.ctrlKey && !event.metaKey && event.button === 0) {
     event.preventDefault();
-    swap(fresh.href, true);
+    go(fresh.href, true);
   }
 });
-document.addEventListener('visibilitychange', connect);
-window.addEventListener('popstate', () => swap(location.href, false));
-setInterval(() => {
-  if (!document.hidden && !held && find('main[data-refresh]') && !find('main :is(input, select):focus')) swap(location.href, false);
-}, 2000);
+document.addEventListener('visibilitychange', update);
+window.addEventListener('popstate', () => go(location.href, false));
+setInterval(update, 2000);
 
 enhance();
-connect();
+update();

@@ -31,15 +31,10 @@ type Task struct {
 type Job struct {
 	Task
 
-	began  time.Time
 	cancel context.CancelFunc
 
-	mu    sync.Mutex
-	phase string
-	done  int
-	notes []string
-	ended time.Time
-	err   error
+	mu   sync.Mutex
+	view View
 }
 
 // View is a job as pages show it.
@@ -61,14 +56,14 @@ type View struct {
 func (j *Job) Set(phase string, done int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.phase, j.done = phase, done
+	j.view.Phase, j.view.Done = phase, done
 }
 
 // Note adds a sentence about the result.
 func (j *Job) Note(text string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.notes = append(j.notes, text)
+	j.view.Notes = append(j.view.Notes, text)
 }
 
 // Stop stops the job.
@@ -78,13 +73,8 @@ func (j *Job) Stop() { j.cancel() }
 func (j *Job) View() View {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	v := View{
-		Task: j.Task, Phase: j.phase, Done: j.done, Notes: slices.Clone(j.notes), Began: j.began, Ended: j.ended,
-		Running: j.ended.IsZero(), Stopped: errors.Is(j.err, context.Canceled),
-	}
-	if j.err != nil && !v.Stopped {
-		v.Err = j.err.Error()
-	}
+	v := j.view
+	v.Notes = slices.Clone(v.Notes)
 	return v
 }
 
@@ -122,7 +112,7 @@ func (r *Runner) Start(t Task, do func(context.Context, *Job) error) bool {
 		return false
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
-	j := &Job{Task: t, began: r.now(), cancel: cancel}
+	j := &Job{Task: t, cancel: cancel, view: View{Task: t, Began: r.now(), Running: true}}
 	r.all = append(r.all, j)
 	if len(r.all) > maxKept {
 		if i := slices.IndexFunc(r.all, func(j *Job) bool { return !j.View().Running }); i >= 0 {
@@ -134,7 +124,10 @@ func (r *Runner) Start(t Task, do func(context.Context, *Job) error) bool {
 		err := do(ctx, j)
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.err, j.ended = err, r.now()
+		j.view.Ended, j.view.Running, j.view.Stopped = r.now(), false, errors.Is(err, context.Canceled)
+		if err != nil && !j.view.Stopped {
+			j.view.Err = err.Error()
+		}
 	})
 	return true
 }

@@ -9,18 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/traffic"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
@@ -31,14 +25,11 @@ const (
 	readTimeout = 30 * time.Second
 	// objectsEvery is the minimum interval between readings of Kubernetes.
 	objectsEvery = 10 * time.Second
-	// PollEvery is the interval between looks at the consumers.
-	PollEvery = 5 * time.Second
+	// pollEvery is the interval between looks at the consumers.
+	pollEvery = 5 * time.Second
 	// watchedFor is how long the model keeps reading after the last page was closed.
 	watchedFor = time.Minute
 )
-
-// SampleCount is the number of stored samples, one per PollEvery.
-const SampleCount = 30
 
 // Model is safe for concurrent use.
 type Model struct {
@@ -52,52 +43,12 @@ type Model struct {
 	looked time.Time
 	// changed is closed and replaced after each reading.
 	changed chan struct{}
-	// reading is the last one; its time is zero if nobody has looked for a while.
-	reading
+	// streams is the last reading, with keys sorted by namespace, name and key. Its time asOf is zero if
+	// nobody has looked for a while.
+	streams  overview.Streams
+	asOf     time.Time
 	err      error
 	overview overview.Overview
-	samples  []Sample
-	passed   passed
-	// ahead is how far this clock is ahead of the server's.
-	ahead time.Duration
-}
-
-// reading is the content of the streams, and of the cluster, at a time.
-type reading struct {
-	asOf time.Time
-	// keys are sorted by namespace, name and key, timers by time.
-	keys   []keys.Key
-	timers []operate.Timer
-	// recent has the failures of the last hour, newest first. failures counts all.
-	recent   []Failure
-	failures map[operate.ReasonHost]uint64
-	unread   int
-	missing  map[Part]error
-}
-
-// Part of a reading.
-type Part string
-
-// The parts.
-const (
-	Wants    Part = "wants"
-	Timers   Part = "timers"
-	Failures Part = "failures"
-)
-
-// Failure of the last hour.
-type Failure struct {
-	ID           uint64
-	Reason, Host string
-	Key          pipeline.Key
-
-	at time.Time
-}
-
-// Sample of the backlogs.
-type Sample struct {
-	// Requests and Results include messages in flight.
-	Requests, Results uint64
 }
 
 // objects are the ConfigMaps of the cluster, as of a time. Only the goroutine of Run uses them.
@@ -143,9 +94,6 @@ func (m *Model) Run(ctx context.Context) {
 	}
 }
 
-// Touch notes that a page is open.
-func (m *Model) Touch() { m.touch() }
-
 // Look notes that a page is open, and waits for the first reading, or the end of ctx.
 func (m *Model) Look(ctx context.Context) {
 	ready, changed := m.touch()
@@ -180,16 +128,7 @@ func (m *Model) watched() bool {
 
 // follow works until no page is open.
 func (m *Model) follow(ctx context.Context) {
-	messages := make(chan *nats.Msg, 1024)
-	for _, subject := range traffic.Subjects() {
-		if subject == pipeline.KindContent.All() {
-			continue // it has the bodies
-		}
-		if sub, err := m.conn.Conn.ChanSubscribe(subject, messages); err == nil {
-			defer func() { _ = sub.Unsubscribe() }()
-		}
-	}
-	read, poll := time.NewTimer(0), time.NewTicker(PollEvery)
+	read, poll := time.NewTimer(0), time.NewTicker(pollEvery)
 	defer read.Stop()
 	defer poll.Stop()
 	if m.conn.Conn.IsConnected() {
@@ -199,8 +138,6 @@ func (m *Model) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case msg := <-messages:
-			m.take(msg)
 		case <-poll.C:
 			if m.conn.Conn.IsConnected() {
 				m.Poll(ctx)
@@ -215,151 +152,42 @@ func (m *Model) follow(ctx context.Context) {
 	}
 }
 
-// read reads all parts. A missing stream or permission leaves out its part.
+// read reads the streams. After a temporary error the previous reading stays.
 func (m *Model) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	r, err := m.readAll(ctx)
+	ctx, end := m.refusals.CancelOnDenied(ctx)
+	defer end()
+	now := m.now()
+	r, err := overview.ReadStreams(ctx, m.conn.Client.Counting(), m.objects.get(ctx), now)
+	slices.SortFunc(r.Keys, func(a, b keys.Key) int { return keys.Compare(a.Key, b.Key) })
+	refused := new(natsconn.PermissionError)
+	if err != nil && errors.As(context.Cause(ctx), &refused) {
+		err = refused
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err = err; err == nil {
-		m.reading = r
+	m.err = err
+	switch {
+	case err == nil:
+		m.asOf, m.streams = now, r
+	case errors.As(err, &refused), errors.Is(err, jetstream.ErrStreamNotFound):
+		m.asOf, m.streams = time.Time{}, overview.Streams{}
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-func (m *Model) readAll(ctx context.Context) (reading, error) {
-	r := reading{asOf: m.now(), missing: map[Part]error{}, failures: map[operate.ReasonHost]uint64{}}
-	var unread readable.Unread
-	var timers keys.Timers
-	from := keys.Reader{Client: m.conn.Client, Unread: &unread, Now: r.asOf, Objects: m.objects.get(ctx)}
-	for _, part := range []struct {
-		name   Part
-		stream string
-		read   func(context.Context) error
-	}{
-		{Timers, pipeline.Requests, func(ctx context.Context) (err error) {
-			timers, err = from.Timers(ctx)
-			r.timers = timers.Sorted()
-			return err
-		}},
-		{Wants, pipeline.Requests, func(ctx context.Context) (err error) {
-			handled := uint64(0)
-			if fetchers, err := m.conn.Client.Fetchers(ctx); err == nil {
-				handled = fetchers.AckFloor.Stream
-			}
-			r.keys, err = from.Keys(ctx, timers, handled)
-			return err
-		}},
-		{Failures, pipeline.Failures, func(ctx context.Context) error { return r.readFailures(ctx, m.conn.Client, &unread) }},
-	} {
-		limited, end := m.refusals.CancelOnDenied(ctx, part.stream)
-		err := part.read(limited)
-		if refused := (*natsconn.PermissionError)(nil); err != nil && errors.As(context.Cause(limited), &refused) {
-			err = refused
-		}
-		end()
-		switch {
-		case err == nil:
-		case errors.As(err, new(*natsconn.PermissionError)), errors.Is(err, jetstream.ErrStreamNotFound):
-			if r.missing[part.name] = err; len(r.missing) == 3 {
-				return r, err
-			}
-		default:
-			return r, err
-		}
-	}
-	slices.SortFunc(r.keys, func(a, b keys.Key) int { return keys.Compare(a.Key, b.Key) })
-	r.unread, _ = unread.Count()
-	return r, nil
-}
-
-func (r *reading) readFailures(ctx context.Context, client *operate.Client, unread *readable.Unread) (err error) {
-	if r.failures, err = client.CountDeadLetters(ctx, operate.DeadLetterFilter{}); err != nil {
-		return err
-	}
-	lastHour := operate.DeadLetterFilter{Since: r.asOf.Add(-time.Hour)}
-	for f, err := range readable.Only(unread, client.DeadLetters(ctx, lastHour)) {
-		if err != nil {
-			return err
-		}
-		r.recent = append(r.recent, Failure{ID: f.ID, Reason: f.Reason, Host: f.Host, Key: f.Key, at: f.At})
-	}
-	return nil
-}
-
 // Poll reads the state of the consumers.
 func (m *Model) Poll(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, PollEvery)
+	ctx, cancel := context.WithTimeout(ctx, pollEvery)
 	defer cancel()
 	var read overview.Overview
-	began := m.now()
 	err := read.ReadConsumers(ctx, m.conn)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err = err; err != nil {
+	if err != nil {
 		return
 	}
-	sample := Sample{}
-	for _, c := range read.Consumers {
-		n := c.Backlog + uint64(max(c.InFlight, 0))
-		if c.Name == pipeline.FetcherConsumer {
-			sample.Requests = n
-		} else {
-			sample.Results = n
-		}
-	}
-	m.overview, m.ahead = read, ahead(began, m.now(), read.Clock)
-	if m.samples = append(m.samples, sample); len(m.samples) > SampleCount {
-		m.samples = m.samples[1:]
-	}
-}
-
-// ahead returns how far a clock that went from began to ended is ahead of the time at; 0: by less
-// than doctor.WrongClock.
-func ahead(began, ended, at time.Time) time.Duration {
-	switch {
-	case began.Sub(at) > doctor.WrongClock:
-		return began.Sub(at)
-	case at.Sub(ended) > doctor.WrongClock:
-		return ended.Sub(at)
-	}
-	return 0
-}
-
-const (
-	// passedEach is the maximum number of described messages per second.
-	passedEach = 20
-	// passedMost is the minimum number of stored messages.
-	passedMost = 60
-)
-
-// passed has the latest messages.
-type passed struct {
-	second  int64
-	taken   int
-	entries []traffic.Message
-	// ever counts all entries.
-	ever uint64
-}
-
-func (m *Model) take(msg *nats.Msg) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p, now := &m.passed, m.now()
-	if p.second != now.Unix() {
-		p.second, p.taken = now.Unix(), 0
-	}
-	if p.taken++; p.taken > passedEach {
-		return
-	}
-	entry, ok := traffic.Describe(msg, now)
-	if !ok {
-		return
-	}
-	p.ever++
-	if p.entries = append(p.entries, entry); len(p.entries) > 2*passedMost {
-		p.entries = slices.Clone(p.entries[passedMost:])
-	}
+	m.overview = read
 }
