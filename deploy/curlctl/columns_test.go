@@ -58,7 +58,8 @@ var _ = Describe("A terminal", func() {
 			due := &v1.Due{
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Attempts: uint32(i),
 				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429,
-				WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, FirstFailedAt: timestamppb.New(time.Now().Add(-time.Duration(i+1) * time.Hour)),
+				WaitsFor:      v1.WaitsFor_WAITS_FOR_PAUSE,
+				FirstFailedAt: timestamppb.New(time.Now().Add(-time.Duration(i+1) * time.Hour)),
 			}
 			Expect(w.client.SetTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+55*time.Second))).Error().
 				NotTo(HaveOccurred())

@@ -497,7 +497,8 @@ var _ = Describe("The console", func() {
 
 		It("sends no requests after a minute without open pages", func() {
 			var later, asked, last atomic.Int64
-			sub := suitetest.Must(w.js.Conn().Subscribe(">", func(*nats.Msg) { asked.Add(1); last.Store(time.Now().UnixNano()) }))
+			count := func(*nats.Msg) { asked.Add(1); last.Store(time.Now().UnixNano()) }
+			sub := suitetest.Must(w.js.Conn().Subscribe(">", count))
 			DeferCleanup(sub.Unsubscribe)
 			b := w.openAt(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }).enter()
 			b.page("/")
@@ -754,10 +755,13 @@ func grant(ctx context.Context, client kubernetes.Interface, role, namespace, ac
 func user(ctx context.Context, client kubernetes.Interface, namespace, name string) string {
 	GinkgoHelper()
 	Expect(client.CoreV1().ServiceAccounts(namespace).Create(ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
-	request := suitetest.Must(client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})).Error().
+		NotTo(HaveOccurred())
+	asked := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"curl-me-that-console"}},
-	}, metav1.CreateOptions{}))
+	}
+	request := suitetest.Must(client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, asked,
+		metav1.CreateOptions{}))
 	return request.Status.Token
 }
 

@@ -71,9 +71,8 @@ var _ = Describe("doctor", func() {
 
 	It("finds a replica that is behind or offline", func(ctx SpecContext) {
 		servers, addresses := pipelinetest.Cluster(GinkgoTB())
-		nc, err := nats.Connect(addresses, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
-			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // the default one prints
-		Expect(err).NotTo(HaveOccurred())
+		nc := suitetest.Must(nats.Connect(addresses, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))) // the default one prints
 		DeferCleanup(nc.Close)
 		js := suitetest.Must(jetstream.New(nc))
 		Expect(pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})).Error().NotTo(HaveOccurred())

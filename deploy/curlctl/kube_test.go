@@ -51,14 +51,12 @@ func servingWatchers(ctx context.Context, config *rest.Config, namespace string)
 	web := suitetest.Must(rest.HTTPClientFor(config))
 	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
 	client := suitetest.Must(dynamic.NewForConfigAndClient(config, web))
-	body, err := yaml.YAMLToJSON(crd.Watchers)
-	Expect(err).NotTo(HaveOccurred())
+	body := suitetest.Must(yaml.YAMLToJSON(crd.Watchers))
 	definitions := schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	}
 	Expect(client.Resource(definitions).Patch(ctx, watchv1.Resource().GroupResource().String(), types.ApplyPatchType,
-		body,
-		metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})).Error().NotTo(HaveOccurred())
+		body, metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})).Error().NotTo(HaveOccurred())
 	watchers := client.Resource(watchv1.Resource()).Namespace(namespace)
 	Eventually(ctx, func() error {
 		_, err := watchers.List(ctx, metav1.ListOptions{Limit: 1})
@@ -81,8 +79,9 @@ var _ = Describe("A ConfigMap", func() {
 
 	create := func(ctx context.Context, name string, annotations map[string]string) {
 		GinkgoHelper()
-		Expect(client.CoreV1().ConfigMaps(namespace).Create(ctx,
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+		Expect(client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})).Error().
+			NotTo(HaveOccurred())
 	}
 	scrub := func(text string) string {
 		return strings.ReplaceAll(text, namespace, "team-a")

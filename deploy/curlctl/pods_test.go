@@ -48,7 +48,8 @@ func (p podsOf) create(ctx context.Context, text string, started time.Time) {
 	for _, c := range created.Spec.InitContainers {
 		created.Status.InitContainerStatuses = append(created.Status.InitContainerStatuses, status(c))
 	}
-	Expect(p.client.CoreV1().Pods(p.namespace).UpdateStatus(ctx, created, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
+	pods := p.client.CoreV1().Pods(p.namespace)
+	Expect(pods.UpdateStatus(ctx, created, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
 }
 
 var _ = Describe("Pods", func() {
@@ -56,7 +57,8 @@ var _ = Describe("Pods", func() {
 		GinkgoHelper()
 		client, _, namespace := inCluster(ctx)
 		Expect(client.CoreV1().ServiceAccounts(namespace).Create(ctx,
-			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})).Error().
+			NotTo(HaveOccurred())
 		return podsOf{client, namespace}
 	}
 	// fetched creates a ConfigMap whose key was fetched a day ago.

@@ -39,8 +39,7 @@ var _ = Describe("replay", func() {
 	contents := func(ctx context.Context) (names []string) {
 		GinkgoHelper()
 		stream := suitetest.Must(w.js.Stream(ctx, pipeline.Results))
-		info, err := stream.Info(ctx, jetstream.WithSubjectFilter("curl.result.content.>"))
-		Expect(err).NotTo(HaveOccurred())
+		info := suitetest.Must(stream.Info(ctx, jetstream.WithSubjectFilter("curl.result.content.>")))
 		for subject := range info.State.Subjects {
 			_, key, err := pipeline.ParseSubject(subject)
 			Expect(err).NotTo(HaveOccurred())

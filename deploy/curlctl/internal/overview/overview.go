@@ -70,7 +70,8 @@ type Consumer struct {
 	Oldest      time.Time `json:"oldest,omitzero"`
 }
 
-// Read reads all keys, timers and consumers, and counts failures. Objects may be nil. Errors wrap operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
+// Read reads all keys, timers and consumers, and counts failures. Objects may be nil. Errors wrap
+// operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
 func Read(
 	ctx context.Context, conn *natsconn.Connection, objects keys.Objects, now func() time.Time,
 ) (Overview, error) {

@@ -3,7 +3,6 @@ package printer_test
 import (
 	"bytes"
 	"encoding/json"
-	"iter"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,21 +17,27 @@ import (
 // steering has characters that steer a terminal or hide text.
 const steering = "a\u009b31m\u202eb\u200f\ufeff\U000E0041\u0085\u001b\u007fc"
 
-func list(format, name string, object any) string {
+// list returns a list of one row.
+func list(t *testing.T, format string, table printer.Table, row printer.Row) string {
+	t.Helper()
 	var out bytes.Buffer
-	rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) {
-		yield(printer.Row{Name: name, Object: object, Cells: printer.Cells(name)}, nil)
-	})
-	if _, err := printer.New(&out, printer.Options{Format: format}).List(printer.Table{Columns: "NAME"},
-		rows); err != nil {
-		panic(err)
+	rows := printer.Rows([]printer.Row{row}, func(r printer.Row) printer.Row { return r })
+	if _, err := printer.New(&out, printer.Options{Format: format}).List(table, rows); err != nil {
+		t.Fatal(err)
 	}
 	return out.String()
 }
 
+// named returns a list of one row with a name and an object.
+func named(t *testing.T, format, name string, object any) string {
+	t.Helper()
+	return list(t, format, printer.Table{Columns: "NAME"},
+		printer.Row{Name: name, Object: object, Cells: printer.Cells(name)})
+}
+
 func TestNoFormatSteersTheTerminal(t *testing.T) {
 	for _, format := range printer.Formats() {
-		text := list(format, steering, map[string]string{"url": steering})
+		text := named(t, format, steering, map[string]string{"url": steering})
 		if at := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); at >= 0 {
 			t.Errorf("-o %s prints %q", format, text[at:])
 		}
@@ -45,7 +50,7 @@ func TestWhatIsEscapedIsReadAgain(t *testing.T) {
 		"yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 	} {
 		var got struct{ Items []map[string]string }
-		text := list(format, "x", map[string]string{"url": steering})
+		text := named(t, format, "x", map[string]string{"url": steering})
 		if err := read([]byte(text), &got); err != nil || len(got.Items) != 1 || got.Items[0]["url"] != steering {
 			t.Errorf("%s: %q, %v of %s", format, got.Items, err, text)
 		}
@@ -56,15 +61,8 @@ func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
 	table := printer.Table{Columns: "ID|HOST|KEY|ATTEMPTS", Drop: "ATTEMPTS|HOST"}
 	row := printer.Cells(1, strings.Repeat("h", 30), "key", 6)
 	headers := func() string {
-		var out bytes.Buffer
-		rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) {
-			yield(printer.Row{Cells: row},
-				nil)
-		})
-		if _, err := printer.New(&out, printer.Options{Format: "table"}).List(table, rows); err != nil {
-			t.Fatal(err)
-		}
-		return strings.Join(strings.Fields(strings.SplitN(out.String(), "\n", 2)[0]), " ")
+		header, _, _ := strings.Cut(list(t, "table", table, printer.Row{Cells: row}), "\n")
+		return strings.Join(strings.Fields(header), " ")
 	}
 	for width, want := range map[string]string{
 		"": "ID HOST KEY ATTEMPTS", "80": "ID HOST KEY ATTEMPTS",
@@ -85,17 +83,9 @@ func TestNoTableIsWiderThanTheTerminal(t *testing.T) {
 		strings.Repeat("n", 63), strings.Repeat("c", 253), "key",
 		printer.In(printer.Red, sentence), "https://example.com/"+strings.Repeat("u", 2000),
 	)}
-	output := func(format string) string {
-		var out bytes.Buffer
-		rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) { yield(row, nil) })
-		if _, err := printer.New(&out, printer.Options{Format: format}).List(table, rows); err != nil {
-			t.Fatal(err)
-		}
-		return out.String()
-	}
 	for _, width := range []int{40, 80, 120} {
 		t.Setenv("COLUMNS", strconv.Itoa(width))
-		text := output("table")
+		text := list(t, "table", table, row)
 		for line := range strings.Lines(text) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
 				t.Errorf("%d columns in %d: %s", n, width, line)
@@ -112,7 +102,7 @@ func TestNoTableIsWiderThanTheTerminal(t *testing.T) {
 			t.Errorf("%d columns: the sentence has become %q", width, got)
 		}
 	}
-	if text := output("wide"); strings.Count(text, "\n") != 2 || !strings.Contains(text, sentence) ||
+	if text := list(t, "wide", table, row); strings.Count(text, "\n") != 2 || !strings.Contains(text, sentence) ||
 		strings.Contains(text, "…") {
 		t.Errorf("-o wide: %s", text)
 	}

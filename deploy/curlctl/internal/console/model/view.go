@@ -62,7 +62,8 @@ func (m *Model) within(namespace string) []keys.Key {
 }
 
 func (m *Model) find(key pipeline.Key) (int, bool) {
-	return slices.BinarySearchFunc(m.streams.Keys, key, func(a keys.Key, b pipeline.Key) int { return keys.Compare(a.Key, b) })
+	compare := func(a keys.Key, b pipeline.Key) int { return keys.Compare(a.Key, b) }
+	return slices.BinarySearchFunc(m.streams.Keys, key, compare)
 }
 
 // after returns the keys that sort after one.
