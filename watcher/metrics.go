@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/internal/session"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -69,11 +70,38 @@ func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *
 		})
 		return n
 	})
+	m.own.GaugesFunc("keys", "Requested keys by state. Failing ones may hold their last good value.",
+		metric.Of("state", keyOK, keyFailing, keyPending), func() map[string]float64 { return keysByState(objects) })
 	gauge("wanted_keys", "Keys with a want in the stream of requests, as known by the leader.", index.Len)
 	m.own.GaugeFunc("watch_silence_seconds", "Time since the last response from the watch, of the slowest "+
 		"namespace. A bookmark arrives about once a minute.",
 		func() float64 { return objects.Silence().Seconds() })
 	e.Measure(m.pipeline)
+}
+
+// States of a key in metrics.
+const (
+	keyOK      = "ok"
+	keyFailing = "failing"
+	keyPending = "pending"
+)
+
+// keysByState counts the requested keys of all objects.
+func keysByState(objects *informer.Informer[*annotated.Object]) map[string]float64 {
+	counts := map[string]float64{keyOK: 0, keyFailing: 0, keyPending: 0}
+	objects.Each(func(o *annotated.Object) {
+		for _, pair := range o.Request.Pairs {
+			switch {
+			case o.Status.Of(pair.Key).Failing():
+				counts[keyFailing]++
+			case plan.HoldingOf(o, pair) == plan.Held:
+				counts[keyOK]++
+			default:
+				counts[keyPending]++
+			}
+		}
+	})
+	return counts
 }
 
 func (m *metrics) event(e informer.Event) { m.events.WithLabelValues(string(e)).Inc() }

@@ -48,8 +48,14 @@ func moves() []move {
 		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
 		w.delete(ctx, "cm")
 	}
+	hold := func(ctx context.Context, w *world) { w.satisfied(ctx, "cm", "example.com") }
+	fail := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		held := status.Status{Keys: map[string]status.Entry{"k": {Error: "BadStatus", ErrorURL: "https://example.com"}}}
+		w.annotate(ctx, "cm", object{annotation.StatusKey: held.String()})
+	}
 	drop := func(ctx context.Context, w *world) {
-		w.satisfied(ctx, "cm", "example.com")
+		hold(ctx, w)
 		w.ask(ctx, "cm", "other=example.com")
 	}
 	dropMany := func(ctx context.Context, w *world) {
@@ -68,6 +74,9 @@ func moves() []move {
 		{own + "watched_objects", create, nil},
 		{own + "annotated_objects", create, nil},
 		{own + "wanted_keys", create, nil},
+		{own + `keys{state="pending"}`, create, nil},
+		{own + `keys{state="ok"}`, hold, nil},
+		{own + `keys{state="failing"}`, fail, nil},
 		{own + "invalid_objects", bad, nil},
 		{own + `watch_events_total{kind="added"}`, create, nil},
 		{own + `watch_events_total{kind="modified"}`, edit, nil},
@@ -76,11 +85,11 @@ func moves() []move {
 		{own + `wants_published_total{cause="changed"}`, edit, nil},
 		{own + `wants_published_total{cause="tombstone"}`, remove, nil},
 		{own + `wants_published_total{cause="drift"}`, func(ctx context.Context, w *world) {
-			w.satisfied(ctx, "cm", "example.com")
+			hold(ctx, w)
 			w.patch(ctx, somebody, "cm", object{"data": nil})
 		}, nil},
 		{own + `wants_published_total{cause="now"}`, func(ctx context.Context, w *world) {
-			w.satisfied(ctx, "cm", "example.com")
+			hold(ctx, w)
 			w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.NowName: "please"})
 		}, nil},
 		{own + "removals_published_total", drop, nil},
@@ -206,7 +215,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		series := append(blocked(), elected()...)
 		series = append(series, own+"audit_duration_seconds",
 			// See packages audit and reconcile.
-			own+"lost_keys_total", own+"stale_keys", own+`keys{state="failing"}`, own+"events_over_budget_total")
+			own+"lost_keys_total", own+"stale_keys", own+"events_over_budget_total")
 		for _, m := range moves() {
 			series = append(series, m.series)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/tick"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -55,22 +56,19 @@ type Auditor struct {
 	deps     Deps
 	seed     maphash.Seed
 	// table has the keys that are not held, and those with a newer body that did not land.
-	table    map[pipeline.Key]*row
-	refusals map[refusal]refusalState
+	table map[pipeline.Key]*row
+	// accepted has the refusals of keys that the last look found to be held after a request.
+	accepted map[refusal]bool
 	// turn counts the looks.
 	turn uint64
-	// stale counts stale keys, and states keys by state, since the interval began.
-	stale  int
-	states map[state]int
+	// stale counts stale keys since the interval began.
+	stale int
 }
 
 // New returns an auditor that does not run. Each key has a turn in an interval, and all other times
 // follow from it. By default it is 2 min.
 func New(interval time.Duration, d Deps) *Auditor {
-	return &Auditor{
-		interval: interval, deps: d, seed: maphash.MakeSeed(),
-		table: map[pipeline.Key]*row{}, refusals: map[refusal]refusalState{}, states: map[state]int{},
-	}
+	return &Auditor{interval: interval, deps: d, seed: maphash.MakeSeed(), table: map[pipeline.Key]*row{}}
 }
 
 // young is the age below which a want or a timer proves nothing: its effect may be on
@@ -92,22 +90,13 @@ func (a *Auditor) longest() time.Duration { return 5 * a.interval }
 // for their objects.
 func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	for _, r := range a.table { // the stream may have lost their messages
-		if r.reason != pausing {
-			r.notBefore = time.Time{}
-		}
+		r.notBefore = time.Time{}
 	}
-	ticker := a.deps.Clock.NewTicker(a.interval / looks)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
+	tick.Every(ctx, a.deps.Clock, a.interval/looks, func() {
 		if err := a.Look(ctx, enqueue); err != nil && ctx.Err() == nil {
 			a.deps.Log.Warn().Err(err).Msg("the audit could not read the streams")
 		}
-	}
+	})
 }
 
 // Look reads the keys whose turn it is, and the keys in the table that wait for nothing.
@@ -119,11 +108,11 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 	if err != nil {
 		return err
 	}
-	l := &look{now: a.deps.Clock.Now(), progress: progress, enqueue: enqueue}
-	a.classifyAll(l)
-	for _, name := range l.unwanted {
-		enqueue(name)
+	l := &look{
+		now: a.deps.Clock.Now(), progress: progress, enqueue: enqueue,
+		accepted: a.accepted, requested: map[refusal]time.Time{},
 	}
+	a.classifyAll(l)
 	for batch := range slices.Chunk(l.due, pipeline.MaxLatest/2) {
 		if err := a.read(ctx, l, batch); err != nil {
 			return err // the next look reads the rest
@@ -131,10 +120,7 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 	}
 	if a.turn%looks == 0 {
 		a.deps.Metrics.stale.Set(float64(a.stale))
-		for _, s := range []state{isOK, isFailing, isPending} {
-			a.deps.Metrics.keys.WithLabelValues(string(s)).Set(float64(a.states[s]))
-		}
-		a.stale, a.states = 0, map[state]int{}
+		a.stale = 0
 	}
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
@@ -147,89 +133,76 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 // classifyAll finds the keys whose timers a look has to read.
 func (a *Auditor) classifyAll(l *look) {
 	a.turn++
-	keys := a.deps.Index.Len()
-	rounds := uint64(max(1, keys/max(timersAtOnce, keys/10)))
-	maps.DeleteFunc(a.table, func(key pipeline.Key, _ *row) bool {
+	a.accepted = map[refusal]bool{}
+	maps.DeleteFunc(a.table, func(key pipeline.Key, r *row) bool {
+		if r.requestedAt.After(l.requested[r.refusal]) {
+			l.requested[r.refusal] = r.requestedAt
+		}
 		_, found := a.deps.Index.Want(key)
 		return !found
 	})
-	maps.DeleteFunc(a.refusals, func(_ refusal, s refusalState) bool {
-		return l.age(s.requestedAt) > a.longest() && l.age(s.heldAt) > a.longest()
-	})
+	timers := looks * uint64(max(1, min(a.deps.Index.Len()/timersAtOnce, 10)))
 	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
-		n, known := maphash.Comparable(a.seed, key), a.table[key] != nil
-		turn := n%looks == a.turn%looks
-		if turn || known {
-			a.classify(l, key, w, turn, turn && (known || n/looks%rounds == a.turn/looks%rounds))
+		n := maphash.Comparable(a.seed, key)
+		if turn := n%looks == a.turn%looks; turn || a.table[key] != nil {
+			a.classify(l, key, w, turn, n%timers == a.turn%timers)
 		}
 	})
 }
 
-// classify adds a want to a list of the look, if it belongs to one. Turn and timer report
+// classify adds a want to those of the look, if its timer has to be read. Turn and timer report
 // whether it is the turn of the key, and of its timer if it is held.
 func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, timer bool) {
+	before := a.table[key]
 	c, wanted := a.candidate(key, w)
-	if !wanted {
-		l.unwanted = append(l.unwanted, wantindex.ObjectOf(key))
+	if !wanted { // the object may have changed unseen
 		delete(a.table, key)
+		l.enqueue(wantindex.ObjectOf(key))
 		return
 	}
-	if turn {
-		a.states[c.state()]++
-	}
-	interval := c.object.Request.Interval(key.Key)
-	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, interval, l.now) {
+	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, c.object.Request.Interval(key.Key), l.now) {
 		a.stale++
 	}
-	before := a.table[key]
 	same := before != nil && before.shows == c.shows
-	if same || c.shows.holding == plan.NotHeld {
+	if same {
+		c.row = before
+	}
+	switch {
+	case same || c.shows.holding == plan.NotHeld:
 		if !l.handled(w.Fence.Seq, w.At, a.inWork()) {
 			return
 		}
-		if same {
-			c.row = before
-		}
-		a.table[key] = c.row
-		if a.isDue(l, c) {
+		if a.table[key] = c.row; a.isDue(l, c) {
 			l.due = append(l.due, c)
 		}
 		return
+	case before != nil && before.requests > 0 && c.shows.holding == plan.Held:
+		a.accepted[before.refusal] = true
 	}
 	delete(a.table, key)
-	if c.shows.holding != plan.Held {
-		return
-	}
-	if before != nil && before.requests > 0 {
-		reason := before.refusal(key)
-		a.refusals[reason] = refusalState{requestedAt: a.refusals[reason].requestedAt, heldAt: l.now}
-	}
-	if w.Refreshes && (l.ahead(c) || timer && l.handled(w.Fence.Seq, w.At, a.young())) {
+	timer = timer && l.handled(w.Fence.Seq, w.At, a.young())
+	if w.Refreshes && c.shows.holding == plan.Held && (timer || l.behind(c)) {
 		l.due = append(l.due, c)
 	}
 }
 
-// isDue reports whether a key in the table waits for nothing. Its pause after a request ends early
-// when a key that was refused for the same reason is held. To find that out soon, one key of each
-// refusal is requested in each half interval.
+// isDue reports whether a key in the table waits for nothing. Its pause after a request ends when a
+// key that was refused for the same reason is held. To find that out soon, one key of each refusal
+// is requested in each half interval.
 func (a *Auditor) isDue(l *look, c candidate) bool {
-	wait, reason := c.notBefore.Sub(l.now), c.refusal(c.key)
-	state := a.refusals[reason]
-	switch {
+	if c.reason == pausing && l.accepted[c.refusal] {
+		c.notBefore = time.Time{}
+	}
+	switch wait := c.notBefore.Sub(l.now); {
 	case l.age(c.want.At) < a.young():
 		return false
 	case wait <= 0, wait > a.longest()+ahead: // the clock was set back
 		return true
-	case c.reason != pausing:
-		return false
-	case c.requestedAt.Before(state.heldAt):
-		return true
-	case state.probedIn == a.turn, l.age(state.requestedAt) < a.interval/2,
-		reason.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE: // an edit or a refresh shows that it is smaller
+	case c.reason != pausing, l.age(l.requested[c.refusal]) < a.interval/2,
+		c.refusal.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE: // an edit or a refresh shows that it is smaller
 		return false
 	}
-	state.probedIn = a.turn
-	a.refusals[reason] = state
+	l.requested[c.refusal] = l.now // one key in each look
 	return true
 }
 
@@ -241,8 +214,7 @@ func (a *Auditor) record(l *look, c candidate) {
 		}
 		c.wait(pausing, l.now.Add(min(a.interval<<c.requests, a.longest())))
 		c.requests, c.requestedAt = min(c.requests+1, looks), l.now
-		reason := c.refusal(c.key)
-		a.refusals[reason] = refusalState{requestedAt: l.now, heldAt: a.refusals[reason].heldAt}
+		c.refusal = refusal{c.key.Namespace, pipeline.ClassOf(c.shows.failure)}
 	}
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Finding = c.finding })
 	a.deps.Metrics.lost.WithLabelValues(string(c.finding)).Inc()
@@ -253,7 +225,6 @@ func (a *Auditor) record(l *look, c candidate) {
 type Metrics struct {
 	took  prometheus.Histogram
 	stale prometheus.Gauge
-	keys  *prometheus.GaugeVec
 	lost  *prometheus.CounterVec
 }
 
@@ -265,11 +236,9 @@ func NewMetrics(set *metric.Set) *Metrics {
 			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		stale: set.Gauge("stale_keys",
 			"Keys without a good fetch for three of their intervals, as of the last audit."),
-		keys: set.Gauges("keys", "Keys by state, as of the last audit. Failing ones may hold "+
-			"their last good value.", metric.Of("state", isOK, isFailing, isPending)),
 		lost: set.Counters("lost_keys_total",
 			"Keys without their body or their timer that the audit requested again, by cause. "+
 				"Cause refused: not for the first time.",
-			metric.Of("cause", wantindex.BodyLost, wantindex.Refused, wantindex.TimerLost, wantindex.StreamBehind)),
+			metric.Of("cause", wantindex.BodyLost, wantindex.Refused, wantindex.TimerLost)),
 	}
 }

@@ -171,12 +171,12 @@ func (b *bench) timer(k pipeline.Key, in time.Duration, change func(*v1.Due)) {
 	b.check(err)
 }
 
-// due publishes the due of a refresh, and returns when it waits for the fetchers.
-func (b *bench) due(k pipeline.Key) {
+// due publishes a due, and returns when it waits for the fetchers.
+func (b *bench) due(k pipeline.Key, cause v1.Cause) {
 	b.Helper()
 	_, err := b.client.PublishDue(b.Context(), &v1.Due{
 		Want:         &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url},
-		WantSequence: b.want(k).Fence.Seq, Cause: v1.Cause_CAUSE_REFRESH,
+		WantSequence: b.want(k).Fence.Seq, Cause: cause,
 	}, k.String())
 	b.check(err)
 	b.waits(1)
@@ -284,7 +284,7 @@ func TestAudit(t *testing.T) {
 		}, wantindex.BodyLost},
 		"asks again for such a key while its due waits": {func(b *bench, k pipeline.Key) {
 			b.fetched()
-			b.due(k)
+			b.due(k, v1.Cause_CAUSE_REFRESH)
 			b.timer(k, time.Hour, unsigned)
 			b.entry(k, status.Entry{Error: "AddressDenied"})
 		}, wantindex.BodyLost},
@@ -301,7 +301,7 @@ func TestAudit(t *testing.T) {
 		"has it signed again although fetchers always work on one of its messages": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.holds(k)
-			b.due(k)
+			b.due(k, v1.Cause_CAUSE_REFRESH)
 			b.timer(k, time.Hour, unsigned)
 		}, wantindex.TimerLost},
 		"asks again for a body that the writer has refused": {func(b *bench, k pipeline.Key) {
@@ -343,7 +343,7 @@ func TestAudit(t *testing.T) {
 			b.holds(k)
 			b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: status.Fence{Epoch: b.epoch, Seq: 1000}})
 			b.timer(k, time.Hour, cached(stored))
-		}, wantindex.StreamBehind},
+		}, wantindex.TimerLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -455,12 +455,7 @@ func TestAKeyThatWasJustFetchedIsNotLost(t *testing.T) {
 	// It was put off until now, by the clock of the broker, and is on its way to the
 	// watch.
 	b.clock.SetTime(time.Now())
-	_, err := b.client.PublishDue(t.Context(), &v1.Due{
-		Want:         &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url},
-		WantSequence: b.want(k).Fence.Seq, Cause: v1.Cause_CAUSE_PARKED,
-	}, "once")
-	b.check(err)
-	b.waits(1)
+	b.due(k, v1.Cause_CAUSE_PARKED)
 	b.fetched()
 	if got := b.found(); len(got) != 0 {
 		t.Errorf("found %v", got)
@@ -497,20 +492,5 @@ func TestStaleKeysAreCounted(t *testing.T) {
 	b.found()
 	if got := b.metric("stale_keys", ""); got != 2 {
 		t.Errorf("%v keys are stale, want 2", got)
-	}
-}
-
-func TestKeysAreCountedByState(t *testing.T) {
-	b := newBench(t)
-	held, pending, failing := b.asks("ns", "held", "k"), b.asks("ns", "pending", "k"), b.asks("ns", "failing", "k")
-	b.fetched()
-	b.holds(held)
-	b.entry(failing, status.Entry{URL: url, Error: "BadStatus", Fence: b.want(failing).Fence})
-	b.publish(pending)
-	b.found()
-	for _, state := range []string{"ok", "pending", "failing"} {
-		if got := b.metric("keys", state); got != 1 {
-			t.Errorf("%v keys are %s, want 1", got, state)
-		}
 	}
 }

@@ -255,7 +255,7 @@ func TestAFailingKeyWithATimerIsNotRequestedAfterARecentRefresh(t *testing.T) {
 	k := b.asks("ns", "cm", "k")
 	b.entry(k, status.Entry{Error: "BadStatus", GaveUp: true})
 	b.fetched()
-	b.due(k)
+	b.due(k, v1.Cause_CAUSE_REFRESH)
 	b.fetched()
 	for n, at := range []time.Duration{-interval / 2, interval / 8} {
 		b.clock.SetTime(time.Now().Add(at))

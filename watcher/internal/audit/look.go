@@ -23,9 +23,10 @@ type row struct {
 	shows     appearance
 	reason    reason
 	notBefore time.Time
-	// requests counts the requests, and requestedAt is the time of the last one.
+	// requests counts the requests. The last one was at requestedAt, for this refusal.
 	requests    uint8
 	requestedAt time.Time
+	refusal     refusal
 }
 
 // reason is the reason why a key is not read before a time.
@@ -46,27 +47,15 @@ func (r *row) wait(why reason, until time.Time) { r.reason, r.notBefore = why, u
 // appearance changes when somebody other than the writer edits the object, and when the outcome of
 // the key changes.
 type appearance struct {
-	holding plan.Holding
-	// version is set if the time of the last edit is unknown.
-	version, failure, sha256 string
-	editedAt                 int64
+	holding         plan.Holding
+	failure, sha256 string
+	editedAt        int64
 }
 
 // refusal is a common reason why keys of a namespace are not held, according to their status.
 type refusal struct {
 	namespace string
 	class     v1.FailureClass
-}
-
-func (r *row) refusal(key pipeline.Key) refusal {
-	return refusal{key.Namespace, pipeline.ClassOf(r.shows.failure)}
-}
-
-// refusalState has the times of the last request of a key of a refusal, and of the last such key
-// that was held after a request. probedIn is the look that last ended a pause.
-type refusalState struct {
-	requestedAt, heldAt time.Time
-	probedIn            uint64
 }
 
 // candidate is a want whose timer a look may read.
@@ -88,59 +77,33 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want) (c candidate, wa
 	}
 	c = candidate{key: key, want: w, object: o, pair: annotation.Pair{Key: key.Key}, entry: o.Status.Of(key.Key)}
 	c.pair.URL, wanted = o.Request.URL(key.Key)
-	c.row = &row{shows: appearance{
-		holding: c.holding(), failure: c.entry.Error, sha256: c.entry.SHA256, editedAt: o.EditedAt.Unix(),
-	}}
-	if o.EditedAt.IsZero() {
-		c.shows.version = o.ResourceVersion()
-	}
-	return c, wanted
-}
-
-// holding returns whether a key is held, according to its object and its want.
-func (c candidate) holding() plan.Holding {
-	held, o, fence := plan.HoldingOf(c.object, c.pair), c.object, c.entry.Fence
+	holding, fence := plan.HoldingOf(o, c.pair), c.entry.Fence
 	// If the want names a later version of the object than there is, the API server was restored from
 	// a backup. If the want is newer than the body, a body that a person asked for has not landed, or
 	// was equal.
-	restored := o.Version > 0 && o.Version < c.want.Version
-	unanswered := c.want.Requested && (fence.Epoch != c.want.Fence.Epoch || fence.Seq < c.want.Fence.Seq)
-	if held == plan.Held && (restored || unanswered) {
-		return plan.NotHeld
+	restored := o.Version > 0 && o.Version < w.Version
+	unanswered := w.Requested && (fence.Epoch != w.Fence.Epoch || fence.Seq < w.Fence.Seq)
+	if holding == plan.Held && (restored || unanswered) {
+		holding = plan.NotHeld
 	}
-	return held
-}
-
-// state of a key in the metric keys.
-type state string
-
-const (
-	isOK      state = "ok"
-	isFailing state = "failing"
-	isPending state = "pending"
-)
-
-func (c candidate) state() state {
-	switch {
-	case c.entry.Failing():
-		return isFailing
-	case c.shows.holding == plan.Held:
-		return isOK
-	}
-	return isPending
+	c.row = &row{shows: appearance{
+		holding: holding, failure: c.entry.Error, sha256: c.entry.SHA256, editedAt: o.EditedAt.Unix(),
+	}}
+	return c, wanted
 }
 
 // look is one look at the keys.
 type look struct {
 	now      time.Time
 	progress backlog.Progress
+	enqueue  func(types.NamespacedName)
+	// accepted has the refusals whose pauses end, and requested the last request of each refusal.
+	accepted  map[refusal]bool
+	requested map[refusal]time.Time
 	// due are keys whose timers are read.
 	due []candidate
-	// unwanted are objects with wants that their annotations do not ask for.
-	unwanted []types.NamespacedName
-	// found counts the findings. enqueue is called for their objects.
-	found   int
-	enqueue func(types.NamespacedName)
+	// found counts the findings.
+	found int
 }
 
 // handled reports whether a fetcher has dealt with a message: it was delivered,
@@ -161,9 +124,9 @@ func (l *look) age(at time.Time) time.Duration {
 	return math.MaxInt64
 }
 
-// ahead reports whether the object holds a result of a later state of the stream: the stream
+// behind reports whether the object holds a result of a later state of the stream: the stream
 // was restored from a backup, and no result would land.
-func (l *look) ahead(c candidate) bool {
+func (l *look) behind(c candidate) bool {
 	return c.entry.Fence.Epoch == c.want.Fence.Epoch && c.entry.Fence.Seq > l.progress.Last
 }
 
@@ -206,39 +169,34 @@ func (a *Auditor) read(ctx context.Context, l *look, candidates []candidate) err
 	return nil
 }
 
-// pending are the messages of a key: its timer, if there is a due, and the last due since its want.
+// pending is the work that the messages of a key promise.
 type pending struct {
-	due *v1.Due
-	// at is when the timer fires, and setAt when it was set.
-	at, setAt time.Time
-	// lost reports that there is no timer, or one that should have fired long ago, or one that
-	// was set before the clock was set back, so that it would fire much too late.
+	// due is the timer, which fires at a time. It is lost if there is none, if it should have fired long
+	// ago, or if it was set before the clock was set back, so that it would fire much too late.
+	due  *v1.Due
+	at   time.Time
 	lost bool
-	// firedAt is when the due was published. inWork reports that a fetcher has yet to handle it.
-	firedAt time.Time
-	inWork  bool
-	leadsTo reason
+	// fired is the last due since the want. inWork reports that a fetcher has yet to handle it.
+	fired  *v1.Due
+	inWork bool
+	// recent: the effect of a message may be on its way to the watch.
+	recent bool
 }
 
-// pendingOf returns the messages of a candidate.
+// pendingOf returns the pending work of a candidate.
 func (a *Auditor) pendingOf(l *look, c candidate, latest map[string]pipeline.Message) pending {
-	p := pending{lost: true}
+	p := pending{lost: true, recent: l.age(c.want.At) < a.young()}
 	if m, ok := latest[c.key.Due()]; ok && m.Sequence > c.want.Fence.Seq {
-		due, err := pipeline.DecodeDue(c.key, m.Data)
-		p.firedAt, p.inWork = m.Time, !l.handled(m.Sequence, m.Time, a.inWork())
-		p.leadsTo = underWay
-		if err == nil && due.GetCause() == v1.Cause_CAUSE_REFRESH {
-			p.leadsTo = landing
-		}
+		p.fired, _ = pipeline.DecodeDue(c.key, m.Data) // an unreadable one is work too
+		p.inWork = !l.handled(m.Sequence, m.Time, a.inWork())
+		p.recent = p.recent || l.age(m.Time) < a.young()
 	}
-	m, ok := latest[c.key.Timer()]
-	if !ok {
-		return p
-	}
+	m := latest[c.key.Timer()]
 	at, err := pipeline.FiresAt(m)
 	if due, unreadable := pipeline.DecodeDue(c.key, m.Data); err == nil && unreadable == nil {
-		p.due, p.at, p.setAt = due, at, m.Time
+		p.due, p.at = due, at
 		p.lost = l.now.Sub(at) > a.overdue() || m.Time.Sub(l.now) > ahead
+		p.recent = p.recent || l.age(m.Time) < a.young()
 	}
 	return p
 }
@@ -254,59 +212,41 @@ func (p pending) leadsOn(failing bool) bool {
 	}
 }
 
-// find returns the finding about a candidate.
+// find returns the finding about a candidate. A key that is not held, and has none, waits.
 func (a *Auditor) find(l *look, c candidate, p pending) wantindex.Finding {
-	sum := p.due.GetCached().GetSha256()
-	equal := sum != "" && sum == c.entry.SHA256
+	sum, held := p.due.GetCached().GetSha256(), c.shows.holding == plan.Held
+	landed := sum != "" && sum == c.entry.SHA256
 	// Each attempt fails until the want is signed again.
 	inVain := p.due.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
-	switch held := c.shows.holding == plan.Held; {
-	case !held && c.want.Requested && equal && !p.lost:
+	switch {
+	case !held && c.want.Requested && landed && !p.lost: // the requested body is equal
 		a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Requested = false })
 		delete(a.table, c.key)
 		return wantindex.NothingLost
 	case !held:
-	case inVain, a.timerLost(l, c, p):
+	case inVain, l.behind(c), p.lost && !p.inWork && !p.recent:
 		delete(a.table, c.key)
 		return wantindex.TimerLost
-	case sum != "" && !equal: // the newest body has not landed
-		a.table[c.key] = c.row
-	default:
-		if !c.entry.Failing() && condition.StaleDue(p.due, c.object.Request.Interval(c.pair.Key), l.now) {
+	case landed, sum == "" && a.table[c.key] == nil:
+		if condition.StaleDue(p.due, c.object.Request.Interval(c.key.Key), l.now) {
 			a.stale++
 		}
-		if c.wait(underWay, l.now.Add(a.young())); equal {
-			delete(a.table, c.key)
-		}
-		if l.ahead(c) {
-			return wantindex.StreamBehind
-		}
+		delete(a.table, c.key)
 		return wantindex.NothingLost
+	default: // the newest body has not landed
+		a.table[c.key] = c.row
 	}
-	before := c.reason
-	if why, until := a.await(l, c, p); !inVain && until.After(l.now) && (why != landing || before != landing) {
-		c.wait(why, until)
-		return wantindex.NothingLost
-	}
-	return wantindex.BodyLost
-}
-
-// timerLost reports whether nothing will refresh a held key.
-func (a *Auditor) timerLost(l *look, c candidate, p pending) bool {
-	return p.lost && !p.inWork && (p.due != nil || l.age(c.want.At) > a.young() && l.age(p.firedAt) > a.young())
-}
-
-// await returns the reason to wait for a key that is not held, and until when. It is in the past if
-// there is none.
-func (a *Auditor) await(l *look, c candidate, p pending) (why reason, until time.Time) {
 	switch {
+	case inVain:
+		return wantindex.BodyLost
 	case !p.inWork && !p.lost && p.leadsOn(c.entry.Failing()):
-		return underWay, l.now.Add(min(p.at.Sub(l.now)+a.overdue(), a.longest()))
-	case p.inWork || l.age(p.firedAt) < a.young():
-		return p.leadsTo, l.now.Add(a.interval / 2)
-	case !p.lost && l.age(p.setAt) < a.young():
-		return landing, l.now.Add(a.young())
+		c.wait(underWay, l.now.Add(min(p.at.Sub(l.now)+a.overdue(), a.longest())))
+	case p.inWork && p.fired.GetCause() != v1.Cause_CAUSE_REFRESH:
+		c.wait(underWay, l.now.Add(a.interval/2))
+	case c.reason != landing && (p.inWork || p.recent):
+		c.wait(landing, l.now.Add(a.young()))
 	default:
-		return pausing, time.Time{}
+		return wantindex.BodyLost
 	}
+	return wantindex.NothingLost
 }

@@ -148,21 +148,6 @@ func TestKeysThatAreRefusedForLongCostLittle(t *testing.T) {
 	}
 }
 
-func TestABodyTooLargeIsRequestedAtLongIntervalsOnly(t *testing.T) {
-	t.Parallel()
-	r := newBench(t).refusing(3, "BodyTooLarge")
-	for range 8 * 20 {
-		r.pass()
-	}
-	asks := 0
-	for range 20 * int(time.Minute/look) {
-		asks += r.pass()
-	}
-	if asks > 2*len(r.keys) {
-		t.Errorf("asked %d times in 20 min", asks)
-	}
-}
-
 func TestALostKeyIsRequestedInTheNextLook(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

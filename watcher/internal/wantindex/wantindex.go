@@ -56,10 +56,9 @@ const (
 	BodyLost Finding = "body_lost"
 	// Refused: the same after another fetch.
 	Refused Finding = "refused"
-	// TimerLost: the key holds its body, but no refresh is pending.
+	// TimerLost: the key holds its body, but no refresh is pending, or its result would not land because
+	// the object has a newer fence than the whole stream.
 	TimerLost Finding = "timer_lost"
-	// StreamBehind: the object has a newer fence than the whole stream.
-	StreamBehind Finding = "stream_behind"
 )
 
 // Of returns the cached part of a want. A want of an earlier epoch counts as unreadable, because
