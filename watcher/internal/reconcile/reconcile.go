@@ -114,7 +114,6 @@ func New(c Config, d Deps) *Reconciler {
 		requests: newMemory[types.NamespacedName](func(s request) bool {
 			return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
 		}),
-		limiter: removalLimiter{tallies: map[string]tally{}},
 	}
 }
 
@@ -387,7 +386,7 @@ func (r *Reconciler) bringInLine(ctx context.Context, o *annotated.Object, p *pl
 	next := requestOf(o, p)
 	next.epoch, next.at, next.times = r.deps.Index.Epoch(), r.deps.Clock.Now(), r.requests.of[o.NamespacedName].times+1
 	if len(p.Remove) > 0 && r.config.MaxRemovals.Keys > 0 {
-		r.limiter.add(o.Namespace, next.at, r.unsent(o))
+		r.limiter.sent = append(r.limiter.sent, removals{o.Namespace, next.at, r.unsent(o)})
 	}
 	r.requests.put(o.NamespacedName, next)
 	return nil

@@ -41,8 +41,6 @@ type removalLimiter struct {
 	// tallies are the counts by namespace, made at countedAt.
 	tallies   map[string]tally
 	countedAt time.Time
-	// fresh is the number of removals since then.
-	fresh int
 	// all: every namespace is held back.
 	all bool
 	// held is the number of removals that are held back.
@@ -60,12 +58,6 @@ type removals struct {
 // the writer was not asked for yet.
 type tally struct{ keys, removals, due int }
 
-// expect adds to the due removals if there are fewer.
-func (t *tally) expect(due int) {
-	more := max(0, due-t.due)
-	t.due, t.removals = t.due+more, t.removals+more
-}
-
 // exceeds reports whether more than a share of the keys are removed.
 func (t tally) exceeds(percent int) bool { return t.removals*100 > t.keys*percent }
 
@@ -74,22 +66,9 @@ func (t tally) held(limit MaxRemovals) bool {
 	return t.due > 0 && t.removals > limit.Keys && t.exceeds(limit.Percent)
 }
 
-// add counts requested removals.
-func (b *removalLimiter) add(namespace string, at time.Time, keys int) {
-	if keys == 0 {
-		return
-	}
-	b.sent = append(b.sent, removals{namespace, at, keys})
-	b.fresh += keys
-	t := b.tallies[namespace]
-	t.expect(keys)
-	t.due, t.keys = t.due-keys, t.keys+keys
-	b.tallies[namespace] = t
-}
-
 // holdBack drops the removals of a plan if the namespace has too many of them, or too many
-// namespaces have. It drops all, because nothing shows which ones are intended. It returns the time
-// until the next check.
+// namespaces have. It drops all, because nothing shows which ones are intended. Removals that were
+// not counted yet wait for the next count. It returns the time until the next check.
 func (r *Reconciler) holdBack(o *annotated.Object, p *plan.Plan) (again time.Duration) {
 	limit := r.config.MaxRemovals
 	if o == nil || limit.Keys == 0 {
@@ -101,22 +80,24 @@ func (r *Reconciler) holdBack(o *annotated.Object, p *plan.Plan) (again time.Dur
 	if unsent == 0 && b.held == 0 {
 		return 0
 	}
-	if now := r.deps.Clock.Now(); now.Sub(b.countedAt) >= countInterval || b.fresh >= limit.Keys {
+	if now := r.deps.Clock.Now(); now.Sub(b.countedAt) >= countInterval {
 		r.count(now)
 	}
-	t := b.tallies[o.Namespace]
-	t.keys = max(t.keys, keysOf(o)) // it may be newer than the count
-	t.expect(unsent)
-	if unsent == 0 || !b.all && !t.held(limit) {
+	switch {
+	case unsent == 0:
 		return 0
-	}
-	p.Remove = nil
-	if !b.all {
+	case o.SeenAt.After(b.countedAt):
+		p.Remove = nil
+		return countInterval
+	case !b.all && !b.tallies[o.Namespace].held(limit):
+		return 0
+	case !b.all:
 		p.Conditions = append(p.Conditions, plan.Condition{
 			Reason: pipeline.ReasonHeldBack, Occurrence: o.Namespace,
 			Note: "keys that are no longer asked for are kept: namespace " + o.Namespace + " removes too many at once",
 		})
 	}
+	p.Remove = nil
 	return removalWindow
 }
 
@@ -124,7 +105,7 @@ func (r *Reconciler) holdBack(o *annotated.Object, p *plan.Plan) (again time.Dur
 func (r *Reconciler) count(now time.Time) {
 	b, limit, before := &r.limiter, r.config.MaxRemovals, r.limiter
 	b.sent = slices.DeleteFunc(b.sent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
-	b.tallies, b.countedAt, b.fresh, b.held = map[string]tally{}, now, 0, 0
+	b.tallies, b.countedAt, b.held = map[string]tally{}, now, 0
 	for _, s := range b.sent {
 		t := b.tallies[s.namespace]
 		b.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -45,10 +46,10 @@ func newClusterOf(t *testing.T, objects, namespaces int) *bench {
 	return b
 }
 
-// lookAt reconciles objects after enough time that nothing coalesces.
+// lookAt reconciles objects after enough time that nothing coalesces, and removals are counted.
 func (b *bench) lookAt(objects []*annotated.Object) {
 	b.t.Helper()
-	b.clock.Step(coalesce)
+	b.clock.Step(time.Second)
 	for _, o := range objects {
 		if _, err := b.Reconcile(b.t.Context(), o.NamespacedName); err != nil {
 			b.t.Fatal(err)
@@ -58,9 +59,9 @@ func (b *bench) lookAt(objects []*annotated.Object) {
 
 // unask takes the pair out of objects, as one edit of each or a wrong
 // --annotation-keys does.
-func unask(objects []*annotated.Object) {
+func (b *bench) unask(objects ...*annotated.Object) {
 	for _, o := range objects {
-		o.Request = annotation.Request{}
+		o.Request, o.SeenAt = annotation.Request{}, b.clock.Now()
 	}
 }
 
@@ -91,7 +92,7 @@ func (b *bench) logged(text string) int { return strings.Count(b.log.String(), t
 func TestANamespaceThatRemovesTooManyKeysAtOnceKeepsThem(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
-	unask(b.others)
+	b.unask(b.others...)
 	b.lookAt(b.others)
 	b.expectRemovals(0, 100)
 	b.clock.Step(repeat)
@@ -150,13 +151,13 @@ func TestANamespaceHoldsBackNoneOfAnother(t *testing.T) {
 			b.others = append(b.others, evil)
 			b.lookAt(b.others[250:])
 			before := b.removalsPublished()
-			unask(b.others[:5])
+			b.unask(b.others[:5]...)
 			b.lookAt(b.others[:5])
 			b.expectRemovals(before+5, c.heldBack)
 
 			t.Log("What is held back ends with its object.")
 			b.others = b.others[:250]
-			unask(b.others[5:10])
+			b.unask(b.others[5:10]...)
 			b.clock.Step(time.Second)
 			b.lookAt(b.others[5:10])
 			b.expectRemovals(before+10, 0)
@@ -168,7 +169,7 @@ func TestANamespaceHoldsBackNoneOfAnother(t *testing.T) {
 func TestTooManyNamespacesThatRemoveKeysKeepThemAll(t *testing.T) {
 	t.Parallel()
 	b := newClusterOf(t, 100, 20)
-	unask(b.others)
+	b.unask(b.others...)
 	b.lookAt(b.others)
 	b.expectRemovals(0, 100)
 	b.clock.Step(repeat)
@@ -181,7 +182,7 @@ func TestTooManyNamespacesThatRemoveKeysKeepThemAll(t *testing.T) {
 
 	t.Log("The keys are asked for again, and removals go on.")
 	askAgain(b.others)
-	unask(b.others[:5])
+	b.unask(b.others[:5]...)
 	b.clock.Step(time.Second)
 	b.lookAt(b.others)
 	b.expectRemovals(5, 0)
@@ -192,7 +193,7 @@ func TestFewNamespacesHoldBackNoOthers(t *testing.T) {
 	b := newClusterOf(t, 400, 20)
 	for n, o := range b.others { // all keys of four namespaces, which are a fifth of them
 		if n%20 < 4 {
-			unask([]*annotated.Object{o})
+			b.unask(o)
 		}
 	}
 	b.lookAt(b.others)
@@ -209,12 +210,12 @@ func TestKeysOfOtherOwnersAreNotHeldBack(t *testing.T) {
 			ErrorURL: "https://example.com",
 		}}}, nil)
 	}
-	unask(b.others[:60])
+	b.unask(b.others[:60]...)
 	b.lookAt(b.others[:60])
 	b.expectRemovals(60, 0)
 
 	t.Log("Nor do they count among those of values.")
-	unask(b.others[60:])
+	b.unask(b.others[60:]...)
 	b.lookAt(b.others[60:])
 	b.expectRemovals(100, 0)
 }
@@ -224,7 +225,7 @@ func TestRemovalsOneAfterTheOtherWithinAMinuteAddUp(t *testing.T) {
 	b := newCluster(t, 100)
 	for n := range 60 {
 		one := b.others[n : n+1]
-		unask(one)
+		b.unask(one...)
 		b.lookAt(one)
 		if n < 50 {
 			removed(one)
@@ -240,11 +241,28 @@ func TestRemovalsOneAfterTheOtherWithinAMinuteAddUp(t *testing.T) {
 	b.expectRemovals(60, 0)
 }
 
+func TestRemovalsWaitUntilTheyWereCounted(t *testing.T) {
+	t.Parallel()
+	b := newCluster(t, 100)
+	b.unask(b.others[0])
+	b.lookAt(b.others[:1])
+	b.clock.Step(coalesce)
+	b.unask(b.others[1:]...)
+	for _, o := range b.others[1:] {
+		if again, err := b.Reconcile(t.Context(), o.NamespacedName); again != time.Second || err != nil {
+			t.Fatalf("looks again after %s: %v", again, err)
+		}
+	}
+	b.expectRemovals(1, 0)
+	b.lookAt(b.others[1:])
+	b.expectRemovals(1, 99)
+}
+
 func TestOrdinaryRemovalsAreNotHeldBack(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(b *bench) (removals int){
 		"fifty keys of a small cluster": func(b *bench) int {
-			unask(b.others[:50])
+			b.unask(b.others[:50]...)
 			return 50
 		},
 		"a deleted namespace": func(b *bench) int {
@@ -252,8 +270,16 @@ func TestOrdinaryRemovalsAreNotHeldBack(t *testing.T) {
 			return 0
 		},
 		"suspended objects": func(b *bench) int {
+			b.unask(b.others...)
 			for _, o := range b.others {
 				o.Request.Suspended = true
+			}
+			return 0
+		},
+		"invalid objects": func(b *bench) int {
+			b.unask(b.others...)
+			for _, o := range b.others {
+				o.Invalid = errors.New("bad")
 			}
 			return 0
 		},
@@ -272,7 +298,7 @@ func TestOrdinaryRemovalsAreNotHeldBack(t *testing.T) {
 func TestAFifthOfManyKeysIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 400)
-	unask(b.others[:80])
+	b.unask(b.others[:80]...)
 	b.lookAt(b.others[:80])
 	b.expectRemovals(80, 0)
 
@@ -297,7 +323,7 @@ func TestRemovalsThatAreRefusedHoldUpNoOtherNamespaceAfterARestart(t *testing.T)
 	}()
 	for n := range 4 { // they may not be written; each minute as many as pass
 		some := refused[n*30 : (n+1)*30]
-		unask(some)
+		b.unask(some...)
 		b.lookAt(some)
 		b.clock.Step(2 * time.Minute)
 	}
@@ -306,7 +332,7 @@ func TestRemovalsThatAreRefusedHoldUpNoOtherNamespaceAfterARestart(t *testing.T)
 	next := b.restarted()
 	next.lookAt(refused)
 	next.expectRemovals(0, 120)
-	unask(next.others[301:302])
+	next.unask(next.others[301])
 	next.clock.Step(2 * time.Minute)
 	next.lookAt(next.others[301:302])
 	next.expectRemovals(1, 120)
@@ -317,6 +343,7 @@ func (b *bench) restarted() *bench {
 	b.t.Helper()
 	next := newBench(b.t)
 	next.object, next.others = nil, b.others
+	next.clock.SetTime(b.clock.Now())
 	return next
 }
 
