@@ -2,7 +2,6 @@ package plan_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -156,32 +155,6 @@ func TestNotesOfConditions(t *testing.T) {
 	p := plan.Make(about(foreign, nil, nil).object, nil, epoch)
 	if !slices.Equal(p.Occupied, []string{"k", url}) {
 		t.Errorf("occupied are %v", p.Occupied)
-	}
-}
-
-// A typo or a suspension is no reason to remove data.
-func TestNothingIsUnaskedOfAnObjectThatAsksNothingClear(t *testing.T) {
-	t.Parallel()
-	var keys []string
-	for i := range 9 {
-		keys = append(keys, fmt.Sprintf("k%d", i))
-	}
-	taken := func(change func(*annotated.Object)) *annotated.Object {
-		o := about(ours, nil, nil, asking(annotation.Request{Present: true})).object
-		for _, key := range keys {
-			o.Status = with(o.Status, key, *written())
-		}
-		change(o)
-		return o
-	}
-	if got := plan.Unasked(taken(func(o *annotated.Object) { o.Request.Suspended = true })); len(got) > 0 {
-		t.Errorf("suspended: %v", got)
-	}
-	if got := plan.Unasked(taken(func(o *annotated.Object) { o.Invalid = errors.New("bad") })); len(got) > 0 {
-		t.Errorf("invalid: %v", got)
-	}
-	if got := plan.Make(taken(func(*annotated.Object) {}), nil, epoch).Remove; !slices.Equal(got, keys) {
-		t.Errorf("taken out: %v", got)
 	}
 }
 
