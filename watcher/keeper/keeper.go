@@ -141,8 +141,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *injection.Namespace]{
 		Now: wall.Now, Notify: k.namespaceChanged, Read: injection.Read,
 	})
-	checker, err := injection.New(injection.Config{Enabled: c.Sidecars, Protected: c.Protected},
-		injection.Deps{Labels: k.labels})
+	checker, err := injection.New(injection.Checker{Enabled: c.Sidecars, Protected: c.Protected, Labels: k.labels})
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +150,8 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 			Now: wall.Now, Notify: k.podChanged, Read: sidecar.Read,
 		})}
 	}
-	k.work = reconcile.New(reconcile.Config{Protected: c.Protected}, reconcile.Deps{
-		API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
+	k.work = reconcile.New(reconcile.Deps{
+		Protected: c.Protected, API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
 		Compiler: compiler, Injection: checker, Pods: k.pods,
 		Recorder: kube.NewRecorder(clients.Events, name, wall), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
 	})

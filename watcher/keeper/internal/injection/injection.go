@@ -16,35 +16,26 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// Config of a Checker.
-type Config struct {
+// Checker is safe for concurrent use.
+type Checker struct {
 	// Enabled: the policies are installed.
 	Enabled bool
 	// Protected namespaces get no sidecars.
 	Protected []string
-}
-
-// Deps is what a Checker works with.
-type Deps struct {
 	// Labels returns the labels of a namespace that Read keeps. It reports false until the
 	// namespaces are listed.
 	Labels func(namespace string) (labels map[string]string, known bool)
-}
 
-// Checker is safe for concurrent use.
-type Checker struct {
-	config   Config
-	deps     Deps
 	security policy.Evaluator
 }
 
-// New returns a checker.
-func New(c Config, d Deps) (*Checker, error) {
-	security, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
+// New returns a checker of the Pod Security standards, for the other settings.
+func New(c Checker) (*Checker, error) {
+	var err error
+	if c.security, err = policy.NewEvaluator(policy.DefaultChecks(), nil); err != nil {
 		return nil, fmt.Errorf("read the Pod Security standards: %w", err)
 	}
-	return &Checker{config: c, deps: d, security: security}, nil
+	return &c, nil
 }
 
 // Namespace is the cached part of a namespace.
@@ -69,19 +60,19 @@ func Read(m *metav1.PartialObjectMetadata) *Namespace {
 // reports false until the namespaces are listed.
 func (c *Checker) Obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 	namespace := p.Watcher.Namespace
-	if !c.config.Enabled {
+	if !c.Enabled {
 		return &plan.Problem{
 			Reason:  watchv1.ReasonPoliciesMissing,
 			Message: "the operator has not enabled sidecars (sidecar.enabled of the chart), so no pod gets one",
 		}, true
 	}
-	if slices.Contains(c.config.Protected, namespace) {
+	if slices.Contains(c.Protected, namespace) {
 		return &plan.Problem{
 			Reason:  watchv1.ReasonNamespaceNotEnabled,
 			Message: "namespace " + namespace + " is protected; its pods get no sidecars",
 		}, true
 	}
-	labels, known := c.deps.Labels(namespace)
+	labels, known := c.Labels(namespace)
 	if !known {
 		return nil, false
 	}

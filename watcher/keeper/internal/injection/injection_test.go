@@ -33,8 +33,8 @@ func sidecar(change func(*plan.Sidecar)) *plan.Plan {
 func obstacle(enabled bool, p *plan.Plan, labels map[string]string) *plan.Problem {
 	GinkgoHelper()
 	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels}}
-	checker, err := injection.New(injection.Config{Enabled: enabled, Protected: []string{"kube-system"}}, injection.Deps{
-		Labels: func(name string) (map[string]string, bool) {
+	checker, err := injection.New(injection.Checker{
+		Enabled: enabled, Protected: []string{"kube-system"}, Labels: func(name string) (map[string]string, bool) {
 			if name != namespace.Name {
 				return nil, true
 			}
@@ -133,8 +133,9 @@ var _ = Describe("No sidecar is injected", func() {
 	})
 
 	It("reports nothing before the namespaces are listed", func() {
-		checker, err := injection.New(injection.Config{Enabled: true}, injection.Deps{
-			Labels: func(string) (map[string]string, bool) { return nil, false },
+		checker, err := injection.New(injection.Checker{
+			Enabled: true,
+			Labels:  func(string) (map[string]string, bool) { return nil, false },
 		})
 		Expect(err).NotTo(HaveOccurred())
 		_, known := checker.Obstacle(sidecar(same))

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"iter"
+	"slices"
 )
 
 // Digest replaces text that is only compared. Keeper caches several per Watcher, in a third of the
@@ -17,6 +19,15 @@ func DigestOf(parts ...any) Digest {
 		return Digest{} // maps, text and times can be encoded
 	}
 	return Digest(sum.Sum(nil)[:len(Digest{})])
+}
+
+// Fields are the names of the fields of a ConfigMap, by section.
+type Fields struct{ Data, BinaryData, Labels, Annotations, Owners iter.Seq[string] }
+
+// Digest returns the digest of the sets of names.
+func (f Fields) Digest() Digest {
+	return DigestOf(slices.Sorted(f.Data), slices.Sorted(f.BinaryData), slices.Sorted(f.Labels),
+		slices.Sorted(f.Annotations), slices.Sorted(f.Owners))
 }
 
 // ParseDigest parses a digest. The zero value if the text is none.

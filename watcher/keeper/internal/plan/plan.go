@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -224,13 +223,12 @@ func tooLarge(w *watchv1.Watcher) *Problem {
 
 // fields returns the digest of the names of the applied fields.
 func fields(o object) Digest {
-	f := &Fields{}
-	f.Add(Data, maps.Keys(o.Data))
-	f.Add(BinaryData, maps.Keys(o.BinaryData))
-	f.Add(Labels, maps.Keys(o.Metadata.Labels))
-	f.Add(Annotations, maps.Keys(o.Metadata.Annotations))
+	owners := map[string]bool{}
 	for _, owner := range o.Metadata.OwnerReferences {
-		f.Add(Owners, slices.Values([]string{string(owner.UID)}))
+		owners[string(owner.UID)] = true
 	}
-	return f.Digest()
+	return Fields{
+		Data: maps.Keys(o.Data), BinaryData: maps.Keys(o.BinaryData), Labels: maps.Keys(o.Metadata.Labels),
+		Annotations: maps.Keys(o.Metadata.Annotations), Owners: maps.Keys(owners),
+	}.Digest()
 }

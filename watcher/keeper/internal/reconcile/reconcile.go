@@ -58,17 +58,13 @@ type API interface {
 	Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error)
 }
 
-// Config of a Reconciler.
-type Config struct {
-	// Protected namespaces are never changed.
-	Protected []string
-}
-
 // Deps are what a Reconciler works with.
 type Deps struct {
-	API      API
-	Watchers *informer.Informer[*Watcher]
-	Targets  *informer.Informer[*target.Target]
+	// Protected namespaces are never changed.
+	Protected []string
+	API       API
+	Watchers  *informer.Informer[*Watcher]
+	Targets   *informer.Informer[*target.Target]
 	// Claims finds Watchers by their ConfigMap.
 	Claims *index.Index
 	// Compiler of the plans.
@@ -84,8 +80,7 @@ type Deps struct {
 
 // Reconciler works on one Watcher per name at a time. It is safe for concurrent use.
 type Reconciler struct {
-	config Config
-	deps   Deps
+	deps Deps
 
 	mu     sync.Mutex
 	memory map[types.NamespacedName]*memory
@@ -108,8 +103,8 @@ type memory struct {
 }
 
 // New returns a reconciler.
-func New(c Config, d Deps) *Reconciler {
-	return &Reconciler{config: c, deps: d, memory: map[types.NamespacedName]*memory{}}
+func New(d Deps) *Reconciler {
+	return &Reconciler{deps: d, memory: map[types.NamespacedName]*memory{}}
 }
 
 // Reconcile brings one Watcher in line, and returns when to reconcile it again; 0 means on the next
@@ -122,7 +117,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	p, memory := w.Plan, r.remember(name)
 	in := condition.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: r.deps.Clock.Now()}
-	if in.Obstacle = protects(r.config.Protected, p); in.Obstacle == nil && p.Problem == nil {
+	if in.Obstacle = protects(r.deps.Protected, p); in.Obstacle == nil && p.Problem == nil {
 		again, err = r.bring(ctx, &in, memory)
 	}
 	if p.Sidecar != nil {

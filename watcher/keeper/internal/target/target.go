@@ -82,13 +82,10 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) plan.Digest {
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &o); err != nil {
 		return plan.Digest{} // as if nothing were owned: it is applied again
 	}
-	f := &plan.Fields{}
-	f.Add(plan.Data, o.Data.Names())
-	f.Add(plan.BinaryData, o.BinaryData.Names())
-	f.Add(plan.Labels, o.Metadata.Labels.Names())
-	f.Add(plan.Annotations, o.Metadata.Annotations.Names())
-	f.Add(plan.Owners, uids(o.Metadata.Owners))
-	return f.Digest()
+	return plan.Fields{
+		Data: o.Data.Names(), BinaryData: o.BinaryData.Names(), Labels: o.Metadata.Labels.Names(),
+		Annotations: o.Metadata.Annotations.Names(), Owners: uids(o.Metadata.Owners),
+	}.Digest()
 }
 
 // uids returns the uids of owner references, which are named k:{"uid":"…"}.
