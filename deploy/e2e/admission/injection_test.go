@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -52,34 +53,27 @@ func label(ctx context.Context, namespace string, labels ...string) {
 // controller that does.
 func account(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	_, err := env.Cluster.Client.CoreV1().ServiceAccounts(namespace).Create(ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		Expect(err).NotTo(HaveOccurred())
-	}
+	Expect(world.ErrorOf(env.Cluster.Client.CoreV1().ServiceAccounts(namespace).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))).
+		To(Or(Succeed(), MatchError(apierrors.IsAlreadyExists, "already exists")))
 }
 
 // watcher creates a Watcher.
 func (i *injected) watcher(ctx context.Context, name, spec string) {
 	GinkgoHelper()
 	suitetest.Must(i.api.Resource(watchv1.Resource()).Namespace(i.namespace).
-		Create(ctx, watcherOf(name, spec), metav1.CreateOptions{}))
-}
-
-// watcherOf returns a Watcher with a spec in YAML.
-func watcherOf(name, spec string) *unstructured.Unstructured {
-	GinkgoHelper()
-	o := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal([]byte(
-		"apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).
-		To(Succeed())
-	return o
+		Create(ctx, world.WatcherOf(name, spec), metav1.CreateOptions{}))
 }
 
 // try creates a pod as a dry run.
 func (i *injected) try(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	return env.Cluster.Client.CoreV1().Pods(i.namespace).
-		Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return env.Cluster.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, dryRun)
+}
+
+// eventuallyRejected waits until a pod is rejected with a text.
+func (i *injected) eventuallyRejected(ctx context.Context, pod *corev1.Pod, text string) {
+	GinkgoHelper()
+	Eventually(ctx, func() error { return world.ErrorOf(i.try(ctx, pod)) }).Should(MatchError(ContainSubstring(text)))
 }
 
 // eventually admits a pod with a sidecar. It retries, because policies see a new Watcher or
@@ -104,10 +98,7 @@ func eventuallyKnown(ctx context.Context, api dynamic.Interface) {
 	now := enabled(ctx, api, "x-kv8s.io/inject=enabled")
 	now.watcher(ctx, "newest", simple)
 	now.eventually(ctx, naming("newest"))
-	Eventually(ctx, func() error {
-		_, err := now.try(ctx, naming("nosuch"))
-		return err
-	}).Should(MatchError(ContainSubstring(`Watcher "nosuch"`)))
+	now.eventuallyRejected(ctx, naming("nosuch"), `Watcher "nosuch"`)
 }
 
 // naming returns a pod that names Watchers.
@@ -154,10 +145,7 @@ var _ = Describe("A pod", Ordered, func() {
 		in.watcher(ctx, "errors", logs)
 		in.watcher(ctx, "other", simple)
 		in.watcher(ctx, "static", `configData: {a: b}, target: {name: elsewhere}`)
-		Eventually(ctx, func() error {
-			_, err := in.try(ctx, naming("nosuch"))
-			return err
-		}).Should(MatchError(ContainSubstring(`Watcher "nosuch"`)), "the policy that refuses is in force")
+		in.eventuallyRejected(ctx, naming("nosuch"), `Watcher "nosuch"`) // the policy that refuses is in force
 		in.eventually(ctx, naming("errors, other"))
 	})
 
@@ -255,14 +243,12 @@ var _ = Describe("A pod", Ordered, func() {
 	DescribeTable("is rejected with one sentence, which kubectl prints,", func(
 		ctx SpecContext, pod *corev1.Pod, text string,
 	) {
-		_, err := in.try(ctx, pod)
-		Expect(err).To(MatchError(apierrors.IsInvalid, "is invalid"))
-		Expect(err).To(MatchError(ContainSubstring(strings.ReplaceAll(text, "NAMESPACE", in.namespace))))
+		Expect(world.ErrorOf(in.try(ctx, pod))).To(And(MatchError(apierrors.IsInvalid, "is invalid"),
+			MatchError(ContainSubstring(strings.ReplaceAll(text, "NAMESPACE", in.namespace)))))
 	},
 		Entry("if the Watcher does not exist", naming("nosuch"),
 			`denied request: Watcher "nosuch" of the annotation x-kv8s.io/inject does not exist in namespace NAMESPACE, has `+
-				`no container, `+
-				`or its container has the name of an init container of the pod; kubectl get watchers -n NAMESPACE`),
+				`no container, or its container has the name of an init container of the pod; kubectl get watchers -n NAMESPACE`),
 		Entry("if one of two does not exist", naming("errors,nosuch"), `Watcher "nosuch" of the annotation`),
 		Entry("if the Watcher has no container", naming("static"), `Watcher "static" of the annotation`),
 		Entry("if an init container of the pod has the name", naming("errors", func(p *corev1.Pod) {
@@ -281,11 +267,8 @@ var _ = Describe("A pod", Ordered, func() {
 
 	It("gets only Watchers of its own namespace", func(ctx SpecContext) {
 		elsewhere := enabled(ctx, api, "x-kv8s.io/inject=enabled")
-		Eventually(ctx, func() error {
-			_, err := elsewhere.try(ctx, naming("errors"))
-			return err
-		}).Should(MatchError(ContainSubstring(
-			`Watcher "errors" of the annotation x-kv8s.io/inject does not exist in namespace ` + elsewhere.namespace)))
+		elsewhere.eventuallyRejected(ctx, naming("errors"),
+			`Watcher "errors" of the annotation x-kv8s.io/inject does not exist in namespace `+elsewhere.namespace)
 	})
 
 	DescribeTable("is not changed", func(ctx SpecContext, names string, labels ...string) {
@@ -327,19 +310,14 @@ var _ = Describe("A pod", Ordered, func() {
 
 	It("is rejected by Pod Security, which checks the sidecar too", func(ctx SpecContext) {
 		there := enabled(ctx, api, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=restricted")
-		there.watcher(ctx, "root",
-			`container: {name: root, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], `+
-				`add: [SYS_ADMIN]}}}`)
-		Eventually(ctx, func() error {
-			_, err := there.try(ctx, naming("root", restricted))
-			return err
-		}).Should(MatchError(And(
-			ContainSubstring(`violates PodSecurity "restricted:latest": unrestricted capabilities (container "root" must not `+
-				`include "SYS_ADMIN" in securityContext.capabilities.add)`),
-			Not(ContainSubstring(`container "app"`)))))
-		there.watcher(ctx, "plain",
-			`container: {name: plain, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: `+
-				`[ALL]}}}`)
+		there.watcher(ctx, "root", `container: {name: root, image: i, `+
+			`securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [SYS_ADMIN]}}}`)
+		there.eventuallyRejected(ctx, naming("root", restricted), `violates PodSecurity "restricted:latest": unrestricted `+
+			`capabilities (container "root" must not include "SYS_ADMIN" in securityContext.capabilities.add)`)
+		Expect(world.ErrorOf(there.try(ctx, naming("root", restricted)))).
+			To(MatchError(Not(ContainSubstring(`container "app"`))))
+		there.watcher(ctx, "plain", `container: {name: plain, image: i, `+
+			`securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}`)
 		Expect(inits(there.eventually(ctx, naming("plain", restricted)))).To(Equal([]string{"plain"}))
 	})
 
@@ -351,38 +329,26 @@ var _ = Describe("A pod", Ordered, func() {
 			Expect(yaml.UnmarshalStrict(text, into)).To(Succeed())
 		}
 		there := enabled(ctx, api, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=baseline")
-		var (
-			watcher unstructured.Unstructured
-			pod     corev1.Pod
-			job     batchv1.Job
-		)
-		sample("watcher.yaml", &watcher.Object)
-		sample("pod.yaml", &pod)
+		for folder, container := range map[string]string{"": "served", "log-watch/": "log-watch"} {
+			var watcher unstructured.Unstructured
+			var pod corev1.Pod
+			sample(folder+"watcher.yaml", &watcher.Object)
+			sample(folder+"pod.yaml", &pod)
+			suitetest.Must(api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &watcher,
+				metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}))
+			Expect(inits(there.eventually(ctx, &pod))).To(Equal([]string{container}))
+		}
+		var job batchv1.Job
 		sample("job.yaml", &job)
-		suitetest.Must(api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &watcher,
-			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}))
-		Expect(inits(there.eventually(ctx, &pod))).To(Equal([]string{"served"}))
-		suitetest.Must(env.Cluster.Client.BatchV1().Jobs(there.namespace).
-			Create(ctx, &job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
+		suitetest.Must(env.Cluster.Client.BatchV1().Jobs(there.namespace).Create(ctx, &job, dryRun))
 		made := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
 		made.Name = job.Name
 		Expect(inits(there.eventually(ctx, made))).To(Equal([]string{"served"}))
-
-		var logWatch unstructured.Unstructured
-		var logging corev1.Pod
-		sample("log-watch/watcher.yaml", &logWatch.Object)
-		sample("log-watch/pod.yaml", &logging)
-		suitetest.Must(api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &logWatch,
-			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}))
-		Expect(inits(there.eventually(ctx, &logging))).To(Equal([]string{"log-watch"}))
 	})
 
 	It("is rejected if this API server does not know a field of the sidecar, and is told which", func(ctx SpecContext) {
 		in.watcher(ctx, "future", `container: {name: future, image: i, fromTheFuture: {a: b}}`)
-		Eventually(ctx, func() error {
-			_, err := in.try(ctx, naming("future"))
-			return err
-		}).Should(MatchError(ContainSubstring(`unknown field "spec.initContainers[0].fromTheFuture"`)))
+		in.eventuallyRejected(ctx, naming("future"), `unknown field "spec.initContainers[0].fromTheFuture"`)
 	})
 })
 
@@ -411,10 +377,7 @@ var _ = Describe("A pod in a cluster without the Watcher CRD", func() {
 		}
 		install(ctx, objects)
 		there, elsewhere := enabled(ctx, nil, "x-kv8s.io/inject="+release), enabled(ctx, nil)
-		Eventually(ctx, func() error {
-			_, err := there.try(ctx, naming("errors"))
-			return err
-		}).Should(MatchError(ContainSubstring("paramKind")))
+		there.eventuallyRejected(ctx, naming("errors"), "paramKind")
 		suitetest.Must(elsewhere.try(ctx, naming("errors")))
 	})
 })

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +17,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -30,7 +27,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		account           *world.Account
 	)
 	// mayDelete grants a right that keeper does not have, so that the policy has to reject it.
-	mayDelete := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"}}
+	mayDelete := rule("", "configmaps", "delete")
 
 	BeforeAll(func(ctx SpecContext) {
 		namespace, closed = env.Cluster.Namespace(ctx), env.Cluster.Namespace(ctx)
@@ -39,10 +36,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		account = env.Cluster.Account(ctx, namespace, "curl-me-that-keeper", append(world.KeeperRules(), mayDelete)...)
 		account.In(ctx, closed, world.KeeperRules()...)
 		Eventually(ctx, func() error {
-			_, err := account.Client.CoreV1().ConfigMaps(namespace).Create(ctx,
-				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}},
-				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
+			return try(ctx, account.Client.CoreV1().ConfigMaps(namespace), nil)
 		}).ShouldNot(Succeed(), "the policy is in force")
 	})
 
@@ -64,17 +58,8 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		}
 		return cm
 	}
-	apply := func(ctx context.Context, label, body string) error {
-		GinkgoHelper()
-		created := suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(namespace).
-			Create(ctx, theirs(label), metav1.CreateOptions{}))
-		_, err := account.Client.CoreV1().ConfigMaps(namespace).
-			Patch(ctx, created.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
-		return err
-	}
-
 	DescribeTable("is allowed to change static keys and the annotation:", func(ctx SpecContext, body string) {
-		Expect(apply(ctx, "errors", body)).To(Succeed())
+		Expect(patch(ctx, account, create(ctx, namespace, theirs("errors")), body)).To(Succeed())
 	},
 		Entry("change a static key", `{"data":{"static":"new"}}`),
 		Entry("remove a static key", `{"data":{"static":null}}`),
@@ -85,65 +70,57 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 			both(annotations(annotation.DefaultKey, "fetched=x.example.com static=y.example.com"), `{"data":{"static":null}}`)),
 		Entry("make a fetched key a static key",
 			both(annotations(annotation.DefaultKey, ""), `{"data":{"fetched":"static now"}}`)),
-		Entry("add its Watcher as the owner",
-			`{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"errors",`+
-				`"uid":"a","controller":true}]}}`),
+		Entry("add its Watcher as the owner", controlled("watch.x-kv8s.io/v1alpha1", "Watcher", "errors")),
 	)
 
-	DescribeTable("is denied changes that keeper does not need:", func(ctx SpecContext, label, body, text string) {
-		err := apply(ctx, label, body)
-		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-		Expect(err).To(MatchError(ContainSubstring(text)))
+	DescribeTable("is denied changes that keeper does not need:", func(ctx SpecContext, body, text string) {
+		Expect(patch(ctx, account, create(ctx, namespace, theirs("errors")), body)).To(beForbidden(text))
 	},
-		Entry("change a ConfigMap without the label", "", `{"data":{"static":"new"}}`,
-			"changes no ConfigMap that does not carry the label"),
-		Entry("label a ConfigMap without the label", "", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":"errors"}}}`,
-			"changes no ConfigMap that does not carry the label"),
-		Entry("hand a ConfigMap to another Watcher", "errors", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":"other"}}}`,
-			"changes that label on none"),
-		Entry("remove the label", "errors", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":null}}}`,
-			"changes that label on none"),
-		Entry("set a key that the annotation names", "errors", `{"data":{"fetched":"new"}}`,
+		Entry("hand a ConfigMap to another Watcher", labelled("other"), "changes that label on none"),
+		Entry("remove the label", labelled(""), "changes that label on none"),
+		Entry("set a key that the annotation names", `{"data":{"fetched":"new"}}`,
 			"sets no key that the annotation names, such as fetched"),
-		Entry("remove a key that the annotation names", "errors", `{"data":{"fetched":null}}`,
+		Entry("remove a key that the annotation names", `{"data":{"fetched":null}}`,
 			"removes no key that the annotation has named, such as fetched"),
-		Entry("set such a key after a newline", "errors", `{"data":{"lined":"new"}}`, "such as lined"),
-		Entry("remove such a key after a newline", "errors", `{"data":{"lined":null}}`, "has named, such as lined"),
-		Entry("set such a binary key after a no-break space", "errors", `{"binaryData":{"spaced":"/g=="}}`, "such as spaced"),
-		Entry("remove such a binary key after a no-break space", "errors", `{"binaryData":{"spaced":null}}`,
+		Entry("set such a key after a newline", `{"data":{"lined":"new"}}`, "such as lined"),
+		Entry("remove such a key after a newline", `{"data":{"lined":null}}`, "has named, such as lined"),
+		Entry("set such a binary key after a no-break space", `{"binaryData":{"spaced":"/g=="}}`, "such as spaced"),
+		Entry("remove such a binary key after a no-break space", `{"binaryData":{"spaced":null}}`,
 			"has named, such as spaced"),
-		Entry("make a key that the annotation names binary", "errors",
-			`{"data":{"fetched":null},"binaryData":{"fetched":"/w=="}}`,
+		Entry("make a key that the annotation names binary", `{"data":{"fetched":null},"binaryData":{"fetched":"/w=="}}`,
 			"sets no key that the annotation names, such as fetched"),
-		Entry("hide a key from the policy with a newline", "errors",
+		Entry("hide a key from the policy with a newline",
 			both(annotations(annotation.DefaultKey, "a=x.example.com\nstatic=y.example.com"), `{"data":{"static":"new"}}`),
 			"such as static"),
-		Entry("hide a key from the policy with a no-break space", "errors",
+		Entry("hide a key from the policy with a no-break space",
 			both(annotations(annotation.DefaultKey, "a=x.example.com\u00a0static=y.example.com"), `{"data":{"static":"new"}}`),
 			"such as static"),
-		Entry("report", "errors", annotations(annotation.StatusKey, ""), "leaves x-kv8s.io/curl-status as it is"),
-		Entry("make a ConfigMap immutable", "errors", `{"immutable":true}`, "leaves immutable and finalizers as they are"),
-		Entry("keep a ConfigMap from being deleted", "errors", `{"metadata":{"finalizers":["example.com/held"]}}`,
+		Entry("report", annotations(annotation.StatusKey, ""), "leaves x-kv8s.io/curl-status as it is"),
+		Entry("make a ConfigMap immutable", `{"immutable":true}`, "leaves immutable and finalizers as they are"),
+		Entry("keep a ConfigMap from being deleted", `{"metadata":{"finalizers":["example.com/held"]}}`,
 			"leaves immutable and finalizers as they are"),
-		Entry("let another kind control a ConfigMap", "errors",
-			`{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"errors","uid":"a",`+
-				`"controller":true}]}}`, "another object than its Watcher controls"),
-		Entry("let another Watcher control a ConfigMap", "errors",
-			`{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"other",`+
-				`"uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
+		Entry("let another kind control a ConfigMap", controlled("apps/v1", "Deployment", "errors"),
+			"another object than its Watcher controls"),
+		Entry("let another Watcher control a ConfigMap", controlled("watch.x-kv8s.io/v1alpha1", "Watcher", "other"),
+			"another object than its Watcher controls"),
 	)
 
+	DescribeTable("is denied changes of a ConfigMap without the label:", func(ctx SpecContext, body string) {
+		Expect(patch(ctx, account, create(ctx, namespace, theirs("")), body)).
+			To(beForbidden("changes no ConfigMap that does not carry the label"))
+	}, Entry("a static key", `{"data":{"static":"new"}}`), Entry("the label", labelled("errors")))
+
 	It("has no right to delete or to get data, and the policy denies deletes", func(ctx SpecContext) {
-		created := suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(namespace).
-			Create(ctx, theirs("errors"), metav1.CreateOptions{}))
-		err := account.Client.CoreV1().ConfigMaps(namespace).Delete(ctx, created.Name, metav1.DeleteOptions{})
-		Expect(err).To(MatchError(ContainSubstring("keeper deletes no ConfigMap")))
+		created := create(ctx, namespace, theirs("errors"))
+		configMaps := account.Client.CoreV1().ConfigMaps(namespace)
+		Expect(configMaps.Delete(ctx, created.Name, metav1.DeleteOptions{})).
+			To(MatchError(ContainSubstring("keeper deletes no ConfigMap")))
+		Expect(world.ErrorOf(configMaps.Get(ctx, created.Name, metav1.GetOptions{}))).
+			To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		for _, rule := range world.KeeperRules() {
 			Expect(rule.Verbs).NotTo(ContainElements("delete"))
 			Expect(rule.Resources).NotTo(ContainElement("secrets"))
 		}
-		_, err = account.Client.CoreV1().ConfigMaps(namespace).Get(ctx, created.Name, metav1.GetOptions{})
-		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 	})
 
 	It("may create the ConfigMap of a Watcher and no other", func(ctx SpecContext) {
@@ -166,17 +143,14 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		} {
 			cm := made.DeepCopy()
 			bad.change(cm)
-			_, err := configMaps.Create(ctx, cm, metav1.CreateOptions{})
-			Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-			Expect(err).To(MatchError(ContainSubstring(bad.text)))
+			Expect(world.ErrorOf(configMaps.Create(ctx, cm, metav1.CreateOptions{}))).To(beForbidden(bad.text))
 		}
 	})
 
 	It("is denied changes in a protected namespace and of kube-root-ca.crt", func(ctx SpecContext) {
 		const text = "keeper leaves protected ConfigMaps alone"
-		configMaps := account.Client.CoreV1().ConfigMaps(closed)
-		_, err := configMaps.Create(ctx, theirs("errors"), metav1.CreateOptions{})
-		Expect(err).To(MatchError(ContainSubstring(text)))
+		Expect(world.ErrorOf(account.Client.CoreV1().ConfigMaps(closed).
+			Create(ctx, theirs("errors"), metav1.CreateOptions{}))).To(MatchError(ContainSubstring(text)))
 		for _, cm := range []*corev1.ConfigMap{
 			create(ctx, closed, theirs("errors")),
 			create(ctx, namespace, theirs("errors", named("", "kube-root-ca.crt"))),
@@ -215,9 +189,6 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		keeper := w.Launch(ctx, world.Keeper)
 		keeper.EventuallyReady(ctx)
 		page := w.Origin.Page("/pinned").Says("fetched")
-		watcher := func(spec string) string {
-			return `{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"pinned"},"spec":` + spec + `}`
-		}
 		data := func() map[string]string {
 			cm, err := env.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).Get(ctx, "pinned-config", metav1.GetOptions{})
 			if err != nil {
@@ -225,17 +196,17 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 			}
 			return cm.Data
 		}
-		source := `[{"key":"a","url":"` + page.URL() + `"}]`
+		source := `{key: a, url: "` + page.URL() + `"}`
 		for _, step := range []struct {
 			spec string
 			data map[string]string
 		}{
-			{`{"configData":{"a":"static","b":"static"}}`, map[string]string{"a": "static", "b": "static"}},
-			{`{"configData":{"b":"static"},"sources":` + source + `}`, map[string]string{"a": "fetched", "b": "static"}},
-			{`{"configData":{"a":"static again"}}`, map[string]string{"a": "static again"}},
+			{`configData: {a: static, b: static}`, map[string]string{"a": "static", "b": "static"}},
+			{`configData: {b: static}, sources: [` + source + `]`, map[string]string{"a": "fetched", "b": "static"}},
+			{`configData: {a: static again}`, map[string]string{"a": "static again"}},
 		} {
-			suitetest.Must(api.Resource(watchv1.Resource()).Namespace(w.Namespace).Patch(ctx, "pinned", types.ApplyPatchType,
-				[]byte(watcher(step.spec)), metav1.PatchOptions{FieldManager: "kubectl"}))
+			suitetest.Must(api.Resource(watchv1.Resource()).Namespace(w.Namespace).Apply(ctx, "pinned",
+				world.WatcherOf("pinned", step.spec), metav1.ApplyOptions{FieldManager: "kubectl"}))
 			Eventually(ctx, data).Should(Equal(step.data))
 		}
 		Expect(keeper.Metric(ctx, "curlmethat_keeper_applies_total", `outcome="refused"`)).To(BeZero())
@@ -244,12 +215,23 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 
 // controlledBy is a ConfigMap with a controller.
 func controlledBy(apiVersion, kind, name string) trait {
-	return func(cm *corev1.ConfigMap) {
-		cm.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: apiVersion, Kind: kind, Name: name, UID: "a",
-			Controller: new(true),
-		}}
+	owner := metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: "a", Controller: new(true)}
+	return func(cm *corev1.ConfigMap) { cm.OwnerReferences = []metav1.OwnerReference{owner} }
+}
+
+// controlled returns a patch that sets a controller.
+func controlled(apiVersion, kind, name string) string {
+	owner := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":"a","controller":true}`, apiVersion, kind, name)
+	return `{"metadata":{"ownerReferences":[` + owner + `]}}`
+}
+
+// labelled returns a patch that hands a ConfigMap to a Watcher, or to none.
+func labelled(watcher string) string {
+	label := map[string]any{watchv1.WatcherLabel: watcher}
+	if watcher == "" {
+		label[watchv1.WatcherLabel] = nil
 	}
+	return string(suitetest.Must(json.Marshal(map[string]any{"metadata": map[string]any{"labels": label}})))
 }
 
 var _ = Describe("The service account of keeper --credentials", Ordered, func() {
@@ -258,24 +240,19 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 		account   *world.Account
 	)
 	patch := func(ctx SpecContext, name, body string) error {
-		_, err := account.Client.CoreV1().Secrets(namespace).Patch(ctx, name, types.MergePatchType, []byte(body),
-			metav1.PatchOptions{})
-		return err
+		return world.ErrorOf(account.Client.CoreV1().Secrets(namespace).
+			Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{}))
 	}
 	BeforeAll(func(ctx SpecContext) {
 		namespace = env.Cluster.Namespace(ctx)
 		install(ctx, render(ctx, namespace, []string{"credentials.yaml"}, "credentials.namespaces."+namespace+"[0]=rules"))
 		// More than the chart grants, so that the policy has to deny it.
-		account = env.Cluster.Account(ctx, namespace, "curl-me-that-credentials", rbacv1.PolicyRule{
-			APIGroups: []string{""}, Resources: []string{"secrets"},
-			Verbs: []string{"create", "get", "update", "patch", "delete"},
-		})
+		account = env.Cluster.Account(ctx, namespace, "curl-me-that-credentials",
+			rule("", "secrets", "create", "get", "update", "patch", "delete"))
 		for _, name := range []string{"curl-me-that-credentials", "other"} {
-			_, err := env.Cluster.Client.CoreV1().Secrets(namespace).Create(ctx,
-				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-			if !apierrors.IsAlreadyExists(err) {
-				Expect(err).NotTo(HaveOccurred())
-			}
+			Expect(world.ErrorOf(env.Cluster.Client.CoreV1().Secrets(namespace).Create(ctx,
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))).
+				To(Or(Succeed(), MatchError(apierrors.IsAlreadyExists, "already exists")))
 		}
 		Eventually(ctx, func() error { return patch(ctx, "other", `{"data":{"headers.json":"W10="}}`) }).
 			Should(MatchError(ContainSubstring("credentials changes no Secret but curl-me-that-credentials")),
@@ -287,8 +264,8 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 	})
 
 	DescribeTable("may change nothing else in its Secret:", func(ctx SpecContext, body string) {
-		Expect(patch(ctx, "curl-me-that-credentials",
-			body)).To(MatchError(ContainSubstring("credentials changes only the key headers.json")))
+		Expect(patch(ctx, "curl-me-that-credentials", body)).
+			To(MatchError(ContainSubstring("credentials changes only the key headers.json")))
 	},
 		Entry("another key", `{"data":{"other":"W10="}}`),
 		Entry("a label", `{"metadata":{"labels":{"a":"b"}}}`),
@@ -299,9 +276,11 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 
 	It("creates and deletes no Secret", func(ctx SpecContext) {
 		secrets := account.Client.CoreV1().Secrets(namespace)
-		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
-		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-		Expect(apierrors.IsForbidden(secrets.Delete(ctx, "curl-me-that-credentials", metav1.DeleteOptions{}))).To(BeTrue())
+		created := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "new"}}
+		Expect(world.ErrorOf(secrets.Create(ctx, created, metav1.CreateOptions{}))).
+			To(MatchError(apierrors.IsForbidden, "is forbidden"))
+		Expect(secrets.Delete(ctx, "curl-me-that-credentials", metav1.DeleteOptions{})).
+			To(MatchError(apierrors.IsForbidden, "is forbidden"))
 	})
 })
 
@@ -314,11 +293,10 @@ var _ = Describe("A token of fetcher.tokens", func() {
 		use := func(audiences ...string) error {
 			token := suitetest.Must(accounts.CreateToken(ctx, "fetcher",
 				&authv1.TokenRequest{Spec: authv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{}))
-			config := rest.AnonymousClientConfig(kubetest.Config(GinkgoTB()))
+			config := rest.AnonymousClientConfig(env.Cluster.Config)
 			config.BearerToken = token.Status.Token
-			_, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().
-				Create(ctx, &authv1.SelfSubjectReview{}, metav1.CreateOptions{})
-			return err
+			return world.ErrorOf(kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().
+				Create(ctx, &authv1.SelfSubjectReview{}, metav1.CreateOptions{}))
 		}
 		Expect(apierrors.IsUnauthorized(use("rules.example.com"))).To(BeTrue())
 		Expect(use()).To(Succeed(), "with the audience of the API server it is")

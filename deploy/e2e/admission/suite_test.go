@@ -10,10 +10,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
@@ -80,6 +83,13 @@ func with(key, value string) trait {
 	return func(cm *corev1.ConfigMap) { cm.Annotations[key] = value }
 }
 
+func requesting(pairs string) trait { return with(annotation.DefaultKey, pairs) }
+
+func suspending(value string) trait { return with("x-kv8s.io/curl-suspend", value) }
+
+// bare removes all annotations of ours.
+func bare(cm *corev1.ConfigMap) { cm.Annotations = nil }
+
 func ignoring(cm *corev1.ConfigMap) { cm.Labels[annotation.IgnoreLabel] = annotation.IgnoreValue }
 
 func named(namespace, name string) trait {
@@ -95,26 +105,48 @@ func create(ctx context.Context, namespace string, cm *corev1.ConfigMap) *corev1
 	api := env.Cluster.Client.CoreV1().ConfigMaps(namespace)
 	created := suitetest.Must(api.Create(ctx, cm, metav1.CreateOptions{}))
 	DeferCleanup(func(ctx SpecContext) {
-		suitetest.Must(api.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		suitetest.Must(api.Patch(ctx, created.Name, apitypes.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
 			metav1.PatchOptions{}))
 		Expect(api.Delete(ctx, created.Name, metav1.DeleteOptions{})).To(Succeed())
 	})
 	return created
 }
 
-// patch changes an object as an account, with the writer's kind of patch.
-func patch(ctx context.Context, as *world.Account, cm *corev1.ConfigMap, body string) error {
-	_, err := as.Client.CoreV1().ConfigMaps(cm.Namespace).Patch(ctx, cm.Name, types.StrategicMergePatchType, []byte(body),
-		metav1.PatchOptions{FieldManager: annotation.FieldManager})
-	return err
+// read returns the object of the moment.
+func read(ctx context.Context, cm *corev1.ConfigMap) *corev1.ConfigMap {
+	GinkgoHelper()
+	return suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(cm.Namespace).Get(ctx, cm.Name, metav1.GetOptions{}))
 }
 
-// try creates an object with that annotation as a dry run.
-func try(ctx context.Context, api corev1client.ConfigMapInterface, value string) error {
-	_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "try-", Annotations: map[string]string{annotation.DefaultKey: value},
-	}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	return err
+// patch changes an object as an account, with the writer's kind of patch.
+func patch(ctx context.Context, as *world.Account, cm *corev1.ConfigMap, body string) error {
+	return world.ErrorOf(as.Client.CoreV1().ConfigMaps(cm.Namespace).Patch(ctx, cm.Name, apitypes.StrategicMergePatchType,
+		[]byte(body), metav1.PatchOptions{FieldManager: annotation.FieldManager}))
+}
+
+// dryRun only asks whether the API server would create an object.
+var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+// asks returns annotations that ask for a key, unless name replaces that.
+func asks(name, value string) map[string]string {
+	return map[string]string{annotation.DefaultKey: "a=x.example.com", name: value}
+}
+
+// try creates a ConfigMap as a dry run.
+func try(ctx context.Context, api corev1client.ConfigMapInterface, annotations map[string]string) error {
+	return world.ErrorOf(api.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "try-", Annotations: annotations},
+	}, dryRun))
+}
+
+// rule grants verbs of a resource.
+func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+}
+
+// beForbidden matches the error of a policy with a text.
+func beForbidden(text string) types.GomegaMatcher {
+	return And(MatchError(apierrors.IsForbidden, "is forbidden"), MatchError(ContainSubstring(text)))
 }
 
 const (

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -15,14 +14,14 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // tryWatcher creates a Watcher as a dry run.
 func tryWatcher(ctx context.Context, in dynamic.ResourceInterface, spec string) error {
-	_, err := in.Create(ctx, watcherOf("new", spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	return err
+	return world.ErrorOf(in.Create(ctx, world.WatcherOf("new", spec), dryRun))
 }
 
 // A sidecar runs with the rights of pods, so setting a sidecar amounts to creating a pod.
@@ -36,18 +35,14 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 		in = enabled(ctx, api)
 		install(ctx, within(in.namespace,
 			render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "resources.enabled=true")))
-		theirs = in.as(ctx, "editor", rbacv1.PolicyRule{
-			APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"},
-			Verbs: []string{"create", "patch", "get", "delete"},
-		})
+		theirs = in.as(ctx, "editor", rule("watch.x-kv8s.io", "watchers", "create", "patch", "get", "delete"))
 		in.watcher(ctx, "errors", logs)
 		Eventually(ctx, func() error { return tryWatcher(ctx, theirs, simple) }).
 			Should(HaveOccurred(), "the policy is in force")
 	})
 	patch := func(ctx context.Context, body string) error {
-		_, err := theirs.Patch(ctx, "errors", types.MergePatchType, []byte(body),
-			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
+		return world.ErrorOf(theirs.Patch(ctx, "errors", types.MergePatchType, []byte(body),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))
 	}
 
 	DescribeTable("may edit parts of a Watcher that pods do not get:", func(ctx SpecContext, body string) {
@@ -62,13 +57,9 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 	)
 
 	DescribeTable("may not edit parts of a Watcher that pods get:", func(ctx SpecContext, body string) {
-		err := patch(ctx, body)
-		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-		Expect(err).To(MatchError(
-			ContainSubstring("denied request: container, volume, imagePullSecrets and new variables of configData become part " +
-				"of pods, " +
-				"and system:serviceaccount:" + in.namespace + ":editor may not create pods in namespace " + in.namespace +
-				"; leave them as they are, or ask for that right")))
+		Expect(patch(ctx, body)).To(beForbidden("denied request: container, volume, imagePullSecrets and new variables of " +
+			"configData become part of pods, and system:serviceaccount:" + in.namespace + ":editor may not create pods in " +
+			"namespace " + in.namespace + "; leave them as they are, or ask for that right"))
 	},
 		Entry("add a variable", `{"spec":{"configData":{"LD_PRELOAD":"/rules/x.so"}}}`),
 		Entry("add a variable by renaming another", `{"spec":{"configData":{"LEVEL":null,"level":"info"}}}`),
@@ -91,10 +82,9 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 		theirs := in.as(ctx, "deployer", sidecars, pods)
 		for _, spec := range []string{
 			simple, logs,
-			`container: {name: x, image: x, livenessProbe: {httpGet: {port: 80}}, ports: [{containerPort: 80, hostPort: 0}], ` +
-				`securityContext: ` +
-				`{capabilities: {add: [CHOWN], drop: [ALL]}, privileged: false, procMount: Default, seccompProfile: {type: ` +
-				`RuntimeDefault}}}`,
+			having(`livenessProbe: {httpGet: {port: 80}}, ports: [{containerPort: 80, hostPort: 0}], securityContext: ` +
+				`{capabilities: {add: [CHOWN], drop: [ALL]}, privileged: false, procMount: Default, ` +
+				`seccompProfile: {type: RuntimeDefault}}`),
 		} {
 			Eventually(ctx, func() error { return tryWatcher(ctx, theirs, spec) }).Should(Succeed())
 		}
@@ -102,25 +92,17 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 
 	// leaving has sidecars that Pod Security rejects at the baseline level.
 	leaving := map[string]string{
-		"a privileged container": `container: {name: x, image: x, securityContext: {privileged: true}}`,
-		"a capability": `container: {name: x, image: x, ` +
-			`securityContext: {capabilities: {add: [CHOWN, SYS_ADMIN]}}}`,
-		"all of /proc": `container: {name: x, image: x, securityContext: {procMount: Unmasked}}`,
-		"no seccomp": `container: {name: x, image: x, ` +
-			`securityContext: {seccompProfile: {type: Unconfined}}}`,
-		"no AppArmor": `container: {name: x, image: x, ` +
-			`securityContext: {appArmorProfile: {type: Unconfined}}}`,
-		"another SELinux type": `container: {name: x, image: x, ` +
-			`securityContext: {seLinuxOptions: {type: spc_t}}}`,
-		"a process of the host": `container: {name: x, image: x, ` +
-			`securityContext: {windowsOptions: {hostProcess: true}}}`,
-		"a port of the host": `container: {name: x, image: x, ` +
-			`ports: [{containerPort: 80}, {containerPort: 81, hostPort: 81}]}`,
-		"a probe of another host": `container: {name: x, image: x, ` +
-			`livenessProbe: {tcpSocket: {host: 10.0.0.1, port: 1}}}`,
-		"a handler that asks elsewhere": `container: {name: x, image: x, ` +
-			`lifecycle: {preStop: {httpGet: {host: 169.254.169.254, port: 80}}}}`,
-		"a folder of the host": `container: {name: x, image: x}, volume: {name: x, hostPath: {path: /}}`,
+		"a privileged container":        having(`securityContext: {privileged: true}`),
+		"a capability":                  having(`securityContext: {capabilities: {add: [CHOWN, SYS_ADMIN]}}`),
+		"all of /proc":                  having(`securityContext: {procMount: Unmasked}`),
+		"no seccomp":                    having(`securityContext: {seccompProfile: {type: Unconfined}}`),
+		"no AppArmor":                   having(`securityContext: {appArmorProfile: {type: Unconfined}}`),
+		"another SELinux type":          having(`securityContext: {seLinuxOptions: {type: spc_t}}`),
+		"a process of the host":         having(`securityContext: {windowsOptions: {hostProcess: true}}`),
+		"a port of the host":            having(`ports: [{containerPort: 80}, {containerPort: 81, hostPort: 81}]`),
+		"a probe of another host":       having(`livenessProbe: {tcpSocket: {host: 10.0.0.1, port: 1}}`),
+		"a handler that asks elsewhere": having(`lifecycle: {preStop: {httpGet: {host: 169.254.169.254, port: 80}}}`),
+		"a folder of the host":          having(``) + `, volume: {name: x, hostPath: {path: /}}`,
 	}
 
 	It("needs more rights for a sidecar beyond the baseline standard", func(ctx SpecContext) {
@@ -140,22 +122,20 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 	})
 
 	It("needs the right watchers/privileged to set any sidecar", func(ctx SpecContext) {
-		theirs := in.as(ctx, "operator", sidecars, pods, rbacv1.PolicyRule{
-			APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers/privileged"}, Verbs: []string{"use"},
-		})
+		theirs := in.as(ctx, "operator", sidecars, pods, rule("watch.x-kv8s.io", "watchers/privileged", "use"))
 		for what, spec := range leaving {
 			Eventually(ctx, func() error { return tryWatcher(ctx, theirs, spec) }).Should(Succeed(), what)
 		}
 	})
 })
 
+// having returns the spec of a Watcher whose container has these fields.
+func having(fields string) string { return "container: {name: x, image: x, " + fields + "}" }
+
 // sidecars and pods are the rights needed to set sidecars.
 var (
-	sidecars = rbacv1.PolicyRule{
-		APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"},
-		Verbs: []string{"create"},
-	}
-	pods = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}}
+	sidecars = rule("watch.x-kv8s.io", "watchers", "create")
+	pods     = rule("", "pods", "create")
 )
 
 // as returns a client for the namespace's Watchers, as an account with rights.

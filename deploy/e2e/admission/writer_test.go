@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,13 +23,21 @@ import (
 func annotations(pairs ...string) string {
 	GinkgoHelper()
 	values := map[string]any{}
-	for i := 0; i < len(pairs); i += 2 {
-		values[pairs[i]] = pairs[i+1]
-		if pairs[i+1] == "" {
-			values[pairs[i]] = nil
+	for pair := range slices.Chunk(pairs, 2) {
+		values[pair[0]] = pair[1]
+		if pair[1] == "" {
+			values[pair[0]] = nil
 		}
 	}
 	return string(suitetest.Must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})))
+}
+
+// report returns a patch of the status, with keys that were written.
+func report(keys ...string) string { return annotations(annotation.StatusKey, reporting(keys...)) }
+
+// spelling returns a patch of the status with a key of another owner in another spelling.
+func spelling(theirs string) string {
+	return annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, theirs, 1))
 }
 
 // both returns a patch that merges two patches.
@@ -59,140 +67,101 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		account = writer(ctx, namespace)
 	})
 
-	bare := []trait{without(annotation.DefaultKey), without(annotation.LegacyKey), without(annotation.StatusKey)}
-
-	DescribeTable("is allowed to set and remove requested keys:", func(
-		ctx SpecContext, cm *corev1.ConfigMap, body string,
-	) {
-		Expect(patch(ctx, account, create(ctx, namespace, cm), body)).To(Succeed())
+	DescribeTable("is allowed to set and remove requested keys:", func(ctx SpecContext, body string, traits ...trait) {
+		Expect(patch(ctx, account, create(ctx, namespace, asking(traits...)), body)).To(Succeed())
 	},
-		Entry("change nothing", asking(), `{}`),
-		Entry("change a requested key", asking(), `{"data":{"mine":"new"}}`),
-		Entry("add a requested key", asking(), `{"data":{"two":"new"}}`),
-		Entry("add a requested binary key", asking(), `{"binaryData":{"two":"/w=="}}`),
-		Entry("make a key binary", asking(), `{"data":{"mine":null},"binaryData":{"mine":"/w=="}}`),
-		Entry("make a binary key text", asking(with(annotation.DefaultKey, "bin=x.example.com")),
-			`{"data":{"bin":"text"},"binaryData":{"bin":null}}`),
-		Entry("report", asking(), annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin"))),
-		Entry("report a key of another owner", asking(without(annotation.StatusKey)),
-			annotations(annotation.StatusKey, reporting())),
-		Entry("set a key and report", asking(),
-			both(annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin")), `{"data":{"two":"new"}}`)),
-		Entry("remove a key that it wrote and that is no longer requested", asking(), `{"data":{"old":null}}`),
-		Entry("remove such a binary key", asking(), `{"binaryData":{"oldbin":null}}`),
-		Entry("remove such a key and its report", asking(),
-			both(annotations(annotation.StatusKey, reporting("mine", "oldbin")), `{"data":{"old":null}}`)),
+		Entry("change nothing", `{}`),
+		Entry("change a requested key", `{"data":{"mine":"new"}}`),
+		Entry("add a requested key", `{"data":{"two":"new"}}`),
+		Entry("add a requested binary key", `{"binaryData":{"two":"/w=="}}`),
+		Entry("make a key binary", `{"data":{"mine":null},"binaryData":{"mine":"/w=="}}`),
+		Entry("make a binary key text", `{"data":{"bin":"text"},"binaryData":{"bin":null}}`, requesting("bin=x.example.com")),
+		Entry("report", report("mine", "two", "old", "oldbin")),
+		Entry("report a key of another owner", report(), without(annotation.StatusKey)),
+		Entry("set a key and report", both(report("mine", "two", "old", "oldbin"), `{"data":{"two":"new"}}`)),
+		Entry("remove a key that it wrote and that is no longer requested", `{"data":{"old":null}}`),
+		Entry("remove such a binary key", `{"binaryData":{"oldbin":null}}`),
+		Entry("remove such a key and its report", both(report("mine", "oldbin"), `{"data":{"old":null}}`)),
 		Entry("remove what it wrote and all reports when nothing is requested any more",
-			asking(without(annotation.DefaultKey), without(annotation.LegacyKey)),
-			both(annotations(annotation.StatusKey, ""), `{"data":{"old":null,"mine":null},"binaryData":{"oldbin":null}}`)),
-		Entry("follow the other spelling if only that is set", asking(without(annotation.DefaultKey)),
-			`{"data":{"legacy":"new"}}`),
-		Entry("set keys separated by other white space",
-			asking(with(annotation.DefaultKey, "a=x\u00a0b=y\u2003c=z\vd=w\r\ne=v")),
-			`{"data":{"a":"1","b":"2","c":"3","d":"4","e":"5"}}`),
-		Entry("set a key of a ConfigMap that is no longer suspended", asking(with("x-kv8s.io/curl-suspend", " False ")),
-			`{"data":{"mine":"new"}}`),
-		Entry("set a key if only the second spelling suspends",
-			asking(with("x-kv8s.io/curl-suspend", ""), with("x-k8s.io/curl-suspend", "true")),
-			`{"data":{"mine":"new"}}`),
-		Entry("report on a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", "true")),
-			annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin"))),
-		Entry("set a key whose pair breaks a rule", asking(with(annotation.DefaultKey, "mine=ftp://x.example.com")),
-			`{"data":{"mine":"new"}}`),
+			both(annotations(annotation.StatusKey, ""), `{"data":{"old":null,"mine":null},"binaryData":{"oldbin":null}}`),
+			without(annotation.DefaultKey), without(annotation.LegacyKey)),
+		Entry("follow the other spelling if only that is set", `{"data":{"legacy":"new"}}`, without(annotation.DefaultKey)),
+		Entry("set keys separated by other white space", `{"data":{"a":"1","b":"2","c":"3","d":"4","e":"5"}}`,
+			requesting("a=x\u00a0b=y\u2003c=z\vd=w\r\ne=v")),
+		Entry("set a key of a ConfigMap that is no longer suspended", `{"data":{"mine":"new"}}`, suspending(" False ")),
+		Entry("set a key if only the second spelling suspends", `{"data":{"mine":"new"}}`,
+			suspending(""), with("x-k8s.io/curl-suspend", "true")),
+		Entry("report on a suspended ConfigMap", report("mine", "two", "old", "oldbin"), suspending("true")),
+		Entry("set a key whose pair breaks a rule", `{"data":{"mine":"new"}}`, requesting("mine=ftp://x.example.com")),
 	)
 
 	DescribeTable("is denied changes that the writer does not need:", func(
-		ctx SpecContext, cm *corev1.ConfigMap, body, said string,
+		ctx SpecContext, body, said string, traits ...trait,
 	) {
-		created := create(ctx, namespace, cm)
-		err := patch(ctx, account, created, body)
-		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-		Expect(err).To(MatchError(ContainSubstring(said)))
-		now := suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(created.Namespace).
-			Get(ctx, created.Name, metav1.GetOptions{}))
-		Expect(now.ResourceVersion).To(Equal(created.ResourceVersion))
+		created := create(ctx, namespace, asking(traits...))
+		Expect(patch(ctx, account, created, body)).To(beForbidden(said))
+		Expect(read(ctx, created).ResourceVersion).To(Equal(created.ResourceVersion))
 	},
-		Entry("change another key", asking(), `{"data":{"theirs":"new"}}`, notAsked),
-		Entry("add another key", asking(), `{"data":{"new":"new"}}`, notAsked),
-		Entry("change another key along with its own", asking(), `{"data":{"mine":"new","theirs":"new"}}`, notAsked),
-		Entry("change another binary key", asking(), `{"binaryData":{"bin":"/g=="}}`, notAsked),
-		Entry("make another key binary", asking(), `{"data":{"theirs":null},"binaryData":{"theirs":"/w=="}}`, notAsked),
-		Entry("change a key that only the second spelling names", asking(), `{"data":{"legacy":"new"}}`, notAsked),
-		Entry("change a key that is named only in a URL",
-			asking(with(annotation.DefaultKey, "mine=https://x.example.com/?old=1&theirs=2")), `{"data":{"theirs":"new"}}`,
-			notAsked),
-		Entry("change a key without a URL", asking(with(annotation.DefaultKey, "theirs")), `{"data":{"theirs":"new"}}`,
-			notAsked),
-		Entry("change a key that it wrote and that is no longer requested", asking(), `{"data":{"old":"new"}}`, notAsked),
-		Entry("delete another key", asking(), `{"data":{"theirs":null}}`, notWritten),
-		Entry("delete another binary key", asking(), `{"binaryData":{"bin":null}}`, notWritten),
-		Entry("delete a requested key", asking(), `{"data":{"mine":null}}`, notWritten),
-		Entry("delete a key that another owner had before", asking(with(annotation.DefaultKey, "mine=a.example.com")),
-			`{"data":{"exists":null}}`, notWritten),
-		Entry("delete all keys", asking(), `{"data":{"$patch":"delete"}}`, notWritten),
-		Entry("delete a key that is named only in a URL in the report", asking(), `{"data":{"theirs":null}}`, notWritten),
-		Entry("report on another key", asking(), annotations(annotation.StatusKey, reporting("mine", "theirs")),
-			notReportable),
-		Entry("report on another key after a space", asking(),
-			annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, `"theirs" :`, 1)),
-			notReportable),
-		Entry("report on another key before a space", asking(),
-			annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, "\"theirs\":\n ", 1)),
-			notReportable),
-		Entry("report on another key with a different spelling", asking(),
-			annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, `"\u0074heirs":`, 1)),
-			notReportable),
-		Entry("claim a key that another owner had before and that is no longer requested",
-			asking(with(annotation.DefaultKey, "mine=a.example.com")),
-			annotations(annotation.StatusKey, reporting("mine", "exists")), notReportable),
-		Entry("change annotation and key together", asking(),
+		Entry("change another key", `{"data":{"theirs":"new"}}`, notAsked),
+		Entry("add another key", `{"data":{"new":"new"}}`, notAsked),
+		Entry("change another key along with its own", `{"data":{"mine":"new","theirs":"new"}}`, notAsked),
+		Entry("change another binary key", `{"binaryData":{"bin":"/g=="}}`, notAsked),
+		Entry("make another key binary", `{"data":{"theirs":null},"binaryData":{"theirs":"/w=="}}`, notAsked),
+		Entry("change a key that only the second spelling names", `{"data":{"legacy":"new"}}`, notAsked),
+		Entry("change a key that is named only in a URL", `{"data":{"theirs":"new"}}`, notAsked,
+			requesting("mine=https://x.example.com/?old=1&theirs=2")),
+		Entry("change a key without a URL", `{"data":{"theirs":"new"}}`, notAsked, requesting("theirs")),
+		Entry("change a key that it wrote and that is no longer requested", `{"data":{"old":"new"}}`, notAsked),
+		Entry("delete another key", `{"data":{"theirs":null}}`, notWritten),
+		Entry("delete another binary key", `{"binaryData":{"bin":null}}`, notWritten),
+		Entry("delete a requested key", `{"data":{"mine":null}}`, notWritten),
+		Entry("delete a key that another owner had before", `{"data":{"exists":null}}`, notWritten,
+			requesting("mine=a.example.com")),
+		Entry("delete all keys", `{"data":{"$patch":"delete"}}`, notWritten),
+		Entry("delete a key that is named only in a URL in the report", `{"data":{"theirs":null}}`, notWritten),
+		Entry("report on another key", report("mine", "theirs"), notReportable),
+		Entry("report on another key after a space", spelling(`"theirs" :`), notReportable),
+		Entry("report on another key before a space", spelling("\"theirs\":\n "), notReportable),
+		Entry("report on another key with a different spelling", spelling(`"\u0074heirs":`), notReportable),
+		Entry("claim a key that another owner had before and that is no longer requested", report("mine", "exists"),
+			notReportable, requesting("mine=a.example.com")),
+		Entry("change annotation and key together",
 			both(annotations(annotation.DefaultKey, "theirs=x.example.com"), `{"data":{"theirs":"new"}}`), noAnnotation),
-		Entry("change the annotation", asking(), annotations(annotation.DefaultKey, "theirs=x.example.com"), noAnnotation),
-		Entry("remove the annotation", asking(), annotations(annotation.DefaultKey, ""), noAnnotation),
-		Entry("add an annotation", asking(), annotations("example.com/new", "new"), noAnnotation),
-		Entry("change another annotation", asking(), annotations("example.com/other", "new"), noAnnotation),
-		Entry("remove another annotation", asking(), annotations("example.com/other", ""), noAnnotation),
-		Entry("change labels", asking(), `{"metadata":{"labels":{"app":"y"}}}`, noMetadata),
-		Entry("add labels", asking(), `{"metadata":{"labels":{"new":"y"}}}`, noMetadata),
-		Entry("remove labels", asking(), `{"metadata":{"labels":null}}`, noMetadata),
-		Entry("add finalizers", asking(), `{"metadata":{"finalizers":["example.com/new"]}}`, noMetadata),
-		Entry("remove finalizers", asking(), `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/held"]}}`,
-			noMetadata),
-		Entry("add owners", asking(),
+		Entry("change the annotation", annotations(annotation.DefaultKey, "theirs=x.example.com"), noAnnotation),
+		Entry("remove the annotation", annotations(annotation.DefaultKey, ""), noAnnotation),
+		Entry("add an annotation", annotations("example.com/new", "new"), noAnnotation),
+		Entry("change another annotation", annotations("example.com/other", "new"), noAnnotation),
+		Entry("remove another annotation", annotations("example.com/other", ""), noAnnotation),
+		Entry("change labels", `{"metadata":{"labels":{"app":"y"}}}`, noMetadata),
+		Entry("add labels", `{"metadata":{"labels":{"new":"y"}}}`, noMetadata),
+		Entry("remove labels", `{"metadata":{"labels":null}}`, noMetadata),
+		Entry("add finalizers", `{"metadata":{"finalizers":["example.com/new"]}}`, noMetadata),
+		Entry("remove finalizers", `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/held"]}}`, noMetadata),
+		Entry("add owners",
 			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"y"}]}}`, noMetadata),
-		Entry("make it immutable", asking(), `{"immutable":true}`, "the writer leaves immutable as it is"),
-		Entry("set a key of a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", "true")), `{"data":{"mine":"new"}}`,
-			suspended),
-		Entry("set a binary key of a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", " 1\n")),
-			`{"binaryData":{"two":"/w=="}}`, suspended),
-		Entry("remove a key of a suspended ConfigMap", asking(with("x-k8s.io/curl-suspend", "T")), `{"data":{"old":null}}`,
-			suspended),
-		Entry("set a key if curl-suspend cannot be read", asking(with("x-kv8s.io/curl-suspend", "perhaps")),
-			`{"data":{"mine":"new"}}`, suspended),
-		Entry("set a key of an ignored ConfigMap", asking(ignoring), `{"data":{"mine":"new"}}`, ignored),
-		Entry("remove a key of an ignored ConfigMap", asking(ignoring), `{"data":{"old":null}}`, ignored),
-		Entry("set the key of a pair without a URL", asking(with(annotation.DefaultKey, "=https://x.example.com theirs")),
-			`{"data":{"theirs":"new"}}`, notAsked),
-		Entry("set a key if the annotation is white space", asking(with(annotation.DefaultKey, " \n\t")),
-			`{"data":{"mine":"new"}}`, notAsked),
-		Entry("set a key without an annotation", asking(bare...), `{"data":{"mine":"new"}}`, unannotated),
-		Entry("report without an annotation", asking(bare...), annotations(annotation.StatusKey, reporting("mine")),
-			unannotated),
-		Entry("write kube-root-ca.crt",
-			asking(func(cm *corev1.ConfigMap) { cm.Name, cm.GenerateName = "kube-root-ca.crt", "" }), `{"data":{"mine":"new"}}`,
-			protected),
-		Entry("write in a protected namespace", asking(named("kube-public", "asking")), `{"data":{"mine":"new"}}`, protected),
+		Entry("make it immutable", `{"immutable":true}`, "the writer leaves immutable as it is"),
+		Entry("set a key of a suspended ConfigMap", `{"data":{"mine":"new"}}`, suspended, suspending("true")),
+		Entry("set a binary key of a suspended ConfigMap", `{"binaryData":{"two":"/w=="}}`, suspended, suspending(" 1\n")),
+		Entry("remove a key of a suspended ConfigMap", `{"data":{"old":null}}`, suspended,
+			with("x-k8s.io/curl-suspend", "T")),
+		Entry("set a key if curl-suspend cannot be read", `{"data":{"mine":"new"}}`, suspended, suspending("perhaps")),
+		Entry("set a key of an ignored ConfigMap", `{"data":{"mine":"new"}}`, ignored, ignoring),
+		Entry("remove a key of an ignored ConfigMap", `{"data":{"old":null}}`, ignored, ignoring),
+		Entry("set the key of a pair without a URL", `{"data":{"theirs":"new"}}`, notAsked,
+			requesting("=https://x.example.com theirs")),
+		Entry("set a key if the annotation is white space", `{"data":{"mine":"new"}}`, notAsked, requesting(" \n\t")),
+		Entry("set a key without an annotation", `{"data":{"mine":"new"}}`, unannotated, bare),
+		Entry("report without an annotation", report("mine"), unannotated, bare),
+		Entry("write kube-root-ca.crt", `{"data":{"mine":"new"}}`, protected, named("", "kube-root-ca.crt")),
+		Entry("write in a protected namespace", `{"data":{"mine":"new"}}`, protected, named("kube-public", "asking")),
 	)
 
 	It("may start managedFields with an apply, and nothing else", func(ctx SpecContext) {
 		cm := create(ctx, namespace, asking())
 		apply := func(name, body string) error {
-			force := true
-			_, err := account.Client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.ApplyPatchType,
-				fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":%q},%s}`, name, namespace,
-					body),
-				metav1.PatchOptions{FieldManager: annotation.FieldManager, Force: &force})
-			return err
+			return world.ErrorOf(account.Client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.ApplyPatchType,
+				fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},%s}`, name, body),
+				metav1.PatchOptions{FieldManager: annotation.FieldManager, Force: new(true)}))
 		}
 		Expect(apply(cm.Name, `"data":{"two":"new"}`)).To(Succeed())
 		Expect(apply(cm.Name, `"data":{"two":"new","theirs":"new"}`)).To(MatchError(ContainSubstring(notAsked)))
@@ -210,7 +179,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		own := `{"manager":"` + annotation.FieldManager +
 			`","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:mine":{}}}}`
 		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[`+own+`]}}`)).To(Succeed())
-		now := suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(namespace).Get(ctx, cm.Name, metav1.GetOptions{}))
+		now := read(ctx, cm)
 		Expect(now.ManagedFields).To(HaveExactElements(HaveField("Manager", annotation.FieldManager)))
 		Expect(now.Data).To(Equal(cm.Data))
 		Expect(now.BinaryData).To(Equal(cm.BinaryData))
@@ -219,26 +188,13 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 	})
 
 	It("is denied creates and deletes even if RBAC grants them", func(ctx SpecContext) {
-		meta := metav1.ObjectMeta{Name: "too-much", Namespace: namespace}
-		suitetest.Must(env.Cluster.Client.RbacV1().Roles(namespace).
-			Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
-			}}, metav1.CreateOptions{}))
-		suitetest.Must(env.Cluster.Client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: release + "-writer", Namespace: namespace}},
-		}, metav1.CreateOptions{}))
-		DeferCleanup(func(ctx SpecContext) {
-			Expect(env.Cluster.Client.RbacV1().RoleBindings(namespace).Delete(ctx, meta.Name, metav1.DeleteOptions{})).
-				To(Succeed())
-		})
+		tooMuch := account.In(ctx, namespace, rule("", "configmaps", "delete", "create"))
+		DeferCleanup(tooMuch.Revoke)
 		cm := create(ctx, namespace, asking())
 		const said = "the writer neither creates nor deletes ConfigMaps"
 		api := account.Client.CoreV1().ConfigMaps(namespace)
-		Eventually(ctx, func() error { return api.Delete(ctx, cm.Name, metav1.DeleteOptions{}) }).
-			Should(MatchError(ContainSubstring(said)))
-		_, err := api.Create(ctx, asking(), metav1.CreateOptions{})
-		Expect(err).To(MatchError(ContainSubstring(said)))
+		Expect(api.Delete(ctx, cm.Name, metav1.DeleteOptions{})).To(MatchError(ContainSubstring(said)))
+		Expect(world.ErrorOf(api.Create(ctx, asking(), metav1.CreateOptions{}))).To(MatchError(ContainSubstring(said)))
 	})
 
 	It("never exceeds the API server's cost limits for its policy", func(ctx SpecContext) {
