@@ -430,26 +430,37 @@ const leaderless = 5 * time.Second
 // because its own requests can do more than any reply subject or header.
 func identities() []TableEntry {
 	var all []TableEntry
-	for _, name := range []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin"} {
+	for _, name := range columns {
 		all = append(all, Entry(nil, name))
 	}
 	return all
 }
 
-var _ = Describe("A compromised identity", func() {
-	for where, f := range map[string]form{
-		"on one server": plain, "on three servers": three,
-		"on the three servers of the chart": threeOfChart, "by JWT": byJWT,
-	} {
+// onEach adds specs for each form, which share a broker.
+func onEach(forms map[string]form, specs func(f form, b func() *broker)) {
+	for where, f := range forms {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
-
-			DescribeTable("can do no more with any reply subject than its row allows", func(ctx SpecContext, identity string) {
-				s := newAttacker(ctx, b, identity)
-				s.reach(ctx)
-				Expect(s.tryAll(ctx)).To(BeEmpty())
-			}, identities())
+			specs(f, func() *broker { return b })
 		})
 	}
+}
+
+var _ = Describe("A compromised identity", func() {
+	onEach(map[string]form{
+		"on one server": plain, "on three servers": three,
+		"on the three servers of the chart": threeOfChart, "by JWT": byJWT,
+	}, func(_ form, b func() *broker) {
+		DescribeTable("can do no more with any reply subject than its row allows", func(ctx SpecContext, identity string) {
+			s := newAttacker(ctx, b(), identity)
+			s.reach(ctx)
+			Expect(s.tryAll(ctx)).To(BeEmpty())
+		}, identities())
+
+		DescribeTable("can do no more with any header than the tables allow", func(ctx SpecContext, identity string) {
+			s := newAttacker(ctx, b(), identity)
+			Expect(s.forgeAll(ctx)).To(ConsistOf(cannotBeRefused[identity]))
+		}, identities())
+	})
 })

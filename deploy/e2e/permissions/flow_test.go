@@ -20,14 +20,11 @@ import (
 // and minimal rights in Kubernetes.
 func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	GinkgoHelper()
+	trusted := "--trusted-keys=" + filepath.Join(b.identities, "signing.pub")
 	flags := map[string][]string{
-		world.Watcher: {"--manage-streams=off"},
-		world.Fetcher: {"--max-attempts=2", "--recheck=1h"},
-	}
-	flags[world.Watcher] = append(append(flags[world.Watcher], b.watcher...),
-		"--signing-key="+filepath.Join(b.identities, "signing.nk"))
-	for _, name := range []string{world.Fetcher, world.Writer} {
-		flags[name] = append(flags[name], "--trusted-keys="+filepath.Join(b.identities, "signing.pub"))
+		world.Watcher: append(b.watcher, "--manage-streams=off", "--signing-key="+filepath.Join(b.identities, "signing.nk")),
+		world.Fetcher: {"--max-attempts=2", "--recheck=1h", trusted},
+		world.Writer:  {trusted},
 	}
 	for _, name := range world.Services() {
 		flags[name] = append(flags[name], b.flags(name)...)
@@ -89,18 +86,11 @@ var _ = Describe("With the shipped configuration", func() {
 			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>") }).Should(Equal(2))
 
 			By("inspecting, replaying and administering")
-			for _, args := range [][]string{
-				{"failures"},
-				{"failures", "--summary"},
-				{"wants"},
-				{"timers"},
-				{"status"},
-				{"audit"},
-				{"doctor"},
-				{"setup", "--dry-run"},
-				{"replay", "--all", "--dry-run"},
+			for _, command := range []string{
+				"failures", "failures --summary", "wants", "timers", "status", "audit", "doctor", "setup --dry-run",
+				"replay --all --dry-run",
 			} {
-				b.as(ctx, "viewer", args...)
+				b.as(ctx, "viewer", strings.Fields(command)...)
 			}
 			broken.Says("well")
 			b.as(ctx, "replayer", "replay", "--host", "localhost", "--wait", "--timeout", "2m")

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,9 +20,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
-
-// everybody has all identities, and "" for a pod without a seed.
-var everybody = []string{"", "watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin", "sys"}
 
 // closing is how long a server may take to close a connection with an unknown protocol.
 const closing = 30 * time.Second
@@ -78,97 +76,90 @@ func said(conn net.Conn, first string) string {
 }
 
 var _ = Describe("NATS", func() {
-	for where, f := range map[string]form{
+	onEach(map[string]form{
 		"on one server": plain, "on one server over TLS": overTLS,
 		"on three servers": three, "on the three servers of the chart": threeOfChart,
-	} {
-		Context(where, Ordered, ContinueOnFailure, func() {
-			var b *broker
-			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
-
-			It("has no port for leaf nodes, MQTT, WebSocket and gateways", func(ctx SpecContext) {
-				v := b.varz(ctx, 0)
-				Expect([]int{v.Leaf.Port, v.MQTT.Port, v.Websocket.Port, v.Gateway.Port}).To(HaveEach(0))
-			})
-
-			It("accepts no other server without a route certificate", func(ctx SpecContext) {
-				v := b.varz(ctx, 0)
-				if f.servers == 1 {
-					Expect(v.Cluster.Port).To(BeZero(), "one server has no port for others")
-					return
-				}
-				address := net.JoinHostPort("127.0.0.1", strconv.Itoa(v.Cluster.Port))
-				plain := suitetest.Must(net.Dial("tcp", address))
-				Expect(said(plain, "CONNECT {}\r\n")).NotTo(ContainSubstring("INFO"))
-				conn := suitetest.Must(net.Dial("tcp", address))
-				Expect(said(tls.Client(conn, b.trusted()), "CONNECT {}\r\n")).NotTo(ContainSubstring("INFO"))
-			})
-
-			It("shows no message and no seed on the monitoring port", func(ctx SpecContext) {
-				newAttacker(ctx, b, "viewer")
-				for _, server := range b.servers {
-					for _, path := range []string{
-						"/", "/varz", "/connz?subs=detail&auth=1&state=all", "/routez?subs=detail", "/gatewayz?accs=1", "/leafz?subs=1",
-						"/subsz?subs=1", "/accountz?acc=CURL", "/accstatz?unused=1",
-						"/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1",
-						"/healthz", "/ipqueuesz?all=1", "/raftz", "/stacksz", "/debug/vars",
-					} {
-						text := monitored(ctx, server.MonitorURL(), path)
-						Expect(text).NotTo(ContainSubstring("SECRET"), path)
-						for _, identity := range everybody[1:] {
-							Expect(text).NotTo(ContainSubstring(strings.TrimSpace(read(b.seed(identity)))), path)
-						}
-					}
-				}
-			})
-
-			It("lets only the identity sys use the system account", func(ctx SpecContext) {
-				loaded := b.varz(ctx, 0).Loaded
-				system := b.connect("sys")
-				answer := suitetest.Must(system.Request("$SYS.REQ.SERVER.PING.IDZ", nil, answered))
-				var found struct{ Server struct{ ID string } }
-				Expect(json.Unmarshal(answer.Data, &found)).To(Succeed())
-				for _, identity := range everybody[1 : len(everybody)-1] {
-					nc := b.connect(identity)
-					for _, subject := range []string{
-						"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.VARZ", "$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ",
-						"$SYS.REQ.ACCOUNT.CURL.JSZ", "$SYS.REQ.ACCOUNT.CURL.INFO", "$SYS.REQ.CLAIMS.UPDATE",
-						"$SYS.REQ.SERVER." + found.Server.ID + ".RELOAD",
-						"$SYS.REQ.SERVER." + found.Server.ID + ".KICK", "$SYS.REQ.SERVER." + found.Server.ID + ".LDM",
-						"$SYS.DEBUG.SUBSCRIBERS",
-						"$JS.API.ACCOUNT.PURGE.CURL", "$JS.API.ACCOUNT.STREAM.MOVE.CURL.CURL_REQUESTS", "$JS.API.SERVER.REMOVE",
-						"$JS.API.META.LEADER.STEPDOWN",
-					} {
-						Expect(tried(nc, cell{operation: "publish", subject: subject})).To(BeFalse(), "%s asks %s", identity, subject)
-					}
-					Expect(tried(nc, cell{operation: "subscribe", subject: "$SYS.ACCOUNT.>"})).To(BeFalse(), identity)
-				}
-				Expect(b.varz(ctx, 0).Loaded).To(Equal(loaded))
-			})
-
-			It("lets sys remove all streams, but shows it no message", func(ctx SpecContext) {
-				s := newAttacker(ctx, b, "viewer")
-				system := b.connect("sys")
-				messages := make(chan *nats.Msg, 1<<10)
-				suitetest.Must(system.ChanSubscribe(">", messages))
-				answer := suitetest.Must(system.Request("$JS.API.STREAM.MSG.GET.CURL_RESULTS",
-					[]byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), answered))
-				Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
-				// Servers of a cluster copy it to each other.
-				suitetest.Must(s.js.Publish(ctx, "curl.result.content.default.later.key", []byte("SECRET-BODY")))
-				suitetest.Must(system.Request("$JS.API.ACCOUNT.PURGE.CURL", nil, answered))
-				Eventually(ctx, func() (names []string, err error) {
-					list := s.js.StreamNames(ctx)
-					for name := range list.Name() {
-						names = append(names, name)
-					}
-					return names, list.Err()
-				}).WithTimeout(recreated).Should(BeEmpty())
-				Expect(system.Flush()).To(Succeed())
-				for len(messages) > 0 {
-					Expect(string((<-messages).Data)).NotTo(ContainSubstring("SECRET"))
-				}
-			})
+	}, func(f form, b func() *broker) {
+		It("has no port for leaf nodes, MQTT, WebSocket and gateways", func(ctx SpecContext) {
+			v := b().varz(ctx, 0)
+			Expect([]int{v.Leaf.Port, v.MQTT.Port, v.Websocket.Port, v.Gateway.Port}).To(HaveEach(0))
 		})
-	}
+
+		It("accepts no other server without a route certificate", func(ctx SpecContext) {
+			v := b().varz(ctx, 0)
+			if f.servers == 1 {
+				Expect(v.Cluster.Port).To(BeZero(), "one server has no port for others")
+				return
+			}
+			address := net.JoinHostPort("127.0.0.1", strconv.Itoa(v.Cluster.Port))
+			plain := suitetest.Must(net.Dial("tcp", address))
+			Expect(said(plain, "CONNECT {}\r\n")).NotTo(ContainSubstring("INFO"))
+			conn := suitetest.Must(net.Dial("tcp", address))
+			Expect(said(tls.Client(conn, b().trusted()), "CONNECT {}\r\n")).NotTo(ContainSubstring("INFO"))
+		})
+
+		It("shows no message and no seed on the monitoring port", func(ctx SpecContext) {
+			newAttacker(ctx, b(), "viewer")
+			for _, server := range b().servers {
+				for _, path := range []string{
+					"/", "/varz", "/connz?subs=detail&auth=1&state=all", "/routez?subs=detail", "/gatewayz?accs=1", "/leafz?subs=1",
+					"/subsz?subs=1", "/accountz?acc=CURL", "/accstatz?unused=1",
+					"/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1",
+					"/healthz", "/ipqueuesz?all=1", "/raftz", "/stacksz", "/debug/vars",
+				} {
+					text := monitored(ctx, server.MonitorURL(), path)
+					Expect(text).NotTo(ContainSubstring("SECRET"), path)
+					for _, identity := range append(slices.Clone(columns), "sys") {
+						Expect(text).NotTo(ContainSubstring(strings.TrimSpace(read(b().seed(identity)))), path)
+					}
+				}
+			}
+		})
+
+		It("lets only the identity sys use the system account", func(ctx SpecContext) {
+			loaded := b().varz(ctx, 0).Loaded
+			system := b().connect("sys")
+			answer := suitetest.Must(system.Request("$SYS.REQ.SERVER.PING.IDZ", nil, answered))
+			var found struct{ Server struct{ ID string } }
+			Expect(json.Unmarshal(answer.Data, &found)).To(Succeed())
+			server := "$SYS.REQ.SERVER." + found.Server.ID + "."
+			for _, identity := range columns {
+				nc := b().connect(identity)
+				for _, subject := range []string{
+					"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.VARZ", "$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ",
+					"$SYS.REQ.ACCOUNT.CURL.JSZ", "$SYS.REQ.ACCOUNT.CURL.INFO", "$SYS.REQ.CLAIMS.UPDATE", "$SYS.DEBUG.SUBSCRIBERS",
+					server + "RELOAD", server + "KICK", server + "LDM", "$JS.API.ACCOUNT.PURGE.CURL", "$JS.API.SERVER.REMOVE",
+					"$JS.API.ACCOUNT.STREAM.MOVE.CURL.CURL_REQUESTS", "$JS.API.META.LEADER.STEPDOWN",
+				} {
+					Expect(tried(nc, cell{operation: "publish", subject: subject})).To(BeFalse(), "%s asks %s", identity, subject)
+				}
+				Expect(tried(nc, cell{operation: "subscribe", subject: "$SYS.ACCOUNT.>"})).To(BeFalse(), identity)
+			}
+			Expect(b().varz(ctx, 0).Loaded).To(Equal(loaded))
+		})
+
+		It("lets sys remove all streams, but shows it no message", func(ctx SpecContext) {
+			s := newAttacker(ctx, b(), "viewer")
+			system := b().connect("sys")
+			messages := make(chan *nats.Msg, 1<<10)
+			suitetest.Must(system.ChanSubscribe(">", messages))
+			answer := suitetest.Must(system.Request("$JS.API.STREAM.MSG.GET.CURL_RESULTS",
+				[]byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), answered))
+			Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
+			// Servers of a cluster copy it to each other.
+			suitetest.Must(s.js.Publish(ctx, "curl.result.content.default.later.key", []byte("SECRET-BODY")))
+			suitetest.Must(system.Request("$JS.API.ACCOUNT.PURGE.CURL", nil, answered))
+			Eventually(ctx, func() (names []string, err error) {
+				list := s.js.StreamNames(ctx)
+				for name := range list.Name() {
+					names = append(names, name)
+				}
+				return names, list.Err()
+			}).WithTimeout(recreated).Should(BeEmpty())
+			Expect(system.Flush()).To(Succeed())
+			for len(messages) > 0 {
+				Expect(string((<-messages).Data)).NotTo(ContainSubstring("SECRET"))
+			}
+		})
+	})
 })
