@@ -80,10 +80,8 @@ var _ = Describe("An annotation", func() {
 
 	It("is not followed while the object is suspended", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		first, second := w.Origin.Page("/first").Says("first"), w.Origin.Page("/second").Says("second")
-		cm := w.Create(ctx, "suspended", world.Asking("mydata="+first.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "first")
-
+		_, cm := w.Fill(ctx, "suspended", "first")
+		second := w.Origin.Page("/second").Says("second")
 		cm.Annotate(ctx, "x-kv8s.io/curl-suspend", "true")
 		cm.Ask(ctx, "mydata="+second.URL())
 		Consistently(second.Hits).WithTimeout(aWhile).Should(BeZero())
@@ -121,14 +119,19 @@ var _ = Describe("A change", func() {
 })
 
 var _ = Describe("During a fetch", func() {
-	type edit func(ctx context.Context, w *world.World, cm *world.ConfigMap, quick string)
+	var (
+		w     *world.World
+		cm    *world.ConfigMap
+		quick string
+	)
 	DescribeTable("the body of the old request is dropped if the ConfigMap is", func(
-		ctx SpecContext, change edit, data map[string]string, writes int,
+		ctx SpecContext, change func(context.Context), data map[string]string, writes int,
 	) {
-		w := env.World(ctx, world.Options{})
-		quick := w.Origin.Page("/quick").Says("current")
-		_, cm, release := w.Fetching(ctx, "overtaken", "outdated")
-		change(ctx, w, cm, quick.URL())
+		w = env.World(ctx, world.Options{})
+		quick = "mydata=" + w.Origin.Page("/quick").Says("current").URL()
+		var release func()
+		_, cm, release = w.Fetching(ctx, "overtaken", "outdated")
+		change(ctx)
 		if writes > 0 {
 			cm.EventuallyHasData(ctx, "mydata", "current")
 		}
@@ -142,24 +145,17 @@ var _ = Describe("During a fetch", func() {
 		Expect(cm.Writes(ctx)).To(Equal(writes))
 		cm.Tells(ctx)
 	},
-		Entry("given another URL", edit(func(ctx context.Context, _ *world.World, cm *world.ConfigMap, quick string) {
-			cm.Ask(ctx, "mydata="+quick)
-		}), map[string]string{"mydata": "current"}, 1),
-		Entry("left without the annotation", edit(func(ctx context.Context, _ *world.World, cm *world.ConfigMap, _ string) {
-			cm.Unannotate(ctx, annotation.DefaultKey)
-		}), nil, 0),
-		Entry("deleted", edit(func(ctx context.Context, _ *world.World, cm *world.ConfigMap, _ string) {
+		Entry("given another URL", func(ctx context.Context) { cm.Ask(ctx, quick) },
+			map[string]string{"mydata": "current"}, 1),
+		Entry("left without the annotation", func(ctx context.Context) { cm.Unannotate(ctx, annotation.DefaultKey) }, nil, 0),
+		Entry("deleted", func(ctx context.Context) { cm.Delete(ctx) }, nil, 0),
+		Entry("re-created without the annotation", func(ctx context.Context) {
 			cm.Delete(ctx)
-		}), nil, 0),
-		Entry("re-created without the annotation",
-			edit(func(ctx context.Context, w *world.World, cm *world.ConfigMap, _ string) {
-				cm.Delete(ctx)
-				w.Create(ctx, cm.Name, world.Holding("other", "theirs"))
-			}), map[string]string{"other": "theirs"}, 0),
-		Entry("re-created with another URL",
-			edit(func(ctx context.Context, w *world.World, cm *world.ConfigMap, quick string) {
-				cm.Delete(ctx)
-				w.Create(ctx, cm.Name, world.Asking("mydata="+quick))
-			}), map[string]string{"mydata": "current"}, 1),
+			w.Create(ctx, cm.Name, world.Holding("other", "theirs"))
+		}, map[string]string{"other": "theirs"}, 0),
+		Entry("re-created with another URL", func(ctx context.Context) {
+			cm.Delete(ctx)
+			w.Create(ctx, cm.Name, world.Asking(quick))
+		}, map[string]string{"mydata": "current"}, 1),
 	)
 })

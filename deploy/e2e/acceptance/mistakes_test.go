@@ -19,8 +19,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
@@ -56,7 +54,7 @@ func annotated(name, value string) world.Trait { return world.Annotated("x-kv8s.
 
 // source is the spec of a Watcher.
 func source(key, url, more string) string {
-	return `{"sources":[{"key":"` + key + `","url":"` + url + `"` + more + `}]}`
+	return `"sources":[{"key":"` + key + `","url":"` + url + `"` + more + `}]`
 }
 
 // Each of the 45 mistakes has an Event. They begin with the number in the report of those who first made
@@ -65,15 +63,14 @@ func source(key, url, more string) string {
 
 // wrongAnnotations are mistakes that the watcher finds.
 func wrongAnnotations(good string) map[string]mistake {
+	found := func(sentence string, traits ...world.Trait) mistake {
+		return mistake{traits: traits, state: failing, reason: invalid, sentence: sentence}
+	}
 	option := func(name, value, sentence string) mistake {
-		return mistake{
-			traits: asking("k="+good, annotated(name, value)), state: failing, reason: invalid, sentence: sentence,
-		}
+		return found(sentence, world.Asking("k="+good), annotated(name, value))
 	}
-	bare := func(trait world.Trait, sentence string) mistake {
-		return mistake{traits: []world.Trait{trait}, state: failing, reason: invalid, sentence: sentence}
-	}
-	pairs := func(text, sentence string) mistake { return bare(world.Asking(text), sentence) }
+	bare := func(trait world.Trait, sentence string) mistake { return found(sentence, trait) }
+	pairs := func(text, sentence string) mistake { return found(sentence, world.Asking(text)) }
 	expression := func(name, value, field, sentence string) mistake {
 		m := option(name, "k="+value, sentence)
 		m.watcher, m.watcherReason = source("k", good, field), watchv1.ReasonInvalidExpression
@@ -176,29 +173,21 @@ func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 func wrongObjects(o *origin.Server, good string) map[string]mistake {
 	big := strings.Repeat("x", 900_000)
 	half := o.Page("/half").Says(big[:300_000]).URL()
+	of := func(state, reason, sentence, url string, traits ...world.Trait) mistake {
+		return mistake{traits: asking("k="+url, traits...), key: "k", state: state, reason: reason, sentence: sentence}
+	}
+	full := of(refused, "BodyTooLarge", "the ConfigMap would exceed 1 MiB with the body for key k (300,000 bytes)",
+		half, world.Holding("rest", big))
+	full.watcher = `"configData":{"rest":"` + big + `"},` + source("k", half, "")
 	return map[string]mistake{
-		"05-exists": {
-			traits: asking("k="+good, world.Holding("k", "mine")), key: "k", state: refused, reason: "KeyExists",
-			sentence: "key k already exists and is not managed by curl-me-that; remove it",
-			// The keeper names the ConfigMap: watchers/target_test.go.
-		},
-		"11b-full": {
-			traits: asking("k="+half, world.Holding("rest", big)), key: "k", state: refused, reason: "BodyTooLarge",
-			sentence: "the ConfigMap would exceed 1 MiB with the body for key k (300,000 bytes)",
-			watcher:  `{"configData":{"rest":"` + big + `"},` + source("k", half, "")[1:],
-		},
-		"17-immutable": {
-			traits: asking("k="+good, world.Immutable()), key: "k", state: refused, reason: "Immutable",
-			sentence: "the ConfigMap is immutable, so key k cannot be written; delete it and create it again",
-		},
-		"18-ignored": {
-			traits: asking("k="+good, world.Labelled("reconciler", "ignore")), key: "k", state: ignored,
-			sentence: "it has the label reconciler=ignore",
-		},
-		"19-suspended": {
-			traits: asking("k="+good, annotated("curl-suspend", "true")), key: "k", state: ignored,
-			sentence: "it is suspended",
-		},
+		// The keeper names the ConfigMap: watchers/target_test.go.
+		"05-exists": of(refused, "KeyExists", "key k already exists and is not managed by curl-me-that; remove it",
+			good, world.Holding("k", "mine")),
+		"11b-full": full,
+		"17-immutable": of(refused, "Immutable",
+			"the ConfigMap is immutable, so key k cannot be written; delete it and create it again", good, world.Immutable()),
+		"18-ignored":   of(ignored, "", "it has the label reconciler=ignore", good, world.Labelled("reconciler", "ignore")),
+		"19-suspended": of(ignored, "", "it is suspended", good, annotated("curl-suspend", "true")),
 		"policy": {
 			traits: asking("denied=" + good), key: "denied", state: refused, reason: "WriteFailed",
 			sentence: "the API server refused to write the body from localhost, perhaps by an admission policy or " +
@@ -227,10 +216,8 @@ var _ = Describe("A mistake", func() {
 			if m.watcher == "" {
 				continue
 			}
-			o := &unstructured.Unstructured{}
-			Expect(o.UnmarshalJSON([]byte(`{"apiVersion":"` + watchv1.GroupVersion().String() +
-				`","kind":"Watcher","metadata":{"name":"watcher-` + name + `"},"spec":` + m.watcher + `}`))).To(Succeed())
-			suitetest.Must(watchers.Namespace(w.Namespace).Create(ctx, o, metav1.CreateOptions{}))
+			suitetest.Must(watchers.Namespace(w.Namespace).
+				Create(ctx, world.WatcherOf("watcher-"+name, m.watcher), metav1.CreateOptions{}))
 		}
 		s := newScreens(ctx, w, watchers)
 		for name, m := range mistakes {
@@ -370,12 +357,10 @@ func (s *screens) ignores(ctx context.Context, g Gomega, namespace, name, why st
 // agreeAbout expects the same words about a Watcher as about a ConfigMap.
 func (s *screens) agreeAbout(ctx context.Context, g Gomega, name string, m mistake) {
 	at, reason := s.world.Namespace+"/"+name, cmp.Or(m.watcherReason, m.reason)
-	found, err := s.watchers.Namespace(s.world.Namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := world.ReadWatcher(ctx, s.watchers.Namespace(s.world.Namespace), name)
 	g.Expect(err).NotTo(HaveOccurred())
-	var typed watchv1.Watcher
-	g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &typed)).To(Succeed())
 	fitting := And(HaveField("Reason", ContainSubstring(reason)), HaveField("Message", ContainSubstring(m.sentence)))
-	g.Expect(typed.Status.Conditions).To(ContainElement(fitting), "condition")
+	g.Expect(found.Status.Conditions).To(ContainElement(fitting), "condition")
 	g.Expect(s.curlctl(ctx, "status", at)).To(ContainSubstring(reason+": "), "status")
 	g.Expect(s.curlctl(ctx, "status", at)).To(ContainSubstring(m.sentence), "status")
 	g.Expect(s.page(ctx, g, at)).To(MatchRegexp(reason+" .*"+regexp.QuoteMeta(m.sentence)), "console")
@@ -418,12 +403,7 @@ func (s *screens) page(ctx context.Context, g Gomega, at string) string {
 }
 
 // closedPort returns an address where nothing listens.
-func closedPort() string {
-	GinkgoHelper()
-	l := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
-	defer l.Close()
-	return "localhost:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-}
+func closedPort() string { return strings.Replace(env.FreeAddress(), "127.0.0.1", "localhost", 1) }
 
 // noHTTP returns the address of a server that does not speak HTTP.
 func noHTTP() string {
@@ -440,5 +420,5 @@ func noHTTP() string {
 			_ = conn.Close()
 		}
 	}()
-	return "localhost:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return strings.Replace(l.Addr().String(), "127.0.0.1", "localhost", 1)
 }

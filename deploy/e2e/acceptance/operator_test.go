@@ -48,29 +48,6 @@ func run(name string, environment []string, args ...string) *process.Process {
 func nowhere() string { return "nats://" + env.FreeAddress() }
 
 var _ = Describe("A configuration error", func() {
-	DescribeTable("ends the program with one sentence", func(ctx SpecContext, name string, args []string, said string) {
-		if name == allInOne {
-			args = append(args, "--data-dir="+GinkgoT().TempDir())
-		} else {
-			args = append([]string{"--listen=", "--nats-url=" + nowhere()}, args...)
-		}
-		if name != world.Fetcher &&
-			!slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--kubeconfig") }) {
-			args = append(args, "--kubeconfig="+env.Cluster.Kubeconfig)
-		}
-		shouldSay(ctx, run(name, nil, args...), said)
-	},
-		Entry("an unknown flag", world.Watcher, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
-		Entry("an unknown flag", world.Fetcher, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
-		Entry("an unknown flag", world.Writer, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
-		Entry("an unknown flag", allInOne, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
-		Entry("a number out of range", world.Writer, []string{"--concurrency=0"}, "--concurrency"),
-		Entry("a missing kubeconfig", world.Watcher, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
-		Entry("a missing kubeconfig", world.Writer, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
-		Entry("a missing kubeconfig", allInOne, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
-		Entry("an invalid listen address", world.Watcher, []string{"--listen=somewhere"}, "--listen"),
-	)
-
 	It("such as a port in use ends the program with one sentence", func(ctx SpecContext) {
 		listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 		DeferCleanup(listener.Close)
@@ -87,7 +64,9 @@ var _ = Describe("A configuration error", func() {
 
 	It("such as no cluster ends the program and says what to do", func(ctx SpecContext) {
 		for _, name := range []string{world.Watcher, world.Writer} {
-			shouldSay(ctx, run(name, nil, "--listen=", "--nats-url="+nowhere()), "KUBECONFIG")
+			flags := []string{"--listen=", "--nats-url=" + nowhere()}
+			shouldSay(ctx, run(name, nil, flags...), "KUBECONFIG")
+			shouldSay(ctx, run(name, nil, append(flags, "--kubeconfig=/no/such/file")...), "/no/such/file")
 		}
 	})
 

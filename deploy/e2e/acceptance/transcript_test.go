@@ -1,7 +1,6 @@
 package acceptance_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -61,13 +60,14 @@ func (t *transcript) run(ctx context.Context, command string) []byte {
 	return out
 }
 
-// shell returns a command that runs in a shell at the root of the repository, with kubectl and
-// curlctl in PATH.
+// shell returns a command that runs in a shell at the root of the repository. PATH has kubectl and
+// curlctl, which is also installed as a plugin, as the Makefile does.
 func (t *transcript) shell(ctx context.Context, command string) *exec.Cmd {
 	tools := GinkgoT().TempDir()
 	for name, path := range map[string]string{
 		"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl"),
-		"kubectl-curl_me_that": t.world.Program("curlctl"),
+		"kubectl-curl_me_that":          t.world.Program("curlctl"),
+		"kubectl_complete-curl_me_that": "../../curlctl/kubectl/kubectl_complete-curl_me_that",
 	} {
 		path := suitetest.Must(filepath.Abs(path))
 		Expect(os.Symlink(path, filepath.Join(tools, name))).To(Succeed())
@@ -135,6 +135,11 @@ func (t *transcript) told(text string) string {
 // eventRow matches an Event as kubectl describes it.
 var eventRow = regexp.MustCompile(`^  (?:Warning|Normal) `)
 
+// pageOf is the command that shows the page of a ConfigMap.
+func pageOf(name string) string {
+	return "kubectl get configmap " + name + ` -o jsonpath='{.data.page}{"\n"}'`
+}
+
 // events is the command that shows the Events of a ConfigMap.
 func events(name string) string {
 	return "kubectl describe configmap " + name + " | grep -E '^  (Warning|Normal)'"
@@ -145,15 +150,17 @@ func statusOf(name string) string {
 	return "kubectl get configmap " + name + ` -o jsonpath='{.metadata.annotations.x-kv8s\.io/curl-status}{"\n"}'`
 }
 
+// annotates changes the annotations of a ConfigMap.
+func (t *transcript) annotates(ctx context.Context, name, annotations string) {
+	GinkgoHelper()
+	t.types(ctx, "kubectl annotate configmap "+name+" "+annotations, ContainSubstring("annotated"))
+}
+
 // wants creates an annotated ConfigMap.
-func (t *transcript) wants(ctx context.Context, name, pairs string, more ...string) {
+func (t *transcript) wants(ctx context.Context, name, pairs string) {
 	GinkgoHelper()
 	t.types(ctx, "kubectl create configmap "+name, ContainSubstring("created"))
-	command := "kubectl annotate configmap " + name + " 'x-kv8s.io/curl-me-that=" + pairs + "'"
-	for _, other := range more {
-		command += " " + other
-	}
-	t.types(ctx, command, ContainSubstring("annotated"))
+	t.annotates(ctx, name, "'x-kv8s.io/curl-me-that="+pairs+"'")
 }
 
 var _ = Describe("A user's half hour", func() {
@@ -225,29 +232,28 @@ func (t *transcript) logs(ctx context.Context) {
 	Expect(lines.Matching("169.254")).To(BeEmpty())
 }
 
+// hello is the URL of a page that says Hello!.
+func (t *transcript) hello() string { return t.world.Origin.Page("/hello").Says("Hello!").URL() }
+
 func (t *transcript) goesWell(ctx context.Context) {
-	t.world.Origin.Page("/hello").Says("Hello!")
 	t.part("A page", "A ConfigMap gets an annotation, and its data appears.")
-	t.wants(ctx, "mine", "page="+t.world.Origin.Page("/hello").URL())
-	t.types(ctx, "kubectl get configmap mine -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
+	t.wants(ctx, "mine", "page="+t.hello())
+	t.types(ctx, pageOf("mine"), Equal("Hello!\n"))
 	t.types(ctx, statusOf("mine"), ContainSubstring("sha256"))
 }
 
 func (t *transcript) isMistyped(ctx context.Context) {
 	t.part("A typo", "A value that is not a pair, a pair that breaks a rule, and an unknown name. Each is explained by "+
 		"an Event, and in the annotation until it is corrected. Nothing is removed.")
-	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=not correct'",
-		ContainSubstring("annotated"))
+	t.annotates(ctx, "mine", "--overwrite 'x-kv8s.io/curl-me-that=not correct'")
 	t.types(ctx, events("mine"), ContainSubstring("annotation value 'not correct' does not match expected format key=url"))
-	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page=ftp://example.com' "+
-		"x-kv8s.io/curl-refrsh=10m", ContainSubstring("annotated"))
+	t.annotates(ctx, "mine", "--overwrite 'x-kv8s.io/curl-me-that=page=ftp://example.com' x-kv8s.io/curl-refrsh=10m")
 	t.types(ctx, events("mine"),
 		And(ContainSubstring("the scheme must be http or https"), ContainSubstring("did you mean curl-refresh?")))
 	t.types(ctx, "curlctl status "+t.world.Namespace+"/mine",
 		And(ContainSubstring("not followed since"), ContainSubstring("the scheme must be http or https")))
-	t.types(ctx, "kubectl get configmap mine -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
-	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").
-		URL()+"' x-kv8s.io/curl-refrsh-", ContainSubstring("annotated"))
+	t.types(ctx, pageOf("mine"), Equal("Hello!\n"))
+	t.annotates(ctx, "mine", "--overwrite 'x-kv8s.io/curl-me-that=page="+t.hello()+"' x-kv8s.io/curl-refrsh-")
 	t.types(ctx, statusOf("mine"), And(ContainSubstring("sha256"), Not(ContainSubstring("InvalidAnnotation"))))
 }
 
@@ -279,28 +285,27 @@ func (t *transcript) isDenied(ctx context.Context) {
 
 func (t *transcript) isSuspended(ctx context.Context) {
 	t.part("Suspending a ConfigMap", "While it is suspended, nothing is fetched and manual edits stay.")
-	t.wants(ctx, "paused", "page="+t.world.Origin.Page("/hello").URL())
-	t.types(ctx, "kubectl get configmap paused -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
-	t.types(ctx, "kubectl annotate configmap paused x-kv8s.io/curl-suspend=true", ContainSubstring("annotated"))
+	t.wants(ctx, "paused", "page="+t.hello())
+	t.types(ctx, pageOf("paused"), Equal("Hello!\n"))
+	t.annotates(ctx, "paused", "x-kv8s.io/curl-suspend=true")
 
 	t.types(ctx, `kubectl patch configmap paused --patch '{"data":{"page":"changed"}}'`, ContainSubstring("patched"))
-	t.types(ctx, "kubectl get configmap paused -o jsonpath='{.data.page}{\"\\n\"}'", Equal("changed\n"))
+	t.types(ctx, pageOf("paused"), Equal("changed\n"))
 
 	t.part("A key of your own", "It is never overwritten.")
 	t.types(ctx, "kubectl create configmap own --from-literal=page=mine", ContainSubstring("created"))
-	t.types(ctx, "kubectl annotate configmap own 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").
-		URL()+"'", ContainSubstring("annotated"))
+	t.annotates(ctx, "own", "'x-kv8s.io/curl-me-that=page="+t.hello()+"'")
 	t.types(ctx, events("own"), ContainSubstring("key page already exists and is not managed by curl-me-that"))
 	t.types(ctx, statusOf("own"),
 		ContainSubstring(`"message":"key page already exists and is not managed by curl-me-that`))
 
 	t.part("An edit by hand", "curl-me-that repairs keys that it wrote. An Event names who changed them.")
-	t.wants(ctx, "edited", "page="+t.world.Origin.Page("/hello").URL())
-	t.types(ctx, "kubectl get configmap edited -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
+	t.wants(ctx, "edited", "page="+t.hello())
+	t.types(ctx, pageOf("edited"), Equal("Hello!\n"))
 	t.types(ctx, `kubectl patch configmap edited --patch '{"data":{"page":"changed"}}'`, ContainSubstring("patched"))
 	t.types(ctx, events("edited"),
 		ContainSubstring("key page was changed by field manager kubectl-patch; it is fetched again"))
-	t.types(ctx, "kubectl get configmap edited -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
+	t.types(ctx, pageOf("edited"), Equal("Hello!\n"))
 }
 
 func (t *transcript) recovers(ctx context.Context) {
@@ -308,7 +313,7 @@ func (t *transcript) recovers(ctx context.Context) {
 	t.part("The same failure again",
 		"The page is still missing. The count of the Event goes up, and the ConfigMap is not written.")
 	pastSharing(missing)
-	t.types(ctx, "kubectl annotate configmap missing x-kv8s.io/curl-now=1", ContainSubstring("annotated"))
+	t.annotates(ctx, "missing", "x-kv8s.io/curl-now=1")
 	t.types(ctx, `kubectl get events.events.k8s.io -o jsonpath=`+
 		`'{range .items[?(@.regarding.name=="missing")]}{.reason} x{.series.count}{"\n"}{end}'`,
 		ContainSubstring("BadStatus x2"))
@@ -325,8 +330,8 @@ func (t *transcript) recovers(ctx context.Context) {
 	t.part("Recovery", "The end of a failure has its own Event.")
 	missing.Says("found")
 	pastSharing(missing)
-	t.types(ctx, "kubectl annotate configmap missing --overwrite x-kv8s.io/curl-now=2", ContainSubstring("annotated"))
-	t.types(ctx, "kubectl get configmap missing -o jsonpath='{.data.page}{\"\\n\"}'", Equal("found\n"))
+	t.annotates(ctx, "missing", "--overwrite x-kv8s.io/curl-now=2")
+	t.types(ctx, pageOf("missing"), Equal("found\n"))
 	t.types(ctx, events("missing"), ContainSubstring("localhost responded; key page is up to date"))
 	t.countWrites(ctx)
 }
@@ -471,42 +476,20 @@ func documented(root string) []string {
 
 var _ = Describe("kubectl", func() {
 	It("finds curlctl as a plugin and completes its arguments with live names", func(ctx SpecContext) {
-		kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
-		if _, err := os.Stat(kubectl); err != nil {
-			if kubectl, err = exec.LookPath("kubectl"); err != nil {
-				Skip("no kubectl found: `make test-acceptance` has one if it starts an API server")
-			}
-		}
 		w := env.World(ctx, world.Options{})
+		t := &transcript{world: w, kubectl: world.Kubectl()}
 		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL())).EventuallyTells(ctx, "BadStatus")
-
-		By("installing it as the Makefile does")
-		plugins := GinkgoT().TempDir()
-		for name, file := range map[string]string{
-			"kubectl-curl_me_that":          w.Program("curlctl"),
-			"kubectl_complete-curl_me_that": filepath.Join("..", "..", "curlctl", "kubectl", "kubectl_complete-curl_me_that"),
+		for command, said := range map[string]string{
+			"plugin list --name-only":                  "kubectl-curl_me_that",
+			"curl-me-that status":                      "1 in the last hour, 1 kept",
+			"curl-me-that status $NAMESPACE/failing":   "gave up",
+			"curl-me-that --help":                      "kubectl curl-me-that [command]",
+			"__complete curl-me-that fail":             "failures",
+			"__complete curl-me-that failures show ''": "1\tBadStatus " + w.Namespace + "/failing",
 		} {
-			path := suitetest.Must(filepath.Abs(file))
-			Expect(os.Symlink(path, filepath.Join(plugins, name))).To(Succeed())
+			out, err := t.shell(ctx, "NAMESPACE="+w.Namespace+"; kubectl "+command+" 2>/dev/null").Output()
+			Expect(err).NotTo(HaveOccurred(), command)
+			Expect(string(out)).To(ContainSubstring(said), command)
 		}
-		Expect(os.Symlink(kubectl, filepath.Join(plugins, "kubectl"))).To(Succeed())
-		run := func(ctx context.Context, args ...string) string {
-			GinkgoHelper()
-			cmd := exec.CommandContext(ctx, kubectl, args...)
-			cmd.Env = append(os.Environ(), "PATH="+plugins+":"+os.Getenv("PATH"), "KUBECONFIG="+w.Cluster.Kubeconfig,
-				"CURLMETHAT_NATS_URL="+w.NATS.URL())
-			var said bytes.Buffer
-			cmd.Stderr = &said
-			out, err := cmd.Output()
-			Expect(err).NotTo(HaveOccurred(), "kubectl %v: %s", args, &said)
-			return string(out)
-		}
-		Expect(run(ctx, "plugin", "list", "--name-only")).To(ContainSubstring("kubectl-curl_me_that"))
-		Expect(run(ctx, "curl-me-that", "status")).To(ContainSubstring("1 in the last hour, 1 kept"))
-		Expect(run(ctx, "curl-me-that", "status", w.Namespace+"/failing")).To(ContainSubstring("gave up"))
-		Expect(run(ctx, "curl-me-that", "--help")).To(ContainSubstring("kubectl curl-me-that [command]"))
-		Expect(run(ctx, "__complete", "curl-me-that", "fail")).To(ContainSubstring("failures"))
-		Expect(run(ctx, "__complete", "curl-me-that", "failures", "show", "")).
-			To(ContainSubstring("1\tBadStatus " + w.Namespace + "/failing"))
 	})
 })

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,6 +57,21 @@ func (c *Cluster) Namespace(ctx context.Context) string {
 		_ = c.Client.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{})
 	})
 	return created.Name
+}
+
+// Label sets a label of a namespace.
+func (c *Cluster) Label(ctx context.Context, namespace, name, value string) {
+	GinkgoHelper()
+	suitetest.Must(c.Client.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, name, value), metav1.PatchOptions{}))
+}
+
+// RunPods creates the account that pods in a namespace need, because no controller does.
+func (c *Cluster) RunPods(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	Expect(ErrorOf(c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}))).
+		To(Or(Succeed(), MatchError(apierrors.IsAlreadyExists, "already exists")))
 }
 
 // ServeWatchers installs the CRD of Watchers and returns a client for them. Other suites may do so
