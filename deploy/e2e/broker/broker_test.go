@@ -77,31 +77,32 @@ var _ = Describe("The system on an unreliable broker", func() {
 		ctx SpecContext, gets int, lose func(context.Context, jetstream.JetStream) error,
 	) {
 		w := env.World(ctx, world.Audited(world.Options{})) // which also shortens the interval between checks of the streams
-		before, after := w.Origin.Page("/before").Says("before"), w.Origin.Page("/after").Says("after")
-		kept := w.Create(ctx, "kept", world.Asking("mydata="+before.URL()))
-		kept.EventuallyHasData(ctx, "mydata", "before")
+		before, kept := w.Fill(ctx, "before", "before")
+		after := w.Origin.Page("/after").Says("after")
 		w.EventuallyQuiet(ctx)
+		// On a busy machine, the audit each second may have asked for a body that was on its way.
+		filling := before.Hits()
 		Expect(lose(ctx, w.JetStream)).To(Succeed())
 		w.Create(ctx, "new", world.Asking("mydata="+after.URL())).
 			EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", "after")
 		kept.Ask(ctx, "mydata="+after.URL())
 		kept.EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", "after")
-		Expect(before.Hits()).To(BeNumerically("<=", gets), "GETs of held keys")
+		Expect(before.Hits()-filling).To(BeNumerically("<=", gets), "GETs of held keys")
 	},
-		Entry("the stream of requests", 1, func(ctx context.Context, js jetstream.JetStream) error {
+		Entry("the stream of requests", 0, func(ctx context.Context, js jetstream.JetStream) error {
 			return js.DeleteStream(ctx, pipeline.Requests)
 		}),
-		Entry("the streams of results and failures", 1, func(ctx context.Context, js jetstream.JetStream) error {
+		Entry("the streams of results and failures", 0, func(ctx context.Context, js jetstream.JetStream) error {
 			return errors.Join(js.DeleteStream(ctx, pipeline.Results), js.DeleteStream(ctx, pipeline.Failures))
 		}),
-		Entry("the consumer of the fetchers, with one more GET per key", 2,
+		Entry("the consumer of the fetchers, with one more GET per key", 1,
 			func(ctx context.Context, js jetstream.JetStream) error {
 				return js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 			}),
-		Entry("the consumer of the writers", 1, func(ctx context.Context, js jetstream.JetStream) error {
+		Entry("the consumer of the writers", 0, func(ctx context.Context, js jetstream.JetStream) error {
 			return js.DeleteConsumer(ctx, pipeline.Results, pipeline.WriterConsumer)
 		}),
-		Entry("all messages in the stream of requests", 1, func(ctx context.Context, js jetstream.JetStream) error {
+		Entry("all messages in the stream of requests", 0, func(ctx context.Context, js jetstream.JetStream) error {
 			stream, err := js.Stream(ctx, pipeline.Requests)
 			if err != nil {
 				return err
