@@ -30,32 +30,16 @@ type injected struct {
 	api       dynamic.Interface
 }
 
-// enabled creates a namespace with labels, in which pods can be created.
+// enabled creates a namespace with labels, each as name=value, in which pods can be created.
 func enabled(ctx context.Context, api dynamic.Interface, labels ...string) *injected {
 	GinkgoHelper()
 	i := &injected{namespace: env.Cluster.Namespace(ctx), api: api}
-	label(ctx, i.namespace, labels...)
-	account(ctx, i.namespace)
-	return i
-}
-
-// label adds labels to a namespace, each as name=value.
-func label(ctx context.Context, namespace string, labels ...string) {
-	GinkgoHelper()
-	for _, text := range labels {
-		name, value, _ := strings.Cut(text, "=")
-		suitetest.Must(env.Cluster.Client.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, name, value), metav1.PatchOptions{}))
+	for _, label := range labels {
+		name, value, _ := strings.Cut(label, "=")
+		env.Cluster.Label(ctx, i.namespace, name, value)
 	}
-}
-
-// account creates the default service account of pods, because this control plane runs no
-// controller that does.
-func account(ctx context.Context, namespace string) {
-	GinkgoHelper()
-	Expect(world.ErrorOf(env.Cluster.Client.CoreV1().ServiceAccounts(namespace).Create(ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))).
-		To(Or(Succeed(), MatchError(apierrors.IsAlreadyExists, "already exists")))
+	env.Cluster.RunPods(ctx, i.namespace)
+	return i
 }
 
 // watcher creates a Watcher.
@@ -291,9 +275,9 @@ var _ = Describe("A pod", Ordered, func() {
 	})
 
 	It("in kube-system is not changed, even if the namespace is labelled by mistake", func(ctx SpecContext) {
-		label(ctx, "kube-system", "x-kv8s.io/inject=enabled")
-		DeferCleanup(func(ctx SpecContext) { label(ctx, "kube-system", "x-kv8s.io/inject=disabled") })
-		account(ctx, "kube-system")
+		env.Cluster.Label(ctx, "kube-system", "x-kv8s.io/inject", "enabled")
+		DeferCleanup(env.Cluster.Label, "kube-system", "x-kv8s.io/inject", "disabled")
+		env.Cluster.RunPods(ctx, "kube-system")
 		there := &injected{namespace: "kube-system", api: api}
 		there.watcher(ctx, "mistaken", simple)
 		DeferCleanup(func(ctx SpecContext) {

@@ -9,9 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -26,12 +24,7 @@ type injected struct {
 // pod creates a pod with the sidecars in its annotation.
 func (h *home) pod(ctx context.Context, name, annotation string) injected {
 	GinkgoHelper()
-	accounts := h.Cluster.Client.CoreV1().ServiceAccounts(h.Namespace)
-	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
-		metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) { // no controller makes it
-		Expect(err).NotTo(HaveOccurred())
-	}
+	h.Cluster.RunPods(ctx, h.Namespace)
 	suitetest.Must(h.Cluster.Client.CoreV1().Pods(h.Namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{watchv1.InjectedLabel: "true"},
@@ -60,17 +53,14 @@ func (p injected) reports(ctx context.Context, s corev1.ContainerStatus) {
 
 func (p injected) runs(ctx context.Context) {
 	GinkgoHelper()
-	p.reports(ctx, corev1.ContainerStatus{
-		Ready: true,
-		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
-	})
+	running := &corev1.ContainerStateRunning{StartedAt: metav1.Now()}
+	p.reports(ctx, corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: running}})
 }
 
 func (p injected) fails(ctx context.Context, reason string) {
 	GinkgoHelper()
-	p.reports(ctx, corev1.ContainerStatus{State: corev1.ContainerState{
-		Waiting: &corev1.ContainerStateWaiting{Reason: reason},
-	}})
+	waiting := &corev1.ContainerStateWaiting{Reason: reason}
+	p.reports(ctx, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: waiting}})
 }
 
 func (p injected) delete(ctx context.Context) {
@@ -157,8 +147,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 			WithPolling(polling).Should(Equal(2.0))
 
 		second.fails(ctx, "CreateContainerConfigError")
-		Eventually(ctx, func() int { return len(w.events(ctx, watchv1.ReasonSidecarFailing)) }).WithPolling(polling).
-			Should(Equal(2), "one for each change")
+		w.eventuallyTells(ctx, watchv1.ReasonSidecarFailing, 2)
 	})
 
 	It("are counted again after a restart of keeper without a write, a log line or an Event", func(ctx SpecContext) {
@@ -174,7 +163,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 		Eventually(h.keeper.Log.Matching).WithArguments(`"listed the pods with sidecars"`).
 			Should(HaveLen(2), "one for each start")
 		lines := len(pod.logged())
-		w.patch(ctx, `{"metadata":{"annotations":{"look":"again"}}}`)
+		w.annotate(ctx, "look", "again")
 		next := h.apply(ctx, "next", `configData: {a: b}`)
 		next.eventuallyReady(ctx)
 		Expect(w.get(ctx).Status.Pods.Failing).To(Equal(int64(1)))
@@ -217,13 +206,6 @@ func (h *home) seesNamespace(ctx context.Context) {
 	})
 }
 
-// label sets a label of the namespace.
-func (h *home) label(ctx context.Context, name, value string) {
-	GinkgoHelper()
-	suitetest.Must(h.Cluster.Client.CoreV1().Namespaces().Patch(ctx, h.Namespace, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, name, value), metav1.PatchOptions{}))
-}
-
 var _ = Describe("The condition Injectable", func() {
 	const sidecar = `container: {name: watch, image: i, securityContext: {allowPrivilegeEscalation: false, ` +
 		`capabilities: {drop: [ALL]}}}`
@@ -237,16 +219,16 @@ var _ = Describe("The condition Injectable", func() {
 		w := h.apply(ctx, "errors", sidecar)
 		w.eventually(ctx, watchv1.ConditionInjectable, "False/NamespaceNotEnabled")
 		w.eventuallyReady(ctx)
-		h.label(ctx, watchv1.InjectLabel, watchv1.InjectValue)
+		h.Cluster.Label(ctx, h.Namespace, watchv1.InjectLabel, watchv1.InjectValue)
 		w.eventually(ctx, watchv1.ConditionInjectable, "True/Injectable")
 		Expect(w.message(ctx, watchv1.ConditionInjectable)).
 			To(Equal("pods with the annotation x-kv8s.io/inject: errors get container watch when they are created"))
-		h.label(ctx, "pod-security.kubernetes.io/enforce", "restricted")
+		h.Cluster.Label(ctx, h.Namespace, "pod-security.kubernetes.io/enforce", "restricted")
 		w.apply(ctx, `container: {name: watch, image: i, securityContext: {privileged: true}}`)
 		w.eventually(ctx, watchv1.ConditionInjectable, "False/PodSecurity")
 		Expect(w.message(ctx, watchv1.ConditionInjectable)).
 			To(ContainSubstring(`must not set securityContext.privileged=true`))
-		h.label(ctx, "pod-security.kubernetes.io/enforce", "privileged")
+		h.Cluster.Label(ctx, h.Namespace, "pod-security.kubernetes.io/enforce", "privileged")
 		w.eventually(ctx, watchv1.ConditionInjectable, "True/Injectable")
 		w.apply(ctx, `configData: {a: b}`)
 		w.eventually(ctx, watchv1.ConditionInjectable, "-")
@@ -255,7 +237,7 @@ var _ = Describe("The condition Injectable", func() {
 
 	It("is False if the operator has not enabled sidecars, without reading a namespace", func(ctx SpecContext) {
 		h := open(ctx)
-		h.label(ctx, watchv1.InjectLabel, watchv1.InjectValue)
+		h.Cluster.Label(ctx, h.Namespace, watchv1.InjectLabel, watchv1.InjectValue)
 		w := h.apply(ctx, "errors", sidecar)
 		w.eventually(ctx, watchv1.ConditionInjectable, "False/PoliciesMissing")
 		w.eventuallyReady(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ func watched(ctx context.Context, r *ruled) {
 		source("limits.json", `select: json.data.limits`)+`]`)
 	r.ConfigMap = r.Named("ruled-config")
 	r.fetch = func(ctx context.Context, now int) {
-		w.patch(ctx, fmt.Sprintf(`{"metadata":{"annotations":{"x-kv8s.io/curl-now":"%d"}}}`, now))
+		w.annotate(ctx, "x-kv8s.io/curl-now", strconv.Itoa(now))
 	}
 }
 

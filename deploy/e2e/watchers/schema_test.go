@@ -13,14 +13,20 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
+
+// strictDryRun only asks whether the API server would create an object, as kubectl apply does.
+var strictDryRun = metav1.CreateOptions{
+	DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
+}
 
 // numberedSources returns n sources in YAML.
 func numberedSources(n int) string {
@@ -31,69 +37,52 @@ func numberedSources(n int) string {
 	return "sources: [" + text.String() + "]"
 }
 
-// refusal is a spec that the schema rejects, with the message.
-type refusal struct{ what, spec, sentence string }
-
-func refuse(what, spec, sentence string) refusal { return refusal{what, spec, sentence} }
-
-var refused = []refusal{
-	refuse("no content at all", `suspend: true`,
-		"a Watcher needs at least one of configData, configBinaryData, sources and container"),
-	refuse("a key in text and binary data", `configData: {a: b}, configBinaryData: {a: YQ==}`,
-		"a key stands in configData and in configBinaryData; take it out of one"),
-	refuse("a key in data and sources", `configData: {a: b}, sources: [{key: a, url: x.example.com}]`,
-		"a key stands in sources and in configData; take it out of one"),
-	refuse("a key in binary data and sources", `configBinaryData: {a: YQ==}, sources: [{key: a, url: x.example.com}]`,
-		"a key stands in sources and in configBinaryData; take it out of one"),
-	refuse("two sources of a key", `sources: [{key: a, url: x.example.com}, {key: a, url: y.example.com}]`,
-		`spec.sources[1]: Duplicate value: {"key":"a"}`),
-	refuse("the parent as a key", `configData: {"..": b}`,
-		"spec.configData: Invalid value: a key consists of 1 to 253 letters"),
-	refuse("the parent as the key of a source", `sources: [{key: "..", url: x.example.com}]`,
-		"spec.sources[0].key: Invalid value: \"..\": a key consists of 1 to 253 letters"),
-	refuse("a path as a key", `configBinaryData: {a/b: YQ==}`,
-		"spec.configBinaryData: Invalid value: a key consists of 1 to 253 letters"),
-	refuse("a long key", `configData: {`+strings.Repeat("k", 254)+`: x}`,
-		"spec.configData: Invalid value: a key consists of 1 to 253 letters"),
-	refuse("a long key of a source", `sources: [{key: `+strings.Repeat("k", 254)+`, url: x.example.com}]`,
-		"spec.sources[0].key: Too long: may not be more than 253"),
-	refuse("white space in a URL", `sources: [{key: a, url: "x.example.com b=y"}]`,
-		"a url has no white space and only printable ASCII; escape the others, as in %20"),
-	refuse("userinfo in a URL", `sources: [{key: a, url: "https://u:p@x.example.com"}]`,
-		"a url carries no user name and no password"),
-	refuse("userinfo without a scheme", `sources: [{key: a, url: "u@x.example.com"}]`,
-		"a url carries no user name and no password"),
-	refuse("another scheme", `sources: [{key: a, url: "ftp://x.example.com"}]`, "the scheme of a url is http or https"),
-	refuse("a long URL", `sources: [{key: a, url: "https://x.example.com/`+strings.Repeat("y", 2049-22)+`"}]`,
-		"spec.sources[0].url: Too long: may not be more than 2048"),
-	refuse("no ASCII in a URL", `sources: [{key: a, url: "https://é.example.com"}]`, "only printable ASCII"),
-	refuse("a short interval", `interval: 5s, configData: {a: b}`,
-		`spec.interval: Invalid value: "5s": interval is a duration such as 10m or 1h30m, from 10s to 8760h`),
-	refuse("a negative interval", `interval: -1m, configData: {a: b}`,
-		`spec.interval: Invalid value: "-1m": interval is a duration`),
-	refuse("days", `interval: 1d, configData: {a: b}`, `spec.interval: Invalid value: "1d": interval is a duration`),
-	refuse("a digest in capitals", `sources: [{key: a, url: x.example.com, sha256: `+strings.Repeat("0A", 32)+`}]`,
-		"sha256 has 64 lower-case hexadecimal digits"),
-	refuse("a short digest", `sources: [{key: a, url: x.example.com, sha256: abc}]`,
-		"sha256 has 64 lower-case hexadecimal digits"),
-	refuse("too many sources", numberedSources(129), "spec.sources: Too many: 129: must have at most 128 items"),
-	refuse("a container without a name", `container: {image: i}`, "spec.container.name: Required value"),
-	refuse("a container without an image", `container: {name: c}`, "a container needs an image"),
-	refuse("a pull secret without a name", `container: {name: c, image: i}, imagePullSecrets: {}`,
-		"imagePullSecrets needs the name of a Secret"),
-	refuse("a container that ends", `container: {name: c, image: i, restartPolicy: Never}`,
-		"the restartPolicy of a sidecar is Always; leave it out"),
-	refuse("a container with a bad name", `container: {name: C_d, image: i}`,
-		"the name of a container has at most 63 of a-z"),
-	refuse("a volume without a container", `configData: {a: b}, volume: {name: v}`, "volume needs container"),
-	refuse("a pull secret without a container", `configData: {a: b}, imagePullSecrets: {name: s}`,
-		"imagePullSecrets needs container"),
-	refuse("base64 that is none", `configBinaryData: {a: "no!"}`,
-		`spec.configBinaryData.a in body must be of type byte: "no!"`),
-	refuse("a bad name of the ConfigMap", `configData: {a: b}, target: {name: A_b}`,
-		"the name of a ConfigMap has a-z, 0-9"),
-	refuse("an unknown policy", `configData: {a: b}, target: {deletionPolicy: Orphan}`,
-		`Unsupported value: "Orphan": supported values: "Delete", "Retain"`),
+// refused has specs that the schema rejects, with the message.
+var refused = []struct{ spec, sentence string }{
+	{`suspend: true`, "a Watcher needs at least one of configData, configBinaryData, sources and container"},
+	{`configData: {a: b}, configBinaryData: {a: YQ==}`,
+		"a key stands in configData and in configBinaryData; take it out of one"},
+	{`configData: {a: b}, sources: [{key: a, url: x.example.com}]`,
+		"a key stands in sources and in configData; take it out of one"},
+	{`configBinaryData: {a: YQ==}, sources: [{key: a, url: x.example.com}]`,
+		"a key stands in sources and in configBinaryData; take it out of one"},
+	{`sources: [{key: a, url: x.example.com}, {key: a, url: y.example.com}]`,
+		`spec.sources[1]: Duplicate value: {"key":"a"}`},
+	{`configData: {"..": b}`, "spec.configData: Invalid value: a key consists of 1 to 253 letters"},
+	{`sources: [{key: "..", url: x.example.com}]`,
+		"spec.sources[0].key: Invalid value: \"..\": a key consists of 1 to 253 letters"},
+	{`configBinaryData: {a/b: YQ==}`, "spec.configBinaryData: Invalid value: a key consists of 1 to 253 letters"},
+	{`configData: {` + strings.Repeat("k", 254) + `: x}`,
+		"spec.configData: Invalid value: a key consists of 1 to 253 letters"},
+	{`sources: [{key: ` + strings.Repeat("k", 254) + `, url: x.example.com}]`,
+		"spec.sources[0].key: Too long: may not be more than 253"},
+	{`sources: [{key: a, url: "x.example.com b=y"}]`,
+		"a url has no white space and only printable ASCII; escape the others, as in %20"},
+	{`sources: [{key: a, url: "https://u:p@x.example.com"}]`, "a url carries no user name and no password"},
+	{`sources: [{key: a, url: "u@x.example.com"}]`, "a url carries no user name and no password"},
+	{`sources: [{key: a, url: "ftp://x.example.com"}]`, "the scheme of a url is http or https"},
+	{`sources: [{key: a, url: "https://x.example.com/` + strings.Repeat("y", 2049-22) + `"}]`,
+		"spec.sources[0].url: Too long: may not be more than 2048"},
+	{`sources: [{key: a, url: "https://é.example.com"}]`, "only printable ASCII"},
+	{`interval: 5s, configData: {a: b}`,
+		`spec.interval: Invalid value: "5s": interval is a duration such as 10m or 1h30m, from 10s to 8760h`},
+	{`interval: -1m, configData: {a: b}`, `spec.interval: Invalid value: "-1m": interval is a duration`},
+	{`interval: 1d, configData: {a: b}`, `spec.interval: Invalid value: "1d": interval is a duration`},
+	{`sources: [{key: a, url: x.example.com, sha256: ` + strings.Repeat("0A", 32) + `}]`,
+		"sha256 has 64 lower-case hexadecimal digits"},
+	{`sources: [{key: a, url: x.example.com, sha256: abc}]`, "sha256 has 64 lower-case hexadecimal digits"},
+	{numberedSources(129), "spec.sources: Too many: 129: must have at most 128 items"},
+	{`container: {image: i}`, "spec.container.name: Required value"},
+	{`container: {name: c}`, "a container needs an image"},
+	{`container: {name: c, image: i}, imagePullSecrets: {}`, "imagePullSecrets needs the name of a Secret"},
+	{`container: {name: c, image: i, restartPolicy: Never}`, "the restartPolicy of a sidecar is Always; leave it out"},
+	{`container: {name: C_d, image: i}`, "the name of a container has at most 63 of a-z"},
+	{`configData: {a: b}, volume: {name: v}`, "volume needs container"},
+	{`configData: {a: b}, imagePullSecrets: {name: s}`, "imagePullSecrets needs container"},
+	{`configBinaryData: {a: "no!"}`, `spec.configBinaryData.a in body must be of type byte: "no!"`},
+	{`configData: {a: b}, target: {name: A_b}`, "the name of a ConfigMap has a-z, 0-9"},
+	{`configData: {a: b}, target: {deletionPolicy: Orphan}`,
+		`Unsupported value: "Orphan": supported values: "Delete", "Retain"`},
 }
 
 var _ = Describe("The schema of Watchers", Ordered, func() {
@@ -102,10 +91,8 @@ var _ = Describe("The schema of Watchers", Ordered, func() {
 
 	// try applies a spec as a dry run, with the validation of kubectl apply.
 	try := func(ctx context.Context, name, spec string) error {
-		o := manifest("metadata: {name: " + name + "}\nspec: {" + spec + "}")
-		_, err := api.Resource(watchv1.Resource()).Namespace(namespace).Create(ctx, o,
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-		return err
+		return world.ErrorOf(api.Resource(watchv1.Resource()).Namespace(namespace).
+			Create(ctx, world.WatcherOf(name, spec), strictDryRun))
 	}
 
 	DescribeTable("accepts", func(ctx SpecContext, spec string) {
@@ -138,7 +125,7 @@ var _ = Describe("The schema of Watchers", Ordered, func() {
 		lines := strings.Split(strings.TrimSpace(printed), "\n")
 		for i, r := range refused {
 			Expect(lines).To(ContainElement(And(ContainSubstring(`"`+bad[i].name+`" is invalid: `),
-				ContainSubstring(r.sentence))), r.what)
+				ContainSubstring(r.sentence))), r.spec)
 		}
 	})
 
@@ -158,13 +145,13 @@ var _ = Describe("The schema of Watchers", Ordered, func() {
 	DescribeTable("accepts updates of target, but no", func(ctx SpecContext, name, before, after string) {
 		watchers := api.Resource(watchv1.Resource()).Namespace(namespace)
 		suitetest.Must(watchers.Create(ctx,
-			manifest("metadata: {name: "+name+"}\nspec: {configData: {a: b}, target: {"+before+"}}"), metav1.CreateOptions{}))
-		_, err := watchers.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"target":{`+after+`}}}`),
-			metav1.PatchOptions{})
-		Expect(err).To(MatchError(ContainSubstring("target.name cannot be changed, added or removed")))
-		_, err = watchers.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"target":{"deletionPolicy":"Retain"}}}`),
-			metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred(), "the policy may be changed")
+			world.WatcherOf(name, "configData: {a: b}, target: {"+before+"}"), metav1.CreateOptions{}))
+		change := func(target string) error {
+			return world.ErrorOf(watchers.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"target":{`+target+`}}}`),
+				metav1.PatchOptions{}))
+		}
+		Expect(change(after)).To(MatchError(ContainSubstring("target.name cannot be changed, added or removed")))
+		Expect(change(`"deletionPolicy":"Retain"`)).To(Succeed(), "the policy may be changed")
 	},
 		Entry("change of target.name", "changed", "name: a", `"name":"b"`),
 		Entry("addition of target.name", "added", "", `"name":"b"`),
@@ -251,20 +238,16 @@ var _ = Describe("The content digest in a pod template", func() {
 		guide := suitetest.Must(os.ReadFile("../../docs/watcher.md"))
 		commands := strings.ReplaceAll(string(rollout.FindSubmatch(guide)[1]), "team-a", h.Namespace)
 		deployments := h.Cluster.Client.AppsV1().Deployments(h.Namespace)
-		web := metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-		suitetest.Must(deployments.Create(ctx,
-			&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
-				Selector: &web, Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: web.MatchLabels},
-					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}},
-				},
-			}}, metav1.CreateOptions{}))
+		deployment := &appsv1.Deployment{}
+		Expect(yaml.UnmarshalStrict([]byte(`{metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}, template: {
+			metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "registry.example/web:1"}]}}}}`),
+			deployment)).To(Succeed())
+		suitetest.Must(deployments.Create(ctx, deployment, metav1.CreateOptions{}))
 		// generation runs the commands and returns the generation of the Deployment.
 		generation := func() int64 {
 			GinkgoHelper()
 			Expect(k.shell(ctx, commands)).To(ContainSubstring("deployment.apps/web patched"))
-			now := suitetest.Must(deployments.Get(ctx, "web", metav1.GetOptions{}))
-			return now.Generation
+			return suitetest.Must(deployments.Get(ctx, "web", metav1.GetOptions{})).Generation
 		}
 		digest := func(w *watcher) func() string { return func() string { return w.get(ctx).Status.ContentSHA256 } }
 
@@ -273,13 +256,13 @@ var _ = Describe("The content digest in a pod template", func() {
 		w := h.apply(ctx, "errors", `configData: {a: b}`+source)
 		w.eventuallyReady(ctx)
 		first, of := generation(), digest(w)()
-		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`)
+		w.annotate(ctx, "x-kv8s.io/curl-now", "1")
 		Eventually(ctx, page.Hits).Should(Equal(2))
 		h.EventuallyQuiet(ctx)
 		Expect(generation()).To(Equal(first), "the same body")
 
 		page.Says("two")
-		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"2"}}}`)
+		w.annotate(ctx, "x-kv8s.io/curl-now", "2")
 		Eventually(ctx, digest(w)).WithPolling(polling).ShouldNot(Equal(of))
 		Expect(generation()).To(Equal(first + 1))
 		of = digest(w)()
@@ -299,9 +282,10 @@ var _ = Describe("The samples of Watchers", func() {
 			text := suitetest.Must(os.ReadFile(file))
 			Expect(string(text)).To(HavePrefix("# "), file)
 			Expect(string(readme)).To(ContainSubstring("(watchers/"+filepath.Base(file)+")"), file)
-			_, err := api.Resource(watchv1.Resource()).Namespace(namespace).Create(ctx, manifest(string(text)),
-				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-			Expect(err).NotTo(HaveOccurred(), file)
+			sample := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal(text, &sample.Object)).To(Succeed())
+			Expect(world.ErrorOf(api.Resource(watchv1.Resource()).Namespace(namespace).Create(ctx, sample, strictDryRun))).
+				To(Succeed(), file)
 		}
 	})
 })
@@ -310,8 +294,8 @@ var _ = Describe("The samples of Watchers", func() {
 var _ = Describe("Generic tools", func() {
 	health := func(ctx context.Context, w *watcher) string {
 		GinkgoHelper()
-		result := suitetest.Must(status.Compute(w.raw(ctx)))
-		return result.Status.String()
+		o := suitetest.Must(w.home.watchers().Get(ctx, w.name, metav1.GetOptions{}))
+		return suitetest.Must(status.Compute(o)).Status.String()
 	}
 
 	It("see Watchers that are up to date, in progress and failed", func(ctx SpecContext) {
@@ -343,7 +327,7 @@ var _ = Describe("Generic tools", func() {
 		}
 		Expect(health(ctx, good)).To(Equal("Current"))
 		page.Fails(404)
-		good.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`)
+		good.annotate(ctx, "x-kv8s.io/curl-now", "1")
 		good.eventually(ctx, "Fresh", "False/BadStatus")
 		Expect(health(ctx, good)).To(Equal("Current"), "the last good value stays")
 		release()

@@ -4,7 +4,7 @@ package watchers_test
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,11 +18,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -42,16 +39,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	env = world.Open()
 	api = env.Cluster.ServeWatchers(ctx)
 })
-
-// manifest returns a Watcher from YAML without apiVersion and kind.
-func manifest(text string) *unstructured.Unstructured {
-	GinkgoHelper()
-	o := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
-	o.SetAPIVersion(watchv1.GroupVersion().String())
-	o.SetKind(watchv1.Kind)
-	return o
-}
 
 // polling reduces the load of the API server.
 const polling = 25 * time.Millisecond
@@ -140,13 +127,15 @@ type watcher struct {
 
 func (w *watcher) apply(ctx context.Context, spec string) {
 	GinkgoHelper()
-	o := manifest("metadata: {name: " + w.name + "}\nspec: {" + spec + "}")
-	suitetest.Must(w.home.watchers().Apply(ctx, w.name, o, metav1.ApplyOptions{FieldManager: "kubectl"}))
+	suitetest.Must(w.home.watchers().Apply(ctx, w.name, world.WatcherOf(w.name, spec),
+		metav1.ApplyOptions{FieldManager: "kubectl"}))
 }
 
-func (w *watcher) patch(ctx context.Context, patch string) {
+// annotate sets an annotation.
+func (w *watcher) annotate(ctx context.Context, name, value string) {
 	GinkgoHelper()
-	suitetest.Must(w.home.watchers().Patch(ctx, w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
+	suitetest.Must(w.home.watchers().Patch(ctx, w.name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, value), metav1.PatchOptions{}))
 }
 
 func (w *watcher) delete(ctx context.Context) {
@@ -154,28 +143,15 @@ func (w *watcher) delete(ctx context.Context) {
 	Expect(w.home.watchers().Delete(ctx, w.name, metav1.DeleteOptions{})).To(Succeed())
 }
 
-func (w *watcher) raw(ctx context.Context) *unstructured.Unstructured {
-	GinkgoHelper()
-	return suitetest.Must(w.home.watchers().Get(ctx, w.name, metav1.GetOptions{}))
-}
-
 func (w *watcher) get(ctx context.Context) *watchv1.Watcher {
 	GinkgoHelper()
-	var typed watchv1.Watcher
-	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(w.raw(ctx).Object, &typed)).To(Succeed())
-	return &typed
+	return suitetest.Must(world.ReadWatcher(ctx, w.home.watchers(), w.name))
 }
 
-// condition returns a condition of the newest generation as "status/reason", or "-" if there is
-// none.
+// condition returns a condition of the newest generation as "status/reason", or "-" without one.
 func (w *watcher) condition(ctx context.Context, kind string) string {
 	GinkgoHelper()
-	now := w.get(ctx)
-	c := meta.FindStatusCondition(now.Status.Conditions, kind)
-	if c == nil || c.ObservedGeneration != now.Generation {
-		return "-"
-	}
-	return string(c.Status) + "/" + c.Reason
+	return world.ConditionOf(w.get(ctx), kind)
 }
 
 func (w *watcher) eventually(ctx context.Context, kind, value string) {
@@ -210,6 +186,13 @@ func (w *watcher) events(ctx context.Context, reason string) []eventsv1.Event {
 	return found
 }
 
+// eventuallyTells waits until n Events about the Watcher have a reason.
+func (w *watcher) eventuallyTells(ctx context.Context, reason string, n int) {
+	GinkgoHelper()
+	Eventually(ctx, func() int { return len(w.events(ctx, reason)) }).WithPolling(polling).
+		Should(Equal(n), "Events %s about %s", reason, w.name)
+}
+
 // configMap returns a ConfigMap, or nil if there is none.
 func (h *home) configMap(ctx context.Context, name string) *corev1.ConfigMap {
 	GinkgoHelper()
@@ -236,23 +219,6 @@ func (h *home) eventuallyHas(ctx context.Context, name string, expected gomegaty
 	GinkgoHelper()
 	Eventually(ctx, func() map[string]string { return h.data(ctx, name) }).WithTimeout(promptly).WithPolling(polling).
 		Should(expected)
-}
-
-// edit changes a ConfigMap as a user with an editor does.
-func (h *home) edit(ctx context.Context, name string, patch any) {
-	GinkgoHelper()
-	body := suitetest.Must(json.Marshal(patch))
-	patched := suitetest.Must(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
-		Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-edit"}))
-	h.History.BySpec(patched)
-}
-
-// collect deletes a ConfigMap as the garbage collector does, because this control plane runs no
-// controllers.
-func (h *home) collect(ctx context.Context, name string) {
-	GinkgoHelper()
-	h.History.DeletedBySpec(h.configMap(ctx, name).UID)
-	Expect(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 }
 
 // writes counts keeper's writing requests by kind.

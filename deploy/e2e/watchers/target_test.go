@@ -93,7 +93,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		worked := func() float64 { return h.keeper.Metric(ctx, "workqueue_work_duration_seconds_count") }
 		for i := range 100 {
 			before := worked()
-			w.patch(ctx, `{"metadata":{"annotations":{"look":"`+strings.Repeat("x", i)+`"}}}`)
+			w.annotate(ctx, "look", strings.Repeat("x", i))
 			Eventually(ctx, worked).WithPolling(time.Millisecond).Should(BeNumerically(">", before))
 		}
 		Expect(h.configMap(ctx, "same-config").ResourceVersion).To(Equal(cm))
@@ -104,7 +104,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h := open(ctx)
 		w := h.apply(ctx, "prune", `configData: {a: one, b: two}`)
 		w.eventuallyReady(ctx)
-		h.edit(ctx, "prune-config", map[string]any{"data": map[string]any{"mine": "kept"}})
+		h.Named("prune-config").Put(ctx, "mine", "kept")
 		w.apply(ctx, `configData: {a: one}`)
 		h.eventuallyHas(ctx, "prune-config", Equal(map[string]string{"a": "one", "mine": "kept"}))
 	})
@@ -113,12 +113,12 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h := open(ctx)
 		w := h.apply(ctx, "drift", `configData: {a: as asked}`)
 		w.eventuallyReady(ctx)
-		h.edit(ctx, "drift-config", map[string]any{"data": map[string]any{"a": "by hand"}})
+		h.Named("drift-config").Put(ctx, "a", "by hand")
 		h.eventuallyHas(ctx, "drift-config", HaveKeyWithValue("a", "as asked"))
-		Eventually(ctx, func() int { return len(w.events(ctx, "Drifted")) }).WithPolling(polling).Should(Equal(1))
+		w.eventuallyTells(ctx, "Drifted", 1)
 		Expect(w.events(ctx, "Drifted")[0].Note).
 			To(Equal("ConfigMap drift-config was changed by kubectl-edit and has been repaired"))
-		h.collect(ctx, "drift-config")
+		h.Named("drift-config").Delete(ctx)
 		h.eventuallyHas(ctx, "drift-config", HaveKeyWithValue("a", "as asked")) // after its deletion
 	})
 
@@ -130,8 +130,8 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w.eventually(ctx, watchv1.ConditionReady, "False/TargetExists")
 		Expect(w.message(ctx, watchv1.ConditionReady)).
 			To(ContainSubstring("label it watch.x-kv8s.io/watcher=taken to hand it over"))
-		w.patch(ctx, `{"metadata":{"annotations":{"look":"again"}}}`)
-		Eventually(ctx, func() int { return len(w.events(ctx, "TargetExists")) }).WithPolling(polling).Should(Equal(1))
+		w.annotate(ctx, "look", "again")
+		w.eventuallyTells(ctx, "TargetExists", 1)
 		marker := h.apply(ctx, "zz", `configData: {a: b}`)
 		marker.eventuallyReady(ctx)
 		Expect(w.events(ctx, "TargetExists")).To(HaveLen(1))
@@ -153,7 +153,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(second.message(ctx, watchv1.ConditionReady)).To(ContainSubstring("belongs to Watcher first"))
 		Expect(h.data(ctx, "shared")).To(Equal(map[string]string{"whose": "first"}))
 		first.delete(ctx)
-		h.collect(ctx, "shared")
+		h.Named("shared").Delete(ctx)
 		collected := time.Now()
 		h.eventuallyHas(ctx, "shared", Equal(map[string]string{"whose": "second"}))
 		took("from the end of one Watcher's ConfigMap to the next one", collected)
@@ -177,8 +177,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w := h.apply(ctx, "back", `configData: {a: one}, target: {deletionPolicy: Retain}`)
 		w.eventuallyReady(ctx)
 		beforeApply(g, "back-config", func() {
-			h.edit(ctx, "back-config",
-				map[string]any{"metadata": map[string]any{"labels": map[string]any{watchv1.WatcherLabel: nil}}})
+			h.Named("back-config").Label(ctx, watchv1.WatcherLabel, "")
 		})
 		w.apply(ctx, `configData: {a: two}, target: {deletionPolicy: Retain}`)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
@@ -222,13 +221,13 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w.eventuallyReady(ctx)
 		value := func() string { return h.data(ctx, "fight-config")["a"] }
 		for range 3 {
-			h.edit(ctx, "fight-config", map[string]any{"data": map[string]any{"a": "by hand"}})
+			h.Named("fight-config").Put(ctx, "a", "by hand")
 			Eventually(ctx, value).WithPolling(polling).Should(Equal("as asked"))
 		}
-		Eventually(ctx, func() int { return len(w.events(ctx, "Drifted")) }).WithPolling(polling).Should(Equal(3))
+		w.eventuallyTells(ctx, "Drifted", 3)
 		for _, text := range []string{"by hand", "once more"} {
-			h.edit(ctx, "fight-config", map[string]any{"data": map[string]any{"a": text}})
-			Eventually(ctx, func() int { return len(w.events(ctx, "Contested")) }).WithPolling(polling).Should(Equal(1))
+			h.Named("fight-config").Put(ctx, "a", text)
+			w.eventuallyTells(ctx, "Contested", 1)
 		}
 		Expect(w.events(ctx, "Contested")[0].Note).
 			To(Equal("ConfigMap fight-config keeps being changed by kubectl-edit; it is repaired at growing intervals"))
@@ -248,13 +247,12 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.configMap(ctx, "kept-config").OwnerReferences).To(BeEmpty())
 		gone.delete(ctx)
 		kept.delete(ctx)
-		h.collect(ctx, "gone-config")
+		h.Named("gone-config").Delete(ctx)
 		Eventually(ctx, func() float64 { return h.Watcher().Metric(ctx, "curlmethat_watcher_wanted_keys") }).
 			WithPolling(polling).Should(Equal(1.0))
 		Eventually(ctx, timers).WithArguments("curl.timer.>").WithPolling(polling).Should(Equal(1))
 		Expect(timers(pipeline.Key{Namespace: h.Namespace, Name: "kept-config", Key: "a"}.Timer())).To(Equal(1))
-		h.edit(ctx, "kept-config",
-			map[string]any{"metadata": map[string]any{"annotations": map[string]any{"x-kv8s.io/curl-refresh": "1s"}}})
+		h.Named("kept-config").Annotate(ctx, "x-kv8s.io/curl-refresh", "1s")
 		for _, body := range []string{"newer", "newest"} { // the first one may come by the edit
 			page.Says(body)
 			h.eventuallyHas(ctx, "kept-config", HaveKeyWithValue("a", body))
@@ -268,9 +266,9 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			name := strings.Repeat("n", 245) + last
 			w := h.apply(ctx, name, `configData: {a: as asked}`)
 			w.eventuallyReady(ctx)
-			h.edit(ctx, name+"-config", map[string]any{"data": map[string]any{"a": "by hand"}})
+			h.Named(name+"-config").Put(ctx, "a", "by hand")
 			h.eventuallyHas(ctx, name+"-config", HaveKeyWithValue("a", "as asked"))
-			Eventually(ctx, func() int { return len(w.events(ctx, "Drifted")) }).WithPolling(polling).Should(Equal(1))
+			w.eventuallyTells(ctx, "Drifted", 1)
 			Expect(h.configMap(ctx, name+"-config").Labels).
 				To(HaveKeyWithValue(watchv1.WatcherLabel, And(HavePrefix("nnn"), HaveLen(63))))
 		}
@@ -284,7 +282,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w.eventuallyReady(ctx)
 		saved := h.configMap(ctx, "converges-config")
 		w.delete(ctx)
-		h.collect(ctx, "converges-config")
+		h.Named("converges-config").Delete(ctx)
 		Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "converges-config") }).Should(BeNil())
 		restored := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: saved.Name, Labels: saved.Labels, Annotations: saved.Annotations},
@@ -312,7 +310,7 @@ var _ = Describe("A Watcher that the schema accepts", func() {
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetRefused")
 		Expect(w.message(ctx, watchv1.ConditionReady)).To(Equal(
 			"the API server refuses ConfigMap refused-config (Invalid); kubectl apply of a ConfigMap of that name prints why"))
-		Eventually(ctx, func() int { return len(w.events(ctx, "TargetRefused")) }).WithPolling(polling).Should(Equal(1))
+		w.eventuallyTells(ctx, "TargetRefused", 1)
 		Expect(h.data(ctx, "refused-config")).To(Equal(map[string]string{"a": "b"}))
 		w.apply(ctx, `configData: {a: c}`)
 		w.eventuallyReady(ctx)
@@ -335,7 +333,7 @@ var _ = Describe("The rules of a Watcher", func() {
 			To(HaveKeyWithValue("x-kv8s.io/curl-refresh", "1h rules.json=2h"))
 
 		page.Says("<html>Sign in, token S3CR3T</html>")
-		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`)
+		w.annotate(ctx, "x-kv8s.io/curl-now", "1")
 		w.eventually(ctx, watchv1.ConditionFresh, "False/ContentRejected")
 		Expect(w.message(ctx, watchv1.ConditionFresh)).
 			To(And(ContainSubstring("(no rules yet)"), Not(ContainSubstring("S3CR3T"))))
@@ -343,11 +341,11 @@ var _ = Describe("The rules of a Watcher", func() {
 		Expect(h.data(ctx, "ruled-config")).To(HaveKeyWithValue("rules.json", "[1]"))
 
 		page.Says(`{"rules":[1,2]}`)
-		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"2"}}}`)
+		w.annotate(ctx, "x-kv8s.io/curl-now", "2")
 		w.eventually(ctx, watchv1.ConditionFresh, "True/Fresh")
 		Expect(h.data(ctx, "ruled-config")).To(HaveKeyWithValue("rules.json", "[1,2]"))
 		Expect(w.get(ctx).Status.LastHandledReconcileAt).To(Equal("2"))
-		Eventually(ctx, func() int { return len(w.events(ctx, "Recovered")) }).WithPolling(polling).Should(Equal(1))
+		w.eventuallyTells(ctx, "Recovered", 1)
 
 		w.apply(ctx, spec("size(json.rules) > 2"))
 		w.eventually(ctx, watchv1.ConditionFresh, "False/ContentRejected")
