@@ -29,7 +29,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
@@ -135,18 +134,10 @@ func (c *credentials) put(name, content string) {
 // fetcher mounts it.
 func (c *credentials) compile(ctx context.Context) {
 	GinkgoHelper()
-	create := func(namespace, name, path string, data map[string]string) {
-		suitetest.Must(c.Cluster.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: name, Labels: map[string]string{"x-kv8s.io/curl-credentials": "true"},
-				Annotations: map[string]string{"x-kv8s.io/curl-hosts": "https://" + c.secure.Address() + path},
-			},
-			StringData: data,
-		}, metav1.CreateOptions{}))
-	}
-	create(c.release, "compiled", "", nil)
-	create(c.Namespace, "rules", "/team", map[string]string{"bearerToken": secrets["team"]})
-	create(c.Namespace, "mistake", "/other", map[string]string{"header.Cookie": secrets["cookie"]})
+	host := "https://" + c.secure.Address()
+	c.Cluster.Credential(ctx, c.release, "compiled", host, nil)
+	c.Cluster.Credential(ctx, c.Namespace, "rules", host+"/team", map[string]string{"bearerToken": secrets["team"]})
+	c.Cluster.Credential(ctx, c.Namespace, "mistake", host+"/other", map[string]string{"header.Cookie": secrets["cookie"]})
 	c.services = append(c.services, c.Launch(ctx, world.Keeper, "--credentials="+c.release+"/compiled",
 		"--credentials-from="+c.Namespace))
 	Eventually(ctx, func() (string, error) {

@@ -1,14 +1,21 @@
 package cluster_test
 
 import (
+	"context"
+	"os"
+	"regexp"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // recovery is how long interrupted work may take: after AckWait, 30 s, it is redelivered to another
@@ -87,4 +94,123 @@ func livesThroughChange() {
 		Expect(page.Hits(ctx)).To(Equal(1), "nobody had to fetch it again after AckWait")
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
+}
+
+// gap is the maximum wait for data during an upgrade.
+const gap = 30 * time.Second
+
+// upgrades adds the spec of helm upgrade.
+func upgrades() {
+	It("upgrades under load without a gap", func(ctx SpecContext) {
+		nats := chart.Pods(ctx, release.NATS)[0]
+		traffic := visitor.Traffic(ctx, "upgraded")
+		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 0))
+		chart.Values["image"] = map[string]any{"tag": next}
+		chart.Install(ctx)
+		for _, component := range world.Services() {
+			chart.EventuallyRuns(ctx, component, 2)
+			for _, pod := range chart.Pods(ctx, component) {
+				Expect(pod.Spec.Containers[0].Image).To(Equal(registry + component + ":" + next))
+			}
+		}
+		busy := traffic.Done()
+		Eventually(ctx, traffic.Done).Should(BeNumerically(">", busy), "the new pods work")
+		Expect(traffic.ShouldEnd(ctx)).To(BeNumerically("<", gap), "longest wait for data")
+		Expect(chart.Pods(ctx, release.NATS)[0].UID).To(Equal(nats.UID), "NATS need not restart for new services")
+	})
+}
+
+// leaves adds the spec of helm uninstall and a new install.
+func leaves() {
+	It("keeps all data when uninstalled under load, and takes over without a write", func(ctx SpecContext) {
+		settled := load(ctx, "settled", 20)
+		settled.ShouldEnd(ctx, recovery)
+		traffic := visitor.Traffic(ctx, "uninstalled")
+		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 4))
+		chart.Uninstall(ctx)
+		Eventually(ctx, func() int { return len(chart.Pods(ctx, "")) }).WithTimeout(recovery).
+			Should(BeZero(), "pods of the release")
+		cleared(ctx)
+		visitor.ShouldKeepPromises(ctx)
+		Expect(settled.Filled()).To(Equal(20))
+
+		chart.Install(ctx)
+		traffic.ShouldEnd(ctx)
+		settled.ShouldEnd(ctx, recovery)
+		for _, page := range settled.Pages {
+			Expect(page.Hits(ctx)).To(Equal(1), "held keys are not fetched again")
+		}
+	})
+}
+
+// cleared checks that the release left nothing outside its namespace. All such objects have the
+// namespace in their name.
+func cleared(ctx context.Context) {
+	GinkgoHelper()
+	roles := suitetest.Must(cluster.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{}))
+	bindings := suitetest.Must(cluster.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{}))
+	policies := suitetest.Must(cluster.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().
+		List(ctx, metav1.ListOptions{}))
+	leftover := ContainElement(HaveField("Name", ContainSubstring(chart.Namespace)))
+	Expect(roles.Items).NotTo(leftover)
+	Expect(bindings.Items).NotTo(leftover)
+	Expect(policies.Items).NotTo(leftover)
+}
+
+// ours matches one of our images in a manifest, with its tag.
+var ours = regexp.MustCompile(`(image: ghcr\.io/kv8s/curl-me-that/[a-z]+):(\S+)`)
+
+// The manifests of two versions differ in the tag of their images.
+var _ = Describe("An upgrade with kubectl apply", func() {
+	It("loses nothing when it is rolled back, and fetches and writes nothing again", func(ctx SpecContext) {
+		shouldBeFresh(ctx)
+		i := installation.Open(ctx)
+		var loads []*installation.Load
+		for _, stage := range []struct{ name, tag string }{{"first", version}, {"upgraded", next}, {"rolled-back", version}} {
+			By(stage.name)
+			objects := admitOrigin(decodeAs("deploy/kubernetes/install.yaml", stage.tag))
+			applyManifests(ctx, objects)
+			eventuallyRolledOut(ctx, objects)
+			loads = append(loads, i.Load(ctx, stage.name, 10))
+			for _, load := range loads {
+				load.ShouldEnd(ctx, recovery)
+				for _, page := range load.Pages {
+					Expect(page.Hits(ctx)).To(Equal(1), "filled keys are not fetched again")
+				}
+			}
+		}
+		i.ShouldKeepPromises(ctx)
+	})
+})
+
+// decodeAs reads manifests as those of a version: with its images and with new names for Jobs, as
+// the chart derives these from their content.
+func decodeAs(path, version string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	file := suitetest.Must(os.ReadFile(fromRoot(path)))
+	objects := suitetest.Must(access.Decode(ours.ReplaceAll(file, []byte("$1:"+version))))
+	for _, o := range objects {
+		if o.GetKind() == "Job" {
+			o.SetName(o.GetName() + "-" + version)
+		}
+	}
+	return objects
+}
+
+// eventuallyRolledOut waits until all Deployments run the pods of the manifests.
+func eventuallyRolledOut(ctx context.Context, objects []*unstructured.Unstructured) {
+	GinkgoHelper()
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		Eventually(ctx, func(g Gomega) {
+			d, err := cluster.Client.AppsV1().Deployments(manifestNamespace).Get(ctx, o.GetName(), metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
+			g.Expect(d.Status).To(And(
+				HaveField("UpdatedReplicas", *d.Spec.Replicas), HaveField("AvailableReplicas", *d.Spec.Replicas),
+				HaveField("Replicas", *d.Spec.Replicas)))
+		}).WithTimeout(recovery).Should(Succeed(), o.GetName())
+	}
 }

@@ -54,15 +54,6 @@ func usesCredentials(r func() *release.Release) {
 
 	It("sends the credentials of Secrets that are created, changed and deleted", func(ctx SpecContext) {
 		secrets := cluster.Client.CoreV1().Secrets(i.Namespace)
-		create := func(namespace, name, url string, data map[string]string) {
-			suitetest.Must(cluster.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{
-					Name: name, Labels: map[string]string{"x-kv8s.io/curl-credentials": "true"},
-					Annotations: map[string]string{"x-kv8s.io/curl-hosts": url},
-				},
-				StringData: data,
-			}, metav1.CreateOptions{}))
-		}
 		changed := i.Page("/changed").Requires("Bearer first").Says(ctx, "first")
 		deleted := i.Page("/deleted").Requires("Basic bWU6cGFzcw==").Says(ctx, "gone")
 		cm := i.Create(ctx, "team", world.Asking("changed="+changed.URL()+" deleted="+deleted.URL()),
@@ -74,15 +65,16 @@ func usesCredentials(r func() *release.Release) {
 		eventuallySays("401; no credential is configured for this URL and namespace")
 
 		since := time.Now()
-		create(i.Namespace, "changed", changed.URL(), map[string]string{"bearerToken": "first"})
-		create(i.Namespace, "deleted", deleted.URL(), map[string]string{
+		cluster.Credential(ctx, i.Namespace, "changed", changed.URL(), map[string]string{"bearerToken": "first"})
+		cluster.Credential(ctx, i.Namespace, "deleted", deleted.URL(), map[string]string{
 			"username": "me", "password": "pass", "ca.crt": string(origin.Authority),
 		})
-		create(i.Namespace, "second", changed.URL(), map[string]string{"bearerToken": "another"})
-		create(i.Namespace, "everywhere", "", map[string]string{"bearerToken": "any"})
-		create(i.Namespace, "wrong", "https://example.com", map[string]string{"header.Cookie": "any"})
-		create(i.Namespace, "large", "https://example.com", map[string]string{"header.X-Any": strings.Repeat("a", 500<<10)})
-		create(other, "unreadable", changed.URL(), map[string]string{"bearerToken": "third"})
+		cluster.Credential(ctx, i.Namespace, "second", changed.URL(), map[string]string{"bearerToken": "another"})
+		cluster.Credential(ctx, i.Namespace, "everywhere", "", map[string]string{"bearerToken": "any"})
+		cluster.Credential(ctx, i.Namespace, "wrong", "https://example.com", map[string]string{"header.Cookie": "any"})
+		cluster.Credential(ctx, i.Namespace, "large", "https://example.com",
+			map[string]string{"header.X-Any": strings.Repeat("a", 500<<10)})
+		cluster.Credential(ctx, other, "unreadable", changed.URL(), map[string]string{"bearerToken": "third"})
 		for name, reason := range map[string]string{
 			"second":     changed.URL() + " is already served by Secret changed",
 			"everywhere": "names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1",

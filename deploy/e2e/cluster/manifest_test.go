@@ -39,21 +39,12 @@ var _ = Describe("install.yaml", func() {
 				Skip(install + " has images with the tag " + other + ", but the nodes have images with the tag " + version)
 			}
 		}
-		_, err := cluster.Client.CoreV1().Namespaces().Get(ctx, manifestNamespace, metav1.GetOptions{})
-		Expect(apierrors.IsNotFound(err)).
-			To(BeTrue(), "there is a namespace %s already: the cluster is not fresh", manifestNamespace)
-		applier := suitetest.Must(access.NewApplier(cluster.Config, manifest.Manager))
-		objects := admitOrigin(decode(install))
-		shown = append(shown, manifestNamespace)
-		DeferCleanup(func(ctx SpecContext) {
-			Expect(manifest.Delete(ctx, applier, "", objects)).To(Succeed())
-			remove(ctx, manifestNamespace)
-		})
+		shouldBeFresh(ctx)
 		i := installation.Open(ctx)
 		joke := i.Page("/joke").Says(ctx, "A ConfigMap walks into a bar.")
 
 		since := time.Now()
-		Expect(applier.Apply(ctx, "", objects...)).To(Succeed())
+		applyManifests(ctx, admitOrigin(decode(install)))
 		invalid := apply(ctx, i, decode(fromRoot("deploy/samples/config-map-invalid.yaml"))[0])
 		valid := apply(ctx, i, decode(fromRoot("deploy/samples/config-map-valid.yaml"))[0], sampleURL, joke.URL())
 		valid.EventuallyHasDataWithin(ctx, 3*time.Minute, "joke", "A ConfigMap walks into a bar.")
@@ -67,6 +58,25 @@ var _ = Describe("install.yaml", func() {
 		Eventually(ctx, func() int { return i.History.Writes(invalid.Name) }).Should(Equal(1), "the status")
 	})
 })
+
+// shouldBeFresh checks that the cluster does not have the namespace of the manifests.
+func shouldBeFresh(ctx context.Context) {
+	GinkgoHelper()
+	Expect(world.ErrorOf(cluster.Client.CoreV1().Namespaces().Get(ctx, manifestNamespace, metav1.GetOptions{}))).
+		To(MatchError(apierrors.IsNotFound, "not found"), "the cluster already has a namespace %s", manifestNamespace)
+	shown = append(shown, manifestNamespace)
+}
+
+// applyManifests applies manifests until the end of the spec, as kubectl apply does.
+func applyManifests(ctx context.Context, objects []*unstructured.Unstructured) {
+	GinkgoHelper()
+	applier := suitetest.Must(access.NewApplier(cluster.Config, manifest.Manager))
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(manifest.Delete(ctx, applier, "", objects)).To(Succeed())
+		remove(ctx, manifestNamespace)
+	})
+	Expect(applier.Apply(ctx, "", objects...)).To(Succeed())
+}
 
 // tagsIn returns the tags of our images in a manifest, with their digests.
 func tagsIn(path string) []string {
@@ -82,9 +92,7 @@ func tagsIn(path string) []string {
 
 func decode(path string) []*unstructured.Unstructured {
 	GinkgoHelper()
-	file := suitetest.Must(os.ReadFile(path))
-	objects := suitetest.Must(access.Decode(file))
-	return objects
+	return suitetest.Must(access.Decode(suitetest.Must(os.ReadFile(path))))
 }
 
 // apply creates a sample. replacements are pairs of old and new text in its annotation.

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,15 +13,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -41,39 +41,20 @@ type team struct {
 // apply creates or updates a Watcher from a spec in YAML.
 func (t *team) apply(ctx context.Context, name, spec string) {
 	GinkgoHelper()
-	o := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal([]byte(
-		"apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).
-		To(Succeed())
-	suitetest.Must(t.watchers.Apply(ctx, name, o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true}))
+	suitetest.Must(t.watchers.Apply(ctx, name, world.WatcherOf(name, spec),
+		metav1.ApplyOptions{FieldManager: "kubectl", Force: true}))
 }
 
-// get returns a Watcher.
-func (t *team) get(ctx context.Context, name string) (w watchv1.Watcher, err error) {
-	o, err := t.watchers.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return w, err
-	}
-	return w, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &w)
-}
-
-// condition returns a condition of a Watcher as "status/reason".
-func (t *team) condition(ctx context.Context, name, kind string) (string, error) {
-	w, err := t.get(ctx, name)
-	if err != nil {
-		return "", err
-	}
-	c := meta.FindStatusCondition(w.Status.Conditions, kind)
-	if c == nil {
-		return "-", nil
-	}
-	return string(c.Status) + "/" + c.Reason, nil
-}
-
+// eventually waits until a condition of a Watcher is "status/reason".
 func (t *team) eventually(ctx context.Context, name, kind, value string) {
 	GinkgoHelper()
-	Eventually(ctx, func() (string, error) { return t.condition(ctx, name, kind) }).WithTimeout(scheduled).
-		Should(Equal(value))
+	Eventually(ctx, func() (string, error) {
+		w, err := world.ReadWatcher(ctx, t.watchers, name)
+		if err != nil {
+			return "", err
+		}
+		return world.ConditionOf(w, kind), nil
+	}).WithTimeout(scheduled).Should(Equal(value))
 }
 
 // secure is a security context in YAML that complies with the restricted standard.
@@ -126,20 +107,15 @@ func (t *team) events(ctx context.Context, name, reason string) int {
 // eventuallyCounts waits for these pod counts in the status of a Watcher.
 func (t *team) eventuallyCounts(ctx context.Context, name string, counts watchv1.PodsStatus) {
 	GinkgoHelper()
-	Eventually(ctx, func() (*watchv1.PodsStatus, error) {
-		w, err := t.get(ctx, name)
-		return w.Status.Pods, err
-	}).WithTimeout(scheduled).Should(Equal(&counts), "pods of %s", name)
+	Eventually(ctx, world.ReadWatcher).WithArguments(t.watchers, name).WithTimeout(scheduled).
+		Should(HaveField("Status.Pods", Equal(&counts)), "pods of %s", name)
 }
 
 // served reports whether a pod runs with a sidecar of that name.
 func served(pod corev1.Pod, name string) bool {
-	for _, status := range pod.Status.InitContainerStatuses {
-		if status.Name == name {
-			return pod.Status.Phase == corev1.PodRunning && status.State.Running != nil
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(status corev1.ContainerStatus) bool {
+		return status.Name == name && pod.Status.Phase == corev1.PodRunning && status.State.Running != nil
+	})
 }
 
 // deployment creates a Deployment of n pods.
@@ -175,8 +151,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		client := suitetest.Must(dynamic.NewForConfig(cluster.Config))
 		definitions := client.Resource(schema.GroupVersionResource{
-			Group: "apiextensions.k8s.io", Version: "v1",
-			Resource: "customresourcedefinitions",
+			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 		})
 		definition := watchv1.Resource().GroupResource().String()
 		_, err := definitions.Get(ctx, definition, metav1.GetOptions{})
@@ -188,8 +163,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 
 		t = &team{namespace: namespace(ctx, "curl-me-that-team-")}
 		t.watchers = client.Resource(watchv1.Resource()).Namespace(t.namespace)
-		suitetest.Must(cluster.Client.CoreV1().Namespaces().Patch(ctx, t.namespace, "application/merge-patch+json",
-			[]byte(`{"metadata":{"labels":{"`+watchv1.InjectLabel+`":"`+watchv1.InjectValue+`"}}}`), metav1.PatchOptions{}))
+		cluster.Label(ctx, t.namespace, watchv1.InjectLabel, watchv1.InjectValue)
 		one := map[string]any{"replicas": 1}
 		installed = &release.Release{
 			Cluster: cluster, Name: "curl-me-that", Chart: chartPath(), Namespace: namespace(ctx, "curl-me-that-sidecars-"),
@@ -229,12 +203,8 @@ var _ = Describe("Sidecars", Ordered, func() {
 		suitetest.Must(jobs.Create(ctx, &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: batchv1.JobSpec{Template: checks, BackoffLimit: new(int32(0))},
 		}, metav1.CreateOptions{}))
-		Eventually(ctx, func(g Gomega) {
-			job, err := jobs.Get(ctx, "job", metav1.GetOptions{})
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(job.Status.Failed).To(BeZero())
-			g.Expect(job.Status.Succeeded).To(Equal(int32(1)))
-		}).WithTimeout(scheduled).Should(Succeed())
+		Eventually(ctx, jobs.Get).WithArguments("job", metav1.GetOptions{}).WithTimeout(scheduled).
+			Should(HaveField("Status", And(HaveField("Failed", BeZero()), HaveField("Succeeded", int32(1)))))
 		pods := t.pods(ctx, "job")
 		Expect(pods).To(HaveLen(1))
 		Expect(pods[0].Status.InitContainerStatuses).To(ConsistOf(And(
@@ -244,14 +214,11 @@ var _ = Describe("Sidecars", Ordered, func() {
 
 	It("are added to all pods of a Deployment once their Watcher exists", func(ctx SpecContext) {
 		t.deployment(ctx, "late", 2)
-		Eventually(ctx, func(g Gomega) {
-			d, err := cluster.Client.AppsV1().Deployments(t.namespace).Get(ctx, "late", metav1.GetOptions{})
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(d.Status.Conditions).To(ContainElement(And(
-				HaveField("Type", appsv1.DeploymentReplicaFailure), HaveField("Reason", "FailedCreate"),
-				HaveField("Message", ContainSubstring(
-					`Watcher "late" of the annotation x-kv8s.io/inject does not exist in namespace `+t.namespace)))))
-		}).WithTimeout(scheduled).Should(Succeed())
+		Eventually(ctx, cluster.Client.AppsV1().Deployments(t.namespace).Get).WithArguments("late", metav1.GetOptions{}).
+			WithTimeout(scheduled).Should(HaveField("Status.Conditions", ContainElement(And(
+			HaveField("Type", appsv1.DeploymentReplicaFailure), HaveField("Reason", "FailedCreate"),
+			HaveField("Message", ContainSubstring(
+				`Watcher "late" of the annotation x-kv8s.io/inject does not exist in namespace `+t.namespace))))))
 		t.apply(ctx, "late", `configData: {LEVEL: warn}, container: `+sidecar("watch-late"))
 		t.eventuallyServed(ctx, "late", "watch-late", 2)
 		t.eventuallyCounts(ctx, "late", watchv1.PodsStatus{Injected: 2, Current: 2, Ready: 2})
@@ -308,10 +275,9 @@ var _ = Describe("Sidecars", Ordered, func() {
 
 	It("in running pods outlive their Watcher", func(ctx SpecContext) {
 		Expect(t.watchers.Delete(ctx, "late", metav1.DeleteOptions{})).To(Succeed())
-		Eventually(ctx, func() bool {
-			_, err := cluster.Client.CoreV1().ConfigMaps(t.namespace).Get(ctx, "late-config", metav1.GetOptions{})
-			return apierrors.IsNotFound(err)
-		}).WithTimeout(scheduled).Should(BeTrue(), "the ConfigMap is collected")
+		Eventually(ctx, func() error {
+			return world.ErrorOf(cluster.Client.CoreV1().ConfigMaps(t.namespace).Get(ctx, "late-config", metav1.GetOptions{}))
+		}).WithTimeout(scheduled).Should(MatchError(apierrors.IsNotFound, "not found"), "the ConfigMap is collected")
 		for _, pod := range t.pods(ctx, "late") {
 			Expect(served(pod, "watch-late")).To(BeTrue(), pod.Name)
 		}

@@ -80,8 +80,7 @@ func chartPath() string {
 // fromRoot returns a path below the root of the repository.
 func fromRoot(path string) string {
 	GinkgoHelper()
-	path = suitetest.Must(filepath.Abs(filepath.Join("..", "..", "..", path)))
-	return path
+	return suitetest.Must(filepath.Abs(filepath.Join("..", "..", "..", path)))
 }
 
 // namespace creates a namespace with the restricted standard, until the end of the container or
@@ -100,11 +99,8 @@ func namespace(ctx context.Context, prefix string) string {
 func remove(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespaces := cluster.Client.CoreV1().Namespaces()
-	if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		Expect(err).NotTo(HaveOccurred())
-	}
-	Eventually(ctx, func() bool {
-		_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	}).Should(BeTrue(), "namespace %s is gone", name)
+	gone := MatchError(apierrors.IsNotFound, "not found")
+	Expect(namespaces.Delete(ctx, name, metav1.DeleteOptions{})).To(Or(Succeed(), gone))
+	Eventually(ctx, func() error { return world.ErrorOf(namespaces.Get(ctx, name, metav1.GetOptions{})) }).
+		Should(gone, "namespace %s is gone", name)
 }

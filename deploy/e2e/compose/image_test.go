@@ -61,25 +61,18 @@ var _ = Describe("The image", func() {
 	}
 
 	It("is pinned by digest in its own variable", func(ctx SpecContext) {
+		all := []string{
+			"nats", "registry.k8s.io/etcd", "registry.k8s.io/kube-apiserver", "registry.k8s.io/kubectl", "prom/prometheus",
+			"grafana/grafana",
+		}
+		for _, program := range append(programs, "curl-me-that") {
+			all = append(all, "ghcr.io/kv8s/curl-me-that/"+program)
+		}
 		pinned := map[string]string{}
-		for image, variable := range map[string]string{
-			reference("watcher"):             "WATCHER",
-			reference("fetcher"):             "FETCHER",
-			reference("writer"):              "WRITER",
-			reference("keeper"):              "KEEPER",
-			reference("curlctl"):             "CURLCTL",
-			reference("origin"):              "ORIGIN",
-			reference("control-plane"):       "CONTROL_PLANE",
-			reference("curl-me-that"):        "CURL_ME_THAT",
-			"nats":                           "NATS",
-			"registry.k8s.io/etcd":           "ETCD",
-			"registry.k8s.io/kube-apiserver": "KUBE_APISERVER",
-			"registry.k8s.io/kubectl":        "KUBECTL",
-			"prom/prometheus":                "PROMETHEUS",
-			"grafana/grafana":                "GRAFANA",
-		} {
+		for _, image := range all {
 			pinned[image] = fmt.Sprintf("sha256:%064x", len(pinned)+1)
-			GinkgoT().Setenv(variable+"_DIGEST", pinned[image])
+			variable := strings.ToUpper(strings.ReplaceAll(path.Base(image), "-", "_")) + "_DIGEST"
+			GinkgoT().Setenv(variable, pinned[image])
 		}
 		images := strings.Fields(compose(ctx, "--profile=*", "config", "--images"))
 		Expect(images).To(HaveEach(ContainSubstring("@sha256:")))

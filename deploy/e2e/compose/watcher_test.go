@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -18,11 +18,9 @@ var _ = Describe("A Watcher", func() {
 	It("becomes Ready with its ConfigMap, and is listed as such", func(ctx SpecContext) {
 		client := suitetest.Must(dynamic.NewForConfig(i.Cluster.Config))
 		page := i.Page("/rules").Says(ctx, "the rules")
-		objects := suitetest.Must(access.Decode([]byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher",
-			"metadata":{"name":"rules"},
-			"spec":{"configData":{"LEVEL":"warn"},"sources":[{"key":"rules","url":"` + page.URL() + `"}]}}`)))
+		rules := world.WatcherOf("rules", `configData: {LEVEL: warn}, sources: [{key: rules, url: "`+page.URL()+`"}]`)
 		watchers := client.Resource(watchv1.Resource()).Namespace(i.Namespace)
-		suitetest.Must(watchers.Create(ctx, objects[0], metav1.CreateOptions{}))
+		suitetest.Must(watchers.Create(ctx, rules, metav1.CreateOptions{}))
 		DeferCleanup(func(ctx SpecContext) { // there is no garbage collector
 			Expect(watchers.Delete(ctx, "rules", metav1.DeleteOptions{})).To(Succeed())
 		})

@@ -74,6 +74,18 @@ func (c *Cluster) RunPods(ctx context.Context, namespace string) {
 		To(Or(Succeed(), MatchError(apierrors.IsAlreadyExists, "already exists")))
 }
 
+// Credential creates a Secret of a team with a credential for hosts.
+func (c *Cluster) Credential(ctx context.Context, namespace, name, hosts string, data map[string]string) {
+	GinkgoHelper()
+	suitetest.Must(c.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"x-kv8s.io/curl-credentials": "true"},
+			Annotations: map[string]string{"x-kv8s.io/curl-hosts": hosts},
+		},
+		StringData: data,
+	}, metav1.CreateOptions{}))
+}
+
 // ServeWatchers installs the CRD of Watchers and returns a client for them. Other suites may do so
 // at the same time, and none removes the CRD.
 func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
