@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -35,11 +36,9 @@ func targets(inbox, victim string) []target {
 		{subject: "curl.record.purge.SOMEBODY.1"},
 		{"$JS.API.STREAM.CREATE.EVIL", `{"name":"EVIL","subjects":["evil.>"]}`},
 		{"$JS.API.STREAM.UPDATE.CURL_FAILURES", `{"name":"CURL_FAILURES","subjects":["curl.failure.>"],"max_msgs":1}`},
-		{
-			"$JS.API.CONSUMER.CREATE.CURL_FAILURES.intruder",
-			`{"stream_name":"CURL_FAILURES","action":"create","config":{"name":"intruder",` +
-				`"deliver_subject":"` + inbox + `","deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}}`,
-		},
+		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.intruder", `{"stream_name":"CURL_FAILURES","action":"create",` +
+			`"config":{"name":"intruder","deliver_subject":"` + inbox +
+			`","deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}}`},
 		{"$JS.API.CONSUMER.PAUSE.CURL_RESULTS.writer", `{"pause_until":"2100-01-01T00:00:00Z"}`},
 		{"$JS.API.CONSUMER.RESET.CURL_REQUESTS.fetcher", `{"seq":1}`},
 		{"$JS.API.STREAM.MSG.DELETE.CURL_RESULTS", `{"seq":1}`},
@@ -256,10 +255,8 @@ func (s *attacker) attack(i int, t target) {
 	// consumer has no leader.
 	info := s.may[slices.IndexFunc(s.may,
 		func(subject string) bool { return strings.HasPrefix(subject, "$JS.API.CONSUMER.INFO.") })]
-	Eventually(func() error {
-		_, err := s.nc.Request(info, nil, leaderless)
-		return err
-	}).WithTimeout(recreated).Should(Succeed())
+	Eventually(func() error { return world.ErrorOf(s.nc.Request(info, nil, leaderless)) }).
+		WithTimeout(recreated).Should(Succeed())
 }
 
 // see returns the state that must not change. It asks the leaders, because other replicas may be
@@ -349,19 +346,14 @@ func (s *attacker) broken(before, after map[string]string) []string {
 
 // changed returns all changes.
 func changed(before, after map[string]string) []string {
-	var found []string
-	for what := range maps.Keys(before) {
-		if after[what] != before[what] {
-			found = append(found, what)
-		}
-	}
-	for what := range after {
-		if _, known := before[what]; !known {
-			found = append(found, what)
-		}
-	}
-	slices.Sort(found)
-	return found
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	maps.DeleteFunc(all, func(what, _ string) bool {
+		was, known := before[what]
+		is, left := after[what]
+		return was == is && known == left
+	})
+	return slices.Sorted(maps.Keys(all))
 }
 
 // tryAll tries all targets and returns the harm done. Late effects are counted for a later target,

@@ -245,10 +245,7 @@ func (b *broker) heal(ctx context.Context) {
 		Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
 		_ = cmd.Wait() // that it was interrupted is an error to it
 	})
-	Eventually(ctx, func() error {
-		_, err := b.jetStream().Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
-		return err
-	}).Should(Succeed())
+	Eventually(ctx, b.jetStream().Consumer).WithArguments(pipeline.Results, pipeline.WriterConsumer).ShouldNot(BeNil())
 }
 
 // ca is the file with the trusted certificate.

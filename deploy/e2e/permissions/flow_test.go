@@ -113,10 +113,8 @@ var _ = Describe("With the shipped configuration", func() {
 
 	It("three replicas of each stream fit on the smallest disks of three servers", func(ctx SpecContext) {
 		b := start(ctx, onSmallestDisks)
-		Eventually(ctx, func() error { // the first tries may come before there is a leader
-			_, err := b.try(ctx, b.with("setup", "setup", "--replicas", "3")...)
-			return err
-		}).WithTimeout(recreated).Should(Succeed())
+		setup := b.with("setup", "setup", "--replicas", "3") // the first tries may come before there is a leader
+		Eventually(ctx, func() error { return world.ErrorOf(b.try(ctx, setup...)) }).WithTimeout(recreated).Should(Succeed())
 	})
 
 	It("setup creates the streams again after NATS was wiped, and the watcher refills them", func(ctx SpecContext) {

@@ -96,17 +96,9 @@ func (s *attacker) fired(ctx context.Context) {
 	m.Header.Set("Nats-Schedule", "@at "+time.Now().Add(300*time.Millisecond).UTC().Format(time.RFC3339Nano))
 	m.Header.Set("Nats-Schedule-Target", "curl.due.default.last.key")
 	before := suitetest.Must(s.js.PublishMsg(ctx, m))
-	Eventually(ctx, func() (uint64, error) {
-		stream, err := s.js.Stream(ctx, pipeline.Requests)
-		if err != nil {
-			return 0, err
-		}
-		due, err := stream.GetLastMsgForSubject(ctx, "curl.due.default.last.key")
-		if err != nil {
-			return 0, err
-		}
-		return due.Sequence, nil
-	}).WithTimeout(recreated).Should(BeNumerically(">", before.Sequence))
+	stream := suitetest.Must(s.js.Stream(ctx, pipeline.Requests))
+	Eventually(ctx, stream.GetLastMsgForSubject).WithArguments("curl.due.default.last.key").WithTimeout(recreated).
+		Should(HaveField("Sequence", BeNumerically(">", before.Sequence)))
 }
 
 // forgeAll tries all headers and returns the changes.
