@@ -3,11 +3,8 @@ package broker_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,7 +12,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("The system on an unreliable broker", func() {
@@ -110,50 +106,4 @@ var _ = Describe("The system on an unreliable broker", func() {
 			return stream.Purge(ctx)
 		}),
 	)
-
-	It("writes nothing twice when every result is redelivered ten times, in any order", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		results := listen(w, "curl.result.>")
-		load := w.Begin(ctx, 40)
-		page := w.Origin.Page("/second").Says("second")
-		load.EventuallyEnds(ctx, time.Minute)
-		load.ConfigMaps[0].Ask(ctx, "mydata="+page.URL())
-		load.ConfigMaps[0].EventuallyHasData(ctx, "mydata", "second")
-		load.ConfigMaps[1].Ask(ctx, "other="+page.URL())
-		load.ConfigMaps[1].EventuallyLacks(ctx, "mydata")
-		load.ConfigMaps[2].Delete(ctx)
-		w.EventuallyQuiet(ctx)
-		written := w.Writer().Metric(ctx, "curlmethat_writer_patches_total")
-
-		Eventually(func() int { return len(results()) }).Should(BeNumerically(">=", 43))
-		said := results()
-		for range 10 {
-			rand.Shuffle(len(said), func(i, j int) { said[i], said[j] = said[j], said[i] })
-			for _, m := range said {
-				suitetest.Must(w.JetStream.Publish(ctx, m.Subject, m.Data))
-			}
-		}
-		w.EventuallyQuiet(ctx)
-		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total")).To(Equal(written), "patches")
-		Expect(load.ConfigMaps[0].Get(ctx).Data).To(Equal(map[string]string{"mydata": "second"}))
-		Expect(load.ConfigMaps[1].Get(ctx).Data).To(Equal(map[string]string{"other": "second"}))
-	})
 })
-
-// listen collects the messages published on a subject from now on.
-func listen(w *world.World, subject string) (heard func() []*nats.Msg) {
-	GinkgoHelper()
-	var mu sync.Mutex
-	var all []*nats.Msg
-	suitetest.Must(w.Conn.Subscribe(subject, func(m *nats.Msg) {
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, m)
-	}))
-	Expect(w.Conn.Flush()).To(Succeed())
-	return func() []*nats.Msg {
-		mu.Lock()
-		defer mu.Unlock()
-		return append([]*nats.Msg{}, all...)
-	}
-}

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 var _ = Describe("A fetched value", func() {
@@ -73,7 +72,7 @@ var _ = Describe("A key in a ConfigMap", func() {
 		Expect(page.Hits(ctx)).To(BeZero())
 	})
 
-	It("that is edited or removed by hand is repaired, with an Event", func(ctx SpecContext) {
+	It("that is edited by hand is repaired, with an Event", func(ctx SpecContext) {
 		page := i.Page("/drift").Says(ctx, "as asked")
 		cm := i.Create(ctx, "drift", world.Asking("mydata="+page.URL()))
 		shouldHold(ctx, cm, "mydata", "as asked")
@@ -81,25 +80,6 @@ var _ = Describe("A key in a ConfigMap", func() {
 		shouldHold(ctx, cm, "mydata", "as asked")
 		shouldTell(ctx, cm, "Drifted")
 		Expect(cm.Writes(ctx)).To(Equal(2))
-
-		gone := i.Create(ctx, "drop", world.Asking("mydata="+page.URL()))
-		shouldHold(ctx, gone, "mydata", "as asked")
-		gone.Drop(ctx, "mydata")
-		shouldHold(ctx, gone, "mydata", "as asked")
-		shouldTell(ctx, gone, "Drifted")
-	})
-
-	It("is pruned when its pair is removed, and other keys stay", func(ctx SpecContext) {
-		a, b := i.Page("/prune/a").Says(ctx, "A"), i.Page("/prune/b").Says(ctx, "B")
-		cm := i.Create(ctx, "prune", world.Asking("a="+a.URL()+" b="+b.URL()), world.Holding("other", "theirs"))
-		shouldHold(ctx, cm, "a", "A")
-		shouldHold(ctx, cm, "b", "B")
-		cm.Ask(ctx, "b="+b.URL())
-		cm.EventuallyLacks(ctx, "a")
-		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"b": "B", "other": "theirs"}))
-		cm.Unannotate(ctx, annotation.DefaultKey)
-		cm.EventuallyLacks(ctx, "b")
-		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"other": "theirs"}))
 	})
 })
 

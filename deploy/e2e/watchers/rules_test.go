@@ -174,10 +174,7 @@ var _ = DescribeTable("Rules and a selection keep the last good values through k
 		before := w.Origin.Hits()
 		Expect(w.NATS.Wipe()).To(Succeed())
 		Expect(w.NATS.Start()).To(Succeed())
-		Eventually(ctx, func() error {
-			_, err := w.JetStream.AccountInfo(ctx)
-			return err
-		}).Should(Succeed())
+		Eventually(ctx, w.JetStream.AccountInfo).ShouldNot(BeNil())
 		w.MakeStreams(ctx)
 		w.Create(ctx, "new", world.Asking("mydata="+w.Origin.Page("/new").Says("new").URL())).
 			EventuallyHasDataWithin(ctx, time.Minute, "mydata", "new")
