@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,36 +57,37 @@ func rightsOf(objects []object) map[string]string {
 			rules[kind+"/"+o.GetNamespace()+"/"+o.GetName()] = convert[rbacv1.ClusterRole](o).Rules
 		}
 	}
-	cluster, release, listed := map[string][]string{}, map[string][]string{}, map[string][]string{}
+	granted := map[string]map[string][]string{} // by component and scope
 	for _, o := range objects {
 		if kind := o.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
 			continue
 		}
 		binding := convert[rbacv1.ClusterRoleBinding](o)
 		Expect(binding.Subjects).To(HaveLen(1))
-		of := strings.TrimPrefix(binding.Subjects[0].Name, "curl-me-that-")
-		granted, known := rules[binding.RoleRef.Kind+"/"+o.GetNamespace()+"/"+binding.RoleRef.Name]
+		role, known := rules[binding.RoleRef.Kind+"/"+o.GetNamespace()+"/"+binding.RoleRef.Name]
 		Expect(known).To(BeTrue(), "%s names no role of the chart", o.GetName())
-		scope := cluster
-		if o.GetKind() == "RoleBinding" {
-			scope = release
+		scope := ""
+		switch o.GetNamespace() {
+		case team:
+			scope = "in listed namespaces "
+		case namespace:
+			scope = "in its namespace "
 		}
-		if o.GetNamespace() == team {
-			scope = listed
+		of := strings.TrimPrefix(binding.Subjects[0].Name, "curl-me-that-")
+		if granted[of] == nil {
+			granted[of] = map[string][]string{}
 		}
-		scope[of] = append(scope[of], spelled(granted)...)
+		granted[of][scope] = append(granted[of][scope], spelled(role)...)
 	}
 	all := map[string]string{}
-	for _, of := range slices.Concat(slices.Collect(maps.Keys(cluster)), slices.Collect(maps.Keys(listed)),
-		slices.Collect(maps.Keys(release))) {
-		parts := strings.Join(cluster[of], ", ")
-		if len(listed[of]) > 0 {
-			parts = "in listed namespaces " + strings.Join(listed[of], ", ")
+	for of, scopes := range granted {
+		var parts []string
+		for _, scope := range []string{"", "in listed namespaces ", "in its namespace "} {
+			if len(scopes[scope]) > 0 {
+				parts = append(parts, scope+strings.Join(scopes[scope], ", "))
+			}
 		}
-		if len(release[of]) > 0 {
-			parts = strings.TrimPrefix(parts+"; in its namespace "+strings.Join(release[of], ", "), "; ")
-		}
-		all[of] = parts
+		all[of] = strings.Join(parts, "; ")
 	}
 	return all
 }
