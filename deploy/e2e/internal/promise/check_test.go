@@ -50,10 +50,18 @@ func annotated(key, text string) func(*corev1.ConfigMap) {
 	return func(o *corev1.ConfigMap) { o.Annotations[key] = text }
 }
 
+func lacks(key string) func(*corev1.ConfigMap) {
+	return func(o *corev1.ConfigMap) { delete(o.Data, key) }
+}
+
+func never(o *corev1.ConfigMap) { delete(o.Annotations, annotation.DefaultKey) }
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	type change = func(*corev1.ConfigMap)
-	never := func(o *corev1.ConfigMap) { delete(o.Annotations, annotation.DefaultKey) }
+	suspended := annotated("x-kv8s.io/curl-suspend", "true")
+	demanded := annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64))
+	unreadable := annotated(annotation.DefaultKey, "not correct")
 	for name, c := range map[string]struct {
 		before, after []change
 		want          string // the promise that is broken; empty: none
@@ -62,87 +70,60 @@ func TestCheck(t *testing.T) {
 		"a newer body":                 {[]change{wrote("k", url, "old")}, []change{wrote("k", url, "good")}, ""},
 		"an outdated pair removed":     {[]change{wrote("k", url, "good"), never}, []change{never}, ""},
 		"another key written":          {nil, []change{wrote("k", url, "good"), holds("other", "ours")}, "S1"},
-		"another key removed": {
-			nil,
-			[]change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { delete(o.Data, "other") }},
-			"S4",
-		},
-		"a label changed": {
-			nil,
-			[]change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { o.Labels["app"] = "y" }},
-			"S1",
-		},
-		"an annotation added": {nil, []change{wrote("k", url, "good"), annotated("a", "b")}, "S1"},
-		"not asked for":       {[]change{never}, []change{never, wrote("k", url, "good")}, "S1"},
-		"body of another URL": {nil, []change{wrote("k", url+"b", "good")}, "S2"},
-		"suspended": {
-			[]change{annotated("x-kv8s.io/curl-suspend", "true")},
-			[]change{annotated("x-kv8s.io/curl-suspend", "true"), wrote("k", url, "good")},
-			"S2",
-		},
-		"another digest than demanded": {
-			[]change{annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64))},
-			[]change{annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64)), wrote("k", url, "good")},
-			"S2",
-		},
-		"an error body": {nil, []change{wrote("k", url, "not found")}, "S5"},
-		"no status":     {nil, []change{holds("k", "good")}, "S2"},
-		"text in binaryData": {
-			nil,
-			[]change{
-				wrote("k", url, "good"),
-				func(o *corev1.ConfigMap) { delete(o.Data, "k"); o.BinaryData = map[string][]byte{"k": []byte("good")} },
-			},
-			"S1",
-		},
+		"another key removed":          {nil, []change{wrote("k", url, "good"), lacks("other")}, "S4"},
+		"a label changed": {nil, []change{
+			wrote("k", url, "good"), func(o *corev1.ConfigMap) { o.Labels["app"] = "y" },
+		}, "S1"},
+		"an annotation added":          {nil, []change{wrote("k", url, "good"), annotated("a", "b")}, "S1"},
+		"not asked for":                {[]change{never}, []change{never, wrote("k", url, "good")}, "S1"},
+		"body of another URL":          {nil, []change{wrote("k", url+"b", "good")}, "S2"},
+		"suspended":                    {[]change{suspended}, []change{suspended, wrote("k", url, "good")}, "S2"},
+		"another digest than demanded": {[]change{demanded}, []change{demanded, wrote("k", url, "good")}, "S2"},
+		"an error body":                {nil, []change{wrote("k", url, "not found")}, "S5"},
+		"no status":                    {nil, []change{holds("k", "good")}, "S2"},
+		"text in binaryData": {nil, []change{wrote("k", url, "good"), lacks("k"), func(o *corev1.ConfigMap) {
+			o.BinaryData = map[string][]byte{"k": []byte("good")}
+		}}, "S1"},
 		"a key of others":      {[]change{holds("k", "theirs")}, []change{wrote("k", url, "good")}, "S4"},
 		"a good value removed": {[]change{wrote("k", url, "good")}, nil, "S5"},
 		"removed under an annotation that cannot be read": {
-			[]change{wrote("k", url, "good"), annotated(annotation.DefaultKey, "not correct")},
-			[]change{annotated(annotation.DefaultKey, "not correct")},
-			"S5",
+			[]change{wrote("k", url, "good"), unreadable}, []change{unreadable}, "S5",
 		},
 		"nothing new": {[]change{wrote("k", url, "good")}, []change{wrote("k", url, "good")}, "W1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := check(t, history.Version{Object: object(c.before...), BySpec: true},
+			check(t, c.want, history.Version{Object: object(c.before...), BySpec: true},
 				history.Version{Object: object(c.after...)})
-			if c.want == "" && len(got) > 0 || c.want != "" && !strings.HasPrefix(strings.Join(got, "\n"), c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
 		})
 	}
 }
 
 func TestCheckEnds(t *testing.T) {
 	t.Parallel()
+	created := history.Version{Object: object(), BySpec: true}
 	for name, c := range map[string]struct {
 		versions []history.Version
 		want     string
 	}{
 		"created by the system": {[]history.Version{{Object: object()}}, "S3"},
-		"deleted by the system": {
-			[]history.Version{{Object: object(), BySpec: true}, {Object: object(), Deleted: true}},
-			"S1",
-		},
-		"deleted by a test": {[]history.Version{
-			{Object: object(), BySpec: true}, {Object: object(), Deleted: true, BySpec: true},
-		}, ""},
+		"deleted by the system": {[]history.Version{created, {Object: object(), Deleted: true}}, "S1"},
+		"deleted by a test":     {[]history.Version{created, {Object: object(), Deleted: true, BySpec: true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := check(t, c.versions...)
-			if c.want == "" && len(got) > 0 || c.want != "" && !strings.HasPrefix(strings.Join(got, "\n"), c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			check(t, c.want, c.versions...)
 		})
 	}
 }
 
-func check(t *testing.T, versions ...history.Version) []string {
+// check expects that the versions break a promise, or none if want is empty.
+func check(t *testing.T, want string, versions ...history.Version) {
 	t.Helper()
-	return checker(t).Check([]history.Life{{UID: "uid", Name: "cm", Versions: versions}})
+	got := checker(t).Check([]history.Life{{UID: "uid", Name: "cm", Versions: versions}})
+	if want == "" && len(got) > 0 || want != "" && !strings.HasPrefix(strings.Join(got, "\n"), want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 func checker(t *testing.T) promise.Checker {
@@ -159,7 +140,6 @@ func checker(t *testing.T) promise.Checker {
 func TestRight(t *testing.T) {
 	t.Parallel()
 	type change = func(*corev1.ConfigMap)
-	never := func(o *corev1.ConfigMap) { delete(o.Annotations, annotation.DefaultKey) }
 	failing := func(o *corev1.ConfigMap) {
 		s := status.Status{Keys: map[string]status.Entry{"k": {URL: url, Error: "Timeout"}}}
 		o.Annotations[annotation.StatusKey] = s.String()
@@ -173,8 +153,7 @@ func TestRight(t *testing.T) {
 		"empty":          {nil, "key k is not there"},
 		"of another URL": {[]change{wrote("k", url+"b", "good")}, "key k has the body of another URL"},
 		"edited": {
-			[]change{wrote("k", url, "good"), holds("k", "theirs")},
-			"key k differs from the digest in its status",
+			[]change{wrote("k", url, "good"), holds("k", "theirs")}, "key k differs from the digest in its status",
 		},
 		"never served":             {[]change{wrote("k", url, "not found")}, "key k has a body that its URL never served"},
 		"failing":                  {[]change{failing}, "key k reports Timeout"},
