@@ -69,16 +69,6 @@ var _ = Describe("A configuration error", func() {
 			shouldSay(ctx, run(name, nil, append(flags, "--kubeconfig=/no/such/file")...), "/no/such/file")
 		}
 	})
-
-	It("such as a data directory in use ends the second program with one sentence", func(ctx SpecContext) {
-		data := GinkgoT().TempDir()
-		environment := []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}
-		first := run(allInOne, environment, "--data-dir="+data, "--namespaces=curl-me-that-e2e-none")
-		Eventually(func() []string { return first.Log.Matching("Ready") }).ShouldNot(BeEmpty())
-		shouldSay(ctx, run(allInOne, environment, "--data-dir="+data, "--namespaces=curl-me-that-e2e-none"), data)
-		Expect(first.Running()).To(BeTrue())
-		Expect(first.Stop(ctx)).To(BeZero())
-	})
 })
 
 // shouldSay waits until the program exits by itself, with one sentence.
@@ -92,36 +82,8 @@ func shouldSay(ctx SpecContext, p *process.Process, sentence string) {
 	Expect(len(said[0])).To(BeNumerically("<", 400), "%s", said[0])
 }
 
-// eventuallySilent waits until a program has logged nothing for a while.
-func eventuallySilent(p *process.Process) {
-	GinkgoHelper()
-	lines, since := p.Log.Count(), time.Now()
-	Eventually(func() time.Duration {
-		if now := p.Log.Count(); now != lines {
-			lines, since = now, time.Now()
-		}
-		return time.Since(since)
-	}).Should(BeNumerically(">", 2*aWhile), "time without a line in the log")
-}
-
-var _ = Describe("A service whose dependency is unavailable at start", func() {
-	DescribeTable("waits for it and logs that once", func(ctx SpecContext, name string) {
-		address := env.FreeAddress()
-		p := run(name, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, "--listen="+address,
-			"--nats-url=nats://user:secret@"+env.FreeAddress())
-		Eventually(func() []string { return p.Log.Matching("no connection to NATS") }).Should(HaveLen(1))
-		eventuallySilent(p)
-		Expect(p.Log.Matching("no connection to NATS")).To(HaveLen(1))
-		Expect(p.Log.Matching("secret")).To(BeEmpty())
-		Eventually(func() error { return world.Ready(ctx, address) }).Should(MatchError(ContainSubstring("nats")))
-		Expect(p.Stop(ctx)).To(BeZero())
-	},
-		Entry("NATS, for the watcher", world.Watcher),
-		Entry("NATS, for the fetcher", world.Fetcher),
-		Entry("NATS, for the writer", world.Writer),
-	)
-
-	It("waits for the API server", func(ctx SpecContext) {
+var _ = Describe("A service that starts before the API server", func() {
+	It("waits for it, and logs little", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Without: world.Services()})
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
@@ -139,47 +101,17 @@ var _ = Describe("A service whose dependency is unavailable at start", func() {
 })
 
 var _ = Describe("All services in one process", func() {
-	var w *world.World
-	var data string
-
-	// start runs the program on the namespace and the data of the spec.
-	start := func() *process.Process {
-		GinkgoHelper()
-		p := run(allInOne, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig, "HOME=" + data},
-			"--data-dir="+data, "--namespaces="+w.Namespace, "--allow-cidr=127.0.0.0/8,::1/128")
-		Eventually(func() []string { return p.Log.Matching("Ready") }).ShouldNot(BeEmpty())
-		return p
-	}
-
-	BeforeEach(func(ctx SpecContext) {
-		w = env.World(ctx, world.Options{Without: world.Services()})
-		w.Unfinished() // its streams are in the process
-		data = GinkgoT().TempDir()
-	})
-
-	It("behave as they do separately, and drain on SIGTERM", func(ctx SpecContext) {
-		p := start()
-		page := w.Origin.Page("/joke").Says("why did the chicken …")
-		cm := w.Create(ctx, "joke", world.Asking("mydata="+page.URL()))
-		invalid := w.Create(ctx, "invalid", world.Asking("mydata=this isn't a url"))
-		cm.EventuallyHasData(ctx, "mydata", "why did the chicken …")
-		invalid.EventuallyTells(ctx, "InvalidAnnotation")
-		Expect(invalid.Events(ctx)[0].Note).
-			To(Equal("annotation value 'mydata=this isn't a url' does not match expected format key=url"))
-
-		slow, waiting, release := w.Fetching(ctx, "waiting", "worth the wait")
-		release()
-		Expect(p.Stop(ctx)).To(BeZero())
-
-		p = start()
-		waiting.EventuallyHasDataWithin(ctx, 2*pipeline.AckWait, "mydata", "worth the wait")
-		Expect(p.Stop(ctx)).To(BeZero())
-		Expect(page.Hits()).To(Equal(1), "the streams were kept")
-		Expect(slow.Hits()).To(BeNumerically("<=", 2))
-		Expect(waiting.Writes(ctx)).To(Equal(1))
-	})
-
 	DescribeTable("lose nothing under load", func(ctx SpecContext, end func(context.Context, *process.Process), gets int) {
+		w := env.World(ctx, world.Options{Without: world.Services()})
+		w.Unfinished() // its streams are in the process
+		data := GinkgoT().TempDir()
+		start := func() *process.Process {
+			GinkgoHelper()
+			p := run(allInOne, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig, "HOME=" + data},
+				"--data-dir="+data, "--namespaces="+w.Namespace, "--allow-cidr=127.0.0.0/8,::1/128")
+			Eventually(func() []string { return p.Log.Matching("Ready") }).ShouldNot(BeEmpty())
+			return p
+		}
 		load := w.Begin(ctx, 150)
 		for n := range 4 {
 			p := start()

@@ -199,19 +199,6 @@ var _ = Describe("A failed fetch", func() {
 		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
 	})
 
-	It("recovers when curl-now changes and the server works again", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/later")
-		cm := w.Create(ctx, "later", world.Asking("mydata="+page.URL()))
-		cm.EventuallyTells(ctx, "BadStatus")
-		w.EventuallyQuiet(ctx)
-		page.Says("there now")
-		pastSharing(page)
-		cm.Annotate(ctx, "x-kv8s.io/curl-now", "please")
-		cm.EventuallyHasData(ctx, "mydata", "there now")
-		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
-	})
-
 	It("is retried soon if it may be transient, with one Event for all attempts", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/busy").Fails(http.StatusServiceUnavailable)
