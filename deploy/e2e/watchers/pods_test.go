@@ -101,8 +101,7 @@ const withSidecar = `configData: {a: b}, container: {name: watch, image: registr
 var _ = Describe("The sidecars of a Watcher", func() {
 	It("are counted in the status, with one log line for each transition", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
-		w := h.apply(ctx, "errors", withSidecar)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "errors", withSidecar)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
 		pod := h.pod(ctx, "web", "errors=1")
 		w.eventuallyCounts(ctx, 1, 1, 0, 0)
@@ -152,8 +151,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 
 	It("are counted again after a restart of keeper without a write, a log line or an Event", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
-		w := h.apply(ctx, "errors", withSidecar)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "errors", withSidecar)
 		pod := h.pod(ctx, "web", "errors=1")
 		pod.fails(ctx, "CreateContainerConfigError")
 		w.eventuallyCounts(ctx, 1, 1, 0, 1)
@@ -164,8 +162,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 			Should(HaveLen(2), "one for each start")
 		lines := len(pod.logged())
 		w.annotate(ctx, "look", "again")
-		next := h.apply(ctx, "next", `configData: {a: b}`)
-		next.eventuallyReady(ctx)
+		h.applyReady(ctx, "next", `configData: {a: b}`)
 		Expect(w.get(ctx).Status.Pods.Failing).To(Equal(int64(1)))
 		Expect(w.get(ctx).ResourceVersion).NotTo(Equal(version), "changed by the spec")
 		Expect(h.writes(ctx)["status"]).To(BeNumerically("<=", 2), "writes for the other Watcher")
@@ -175,8 +172,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 
 	It("cost at most one status write per second, however many there are", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
-		w := h.apply(ctx, "errors", withSidecar)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "errors", withSidecar)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
 		before, began := h.writes(ctx)["status"], time.Now()
 		for i := range 40 {

@@ -253,8 +253,7 @@ var _ = Describe("The content digest in a pod template", func() {
 
 		page := h.Origin.Page("/errors").Says("one")
 		source := `, sources: [{key: c, url: "` + page.URL() + `"}]`
-		w := h.apply(ctx, "errors", `configData: {a: b}`+source)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "errors", `configData: {a: b}`+source)
 		first, of := generation(), digest(w)()
 		w.annotate(ctx, "x-kv8s.io/curl-now", "1")
 		Eventually(ctx, page.Hits).Should(Equal(2))
@@ -306,8 +305,7 @@ var _ = Describe("Generic tools", func() {
 		h.Create(ctx, "theirs")
 		h.Create(ctx, "fixed", world.Labelled(watchv1.WatcherLabel, "immutable"), world.Immutable())
 		source := func(url string) string { return `sources: [{key: a, url: "` + url + `"}]` }
-		good := h.apply(ctx, "good", source(page.URL()))
-		good.eventuallyReady(ctx)
+		good := h.applyReady(ctx, "good", source(page.URL()))
 		for name, of := range map[string]struct{ spec, kind, condition, health string }{
 			"pending":   {source(held.URL()), "Reconciling", "True/Progressing", "InProgress"},
 			"failing":   {source(bad.URL()), "Reconciling", "True/FetchFailed", "InProgress"},
@@ -335,8 +333,7 @@ var _ = Describe("Generic tools", func() {
 
 	It("wait for the applied generation", func(ctx SpecContext) {
 		h := open(ctx)
-		w := h.apply(ctx, "stopped", `configData: {a: one}`)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "stopped", `configData: {a: one}`)
 		h.keeper.ShouldStop(ctx)
 		w.apply(ctx, `configData: {a: two}`)
 		Expect(health(ctx, w)).To(Equal("InProgress"))

@@ -119,6 +119,14 @@ func (h *home) apply(ctx context.Context, name, spec string) *watcher {
 	return w
 }
 
+// applyReady creates a Watcher and waits until it is ready.
+func (h *home) applyReady(ctx context.Context, name, spec string) *watcher {
+	GinkgoHelper()
+	w := h.apply(ctx, name, spec)
+	w.eventuallyReady(ctx)
+	return w
+}
+
 // watcher is a Watcher of a spec.
 type watcher struct {
 	home *home

@@ -84,8 +84,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 	It("is not written again without a change, even after a restart", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/same").Says("same")
-		w := h.apply(ctx, "same", `configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "same", `configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
 		h.EventuallyQuiet(ctx)
 		cm := h.configMap(ctx, "same-config").ResourceVersion
 		Expect(h.keeper.Kill()).To(Succeed())
@@ -102,8 +101,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 
 	It("loses a static key that is removed from the spec, and keeps a user's key", func(ctx SpecContext) {
 		h := open(ctx)
-		w := h.apply(ctx, "prune", `configData: {a: one, b: two}`)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "prune", `configData: {a: one, b: two}`)
 		h.Named("prune-config").Put(ctx, "mine", "kept")
 		w.apply(ctx, `configData: {a: one}`)
 		h.eventuallyHas(ctx, "prune-config", Equal(map[string]string{"a": "one", "mine": "kept"}))
@@ -111,8 +109,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 
 	It("is repaired after a user's edit, and an Event names the field manager", func(ctx SpecContext) {
 		h := open(ctx)
-		w := h.apply(ctx, "drift", `configData: {a: as asked}`)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "drift", `configData: {a: as asked}`)
 		h.Named("drift-config").Put(ctx, "a", "by hand")
 		h.eventuallyHas(ctx, "drift-config", HaveKeyWithValue("a", "as asked"))
 		w.eventuallyTells(ctx, "Drifted", 1)
@@ -132,8 +129,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			To(ContainSubstring("label it watch.x-kv8s.io/watcher=taken to hand it over"))
 		w.annotate(ctx, "look", "again")
 		w.eventuallyTells(ctx, "TargetExists", 1)
-		marker := h.apply(ctx, "zz", `configData: {a: b}`)
-		marker.eventuallyReady(ctx)
+		h.applyReady(ctx, "zz", `configData: {a: b}`)
 		Expect(w.events(ctx, "TargetExists")).To(HaveLen(1))
 		Expect(json.Marshal(theirs.Get(ctx))).To(Equal(before))
 
@@ -146,8 +142,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 
 	It("belongs to one of two Watchers, and to the other one after the first is deleted", func(ctx SpecContext) {
 		h := open(ctx)
-		first := h.apply(ctx, "first", `configData: {whose: first}, target: {name: shared}`)
-		first.eventuallyReady(ctx)
+		first := h.applyReady(ctx, "first", `configData: {whose: first}, target: {name: shared}`)
 		second := h.apply(ctx, "second", `configData: {whose: second}, target: {name: shared}`)
 		second.eventually(ctx, watchv1.ConditionStalled, "True/TargetOwned")
 		Expect(second.message(ctx, watchv1.ConditionReady)).To(ContainSubstring("belongs to Watcher first"))
@@ -174,8 +169,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 
 	It("that a user takes back between get and apply is not overwritten", func(ctx SpecContext) {
 		h, g := openThrough(ctx)
-		w := h.apply(ctx, "back", `configData: {a: one}, target: {deletionPolicy: Retain}`)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "back", `configData: {a: one}, target: {deletionPolicy: Retain}`)
 		beforeApply(g, "back-config", func() {
 			h.Named("back-config").Label(ctx, watchv1.WatcherLabel, "")
 		})
@@ -217,8 +211,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 
 	It("is repaired at growing intervals while another client reverts it, with one Event", func(ctx SpecContext) {
 		h := open(ctx)
-		w := h.apply(ctx, "fight", `configData: {a: as asked}`)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "fight", `configData: {a: as asked}`)
 		value := func() string { return h.data(ctx, "fight-config")["a"] }
 		for range 3 {
 			h.Named("fight-config").Put(ctx, "a", "by hand")
@@ -264,8 +257,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h := open(ctx)
 		for _, last := range []string{"a", "b"} {
 			name := strings.Repeat("n", 245) + last
-			w := h.apply(ctx, name, `configData: {a: as asked}`)
-			w.eventuallyReady(ctx)
+			w := h.applyReady(ctx, name, `configData: {a: as asked}`)
 			h.Named(name+"-config").Put(ctx, "a", "by hand")
 			h.eventuallyHas(ctx, name+"-config", HaveKeyWithValue("a", "as asked"))
 			w.eventuallyTells(ctx, "Drifted", 1)
@@ -278,8 +270,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h := open(ctx)
 		page := h.Origin.Page("/converges").Says("fetched")
 		spec := `configData: {a: two}, sources: [{key: b, url: "` + page.URL() + `"}]`
-		w := h.apply(ctx, "converges", spec)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "converges", spec)
 		saved := h.configMap(ctx, "converges-config")
 		w.delete(ctx)
 		h.Named("converges-config").Delete(ctx)
@@ -303,8 +294,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 var _ = Describe("A Watcher that the schema accepts", func() {
 	It("is Stalled while a policy rejects its ConfigMap, and hides the policy's message", func(ctx SpecContext) {
 		h := open(ctx)
-		w := h.apply(ctx, "refused", `configData: {a: b}`)
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "refused", `configData: {a: b}`)
 		h.Deny(ctx, "denied")
 		w.apply(ctx, `configData: {a: b, denied: x}`)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetRefused")
@@ -326,8 +316,7 @@ var _ = Describe("The rules of a Watcher", func() {
 			return `interval: 1h, sources: [{key: rules.json, url: "` + page.URL() + `", interval: 2h, select: json.rules,
 				expect: [{rule: size(body) > 0}, {rule: "` + rule + `", message: no rules yet}]}]`
 		}
-		w := h.apply(ctx, "ruled", spec("size(json.rules) > 0"))
-		w.eventuallyReady(ctx)
+		w := h.applyReady(ctx, "ruled", spec("size(json.rules) > 0"))
 		Expect(h.data(ctx, "ruled-config")).To(HaveKeyWithValue("rules.json", "[1]"))
 		Expect(h.configMap(ctx, "ruled-config").Annotations).
 			To(HaveKeyWithValue("x-kv8s.io/curl-refresh", "1h rules.json=2h"))
