@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -75,16 +76,10 @@ func sidecar(name string, fields ...string) string {
 	return `{` + strings.Join(fields, ", ") + `}`
 }
 
-// template returns a pod template that names Watchers, with one container in YAML.
-func template(names, container string) corev1.PodTemplateSpec {
-	GinkgoHelper()
-	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
-		Labels: map[string]string{"app": names}, Annotations: map[string]string{watchv1.InjectAnnotation: names},
-	}}
-	var c corev1.Container
-	Expect(yaml.UnmarshalStrict([]byte(container), &c)).To(Succeed())
-	t.Spec = corev1.PodSpec{Containers: []corev1.Container{c}, AutomountServiceAccountToken: new(false)}
-	return t
+// template returns a pod template in YAML that names Watchers, with one container and more of a spec.
+func template(names, container, more string) string {
+	return `{metadata: {labels: {app: ` + names + `}, annotations: {` + watchv1.InjectAnnotation + `: ` + names + `}},
+		spec: {automountServiceAccountToken: false, containers: [` + container + `], ` + more + `}}`
 }
 
 // pods returns the pods that name Watchers.
@@ -119,15 +114,13 @@ func served(pod corev1.Pod, name string) bool {
 }
 
 // deployment creates a Deployment of n pods.
-func (t *team) deployment(ctx context.Context, names string, n int32) {
+func (t *team) deployment(ctx context.Context, names string, n int) {
 	GinkgoHelper()
-	suitetest.Must(cluster.Client.AppsV1().Deployments(t.namespace).Create(ctx, &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: names},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": names}},
-			Template: template(names, app()),
-		},
-	}, metav1.CreateOptions{}))
+	deployment := &appsv1.Deployment{}
+	Expect(yaml.UnmarshalStrict(fmt.Appendf(nil,
+		"{metadata: {name: %[1]s}, spec: {replicas: %[2]d, selector: {matchLabels: {app: %[1]s}}, template: %[3]s}}",
+		names, n, template(names, app(), "")), deployment)).To(Succeed())
+	suitetest.Must(cluster.Client.AppsV1().Deployments(t.namespace).Create(ctx, deployment, metav1.CreateOptions{}))
 }
 
 // eventuallyServed waits until all n pods run with a sidecar.
@@ -192,17 +185,13 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventually(ctx, "job", watchv1.ConditionReady, "True/Ready")
 		t.eventually(ctx, "job", watchv1.ConditionInjectable, "True/Injectable")
 		// The Job succeeds only if it could read the ConfigMap.
-		checks := template("job",
+		job := &batchv1.Job{}
+		Expect(yaml.UnmarshalStrict([]byte(`{metadata: {name: job}, spec: {backoffLimit: 0, template: `+template("job",
 			`{name: app, image: "`+registry+`curlctl:`+version+`", args: [check, -f, /job/manifest.yaml], volumeMounts: `+
-				`[{name: job, mountPath: /job}], `+secure+`}`)
-		checks.Spec.Volumes = []corev1.Volume{{Name: "job", VolumeSource: corev1.VolumeSource{
-			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "job-config"}},
-		}}}
-		checks.Spec.RestartPolicy = corev1.RestartPolicyNever
+				`[{name: job, mountPath: /job}], `+secure+`}`,
+			`restartPolicy: Never, volumes: [{name: job, configMap: {name: job-config}}]`)+`}}`), job)).To(Succeed())
 		jobs := cluster.Client.BatchV1().Jobs(t.namespace)
-		suitetest.Must(jobs.Create(ctx, &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: batchv1.JobSpec{Template: checks, BackoffLimit: new(int32(0))},
-		}, metav1.CreateOptions{}))
+		suitetest.Must(jobs.Create(ctx, job, metav1.CreateOptions{}))
 		Eventually(ctx, jobs.Get).WithArguments("job", metav1.GetOptions{}).WithTimeout(scheduled).
 			Should(HaveField("Status", And(HaveField("Failed", BeZero()), HaveField("Succeeded", int32(1)))))
 		pods := t.pods(ctx, "job")
