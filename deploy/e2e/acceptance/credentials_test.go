@@ -212,19 +212,14 @@ func (c *credentials) readTerminal(ctx context.Context, url string) {
 	Expect(err).NotTo(HaveOccurred(), string(out))
 	Expect(string(out)).To(ContainSubstring("the credential of "))
 	c.add("fetcher check", string(out))
-	for _, args := range [][]string{
-		append([]string{"check", c.Namespace + "/team"}, files...),
-		{"status"},
-		{"status", c.Namespace + "/team"},
-		{"wants", "-o", "wide"},
-		{"failing", "-o", "wide"},
-		{"failures", "-o", "yaml"},
-		{"timers", "-o", "yaml"},
-		{"audit"},
-		{"doctor"},
+	for _, command := range []string{
+		"check " + c.Namespace + "/team", "status", "status " + c.Namespace + "/team", "wants -o wide", "failing -o wide",
+		"failures -o yaml", "timers -o yaml", "audit", "doctor",
 	} {
-		args = append(args, "--kubeconfig="+c.Cluster.Kubeconfig)
-		if args[0] != "check" {
+		args := append(strings.Fields(command), "--kubeconfig="+c.Cluster.Kubeconfig)
+		if args[0] == "check" {
+			args = append(args, files...)
+		} else {
 			args = append(args, "--nats-url="+c.Broker())
 		}
 		out, _ := exec.CommandContext(ctx, c.Program("curlctl"), args...).CombinedOutput() // 7 if it finds problems
@@ -254,24 +249,17 @@ func (c *credentials) readStreams(ctx context.Context) {
 // readConsole adds all pages of the console.
 func (c *credentials) readConsole(ctx context.Context) {
 	GinkgoHelper()
-	p := suitetest.Must(process.Start(process.Program{
-		Name: "curlctl", Path: c.Program("curlctl"),
-		Args: []string{"console", "--nats-url=" + c.Broker(), "--kubeconfig=" + c.Cluster.Kubeconfig},
-	}))
-	DeferCleanup(p.Kill)
-	entry := regexp.MustCompile(`(http://[^/\s]+)(/\S*)`)
-	var address []string
-	Eventually(ctx, func() []string { address = entry.FindStringSubmatch(p.Log.String()); return address }).
-		ShouldNot(BeEmpty())
+	p, address := c.Console(ctx, "--nats-url="+c.Broker(), "--kubeconfig="+c.Cluster.Kubeconfig)
+	base := regexp.MustCompile(`^http://[^/]+`).FindString(address)
 	jar := suitetest.Must(cookiejar.New(nil))
 	person, links := &http.Client{Jar: jar}, regexp.MustCompile(`href="(/[^"#]*)`)
 	found := map[string]bool{}
-	for paths := []string{address[2]}; len(paths) > 0; paths = paths[1:] {
+	for paths := []string{strings.TrimPrefix(address, base)}; len(paths) > 0; paths = paths[1:] {
 		if found[paths[0]] || strings.HasPrefix(paths[0], "/static/") {
 			continue
 		}
 		found[paths[0]] = true
-		response := suitetest.Must(person.Get(address[1] + strings.ReplaceAll(paths[0], "&amp;", "&")))
+		response := suitetest.Must(person.Get(base + strings.ReplaceAll(paths[0], "&amp;", "&")))
 		page, err := io.ReadAll(response.Body)
 		Expect(errors.Join(err, response.Body.Close())).To(Succeed())
 		c.add("console "+paths[0], string(page))

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
@@ -250,16 +249,8 @@ type screens struct {
 
 func newScreens(ctx context.Context, w *world.World, watchers dynamic.NamespaceableResourceInterface) *screens {
 	GinkgoHelper()
-	p := suitetest.Must(process.Start(process.Program{Name: "curlctl", Path: w.Program("curlctl"), Args: []string{
-		"console", "--auth=none", "--kubeconfig=" + w.Cluster.Kubeconfig, "--nats-url=" + w.NATS.URL(),
-	}}))
-	DeferCleanup(p.Kill)
-	s := &screens{world: w, watchers: watchers}
-	Eventually(ctx, func() string {
-		s.console = regexp.MustCompile(`http://[^/\s]+`).FindString(p.Log.String())
-		return s.console
-	}).ShouldNot(BeEmpty())
-	return s
+	_, address := w.Console(ctx, "--auth=none", "--kubeconfig="+w.Cluster.Kubeconfig, "--nats-url="+w.NATS.URL())
+	return &screens{world: w, watchers: watchers, console: regexp.MustCompile(`http://[^/]+`).FindString(address)}
 }
 
 // found is one key or object in an output of curlctl.

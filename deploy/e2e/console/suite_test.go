@@ -21,7 +21,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -74,12 +73,7 @@ func chromium() string {
 // open runs `curlctl console` until the end of the spec and returns the sign-in address.
 func open(ctx context.Context, broker string, flags ...string) string {
 	GinkgoHelper()
-	args := append([]string{"console", "--nats-url=" + broker}, flags...)
-	p := suitetest.Must(process.Start(process.Program{Name: "curlctl", Path: env.Program("curlctl"), Args: args}))
-	DeferCleanup(p.Kill)
-	entry := regexp.MustCompile(`http://\S+`)
-	var address string
-	Eventually(ctx, func() string { address = entry.FindString(p.Log.String()); return address }).ShouldNot(BeEmpty())
+	_, address := env.Console(ctx, append(flags, "--nats-url="+broker)...)
 	return address
 }
 
