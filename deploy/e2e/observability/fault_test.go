@@ -79,16 +79,12 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 	It("an unavailable API server", func(ctx SpecContext) {
 		g, through := env.Gateway()
 		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
-			world.Watcher: through,
-			world.Writer:  through,
+			world.Watcher: through, world.Writer: through,
 		}})
 		b := watch(w)
 		var pages []*origin.Page
 		for i := range 4 {
-			page := w.Origin.Page(fmt.Sprint("/", i)).Says("before")
-			w.Create(ctx, fmt.Sprint("cm-", i), world.Asking("mydata="+page.URL()),
-				world.Annotated("x-kv8s.io/curl-refresh", "1s")).
-				EventuallyHasData(ctx, "mydata", "before")
+			page, _ := w.Fill(ctx, fmt.Sprint("cm-", i), "before", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 			pages = append(pages, page)
 		}
 		b.shows(ctx, "stat", "API server", "", Equal(yes))
