@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
@@ -21,6 +24,10 @@ import (
 
 // smallStart is the maximum time from the first pod of the small form until all are ready.
 const smallStart = 15 * time.Second
+
+// mounting is the maximum time from a Secret of a team to data: 10 s of keeper, 5 s of a fetcher, and
+// the kubelet's, which updates mounted Secrets every 60 to 90 s.
+const mounting = 110 * time.Second
 
 var _ = Describe("The small form", Ordered, func() {
 	var small *release.Release
@@ -76,7 +83,102 @@ var _ = Describe("The small form", Ordered, func() {
 	})
 
 	Context("with credentials of teams and a proxy with a private address", Ordered, func() {
-		usesCredentials(func() *release.Release { return small })
+		var i *installation.Installation
+		var other string
+		BeforeAll(func(ctx SpecContext) {
+			GinkgoT().Setenv("CURLMETHAT_E2E_ORIGIN", "https://"+release.AnyHost)
+			i, other = installation.Open(ctx), namespace(ctx, "curl-me-that-team-")
+			suitetest.Must(cluster.Client.CoreV1().ConfigMaps(small.Namespace).Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "authority"}, Data: map[string]string{"ca.crt": string(origin.Authority)},
+			}, metav1.CreateOptions{}))
+			fetcher, is := small.Values["fetcher"].(map[string]any)
+			Expect(is).To(BeTrue())
+			fetcher["caBundle"] = map[string]any{"configMap": "authority"}
+			fetcher["egress"] = map[string]any{"proxy": map[string]any{"url": origin.URL, "resolves": true, "to": originPeers()}}
+			teams := map[string]any{i.Namespace: []string{}, other: []string{}}
+			small.Values["credentials"] = map[string]any{"namespaces": teams}
+			small.Install(ctx)
+			small.EventuallyRuns(ctx, release.Fetcher, 1)
+		})
+
+		It("fetches names that only its proxy resolves, and not from the proxy", func(ctx SpecContext) {
+			page := i.Page("/public").Says(ctx, "through the proxy")
+			_, path, _ := strings.Cut(page.URL(), release.AnyHost)
+			cm := i.Create(ctx, "proxied", world.Asking(fmt.Sprintf("mydata=%s name=%s address=http://%s:8080%s", page.URL(),
+				origin.URL+path, origin.Pod.Status.PodIP, path)))
+			cm.EventuallyHasDataWithin(ctx, installation.Patience, "mydata", "through the proxy")
+			cm.EventuallyReports(ctx, "name", "AddressDenied")
+			cm.EventuallyReports(ctx, "address", "AddressDenied")
+			Expect(page.Hits(ctx)).To(Equal(1))
+		})
+
+		It("sends the credentials of Secrets that are created, changed and deleted", func(ctx SpecContext) {
+			secrets := cluster.Client.CoreV1().Secrets(i.Namespace)
+			changed := i.Page("/changed").Requires("Bearer first").Says(ctx, "first")
+			deleted := i.Page("/deleted").Requires("Basic bWU6cGFzcw==").Says(ctx, "gone")
+			cm := i.Create(ctx, "team", world.Asking("changed="+changed.URL()+" deleted="+deleted.URL()),
+				world.Annotated("x-kv8s.io/curl-refresh", "2s"))
+			eventuallySays := func(text string) {
+				GinkgoHelper()
+				Eventually(ctx, func() string { return fmt.Sprint(cm.Events(ctx, "BadStatus")) }).Should(ContainSubstring(text))
+			}
+			eventuallySays("401; no credential is configured for this URL and namespace")
+
+			since := time.Now()
+			cluster.Credential(ctx, i.Namespace, "changed", changed.URL(), map[string]string{"bearerToken": "first"})
+			cluster.Credential(ctx, i.Namespace, "deleted", deleted.URL(), map[string]string{
+				"username": "me", "password": "pass", "ca.crt": string(origin.Authority),
+			})
+			cluster.Credential(ctx, i.Namespace, "second", changed.URL(), map[string]string{"bearerToken": "another"})
+			cluster.Credential(ctx, i.Namespace, "everywhere", "", map[string]string{"bearerToken": "any"})
+			cluster.Credential(ctx, i.Namespace, "wrong", "https://example.com", map[string]string{"header.Cookie": "any"})
+			cluster.Credential(ctx, i.Namespace, "large", "https://example.com",
+				map[string]string{"header.X-Any": strings.Repeat("a", 500<<10)})
+			cluster.Credential(ctx, other, "unreadable", changed.URL(), map[string]string{"bearerToken": "third"})
+			for name, reason := range map[string]string{
+				"second":     changed.URL() + " is already served by Secret changed",
+				"everywhere": "names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1",
+				"wrong":      "header.Cookie may not be set",
+				"large":      "the credentials of the namespace exceed its 450 KiB",
+			} {
+				Eventually(ctx, func() (notes []string) {
+					for _, e := range i.Events(ctx) {
+						if e.Regarding.Kind == "Secret" && e.Regarding.Name == name && e.Reason == "CredentialsIgnored" {
+							notes = append(notes, e.Note)
+						}
+					}
+					return notes
+				}).Should(ConsistOf(reason))
+			}
+			compiled := func() (string, error) {
+				s, err := cluster.Client.CoreV1().Secrets(small.Namespace).
+					Get(ctx, small.Object("credentials"), metav1.GetOptions{})
+				return string(s.Data["headers.json"]), err
+			}
+			Eventually(ctx, compiled).Should(ContainSubstring("unreadable"))
+			Expect(cluster.Client.RbacV1().RoleBindings(other).
+				DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+			Eventually(ctx, compiled).ShouldNot(ContainSubstring("unreadable"))
+			Expect(small.Log(ctx, small.Pods(ctx, "credentials")[0], false)).
+				To(ContainSubstring("no permission to read the Secrets of the namespace, so its credentials are removed"))
+			cm.EventuallyHasDataWithin(ctx, mounting-time.Since(since), "changed", "first")
+			AddReportEntry("time", fmt.Sprintf("from Secret to data: %s", time.Since(since).Round(time.Second)))
+			cm.EventuallyHasDataWithin(ctx, installation.Patience, "deleted", "gone")
+
+			changed.Requires("Bearer second").Says(ctx, "second")
+			eventuallySays("401; the credential of Secret changed was sent")
+			suitetest.Must(secrets.Patch(ctx, "changed", types.MergePatchType, []byte(`{"stringData":{"bearerToken":"second"}}`),
+				metav1.PatchOptions{}))
+			Expect(secrets.Delete(ctx, "deleted", metav1.DeleteOptions{})).To(Succeed())
+			Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer second"), Not(ContainSubstring(`"deleted"`))))
+			for _, pod := range small.Pods(ctx, release.Fetcher) { // the kubelet updates the mounts of a pod that changes
+				suitetest.Must(cluster.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
+					[]byte(`{"metadata":{"annotations":{"changed":"true"}}}`), metav1.PatchOptions{}))
+			}
+			cm.EventuallyHasDataWithin(ctx, mounting, "changed", "second")
+			cm.EventuallyReports(ctx, "deleted", "BadStatus")
+			cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
+		})
 	})
 })
 
