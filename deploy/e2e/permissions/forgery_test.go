@@ -248,8 +248,7 @@ var _ = Describe("A compromised replayer", func() {
 	// Fetchers verify a signature only before they send credentials.
 	It("can make a fetcher GET any URL and see the response, but cannot write with that", func(ctx SpecContext) {
 		b, w := opened(ctx)
-		cm := w.Create(ctx, "target", world.Asking("mydata="+w.Origin.Page("/asked").Says("asked for").URL()))
-		cm.EventuallyHasData(ctx, "mydata", "asked for")
+		_, cm := w.Fill(ctx, "target", "asked for")
 		key := pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}
 
 		replayer := b.connect("replayer")
@@ -270,10 +269,8 @@ var _ = Describe("A compromised replayer", func() {
 		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: "*", ports: [%d], schemes: [http], namespaces: ["*"], `+
 			`headers: {Authorization: Bearer secret}}`, w.Origin.Port()), 0o600)).To(Succeed())
 		w.Launch(ctx, world.Fetcher, "--header-file="+headers).EventuallyReady(ctx)
-		asked, internal := w.Origin.Page("/asked").Says("asked for"), w.Origin.Page("/internal").Says("of others")
-		cm := w.Create(ctx, "target", world.Asking("mydata="+asked.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-		cm.EventuallyHasData(ctx, "mydata", "asked for")
-
+		internal := w.Origin.Page("/internal").Says("of others")
+		asked, cm := w.Fill(ctx, "target", "asked for", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		forge(ctx, b.connect("replayer"), cm, pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"},
 			internal.URL())
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.AddressDenied.>") }).

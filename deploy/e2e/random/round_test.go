@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -80,20 +82,11 @@ func (r *round) choose() []step {
 	all := steps()
 	for range minSteps + r.rng.IntN(maxSteps-minSteps+1) {
 		one := all[r.rng.IntN(len(all))]
-		if !one.once || !contains(chosen, one.name) {
+		if !one.once || !slices.ContainsFunc(chosen, func(s step) bool { return s.name == one.name }) {
 			chosen = append(chosen, one)
 		}
 	}
 	return chosen
-}
-
-func contains(steps []step, name string) bool {
-	for _, s := range steps {
-		if s.name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // pause waits for a random time.
@@ -131,23 +124,13 @@ func (r *round) heals(ctx context.Context) []string {
 	})
 }
 
-// await waits until wrong returns nothing, and returns its last result.
-func await(ctx context.Context, limit time.Duration, look func() []string) []string {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		wrong := look()
-		if len(wrong) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return wrong
-		case <-ticker.C:
-		}
-	}
+// await waits until look finds nothing wrong, and returns its last result.
+func await(ctx context.Context, limit time.Duration, look func() []string) (wrong []string) {
+	_ = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		wrong = look()
+		return len(wrong) == 0, nil
+	}) // what is wrong after the limit is returned
+	return wrong
 }
 
 // clear deletes the objects of the round.
