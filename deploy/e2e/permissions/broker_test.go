@@ -44,14 +44,10 @@ var (
 	overTLS = form{files: shippedFiles, config: "tls.conf", servers: 1, tls: true}
 	three   = form{files: composedFiles, config: "cluster.conf", servers: 3, tls: true}
 	// threeOfChart has the servers that the chart installs.
-	threeOfChart = form{
-		files:  func(ctx context.Context) map[string]string { return chartFiles(ctx) },
-		config: "nats.conf", servers: 3, tls: true,
-	}
+	threeOfChart = form{files: chartFiles(), config: "nats.conf", servers: 3, tls: true}
 	// onSmallestDisks is the same with the smallest volumes that the streams fit on.
 	onSmallestDisks = form{
-		files:  func(ctx context.Context) map[string]string { return chartFiles(ctx, "nats.bundled.storage.size=6Gi") },
-		config: "nats.conf", servers: 3, tls: true,
+		files: chartFiles("nats.bundled.storage.size=6Gi"), config: "nats.conf", servers: 3, tls: true,
 	}
 )
 
@@ -74,17 +70,20 @@ func composedFiles(ctx context.Context) map[string]string {
 	return files
 }
 
-func chartFiles(ctx context.Context, set ...string) map[string]string {
-	GinkgoHelper()
-	objects := suitetest.Must(manifest.Render(ctx, manifest.Chart{
-		Dir: "../../chart", Release: "curl-me-that", Namespace: "curl-me-that",
-		Templates: []string{"nats-config.yaml"}, Set: append(set, "nats.bundled.replicas=3", "networkPolicy.enabled=false"),
-	}))
-	Expect(objects).To(HaveLen(1))
-	files, _, err := unstructured.NestedStringMap(objects[0].Object, "data")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(files).To(HaveKey("accounts.conf"))
-	return files
+// chartFiles returns a function for the files of the chart with these values.
+func chartFiles(set ...string) func(context.Context) map[string]string {
+	return func(ctx context.Context) map[string]string {
+		GinkgoHelper()
+		objects := suitetest.Must(manifest.Render(ctx, manifest.Chart{
+			Dir: "../../chart", Release: "curl-me-that", Namespace: "curl-me-that",
+			Templates: []string{"nats-config.yaml"}, Set: append(set, "nats.bundled.replicas=3", "networkPolicy.enabled=false"),
+		}))
+		Expect(objects).To(HaveLen(1))
+		files, _, err := unstructured.NestedStringMap(objects[0].Object, "data")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files).To(HaveKey("accounts.conf"))
+		return files
+	}
 }
 
 func read(file string) string {

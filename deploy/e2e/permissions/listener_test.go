@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -27,14 +28,11 @@ const closing = 30 * time.Second
 // monitored sends a request to the monitoring port of a server.
 func monitored(ctx context.Context, base, path string) string {
 	GinkgoHelper()
-	request := suitetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody))
-	response := suitetest.Must(http.DefaultClient.Do(request))
-	defer response.Body.Close()
-	text := suitetest.Must(io.ReadAll(response.Body))
+	text, code, err := process.Get(ctx, base+path)
+	Expect(err).NotTo(HaveOccurred())
 	// A single server has no Raft state, and one of three may still be catching up.
-	Expect(response.StatusCode).
-		To(BeElementOf(http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable), "%s: %s", path, text)
-	return string(text)
+	Expect(code).To(BeElementOf(http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable), "%s: %s", path, text)
+	return text
 }
 
 // varz has the fields of /varz about listeners.
