@@ -116,6 +116,13 @@ func (c *credentials) guard(next http.Handler) http.Handler {
 	})
 }
 
+// carried returns what the last request for a path carried.
+func (c *credentials) carried(path string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.received[path]
+}
+
 // entry returns an entry of the header file for a path.
 func (c *credentials) entry(path, credential string) string {
 	return fmt.Sprintf("- {host: localhost, ports: [%d], namespaces: [%q], pathPrefix: /%s, %s}\n", c.secure.Port(),
@@ -307,16 +314,12 @@ var _ = Describe("Credentials of every kind", func() {
 			cm := c.Create(ctx, name, world.Asking("good="+good.URL()+" refused="+refused.URL()))
 			cm.EventuallyHasData(ctx, "good", "body of "+name)
 			cm.EventuallyReports(ctx, "refused", "BadStatus")
-			c.mu.Lock()
-			Expect(c.received["/"+name+"/good"]).To(ContainSubstring(carried))
-			Expect(c.received["/"+name+"/refused"]).To(ContainSubstring(carried))
-			c.mu.Unlock()
+			Expect(c.carried("/" + name + "/good")).To(ContainSubstring(carried))
+			Expect(c.carried("/" + name + "/refused")).To(ContainSubstring(carried))
 		}
 		c.Create(ctx, "denied", world.Asking("good="+c.secure.Page("/denied/good").URL())).
 			EventuallyReports(ctx, "good", "CredentialsFailed")
-		c.mu.Lock()
-		Expect(c.received["/echo"]).To(ContainSubstring(secrets["client"]))
-		c.mu.Unlock()
+		Expect(c.carried("/echo")).To(ContainSubstring(secrets["client"]))
 
 		By("a header file with a mistake")
 		c.put("headers.yaml", c.entry("header", secrets["header"]+": X-Api-Key"))
