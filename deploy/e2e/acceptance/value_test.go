@@ -142,28 +142,15 @@ var _ = Describe("A refresh of a URL", func() {
 		Expect(page.Hits()).To(Equal(2))
 	})
 
-	It("keeps the interval of each key within 5 %", func(ctx SpecContext) {
+	It("comes at the interval of its key", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		slow, fast := w.Origin.Page("/slow").Says("slow"), w.Origin.Page("/fast").Says("fast")
 		w.Create(ctx, "intervals", world.Asking("slow="+slow.URL()+" fast="+fast.URL()),
-			world.Annotated("x-kv8s.io/curl-refresh", "4s fast=2s"))
-		for page, interval := range map[*origin.Page]time.Duration{slow: 4 * time.Second, fast: 2 * time.Second} {
-			const atLeast = 20 * time.Second
-			Eventually(ctx, func() time.Duration { return meanInterval(page, int(atLeast/interval)) }).WithTimeout(time.Minute).
-				Should(BeNumerically("~", interval, interval/20), page.URL())
-		}
+			world.Annotated("x-kv8s.io/curl-refresh", "1h fast=1s"))
+		Eventually(fast.Hits).Should(BeNumerically(">=", 4))
+		Expect(slow.Hits()).To(Equal(1))
 	})
 })
-
-// meanInterval returns the mean interval between at least n refreshes of a page, or 0 before. The
-// first GET is no refresh.
-func meanInterval(page *origin.Page, n int) time.Duration {
-	arrivals := page.Arrivals()
-	if len(arrivals) < 2+n {
-		return 0
-	}
-	return arrivals[len(arrivals)-1].Sub(arrivals[1]) / time.Duration(len(arrivals)-2)
-}
 
 var _ = Describe("A failed fetch", func() {
 	It("keeps the last good value and emits one Event when it starts and one when it ends", func(ctx SpecContext) {
