@@ -80,19 +80,6 @@ var _ = Describe("A fetched value", func() {
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Writes(ctx)).To(Equal(3))
 	})
-
-	It("arrives and is kept in a ConfigMap that was created empty and annotated later", func(ctx SpecContext) {
-		// Such an object has no managedFields, and a patch adds none. Only its data shows that a
-		// key was edited.
-		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/late").Says("late but sure")
-		cm := w.Create(ctx, "empty")
-		cm.Ask(ctx, "mydata="+page.URL())
-		cm.EventuallyHasData(ctx, "mydata", "late but sure")
-		w.EventuallyQuiet(ctx)
-		cm.Put(ctx, "mydata", "changed by hand")
-		cm.EventuallyHasData(ctx, "mydata", "late but sure")
-	})
 })
 
 // pastSharing waits until the outcome of the last GET of a page, which fetches share for one
