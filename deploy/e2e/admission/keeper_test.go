@@ -58,6 +58,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		}
 		return cm
 	}
+
 	DescribeTable("is allowed to change static keys and the annotation:", func(ctx SpecContext, body string) {
 		Expect(patch(ctx, account, create(ctx, namespace, theirs("errors")), body)).To(Succeed())
 	},

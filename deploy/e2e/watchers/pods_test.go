@@ -78,7 +78,7 @@ func (w *watcher) eventuallyCounts(ctx context.Context, counts ...int64) {
 			return nil
 		}
 		return []int64{p.Injected, p.Current, p.Ready, p.Failing}
-	}).WithPolling(polling).Should(Equal(counts), "injected, current, ready and failing of %s", w.name)
+	}).Should(Equal(counts), "injected, current, ready and failing of %s", w.name)
 }
 
 // logged returns keeper's log lines about a pod.
@@ -93,7 +93,7 @@ func (p injected) eventuallyLogged(ctx context.Context, messages ...string) {
 	for i, m := range messages {
 		lines[i] = ContainSubstring(`"message":"` + m + `"`)
 	}
-	Eventually(ctx, p.logged).WithPolling(polling).Should(HaveExactElements(lines...))
+	Eventually(ctx, p.logged).Should(HaveExactElements(lines...))
 }
 
 const withSidecar = `configData: {a: b}, container: {name: watch, image: registry.example/watch}`
@@ -112,7 +112,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 		w.apply(ctx, withSidecar+`, suspend: true`)
 		w.eventuallyCounts(ctx, 1, 0, 1, 0)
 		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars_outdated") }).
-			WithPolling(polling).Should(Equal(1.0))
+			Should(Equal(1.0))
 		pod.delete(ctx)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
 		pod.eventuallyLogged(ctx, "pod injected", "sidecar ready", "pod gone")
@@ -143,7 +143,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 		Expect(w.events(ctx, watchv1.ReasonSidecarRecovered)).
 			To(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Note", "no sidecar fails any more"))))
 		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars", `state="ready"`) }).
-			WithPolling(polling).Should(Equal(2.0))
+			Should(Equal(2.0))
 
 		second.fails(ctx, "CreateContainerConfigError")
 		w.eventuallyTells(ctx, watchv1.ReasonSidecarFailing, 2)

@@ -128,7 +128,7 @@ func (r *ruled) killDuring(ctx context.Context, now int, s *world.Service) {
 func (r *ruled) eventuallyRejects(ctx context.Context, bad answers, data map[string]string) {
 	GinkgoHelper()
 	for key, number := range bad.rules {
-		Eventually(ctx, func() uint32 { return r.Status(ctx, key).Why().Rule }).WithTimeout(time.Minute).WithPolling(polling).
+		Eventually(ctx, func() uint32 { return r.Status(ctx, key).Why().Rule }).WithTimeout(time.Minute).
 			Should(Equal(number), key)
 		r.EventuallyReports(ctx, key, "ContentRejected")
 	}

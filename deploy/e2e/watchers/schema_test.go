@@ -262,11 +262,11 @@ var _ = Describe("The content digest in a pod template", func() {
 
 		page.Says("two")
 		w.annotate(ctx, "x-kv8s.io/curl-now", "2")
-		Eventually(ctx, digest(w)).WithPolling(polling).ShouldNot(Equal(of))
+		Eventually(ctx, digest(w)).ShouldNot(Equal(of))
 		Expect(generation()).To(Equal(first + 1))
 		of = digest(w)()
 		w.apply(ctx, `configData: {a: c}`+source)
-		Eventually(ctx, digest(w)).WithPolling(polling).ShouldNot(Equal(of))
+		Eventually(ctx, digest(w)).ShouldNot(Equal(of))
 		Expect(generation()).To(Equal(first + 2))
 	})
 })

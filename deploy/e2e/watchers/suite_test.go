@@ -36,6 +36,7 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyPollingInterval(polling)
 	env = world.Open()
 	api = env.Cluster.ServeWatchers(ctx)
 })
@@ -164,7 +165,7 @@ func (w *watcher) condition(ctx context.Context, kind string) string {
 
 func (w *watcher) eventually(ctx context.Context, kind, value string) {
 	GinkgoHelper()
-	Eventually(ctx, func() string { return w.condition(ctx, kind) }).WithPolling(polling).
+	Eventually(ctx, func() string { return w.condition(ctx, kind) }).
 		Should(Equal(value), "condition %s of %s", kind, w.name)
 }
 
@@ -197,7 +198,7 @@ func (w *watcher) events(ctx context.Context, reason string) []eventsv1.Event {
 // eventuallyTells waits until n Events about the Watcher have a reason.
 func (w *watcher) eventuallyTells(ctx context.Context, reason string, n int) {
 	GinkgoHelper()
-	Eventually(ctx, func() int { return len(w.events(ctx, reason)) }).WithPolling(polling).
+	Eventually(ctx, func() int { return len(w.events(ctx, reason)) }).
 		Should(Equal(n), "Events %s about %s", reason, w.name)
 }
 
@@ -225,8 +226,7 @@ func (h *home) data(ctx context.Context, name string) map[string]string {
 // obstacles again.
 func (h *home) eventuallyHas(ctx context.Context, name string, expected gomegatypes.GomegaMatcher) {
 	GinkgoHelper()
-	Eventually(ctx, func() map[string]string { return h.data(ctx, name) }).WithTimeout(promptly).WithPolling(polling).
-		Should(expected)
+	Eventually(ctx, func() map[string]string { return h.data(ctx, name) }).WithTimeout(promptly).Should(expected)
 }
 
 // writes counts keeper's writing requests by kind.

@@ -39,7 +39,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
 		created := time.Now()
 		Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "errors-config") }).WithTimeout(promptly).
-			WithPolling(polling).ShouldNot(BeNil())
+			ShouldNot(BeNil())
 		took("from a Watcher to its ConfigMap", created)
 		cm, now := h.configMap(ctx, "errors-config"), w.get(ctx)
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn"}))
@@ -62,7 +62,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		release()
 		answered := time.Now()
 		Eventually(ctx, func() string { return w.condition(ctx, watchv1.ConditionReady) }).WithTimeout(promptly).
-			WithPolling(polling).Should(Equal("True/Ready"))
+			Should(Equal("True/Ready"))
 		took("from the origin's answer to Ready", answered)
 		Expect(h.data(ctx, "one-config")).To(Equal(map[string]string{"rules.json": "rules"}))
 		now := w.get(ctx)
@@ -194,8 +194,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w := h.apply(ctx, "killed", `configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
 		Eventually(ctx, reached).Should(Receive())
 		if applies == 0 {
-			Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "killed-config") }).WithPolling(polling).
-				ShouldNot(BeNil())
+			Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "killed-config") }).ShouldNot(BeNil())
 		}
 		Expect(h.keeper.Kill()).To(Succeed())
 		g.Heal()
@@ -215,7 +214,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		value := func() string { return h.data(ctx, "fight-config")["a"] }
 		for range 3 {
 			h.Named("fight-config").Put(ctx, "a", "by hand")
-			Eventually(ctx, value).WithPolling(polling).Should(Equal("as asked"))
+			Eventually(ctx, value).Should(Equal("as asked"))
 		}
 		w.eventuallyTells(ctx, "Drifted", 3)
 		for _, text := range []string{"by hand", "once more"} {
@@ -236,14 +235,14 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		gone.eventuallyReady(ctx)
 		kept.eventuallyReady(ctx)
 		timers := func(subject string) int { return h.Stored(ctx, pipeline.Requests, subject) }
-		Eventually(ctx, timers).WithArguments("curl.timer.>").WithPolling(polling).Should(Equal(2))
+		Eventually(ctx, timers).WithArguments("curl.timer.>").Should(Equal(2))
 		Expect(h.configMap(ctx, "kept-config").OwnerReferences).To(BeEmpty())
 		gone.delete(ctx)
 		kept.delete(ctx)
 		h.Named("gone-config").Delete(ctx)
 		Eventually(ctx, func() float64 { return h.Watcher().Metric(ctx, "curlmethat_watcher_wanted_keys") }).
-			WithPolling(polling).Should(Equal(1.0))
-		Eventually(ctx, timers).WithArguments("curl.timer.>").WithPolling(polling).Should(Equal(1))
+			Should(Equal(1.0))
+		Eventually(ctx, timers).WithArguments("curl.timer.>").Should(Equal(1))
 		Expect(timers(pipeline.Key{Namespace: h.Namespace, Name: "kept-config", Key: "a"}.Timer())).To(Equal(1))
 		h.Named("kept-config").Annotate(ctx, "x-kv8s.io/curl-refresh", "1s")
 		for _, body := range []string{"newer", "newest"} { // the first one may come by the edit
