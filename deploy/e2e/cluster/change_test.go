@@ -87,7 +87,7 @@ func livesThroughChange() {
 			chart.Stop(ctx, pod)
 		}
 		page.Release(ctx)
-		cm.EventuallyHasDataWithin(ctx, installation.Patience, "mydata", "in time")
+		cm.EventuallyHasData(ctx, "mydata", "in time")
 		for _, pod := range pods {
 			chart.EventuallyReplaced(ctx, release.Fetcher, len(pods), pod)
 		}

@@ -132,7 +132,7 @@ func securesPods() {
 	It("restricts the writer to requested keys", func(ctx SpecContext) {
 		page := visitor.Page("/pinned").Says(ctx, "asked for")
 		cm := visitor.Create(ctx, "pinned", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
-		cm.EventuallyHasDataWithin(ctx, installation.Patience, "mydata", "asked for")
+		cm.EventuallyHasData(ctx, "mydata", "asked for")
 		writer := as(ctx, release.Writer).CoreV1().ConfigMaps(visitor.Namespace)
 		forbidden := MatchError(apierrors.IsForbidden, "is forbidden")
 		Expect(world.ErrorOf(writer.Patch(ctx, cm.Name, types.MergePatchType, []byte(`{"data":{"other":"stolen"}}`),

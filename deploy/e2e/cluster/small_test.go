@@ -106,7 +106,7 @@ var _ = Describe("The small form", Ordered, func() {
 			_, path, _ := strings.Cut(page.URL(), release.AnyHost)
 			cm := i.Create(ctx, "proxied", world.Asking(fmt.Sprintf("mydata=%s name=%s address=http://%s:8080%s", page.URL(),
 				origin.URL+path, origin.Pod.Status.PodIP, path)))
-			cm.EventuallyHasDataWithin(ctx, installation.Patience, "mydata", "through the proxy")
+			cm.EventuallyHasData(ctx, "mydata", "through the proxy")
 			cm.EventuallyReports(ctx, "name", "AddressDenied")
 			cm.EventuallyReports(ctx, "address", "AddressDenied")
 			Expect(page.Hits(ctx)).To(Equal(1))
@@ -163,7 +163,7 @@ var _ = Describe("The small form", Ordered, func() {
 				To(ContainSubstring("no permission to read the Secrets of the namespace, so its credentials are removed"))
 			cm.EventuallyHasDataWithin(ctx, mounting-time.Since(since), "changed", "first")
 			AddReportEntry("time", fmt.Sprintf("from Secret to data: %s", time.Since(since).Round(time.Second)))
-			cm.EventuallyHasDataWithin(ctx, installation.Patience, "deleted", "gone")
+			cm.EventuallyHasData(ctx, "deleted", "gone")
 
 			changed.Requires("Bearer second").Says(ctx, "second")
 			eventuallySays("401; the credential of Secret changed was sent")

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -27,7 +26,7 @@ var _ = Describe("A Watcher", func() {
 		Eventually(ctx, func() (string, error) {
 			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "rules", "--namespace",
 				i.Namespace, "--no-headers")
-		}).WithTimeout(installation.Patience).Should(MatchRegexp(`^rules +True +True +1/1 +rules-config `))
+		}).Should(MatchRegexp(`^rules +True +True +1/1 +rules-config `))
 		cm := suitetest.Must(i.Cluster.Client.CoreV1().ConfigMaps(i.Namespace).Get(ctx, "rules-config", metav1.GetOptions{}))
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn", "rules": "the rules"}))
 	})
@@ -35,7 +34,7 @@ var _ = Describe("A Watcher", func() {
 	It("from the manifests is Ready from the start", func(ctx SpecContext) {
 		Eventually(ctx, func() (string, error) {
 			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "jokes", "--no-headers")
-		}).WithTimeout(installation.Patience).Should(MatchRegexp(`^jokes +True +True +1/1 +jokes-config `))
+		}).Should(MatchRegexp(`^jokes +True +True +1/1 +jokes-config `))
 	})
 })
 

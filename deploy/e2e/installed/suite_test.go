@@ -19,17 +19,11 @@ var i *installation.Installation
 
 var _ = BeforeSuite(func(ctx SpecContext) { i = installation.Open(ctx) })
 
-// shouldHold waits until data holds a value.
-func shouldHold(ctx context.Context, cm *world.ConfigMap, key, value string) {
-	GinkgoHelper()
-	cm.EventuallyHasDataWithin(ctx, installation.Patience, key, value)
-}
-
 // shouldTell waits until the Events about the ConfigMap have exactly these reasons, and stay so for
 // a while.
 func shouldTell(ctx context.Context, cm *world.ConfigMap, reasons ...string) {
 	GinkgoHelper()
-	cm.EventuallyTellsWithin(ctx, installation.Patience, reasons...)
+	cm.EventuallyTells(ctx, reasons...)
 	Consistently(ctx, func() []string { return cm.Reasons(ctx) }).Should(ConsistOf(reasons))
 }
 

@@ -16,7 +16,7 @@ var _ = Describe("A fetched value", func() {
 		page := i.Page("/fill").Says(ctx, "hello there")
 		cm := i.Create(ctx, "fill", world.Asking("mydata="+page.URL()),
 			world.Holding("other", "  kept\r\nas it is \t"), world.Labelled("app", "cool"))
-		shouldHold(ctx, cm, "mydata", "hello there")
+		cm.EventuallyHasData(ctx, "mydata", "hello there")
 		shouldRest(ctx, cm)
 		after := cm.Get(ctx)
 		Expect(after.Data).To(Equal(map[string]string{"mydata": "hello there", "other": "  kept\r\nas it is \t"}))
@@ -37,23 +37,23 @@ var _ = Describe("A fetched value", func() {
 	It("is fetched again when curl-now changes", func(ctx SpecContext) {
 		page := i.Page("/now").Says(ctx, "before")
 		cm := i.Create(ctx, "now", world.Asking("mydata="+page.URL()))
-		shouldHold(ctx, cm, "mydata", "before")
+		cm.EventuallyHasData(ctx, "mydata", "before")
 		shouldRest(ctx, cm) // longer than the outcome of a GET is shared
 		page.Says(ctx, "after")
 		cm.Annotate(ctx, "x-kv8s.io/curl-now", "please")
-		shouldHold(ctx, cm, "mydata", "after")
+		cm.EventuallyHasData(ctx, "mydata", "after")
 		Expect(page.Hits(ctx)).To(Equal(2))
 	})
 
 	It("is not written again if a refresh finds no change", func(ctx SpecContext) {
 		page := i.Page("/refresh").Tagged().Says(ctx, "the same")
 		cm := i.Create(ctx, "refresh", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
-		shouldHold(ctx, cm, "mydata", "the same")
+		cm.EventuallyHasData(ctx, "mydata", "the same")
 		version := cm.Get(ctx).ResourceVersion
 		Eventually(ctx, func() int { return page.NotModified(ctx) }).Should(BeNumerically(">=", 2))
 		Expect(cm.Get(ctx).ResourceVersion).To(Equal(version))
 		page.Says(ctx, "another")
-		shouldHold(ctx, cm, "mydata", "another")
+		cm.EventuallyHasData(ctx, "mydata", "another")
 		Expect(cm.Writes(ctx)).To(Equal(2))
 		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
 	})
@@ -75,9 +75,9 @@ var _ = Describe("A key in a ConfigMap", func() {
 	It("that is edited by hand is repaired, with an Event", func(ctx SpecContext) {
 		page := i.Page("/drift").Says(ctx, "as asked")
 		cm := i.Create(ctx, "drift", world.Asking("mydata="+page.URL()))
-		shouldHold(ctx, cm, "mydata", "as asked")
+		cm.EventuallyHasData(ctx, "mydata", "as asked")
 		cm.Put(ctx, "mydata", "changed by hand")
-		shouldHold(ctx, cm, "mydata", "as asked")
+		cm.EventuallyHasData(ctx, "mydata", "as asked")
 		shouldTell(ctx, cm, "Drifted")
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
@@ -99,7 +99,7 @@ var _ = Describe("An Event about", func() {
 	It("a failure is emitted once and its end once, while the last good value stays", func(ctx SpecContext) {
 		page := i.Page("/moody").Says(ctx, "good")
 		cm := i.Create(ctx, "moody", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
-		shouldHold(ctx, cm, "mydata", "good")
+		cm.EventuallyHasData(ctx, "mydata", "good")
 
 		page.Fails(ctx, http.StatusNotFound)
 		shouldTell(ctx, cm, "BadStatus")
@@ -110,7 +110,7 @@ var _ = Describe("An Event about", func() {
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "good"))
 
 		page.Says(ctx, "good again")
-		shouldHold(ctx, cm, "mydata", "good again")
+		cm.EventuallyHasData(ctx, "mydata", "good again")
 		shouldTell(ctx, cm, "BadStatus", "Recovered")
 		Expect(cm.Writes(ctx)).To(BeElementOf(3, 4), "one more if it has lasted for three intervals, and is stale")
 		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")

@@ -34,10 +34,10 @@ func (c *ConfigMap) binary(key string) []byte {
 // EventuallyHasData waits until data has a value.
 func (c *ConfigMap) EventuallyHasData(ctx context.Context, key, value string) {
 	GinkgoHelper()
-	c.EventuallyHasDataWithin(ctx, patience, key, value)
+	Eventually(ctx, func() any { return c.data(key) }).Should(Equal(value), "data of %s in key %s", c.Name, key)
 }
 
-// EventuallyHasDataWithin waits until data has a value.
+// EventuallyHasDataWithin is EventuallyHasData with a different timeout.
 func (c *ConfigMap) EventuallyHasDataWithin(ctx context.Context, limit time.Duration, key, value string) {
 	GinkgoHelper()
 	Eventually(ctx, func() any { return c.data(key) }).WithTimeout(limit).
@@ -115,7 +115,7 @@ func (c *ConfigMap) Reasons(ctx context.Context) []string {
 // any order and no other.
 func (c *ConfigMap) EventuallyTells(ctx context.Context, reasons ...string) {
 	GinkgoHelper()
-	c.EventuallyTellsWithin(ctx, patience, reasons...)
+	Eventually(ctx, func() []string { return c.Reasons(ctx) }).WithPolling(eventPolling).Should(ConsistOf(reasons))
 }
 
 // EventuallyTellsWithin is EventuallyTells with a different timeout.
