@@ -271,10 +271,11 @@ var _ = Describe("A compromised replayer", func() {
 		w.Launch(ctx, world.Fetcher, "--header-file="+headers).EventuallyReady(ctx)
 		internal := w.Origin.Page("/internal").Says("of others")
 		asked, cm := w.Fill(ctx, "target", "asked for", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-		forge(ctx, b.connect("replayer"), cm, pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"},
-			internal.URL())
-		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.AddressDenied.>") }).
-			Should(Equal(1))
+		replayer, key := b.connect("replayer"), pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}
+		Eventually(ctx, func() int {
+			forge(ctx, replayer, cm, key, internal.URL()) // the refresh may replace the forged timer before it fires
+			return w.Stored(ctx, pipeline.Failures, "curl.failure.AddressDenied.>")
+		}).WithPolling(time.Second).Should(BeNumerically(">=", 1))
 		asked.Says("later")
 		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "later")
 		hits := asked.Hits() // refreshes continue, so read the larger value last
