@@ -30,7 +30,7 @@ func PauseCommand(o *cli.Options) *cobra.Command {
 	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
 		return pause(ctx, s, time.Duration(limit))
 	})
-	cmd.Flags().Var(&limit, "for", "resume after this time (0: only with `curlctl resume`)")
+	cmd.Flags().Var(&limit, "for", "resume after this time (0: only when resumed)")
 	return cmd
 }
 
