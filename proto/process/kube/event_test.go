@@ -36,7 +36,6 @@ var _ = Describe("Events", func() {
 	})
 
 	It("emits one Event per change of state, from any number of processes", func(ctx SpecContext) {
-
 		event := kube.Event{
 			Namespace: namespace, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
 			Reason: "KeyExists", Action: "Skip", Note: strings.Repeat("ü", 1000), Occurrence: "one",
