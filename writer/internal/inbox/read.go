@@ -92,7 +92,7 @@ func checkTimes(r *v1.Result) error {
 // checkDigest compares a body with the digest in the message and with the digest that the annotation
 // requires.
 func checkDigest(c *v1.Content, demanded string) error {
-	problem := ""
+	var problem string
 	switch digest := pipeline.Digest(c.GetBody()); {
 	case digest != c.GetSha256():
 		problem = "body has another digest than it came with"

@@ -220,11 +220,10 @@ func (d *diagnosis) consumers(ctx context.Context) {
 // count visits the readable messages, and reports the others under a check. ok is false if
 // there is a finding.
 func count[T any](
-	ctx context.Context, d *diagnosis, check, fix string,
-	read func(*operate.Client, context.Context, string, string) iter.Seq2[T, error], visit func(T),
+	d *diagnosis, check, fix string, read func(*operate.Client) iter.Seq2[T, error], visit func(T),
 ) (ok bool) {
 	client := d.Client.Counting()
-	for one, err := range read(client, ctx, "", "") {
+	for one, err := range read(client) {
 		if err != nil {
 			if !errors.Is(err, jetstream.ErrStreamNotFound) { // reported by streams
 				d.add(check, Unknown, "", "%s", err)
@@ -244,7 +243,8 @@ func count[T any](
 func (d *diagnosis) timers(ctx context.Context) {
 	const replace = "replace the timers with `curlctl refetch --all`"
 	pending, late := 0, 0
-	ok := count(ctx, d, "timers", replace, (*operate.Client).Timers, func(t operate.Timer) {
+	read := func(c *operate.Client) iter.Seq2[operate.Timer, error] { return c.Timers(ctx, "", "") }
+	ok := count(d, "timers", replace, read, func(t operate.Timer) {
 		pending++
 		if keystate.IsOverdue(d.now(), t.At) {
 			late++
@@ -265,7 +265,8 @@ func (d *diagnosis) timers(ctx context.Context) {
 func (d *diagnosis) wants(ctx context.Context) {
 	wanted := 0
 	restart := "restart the watcher, which replaces the wants"
-	if count(ctx, d, "wants", restart, (*operate.Client).Wants, func(operate.Want) { wanted++ }) {
+	read := func(c *operate.Client) iter.Seq2[operate.Want, error] { return c.Wants(ctx, "", "") }
+	if count(d, "wants", restart, read, func(operate.Want) { wanted++ }) {
 		d.add("wants", OK, "", "%s", printer.Plural(wanted, "key"))
 	}
 }
