@@ -228,7 +228,7 @@ func (a *Auditor) find(l *look, c candidate, p pending) wantindex.Finding {
 		delete(a.table, c.key)
 		return wantindex.TimerLost
 	case landed, sum == "" && a.table[c.key] == nil:
-		if condition.StaleDue(p.due, c.object.Request.Interval(c.key.Key), l.now) {
+		if !c.entry.Failing() && condition.StaleDue(p.due, c.object.Request.Interval(c.key.Key), l.now) {
 			a.stale++
 		}
 		delete(a.table, c.key)
