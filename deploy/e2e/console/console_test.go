@@ -43,7 +43,7 @@ var _ = Describe("In a browser, a failure", func() {
 		cm = w.Create(ctx, "prices", world.Asking("list="+site.URL()))
 		cm.EventuallyTells(ctx, "BadStatus")
 		t = newTab(open(ctx, w.NATS.URL(), "--kubeconfig="+w.Cluster.Kubeconfig))
-		Eventually(func() string { return t.text("[data-n=lastHour]") }).WithPolling(50 * time.Millisecond).Should(Equal("1"))
+		Eventually(func() string { return t.text(".boxes dd") }).WithPolling(50 * time.Millisecond).Should(Equal("1"))
 		site.Says("list of prices")
 	})
 	good := func(ctx context.Context) {
