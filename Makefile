@@ -26,7 +26,7 @@ print-%:
 
 # The longest suites start first. Suites that need a running installation have their own targets.
 LONGEST := $(addprefix ./deploy/e2e/,fault acceptance broker hostile permissions console)
-ACCEPTANCE = $(LONGEST) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
+ACCEPTANCE = $(LONGEST) ./fetcher/internal/throttle $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
 
 # The default version is "dev" for images and `git describe` for programs.
 IMAGE_VERSION := $(or $(VERSION),dev)
@@ -144,7 +144,7 @@ test-fast: control-plane ## Test the modules that have changed, without the race
 .PHONY: test-unit
 test-unit: control-plane ## Test all modules, without the suites of deploy/e2e
 	@echo 'go test of all modules: go prints nothing until the longest one is done, after some minutes'
-	@$(WITH_CLUSTER) $(GO_TEST) -p $(SUITES) $(UNIT)
+	@$(WITH_CLUSTER) $(GO_TEST) -p $(SUITES) -timeout=30m $(UNIT)
 
 .PHONY: test-rules
 test-rules: $(PROMTOOL) ## Test the alerts
@@ -161,7 +161,7 @@ SUITES ?= 6
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
 # The race detector would only slow down the brokers of the suites and what they measure: the
-# programs run as processes.
+# programs run as processes. The simulations of package throttle are too large for it.
 .PHONY: test-acceptance
 test-acceptance: build $(HELM) ## Test the programs as processes (in the cluster of KUBECONFIG if that is set)
 	@echo 'go test of the suites in deploy/e2e: go prints nothing until the longest one is done, after some minutes'

@@ -112,10 +112,19 @@ func read(r *http.Response) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// page returns a page with status 200.
+// busyTries is how often a page is read again, each time after its time limit.
+const busyTries = 20
+
+// page returns a page with status 200. It repeats that while NATS is too busy, as the page does.
 func (b *browser) page(address string) string {
 	GinkgoHelper()
 	code, text := b.at(address)
+	for range busyTries {
+		if code != http.StatusServiceUnavailable {
+			break
+		}
+		code, text = b.at(address)
+	}
 	Expect(code).To(Equal(http.StatusOK), "%s: %s", address, text)
 	return text
 }

@@ -115,8 +115,9 @@ var causes = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: "%s closed the connection before the response was complete",
 	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP: "%s responded by plain HTTP to an https:// URL; " +
 		"write http:// if that is meant",
-	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING: "%s compressed the body (Content-Encoding) although that was not " +
-		"requested; have it served uncompressed, or use another URL",
+	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING: "" +
+		"%s compressed the body (Content-Encoding) although that was not requested; " +
+		"have it served uncompressed, or use another URL",
 	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:      "the body from %s does not fit into a NATS message (max_payload)",
 	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:    "the DNS lookup of %s failed: no DNS server answered",
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE: "%s redirected from https to http, which is not followed",

@@ -1,3 +1,5 @@
+//go:build !race
+
 package throttle_test
 
 import (
@@ -328,9 +330,6 @@ func (f *fetcher) get(m message, slot *throttle.Slot) {
 	s.message() // publish the result
 	slot.End()
 }
-
-// pass lets time pass in the bubble of a test.
-func pass(d time.Duration) { <-time.After(d) }
 
 // used is the part of the slots of one host that was used.
 func (s *simulation) used(took time.Duration) float64 {
