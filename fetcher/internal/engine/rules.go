@@ -1,12 +1,11 @@
 package engine
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
@@ -57,8 +56,7 @@ func (e *Engine) pass(t *trigger, r get.Response) (get.Response, time.Duration, 
 		return r, 0, f
 	}
 	if set.Select != "" {
-		digest := sha256.Sum256(outcome.Selected)
-		r.Body, r.SHA256 = outcome.Selected, hex.EncodeToString(digest[:])
+		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)
 	}
 	return r, outcome.Wait, nil
 }

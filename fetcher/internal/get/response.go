@@ -3,12 +3,12 @@ package get
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // snippetTimeout is the time limit for the body of a response with a bad status.
@@ -29,10 +29,9 @@ func (x *exchange) content(answer *http.Response) (Response, error) {
 		return Response{}, err
 	}
 	x.client.deps.Observe(phaseTransfer, time.Since(start))
-	digest := sha256.Sum256(body)
 	return Response{
 		Body:         body,
-		SHA256:       hex.EncodeToString(digest[:]),
+		SHA256:       pipeline.Digest(body),
 		ETag:         validETag(answer.Header.Get("ETag")),
 		LastModified: validDate(answer.Header.Get("Last-Modified")),
 		MaxAge:       maxAge(answer.Header),
