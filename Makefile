@@ -171,7 +171,7 @@ test-acceptance: build $(HELM) ## Test the programs as processes (in the cluster
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
 .PHONY: transcript
-transcript: build ## Write deploy/docs/half-hour.md, a transcript of the first half hour, from a real run
+transcript: build ## Run the commands in deploy/docs/half-hour.md, and update their outputs there
 	@echo 'deploy/docs/half-hour.md'
 	@TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
 

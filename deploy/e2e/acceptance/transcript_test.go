@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -23,46 +23,26 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// transcript is a page with the commands that a user types and their output. `make transcript`
-// writes it to the file in TRANSCRIPT.
-type transcript struct {
+// terminal runs commands as a user types them.
+type terminal struct {
 	world   *world.World
 	kubectl string
-	page    strings.Builder
-	// typed counts the user's writes of each ConfigMap.
-	typed map[string]int
 }
 
-// write matches a command that writes a ConfigMap.
-var write = regexp.MustCompile(`^kubectl (?:create|annotate|patch) configmap (\S+)`)
-
-// part starts a section of the page.
-func (t *transcript) part(title, text string) { fmt.Fprintf(&t.page, "\n## %s\n\n%s\n", title, text) }
-
-// types runs a command, as a user does, until its output is as expected. That output goes into the
-// page.
-func (t *transcript) types(ctx context.Context, command string, expected types.GomegaMatcher) {
+func newTerminal(w *world.World) *terminal {
 	GinkgoHelper()
-	var out []byte
-	Eventually(ctx, func() string {
-		out = t.run(ctx, command)
-		return string(out)
-	}).WithTimeout(time.Minute).Should(expected, "%s", command)
-	if command := write.FindStringSubmatch(command); command != nil {
-		t.typed[command[1]]++
-	}
-	fmt.Fprintf(&t.page, "\n```console\n$ %s\n%s```\n", t.told(command), t.told(string(out)))
+	return &terminal{world: w, kubectl: world.Kubectl()}
 }
 
 // run runs a command and returns its output.
-func (t *transcript) run(ctx context.Context, command string) []byte {
+func (t *terminal) run(ctx context.Context, command string) []byte {
 	out, _ := t.shell(ctx, command).CombinedOutput() // the output has the error
 	return out
 }
 
 // shell returns a command that runs in a shell at the root of the repository. PATH has kubectl and
 // curlctl, which is also installed as a plugin, as the Makefile does.
-func (t *transcript) shell(ctx context.Context, command string) *exec.Cmd {
+func (t *terminal) shell(ctx context.Context, command string) *exec.Cmd {
 	tools := GinkgoT().TempDir()
 	for name, path := range map[string]string{
 		"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl"),
@@ -80,7 +60,7 @@ func (t *transcript) shell(ctx context.Context, command string) *exec.Cmd {
 }
 
 // config returns a kubeconfig with the namespace of the world.
-func (t *transcript) config() string {
+func (t *terminal) config() string {
 	raw := suitetest.Must(os.ReadFile(t.world.Cluster.Kubeconfig))
 	path := filepath.Join(GinkgoT().TempDir(), "config")
 	Expect(os.WriteFile(path, raw, 0o600)).To(Succeed())
@@ -113,7 +93,7 @@ var normal = []struct {
 }
 
 // told returns text without the parts that differ from run to run.
-func (t *transcript) told(text string) string {
+func (t *terminal) told(text string) string {
 	// in a table
 	text = strings.ReplaceAll(text, t.world.Namespace+"   ", fmt.Sprintf("%-*s", len(t.world.Namespace)+3, "shop"))
 	text = strings.ReplaceAll(text, t.world.Namespace, "shop")
@@ -135,91 +115,86 @@ func (t *transcript) told(text string) string {
 // eventRow matches an Event as kubectl describes it.
 var eventRow = regexp.MustCompile(`^  (?:Warning|Normal) `)
 
-// pageOf is the command that shows the page of a ConfigMap.
-func pageOf(name string) string {
-	return "kubectl get configmap " + name + ` -o jsonpath='{.data.page}{"\n"}'`
-}
+// halfHour is the page of a user's half hour: commands, each with its output. `make transcript` sets
+// TRANSCRIPT, and the spec writes the outputs into the page instead of expecting them.
+const halfHour = "../../docs/half-hour.md"
 
-// events is the command that shows the Events of a ConfigMap.
-func events(name string) string {
-	return "kubectl describe configmap " + name + " | grep -E '^  (Warning|Normal)'"
-}
-
-// statusOf is the command that shows the status annotation of a ConfigMap.
-func statusOf(name string) string {
-	return "kubectl get configmap " + name + ` -o jsonpath='{.metadata.annotations.x-kv8s\.io/curl-status}{"\n"}'`
-}
-
-// annotates changes the annotations of a ConfigMap.
-func (t *transcript) annotates(ctx context.Context, name, annotations string) {
-	GinkgoHelper()
-	t.types(ctx, "kubectl annotate configmap "+name+" "+annotations, ContainSubstring("annotated"))
-}
-
-// wants creates an annotated ConfigMap.
-func (t *transcript) wants(ctx context.Context, name, pairs string) {
-	GinkgoHelper()
-	t.types(ctx, "kubectl create configmap "+name, ContainSubstring("created"))
-	t.annotates(ctx, name, "'x-kv8s.io/curl-me-that="+pairs+"'")
-}
+var (
+	// typed matches a command in the page and its output.
+	typed = regexp.MustCompile("(?m)^\\$ (.+)\n((?:(?:[^$`\n].*)?\n)*)")
+	// write matches a command that writes a ConfigMap.
+	write = regexp.MustCompile(`^kubectl (?:create|annotate|patch) configmap (\S+)`)
+	// confirmation matches the line that kubectl prints after a write. The page leaves it out.
+	confirmation = regexp.MustCompile(`(?m)^configmap/\S+ (?:created|annotated|patched)\n`)
+	// spans matches durations, which depend on the machine, and the padding around them in a table.
+	spans = regexp.MustCompile(`\b\d+[dhms](?:\d+[ms])*\b|[ -]{2,}`)
+)
 
 var _ = Describe("A user's half hour", func() {
 	It("explains itself where people look, with no more writes than changes of state", func(ctx SpecContext) {
-		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {
 			"--timeout=10s", "--retry-base=2s",
 		}}})
 		w.Unfinished() // the host that asks for a pause does so for 20 minutes
-		t := &transcript{world: w, kubectl: kubectl, typed: map[string]int{}}
-		t.page.WriteString(`# A user's half hour
-
-Commands that a user types and their output, from a first page to the end of a failure. ` +
-			"`make transcript`" + ` writes this page from a real
-run against an API server, with fixed times, identities and ports. ` +
-			`For causes and fixes, see [why-empty.md](why-empty.md).
-`)
-		t.goesWell(ctx)
-		t.isMistyped(ctx)
-		t.fails(ctx)
-		t.isDenied(ctx)
-		t.isSuspended(ctx)
-		t.recovers(ctx)
-		t.logs(ctx)
-		page := compact(t.page.String())
+		t := newTerminal(w)
+		missing := w.Origin.Page("/missing")
+		w.Origin.Page("/hello").Says("Hello!")
+		w.Origin.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "1200")
+		before := map[string]func(){
+			"kubectl annotate configmap missing x-kv8s.io/curl-now=1": func() { pastSharing(missing) },
+			"kubectl describe configmap missing | grep Events": func() {
+				Expect(w.Named("busy").Events(ctx)[0].Note).To(ContainSubstring("next attempt in 20m, as the host requested"))
+				Expect(w.Cluster.Client.EventsV1().Events(w.Namespace).
+					DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+			},
+			"kubectl annotate configmap missing --overwrite x-kv8s.io/curl-now=2": func() {
+				missing.Says("found")
+				pastSharing(missing)
+			},
+		}
+		edits := map[string]int{}
+		text := string(suitetest.Must(os.ReadFile(halfHour)))
+		page := typed.ReplaceAllStringFunc(text, func(part string) string {
+			command, output, _ := strings.Cut(strings.TrimPrefix(part, "$ "), "\n")
+			if prepare := before[command]; prepare != nil {
+				prepare()
+			}
+			if edit := write.FindStringSubmatch(command); edit != nil {
+				edits[edit[1]]++
+			}
+			return "$ " + command + "\n" + t.shows(ctx, command, output)
+		})
 		if file := os.Getenv("TRANSCRIPT"); file != "" {
 			Expect(os.WriteFile(file, []byte(page), 0o644)).To(Succeed())
-			return
 		}
-		written := suitetest.Must(os.ReadFile("../../docs/half-hour.md"))
-		Expect(timeless(page)).
-			To(Equal(timeless(string(written))), "deploy/docs/half-hour.md is stale: make transcript")
+		shouldLog(ctx, w)
+		shouldWrite(ctx, w, edits)
 	})
 })
 
-// confirmation matches the line that kubectl prints after a write.
-var confirmation = regexp.MustCompile(`(?m)^configmap/\S+ (?:created|annotated|patched)\n`)
-
-// compact leaves out confirmations, and joins blocks with nothing between them.
-func compact(page string) string {
-	return strings.ReplaceAll(confirmation.ReplaceAllString(page, ""), "```\n\n```console\n", "")
-}
-
-// spans matches durations and the padding around them in a table.
-var spans = regexp.MustCompile(`\b\d+[dhms](?:\d+[ms])*\b|[ -]{2,}`)
-
-// timeless returns a page without durations, which depend on the machine, and without the column
-// widths, which depend on them.
-func timeless(page string) []string {
-	return strings.Split(spans.ReplaceAllString(page, " "), "\n")
-}
-
-// logs checks the log lines of the fetcher: they show hosts as Events do, durations as people read
-// them, and the words of the metrics.
-func (t *transcript) logs(ctx context.Context) {
+// shows runs a command of the page until it prints the output in the page, and returns its output.
+// While the page is written, it prints any output in the end.
+func (t *terminal) shows(ctx context.Context, command, output string) (printed string) {
 	GinkgoHelper()
-	lines := t.world.Fetcher().Log
+	fail, limit := Fail, time.Minute
+	if os.Getenv("TRANSCRIPT") != "" {
+		fail, limit = func(string, ...int) {}, 10*time.Second
+	}
+	here := strings.NewReplacer("shop", t.world.Namespace, "localhost:8080", "localhost:"+strconv.Itoa(t.world.Origin.Port()))
+	NewGomega(fail).Eventually(ctx, func() string {
+		printed = confirmation.ReplaceAllString(t.told(string(t.run(ctx, here.Replace(command)))), "")
+		return spans.ReplaceAllString(printed, " ")
+	}).WithTimeout(limit).Should(Equal(spans.ReplaceAllString(output, " ")), "%s", command)
+	return printed
+}
+
+// shouldLog checks the log lines of the fetcher: they show hosts as Events do, durations as people
+// read them, and the words of the metrics.
+func shouldLog(ctx context.Context, w *world.World) {
+	GinkgoHelper()
+	lines := w.Fetcher().Log
 	about := func(name string) func() []string {
-		return func() []string { return lines.Matching(`"key":"` + t.world.Namespace + "/" + name + `/page"`) }
+		return func() []string { return lines.Matching(`"key":"` + w.Namespace + "/" + name + `/page"`) }
 	}
 	Eventually(ctx, about("internal")).Should(ContainElement(And(
 		ContainSubstring(`"host":"(address)"`), ContainSubstring(`"cause":"new"`),
@@ -232,113 +207,24 @@ func (t *transcript) logs(ctx context.Context) {
 	Expect(lines.Matching("169.254")).To(BeEmpty())
 }
 
-// hello is the URL of a page that says Hello!.
-func (t *transcript) hello() string { return t.world.Origin.Page("/hello").Says("Hello!").URL() }
-
-func (t *transcript) goesWell(ctx context.Context) {
-	t.part("A page", "A ConfigMap gets an annotation, and its data appears.")
-	t.wants(ctx, "mine", "page="+t.hello())
-	t.types(ctx, pageOf("mine"), Equal("Hello!\n"))
-	t.types(ctx, statusOf("mine"), ContainSubstring("sha256"))
-}
-
-func (t *transcript) isMistyped(ctx context.Context) {
-	t.part("A typo", "A value that is not a pair, a pair that breaks a rule, and an unknown name. Each is explained by "+
-		"an Event, and in the annotation until it is corrected. Nothing is removed.")
-	t.annotates(ctx, "mine", "--overwrite 'x-kv8s.io/curl-me-that=not correct'")
-	t.types(ctx, events("mine"), ContainSubstring("annotation value 'not correct' does not match expected format key=url"))
-	t.annotates(ctx, "mine", "--overwrite 'x-kv8s.io/curl-me-that=page=ftp://example.com' x-kv8s.io/curl-refrsh=10m")
-	t.types(ctx, events("mine"),
-		And(ContainSubstring("the scheme must be http or https"), ContainSubstring("did you mean curl-refresh?")))
-	t.types(ctx, "curlctl status "+t.world.Namespace+"/mine",
-		And(ContainSubstring("not followed since"), ContainSubstring("the scheme must be http or https")))
-	t.types(ctx, pageOf("mine"), Equal("Hello!\n"))
-	t.annotates(ctx, "mine", "--overwrite 'x-kv8s.io/curl-me-that=page="+t.hello()+"' x-kv8s.io/curl-refrsh-")
-	t.types(ctx, statusOf("mine"), And(ContainSubstring("sha256"), Not(ContainSubstring("InvalidAnnotation"))))
-}
-
-func (t *transcript) fails(ctx context.Context) {
-	site := t.world.Origin
-	t.part("Nothing there", "The Event has the status code and the next step. The annotation still has both when the "+
-		"Event has expired.")
-	t.wants(ctx, "missing", "page="+site.Page("/missing").URL())
-	t.types(ctx, events("missing"),
-		ContainSubstring("responded with 404; key page has no value yet; giving up after 1 attempt; next try"))
-	t.types(ctx, statusOf("missing"),
-		And(ContainSubstring(`"httpStatus":404`), ContainSubstring(`"nextTry"`)))
-
-	t.part("A host that asks for a pause",
-		"The next attempt waits as long as the host asks. The list of failures shows until when.")
-	t.wants(ctx, "busy", "page="+site.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "1200").URL())
-	t.types(ctx, events("busy"),
-		ContainSubstring("responded with 429; key page has no value yet; next attempt in 20m, as the host requested"))
-	t.types(ctx, statusOf("busy"), And(ContainSubstring(`"waitsFor":"pause of localhost"`), ContainSubstring(`"nextTry"`)))
-	t.types(ctx, "curlctl failing -n "+t.world.Namespace+" --name busy -o wide", ContainSubstring("pause of localhost"))
-}
-
-func (t *transcript) isDenied(ctx context.Context) {
-	t.part("An address that is not public", "There is no next try: only another URL or policy helps.")
-	t.wants(ctx, "internal", "page=http://169.254.169.254/latest/meta-data")
-	t.types(ctx, events("internal"),
-		ContainSubstring("fetching from 169.254.169.254 is not allowed: its address is not public"))
-}
-
-func (t *transcript) isSuspended(ctx context.Context) {
-	t.part("Suspending a ConfigMap", "While it is suspended, nothing is fetched and manual edits stay.")
-	t.wants(ctx, "paused", "page="+t.hello())
-	t.types(ctx, pageOf("paused"), Equal("Hello!\n"))
-	t.annotates(ctx, "paused", "x-kv8s.io/curl-suspend=true")
-
-	t.types(ctx, `kubectl patch configmap paused --patch '{"data":{"page":"changed"}}'`, ContainSubstring("patched"))
-	t.types(ctx, pageOf("paused"), Equal("changed\n"))
-
-	t.part("A key of your own", "It is never overwritten.")
-	t.types(ctx, "kubectl create configmap own --from-literal=page=mine", ContainSubstring("created"))
-	t.annotates(ctx, "own", "'x-kv8s.io/curl-me-that=page="+t.hello()+"'")
-	t.types(ctx, events("own"), ContainSubstring("key page already exists and is not managed by curl-me-that"))
-	t.types(ctx, statusOf("own"),
-		ContainSubstring(`"message":"key page already exists and is not managed by curl-me-that`))
-
-	t.part("An edit by hand", "curl-me-that repairs keys that it wrote. An Event names who changed them.")
-	t.wants(ctx, "edited", "page="+t.hello())
-	t.types(ctx, pageOf("edited"), Equal("Hello!\n"))
-	t.types(ctx, `kubectl patch configmap edited --patch '{"data":{"page":"changed"}}'`, ContainSubstring("patched"))
-	t.types(ctx, events("edited"),
-		ContainSubstring("key page was changed by field manager kubectl-patch; it is fetched again"))
-	t.types(ctx, pageOf("edited"), Equal("Hello!\n"))
-}
-
-func (t *transcript) recovers(ctx context.Context) {
-	missing := t.world.Origin.Page("/missing")
-	t.part("The same failure again",
-		"The page is still missing. The count of the Event goes up, and the ConfigMap is not written.")
-	pastSharing(missing)
-	t.annotates(ctx, "missing", "x-kv8s.io/curl-now=1")
-	t.types(ctx, `kubectl get events.events.k8s.io -o jsonpath=`+
-		`'{range .items[?(@.regarding.name=="missing")]}{.reason} x{.series.count}{"\n"}{end}'`,
-		ContainSubstring("BadStatus x2"))
-
-	t.part("Events have expired",
-		"A cluster keeps Events for an hour. The annotation still has their message, and curlctl shows the whole history "+
-			"of the key.")
-	Expect(t.world.Cluster.Client.EventsV1().Events(t.world.Namespace).
-		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
-	t.types(ctx, "kubectl describe configmap missing | grep Events", ContainSubstring("<none>"))
-	t.types(ctx, "curlctl status "+t.world.Namespace+"/missing",
-		And(ContainSubstring("responded with 404"), ContainSubstring("recheck"), ContainSubstring("last checked")))
-
-	t.part("Recovery", "The end of a failure has its own Event.")
-	missing.Says("found")
-	pastSharing(missing)
-	t.annotates(ctx, "missing", "--overwrite x-kv8s.io/curl-now=2")
-	t.types(ctx, pageOf("missing"), Equal("found\n"))
-	t.types(ctx, events("missing"), ContainSubstring("localhost responded; key page is up to date"))
-	t.countWrites(ctx)
-}
-
-// writes has the number of writes of each ConfigMap by the system.
-func writes() map[string]int {
-	return map[string]int{
+// shouldWrite checks the writes of each ConfigMap by the system, beside the user's edits. It takes a
+// write that keeps the status for one of the user.
+func shouldWrite(ctx context.Context, w *world.World, edits map[string]int) {
+	GinkgoHelper()
+	w.EventuallyCaughtUp(ctx)
+	for _, life := range w.History.Lives() {
+		before, kept := "", 0
+		for _, version := range life.Versions {
+			if now := version.Object.Annotations[annotation.StatusKey]; now != before {
+				before = now
+				continue
+			}
+			w.History.BySpec(version.Object)
+			kept++
+		}
+		Expect(kept).To(Equal(edits[life.Name]), "writes of %s without a status of their own", life.Name)
+	}
+	for name, n := range map[string]int{
 		"mine":     4, // the value, two annotation errors, and their correction
 		"missing":  2, // the failure and the recovery, nothing for the check in between
 		"busy":     1, // the failure
@@ -346,28 +232,8 @@ func writes() map[string]int {
 		"paused":   1, // the value
 		"own":      1, // the key belongs to another owner
 		"edited":   2, // the value and its repair
-	}
-}
-
-// countWrites checks the writes of each ConfigMap: those that the user typed plus writes. It
-// takes a write that keeps the status for one of the user.
-func (t *transcript) countWrites(ctx context.Context) {
-	GinkgoHelper()
-	t.world.EventuallyCaughtUp(ctx)
-	for _, life := range t.world.History.Lives() {
-		before, typed := "", 0
-		for _, version := range life.Versions {
-			if now := version.Object.Annotations[annotation.StatusKey]; now != before {
-				before = now
-				continue
-			}
-			t.world.History.BySpec(version.Object)
-			typed++
-		}
-		Expect(typed).To(Equal(t.typed[life.Name]), "writes of %s without a status of their own", life.Name)
-	}
-	for name, n := range writes() {
-		Expect(t.world.Named(name).Writes(ctx)).To(Equal(n), name)
+	} {
+		Expect(w.Named(name).Writes(ctx)).To(Equal(n), name)
 	}
 }
 
@@ -407,11 +273,10 @@ var ends = map[*regexp.Regexp][]int{
 
 var _ = Describe("A read-only command in a page, a runbook or an alert", func() {
 	It("runs as it is written", func(ctx SpecContext) {
-		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{})
+		t := newTerminal(w)
 		cm := w.Create(ctx, "mine", world.Asking("page="+w.Origin.Page("/missing").URL()))
 		cm.EventuallyReports(ctx, "page", "BadStatus")
-		t := &transcript{world: w, kubectl: kubectl, typed: map[string]int{}}
 		var id string
 		Eventually(ctx, func() string {
 			id = strings.TrimSpace(string(t.run(ctx, "curlctl failures --name mine -o name | sed s,failure/,,")))
@@ -477,7 +342,7 @@ func documented(root string) []string {
 var _ = Describe("kubectl", func() {
 	It("finds curlctl as a plugin and completes its arguments with live names", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		t := &transcript{world: w, kubectl: world.Kubectl()}
+		t := newTerminal(w)
 		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL())).EventuallyTells(ctx, "BadStatus")
 		for command, said := range map[string]string{
 			"plugin list --name-only":                  "kubectl-curl_me_that",
