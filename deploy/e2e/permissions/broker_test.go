@@ -2,13 +2,13 @@ package permissions_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"sync"
 
+	"github.com/nats-io/nats-server/v2/logger"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
@@ -106,46 +106,26 @@ type broker struct {
 	token string
 	// watcher has additional flags of the watcher.
 	watcher []string
-	said    *journal
+	// log is the file with the log of the servers.
+	log string
 }
 
-// journal keeps the log of a server.
-type journal struct {
-	mu    sync.Mutex
-	lines []string
-}
+// journal is the log of the servers. A fatal error does not end the suite.
+type journal struct{ *logger.Logger }
 
-func (j *journal) add(format string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.lines = append(j.lines, fmt.Sprintf(format, args...))
-}
+func (j journal) Fatalf(format string, args ...any) { j.Errorf(format, args...) }
 
-// violations returns the server's log lines about denied requests.
-func (j *journal) violations() []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var found []string
-	for _, line := range j.lines {
-		if strings.Contains(line, "Violation") {
-			found = append(found, line)
-		}
-	}
-	return found
+// violations returns the servers' log lines about denied requests.
+func (b *broker) violations() []string {
+	GinkgoHelper()
+	return regexp.MustCompile(".*Violation.*").FindAllString(read(b.log), -1)
 }
-
-func (j *journal) Noticef(string, ...any)            {}
-func (j *journal) Debugf(string, ...any)             {}
-func (j *journal) Tracef(string, ...any)             {}
-func (j *journal) Warnf(format string, args ...any)  { j.add(format, args...) }
-func (j *journal) Errorf(format string, args ...any) { j.add(format, args...) }
-func (j *journal) Fatalf(format string, args ...any) { j.add(format, args...) }
 
 // start runs servers with a configuration. curlctl creates their identities, and the spec has one
 // additional user.
 func start(ctx context.Context, f form) *broker {
 	GinkgoHelper()
-	b := &broker{dir: GinkgoT().TempDir(), said: &journal{}, tls: f.tls}
+	b := &broker{dir: GinkgoT().TempDir(), tls: f.tls}
 	b.identities = filepath.Join(b.dir, "identities")
 	b.run(ctx, "identities", "--out", b.identities, "--tls-host", "localhost,127.0.0.1")
 	var err error
@@ -165,7 +145,10 @@ func start(ctx context.Context, f form) *broker {
 	// These override values that the configuration takes from the environment.
 	GinkgoT().Setenv("NATS_ROUTES", "[]")
 	GinkgoT().Setenv("SERVER_NAME", "natstest")
-	options := natstest.Options{Listen: true, Monitor: true, ConfigFile: filepath.Join(b.dir, f.config), Log: b.said}
+	b.log = filepath.Join(b.dir, "nats.log")
+	said := journal{logger.NewFileLogger(b.log, false, false, false, false)}
+	DeferCleanup(said.Close)
+	options := natstest.Options{Listen: true, Monitor: true, ConfigFile: filepath.Join(b.dir, f.config), Log: said}
 	if f.servers == 1 {
 		b.servers = make([]*natstest.Server, 1)
 		b.servers[0], err = natstest.Run(options)

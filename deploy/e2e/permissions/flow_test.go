@@ -37,7 +37,7 @@ func (b *broker) world(ctx context.Context, without ...string) *world.World {
 // shouldViolateNothing checks the logs of server and services for missing rights.
 func (b *broker) shouldViolateNothing(w *world.World) {
 	GinkgoHelper()
-	Expect(b.said.violations()).To(BeEmpty())
+	Expect(b.violations()).To(BeEmpty())
 	for _, name := range world.Services() {
 		Expect(w.Service(name).Log.Matching("violation")).To(BeEmpty(), "log of %s", name)
 		Expect(w.Service(name).Log.Matching("forbidden")).To(BeEmpty(), "log of %s", name)

@@ -19,6 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -114,9 +115,14 @@ var _ = Describe("NATS", func() {
 			}
 		})
 
+		It("lets nobody connect without an identity", func() {
+			Expect(world.ErrorOf(nats.Connect(b().URL(), b().trust()))).To(MatchError(nats.ErrAuthorization))
+		})
+
 		It("lets only the identity sys use the system account", func(ctx SpecContext) {
 			loaded := b().varz(ctx, 0).Loaded
 			system := b().connect("sys")
+			Expect(tried(system, cell{operation: "subscribe", subject: "$SYS.>"})).To(BeTrue())
 			answer := suitetest.Must(system.Request("$SYS.REQ.SERVER.PING.IDZ", nil, answered))
 			var found struct{ Server struct{ ID string } }
 			Expect(json.Unmarshal(answer.Data, &found)).To(Succeed())

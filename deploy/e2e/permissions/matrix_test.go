@@ -92,22 +92,11 @@ var _ = Describe("The permissions", func() {
 		}
 	}, Entry("with the configuration", plain), Entry("with JWT", byJWT))
 
-	It("separate the accounts", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
-		system := b.connect("sys")
-		Expect(tried(system, cell{operation: "subscribe", subject: "$SYS.>"})).To(BeTrue())
-		answer := suitetest.Must(system.Request("$JS.API.STREAM.INFO.CURL_REQUESTS", nil, nats.DefaultTimeout))
-		Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
-		_, err := nats.Connect(b.URL())
-		Expect(err).To(MatchError(nats.ErrAuthorization), "connecting without an identity is denied")
-	})
-
 	It("let the watcher read all wants and timers, however many there are", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
 		load(ctx, b)
-		Expect(b.said.violations()).To(BeEmpty())
+		Expect(b.violations()).To(BeEmpty())
 	})
 })
 
