@@ -2,19 +2,12 @@ package acceptance_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -24,7 +17,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
@@ -61,9 +53,18 @@ type credentials struct {
 func newCredentials(ctx context.Context) *credentials {
 	GinkgoHelper()
 	c := &credentials{dir: GinkgoT().TempDir(), received: map[string]string{}, text: map[string]string{}}
-	server, authority, _ := keyPair("server")
+	// The server and the client share a certificate, which has two names.
+	made := GinkgoT().TempDir()
+	Expect(exec.CommandContext(ctx, env.Program("curlctl"), "identities", "--out="+made, "--tls-host=the-client,localhost").
+		Run()).To(Succeed())
+	for name, as := range map[string]string{"ca.crt": "ca.pem", "tls.crt": "client.crt", "tls.key": "client.key"} {
+		c.put(as, string(suitetest.Must(os.ReadFile(filepath.Join(made, name)))))
+	}
+	key := filepath.Join(c.dir, "client.key")
+	pair := suitetest.Must(tls.LoadX509KeyPair(filepath.Join(c.dir, "client.crt"), key))
+	c.clientKey = strings.Split(string(suitetest.Must(os.ReadFile(key))), "\n")[1]
 	c.secure = origin.StartTLS(&tls.Config{
-		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12,
 	}, c.guard)
 	DeferCleanup(c.secure.Close)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -78,11 +79,6 @@ func newCredentials(ctx context.Context) *credentials {
 	c.Trust(c.secure)
 	c.release = c.Cluster.Namespace(ctx)
 
-	_, certificate, key := keyPair("the client")
-	c.clientKey = strings.Split(key, "\n")[1]
-	c.put("ca.pem", authority)
-	c.put("client.crt", certificate)
-	c.put("client.key", key)
 	c.put("token", secrets["bearer"])
 	c.put("client-secret", secrets["client"])
 	oauth := "oauth2: {tokenURL: \"https://" + c.secure.Address() + "/%s\", clientID: me, clientSecretFile: client-secret}"
@@ -278,22 +274,6 @@ func (c *credentials) readConsole(ctx context.Context) {
 	Expect(len(found)).To(BeNumerically(">", 5), "pages of the console")
 }
 
-// keyPair returns a certificate for localhost and its key.
-func keyPair(name string) (pair tls.Certificate, certificate, key string) {
-	GinkgoHelper()
-	private := suitetest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der := suitetest.Must(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))
-	secret := suitetest.Must(x509.MarshalPKCS8PrivateKey(private))
-	certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	key = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
-	pair = suitetest.Must(tls.X509KeyPair([]byte(certificate), []byte(key)))
-	return pair, certificate, key
-}
-
 var _ = Describe("Credentials of every kind", func() {
 	It("are sent, and are found nowhere but in their Secrets and files", func(ctx SpecContext) {
 		c := newCredentials(ctx)
@@ -306,7 +286,7 @@ var _ = Describe("Credentials of every kind", func() {
 		}
 
 		for name, carried := range map[string]string{
-			"header": secrets["header"], "bearer": secrets["bearer"], "certificate": "the client",
+			"header": secrets["header"], "bearer": secrets["bearer"], "certificate": "the-client",
 			"oauth": secrets["oauth"], "team": secrets["team"],
 		} {
 			good := c.secure.Page("/" + name + "/good").Says("body of " + name)

@@ -172,8 +172,8 @@ var _ = Describe("A user's half hour", func() {
 	})
 })
 
-// shows runs a command of the page until it prints the output in the page, and returns its output.
-// While the page is written, it prints any output in the end.
+// shows runs a command of the page until it prints the output in the page. While the page is written,
+// it returns any other output in the end.
 func (t *terminal) shows(ctx context.Context, command, output string) (printed string) {
 	GinkgoHelper()
 	fail, limit := Fail, time.Minute
@@ -181,10 +181,12 @@ func (t *terminal) shows(ctx context.Context, command, output string) (printed s
 		fail, limit = func(string, ...int) {}, 10*time.Second
 	}
 	here := strings.NewReplacer("shop", t.world.Namespace, "localhost:8080", "localhost:"+strconv.Itoa(t.world.Origin.Port()))
-	NewGomega(fail).Eventually(ctx, func() string {
+	if NewGomega(fail).Eventually(ctx, func() string {
 		printed = confirmation.ReplaceAllString(t.told(string(t.run(ctx, here.Replace(command)))), "")
 		return spans.ReplaceAllString(printed, " ")
-	}).WithTimeout(limit).Should(Equal(spans.ReplaceAllString(output, " ")), "%s", command)
+	}).WithTimeout(limit).Should(Equal(spans.ReplaceAllString(output, " ")), "%s", command) {
+		return output
+	}
 	return printed
 }
 
