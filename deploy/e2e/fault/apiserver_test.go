@@ -1,7 +1,6 @@
 package fault_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -122,13 +121,8 @@ var _ = Describe("A missing permission of the writer", func() {
 		)
 		var writer *world.Account
 		w := env.World(ctx, world.Options{
-			Flags: map[string][]string{world.Watcher: {"--audit-interval=" + interval.String()}},
-			Kubeconfigs: map[string]func(context.Context, string) string{
-				world.Writer: func(ctx context.Context, namespace string) string {
-					writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
-					return writer.Kubeconfig
-				},
-			},
+			Flags:       map[string][]string{world.Watcher: {"--audit-interval=" + interval.String()}},
+			Kubeconfigs: env.Cluster.WriterAccount(&writer),
 		})
 		writer.Revoke(ctx)
 		pages := w.Origin.Pages(keys)
@@ -172,13 +166,7 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 		const inHand = 16
 		var rights *world.Account
 		w := env.World(ctx, world.Options{
-			Tenants: 1, AckWait: shortAckWait,
-			Kubeconfigs: map[string]func(context.Context, string) string{
-				world.Writer: func(ctx context.Context, namespace string) string {
-					rights = env.Cluster.Account(ctx, namespace, world.Writer, world.WriterRules()...)
-					return rights.Kubeconfig
-				},
-			},
+			Tenants: 1, AckWait: shortAckWait, Kubeconfigs: env.Cluster.WriterAccount(&rights),
 		})
 		rights.In(ctx, w.Tenants[0].Namespace, world.WriterRules()...)
 		consumer := suitetest.Must(w.JetStream.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer))

@@ -126,13 +126,8 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 	It("a writer without permissions", func(ctx SpecContext) {
 		var writer *world.Account
 		w := env.World(ctx, world.Options{
-			Flags: map[string][]string{world.Watcher: {"--audit-interval=5s"}},
-			Kubeconfigs: map[string]func(context.Context, string) string{
-				world.Writer: func(ctx context.Context, namespace string) string {
-					writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
-					return writer.Kubeconfig
-				},
-			},
+			Flags:       map[string][]string{world.Watcher: {"--audit-interval=5s"}},
+			Kubeconfigs: env.Cluster.WriterAccount(&writer),
 		})
 		b := watch(w)
 		b.shows(ctx, "stat", "Writer permissions", "", Equal(no))

@@ -118,8 +118,7 @@ func begin(ctx context.Context) *system {
 	GinkgoHelper()
 	s := &system{broker: world.RunBroker(), wants: &published{all: map[string][][]byte{}}}
 	s.World = env.World(ctx, world.Options{
-		Broker: s.broker.URL(), AckWait: ackWait, Tenants: 2,
-		Kubeconfigs: map[string]func(context.Context, string) string{world.Writer: s.writerAccount},
+		Broker: s.broker.URL(), AckWait: ackWait, Tenants: 2, Kubeconfigs: env.Cluster.WriterAccount(&s.rights),
 		Flags: map[string][]string{
 			world.Watcher: {"--audit-interval=1s", "--coalesce=100ms"},
 			world.Fetcher: {"--recheck=1s", "--retry-base=100ms", "--retry-max=500ms", "--max-retry-after=1s"},
@@ -131,11 +130,4 @@ func begin(ctx context.Context) *system {
 	}
 	s.hostile = hostile.New(s.Tenants[1], hostileScale) //nolint:contextcheck // its cleanup has a context of its own
 	return s
-}
-
-// writerAccount is called before the writer starts.
-func (s *system) writerAccount(ctx context.Context, namespace string) string {
-	GinkgoHelper()
-	s.rights = env.Cluster.Account(ctx, namespace, world.Writer, world.WriterRules()...)
-	return s.rights.Kubeconfig
 }

@@ -72,6 +72,14 @@ func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace stri
 	}
 }
 
+// WriterAccount gives the writer an account with minimal rights, and stores it in account.
+func (c *Cluster) WriterAccount(account **Account) map[string]func(ctx context.Context, namespace string) string {
+	return map[string]func(context.Context, string) string{Writer: func(ctx context.Context, namespace string) string {
+		*account = c.Account(ctx, namespace, Writer, WriterRules()...)
+		return (*account).Kubeconfig
+	}}
+}
+
 // Account is a service account with rights in one namespace.
 type Account struct {
 	// Kubeconfig with a token of the account.
