@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
@@ -22,31 +23,10 @@ import (
 // eventually is how long to wait for the API server.
 const eventually = time.Minute
 
-// apiServer is a real API server.
+// apiServer is a real API server. It says the warnings of its responses.
 type apiServer struct {
 	*access.Applier
-	said *warnings
-}
-
-// warnings collects the warnings of the API server.
-type warnings struct {
-	mu   sync.Mutex
-	list []string
-}
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(_ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.list = append(w.list, text)
-}
-
-func (w *warnings) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	list := w.list
-	w.list = nil
-	return list
+	said *gbytes.Buffer
 }
 
 // connect uses the cluster of KUBECONFIG and creates the namespaces and custom resource definitions
@@ -57,8 +37,8 @@ func connect(ctx context.Context) *apiServer {
 	Expect(path).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-manifests`")
 	config := suitetest.Must(clientcmd.BuildConfigFromFlags("", path))
 	config.QPS = -1
-	s := &apiServer{said: &warnings{}}
-	config.WarningHandler = s.said
+	s := &apiServer{said: gbytes.NewBuffer()}
+	config.WarningHandler = rest.NewWarningWriter(s.said, rest.WarningWriterOptions{})
 	s.Applier = suitetest.Must(access.NewApplier(config, "manifests"))
 	for _, name := range []string{namespace, "team-a", "team-b"} {
 		Expect(s.Apply(ctx, "", made("Namespace", "", name))).To(Succeed())
@@ -98,10 +78,10 @@ func custom(crd object) object {
 }
 
 // dryRun creates an object as a dry run and returns the API server's error or warnings.
-func (s *apiServer) dryRun(ctx context.Context, o object) (warnings []string, err error) {
-	s.said.take()
+func (s *apiServer) dryRun(ctx context.Context, o object) (warnings string, err error) {
+	Expect(s.said.Clear()).To(Succeed())
 	err = s.apply(ctx, o, metav1.DryRunAll)
-	return s.said.take(), err
+	return string(s.said.Contents()), err
 }
 
 // apply does the same as `kubectl apply --server-side --validate=strict`.

@@ -8,14 +8,10 @@
 package manifests_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -90,42 +87,18 @@ func valuesName(file string) string {
 	return strings.TrimSuffix(filepath.Base(file), "-values.yaml")
 }
 
-// helm runs helm and returns stdout and stderr.
-func helm(ctx context.Context, args ...string) (stdout []byte, complaint string) {
-	GinkgoHelper()
-	program := os.Getenv("HELM")
-	Expect(program).NotTo(BeEmpty(), "set HELM to the program, or run `make test-manifests`")
-	cmd := exec.CommandContext(ctx, program, args...)
-	// Ignore the settings of the user who runs the suite.
-	cmd.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir(), "KUBECONFIG=")
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		Expect(err).NotTo(HaveOccurred())
-	}
-	if err != nil {
-		return nil, said.String()
-	}
-	return out.Bytes(), ""
-}
-
-// templating is the command that renders the chart without an API server to look up. Later values
-// override its own.
-func templating() []string {
-	return []string{
-		"template", namespace, chart, "--namespace", namespace, "--set-json",
-		`networkPolicy.apiServer.cidrs=["10.96.0.1/32"]`,
-	}
+// render renders the chart without an API server to look up. Later flags override earlier ones.
+func render(ctx context.Context, flags ...string) ([]object, error) {
+	return manifest.Render(ctx, manifest.Chart{
+		Dir: chart, Release: namespace, Namespace: namespace,
+		Flags: append([]string{"--set-json", `networkPolicy.apiServer.cidrs=["10.96.0.1/32"]`}, flags...),
+	})
 }
 
 // template renders the chart with a values file.
-func template(ctx context.Context, file string, args ...string) []object {
+func template(ctx context.Context, file string, flags ...string) []object {
 	GinkgoHelper()
-	text, complaint := helm(ctx, slices.Concat(templating(), []string{"--values", file}, args)...)
-	Expect(complaint).To(BeEmpty())
-	return parse(text)
+	return suitetest.Must(render(ctx, append([]string{"--values", file}, flags...)...))
 }
 
 func parse(text []byte) []object {

@@ -31,6 +31,8 @@ type Chart struct {
 	Templates []string
 	// Set are values as helm --set takes them.
 	Set []string
+	// Flags are more flags of helm template.
+	Flags []string
 }
 
 // Render runs $HELM and returns the objects of the templates. The error has its messages.
@@ -46,6 +48,7 @@ func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) 
 	for _, s := range c.Set {
 		args = append(args, "--set", s)
 	}
+	args = append(args, c.Flags...)
 	//nolint:gosec // the environment names it, as that of the other programs
 	cmd := exec.CommandContext(ctx, program, args...)
 	var complaint bytes.Buffer
