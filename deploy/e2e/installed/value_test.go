@@ -1,7 +1,6 @@
 package installed_test
 
 import (
-	"bytes"
 	"net/http"
 	"time"
 
@@ -24,25 +23,6 @@ var _ = Describe("A fetched value", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 		Expect(page.Hits(ctx)).To(Equal(1))
 		cm.Tells(ctx)
-	})
-
-	It("is stored in binaryData if it is not text", func(ctx SpecContext) {
-		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)
-		page := i.Page("/binary").Serves(ctx, body)
-		cm := i.Create(ctx, "binary", world.Asking("bytes="+page.URL()))
-		cm.EventuallyHasBinary(ctx, "bytes", body)
-		Expect(cm.Get(ctx).Data).To(BeEmpty())
-	})
-
-	It("is fetched again when curl-now changes", func(ctx SpecContext) {
-		page := i.Page("/now").Says(ctx, "before")
-		cm := i.Create(ctx, "now", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "before")
-		shouldRest(ctx, cm) // longer than the outcome of a GET is shared
-		page.Says(ctx, "after")
-		cm.Annotate(ctx, "x-kv8s.io/curl-now", "please")
-		cm.EventuallyHasData(ctx, "mydata", "after")
-		Expect(page.Hits(ctx)).To(Equal(2))
 	})
 
 	It("is not written again if a refresh finds no change", func(ctx SpecContext) {
