@@ -108,14 +108,12 @@ var _ = Describe("Two watchers", func() {
 		Expect(standby.Metric(ctx, "curlmethat_watcher_wants_published_total")).To(BeZero())
 
 		Expect(leader.Kill()).To(Succeed())
-		page := w.Origin.Page("/after").Says("after the kill")
-		w.Create(ctx, "after", world.Asking("mydata="+page.URL())).EventuallyHasData(ctx, "mydata", "after the kill")
+		w.Fill(ctx, "after", "after the kill")
 		Expect(standby.Log.Matching(`"leading"`)).To(HaveLen(1))
 
 		leader.Restart(ctx)
 		standby.ShouldStop(ctx)
-		page = w.Origin.Page("/end").Says("after the end")
-		w.Create(ctx, "end", world.Asking("mydata="+page.URL())).EventuallyHasData(ctx, "mydata", "after the end")
+		w.Fill(ctx, "end", "after the end")
 		w.EventuallyQuiet(ctx)
 		Expect(w.Published(ctx)).To(Equal(42), "messages in the stream")
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")

@@ -148,13 +148,10 @@ var _ = Describe("A restored backup", func() {
 		DeferCleanup(func(ctx SpecContext) error { return plane.Stop(ctx) })
 		cluster := suitetest.Must(world.OpenCluster(plane.Kubeconfig()))
 		w := env.World(ctx, world.Audited(world.Options{Cluster: cluster}))
-		page, once := w.Origin.Page("/refreshed").Tagged().Says("older"), w.Origin.Page("/once").Says("once")
-		w.Create(ctx, "refreshed", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).
-			EventuallyHasData(ctx, "mydata", "older")
-		edited := w.Create(ctx, "edited", world.Asking("mydata="+once.URL()))
-		edited.EventuallyHasData(ctx, "mydata", "once")
-		deleted := w.Create(ctx, "deleted", world.Asking("mydata="+once.URL()))
-		deleted.EventuallyHasData(ctx, "mydata", "once")
+		w.Origin.Page("/refreshed").Tagged()
+		page, _ := w.Fill(ctx, "refreshed", "older", world.Annotated(refreshKey, "1s"))
+		_, edited := w.Fill(ctx, "edited", "once")
+		_, deleted := w.Fill(ctx, "deleted", "once")
 		w.EventuallyQuiet(ctx)
 		Expect(plane.Stop(ctx)).To(Succeed())
 		world.PutBack(saved, home)
@@ -199,6 +196,36 @@ func eventuallyRight(ctx context.Context, w *world.World, name, text string) {
 		g.Expect(w.Checker().Right(promise.Heals, object)).To(BeEmpty())
 	}).WithTimeout(restoreLimit).WithPolling(50 * time.Millisecond).Should(Succeed())
 }
+
+var _ = Describe("A key with a rule keeps its last good value", func() {
+	const expectKey = "x-kv8s.io/curl-expect"
+	expecting := world.Annotated(expectKey, "mydata=size(json.rules) > 0")
+
+	It("when NATS is wiped, and fetches only if other rules let the value in", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/changed").Tagged()
+		same, kept := w.Fill(ctx, "same", `{"rules":[1]}`, expecting)
+		_, changed := w.Fill(ctx, "changed", `{"rules":[1]}`, expecting)
+		w.EventuallyQuiet(ctx)
+		Expect(w.Watcher().Kill()).To(Succeed())
+		changed.Annotate(ctx, expectKey, "mydata=size(json.rules) > 1")
+		Expect(w.NATS.Wipe()).To(Succeed())
+		Expect(w.NATS.Start()).To(Succeed())
+		w.Watcher().Restart(ctx)
+		w.Create(ctx, "new", world.Asking("mydata="+w.Origin.Page("/new").Says("new").URL())).
+			EventuallyHasDataWithin(ctx, time.Minute, "mydata", "new")
+
+		changed.EventuallyReports(ctx, "mydata", "ContentRejected")
+		Expect(page.NotModified()).To(BeZero(), "the request has no validators")
+		Expect(changed.Get(ctx).Data).To(HaveKeyWithValue("mydata", `{"rules":[1]}`))
+		page.Says(`{"rules":[1,2]}`)
+		changed.Annotate(ctx, "x-kv8s.io/curl-now", "1")
+		changed.EventuallyHasData(ctx, "mydata", `{"rules":[1,2]}`)
+		w.EventuallyQuiet(ctx)
+		Expect(same.Hits()).To(Equal(1))
+		Expect(kept.Writes(ctx)).To(Equal(1))
+	})
+})
 
 var _ = Describe("A ConfigMap with other writers", func() {
 	It("ends with the last of 100 annotations in a second, after few fetches", func(ctx SpecContext) {
