@@ -183,22 +183,22 @@ var _ = Describe("The sidecars of a Watcher", func() {
 	})
 })
 
-// seesNamespace grants keeper the right to watch its namespace, as the chart does.
-func (h *home) seesNamespace(ctx context.Context) {
+// letWatchNamespace grants keeper the right to watch its namespace, as the chart does.
+func letWatchNamespace(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	api := h.Cluster.Client.RbacV1()
-	name := metav1.ObjectMeta{Name: h.Namespace}
+	api := env.Cluster.Client.RbacV1()
+	name := metav1.ObjectMeta{Name: namespace}
 	suitetest.Must(api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{h.Namespace},
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{namespace},
 		Verbs: []string{"list", "watch"},
 	}}}, metav1.CreateOptions{}))
 	suitetest.Must(api.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: h.Namespace},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "curl-me-that-keeper", Namespace: h.Namespace}},
+		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "curl-me-that-keeper", Namespace: namespace}},
 	}, metav1.CreateOptions{}))
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(api.ClusterRoleBindings().Delete(ctx, h.Namespace, metav1.DeleteOptions{})).To(Succeed())
-		Expect(api.ClusterRoles().Delete(ctx, h.Namespace, metav1.DeleteOptions{})).To(Succeed())
+		Expect(api.ClusterRoleBindings().Delete(ctx, namespace, metav1.DeleteOptions{})).To(Succeed())
+		Expect(api.ClusterRoles().Delete(ctx, namespace, metav1.DeleteOptions{})).To(Succeed())
 	})
 }
 
@@ -207,11 +207,7 @@ var _ = Describe("The condition Injectable", func() {
 		`capabilities: {drop: [ALL]}}}`
 
 	It("gives the obstacle, and follows changes of the namespace and the spec", func(ctx SpecContext) {
-		h := open(ctx)
-		h.keeper.ShouldStop(ctx)
-		h.seesNamespace(ctx)
-		h.keeper = h.Launch(ctx, h.keeper.Name, "--sidecars")
-		h.keeper.EventuallyReady(ctx)
+		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", sidecar)
 		w.eventually(ctx, watchv1.ConditionInjectable, "False/NamespaceNotEnabled")
 		w.eventuallyReady(ctx)

@@ -55,24 +55,19 @@ func open(ctx context.Context) *home {
 	return openAs(ctx, world.LeastRights(env.Cluster))
 }
 
-// openWithSidecars also lets keeper watch pods.
+// openWithSidecars also lets keeper watch pods and its namespace.
 func openWithSidecars(ctx context.Context) *home {
 	GinkgoHelper()
-	accounts := world.LeastRights(env.Cluster)
-	accounts[world.Keeper] = world.KeeperWithSidecars(env.Cluster)
+	accounts, account := world.LeastRights(env.Cluster), world.KeeperWithSidecars(env.Cluster)
+	accounts[world.Keeper] = func(ctx context.Context, namespace string) string {
+		letWatchNamespace(ctx, namespace)
+		return account(ctx, namespace)
+	}
 	return openAs(ctx, accounts, "--sidecars")
 }
 
 func openAs(ctx context.Context, accounts map[string]func(context.Context, string) string, flags ...string) *home {
 	GinkgoHelper()
-	account := ""
-	newAccount := accounts[world.Keeper]
-	accounts[world.Keeper] = func(ctx context.Context, namespace string) string {
-		if account == "" { // two keepers share one
-			account = newAccount(ctx, namespace)
-		}
-		return account
-	}
 	// A page that is held during a check must not time out on a busy machine.
 	w := env.World(ctx, world.Options{Kubeconfigs: accounts, Flags: map[string][]string{
 		world.Fetcher: {"--timeout=20s", "--header-timeout=20s"},
