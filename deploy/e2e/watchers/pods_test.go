@@ -3,14 +3,17 @@ package watchers_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -25,19 +28,12 @@ type injected struct {
 func (h *home) pod(ctx context.Context, name, annotation string) injected {
 	GinkgoHelper()
 	h.Cluster.RunPods(ctx, h.Namespace)
-	suitetest.Must(h.Cluster.Client.CoreV1().Pods(h.Namespace).Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{watchv1.InjectedLabel: "true"},
-			Annotations: map[string]string{watchv1.InjectedAnnotation: annotation},
-		},
-		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{
-				Name: "watch", Image: "registry.example/watch",
-				RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
-			}},
-			Containers: []corev1.Container{{Name: "app", Image: "registry.example/app"}},
-		},
-	}, metav1.CreateOptions{}))
+	pod := &corev1.Pod{}
+	Expect(yaml.UnmarshalStrict(fmt.Appendf(nil, `{metadata: {name: %s, labels: {%s: "true"}, annotations: {%s: %s}}, spec: {
+		initContainers: [{name: watch, image: registry.example/watch, restartPolicy: Always}],
+		containers: [{name: app, image: registry.example/app}]}}`,
+		name, watchv1.InjectedLabel, watchv1.InjectedAnnotation, annotation), pod)).To(Succeed())
+	suitetest.Must(h.Cluster.Client.CoreV1().Pods(h.Namespace).Create(ctx, pod, metav1.CreateOptions{}))
 	return injected{h, name}
 }
 
@@ -186,20 +182,17 @@ var _ = Describe("The sidecars of a Watcher", func() {
 // letWatchNamespace grants keeper the right to watch its namespace, as the chart does.
 func letWatchNamespace(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	api := env.Cluster.Client.RbacV1()
-	name := metav1.ObjectMeta{Name: namespace}
-	suitetest.Must(api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{namespace},
-		Verbs: []string{"list", "watch"},
-	}}}, metav1.CreateOptions{}))
-	suitetest.Must(api.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "curl-me-that-keeper", Namespace: namespace}},
-	}, metav1.CreateOptions{}))
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(api.ClusterRoleBindings().Delete(ctx, namespace, metav1.DeleteOptions{})).To(Succeed())
-		Expect(api.ClusterRoles().Delete(ctx, namespace, metav1.DeleteOptions{})).To(Succeed())
-	})
+	rights := suitetest.Must(access.Decode([]byte(strings.ReplaceAll(`
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NAMESPACE},
+  rules: [{apiGroups: [""], resources: [namespaces], resourceNames: [NAMESPACE], verbs: [list, watch]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NAMESPACE},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NAMESPACE},
+  subjects: [{kind: ServiceAccount, name: curl-me-that-keeper, namespace: NAMESPACE}]}
+`, "NAMESPACE", namespace))))
+	applier := suitetest.Must(access.NewApplier(env.Cluster.Config, manifest.Manager))
+	Expect(applier.Apply(ctx, "", rights...)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(manifest.Delete(ctx, applier, "", rights)).To(Succeed()) })
 }
 
 var _ = Describe("The condition Injectable", func() {

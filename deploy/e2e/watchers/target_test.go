@@ -2,7 +2,6 @@ package watchers_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -25,11 +24,6 @@ import (
 // action that only happens in that check is too late, even on a busy machine.
 const promptly = 12 * time.Second
 
-// took adds a duration to the report. Specs only limit it to the timeout of a busy machine.
-func took(what string, since time.Time) {
-	AddReportEntry("time", fmt.Sprintf("%s: %s", what, time.Since(since).Round(time.Millisecond)))
-}
-
 var _ = Describe("The ConfigMap of a Watcher", func() {
 	It("is created from a manifest of the older design, with its data and an owner", func(ctx SpecContext) {
 		h := open(ctx)
@@ -37,10 +31,8 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			container: {name: watch-errors, image: registry.example/watch, args: [--file=/logs/app.log],
 				volumeMounts: [{name: logs, mountPath: /logs}]},
 			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
-		created := time.Now()
 		Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "errors-config") }).WithTimeout(promptly).
 			ShouldNot(BeNil())
-		took("from a Watcher to its ConfigMap", created)
 		cm, now := h.configMap(ctx, "errors-config"), w.get(ctx)
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn"}))
 		Expect(cm.BinaryData).To(HaveKeyWithValue("logo.png", []byte("\x89PNG\r\n\x1a\n")))
@@ -60,10 +52,8 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Eventually(ctx, page.Waiting).Should(Equal(1))
 		w.eventually(ctx, watchv1.ConditionReady, "Unknown/Progressing")
 		release()
-		answered := time.Now()
 		Eventually(ctx, func() string { return w.condition(ctx, watchv1.ConditionReady) }).WithTimeout(promptly).
 			Should(Equal("True/Ready"))
-		took("from the origin's answer to Ready", answered)
 		Expect(h.data(ctx, "one-config")).To(Equal(map[string]string{"rules.json": "rules"}))
 		now := w.get(ctx)
 		Expect(now.Status.Fetched).To(Equal("1/1"))
@@ -134,9 +124,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(json.Marshal(theirs.Get(ctx))).To(Equal(before))
 
 		theirs.Label(ctx, watchv1.WatcherLabel, "taken")
-		labelled := time.Now()
 		h.eventuallyHas(ctx, "taken-config", Equal(map[string]string{"a": "b", "theirs": "kept"}))
-		took("from the label to the adoption", labelled)
 		w.eventuallyReady(ctx)
 	})
 
@@ -149,9 +137,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "shared")).To(Equal(map[string]string{"whose": "first"}))
 		first.delete(ctx)
 		h.Named("shared").Delete(ctx)
-		collected := time.Now()
 		h.eventuallyHas(ctx, "shared", Equal(map[string]string{"whose": "second"}))
-		took("from the end of one Watcher's ConfigMap to the next one", collected)
 		second.eventuallyReady(ctx)
 	})
 
