@@ -2,9 +2,10 @@ package manifests_test
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -30,7 +31,7 @@ type apiServer struct {
 }
 
 // connect uses the cluster of KUBECONFIG and creates the namespaces and custom resource definitions
-// that the rendered objects need.
+// that the rendered objects need. It returns when the API server knows all their kinds.
 func connect(ctx context.Context) *apiServer {
 	GinkgoHelper()
 	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
@@ -48,8 +49,8 @@ func connect(ctx context.Context) *apiServer {
 	Expect(s.Apply(ctx, "", definitions()...)).To(Succeed())
 	Eventually(ctx, func(g Gomega) {
 		s.Applier = suitetest.Must(access.NewApplier(config, "manifests"))
-		for _, crd := range definitions() {
-			g.Expect(s.Resource("", custom(crd))).Error().NotTo(HaveOccurred())
+		for _, o := range slices.Concat(slices.Collect(maps.Values(rendered))...) {
+			g.Expect(s.Resource("", o)).Error().NotTo(HaveOccurred())
 		}
 	}).WithTimeout(eventually).Should(Succeed())
 	return s
@@ -62,18 +63,6 @@ func made(kind, namespace, name string) object {
 	o.SetKind(kind)
 	o.SetNamespace(namespace)
 	o.SetName(name)
-	return o
-}
-
-// custom returns an object of the kind that a definition defines.
-func custom(crd object) object {
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	version, _ := versions[0].(map[string]any)
-	o := &unstructured.Unstructured{}
-	o.SetAPIVersion(fmt.Sprint(group, "/", version["name"]))
-	o.SetKind(kind)
 	return o
 }
 

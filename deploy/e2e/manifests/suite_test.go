@@ -43,7 +43,6 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	cluster = connect(ctx)
 	rendered = map[string][]object{}
 	files := suitetest.Must(filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml")))
 	Expect(files).To(HaveLen(7))
@@ -54,6 +53,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		text := suitetest.Must(os.ReadFile(filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), "../../kubernetes"), name)))
 		rendered[name] = parse(text)
 	}
+	cluster = connect(ctx)
 })
 
 // Manifests rendered from the chart, by file name.
