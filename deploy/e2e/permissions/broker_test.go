@@ -36,7 +36,7 @@ type form struct {
 	// tls reports whether clients must use TLS.
 	tls bool
 	// jwt replaces accounts.conf by JWTs. If it is nil, users have keys.
-	jwt func(context.Context, *broker)
+	jwt func(*broker)
 }
 
 var (
@@ -140,7 +140,7 @@ func start(ctx context.Context, f form) *broker {
 		Expect(os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o600)).To(Succeed())
 	}
 	if f.jwt != nil {
-		f.jwt(ctx, b)
+		f.jwt(b)
 	}
 	// These override values that the configuration takes from the environment.
 	GinkgoT().Setenv("NATS_ROUTES", "[]")

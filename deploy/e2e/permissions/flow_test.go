@@ -121,16 +121,14 @@ var _ = Describe("With the shipped configuration", func() {
 		b := start(ctx, plain)
 		b.heal(ctx)
 		w := b.world(ctx)
-		page := w.Origin.Page("/news").Says("first")
-		cm := w.Create(ctx, "news", world.Asking("text="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-		cm.EventuallyHasData(ctx, "text", "first")
+		page, cm := w.Fill(ctx, "news", "first", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		w.EventuallyQuiet(ctx)
 
 		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit} {
 			Expect(w.JetStream.DeleteStream(ctx, name)).To(Succeed())
 		}
 		page.Says("second")
-		cm.EventuallyHasDataWithin(ctx, time.Minute, "text", "second")
+		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "second")
 		Eventually(ctx, func() string { out, _ := b.try(ctx, b.with("setup", "setup", "--dry-run")...); return out }).
 			WithPolling(time.Second).Should(ContainSubstring("are up to date"), "nothing is left for setup to do")
 		b.shouldViolateNothing(w)

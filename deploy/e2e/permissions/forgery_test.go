@@ -36,10 +36,12 @@ func (b *broker) client(identity string) *pipeline.Client {
 	return pipeline.NewClient(suitetest.Must(jetstream.New(b.connect(identity))))
 }
 
-// opened starts the streams and the services with frequent audits, except for those in without.
-func opened(ctx context.Context, without ...string) (*broker, *world.World) {
+// opened starts the streams and the services, except for those in without. The watcher has additional
+// flags.
+func opened(ctx context.Context, watcher []string, without ...string) (*broker, *world.World) {
 	GinkgoHelper()
 	b := start(ctx, plain)
+	b.watcher = watcher
 	b.as(ctx, "setup", "setup")
 	return b, b.world(ctx, without...)
 }
@@ -83,7 +85,7 @@ var _ = Describe("A compromised fetcher", func() {
 	// It may choose the sequence of each result, and also the epoch if the want is not signed. The
 	// status keeps both, and later results with lower values count as older.
 	It("cannot keep out later bodies by the choice of sequence and epoch", func(ctx SpecContext) {
-		b, w := opened(ctx, world.Fetcher)
+		b, w := opened(ctx, nil, world.Fetcher)
 		page := w.Origin.Page("/news").Says("asked for")
 		fetcher := b.client("fetcher")
 		for _, name := range []string{"signed", "tomorrow", "last"} { // until the true body comes
@@ -113,7 +115,7 @@ var _ = Describe("A compromised fetcher", func() {
 	// With the watcher's signing key, it can write any key of an annotated object until that key is
 	// revoked.
 	It("with the signing key can write any key until the signing key is revoked", func(ctx SpecContext) {
-		b, w := opened(ctx, world.Fetcher)
+		b, w := opened(ctx, nil, world.Fetcher)
 		stolen := suitetest.Must(signature.LoadSigner(filepath.Join(b.identities, "signing.nk")))
 		fetcher := b.client("fetcher")
 		forge := func(name string) *world.ConfigMap {
@@ -174,7 +176,7 @@ var _ = Describe("A compromised fetcher", func() {
 var _ = Describe("A compromised watcher", func() {
 	// Fetchers accept any message from it, and the writer trusts its signature.
 	It("can write keys of new objects until the real watcher sees them", func(ctx SpecContext) {
-		b, w := opened(ctx)
+		b, w := opened(ctx, nil)
 		asked := world.Asking("mydata=" + w.Origin.Page("/news").Says("asked for").URL())
 		seen := w.Create(ctx, "seen", asked)
 		seen.EventuallyHasData(ctx, "mydata", "asked for")
@@ -247,7 +249,7 @@ var _ = Describe("A compromised replayer", func() {
 
 	// Fetchers verify a signature only before they send credentials.
 	It("can make a fetcher GET any URL and see the response, but cannot write with that", func(ctx SpecContext) {
-		b, w := opened(ctx)
+		b, w := opened(ctx, nil)
 		_, cm := w.Fill(ctx, "target", "asked for")
 		key := pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}
 
@@ -261,10 +263,7 @@ var _ = Describe("A compromised replayer", func() {
 	})
 
 	It("cannot make a fetcher send credentials to an unsigned URL, and the key recovers", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		b.watcher = []string{"--audit-interval=1s"}
-		b.as(ctx, "setup", "setup")
-		w := b.world(ctx, world.Fetcher)
+		b, w := opened(ctx, []string{"--audit-interval=1s"}, world.Fetcher)
 		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
 		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: "*", ports: [%d], schemes: [http], namespaces: ["*"], `+
 			`headers: {Authorization: Bearer secret}}`, w.Origin.Port()), 0o600)).To(Succeed())
@@ -286,10 +285,7 @@ var _ = Describe("A compromised replayer", func() {
 
 var _ = Describe("A compromised service that acknowledges messages without handling them", func() {
 	DescribeTable("keeps a key empty only until it is replaced", func(ctx SpecContext, identity, stream, consumer string) {
-		b := start(ctx, plain)
-		b.watcher = []string{"--audit-interval=1s"}
-		b.as(ctx, "setup", "setup")
-		w := b.world(ctx, identity)
+		b, w := opened(ctx, []string{"--audit-interval=1s"}, identity)
 		cm := w.Create(ctx, "news", world.Asking("mydata="+w.Origin.Page("/news").Says("asked for").URL()))
 		work := suitetest.Must(b.client(identity).JetStream().Consumer(ctx, stream, consumer))
 		Eventually(ctx, func() error {

@@ -2,7 +2,6 @@ package permissions_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -72,15 +71,15 @@ type imported struct {
 }
 
 // signed replaces accounts.conf by JWTs with the same content.
-func signed(_ context.Context, b *broker) {
+func signed(b *broker) {
 	GinkgoHelper()
 	file := b.accounts()
 	from := parsed(file)
 	keys := map[string]nkeys.KeyPair{}
 	for name := range from.Accounts {
-		keys[name] = created(nkeys.CreateAccount())
+		keys[name] = suitetest.Must(nkeys.CreateAccount())
 	}
-	operator := created(nkeys.CreateOperator())
+	operator := suitetest.Must(nkeys.CreateOperator())
 	var preloaded strings.Builder
 	for name, a := range from.Accounts {
 		fmt.Fprintf(&preloaded, "  %s: %s\n", public(keys[name]), encoded(a.claims(name, keys), operator))
@@ -150,12 +149,6 @@ func (a configuredAccount) claims(name string, keys map[string]nkeys.KeyPair) *j
 	return claims
 }
 
-func created(key nkeys.KeyPair, err error) nkeys.KeyPair {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return key
-}
-
 func public(key nkeys.KeyPair) string {
 	GinkgoHelper()
 	return suitetest.Must(key.PublicKey())
@@ -176,7 +169,7 @@ func (b *broker) signs(identity string) string {
 	if b.token != "" {
 		return identity
 	}
-	return public(created(nkeys.FromSeed(seedOf(b.seed(identity)))))
+	return public(suitetest.Must(nkeys.FromSeed(seedOf(b.seed(identity)))))
 }
 
 // specs is the name of the spec's own user.
@@ -190,7 +183,7 @@ func (b *broker) identity(nkey string) string {
 	}
 	seeds := suitetest.Must(filepath.Glob(b.seed("*")))
 	for _, file := range seeds {
-		if public(created(nkeys.FromSeed(seedOf(file)))) == nkey {
+		if public(suitetest.Must(nkeys.FromSeed(seedOf(file)))) == nkey {
 			return strings.TrimSuffix(filepath.Base(file), ".nk")
 		}
 	}
