@@ -149,16 +149,11 @@ func (i *injected) as(ctx context.Context, name string, rules ...rbacv1.PolicyRu
 func podOf(spec string) *corev1.Pod {
 	GinkgoHelper()
 	var of struct {
-		Container *corev1.Container `json:"container"`
-		Volume    *corev1.Volume    `json:"volume"`
+		Container corev1.Container `json:"container"`
+		Volume    corev1.Volume    `json:"volume"`
 	}
 	Expect(yaml.Unmarshal([]byte("{"+spec+"}"), &of)).To(Succeed())
-	pod := &corev1.Pod{}
-	if of.Container != nil {
-		pod.Spec.Containers = append(pod.Spec.Containers, *of.Container)
-	}
-	if of.Volume != nil {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, *of.Volume)
-	}
-	return pod
+	return &corev1.Pod{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{of.Container}, Volumes: []corev1.Volume{of.Volume},
+	}}
 }
