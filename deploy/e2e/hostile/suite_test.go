@@ -3,10 +3,16 @@
 package hostile_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
@@ -15,3 +21,113 @@ func TestHostile(t *testing.T) { world.Run(t, "Hostile") }
 var env *world.Environment
 
 var _ = BeforeSuite(func() { env = world.Open() })
+
+const (
+	// exposure is how long keys are created during an attack, one after the other, and samples their
+	// minimum number: the first one may wait behind all keys of the attack in the stream.
+	exposure, samples = 5 * time.Second, 20
+	// grace is how much longer the other tenant may wait than a tenant of an installation of its own,
+	// on the same machine and at the same moment.
+	grace = 2 * time.Second
+	// overload is the grace of a single measurement. With 14 busy programs on each core, 1,024 wants
+	// with long names took 2.3 s, so an attack is measured up to three times.
+	overload, measurements = 6 * time.Second, 3
+	// patience is how long a sample is waited for before the spec fails.
+	patience = 90 * time.Second
+	// backlog is the maximum number of requests that the other tenant's keys may wait behind, however
+	// slow the machine is.
+	backlog = 1_000
+	// memoryLimit is the limit of the chart for watcher and writer. The fetcher's is no lower.
+	memoryLimit = 256 << 20
+	// goMemoryLimit is the part of it that the chart gives to the Go runtime.
+	goMemoryLimit = "GOMEMLIMIT=204MiB"
+)
+
+var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOnFailure, func() {
+	var (
+		w              *world.World
+		a              *hostile.Tenant
+		other, control *filler
+	)
+	BeforeAll(func(ctx SpecContext) {
+		start := func(tenants int) *world.World {
+			return env.World(ctx, world.Options{
+				Tenants: tenants, Env: []string{goMemoryLimit},
+				Flags: map[string][]string{
+					world.Watcher: {"--audit-interval=8s", "--min-refresh=" + hostile.Refresh},
+					world.Fetcher: {"--min-refresh=" + hostile.Refresh},
+				},
+			})
+		}
+		w = start(1)
+		w.Unfinished()
+		a, other, control = hostile.New(w, 1), &filler{World: w.Tenants[0]}, &filler{World: start(0)}
+	})
+	for _, way := range hostile.Attacks() {
+		It("while a tenant "+way.Name, func(ctx SpecContext) {
+			DeferCleanup(func(ctx SpecContext) { a.Clear(ctx) })
+			for range measurements {
+				way.Run(ctx, a)
+				u, d := measure(ctx, w, control, other)
+				Expect(d).To(BeNumerically("<=", max(2*u, u+overload)))
+				if d <= max(2*u, u+grace) {
+					return
+				}
+				a.Clear(ctx)
+			}
+			Fail(fmt.Sprintf("in each of %d measurements the other tenant waited over %v longer", measurements, grace))
+		}, SpecTimeout(5*time.Minute))
+	}
+	It("without a failed audit, and within the memory limits of the chart", func(ctx SpecContext) {
+		Expect(w.Watcher().Log.Matching("audit could not read")).To(BeEmpty())
+		for _, s := range []*world.Service{w.Watcher(), w.Fetcher(), w.Writer()} {
+			Expect(s.Metric(ctx, "process_resident_memory_bytes")).To(BeNumerically("<", memoryLimit), s.Name)
+			Expect(s.Running()).To(BeTrue(), s.Name)
+		}
+	})
+})
+
+// measure creates keys of an undisturbed tenant and of another one next to each other, and returns
+// how long they wait (p90).
+func measure(ctx context.Context, w *world.World, control, other *filler) (undisturbed, during time.Duration) {
+	GinkgoHelper()
+	var u, d []time.Duration
+	for began := time.Now(); len(d) < samples || time.Since(began) < exposure; {
+		wait := control.start(ctx)
+		d = append(d, other.start(ctx)())
+		u = append(u, wait())
+		Expect(w.Backlog(ctx)).To(BeNumerically("<=", backlog))
+	}
+	AddReportEntry("undisturbed and during: p90, longest",
+		fmt.Sprintf("%v %v, %v %v", p90(u), p90(d), slices.Max(u), slices.Max(d)))
+	return p90(u), p90(d)
+}
+
+// filler creates keys.
+type filler struct {
+	*world.World
+	keys int
+}
+
+// start creates a key. The returned function returns the time until the key is filled.
+func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
+	GinkgoHelper()
+	f.keys++
+	name := fmt.Sprintf("ordinary-%d", f.keys)
+	page := f.Origin.Page("/" + name).Says(name)
+	took := make(chan time.Duration, 1)
+	began := time.Now()
+	object := f.Create(ctx, name, world.Asking("mydata="+page.URL()))
+	go func() {
+		defer GinkgoRecover()
+		defer close(took)
+		object.EventuallyHasDataWithin(ctx, patience, "mydata", name)
+		took <- time.Since(began)
+	}()
+	return func() time.Duration { return <-took }
+}
+
+// p90 is the 90th percentile.
+func p90(took []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(took))[len(took)*9/10]
+}
