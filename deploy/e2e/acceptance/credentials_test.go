@@ -291,7 +291,7 @@ var _ = Describe("Credentials of every kind", func() {
 		} {
 			good := c.secure.Page("/" + name + "/good").Says("body of " + name)
 			refused := c.secure.Page("/" + name + "/refused").Fails(http.StatusForbidden)
-			cm := c.Create(ctx, name, world.Asking("good="+good.URL()+" refused="+refused.URL()))
+			cm := c.Create(ctx, name, world.Asking("good="+good.Bare()+" refused="+refused.URL())) // HTTPS without a scheme, too
 			cm.EventuallyHasData(ctx, "good", "body of "+name)
 			cm.EventuallyReports(ctx, "refused", "BadStatus")
 			Expect(c.carried("/" + name + "/good")).To(ContainSubstring(carried))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"html"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
@@ -381,14 +381,9 @@ func (s *screens) curlctl(ctx context.Context, args ...string) string {
 
 // page returns the object page of the console without its markup.
 func (s *screens) page(ctx context.Context, g Gomega, at string) string {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.console+"/objects/"+at, nil)
+	body, _, err := process.Get(ctx, s.console+"/objects/"+at)
 	g.Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	g.Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	g.Expect(err).NotTo(HaveOccurred())
-	_, main, _ := strings.Cut(string(body), "<main")
+	_, main, _ := strings.Cut(body, "<main")
 	text := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(main, " "))
 	return strings.Join(strings.Fields(text), " ")
 }

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
@@ -149,12 +147,10 @@ var _ = Describe("A ConfigMap in Git", func() {
 		w = env.World(ctx, world.Options{})
 		url = w.Origin.Page("/hello").Says("fetched").URL()
 	})
-	// submit runs kubectl with the manifest, with data in flow style, and returns its errors.
-	submit := func(ctx context.Context, data string, args ...string) (string, error) {
+	// submit runs a command of kubectl with the manifest, with data in flow style, and returns its errors.
+	submit := func(ctx context.Context, data, command string) (string, error) {
 		GinkgoHelper()
-		args = append(slices.Clone(args), "--filename=-", "--output=json", "--namespace="+w.Namespace)
-		cmd := exec.CommandContext(ctx, world.Kubectl(), args...)
-		cmd.Env = []string{"KUBECONFIG=" + w.Cluster.Kubeconfig, "HOME=" + GinkgoT().TempDir()}
+		cmd := newTerminal(w).shell(ctx, "kubectl "+command+" --filename=- --output=json")
 		cmd.Stdin = strings.NewReader("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: git, annotations: {" +
 			annotation.DefaultKey + ": 'page=" + url + "'}}\n" + data)
 		var complaint strings.Builder
@@ -167,51 +163,50 @@ var _ = Describe("A ConfigMap in Git", func() {
 		}
 		return complaint.String(), err
 	}
-	filled := func(ctx context.Context, args ...string) *world.ConfigMap {
+	filled := func(ctx context.Context, command string) *world.ConfigMap {
 		GinkgoHelper()
-		suitetest.Must(submit(ctx, "", args...))
+		suitetest.Must(submit(ctx, "", command))
 		cm := w.Named("git")
 		cm.EventuallyHasData(ctx, "page", "fetched")
 		w.EventuallyQuiet(ctx)
 		return cm
 	}
-	client, server := []string{"apply"}, []string{"apply", "--server-side"}
-	forced := []string{"apply", "--server-side", "--force-conflicts"}
+	const client, server, forced = "apply", "apply --server-side", "apply --server-side --force-conflicts"
 
-	DescribeTable("that leaves data out changes nothing when it is applied again", func(ctx SpecContext, args []string) {
-		cm := filled(ctx, args...)
+	DescribeTable("that leaves data out changes nothing when it is applied again", func(ctx SpecContext, command string) {
+		cm := filled(ctx, command)
 		was := cm.Get(ctx)
-		suitetest.Must(submit(ctx, "", args...))
+		suitetest.Must(submit(ctx, "", command))
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx)).To(And(HaveField("Data", was.Data), HaveField("Annotations", was.Annotations)))
 		cm.Tells(ctx)
 	}, Entry("by the client", client), Entry("by the server", server), Entry("with force", forced))
 
 	It("with a value of the key keeps that value if it was applied first", func(ctx SpecContext) {
-		suitetest.Must(submit(ctx, "data: {page: from Git}", client...))
+		suitetest.Must(submit(ctx, "data: {page: from Git}", client))
 		w.Named("git").EventuallyTells(ctx, "KeyExists")
 		w.EventuallyQuiet(ctx)
 		Expect(w.Named("git").Get(ctx).Data).To(HaveKeyWithValue("page", "from Git"))
 	})
 
-	DescribeTable("with another value of a fetched key is repaired", func(ctx SpecContext, args []string) {
-		cm := filled(ctx, args...)
-		suitetest.Must(submit(ctx, "data: {page: from Git}", args...))
+	DescribeTable("with another value of a fetched key is repaired", func(ctx SpecContext, command string) {
+		cm := filled(ctx, command)
+		suitetest.Must(submit(ctx, "data: {page: from Git}", command))
 		cm.EventuallyTells(ctx, "Drifted")
 		cm.EventuallyHasData(ctx, "page", "fetched")
 	}, Entry("by the client", client), Entry("with force", forced))
 
 	It("with another value of a fetched key is a conflict for the server", func(ctx SpecContext) {
-		cm := filled(ctx, server...)
+		cm := filled(ctx, server)
 		was := cm.Get(ctx).ResourceVersion
-		complaint, err := submit(ctx, "data: {page: from Git}", server...)
+		complaint, err := submit(ctx, "data: {page: from Git}", server)
 		Expect(err).To(HaveOccurred())
 		Expect(complaint).To(ContainSubstring("conflict"))
 		Expect(cm.Get(ctx).ResourceVersion).To(Equal(was))
 	})
 
 	It("is filled again after kubectl replace", func(ctx SpecContext) {
-		cm := filled(ctx, client...)
+		cm := filled(ctx, client)
 		suitetest.Must(submit(ctx, "", "replace"))
 		cm.EventuallyHasData(ctx, "page", "fetched")
 		w.EventuallyQuiet(ctx)

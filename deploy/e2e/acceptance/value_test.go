@@ -3,8 +3,6 @@ package acceptance_test
 import (
 	"bytes"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -34,32 +32,6 @@ var _ = Describe("A fetched value", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 		Expect(w.Origin.Hits()).To(Equal(1))
 		cm.Tells(ctx)
-	})
-
-	It("arrives for each of several pairs, separated by spaces and newlines", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		a, b, c := w.Origin.Page("/a").Says("A"), w.Origin.Page("/b").Says("B"), w.Origin.Page("/c").Says("C")
-		cm := w.Create(ctx, "several", world.Asking("\n  a="+a.URL()+"\n  b.txt="+b.URL()+"?x=1&y=2 \t c_-C="+c.URL()+"\n"))
-
-		cm.EventuallyHasData(ctx, "a", "A")
-		cm.EventuallyHasData(ctx, "b.txt", "B")
-		cm.EventuallyHasData(ctx, "c_-C", "C")
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 3))
-	})
-
-	It("is fetched over HTTPS if the URL has no scheme", func(ctx SpecContext) {
-		secure := origin.StartTLS(nil)
-		DeferCleanup(secure.Close)
-		bundle := filepath.Join(GinkgoT().TempDir(), "ca.pem")
-		Expect(os.WriteFile(bundle, secure.Certificate(), 0o600)).To(Succeed())
-		secure.Page("/s").Says("well kept")
-		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--ca-bundle=" + bundle}}})
-		w.Trust(secure)
-		// The certificate is for this name and for addresses. The flag lets the name resolve to
-		// loopback in this spec only.
-		cm := w.Create(ctx, "secure", world.Asking("mydata="+secure.PageByAddress("/s")))
-		cm.EventuallyHasData(ctx, "mydata", "well kept")
 	})
 
 	It("is stored in binaryData if it is not text, and moves to data when it becomes text", func(ctx SpecContext) {
