@@ -4,6 +4,7 @@
 package random_test
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"os"
@@ -24,8 +25,8 @@ import (
 
 const (
 	// usualRounds and usualSeed are the defaults for `make test`. Nightly runs use others.
-	usualRounds = 50
-	usualSeed   = 1
+	usualRounds = "50"
+	usualSeed   = "1"
 	// startLimit and roundLimit bound the suite. A round takes about two seconds on a quiet
 	// machine.
 	startLimit = 5 * time.Minute
@@ -41,14 +42,10 @@ var env *world.Environment
 var _ = BeforeSuite(func() { env = world.Open() })
 
 // number returns the value of an environment variable, or a default.
-func number(variable string, usual uint64) uint64 {
-	text := os.Getenv(variable)
-	if text == "" {
-		return usual
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
+func number(variable, usual string) uint64 {
+	n, err := strconv.ParseUint(cmp.Or(os.Getenv(variable), usual), 10, 64)
 	if err != nil {
-		panic(variable + " is not a number: " + text)
+		panic(variable + ": " + err.Error())
 	}
 	return n
 }
