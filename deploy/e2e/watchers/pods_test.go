@@ -29,7 +29,8 @@ func (h *home) pod(ctx context.Context, name, annotation string) injected {
 	GinkgoHelper()
 	h.Cluster.RunPods(ctx, h.Namespace)
 	pod := &corev1.Pod{}
-	Expect(yaml.UnmarshalStrict(fmt.Appendf(nil, `{metadata: {name: %s, labels: {%s: "true"}, annotations: {%s: %s}}, spec: {
+	Expect(yaml.UnmarshalStrict(fmt.Appendf(nil, `{
+		metadata: {name: %s, labels: {%s: "true"}, annotations: {%s: %s}}, spec: {
 		initContainers: [{name: watch, image: registry.example/watch, restartPolicy: Always}],
 		containers: [{name: app, image: registry.example/app}]}}`,
 		name, watchv1.InjectedLabel, watchv1.InjectedAnnotation, annotation), pod)).To(Succeed())
