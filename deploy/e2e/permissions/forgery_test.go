@@ -3,7 +3,6 @@ package permissions_test
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"os"
@@ -24,11 +23,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
-
-func digest(body string) string {
-	sum := sha256.Sum256([]byte(body))
-	return hex.EncodeToString(sum[:])
-}
 
 // client is a client of the pipeline with an identity.
 func (b *broker) client(identity string) *pipeline.Client {
@@ -69,9 +63,10 @@ func wantOf(cm *corev1.ConfigMap, key string) *v1.Want {
 // forgeBody publishes a result with a body that no server has sent.
 func forgeBody(ctx context.Context, as *pipeline.Client, want *v1.Want, sequence uint64) {
 	GinkgoHelper()
+	body := []byte("forged")
 	Expect(as.PublishResult(ctx, &v1.Result{
 		Want: want, Sequence: sequence,
-		Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
+		Outcome: &v1.Result_Content{Content: &v1.Content{Body: body, Sha256: fmt.Sprintf("%x", sha256.Sum256(body))}},
 	})).To(Succeed())
 }
 
