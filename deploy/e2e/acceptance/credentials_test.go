@@ -55,8 +55,8 @@ func newCredentials(ctx context.Context) *credentials {
 	c := &credentials{dir: GinkgoT().TempDir(), received: map[string]string{}, text: map[string]string{}}
 	// The server and the client share a certificate, which has two names.
 	made := GinkgoT().TempDir()
-	Expect(exec.CommandContext(ctx, env.Program("curlctl"), "identities", "--out="+made, "--tls-host=the-client,localhost").
-		Run()).To(Succeed())
+	create := []string{"identities", "--out=" + made, "--tls-host=the-client,localhost"}
+	Expect(exec.CommandContext(ctx, env.Program("curlctl"), create...).Run()).To(Succeed())
 	for name, as := range map[string]string{"ca.crt": "ca.pem", "tls.crt": "client.crt", "tls.key": "client.key"} {
 		c.put(as, string(suitetest.Must(os.ReadFile(filepath.Join(made, name)))))
 	}

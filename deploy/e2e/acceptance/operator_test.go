@@ -18,7 +18,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
-	"github.com/onsi/gomega/types"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -133,11 +132,6 @@ var _ = Describe("All services in one process", func() {
 	)
 })
 
-// fits checks that the output fits the narrowest terminal, 80 columns.
-func fits() types.GomegaMatcher {
-	return WithTransform(func(line string) int { return len(line) }, BeNumerically("<=", 80))
-}
-
 var _ = Describe("The demo", func() {
 	It("runs all chapters without kubectl and ends", func(ctx SpecContext) {
 		cmd := demo(ctx, GinkgoT().TempDir(), "--once")
@@ -153,7 +147,8 @@ var _ = Describe("The demo", func() {
 		Expect(string(out)).NotTo(ContainSubstring("$ kubectl"), "no kubectl is installed")
 		// a table fits where there is a terminal
 		aPathOrTable := Or(ContainSubstring(os.TempDir()), MatchRegexp(`^(ID|\d+) `))
-		Expect(strings.Split(string(out), "\n")).To(HaveEach(Or(aPathOrTable, fits())))
+		fits := WithTransform(func(line string) int { return len(line) }, BeNumerically("<=", 80)) // the narrowest terminal
+		Expect(strings.Split(string(out), "\n")).To(HaveEach(Or(aPathOrTable, fits)))
 	})
 
 	It("prints the installed kubectl, and serves the console until interrupted", func(ctx SpecContext) {

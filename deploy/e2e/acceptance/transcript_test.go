@@ -172,7 +172,7 @@ func (t *terminal) shows(ctx context.Context, command, output string) (printed s
 	if os.Getenv("TRANSCRIPT") != "" {
 		fail, limit = func(string, ...int) {}, 10*time.Second
 	}
-	here := strings.NewReplacer("shop", t.world.Namespace, "localhost:8080", "localhost:"+strconv.Itoa(t.world.Origin.Port()))
+	here := strings.NewReplacer("shop", t.world.Namespace, ":8080", ":"+strconv.Itoa(t.world.Origin.Port()))
 	if NewGomega(fail).Eventually(ctx, func() string {
 		printed = confirmation.ReplaceAllString(t.told(string(t.run(ctx, here.Replace(command)))), "")
 		return spans.ReplaceAllString(printed, " ")
