@@ -47,7 +47,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	files := suitetest.Must(filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml")))
 	Expect(files).To(HaveLen(7))
 	for _, file := range files {
-		rendered[valuesName(file)] = template(ctx, file)
+		rendered[strings.TrimSuffix(filepath.Base(file), "-values.yaml")] = template(ctx, file)
 	}
 	for _, name := range []string{installed, small, watchers, sidecars} {
 		text := suitetest.Must(os.ReadFile(filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), "../../kubernetes"), name)))
@@ -81,10 +81,6 @@ func values(more ...TableEntry) []TableEntry {
 		entries = append(entries, Entry(name, name))
 	}
 	return append(entries, more...)
-}
-
-func valuesName(file string) string {
-	return strings.TrimSuffix(filepath.Base(file), "-values.yaml")
 }
 
 // render renders the chart without an API server to look up. Later flags override earlier ones.
