@@ -87,14 +87,9 @@ var _ = Describe("In a browser, a failure", func() {
 	})
 })
 
-// fill stores the failures of a bad night of a medium-sized operator.
-func fill(ctx context.Context, js jetstream.JetStream, failures int) {
-	GinkgoHelper()
-	fillKeys(ctx, js, 2*failures, failures)
-}
-
-// fillKeys publishes wants with timers, and a dead letter for each of the first ones.
-func fillKeys(ctx context.Context, js jetstream.JetStream, keys, failures int) {
+// fill publishes the wants of a bad night of a medium-sized operator with their timers, and a dead
+// letter for each of the first ones.
+func fill(ctx context.Context, js jetstream.JetStream, keys, failures int) {
 	GinkgoHelper()
 	epoch := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 	client := operate.NewClient(js)
@@ -178,7 +173,7 @@ var _ = Describe("In a browser, the console", func() {
 	}
 	fillLong := func(ctx context.Context) {
 		GinkgoHelper()
-		fill(ctx, js, 60)
+		fill(ctx, js, 120, 60)
 		long := pipeline.Key{
 			Namespace: strings.Repeat("n", 63), Name: strings.Repeat("قائمة-", 30),
 			Key: strings.Repeat("k", 200),
@@ -245,7 +240,7 @@ var _ = Describe("In a browser, the console", func() {
 	})
 
 	It("shows bad states in the colour of failures", func(ctx SpecContext) {
-		fill(ctx, js, 3)
+		fill(ctx, js, 6, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.visit("/failures")
 		failing := t.script(`getComputedStyle(document.querySelector('.state.failing')).color`)
@@ -291,7 +286,7 @@ var _ = Describe("In a browser, the console", func() {
 	})
 
 	It("focuses the cancel button in a dialog that removes something", func(ctx SpecContext) {
-		fill(ctx, js, 3)
+		fill(ctx, js, 6, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.visit("/failures/purge?id=1")
 		t.keys(kb.Enter)
@@ -305,7 +300,7 @@ var _ = Describe("In a browser, the console", func() {
 	})
 
 	It("resumes live pages after they were paused", func(ctx SpecContext) {
-		fill(ctx, js, 1)
+		fill(ctx, js, 2, 1)
 		t := newTab(open(ctx, server.URL()))
 		client := operate.NewClient(js)
 		failed := suitetest.Must(client.DeadLetter(ctx, 1))
@@ -318,7 +313,7 @@ var _ = Describe("In a browser, the console", func() {
 	})
 
 	It("counts new failures in two tabs without moving rows under the pointer", func(ctx SpecContext) {
-		fill(ctx, js, 3)
+		fill(ctx, js, 6, 3)
 		first := newTab(open(ctx, server.URL()))
 		first.visit("/failures")
 		second := newTab(first.base + "/failures")
@@ -338,7 +333,7 @@ var _ = Describe("In a browser, the console", func() {
 	})
 
 	It("shows a banner and its last numbers while the broker is down, and then continues its job", func(ctx SpecContext) {
-		fill(ctx, js, 3)
+		fill(ctx, js, 6, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.sees("in the last hour")
 		worker := newTab(t.base + "/refetch")
@@ -366,7 +361,7 @@ var _ = Describe("In a browser, the console", func() {
 	})
 
 	It("has screenshots of less than 150 KB, also in the documentation", func(ctx SpecContext) {
-		fillKeys(ctx, js, 840, 18)
+		fill(ctx, js, 840, 18)
 		work(ctx, js)
 		t := newTab(open(ctx, server.URL()))
 		for _, p := range []struct{ name, path, theme string }{
