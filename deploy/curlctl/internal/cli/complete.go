@@ -77,13 +77,15 @@ func (o *Options) live(
 	cmd *cobra.Command, read func(context.Context, *natsconn.Connection) []string,
 ) ([]string, cobra.ShellCompDirective) {
 	environment(cmd)
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
-	defer cancel()
-	conn, ctx, err := o.NATS.Open(ctx)
+	conn, err := o.NATS.Open()
 	if err != nil {
 		return nil, Silently
 	}
 	defer conn.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+	defer cancel()
+	ctx, end := conn.Refusals.CancelOnDenied(ctx)
+	defer end()
 	return candidates(read(ctx, conn)), Silently
 }
 

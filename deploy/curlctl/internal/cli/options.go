@@ -72,17 +72,19 @@ func (o *Options) Offline(do func(cmd *cobra.Command, out *printer.Printer, args
 	}
 }
 
-// Run returns the function of a command with NATS.
+// Run returns the function of a command with NATS. Its context ends when the server denies something.
 func (o *Options) Run(do func(ctx context.Context, s *Session, args []string) error) RunE {
 	return o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
 		if o.Namespace != "" && o.allNamespaces {
 			return Usagef("give either --namespace or --all-namespaces")
 		}
-		conn, ctx, err := o.NATS.Open(cmd.Context())
+		conn, err := o.NATS.Open()
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
+		ctx, end := conn.Refusals.CancelOnDenied(cmd.Context())
+		defer end()
 		s := &Session{
 			Connection: conn, Options: o, Out: out, Aside: printer.New(cmd.ErrOrStderr(), printer.Options{}),
 			cmd: cmd, args: args,

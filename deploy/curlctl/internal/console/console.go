@@ -22,10 +22,8 @@ import (
 
 // Deps are the dependencies of the console.
 type Deps struct {
-	Conn *natsconn.Connection
-	// Refusals are the permission violations on the connection.
-	Refusals *natsconn.Refusals
-	Access   Access
+	Conn   *natsconn.Connection
+	Access Access
 	// Kubernetes reads the cluster (nil: it is not read).
 	Kubernetes *cluster.Reader
 	// Now is the clock.
@@ -79,7 +77,7 @@ func New(ctx context.Context, d Deps) (*Server, error) {
 	tokens, _ := d.Access.(*access.Kubernetes)
 	return &Server{
 		tokens: tokens, deps: d, pages: p, ended: ctx,
-		model: model.New(d.Conn, d.Refusals, d.Kubernetes, d.Now), jobs: jobs.New(ctx, d.Now),
+		model: model.New(d.Conn, d.Kubernetes, d.Now), jobs: jobs.New(ctx, d.Now),
 	}, nil
 }
 

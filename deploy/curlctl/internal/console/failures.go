@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
@@ -116,9 +117,9 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.lookShortly(v)
-	if err := s.model.Brief().Err; errors.As(err, new(*natsconn.PermissionError)) {
-		return nil, err // there would be no response
+	last := s.lookShortly(v)
+	if errors.As(last.Err, new(*natsconn.PermissionError)) {
+		return nil, last.Err // there would be no response
 	}
 	data := failuresData{
 		Filter: f, Below: f.Dead.Below, Reasons: deadletter.Reasons(),
@@ -135,9 +136,9 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 			break
 		}
 		newest = max(newest, d.ID)
-		data.Rows = append(data.Rows, s.failureRow(d))
+		data.Rows = append(data.Rows, failureRow(&last, d))
 	}
-	data.Match, data.Counted = s.count(v, f)
+	data.Match, data.Counted = f.count(&last)
 	live := maps.Clone(f.Values)
 	live.Set("failed", strconv.FormatUint(newest, 10))
 	return &page{template: "failures.html", title: "Failures", data: data, live: live}, nil
@@ -146,20 +147,20 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 // lookShort is the maximum wait of a page that can do without the model.
 const lookShort = time.Second
 
-func (s *Server) lookShortly(v *visit) {
+func (s *Server) lookShortly(v *visit) model.Reading {
 	ctx, cancel := context.WithTimeout(v.Context(), lookShort)
 	defer cancel()
-	s.model.Look(ctx)
+	return s.model.Look(ctx)
 }
 
 // count counts the matches of a filter by at most a reason and a host. Others are not counted.
-func (s *Server) count(v *visit, f filter) (n uint64, counted bool) {
+func (f filter) count(last *model.Reading) (n uint64, counted bool) {
 	sel := f.Selection
-	if v.namespace+sel.Namespace+sel.Name+sel.Key+sel.Since+sel.Until != "" || pipeline.IsAddress(sel.Host) ||
-		s.model.Brief().AsOf.IsZero() {
+	byReasonHost := deadletter.Selection{Reason: sel.Reason, Host: sel.Host}
+	if sel != byReasonHost || pipeline.IsAddress(sel.Host) || last.AsOf.IsZero() {
 		return 0, false
 	}
-	for of, count := range s.model.Failures() {
+	for of, count := range last.Streams.Failures {
 		if (sel.Reason == "" || sel.Reason == of.Reason) && (sel.Host == "" || strings.EqualFold(sel.Host, of.Host)) {
 			n += count
 		}
@@ -168,16 +169,11 @@ func (s *Server) count(v *visit, f filter) (n uint64, counted bool) {
 }
 
 // failureRow returns a failure with the present state of its key.
-func (s *Server) failureRow(d operate.DeadLetter) deadletter.Record {
+func failureRow(last *model.Reading, d operate.DeadLetter) deadletter.Record {
 	row := deadletter.NewRecord(d)
-	if s.model.Brief().AsOf.IsZero() {
-		return row
+	if !last.AsOf.IsZero() {
+		row.Now = keys.Now(keys.RequestOf(d.Message.GetWant()), last.Key(d.Key))
 	}
-	var key *keys.Key
-	if known, wanted := s.model.Key(d.Key); wanted {
-		key = &known
-	}
-	row.Now = keys.Now(keys.RequestOf(d.Message.GetWant()), key)
 	return row
 }
 
@@ -218,9 +214,9 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.lookShortly(v)
+	last := s.lookShortly(v)
 	data := failureData{
-		Record:  s.failureRow(d),
+		Record:  failureRow(&last, d),
 		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(access.Replay),
 	}
 	snippet := d.Message.GetSnippet()

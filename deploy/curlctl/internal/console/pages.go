@@ -26,11 +26,11 @@ const (
 )
 
 func (s *Server) overviewPage(v *visit) (*page, error) {
-	s.model.Look(v.Context())
-	n := s.model.Numbers(v.namespace)
-	if err := s.unknown(n); err != nil {
+	last, err := s.known(v)
+	if err != nil {
 		return nil, err
 	}
+	n := last.Numbers(v.namespace)
 	return &page{template: "overview.html", title: "Overview", refresh: true, data: map[string]any{
 		"Numbers": n, "Requests": durable(n, pipeline.FetcherConsumer), "Results": durable(n, pipeline.WriterConsumer),
 		"Groups": n.Groups[:min(len(n.Groups), groupRows)], "Bad": n.Now.Failing + n.Now.Refused,
@@ -39,21 +39,22 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// unknown returns the error of a model without a reading.
-func (s *Server) unknown(n model.Numbers) error {
+// known returns the last reading, or why there is none.
+func (s *Server) known(v *visit) (model.Reading, error) {
+	last := s.model.Look(v.Context())
 	switch {
-	case !n.AsOf.IsZero():
-		return nil
-	case n.Err != nil:
-		return n.Err
+	case !last.AsOf.IsZero():
+		return last, nil
+	case last.Err != nil:
+		return last, last.Err
 	case !s.deps.Conn.Conn.IsConnected():
-		return errors.New("no connection")
+		return last, errors.New("no connection")
 	}
-	return &problem{503, "Loading", "Reading the streams.", "This page reloads by itself."}
+	return last, &problem{503, "Loading", "Reading the streams.", "This page reloads by itself."}
 }
 
 // durable returns the consumer with a name, with zeros if it is unknown.
-func durable(n model.Numbers, name string) overview.Consumer {
+func durable(n overview.Overview, name string) overview.Consumer {
 	for _, c := range n.Consumers {
 		if c.Name == name {
 			return c
@@ -63,13 +64,12 @@ func durable(n model.Numbers, name string) overview.Consumer {
 }
 
 func (s *Server) hostsPage(v *visit) (*page, error) {
-	s.model.Look(v.Context())
-	if err := s.unknown(s.model.Numbers(v.namespace)); err != nil {
+	last, err := s.known(v)
+	if err != nil {
 		return nil, err
 	}
-	hosts := s.model.Hosts(v.namespace)
 	wanted := strings.ToLower(strings.TrimSpace(v.FormValue("q")))
-	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h model.Host) bool { return !strings.Contains(h.Name, wanted) })
+	hosts := slices.DeleteFunc(last.Hosts(v.namespace), func(h model.Host) bool { return !strings.Contains(h.Name, wanted) })
 	return &page{template: "hosts.html", title: "Hosts", data: map[string]any{
 		"Hosts": hosts[:min(len(hosts), hostRows)], "More": max(0, len(hosts)-hostRows), "All": len(hosts), "Query": wanted,
 		"Replay": v.can(access.Replay), "Scoped": v.namespace != "",
@@ -77,8 +77,8 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 }
 
 func (s *Server) wantsPage(v *visit) (*page, error) {
-	s.model.Look(v.Context())
-	if err := s.unknown(s.model.Numbers(v.namespace)); err != nil {
+	last, err := s.known(v)
+	if err != nil {
 		return nil, err
 	}
 	name, host, after, state := v.FormValue("name"), v.FormValue("host"), v.FormValue("after"), v.FormValue("state")
@@ -86,7 +86,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if state != "" && state != "failing" {
 		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
 	}
-	rows, all := s.model.Wants(model.Filter{Namespace: namespace, Name: name, Host: host, Failing: state != ""},
+	rows, all := last.Wants(model.Filter{Namespace: namespace, Name: name, Host: host, Failing: state != ""},
 		keyOf(after), pageRows+1)
 	next := ""
 	if len(rows) > pageRows {
@@ -133,7 +133,7 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 	if v.namespace != "" {
 		return nil, forbidden("The Doctor checks all namespaces.")
 	}
-	ctx, stop := s.deps.Refusals.CancelOnDenied(v.Context())
+	ctx, stop := s.deps.Conn.Refusals.CancelOnDenied(v.Context())
 	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Now)
 	stop()
 	switch {
@@ -198,14 +198,20 @@ func (s *Server) livePage(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.lookShortly(v)
+	last := s.lookShortly(v)
 	data := map[string]any{"At": f.At("/failures"), "New": 0}
-	if last := v.FormValue("failed"); last != "" {
-		id, err := strconv.ParseUint(last, 10, 64)
+	if above := v.FormValue("failed"); above != "" {
+		id, err := strconv.ParseUint(above, 10, 64)
 		if err != nil {
-			return nil, badRequest(fmt.Errorf("failed: %q is not a number", last))
+			return nil, badRequest(fmt.Errorf("failed: %q is not a number", above))
 		}
-		data["New"] = s.model.FailedSince(id, f.match)
+		found := 0
+		for _, x := range last.Streams.Recent {
+			if x.ID > id && f.match(x) {
+				found++
+			}
+		}
+		data["New"] = found
 	}
 	return &page{template: "live.html", title: "Live", data: data}, nil
 }

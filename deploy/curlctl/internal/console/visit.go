@@ -186,7 +186,7 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 	var known *problem
 	var unreviewed *access.ReviewError
 	var forbids *natsconn.PermissionError
-	switch refused := s.deps.Refusals.Since(since); {
+	switch refused := s.deps.Conn.Refusals.Since(since); {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &unreviewed):
@@ -247,7 +247,7 @@ type frame struct {
 	SignedIn                               bool
 	// Lost: there is no connection to NATS.
 	Lost    bool
-	Brief   model.Brief
+	Last    model.Reading
 	Live    string
 	Refresh bool
 	Unread  int
@@ -276,7 +276,7 @@ func (v *visit) frame(p *page) frame {
 	f := frame{
 		Title: p.title, Path: v.URL.Path, Person: v.person.Name, Namespace: v.namespace,
 		Server: v.server.deps.Conn.Where, Nav: navigation(), Refresh: p.refresh, Now: v.server.deps.Now(),
-		Page: p.data, Brief: v.server.model.Brief(), SignedIn: v.server.tokens != nil,
+		Page: p.data, Last: v.server.model.Last(), SignedIn: v.server.tokens != nil,
 		Lost: !v.server.deps.Conn.Conn.IsConnected(),
 	}
 	f.Unread, _ = v.client.Unread.Count()

@@ -2,7 +2,6 @@
 package natsconn
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,8 +28,6 @@ type Options struct {
 	Files process.NATSFiles
 	// Timeout limits the time to connect.
 	Timeout time.Duration
-	// Refused is called when the server denies something (nil: the context of Open ends).
-	Refused func(*PermissionError)
 }
 
 // BindFlags adds the flags of the options.
@@ -53,42 +50,32 @@ type Connection struct {
 	Client    *operate.Client
 	// Where is the server, without credentials.
 	Where string
-
-	stop context.CancelCauseFunc
+	// Refusals are the permission violations on the connection.
+	Refusals *Refusals
 }
 
-// Open connects, and fails if no server is available. The returned context ends with a
-// *PermissionError as its cause when the server denies something. Errors wrap
-// ErrNoConnection.
-func (o *Options) Open(ctx context.Context) (*Connection, context.Context, error) {
+// Open connects, and fails if no server is available. Errors wrap ErrNoConnection.
+func (o *Options) Open() (*Connection, error) {
 	if err := o.Files.Validate(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	refused := o.Refused
-	if refused == nil {
-		refused = func(e *PermissionError) { stop(e) }
-	}
-	nc, settings, err := o.connect(refused)
+	refusals := new(Refusals)
+	nc, settings, err := o.connect(refusals)
 	if err != nil {
-		stop(nil)
-		return nil, nil, fmt.Errorf("%w%s: %w", ErrNoConnection, o.from(), plain(err))
+		return nil, fmt.Errorf("%w%s: %w", ErrNoConnection, o.from(), plain(err))
 	}
 	js, err := jetStream(nc, settings)
 	if err != nil {
 		nc.Close()
-		stop(nil)
-		return nil, nil, fmt.Errorf("use JetStream: %w", err)
+		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	where := nc.ConnectedUrlRedacted()
-	return &Connection{Conn: nc, JetStream: js, Client: operate.NewClient(js), Where: where, stop: stop}, ctx, nil
+	return &Connection{
+		Conn: nc, JetStream: js, Client: operate.NewClient(js), Where: nc.ConnectedUrlRedacted(), Refusals: refusals,
+	}, nil
 }
 
 // Close ends the connection.
-func (c *Connection) Close() {
-	c.stop(nil)
-	c.Conn.Close()
-}
+func (c *Connection) Close() { c.Conn.Close() }
 
 // jetStream returns the JetStream of a context of the nats command: by domain, by API
 // prefix, or the default.
@@ -103,7 +90,7 @@ func jetStream(nc *nats.Conn, c natscontext.Settings) (jetstream.JetStream, erro
 	return jetstream.New(nc, timeout)
 }
 
-func (o *Options) connect(refused func(*PermissionError)) (*nats.Conn, natscontext.Settings, error) {
+func (o *Options) connect(refusals *Refusals) (*nats.Conn, natscontext.Settings, error) {
 	opts := []nats.Option{
 		nats.Name("curlctl"),
 		nats.Timeout(o.Timeout),
@@ -116,7 +103,7 @@ func (o *Options) connect(refused func(*PermissionError)) (*nats.Conn, natsconte
 		},
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if e := refusal(err); e != nil {
-				refused(e)
+				refusals.add(e)
 			}
 		}),
 	}

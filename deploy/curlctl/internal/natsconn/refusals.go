@@ -15,7 +15,7 @@ import (
 type Refusals struct {
 	mu      sync.Mutex
 	all     map[string]refused
-	waiting map[*context.CancelCauseFunc]bool
+	waiting map[context.Context]context.CancelCauseFunc
 }
 
 type refused struct {
@@ -23,8 +23,7 @@ type refused struct {
 	at  time.Time
 }
 
-// Add adds a violation. Pass it to Options.
-func (r *Refusals) Add(e *PermissionError) {
+func (r *Refusals) add(e *PermissionError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	const most = 100
@@ -32,8 +31,8 @@ func (r *Refusals) Add(e *PermissionError) {
 		r.all = map[string]refused{}
 	}
 	r.all[e.Operation+" "+e.Subject] = refused{e, time.Now()}
-	for end := range r.waiting {
-		(*end)(e)
+	for _, end := range r.waiting {
+		end(e)
 	}
 }
 
@@ -44,13 +43,13 @@ func (r *Refusals) CancelOnDenied(ctx context.Context) (context.Context, context
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting == nil {
-		r.waiting = map[*context.CancelCauseFunc]bool{}
+		r.waiting = map[context.Context]context.CancelCauseFunc{}
 	}
-	r.waiting[&end] = true
+	r.waiting[ctx] = end
 	return ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.waiting, &end)
+		delete(r.waiting, ctx)
 		end(nil)
 	}
 }

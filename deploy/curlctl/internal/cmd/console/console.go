@@ -18,7 +18,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
@@ -59,10 +58,9 @@ func Command(o *cli.Options) *cobra.Command {
 		if err := c.validate(); err != nil {
 			return err
 		}
-		refusals := new(natsconn.Refusals)
-		o.NATS.Refused = refusals.Add
-		return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error { return c.serve(ctx, s, refusals) })(cmd,
-			args)
+		return o.Run(func(_ context.Context, s *cli.Session, _ []string) error {
+			return c.serve(cmd.Context(), s) // it continues when the server denies something
+		})(cmd, args)
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&c.auth, "auth", authLocal, "who may sign in: "+strings.Join(auths, ", "))
@@ -93,12 +91,12 @@ func (c *serving) validate() error {
 	return nil
 }
 
-func (c *serving) serve(ctx context.Context, s *cli.Session, refusals *natsconn.Refusals) error {
+func (c *serving) serve(ctx context.Context, s *cli.Session) error {
 	listener, err := c.open()
 	if err != nil {
 		return err
 	}
-	deps := console.Deps{Conn: s.Connection, Refusals: refusals, Now: s.Now, TraceURL: c.traceURL}
+	deps := console.Deps{Conn: s.Connection, Now: s.Now, TraceURL: c.traceURL}
 	base := &url.URL{Scheme: "http", Host: listener.Addr().String()}
 	if c.cert != "" {
 		base.Scheme = "https"

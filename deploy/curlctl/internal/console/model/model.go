@@ -33,22 +33,31 @@ const (
 
 // Model is safe for concurrent use.
 type Model struct {
-	conn     *natsconn.Connection
-	refusals *natsconn.Refusals
-	now      func() time.Time
-	look     chan struct{}
-	objects  objects
+	conn    *natsconn.Connection
+	now     func() time.Time
+	look    chan struct{}
+	objects objects
 
 	mu     sync.Mutex
 	looked time.Time
 	// changed is closed and replaced after each reading.
 	changed chan struct{}
-	// streams is the last reading, with keys sorted by namespace, name and key. Its time asOf is zero if
-	// nobody has looked for a while.
-	streams  overview.Streams
-	asOf     time.Time
-	err      error
-	overview overview.Overview
+	last    Reading
+}
+
+// Reading is the pipeline as of a time. It is never changed.
+type Reading struct {
+	// State has the consumers and the pause, and no numbers of keys, timers and failures.
+	State overview.Overview
+	// Streams has keys sorted by namespace, name and key.
+	Streams overview.Streams
+	// AsOf is the time of Streams (zero: there was no reading, or nobody has looked for a while).
+	AsOf time.Time
+	// Err is the error of the last try to read the streams.
+	Err error
+
+	// seen is when a page got the reading.
+	seen time.Time
 }
 
 // objects are the ConfigMaps of the cluster, as of a time. Only the goroutine of Run uses them.
@@ -72,13 +81,10 @@ func (o *objects) get(ctx context.Context) keys.Objects {
 	return o.last
 }
 
-// New returns a model of a connection, on which NATS refuses the refusals. A nil cluster is not read.
-func New(
-	conn *natsconn.Connection, refusals *natsconn.Refusals, from *cluster.Reader, now func() time.Time,
-) *Model {
+// New returns a model of a connection. A nil cluster is not read.
+func New(conn *natsconn.Connection, from *cluster.Reader, now func() time.Time) *Model {
 	return &Model{
-		objects: objects{from: from}, conn: conn, refusals: refusals, now: now, look: make(chan struct{}, 1),
-		changed: make(chan struct{}),
+		objects: objects{from: from}, conn: conn, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 }
 
@@ -94,30 +100,38 @@ func (m *Model) Run(ctx context.Context) {
 	}
 }
 
-// Look notes that a page is open, and waits for the first reading, or the end of ctx.
-func (m *Model) Look(ctx context.Context) {
-	ready, changed := m.touch()
-	if ready {
-		return
+// Last returns the last reading.
+func (m *Model) Last() Reading {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.last
+	r.seen = m.now()
+	return r
+}
+
+// Look notes that a page is open, waits for the first reading, or the end of ctx, and returns the last reading.
+func (m *Model) Look(ctx context.Context) Reading {
+	if ready, changed := m.touch(); !ready {
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
 	}
-	select {
-	case <-ctx.Done():
-	case <-changed:
-	}
+	return m.Last()
 }
 
 func (m *Model) touch() (ready bool, changed chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.now().Sub(m.looked) > watchedFor {
-		m.asOf = time.Time{}
+		m.last.AsOf = time.Time{}
 	}
 	m.looked = m.now()
 	select {
 	case m.look <- struct{}{}:
 	default:
 	}
-	return !m.asOf.IsZero(), m.changed
+	return !m.last.AsOf.IsZero(), m.changed
 }
 
 func (m *Model) watched() bool {
@@ -156,7 +170,7 @@ func (m *Model) follow(ctx context.Context) {
 func (m *Model) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	ctx, end := m.refusals.CancelOnDenied(ctx)
+	ctx, end := m.conn.Refusals.CancelOnDenied(ctx)
 	defer end()
 	now := m.now()
 	r, err := overview.ReadStreams(ctx, m.conn.Client.Counting(), m.objects.get(ctx), now)
@@ -167,12 +181,12 @@ func (m *Model) read(ctx context.Context) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.err = err
+	m.last.Err = err
 	switch {
 	case err == nil:
-		m.asOf, m.streams = now, r
+		m.last.AsOf, m.last.Streams = now, r
 	case errors.As(err, &refused), errors.Is(err, jetstream.ErrStreamNotFound):
-		m.asOf, m.streams = time.Time{}, overview.Streams{}
+		m.last.AsOf, m.last.Streams = time.Time{}, overview.Streams{}
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
@@ -183,11 +197,10 @@ func (m *Model) Poll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pollEvery)
 	defer cancel()
 	var read overview.Overview
-	err := read.ReadConsumers(ctx, m.conn)
+	if read.ReadConsumers(ctx, m.conn) != nil {
+		return // the page about the streams has the error
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err != nil {
-		return
-	}
-	m.overview = read
+	m.last.State = read
 }

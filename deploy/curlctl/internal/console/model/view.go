@@ -2,8 +2,6 @@ package model
 
 import (
 	"cmp"
-	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,33 +13,22 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Numbers are the pipeline at a glance, of one namespace or of all.
-type Numbers struct {
-	overview.Overview
-
-	// AsOf is the time of the last reading (zero: there was none).
-	AsOf time.Time
-	// Err is the error of the last reading.
-	Err error
-}
-
 // Numbers returns the pipeline at a glance. An empty namespace means all. Failures is 0 for a single
 // namespace.
-func (m *Model) Numbers(namespace string) Numbers {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.now()
-	n := Numbers{Overview: m.overview, AsOf: m.asOf, Err: m.err}
-	n.Now, n.Groups = keys.Count(m.within(namespace)), keys.Groups(m.within(namespace))
-	n.Failures, n.LastHour, n.Timers = 0, 0, overview.Timers{}
-	for t := range m.pending(namespace) {
-		n.Timers.Add(t.At, now)
+func (r *Reading) Numbers(namespace string) overview.Overview {
+	n := r.State
+	n.Now, n.Groups = keys.Count(r.within(namespace)), keys.Groups(r.within(namespace))
+	for _, t := range r.Streams.Timers {
+		fired := t.At.Before(r.seen) && !t.At.Before(r.AsOf)
+		if !fired && (namespace == "" || t.Key.Namespace == namespace) {
+			n.Timers.Add(t.At, r.seen)
+		}
 	}
 	if namespace == "" {
-		n.Failures = operate.Total(m.streams.Failures)
+		n.Failures = operate.Total(r.Streams.Failures)
 	}
-	for _, f := range m.streams.Recent {
-		if now.Sub(f.At) < time.Hour && (namespace == "" || f.Key.Namespace == namespace) {
+	for _, f := range r.Streams.Recent {
+		if r.seen.Sub(f.At) < time.Hour && (namespace == "" || f.Key.Namespace == namespace) {
 			n.LastHour++
 		}
 	}
@@ -49,90 +36,29 @@ func (m *Model) Numbers(namespace string) Numbers {
 }
 
 // within returns the keys of a namespace (empty: all).
-func (m *Model) within(namespace string) []keys.Key {
+func (r *Reading) within(namespace string) []keys.Key {
 	if namespace == "" {
-		return m.streams.Keys
+		return r.Streams.Keys
 	}
-	from := m.after(pipeline.Key{Namespace: namespace})
-	n := 0
-	for n < len(from) && from[n].Namespace == namespace {
-		n++
+	from, _ := r.find(pipeline.Key{Namespace: namespace})
+	to := from
+	for to < len(r.Streams.Keys) && r.Streams.Keys[to].Namespace == namespace {
+		to++
 	}
-	return from[:n]
+	return r.Streams.Keys[from:to]
 }
 
-func (m *Model) find(key pipeline.Key) (int, bool) {
+func (r *Reading) find(key pipeline.Key) (int, bool) {
 	compare := func(a keys.Key, b pipeline.Key) int { return keys.Compare(a.Key, b) }
-	return slices.BinarySearchFunc(m.streams.Keys, key, compare)
+	return slices.BinarySearchFunc(r.Streams.Keys, key, compare)
 }
 
-// after returns the keys that sort after one.
-func (m *Model) after(key pipeline.Key) []keys.Key {
-	at, found := m.find(key)
-	if found {
-		at++
+// Key returns a wanted key, or nil.
+func (r *Reading) Key(key pipeline.Key) *keys.Key {
+	if at, found := r.find(key); found {
+		return &r.Streams.Keys[at]
 	}
-	return m.streams.Keys[at:]
-}
-
-// pending iterates the timers of a namespace that have not fired since the reading.
-func (m *Model) pending(namespace string) iter.Seq[operate.Timer] {
-	now := m.now()
-	return func(yield func(operate.Timer) bool) {
-		for _, t := range m.streams.Timers {
-			fired := t.At.Before(now) && !t.At.Before(m.asOf)
-			if !fired && (namespace == "" || t.Key.Namespace == namespace) && !yield(t) {
-				return
-			}
-		}
-	}
-}
-
-// Brief is on every page.
-type Brief struct {
-	// Paused: fetching is paused, until Resumes if that is set.
-	Paused  bool
-	Resumes *time.Time
-	// AsOf and Err are as in Numbers.
-	AsOf time.Time
-	Err  error
-}
-
-// Brief returns the state that is on every page.
-func (m *Model) Brief() Brief {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return Brief{Paused: m.overview.Paused, Resumes: m.overview.Resumes, AsOf: m.asOf, Err: m.err}
-}
-
-// FailedSince counts matching failures with a greater ID.
-func (m *Model) FailedSince(id uint64, match func(operate.DeadLetter) bool) (count int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, f := range m.streams.Recent {
-		if f.ID > id && match(f) {
-			count++
-		}
-	}
-	return count
-}
-
-// Failures counts all failures by reason and host.
-func (m *Model) Failures() map[operate.ReasonHost]uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.streams.Failures)
-}
-
-// Key returns a wanted key (false: it is not wanted).
-func (m *Model) Key(key pipeline.Key) (keys.Key, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at, found := m.find(key)
-	if !found {
-		return keys.Key{}, false
-	}
-	return m.streams.Keys[at], true
+	return nil
 }
 
 // Filter selects keys. Empty fields select all.
@@ -143,10 +69,8 @@ type Filter struct {
 }
 
 // Wants returns at most n selected keys after one, and the number of all selected keys.
-func (m *Model) Wants(f Filter, after pipeline.Key, n int) (rows []keys.Key, all int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range m.within(f.Namespace) {
+func (r *Reading) Wants(f Filter, after pipeline.Key, n int) (rows []keys.Key, all int) {
+	for _, k := range r.within(f.Namespace) {
 		if f.Name != "" && k.Name != f.Name || f.Host != "" && !k.HostIs(f.Host) || f.Failing && k.Condition.Good() {
 			continue
 		}
@@ -173,11 +97,9 @@ type Host struct {
 }
 
 // Hosts returns the hosts of a namespace, or of all, most failing keys first.
-func (m *Model) Hosts(namespace string) []Host {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (r *Reading) Hosts(namespace string) []Host {
 	hosts := map[string]Host{}
-	for _, k := range m.within(namespace) {
+	for _, k := range r.within(namespace) {
 		h := hosts[k.Host]
 		h.Wanted++
 		switch c := k.Condition; c.State {
@@ -199,7 +121,7 @@ func (m *Model) Hosts(namespace string) []Host {
 		hosts[k.Host] = h
 	}
 	if namespace == "" {
-		for group, n := range m.streams.Failures {
+		for group, n := range r.Streams.Failures {
 			h := hosts[group.Host]
 			h.Kept += n
 			hosts[group.Host] = h
