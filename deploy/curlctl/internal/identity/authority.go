@@ -1,15 +1,13 @@
 package identity
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
+	"crypto"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"slices"
 	"time"
@@ -24,37 +22,24 @@ const (
 	serverLifetime = 2 * 365 * 24 * time.Hour
 	// backdated tolerates clocks that are behind.
 	backdated = 5 * time.Minute
+	// maxCommonName is RFC 5280's ub-common-name.
+	maxCommonName = 64
 )
 
-// authority is a certificate with its key.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// newAuthority returns a new certificate authority and its files. It uses the existing key of
-// an interrupted run.
-func newAuthority(existing []byte, now time.Time) (a authority, cert, key []byte, err error) {
-	template := &x509.Certificate{
+// newAuthority returns the certificate of a new certificate authority with a key.
+func newAuthority(key []byte, now time.Time) ([]byte, error) {
+	return sign(&x509.Certificate{
 		Subject:               pkix.Name{CommonName: "curl-me-that NATS CA"},
 		NotAfter:              now.Add(caLifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 		MaxPathLenZero:        true,
-	}
-	secret, err := parseKey(existing)
-	if existing == nil {
-		secret, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	}
-	if err != nil {
-		return authority{}, nil, nil, err
-	}
-	return sign(template, secret, nil, now)
+	}, key, nil, now)
 }
 
-// server returns the files of a new certificate for hosts.
-func (a *authority) server(hosts []string, now time.Time) (cert, key []byte, err error) {
+// newServer returns the files of a new certificate for hosts.
+func newServer(ca *tls.Certificate, hosts []string, now time.Time) (cert, key []byte, err error) {
 	template := &x509.Certificate{
 		Subject:  pkix.Name{CommonName: hosts[0]},
 		NotAfter: now.Add(serverLifetime),
@@ -65,8 +50,8 @@ func (a *authority) server(hosts []string, now time.Time) (cert, key []byte, err
 	if len(hosts[0]) > maxCommonName {
 		template.Subject.CommonName = "nats"
 	}
-	if a.cert.NotAfter.Before(template.NotAfter) {
-		template.NotAfter = a.cert.NotAfter
+	if ca.Leaf.NotAfter.Before(template.NotAfter) {
+		template.NotAfter = ca.Leaf.NotAfter
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -75,81 +60,55 @@ func (a *authority) server(hosts []string, now time.Time) (cert, key []byte, err
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make key: %w", err)
+	if key, err = keyutil.MakeEllipticPrivateKeyPEM(); err == nil {
+		cert, err = sign(template, key, ca, now)
 	}
-	_, cert, key, err = sign(template, secret, a, now)
 	return cert, key, err
 }
 
-// maxCommonName is RFC 5280's ub-common-name.
-const maxCommonName = 64
-
-// sign makes a certificate of a key (ECDSA P-256), self-signed without an authority.
-func sign(
-	template *x509.Certificate, secret *ecdsa.PrivateKey, by *authority, now time.Time,
-) (made authority, cert, key []byte, err error) {
-	fail := func(err error) (authority, []byte, []byte, error) {
-		return authority{}, nil, nil, fmt.Errorf("make certificate: %w", err)
+// sign makes a certificate of a key, self-signed without an authority.
+func sign(template *x509.Certificate, key []byte, by *tls.Certificate, now time.Time) ([]byte, error) {
+	parsed, err := keyutil.ParsePrivateKeyPEM(key)
+	secret, ok := parsed.(crypto.Signer)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("its key is invalid: %w", ErrUnusable)
 	}
-	made.key = secret
 	template.NotBefore = now.Add(-backdated)
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return fail(err)
-	}
-	parent := authority{cert: template, key: made.key}
+	parent, signer := template, parsed
 	if by != nil {
-		parent = *by
+		parent, signer = by.Leaf, by.PrivateKey
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent.cert, made.key.Public(), parent.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, secret.Public(), signer)
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("make certificate: %w", err)
 	}
-	if made.cert, err = x509.ParseCertificate(der); err != nil {
-		return fail(err)
-	}
-	text, err := x509.MarshalPKCS8PrivateKey(secret)
-	if err != nil {
-		return fail(err)
-	}
-	return made, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
 // parse decodes a certificate and its key.
-func parse(cert, key []byte) (authority, error) {
+func parse(cert, key []byte) (*tls.Certificate, error) {
 	if block, _ := pem.Decode(cert); block == nil || block.Type != "CERTIFICATE" {
-		return authority{}, fmt.Errorf("it holds no certificate: %w", ErrUnusable)
+		return nil, fmt.Errorf("it holds no certificate: %w", ErrUnusable)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return authority{}, fmt.Errorf("its certificate or key is invalid: %w (%w)", ErrUnusable, err)
+		return nil, fmt.Errorf("its certificate or key is invalid: %w (%w)", ErrUnusable, err)
 	}
-	private, err := parseKey(key)
-	return authority{cert: pair.Leaf, key: private}, err
+	return &pair, nil
 }
 
-func parseKey(key []byte) (*ecdsa.PrivateKey, error) {
-	secret, err := keyutil.ParsePrivateKeyPEM(key)
-	private, ok := secret.(*ecdsa.PrivateKey)
-	if err != nil || !ok {
-		return nil, fmt.Errorf("it has no ECDSA key: %w", ErrUnusable)
-	}
-	return private, nil
-}
-
-// fits reports whether a server certificate is signed by this authority, valid for these
+// fits reports whether a server certificate is signed by an authority, valid for these
 // hosts, and not due for renewal.
-func (a *authority) fits(cert, key []byte, hosts []string, now time.Time) bool {
-	have, err := parse(cert, key)
-	if err != nil || have.cert.CheckSignatureFrom(a.cert) != nil {
+func fits(ca *tls.Certificate, cert, key []byte, hosts []string, now time.Time) bool {
+	pair, err := parse(cert, key)
+	if err != nil || pair.Leaf.CheckSignatureFrom(ca.Leaf) != nil {
 		return false
 	}
-	life := have.cert.NotAfter.Sub(have.cert.NotBefore)
-	if have.cert.NotAfter.Sub(now) < life/3 && have.cert.NotAfter.Before(a.cert.NotAfter) {
+	have := pair.Leaf
+	life := have.NotAfter.Sub(have.NotBefore)
+	if have.NotAfter.Sub(now) < life/3 && have.NotAfter.Before(ca.Leaf.NotAfter) {
 		return false
 	}
-	denied := func(host string) bool { return have.cert.VerifyHostname(host) != nil }
-	return len(hosts) == len(have.cert.DNSNames)+len(have.cert.IPAddresses) && !slices.ContainsFunc(hosts, denied)
+	denied := func(host string) bool { return have.VerifyHostname(host) != nil }
+	return len(hosts) == len(have.DNSNames)+len(have.IPAddresses) && !slices.ContainsFunc(hosts, denied)
 }

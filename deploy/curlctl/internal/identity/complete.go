@@ -4,6 +4,7 @@ package identity
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"iter"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
@@ -170,36 +172,47 @@ func trusted(inUse string, have []byte) []byte {
 
 // certify adds the files for TLS.
 func certify(files Files, hosts []string, now time.Time, where func(string) string) ([]Item, error) {
-	ca, state := authority{}, kept
-	var err error
-	if files[caCert] == nil {
-		state = made
-		ca, files[caCert], files[caKey], err = newAuthority(files[caKey], now)
-	} else {
-		ca, err = parse(files[caCert], files[caKey])
-	}
-	if err == nil && !now.Before(ca.cert.NotAfter) {
-		err = fmt.Errorf("it expired on %s (remove it and its key to get a new one): %w",
-			ca.cert.NotAfter.Format(time.DateOnly), ErrUnusable)
-	}
+	ca, item, err := authority(files, now)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", where(caCert), err)
 	}
-	items := []Item{{Name: "ca", State: state, Where: where(caCert), NotAfter: ca.cert.NotAfter}}
-
-	state = kept
-	if !ca.fits(files[serverCert], files[serverKey], hosts, now) {
-		state = made
+	item.Where, item.NotAfter = where(caCert), ca.Leaf.NotAfter
+	server := Item{Name: "tls", State: kept, Where: where(serverCert)}
+	if !fits(ca, files[serverCert], files[serverKey], hosts, now) {
+		server.State = made
 		if files[serverCert] != nil {
-			state = renewed
+			server.State = renewed
 		}
-		if files[serverCert], files[serverKey], err = ca.server(hosts, now); err != nil {
+		if files[serverCert], files[serverKey], err = newServer(ca, hosts, now); err != nil {
 			return nil, err
 		}
 	}
-	server, err := parse(files[serverCert], files[serverKey])
+	pair, err := parse(files[serverCert], files[serverKey])
 	if err != nil {
 		return nil, err
 	}
-	return append(items, Item{Name: "tls", State: state, Where: where(serverCert), NotAfter: server.cert.NotAfter}), nil
+	server.NotAfter = pair.Leaf.NotAfter
+	return []Item{item, server}, nil
+}
+
+// authority returns the certificate authority, which it adds if it is missing.
+func authority(files Files, now time.Time) (ca *tls.Certificate, item Item, err error) {
+	item = Item{Name: "ca", State: kept}
+	if files[caCert] == nil {
+		item.State = made
+		if files[caKey] == nil { // else an interrupted run made it
+			files[caKey], err = keyutil.MakeEllipticPrivateKeyPEM()
+		}
+		if err == nil {
+			files[caCert], err = newAuthority(files[caKey], now)
+		}
+	}
+	if err == nil {
+		ca, err = parse(files[caCert], files[caKey])
+	}
+	if err == nil && !now.Before(ca.Leaf.NotAfter) {
+		err = fmt.Errorf("it expired on %s (remove it and its key to get a new one): %w",
+			ca.Leaf.NotAfter.Format(time.DateOnly), ErrUnusable)
+	}
+	return ca, item, err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,29 +27,32 @@ type Secrets struct {
 
 // Where implements Store.
 func (s *Secrets) Where(file string) string {
-	for _, p := range s.places() {
-		if p.file == file {
-			return "secret/" + s.Namespace + "/" + p.secret
+	for _, b := range s.bundles() {
+		if b.keys[file] != "" {
+			return "secret/" + s.Namespace + "/" + b.secret
 		}
 	}
 	return ""
 }
 
-// place of a file.
-type place struct{ secret, key, file string }
+// bundle is a Secret, with its key of each file.
+type bundle struct {
+	secret string
+	keys   map[string]string
+}
 
-// places of all files. The first place of a file is read. The others are copies.
-func (s *Secrets) places() []place {
-	name := func(what string) string { return s.Prefix + "-nats-" + what }
-	all := []place{{name("ca"), caCert, caCert}, {name("ca"), caKey, caKey}}
-	for _, owner := range append([]string{servers}, identityNames()...) {
+// bundles returns all Secrets. A file is read from the first one. The others have copies.
+func (s *Secrets) bundles() []bundle {
+	all := []bundle{{s.Prefix + "-nats-ca", map[string]string{caCert: caCert, caKey: caKey}}}
+	for _, owner := range append(identityNames(), servers) {
+		keys := map[string]string{}
 		for _, file := range needed(owner) {
-			key := file
-			if file == seedFile(owner) {
-				key = seedKey
-			}
-			all = append(all, place{name(owner), key, file})
+			keys[file] = file
 		}
+		if owner != servers {
+			keys[seedFile(owner)] = seedKey
+		}
+		all = append(all, bundle{s.Prefix + "-nats-" + owner, keys})
 	}
 	return all
 }
@@ -77,18 +79,18 @@ func (s *Secrets) update(ctx context.Context, change func(Files) (Files, error))
 	if err != nil {
 		return err
 	}
-	want := map[string]map[string][]byte{}
-	for _, p := range s.places() {
-		if content, exists := after[p.file]; exists {
-			if want[p.secret] == nil {
-				want[p.secret] = map[string][]byte{}
+	for _, b := range s.bundles() {
+		data := map[string][]byte{}
+		for file, key := range b.keys {
+			if content, exists := after[file]; exists {
+				data[key] = content
 			}
-			want[p.secret][p.key] = content
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if err := s.write(ctx, name, secrets[name], want[name]); err != nil {
-			return fmt.Errorf("write Secret %s/%s: %w", s.Namespace, name, err)
+		if len(data) == 0 {
+			continue
+		}
+		if err := s.write(ctx, b.secret, secrets[b.secret], data); err != nil {
+			return fmt.Errorf("write Secret %s/%s: %w", s.Namespace, b.secret, err)
 		}
 	}
 	return nil
@@ -97,24 +99,20 @@ func (s *Secrets) update(ctx context.Context, change func(Files) (Files, error))
 func (s *Secrets) load(ctx context.Context) (files Files, secrets map[string]*corev1.Secret, err error) {
 	files, secrets = Files{}, map[string]*corev1.Secret{}
 	read := map[string]bool{}
-	for _, p := range s.places() {
-		secret, known := secrets[p.secret]
-		if !known {
-			secret, err = s.Client.Get(ctx, p.secret, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				secret = nil
-			} else if err != nil {
-				return nil, nil, fmt.Errorf("read Secret %s/%s: %w", s.Namespace, p.secret, err)
+	for _, b := range s.bundles() {
+		var data map[string][]byte
+		secret, err := s.Client.Get(ctx, b.secret, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			secrets[b.secret], data = secret, secret.Data
+		case !apierrors.IsNotFound(err):
+			return nil, nil, fmt.Errorf("read Secret %s/%s: %w", s.Namespace, b.secret, err)
+		}
+		for file, key := range b.keys {
+			if content, exists := data[key]; exists && !read[file] {
+				files[file] = content
 			}
-			secrets[p.secret] = secret
-		}
-		if read[p.file] || secret == nil {
-			read[p.file] = true // a copy does not restore a removed file
-			continue
-		}
-		read[p.file] = true
-		if content, exists := secret.Data[p.key]; exists {
-			files[p.file] = content
+			read[file] = true // a copy does not restore a removed file
 		}
 	}
 	return files, secrets, nil
