@@ -30,20 +30,14 @@ var assetFiles embed.FS
 // pages are the templates and assets.
 type pages struct {
 	templates map[string]*template.Template
-	// assets by names with their hash, which names has by plain names.
-	assets map[string]asset
-	names  map[string]string
-}
-
-type asset struct {
-	kind string
-	data []byte
+	// assets are files by names with their hash, and names are the addresses by plain names.
+	assets, names map[string]string
 }
 
 const layout = "layout.html"
 
 func newPages() (*pages, error) {
-	p := &pages{templates: map[string]*template.Template{}, assets: map[string]asset{}, names: map[string]string{}}
+	p := &pages{templates: map[string]*template.Template{}, assets: map[string]string{}, names: map[string]string{}}
 	if err := p.readAssets(); err != nil {
 		return nil, err
 	}
@@ -71,9 +65,6 @@ func newPages() (*pages, error) {
 
 // readAssets puts the hash into each name, so that browsers may cache the files forever.
 func (p *pages) readAssets() error {
-	kinds := map[string]string{
-		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
-	}
 	return fs.WalkDir(assetFiles, "assets", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -85,21 +76,20 @@ func (p *pages) readAssets() error {
 		sum := sha256.Sum256(data)
 		ext := path.Ext(file)
 		name := strings.TrimSuffix(path.Base(file), ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		p.assets[name], p.names[path.Base(file)] = asset{kinds[ext], data}, "/static/"+name
+		p.assets[name], p.names[path.Base(file)] = file, "/static/"+name
 		return nil
 	})
 }
 
 // static serves an asset.
 func (p *pages) static(w http.ResponseWriter, r *http.Request) {
-	a, there := p.assets[r.PathValue("file")]
+	file, there := p.assets[r.PathValue("file")]
 	if !there {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", a.kind)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	_, _ = w.Write(a.data)
+	http.ServeFileFS(w, r, assetFiles, file)
 }
 
 // functions of the templates.

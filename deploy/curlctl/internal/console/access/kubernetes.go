@@ -6,17 +6,16 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -34,10 +33,9 @@ const group = "watch.x-kv8s.io"
 const (
 	sessionTime = time.Hour
 	reviewTime  = 30 * time.Second
-	reviewsMost = 10_000
 	maxToken    = 16 << 10
-	// sessionsMost limits the memory of sessions.
-	sessionsMost = 10_000
+	// mostKept limits the memory of sessions and of reviews. A new one replaces the least recently used.
+	mostKept = 10_000
 )
 
 const sessionCookie = "curlctl-console"
@@ -48,11 +46,8 @@ type Kubernetes struct {
 	tokens authenticationclient.TokenReviewsGetter
 	access authorizationclient.SubjectAccessReviewsGetter
 	rights map[Right]bool
-	now    func() time.Time
-
-	mu       sync.Mutex
-	reviews  map[review]reviewed
-	sessions map[string]session
+	// reviews are answers by review, and sessions the users by cookie.
+	reviews, sessions *cache.LRUExpireCache
 }
 
 type review struct {
@@ -61,10 +56,11 @@ type review struct {
 	namespace string
 }
 
-type reviewed struct {
-	allowed bool
-	at      time.Time
-}
+// clock implements cache.Clock.
+type clock func() time.Time
+
+// Now implements cache.Clock.
+func (c clock) Now() time.Time { return c() }
 
 // NewKubernetes returns the access by tokens of a cluster. Sessions end with the process.
 func NewKubernetes(
@@ -77,21 +73,17 @@ func NewKubernetes(
 	}
 	_, rights := natsRights(ctx, conn)
 	return &Kubernetes{
-		tokens: tokens, access: access, rights: rights, now: now,
-		reviews: map[review]reviewed{}, sessions: map[string]session{},
+		tokens: tokens, access: access, rights: rights,
+		reviews:  cache.NewLRUExpireCacheWithClock(mostKept, clock(now)),
+		sessions: cache.NewLRUExpireCacheWithClock(mostKept, clock(now)),
 	}, nil
 }
 
 // Guard implements console.Access.
 func (k *Kubernetes) Guard(next http.Handler) http.Handler { return next }
 
-// session belongs to a random cookie. It does not have the token.
-type session struct {
-	user  authenticationv1.UserInfo
-	until time.Time
-}
-
-// SignIn returns the cookie of a session for the token of a form, or an error for the person.
+// SignIn returns the random cookie of a session for the token of a form, or an error for the person. The
+// session does not have the token.
 func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string) {
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	if token == "" || len(token) > maxToken {
@@ -107,22 +99,14 @@ func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string)
 		return nil, "The API server does not accept this token. It must be new and have the audience " + Audience + "."
 	}
 	id := rand.Text()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.sessions, func(_ string, s session) bool { return !k.now().Before(s.until) })
-	if len(k.sessions) >= sessionsMost {
-		return nil, "Too many people are signed in. Try again later."
-	}
-	k.sessions[id] = session{review.Status.User, k.now().Add(sessionTime)}
+	k.sessions.Add(id, review.Status.User, sessionTime)
 	return sessionOf(r, id, int(sessionTime/time.Second)), ""
 }
 
 // SignOut ends a session, and returns the cookie that replaces its own.
 func (k *Kubernetes) SignOut(r *http.Request) *http.Cookie {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.sessions, cookie.Value)
+		k.sessions.Remove(cookie.Value)
 	}
 	return sessionOf(r, "", -1)
 }
@@ -143,11 +127,9 @@ func secure(r *http.Request) bool {
 // Person implements console.Access.
 func (k *Kubernetes) Person(w http.ResponseWriter, r *http.Request) *Person {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
-		k.mu.Lock()
-		held, known := k.sessions[cookie.Value]
-		k.mu.Unlock()
-		if known && k.now().Before(held.until) {
-			return &Person{Name: held.user.Username, OnBehalfOf: held.user.Username, user: held.user}
+		held, _ := k.sessions.Get(cookie.Value)
+		if user, known := held.(authenticationv1.UserInfo); known {
+			return &Person{Name: user.Username, OnBehalfOf: user.Username, user: user}
 		}
 	}
 	if r.Method == http.MethodGet {
@@ -168,11 +150,8 @@ func (k *Kubernetes) May(ctx context.Context, p *Person, right Right, namespace 
 		return false, err
 	}
 	key := review{string(person), right, namespace}
-	k.mu.Lock()
-	known, there := k.reviews[key]
-	k.mu.Unlock()
-	if there && k.now().Sub(known.at) < reviewTime {
-		return known.allowed, nil
+	if allowed, known := k.reviews.Get(key); known {
+		return allowed == true, nil
 	}
 	extra := map[string]authorizationv1.ExtraValue{}
 	for name, values := range p.user.Extra {
@@ -190,11 +169,6 @@ func (k *Kubernetes) May(ctx context.Context, p *Person, right Right, namespace 
 	if err != nil {
 		return false, &ReviewError{Right: right, Err: err}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.reviews) >= reviewsMost {
-		clear(k.reviews)
-	}
-	k.reviews[key] = reviewed{answer.Status.Allowed, k.now()}
+	k.reviews.Add(key, answer.Status.Allowed, reviewTime)
 	return answer.Status.Allowed, nil
 }
