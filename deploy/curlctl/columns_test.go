@@ -35,12 +35,6 @@ var _ = Describe("A terminal", func() {
 		{"check", "-f", "testdata/columns.yaml"},
 	}
 
-	// run runs a command 20 minutes from now, so that ages do not change during the spec.
-	run := func(ctx context.Context, w *world, args ...string) result {
-		later := func() time.Time { return time.Now().Add(20*time.Minute + 5*time.Second) }
-		return runAs(ctx, "curlctl", later, append(args, w.connect...)...)
-	}
-
 	// filled has keys in each condition, one with names of maximum length, failures, and an audit
 	// record.
 	filled := func(ctx context.Context, w *world) {
@@ -52,29 +46,22 @@ var _ = Describe("A terminal", func() {
 		shop := pipeline.Key{Namespace: "shop", Name: "prices", Key: "list.json"}
 		keys := []pipeline.Key{shop, long, {Namespace: "shop", Name: "news", Key: "page"}}
 		for i, key := range keys {
-			want, sequence := w.want(ctx, key, fmt.Sprintf("https://%s.example.com/%s",
-				[]string{"a", "the-longest-host-of-all-that-have-ever-been", "c"}[i], strings.Repeat("path/", 1+20*(i%2))),
-				func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
+			url := fmt.Sprintf("https://%s.example.com/%s",
+				[]string{"a", "the-longest-host-of-all-that-have-ever-been", "c"}[i], strings.Repeat("path/", 1+20*(i%2)))
 			due := &v1.Due{
-				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Attempts: uint32(i),
+				Cause: v1.Cause_CAUSE_RECHECK, Attempts: uint32(i),
 				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429,
 				WaitsFor:      v1.WaitsFor_WAITS_FOR_PAUSE,
 				FirstFailedAt: timestamppb.New(time.Now().Add(-time.Duration(i+1) * time.Hour)),
 			}
-			Expect(w.client.SetTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+55*time.Second))).Error().
-				NotTo(HaveOccurred())
-			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, pipeline.HostOf(want.GetUrl()))
+			want := w.timed(ctx, key, url, due, time.Duration(i+1)*time.Hour+55*time.Second,
+				func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
+			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_BAD_STATUS)
 		}
-		purged := run(ctx, w, "failures", "purge", "--reason=BadStatus", "--namespace=shop", "--name=news",
+		purged := w.run(ctx, "failures", "purge", "--reason=BadStatus", "--namespace=shop", "--name=news",
 			"--host=c.example.com", "--yes")
 		Expect(purged.code).To(BeZero(), purged.err)
-		Eventually(func() (uint64, error) { // a message waits for the fetchers a moment after it was published
-			consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-			if err != nil {
-				return 0, err
-			}
-			return consumer.CachedInfo().NumPending, nil
-		}).Should(BeEquivalentTo(len(keys)))
+		w.backlog(ctx, len(keys))
 	}
 
 	DescribeTable("shows every table without wrapped lines, and hides the least useful columns first",
@@ -84,7 +71,7 @@ var _ = Describe("A terminal", func() {
 			GinkgoT().Setenv("COLUMNS", strconv.Itoa(width))
 			var page strings.Builder
 			for _, args := range tables {
-				fmt.Fprintf(&page, "$ curlctl %s\n%s\n", strings.Join(args, " "), run(ctx, w, args...).out)
+				fmt.Fprintf(&page, "$ curlctl %s\n%s\n", strings.Join(args, " "), w.run(ctx, args...).out)
 			}
 			for line := range strings.Lines(page.String()) {
 				Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).To(BeNumerically("<=", width), line)

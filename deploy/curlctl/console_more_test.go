@@ -11,12 +11,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // differing parts of a page change from run to run.
@@ -46,25 +43,21 @@ var _ = Describe("A page of the console", func() {
 		w := newWorld(ctx)
 		later := 20*time.Minute + 30*time.Second
 		for i, host := range []string{"a.example.com", "b.example.com", "a.example.com"} {
-			want, sequence := w.want(ctx, cm(i), "https://"+host+"/page?token=secret", func(want *v1.Want) {
-				want.Name = strings.Repeat("long-", i*12) + want.GetName()
-			})
 			class := v1.FailureClass_FAILURE_CLASS_BAD_STATUS
 			if i == 1 {
 				class = v1.FailureClass_FAILURE_CLASS_TIMEOUT
 			}
-			w.fail(ctx, want, class, host)
-			Expect(w.client.SetTimer(ctx, &v1.Due{
-				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Reported: class, Attempts: 6,
-			}, time.Now().Add(later+time.Duration(i*10+15)*time.Minute))).Error().NotTo(HaveOccurred())
+			due := &v1.Due{Cause: v1.Cause_CAUSE_RECHECK, Reported: class, Attempts: 6}
+			want := w.timed(ctx, cm(i), "https://"+host+"/page?token=secret", due, later+time.Duration(i*10+15)*time.Minute,
+				func(want *v1.Want) { want.Name = strings.Repeat("long-", i*12) + want.GetName() })
+			w.fail(ctx, want, class)
 		}
 		Expect(w.client.PublishAudit(ctx, &v1.Audit{
 			Action: "replay", User: "replayer", OnBehalfOf: "jane",
 			Filter: "--host=a.example.com", Selected: 2,
 		})).To(Succeed())
 		b := w.openAt(func() time.Time { return time.Now().Add(later) }).enter()
-		Eventually(func() string { return b.page("/") }).WithPolling(polling).
-			Should(ContainSubstring(`<p class="big">3</p><p class="of">waiting for a fetcher</p>`))
+		b.eventually("/").Should(ContainSubstring(`<p class="big">3</p><p class="of">waiting for a fetcher</p>`))
 		goldenPage("overview", b.page("/"))
 		Expect(b.page("/failures?host=b.example.com")).NotTo(ContainSubstring("cm-000"))
 		for name, path := range map[string]string{
@@ -91,8 +84,7 @@ var _ = Describe("The console under load and faults", func() {
 		Expect(dialog).To(ContainSubstring("Would replay up to 20,000 failures."))
 		form := formOf(dialog)
 		form.Set("rate", "0")
-		late, _ := w.want(ctx, pipeline.Key{Namespace: "default", Name: "late", Key: "k"}, "https://fast.example.com/")
-		w.fail(ctx, late, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "fast.example.com")
+		late := w.failing(ctx, pipeline.Key{Namespace: "default", Name: "late", Key: "k"}, "https://fast.example.com/")
 		_, job := b.send(http.MethodPost, "/failures/replay", form, nil)
 		_, again := b.send(http.MethodPost, "/failures/replay", form, nil)
 		path := regexp.MustCompile(`/jobs/[A-Z0-9]+`)
@@ -104,8 +96,7 @@ var _ = Describe("The console under load and faults", func() {
 		Expect(strings.Count(audit, `"action": "replay"`)).To(Equal(1))
 		Expect(audit).To(And(ContainSubstring(`"selected": 20000`), ContainSubstring(`"done": 20000`),
 			ContainSubstring(`"via": "console"`)))
-		_, err := w.client.LastDue(ctx, pipeline.KeyOf(late))
-		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+		Expect(w.client.LastDue(ctx, pipeline.KeyOf(late))).Error().To(MatchError(pipeline.ErrNoMessage))
 	})
 
 	It("continues a job after an outage of NATS, and shows the previous numbers meanwhile", func(ctx SpecContext) {
@@ -119,18 +110,16 @@ var _ = Describe("The console under load and faults", func() {
 		form.Set("rate", "3/s")
 		_, _ = b.send(http.MethodPost, "/refetch", form, nil)
 		job := "/jobs/" + form.Get("job")
-		Eventually(func() string { return b.page(job) }).WithPolling(polling).
-			Should(MatchRegexp(`<b>[1-9]\d?</b> of 30 requested`))
+		b.eventually(job).Should(MatchRegexp(`<b>[1-9]\d?</b> of 30 requested`))
 		w.server.Stop()
 		Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).
 			Should(Equal(http.StatusServiceUnavailable))
-		Eventually(func() string { return b.page("/") }).WithPolling(polling).
-			Should(And(MatchRegexp(`id="lost">.*The numbers are from \d\d:\d\d:\d\d`), ContainSubstring(">30 wanted keys<")))
+		b.eventually("/").Should(And(MatchRegexp(`id="lost">.*The numbers are from \d\d:\d\d:\d\d`),
+			ContainSubstring(">30 wanted keys<")))
 		Expect(b.page(job)).To(ContainSubstring("is running"))
 		Expect(w.server.Start()).To(Succeed())
-		Eventually(func() string { return b.page(job) }).WithPolling(polling).
-			Should(And(ContainSubstring("refetch is done"), ContainSubstring("<b>30</b> of 30")))
-		Eventually(func() string { return b.page("/") }).WithPolling(polling).Should(ContainSubstring(`id="lost" hidden`))
+		b.eventually(job).Should(And(ContainSubstring("refetch is done"), ContainSubstring("<b>30</b> of 30")))
+		b.eventually("/").Should(ContainSubstring(`id="lost" hidden`))
 	})
 
 	It("names denied subjects, and serves the other pages", func(ctx SpecContext) {
@@ -140,8 +129,7 @@ var _ = Describe("The console under load and faults", func() {
 				"$JS.API.STREAM.INFO.CURL_FAILURES", "$JS.API.DIRECT.GET.CURL_FAILURES", "$JS.API.DIRECT.GET.CURL_FAILURES.>"
 			] } } }
 		] }`)
-		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		w.failing(ctx, cm(1), "https://a.example.com/")
 		b := w.as("half").open()
 		b.at(b.entry)
 		code, text := b.at("/failures")
@@ -158,8 +146,7 @@ var _ = Describe("The console under load and faults", func() {
 
 	It("names a missing stream, and serves the other pages", func(ctx SpecContext) {
 		w := newWorld(ctx)
-		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		w.failing(ctx, cm(1), "https://a.example.com/")
 		Expect(w.js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
 		b := w.open()
 		b.at(b.entry)
@@ -180,10 +167,8 @@ var _ = Describe("The console under load and faults", func() {
 
 	It("serves every page with a wrong clock", func(ctx SpecContext) {
 		w := newWorld(ctx)
-		want, sequence := w.want(ctx, cm(1), "https://a.example.com/")
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
-		Expect(w.client.SetTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK},
-			time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
+		want := w.timed(ctx, cm(1), "https://a.example.com/", &v1.Due{Cause: v1.Cause_CAUSE_RECHECK}, time.Hour)
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT)
 		for _, off := range []time.Duration{-630 * time.Second, 630 * time.Second} {
 			b := w.openAt(func() time.Time { return time.Now().Add(off) }).enter()
 			for _, path := range []string{
@@ -223,15 +208,8 @@ var _ = Describe("The console under load and faults", func() {
 		_, config, namespace := inCluster(ctx)
 		w := newWorld(ctx)
 		watchers := servingWatchers(ctx, config, namespace)
-		created := suitetest.Must(watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": "rules"},
-			"spec": map[string]any{"configData": map[string]any{"LEVEL": "warn"}},
-		}}, metav1.CreateOptions{}))
-		created.Object["status"] = map[string]any{"fetched": "2/3", "conditions": []any{map[string]any{
-			"type": "Ready", "status": "False", "reason": "TargetExists", "message": "<b>exists</b>",
-			"lastTransitionTime": "2026-11-22T20:00:00Z",
-		}}}
-		Expect(watchers.UpdateStatus(ctx, created, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
+		created := watcher(ctx, watchers, "rules", map[string]any{"configData": map[string]any{"LEVEL": "warn"}})
+		notReady(ctx, watchers, created, "2/3", "<b>exists</b>")
 		b := w.open("--kubeconfig=" + os.Getenv("KUBECONFIG")).enter()
 		Expect(b.page("/objects/" + namespace + "/rules")).
 			To(And(ContainSubstring("Watcher rules"), ContainSubstring("TargetExists"), ContainSubstring("2/3"),

@@ -82,16 +82,11 @@ func (w *world) openAt(now func() time.Time, args ...string) *browser {
 	return b
 }
 
-// enter opens the printed address. It repeats that while NATS is too busy, as the page does.
+// enter opens the printed address, which signs in.
 func (b *browser) enter() *browser {
 	GinkgoHelper()
-	code, text := b.at(b.entry)
-	if code == http.StatusServiceUnavailable {
-		GinkgoWriter.Println(text)
-		Eventually(func() int { code, text = b.at("/"); return code }).WithTimeout(3 * time.Minute).WithPolling(polling).
-			ShouldNot(Equal(http.StatusServiceUnavailable))
-	}
-	Expect(code).To(Equal(http.StatusOK), text)
+	b.at(b.entry)
+	b.page("/")
 	return b
 }
 
@@ -112,21 +107,22 @@ func read(r *http.Response) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// busyTries is how often a page is read again, each time after its time limit.
-const busyTries = 20
-
 // page returns a page with status 200. It repeats that while NATS is too busy, as the page does.
 func (b *browser) page(address string) string {
 	GinkgoHelper()
 	code, text := b.at(address)
-	for range busyTries {
-		if code != http.StatusServiceUnavailable {
-			break
-		}
-		code, text = b.at(address)
+	if code == http.StatusServiceUnavailable {
+		Eventually(func() int { code, text = b.at(address); return code }).WithTimeout(3 * time.Minute).WithPolling(polling).
+			ShouldNot(Equal(http.StatusServiceUnavailable))
 	}
 	Expect(code).To(Equal(http.StatusOK), "%s: %s", address, text)
 	return text
+}
+
+// eventually is an assertion about a page that changes.
+func (b *browser) eventually(address string) AsyncAssertion {
+	GinkgoHelper()
+	return Eventually(func() string { return b.page(address) }).WithPolling(polling)
 }
 
 // send sends a request.
@@ -182,7 +178,7 @@ var _ = Describe("The console", func() {
 	fail := func(ctx context.Context, n int, host string) *v1.Want {
 		GinkgoHelper()
 		want, _ := w.want(ctx, cm(n), "https://"+host+"/page?token=secret")
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, host)
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_BAD_STATUS)
 		return want
 	}
 
@@ -287,7 +283,7 @@ var _ = Describe("The console", func() {
 
 		It("explains invalid addresses, without status 500", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
-			w.fail(ctx, fail(ctx, 2, "a.example.com"), v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+			w.fail(ctx, fail(ctx, 2, "a.example.com"), v1.FailureClass_FAILURE_CLASS_TIMEOUT)
 			Expect(w.client.DeleteDeadLetter(ctx, 2)).To(Succeed())
 			Expect(w.js.Publish(ctx, "curl.failure.Timeout.h.default.x.%ZZ", []byte("garbage"))).Error().NotTo(HaveOccurred())
 			b := w.open().enter()
@@ -361,13 +357,8 @@ var _ = Describe("The console", func() {
 
 		It("replays the selected failures once, without later ones", func(ctx SpecContext) {
 			site := newOrigin()
-			failing := func(n int) {
-				GinkgoHelper()
-				want, _ := w.want(ctx, cm(n), site.URL+"/page")
-				w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "localhost")
-			}
 			for i := range 5 {
-				failing(i)
+				w.failing(ctx, cm(i), site.URL+"/page")
 			}
 			w.forget(ctx, cm(0))
 			b := w.open().enter()
@@ -375,7 +366,7 @@ var _ = Describe("The console", func() {
 			Expect(dialog).To(And(ContainSubstring("Would replay 4 of 5 failures."),
 				ContainSubstring("1 skipped: gone."), ContainSubstring("curlctl replay --host=localhost --rate=50/s")))
 			form := b.form("/failures/replay?host=localhost")
-			failing(9)
+			w.failing(ctx, cm(9), site.URL+"/page")
 			site.up.Store(true)
 			_, page := b.send(http.MethodPost, "/failures/replay", form, nil)
 			_, again := b.send(http.MethodPost, "/failures/replay", form, nil)
@@ -418,7 +409,7 @@ var _ = Describe("The console", func() {
 			Expect(code).To(Equal(http.StatusConflict))
 			Expect(text).To(ContainSubstring("Another job is running"))
 			path := regexp.MustCompile(`/jobs/[A-Z0-9]+`).FindString(page)
-			Eventually(func() string { return b.page(path) }).WithPolling(polling).Should(ContainSubstring("requested"),
+			b.eventually(path).Should(ContainSubstring("requested"),
 				"before, there is no record")
 			_, page = b.send(http.MethodPost, path+"/stop", nil, nil)
 			Expect(b.ended(page)).To(ContainSubstring("was stopped"))
@@ -479,7 +470,7 @@ var _ = Describe("The console", func() {
 			Expect(b.page(live)).NotTo(ContainSubstring("new – show"))
 			fail(ctx, 2, "a.example.com")
 			fail(ctx, 3, "b.example.com")
-			Eventually(func() string { return b.page(live) }).WithPolling(polling).Should(ContainSubstring(">1 new – show<"))
+			b.eventually(live).Should(ContainSubstring(">1 new – show<"))
 		})
 
 		It("reads the streams again for a page opened after a while", func() {
@@ -606,8 +597,7 @@ var _ = Describe("The console", func() {
 		client, _, namespace := inCluster(ctx)
 		w = newWorld(ctx)
 		mine := pipeline.Key{Namespace: namespace, Name: "mine", Key: "k"}
-		want, _ := w.want(ctx, mine, "https://a.example.com/")
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		want := w.failing(ctx, mine, "https://a.example.com/")
 		fail(ctx, 1, "other.example.com")
 		all, one := user(ctx, client, namespace, "all"), user(ctx, client, namespace, "one")
 		none, sees := user(ctx, client, namespace, "none"), user(ctx, client, namespace, "sees")
@@ -687,8 +677,8 @@ var _ = Describe("The console", func() {
 		By("who may see one namespace, live")
 		live := liveOf(b.page("/failures" + in))
 		fail(ctx, 1, "other.example.com")
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
-		Eventually(func() string { return b.page(live) }).WithPolling(polling).Should(ContainSubstring(">1 new – show<"))
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT)
+		b.eventually(live).Should(ContainSubstring(">1 new – show<"))
 		Expect(b.page("/" + in)).To(And(ContainSubstring(">1 wanted keys<"), Not(ContainSubstring("other.example.com"))))
 		later.Store(int64(59 * time.Minute))
 		Expect(b.page("/failures" + in)).To(ContainSubstring("mine"))

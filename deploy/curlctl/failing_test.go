@@ -31,11 +31,9 @@ var _ = Describe("failing", func() {
 		refresh := func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) }
 		named := func(name string) pipeline.Key { return pipeline.Key{Namespace: "shop", Name: name, Key: "list"} }
 		timer := func(name, url string, next time.Duration, change func(*v1.Due)) *v1.Want {
-			want, sequence := w.want(ctx, named(name), url, refresh)
-			due := &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH}
+			due := &v1.Due{Cause: v1.Cause_CAUSE_REFRESH}
 			change(due)
-			Expect(w.client.SetTimer(ctx, due, at(next))).Error().NotTo(HaveOccurred())
-			return want
+			return w.timed(ctx, named(name), url, due, time.Until(at(next)), refresh)
 		}
 		since := timestamppb.New(at(-30*time.Minute - 10*time.Second))
 		missing := timer("missing", "https://a.example.com/prices?token=secret", 47*time.Minute+10*time.Second,
@@ -43,7 +41,7 @@ var _ = Describe("failing", func() {
 				d.Cause, d.Reported, d.FirstFailedAt = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, since
 				d.StatusCode = 503
 			})
-		w.fail(ctx, missing, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, "a.example.com")
+		w.fail(ctx, missing, v1.FailureClass_FAILURE_CLASS_BAD_STATUS)
 		timer("slow", "http://192.0.2.7/", 10*time.Minute+10*time.Second, func(d *v1.Due) {
 			d.Cause, d.Reported, d.Attempts, d.FirstFailedAt = v1.Cause_CAUSE_RETRY, v1.FailureClass_FAILURE_CLASS_TIMEOUT,
 				2, timestamppb.New(at(-10*time.Minute-10*time.Second))

@@ -53,15 +53,14 @@ func hostileWorld(ctx context.Context) *world {
 		{Namespace: "ns" + steering, Name: "cm" + steering, Key: "k" + steering},
 		{Namespace: "ns", Name: "cm", Key: "k" + steering},
 	} {
-		want, sequence := w.want(ctx, key, "https://"+text+".example.com/"+text, func(w *v1.Want) {
-			w.Namespace, w.Name, w.Key, w.Uid, w.Sha256 = text, text, text, text, text
-		})
-		w.hostileFailure(ctx, key, want)
 		due := &v1.Due{
-			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RETRY, Attempts: 1, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
+			Cause: v1.Cause_CAUSE_RETRY, Attempts: 1, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 			Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429, FirstFailedAt: timestamppb.Now(),
 		}
-		Expect(w.client.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
+		url := "https://" + text + ".example.com/" + text
+		w.hostileFailure(ctx, key, w.timed(ctx, key, url, due, time.Hour, func(w *v1.Want) {
+			w.Namespace, w.Name, w.Key, w.Uid, w.Sha256 = text, text, text, text, text
+		}))
 	}
 	for _, subject := range []string{
 		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.Want(),
@@ -159,8 +158,7 @@ var _ = Describe("Tenants and servers", func() {
 
 	It("cannot put code on the command line by completion", func(ctx SpecContext) {
 		w := hostileWorld(ctx)
-		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		w.failing(ctx, cm(1), "https://a.example.com/")
 		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
 		offered := map[string]bool{}
 		for _, cmd := range commands(curlctl.Command("curlctl")) {

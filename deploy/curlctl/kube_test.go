@@ -65,6 +65,48 @@ func servingWatchers(ctx context.Context, config *rest.Config, namespace string)
 	return watchers
 }
 
+// watcher creates a Watcher, and returns it.
+func watcher(
+	ctx context.Context, watchers dynamic.ResourceInterface, name string, spec map[string]any,
+) *unstructured.Unstructured {
+	GinkgoHelper()
+	return suitetest.Must(watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind, "metadata": map[string]any{"name": name},
+		"spec": spec,
+	}}, metav1.CreateOptions{}))
+}
+
+// notReady sets the status of a Watcher.
+func notReady(
+	ctx context.Context, watchers dynamic.ResourceInterface, w *unstructured.Unstructured, fetched, message string,
+) {
+	GinkgoHelper()
+	w.Object["status"] = map[string]any{"fetched": fetched, "conditions": []any{map[string]any{
+		"type": "Ready", "status": "False", "reason": "TargetExists", "message": message,
+		"lastTransitionTime": "2026-11-22T20:00:00Z",
+	}}}
+	Expect(watchers.UpdateStatus(ctx, w, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
+}
+
+// configMap creates a ConfigMap.
+func configMap(ctx context.Context, client kubernetes.Interface, namespace string, meta metav1.ObjectMeta) {
+	GinkgoHelper()
+	object := &corev1.ConfigMap{ObjectMeta: meta}
+	Expect(client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})).Error().
+		NotTo(HaveOccurred())
+}
+
+// checkFile runs check for a manifest.
+func checkFile(ctx context.Context, text string) func(args ...string) result {
+	GinkgoHelper()
+	file := filepath.Join(GinkgoT().TempDir(), "manifest.yaml")
+	Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
+	return func(args ...string) result {
+		return runAs(ctx, "curlctl", time.Now, append([]string{"check", "-f", file, "--allow-cidr=127.0.0.0/8,::1/128"},
+			args...)...)
+	}
+}
+
 var _ = Describe("A ConfigMap", func() {
 	var (
 		w         *world
@@ -79,9 +121,7 @@ var _ = Describe("A ConfigMap", func() {
 
 	create := func(ctx context.Context, name string, annotations map[string]string) {
 		GinkgoHelper()
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
-		Expect(client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})).Error().
-			NotTo(HaveOccurred())
+		configMap(ctx, client, namespace, metav1.ObjectMeta{Name: name, Annotations: annotations})
 	}
 	scrub := func(text string) string {
 		return strings.ReplaceAll(text, namespace, "team-a")
@@ -95,10 +135,9 @@ var _ = Describe("A ConfigMap", func() {
 				`","size":12,"fetchedAt":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}}`,
 		})
 		key := pipeline.Key{Namespace: namespace, Name: "cool", Key: "my.data"}
-		want, seq := w.want(ctx, key, "https://a.example.com/x?token=secret")
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
-		Expect(w.client.SetTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK},
-			time.Now().Add(50*time.Minute+40*time.Second))).Error().NotTo(HaveOccurred())
+		want := w.timed(ctx, key, "https://a.example.com/x?token=secret", &v1.Due{Cause: v1.Cause_CAUSE_RECHECK},
+			50*time.Minute+40*time.Second)
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT)
 		out := w.ok(ctx, "status", namespace+"/cool")
 		for _, said := range []string{
 			"Fetches:", "created", "written", "12 bytes, sha256 abababababab…", "wanted",
@@ -168,29 +207,18 @@ var _ = Describe("A ConfigMap", func() {
 
 	It("is shown below the conditions of its Watcher, under either name", func(ctx SpecContext) {
 		watchers := servingWatchers(ctx, config, namespace)
-		created := suitetest.Must(watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": "rules"},
-			"spec": map[string]any{"configData": map[string]any{"LEVEL": "warn"}},
-		}}, metav1.CreateOptions{}))
+		created := watcher(ctx, watchers, "rules", map[string]any{"configData": map[string]any{"LEVEL": "warn"}})
 		Expect(w.ok(ctx, "status", namespace+"/rules")).To(ContainSubstring("rules-config (does not exist)"))
-		created.Object["status"] = map[string]any{"fetched": "0/0", "conditions": []any{map[string]any{
-			"type": "Ready", "status": "False", "reason": "TargetExists",
-			"message":            "ConfigMap rules-config exists and is left alone",
-			"lastTransitionTime": "2026-11-22T20:00:00Z",
-		}}}
-		Expect(watchers.UpdateStatus(ctx, created, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
-		Expect(client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Name: "rules-config", Labels: map[string]string{"watch.x-kv8s.io/watcher": "rules"},
-		}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
+		notReady(ctx, watchers, created, "0/0", "ConfigMap rules-config exists and is left alone")
+		labels := map[string]string{"watch.x-kv8s.io/watcher": "rules"}
+		configMap(ctx, client, namespace, metav1.ObjectMeta{Name: "rules-config", Labels: labels})
 		for _, name := range []string{"rules", "rules-config"} {
 			Expect(scrub(w.ok(ctx, "status", namespace+"/"+name))).To(MatchRegexp(
 				`(?s)Watcher: +team-a/rules\nReady: +False, TargetExists: ConfigMap rules-config exists.*\n` +
 					`ConfigMap: +team-a/rules-config\n.*created`))
 		}
 		Expect(w.ok(ctx, "status", namespace+"/rules", "-o", "json")).To(ContainSubstring(`"reason": "TargetExists"`))
-		Expect(client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Name: "claims", Labels: map[string]string{"watch.x-kv8s.io/watcher": "rules"},
-		}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
+		configMap(ctx, client, namespace, metav1.ObjectMeta{Name: "claims", Labels: labels})
 		Expect(w.ok(ctx, "status", namespace+"/claims")).NotTo(ContainSubstring("Watcher"), "anyone may label")
 	})
 
@@ -217,11 +245,9 @@ var _ = Describe("A ConfigMap", func() {
 		asks("written", `{"k":{"url":"https://a.example.com/written","sha256":"`+strings.Repeat("ab", 32)+`"}}`)
 		for _, name := range []string{"immutable", "written"} { // fetched well
 			key := pipeline.Key{Namespace: namespace, Name: name, Key: "k"}
-			want, seq := w.want(ctx, key, "https://a.example.com/"+name)
-			Expect(w.client.SetTimer(ctx, &v1.Due{
-				Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_REFRESH,
-				FreshUntil: timestamppb.New(time.Now().Add(time.Hour)),
-			}, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
+			w.timed(ctx, key, "https://a.example.com/"+name, &v1.Due{
+				Cause: v1.Cause_CAUSE_REFRESH, FreshUntil: timestamppb.New(time.Now().Add(time.Hour)),
+			}, time.Hour)
 		}
 
 		failing := w.ok(ctx, "failing", "-n", namespace, "-o", "wide", "--no-headers")
@@ -276,8 +302,7 @@ var _ = Describe("A ConfigMap", func() {
 var _ = Describe("A manifest", func() {
 	It("is checked, and its URLs are fetched on demand", func(ctx SpecContext) {
 		site := newOrigin()
-		file := filepath.Join(GinkgoT().TempDir(), "cm.yaml")
-		Expect(os.WriteFile(file, []byte(`
+		check := checkFile(ctx, `
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -288,11 +313,7 @@ data: { mine: kept }
 apiVersion: v1
 kind: Secret
 metadata: { name: other }
-`), 0o600)).To(Succeed())
-		check := func(args ...string) result {
-			return runAs(ctx, "curlctl", time.Now, append([]string{"check", "-f", file, "--allow-cidr=127.0.0.0/8,::1/128"},
-				args...)...)
-		}
+`)
 		r := check()
 		Expect(r.code).To(Equal(7))
 		Expect(r.out).To(MatchRegexp(`default/one +a +would be fetched every 10m`))
@@ -307,8 +328,7 @@ metadata: { name: other }
 
 	It("has each rule and selection evaluated on the fetched body", func(ctx SpecContext) {
 		site := newOrigin()
-		file := filepath.Join(GinkgoT().TempDir(), "rules.yaml")
-		Expect(os.WriteFile(file, []byte(`
+		check := checkFile(ctx, `
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -327,11 +347,7 @@ apiVersion: watch.x-kv8s.io/v1alpha1
 kind: Watcher
 metadata: { name: two }
 spec: { sources: [{ key: c, url: "`+site.URL+`/c", expect: [{ rule: body == "body of /c" }] }] }
-`), 0o600)).To(Succeed())
-		check := func(args ...string) result {
-			return runAs(ctx, "curlctl", time.Now, append([]string{"check", "-f", file, "--allow-cidr=127.0.0.0/8,::1/128"},
-				args...)...)
-		}
+`)
 		Expect(check().out).NotTo(ContainSubstring("curl-expect"), "without --fetch")
 		Expect(check("--fetch").out).NotTo(ContainSubstring("curl-expect"), "without a body")
 		site.up.Store(true)
@@ -354,8 +370,7 @@ spec: { sources: [{ key: c, url: "`+site.URL+`/c", expect: [{ rule: body == "bod
 	})
 
 	It("with a Watcher is checked like its ConfigMap", func(ctx SpecContext) {
-		file := filepath.Join(GinkgoT().TempDir(), "watcher.yaml")
-		Expect(os.WriteFile(file, []byte(`
+		check := checkFile(ctx, `
 apiVersion: watch.x-kv8s.io/v1alpha1
 kind: Watcher
 metadata: { name: rules, namespace: team-a }
@@ -379,14 +394,14 @@ apiVersion: watch.x-kv8s.io/v1alpha1
 kind: Watcher
 metadata: { name: mistyped }
 spec: { configData: { x: yes } }
-`), 0o600)).To(Succeed())
-		r := runAs(ctx, "curlctl", time.Now, "check", "-f", file, "--allow-cidr=127.0.0.0/8")
+`)
+		r := check()
 		Expect(r.code).To(Equal(7))
 		Expect(r.out).To(MatchRegexp(`team-a/rules-config +in +would be fetched every 1h`))
 		Expect(r.out).To(MatchRegexp(`team-a/rules-config +out +AddressDenied`))
 		Expect(r.out).To(MatchRegexp(`default/mine +- +ignored +it has no annotation`))
 		Expect(r.out).NotTo(ContainSubstring("foreign"))
-		Expect(flat(r.out)).To(ContainSubstring(
-			"watcher.yaml, document 4 - InvalidManifest spec.configData has a bool in place of a string (put quotes around it)"))
+		Expect(flat(r.out)).To(ContainSubstring("manifest.yaml, document 4 - InvalidManifest " +
+			"spec.configData has a bool in place of a string (put quotes around it)"))
 	})
 })

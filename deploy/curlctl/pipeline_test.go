@@ -25,24 +25,13 @@ var _ = Describe("The pipeline", func() {
 	// filled adds three wants, two timers and a failure.
 	filled := func(ctx context.Context) {
 		GinkgoHelper()
-		a, first := w.want(ctx, cm(1), "https://a.example.com/page?token=secret",
-			func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
-		b, second := w.want(ctx, cm(2), "https://b.example.com/")
+		w.timed(ctx, cm(1), "https://a.example.com/page?token=secret", &v1.Due{Cause: v1.Cause_CAUSE_REFRESH},
+			50*time.Minute+40*time.Second, func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
+		b := w.timed(ctx, cm(2), "https://b.example.com/", &v1.Due{Cause: v1.Cause_CAUSE_RETRY, Attempts: 3},
+			40*time.Minute+40*time.Second)
 		w.want(ctx, pipeline.Key{Namespace: "shop", Name: "prices", Key: "k"}, "https://c.example.com/")
-		Expect(w.client.SetTimer(ctx, &v1.Due{Want: a, WantSequence: first, Cause: v1.Cause_CAUSE_REFRESH},
-			time.Now().Add(50*time.Minute+40*time.Second))).Error().NotTo(HaveOccurred())
-		Expect(w.client.SetTimer(ctx, &v1.Due{
-			Want: b, WantSequence: second, Cause: v1.Cause_CAUSE_RETRY,
-			Attempts: 3,
-		}, time.Now().Add(40*time.Minute+40*time.Second))).Error().NotTo(HaveOccurred())
-		w.fail(ctx, b, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "b.example.com")
-		Eventually(func() (uint64, error) { // a message waits for the fetchers a moment after it was published
-			consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-			if err != nil {
-				return 0, err
-			}
-			return consumer.CachedInfo().NumPending, nil
-		}).Should(BeEquivalentTo(3))
+		w.fail(ctx, b, v1.FailureClass_FAILURE_CLASS_TIMEOUT)
+		w.backlog(ctx, 3)
 	}
 
 	It("shows wanted keys and timers", func(ctx SpecContext) {
@@ -99,13 +88,12 @@ var _ = Describe("The pipeline", func() {
 
 	It("lists the paused hosts with the most keys, and counts the others", func(ctx SpecContext) {
 		for i := range 8 {
-			want, sequence := w.want(ctx, cm(i), fmt.Sprintf("https://h%d.example.com/", max(i, 1)))
 			due := &v1.Due{
-				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RETRY, Attempts: 1,
+				Cause: v1.Cause_CAUSE_RETRY, Attempts: 1,
 				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 			}
-			Expect(w.client.SetTimer(ctx, due, time.Now().Add(time.Duration(30+10*i)*time.Minute+40*time.Second))).Error().
-				NotTo(HaveOccurred())
+			w.timed(ctx, cm(i), fmt.Sprintf("https://h%d.example.com/", max(i, 1)), due,
+				time.Duration(30+10*i)*time.Minute+40*time.Second)
 		}
 		Expect(w.ok(ctx, "status")).To(MatchRegexp(`(?m)^PAUSED HOST +REASON +KEYS +NEXT TRY\n` +
 			`h1.example.com +BadStatus 429 +2 +10m\nh2.example.com +BadStatus 429 +1 +30m\nh3(.*\n)h4(.*\n)h5(.*\n)` +
@@ -167,7 +155,7 @@ var _ = Describe("The pipeline", func() {
 	It("purges failures, and records who did", func(ctx SpecContext) {
 		filled(ctx)
 		a, _ := w.want(ctx, cm(1), "https://a.example.com/")
-		w.fail(ctx, a, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, "a.example.com")
+		w.fail(ctx, a, v1.FailureClass_FAILURE_CLASS_BAD_STATUS)
 		Expect(w.run(ctx, "failures", "purge").code).To(Equal(2))
 		Expect(w.run(ctx, "failures", "purge", "--all").code).To(Equal(8))
 		Expect(w.failed(ctx)).To(Equal(2))

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 
@@ -124,14 +123,11 @@ var _ = Describe("Pods", func() {
 	It("with the sidecar of a Watcher are found under either name", func(ctx SpecContext) {
 		p := open(ctx)
 		_, config, _ := inCluster(ctx)
-		Expect(servingWatchers(ctx, config, p.namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind, "metadata": map[string]any{"name": "errors"},
-			"spec": map[string]any{
-				"configData": map[string]any{"LEVEL": "warn"},
-				"sources":    []any{map[string]any{"key": "page", "url": "http://10.0.0.1"}},
-				"container":  map[string]any{"name": "watch", "image": "registry.example/watch"},
-			},
-		}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
+		watcher(ctx, servingWatchers(ctx, config, p.namespace), "errors", map[string]any{
+			"configData": map[string]any{"LEVEL": "warn"},
+			"sources":    []any{map[string]any{"key": "page", "url": "http://10.0.0.1"}},
+			"container":  map[string]any{"name": "watch", "image": "registry.example/watch"},
+		})
 		check := runAs(ctx, "curlctl", time.Now, "check", p.namespace+"/errors")
 		Expect(check.code).To(Equal(7), check.err)
 		Expect(check.out).To(MatchRegexp(p.namespace+`/errors-config +page +AddressDenied`),

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -176,8 +175,7 @@ var _ = Describe("replay", func() {
 	})
 
 	It("changes nothing in a dry run", func(ctx SpecContext) {
-		want, _ := w.want(ctx, cm(1), site.URL)
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "127.0.0.1")
+		w.failing(ctx, cm(1), site.URL)
 		before := w.lastSequences(ctx)
 		Expect(w.ok(ctx, "replay", "--all", "--dry-run")).To(Equal("Would replay 1 failure.\n"))
 		Expect(w.lastSequences(ctx)).To(Equal(before))
@@ -185,8 +183,7 @@ var _ = Describe("replay", func() {
 
 	It("asks for confirmation above 100", func(ctx SpecContext) {
 		for i := range 101 {
-			want, _ := w.want(ctx, cm(i), site.URL)
-			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "127.0.0.1")
+			w.failing(ctx, cm(i), site.URL)
 		}
 		before := w.lastSequences(ctx)
 		r := w.run(ctx, "replay", "--all")

@@ -139,19 +139,51 @@ func (w *world) forget(ctx context.Context, key pipeline.Key) {
 // failedIn is the trace context of failed attempts.
 const failedIn = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
+// timed publishes a want, and sets its timer like a fetcher.
+func (w *world) timed(
+	ctx context.Context, key pipeline.Key, url string, due *v1.Due, in time.Duration, change ...func(*v1.Want),
+) *v1.Want {
+	GinkgoHelper()
+	due.Want, due.WantSequence = w.want(ctx, key, url, change...)
+	Expect(w.client.SetTimer(ctx, due, time.Now().Add(in))).Error().NotTo(HaveOccurred())
+	return due.Want
+}
+
+// failing publishes a want and its failure.
+func (w *world) failing(ctx context.Context, key pipeline.Key, url string) *v1.Want {
+	GinkgoHelper()
+	want, _ := w.want(ctx, key, url)
+	w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT)
+	return want
+}
+
 // fail publishes a failure of a want, like a fetcher.
-func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass, host string) {
+func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass) {
 	GinkgoHelper()
 	now := timestamppb.Now()
 	letter := &v1.DeadLetter{
 		Want: want, LastFailedAt: now, Traceparent: failedIn,
-		Failure: &v1.Failure{Class: class, Host: host, Attempts: 6, FirstFailedAt: now, GaveUp: true},
+		Failure: &v1.Failure{
+			Class: class, Host: pipeline.HostOf(want.GetUrl()), Attempts: 6, FirstFailedAt: now, GaveUp: true,
+		},
 	}
 	if class == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
 		letter.Failure.StatusCode, letter.Snippet = 503, []byte("<h1>down for\x1b[31m maintenance</h1>\nback soon")
 	}
 	id := fmt.Sprint(want.GetName(), want.GetKey(), time.Now().UnixNano())
 	Expect(w.client.PublishDeadLetter(ctx, pipeline.KeyOf(want), letter, id)).To(Succeed())
+}
+
+// backlog waits until messages wait for the fetchers, which takes a moment after they were published.
+func (w *world) backlog(ctx context.Context, n int) {
+	GinkgoHelper()
+	Eventually(func() (uint64, error) {
+		consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		if err != nil {
+			return 0, err
+		}
+		return consumer.CachedInfo().NumPending, nil
+	}).Should(BeEquivalentTo(n))
 }
 
 // failed returns the number of failures.

@@ -106,90 +106,47 @@ func TestConditionOfAWant(t *testing.T) {
 // The streams know the fetch, and the object knows the write. Neither alone makes a key ok.
 func TestConditionOfAKey(t *testing.T) {
 	t.Parallel()
-	good := &v1.Due{FreshUntil: ago(-time.Minute)}
-	bad := &v1.Due{Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT, FirstFailedAt: ago(time.Minute)}
-	written := keystate.Write{URL: page, Written: true}
-	failed := func(reason string) *keystate.Write {
-		return &keystate.Write{URL: page, Reason: reason, Message: "sentence", Since: now, Attempts: 6}
+	fetch := func(due *v1.Due) *keystate.Fetch {
+		return &keystate.Fetch{
+			URL: page, Refresh: time.Hour, Taken: true, Due: due, At: now.Add(time.Minute), SetAt: now,
+		}
 	}
-	for name, tt := range map[string]struct {
-		due     *v1.Due
-		none    bool
-		write   *keystate.Write
-		state   keystate.State
-		reason  string
-		message string
+	good := fetch(&v1.Due{FreshUntil: ago(-time.Minute)})
+	bad := fetch(&v1.Due{Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT, FirstFailedAt: ago(time.Minute)})
+	written, old := &keystate.Write{URL: page, Written: true}, "https://example.com/old"
+	const sentence, notWritten = "sentence", keystate.NotWritten
+	failed := func(reason string) *keystate.Write {
+		return &keystate.Write{URL: page, Reason: reason, Message: sentence, Since: now, Attempts: 6}
+	}
+	for _, tt := range []struct {
+		name            string
+		fetch           *keystate.Fetch
+		write           *keystate.Write
+		state           keystate.State
+		reason, message string
 	}{
-		"fetched and written": {due: good, write: &written, state: keystate.OK},
-		"fetched, never written": {
-			due: good, write: &keystate.Write{}, state: keystate.Pending,
-			reason: keystate.NotWritten,
-		},
-		"another URL is written": {
-			due:   good,
-			write: &keystate.Write{URL: "https://example.com/old", Written: true}, state: keystate.Pending,
-			reason: keystate.NotWritten,
-		},
-		"immutable": {
-			due: good, write: failed("Immutable"), state: keystate.Refused,
-			reason: "Immutable", message: "sentence",
-		},
-		"too large": {
-			due: good, write: failed("BodyTooLarge"), state: keystate.Refused,
-			reason: "BodyTooLarge", message: "sentence",
-		},
-		"refused by a policy": {
-			due: good, write: failed("WriteFailed"), state: keystate.Refused,
-			reason: "WriteFailed", message: "sentence",
-		},
-		"key of another owner": {
-			none: true, write: failed("KeyExists"), state: keystate.Refused,
-			reason: "KeyExists", message: "sentence",
-		},
-		"an edit has another URL": {
-			due:   good,
-			write: &keystate.Write{URL: "https://example.com/old", Reason: "Immutable"}, state: keystate.Pending,
-			reason: keystate.NotWritten,
-		},
-		"fetch fails": {
-			due: bad, write: failed("Timeout"), state: keystate.Failing, reason: "Timeout",
-			message: "sentence",
-		},
-		"fetch fails, not reported yet": {due: bad, write: &written, state: keystate.Failing, reason: "Timeout"},
-		"recovered, not reported yet": {
-			due: good, write: failed("Timeout"), state: keystate.Pending,
-			reason: keystate.NotWritten,
-		},
-		"failed without a next try": {
-			write: failed("AddressDenied"), state: keystate.Failing,
-			reason: "AddressDenied", message: "sentence",
-		},
-		"fails, and NATS is empty": {
-			none: true, write: failed("BadStatus"), state: keystate.Failing,
-			reason: "BadStatus", message: "sentence",
-		},
-		"not published yet": {
-			none: true, write: &keystate.Write{}, state: keystate.Pending,
-			reason: keystate.Unpublished,
-		},
-		"ignored": {
-			none: true, write: &keystate.Write{Ignored: "it is suspended"},
-			state: keystate.Ignored, message: "it is suspended",
-		},
+		{"fetched and written", good, written, keystate.OK, "", ""},
+		{"fetched, never written", good, &keystate.Write{}, keystate.Pending, notWritten, ""},
+		{"another URL is written", good, &keystate.Write{URL: old, Written: true}, keystate.Pending, notWritten, ""},
+		{"immutable", good, failed("Immutable"), keystate.Refused, "Immutable", sentence},
+		{"too large", good, failed("BodyTooLarge"), keystate.Refused, "BodyTooLarge", sentence},
+		{"refused by a policy", good, failed("WriteFailed"), keystate.Refused, "WriteFailed", sentence},
+		{"key of another owner", nil, failed("KeyExists"), keystate.Refused, "KeyExists", sentence},
+		{"an edit has another URL", good, &keystate.Write{URL: old, Reason: "Immutable"}, keystate.Pending, notWritten, ""},
+		{"fetch fails", bad, failed("Timeout"), keystate.Failing, "Timeout", sentence},
+		{"fetch fails, not reported yet", bad, written, keystate.Failing, "Timeout", ""},
+		{"recovered, not reported yet", good, failed("Timeout"), keystate.Pending, notWritten, ""},
+		{"failed without a next try", fetch(nil), failed("AddressDenied"), keystate.Failing, "AddressDenied", sentence},
+		{"fails, and NATS is empty", nil, failed("BadStatus"), keystate.Failing, "BadStatus", sentence},
+		{"not published yet", nil, &keystate.Write{}, keystate.Pending, keystate.Unpublished, ""},
+		{"ignored", nil, &keystate.Write{Ignored: "it is suspended"}, keystate.Ignored, "", "it is suspended"},
 	} {
-		fetch := &keystate.Fetch{
-			URL: page, Refresh: time.Hour, Taken: true, Due: tt.due, At: now.Add(time.Minute),
-			SetAt: now,
-		}
-		if tt.none {
-			fetch = nil
-		}
-		got := keystate.Of(fetch, tt.write, now)
+		got := keystate.Of(tt.fetch, tt.write, now)
 		if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: %+v", tt.name, got)
 		}
 		if tt.message != "" && tt.reason != "" && got.Attempts != 6 {
-			t.Errorf("%s: %d attempts", name, got.Attempts)
+			t.Errorf("%s: %d attempts", tt.name, got.Attempts)
 		}
 	}
 }
