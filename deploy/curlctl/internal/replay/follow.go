@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -51,31 +48,15 @@ func Follow(ctx context.Context, client *operate.Client) (*Follower, error) {
 	return &Follower{client: client, last: failures.CachedInfo().State.LastSeq}, nil
 }
 
-// The pause between two looks grows from lookFirst to lookEvery.
-const (
-	lookFirst = 100 * time.Millisecond
-	lookEvery = 2 * time.Second
-)
-
 // Wait returns when the outcome of every replayed item is known, or ctx ends. Progress is
 // called after each look.
 func (f *Follower) Wait(ctx context.Context, items []*Item, progress func(map[Outcome]int)) error {
-	for pause := lookFirst; ; pause = min(2*pause, lookEvery) {
+	return repeat(ctx, func() (bool, error) {
 		err := f.look(ctx, items)
 		counts := Outcomes(items)
 		progress(counts)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil || counts[Pending] == 0:
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
-		}
-	}
+		return counts[Pending] == 0, err
+	})
 }
 
 // Outcomes counts followed items by outcome, or only the items with one of the verdicts.
@@ -163,10 +144,9 @@ func (f *Follower) ended(ctx context.Context, item *Item) (End, error) {
 
 // Written waits until the writer has handled all results so far, and reports whether it
 // has. It returns false when ctx ends.
-func (f *Follower) Written(ctx context.Context) (bool, error) {
+func (f *Follower) Written(ctx context.Context) (written bool, err error) {
 	last := uint64(0)
-	for {
-		var info *jetstream.ConsumerInfo
+	err = repeat(ctx, func() (bool, error) {
 		err := Retry(ctx, func(ctx context.Context) error {
 			stream, err := f.client.JetStream().Stream(ctx, pipeline.Results)
 			if err != nil {
@@ -175,21 +155,16 @@ func (f *Follower) Written(ctx context.Context) (bool, error) {
 			if last == 0 {
 				last = stream.CachedInfo().State.LastSeq
 			}
-			info, err = operate.Consumer(ctx, stream, pipeline.WriterConsumer)
+			info, err := operate.Consumer(ctx, stream, pipeline.WriterConsumer)
+			if err == nil {
+				written = info.NumPending == 0 && info.NumAckPending == 0 || info.AckFloor.Stream >= last
+			}
 			return err
 		})
-		switch {
-		case ctx.Err() != nil:
-			return false, nil //nolint:nilerr // the user ended it
-		case err != nil:
-			return false, err
-		case info.NumPending == 0 && info.NumAckPending == 0 || info.AckFloor.Stream >= last:
-			return true, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, nil
-		case <-time.After(lookFirst):
-		}
+		return written, err
+	})
+	if ctx.Err() != nil { // the user ended it
+		err = nil
 	}
+	return written, err
 }

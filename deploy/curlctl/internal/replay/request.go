@@ -153,11 +153,33 @@ const (
 // may get lost, so do must be safe to repeat.
 func Retry(ctx context.Context, do func(context.Context) error) error {
 	began := time.Now()
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	return repeat(ctx, func() (bool, error) {
 		limited, cancel := context.WithTimeout(ctx, tryTimeout)
+		defer cancel()
 		err := do(limited)
-		cancel()
-		if !unavailable(err) || ctx.Err() != nil || time.Since(began) > retryFor {
+		if unavailable(err) && time.Since(began) <= retryFor {
+			return false, nil
+		}
+		return true, err
+	})
+}
+
+// The pause between two tries grows from pauseFirst to pauseMax.
+const (
+	pauseFirst = 100 * time.Millisecond
+	pauseMax   = 2 * time.Second
+)
+
+// repeat calls do until it is done or fails, or ctx ends.
+func repeat(ctx context.Context, do func() (done bool, err error)) error {
+	for pause := pauseFirst; ; pause = min(2*pause, pauseMax) {
+		done, err := do()
+		switch {
+		case err == nil && done:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
 			return err
 		}
 		select {
