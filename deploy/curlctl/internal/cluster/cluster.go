@@ -83,7 +83,7 @@ type clients struct {
 
 // using calls do with clients, and closes their connections.
 func (r *Reader) using(operation string, do func(clients) error) error {
-	c, done, err := open(r.Options, func(config *rest.Config) { config.Timeout = r.Timeout })
+	c, done, err := open(r.Options, r.Timeout)
 	if err == nil {
 		defer done()
 		err = do(c)
@@ -94,13 +94,14 @@ func (r *Reader) using(operation string, do func(clients) error) error {
 	return nil
 }
 
-// open returns clients with a changed configuration, and a function that closes their connections.
-func open(o kube.Options, change func(*rest.Config)) (c clients, done func(), err error) {
+// open returns clients, and a function that closes their connections. A timeout of 0 means that there is no limit.
+func open(o kube.Options, timeout time.Duration) (c clients, done func(), err error) {
 	config, err := Config(o)
 	if err != nil {
 		return c, nil, err
 	}
-	change(config)
+	config.Timeout = timeout
+	config.QPS = -1 // no limit
 	web, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
@@ -122,7 +123,7 @@ func open(o kube.Options, change func(*rest.Config)) (c clients, done func(), er
 // Secrets returns a client for the Secrets of a namespace, and a function that closes its
 // connections.
 func Secrets(o kube.Options, namespace string) (client corev1client.SecretInterface, done func(), err error) {
-	c, done, err := open(o, func(config *rest.Config) { config.QPS = -1 })
+	c, done, err := open(o, 0)
 	if err != nil {
 		return nil, nil, err
 	}

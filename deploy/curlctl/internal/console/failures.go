@@ -66,14 +66,10 @@ func (v *visit) readFilter() (filter, error) {
 	return f, nil
 }
 
-// With returns the address of the list with one field changed.
-func (f filter) With(field, value string) string {
+// Below returns the address of the list below an ID.
+func (f filter) Below(id string) string {
 	values := maps.Clone(f.Values)
-	if value == "" {
-		values.Del(field)
-	} else {
-		values.Set(field, value)
-	}
+	values.Set("below", id)
 	return "/failures?" + values.Encode()
 }
 

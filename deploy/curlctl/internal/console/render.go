@@ -65,10 +65,11 @@ func newPages() (*pages, error) {
 
 // readAssets puts the hash into each name, so that browsers may cache the files forever.
 func (p *pages) readAssets() error {
-	return fs.WalkDir(assetFiles, "assets", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
+	files, err := fs.Glob(assetFiles, "assets/*")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
 		data, err := assetFiles.ReadFile(file)
 		if err != nil {
 			return err
@@ -77,8 +78,8 @@ func (p *pages) readAssets() error {
 		ext := path.Ext(file)
 		name := strings.TrimSuffix(path.Base(file), ext) + "." + hex.EncodeToString(sum[:6]) + ext
 		p.assets[name], p.names[path.Base(file)] = file, "/static/"+name
-		return nil
-	})
+	}
+	return nil
 }
 
 // static serves an asset.

@@ -126,26 +126,21 @@ type container struct {
 	status *corev1.ContainerStatus
 }
 
-// containers returns all containers, in the order of their start.
+// containers returns all containers, in the order of their start. Their names differ.
 func containers(pod *corev1.Pod) []container {
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
+		pod.Status.EphemeralContainerStatuses)
+	byName := map[string]*corev1.ContainerStatus{}
+	for i := range statuses {
+		byName[statuses[i].Name] = &statuses[i]
+	}
+	specs := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	for _, e := range pod.Spec.EphemeralContainers {
+		specs = append(specs, corev1.Container(e.EphemeralContainerCommon))
+	}
 	var all []container
-	add := func(c *corev1.Container, statuses []corev1.ContainerStatus) {
-		i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
-		one := container{Container: c}
-		if i >= 0 {
-			one.status = &statuses[i]
-		}
-		all = append(all, one)
-	}
-	for i := range pod.Spec.InitContainers {
-		add(&pod.Spec.InitContainers[i], pod.Status.InitContainerStatuses)
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i], pod.Status.ContainerStatuses)
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		c := corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		add(&c, pod.Status.EphemeralContainerStatuses)
+	for i := range specs {
+		all = append(all, container{&specs[i], byName[specs[i].Name]})
 	}
 	return all
 }

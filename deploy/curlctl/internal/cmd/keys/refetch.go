@@ -2,7 +2,6 @@ package keys
 
 import (
 	"context"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,7 +62,7 @@ func RefetchCommand(o *cli.Options) *cobra.Command {
 
 // selects reports whether a URL has the host and the prefix.
 func (r *refetching) selects(raw string) bool {
-	if u, err := url.Parse(raw); r.host != "" && (err != nil || u.Hostname() != strings.ToLower(r.host)) {
+	if r.host != "" && !pipeline.HostIs(raw, r.host) {
 		return false
 	}
 	if r.url == "" {
