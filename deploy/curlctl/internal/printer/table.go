@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // Table names the columns of a list, separated by "|".
@@ -180,16 +182,7 @@ func (c Cell) lines(width int) []Cell {
 }
 
 // Wrap breaks a text at spaces into lines of at most width characters.
-func Wrap(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(Printable(text)) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
+func Wrap(text string, width int) []string {
+	words := strings.Join(strings.Fields(Printable(text)), " ")
+	return strings.Split(process.Wrap(words, width, ""), "\n")
 }
