@@ -61,12 +61,12 @@ var _ = Describe("doctor --kubernetes", func() {
 			},
 		}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 		Expect(doctor().code).To(Equal(0))
-		Expect(strings.Join(strings.Fields(doctor().out), " ")).To(ContainSubstring(
+		Expect(flat(doctor().out)).To(ContainSubstring(
 			"names are checked by fetchers, and addresses by the egress proxy: let it deny private addresses"))
 
 		Expect(client.RbacV1().ClusterRoleBindings().Delete(ctx, namespace+"-writer", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, func() int { return doctor().code }).Should(Equal(7))
-		Expect(strings.Join(strings.Fields(doctor().out), " ")).To(And(
+		Expect(flat(doctor().out)).To(And(
 			ContainSubstring(namespace+"-writer may not get configmaps, patch configmaps, create events, get events, "+
 				"patch events"),
 			ContainSubstring("restore ClusterRoleBinding "+namespace+"-writer")))

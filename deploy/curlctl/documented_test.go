@@ -16,6 +16,7 @@ import (
 var (
 	behindPrompt = regexp.MustCompile(`(?m)^\s*(?:\$ )?((?:kubectl curl-me-that|(?:bin/)?curlctl) [^\n]*)$`)
 	inSentence   = regexp.MustCompile("`((?:kubectl curl-me-that|(?:bin/)?curlctl) [^`\n]+)`")
+	placeholder  = regexp.MustCompile(`(^|=)(?:ID|\[ID…\]|N)$`)
 )
 
 // TestEveryDocumentedCommandIsUnderstood parses each command of curlctl in pages, runbooks and alerts,
@@ -77,7 +78,7 @@ func understood(line string, whole bool) string {
 	line = strings.TrimPrefix(strings.TrimPrefix(line, "kubectl curl-me-that"), "bin/")
 	args := strings.Fields(strings.TrimPrefix(line, "curlctl"))
 	for i, arg := range args {
-		args[i] = placeholder(strings.Trim(arg, `"'\`))
+		args[i] = placeholder.ReplaceAllString(strings.Trim(arg, `"'\`), "${1}1")
 	}
 	root := curlctl.Command("curlctl")
 	cmd, rest, err := root.Find(args)
@@ -97,21 +98,4 @@ func understood(line string, whole bool) string {
 		return err.Error()
 	}
 	return ""
-}
-
-// placeholder replaces a placeholder by a valid value.
-func placeholder(arg string) string {
-	name, value, found := strings.Cut(arg, "=")
-	if !found {
-		name, value = "", arg
-	} else {
-		name += "="
-	}
-	switch value {
-	case "ID", "[ID…]":
-		value = "1"
-	case "N":
-		value = "3"
-	}
-	return name + value
 }

@@ -196,12 +196,11 @@ var _ = Describe("A ConfigMap", func() {
 			}
 			Expect(out).To(MatchRegexp(`not followed since +(?:- +)?InvalidAnnotation\n`))
 			Expect(out).To(ContainSubstring(line))
-			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("404, 1 attempt when it was reported"),
+			Expect(flat(out)).To(ContainSubstring("404, 1 attempt when it was reported"),
 				"below itself where the terminal is narrow")
-			Expect(strings.Join(strings.Fields(out), " ")).
-				To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): " +
-					"the scheme must be http or https; use http:// or https://; " +
-					"also annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"))
+			Expect(flat(out)).To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): " +
+				"the scheme must be http or https; use http:// or https://; " +
+				"also annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"))
 		}
 	})
 

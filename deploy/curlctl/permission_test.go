@@ -129,12 +129,12 @@ var _ = Describe("An identity", func() {
 	})
 
 	It("is recognized by the doctor", func(ctx SpecContext) {
-		Expect(flat(w.as(doctor.Viewer).run(ctx, "doctor").out)).
-			To(ContainSubstring("user viewer has the permissions of viewer streams "))
-		Expect(flat(w.as(doctor.Replayer).run(ctx, "doctor").out)).
-			To(ContainSubstring("user replayer has the permissions of viewer, replayer streams "))
-		Expect(flat(w.as(doctor.Admin).run(ctx, "doctor").out)).
-			To(ContainSubstring("user admin has the permissions of viewer, replayer, admin streams "))
+		for user, all := range map[string]string{
+			doctor.Viewer: "viewer", doctor.Replayer: "viewer, replayer", doctor.Admin: "viewer, replayer, admin",
+		} {
+			Expect(flat(w.as(user).run(ctx, "doctor").out)).
+				To(ContainSubstring("user " + user + " has the permissions of " + all + " streams "))
+		}
 	})
 
 	It("with a wrong password cannot connect, and the password is not printed", func(ctx SpecContext) {

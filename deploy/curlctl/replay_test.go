@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -212,15 +213,9 @@ func ids(text string) string {
 	return text
 }
 
-// sortedLines sorts lines whose order depends on timing.
+// sortedLines sorts the first lines, whose order depends on timing.
 func sortedLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	for i := range lines {
-		for j := i + 1; j < len(lines); j++ {
-			if strings.HasPrefix(lines[i], "Skipped") && strings.HasPrefix(lines[j], "Skipped") && lines[j] < lines[i] {
-				lines[i], lines[j] = lines[j], lines[i]
-			}
-		}
-	}
+	slices.Sort(lines[:slices.IndexFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "Skipped") })])
 	return strings.Join(lines, "\n") + "\n"
 }

@@ -146,7 +146,7 @@ func (w *world) timed(
 	GinkgoHelper()
 	due.Want, due.WantSequence = w.want(ctx, key, url, change...)
 	Expect(w.client.SetTimer(ctx, due, time.Now().Add(in))).Error().NotTo(HaveOccurred())
-	return due.Want
+	return due.GetWant()
 }
 
 // failing publishes a want and its failure.

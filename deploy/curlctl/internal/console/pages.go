@@ -71,7 +71,8 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	wanted := strings.ToLower(strings.TrimSpace(v.FormValue("q")))
-	hosts := slices.DeleteFunc(last.Hosts(v.namespace), func(h model.Host) bool { return !strings.Contains(h.Name, wanted) })
+	other := func(h model.Host) bool { return !strings.Contains(h.Name, wanted) }
+	hosts := slices.DeleteFunc(last.Hosts(v.namespace), other)
 	return &page{template: "hosts.html", title: "Hosts", data: map[string]any{
 		"Hosts": hosts[:min(len(hosts), hostRows)], "More": max(0, len(hosts)-hostRows), "All": len(hosts), "Query": wanted,
 		"Replay": v.can(access.Replay), "Scoped": v.namespace != "",

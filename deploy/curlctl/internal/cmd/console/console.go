@@ -59,7 +59,7 @@ func Command(o *cli.Options) *cobra.Command {
 			return err
 		}
 		return o.Run(func(_ context.Context, s *cli.Session, _ []string) error {
-			return c.serve(cmd.Context(), s) // it continues when the server denies something
+			return c.serve(cmd.Context(), s) //nolint:contextcheck // it continues when the server denies something
 		})(cmd, args)
 	}
 	fs := cmd.Flags()
