@@ -65,7 +65,10 @@ func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 				return
 			}
 		}
-		for _, a := range newestFirst(ends) { // their begins have expired
+		expired := slices.SortedFunc(maps.Values(ends), func(a, b *v1.Audit) int {
+			return b.GetBeganAt().AsTime().Compare(a.GetBeganAt().AsTime())
+		})
+		for _, a := range expired { // without their begins
 			if !yield(a, nil) {
 				return
 			}
@@ -77,12 +80,6 @@ func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 type record struct {
 	*v1.Audit
 	subject string
-}
-
-func newestFirst(audits map[string]*v1.Audit) []*v1.Audit {
-	return slices.SortedFunc(maps.Values(audits), func(a, b *v1.Audit) int {
-		return b.GetBeganAt().AsTime().Compare(a.GetBeganAt().AsTime())
-	})
 }
 
 func audit(m pipeline.Message) (record, error) {

@@ -14,13 +14,8 @@ import (
 // Refusals are the latest permission violations. The zero value is ready.
 type Refusals struct {
 	mu      sync.Mutex
-	all     map[string]refused
+	all     map[string]*PermissionError
 	waiting map[context.Context]context.CancelCauseFunc
-}
-
-type refused struct {
-	err *PermissionError
-	at  time.Time
 }
 
 func (r *Refusals) add(e *PermissionError) {
@@ -28,9 +23,9 @@ func (r *Refusals) add(e *PermissionError) {
 	defer r.mu.Unlock()
 	const most = 100
 	if r.all == nil || len(r.all) >= most {
-		r.all = map[string]refused{}
+		r.all = map[string]*PermissionError{}
 	}
-	r.all[e.Operation+" "+e.Subject] = refused{e, time.Now()}
+	r.all[e.Operation+" "+e.Subject] = e
 	for _, end := range r.waiting {
 		end(e)
 	}
@@ -60,7 +55,7 @@ func (r *Refusals) Since(at time.Time) *PermissionError {
 	defer r.mu.Unlock()
 	for _, one := range r.all {
 		if !one.at.Before(at) {
-			return one.err
+			return one
 		}
 	}
 	return nil
@@ -75,6 +70,8 @@ type PermissionError struct {
 	Operation string
 	// Subject of the operation.
 	Subject string
+
+	at time.Time
 }
 
 // Error names the operation and what to do.
@@ -90,7 +87,9 @@ func refusal(err error) *PermissionError {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
-	refused := &PermissionError{Operation: "do this:", Subject: "the server did not name the subject"}
+	refused := &PermissionError{
+		Operation: "do this:", Subject: "the server did not name the subject", at: time.Now(),
+	}
 	if match := violation.FindStringSubmatch(err.Error()); match != nil {
 		refused.Operation, refused.Subject = "publish to", match[2]
 		if strings.EqualFold(match[1], "subscription") {
