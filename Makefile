@@ -25,7 +25,7 @@ print-%:
 	@echo $($*)
 
 # The longest suites start first. Suites that need a running installation have their own targets.
-LONGEST := $(addprefix ./deploy/e2e/,fault acceptance broker hostile permissions console)
+LONGEST := $(addprefix ./deploy/e2e/,fault acceptance) ./deploy/curlctl $(addprefix ./deploy/e2e/,broker hostile permissions console)
 ACCEPTANCE = $(LONGEST) ./fetcher/internal/throttle $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
 
 # The default version is "dev" for images and `git describe` for programs.
@@ -161,7 +161,8 @@ SUITES ?= 6
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
 # The race detector would only slow down the brokers of the suites and what they measure: the
-# programs run as processes. The simulations of package throttle are too large for it.
+# programs run as processes. The simulations of package throttle and the long histories of curlctl
+# are too large for it.
 .PHONY: test-acceptance
 test-acceptance: build $(HELM) ## Test the programs as processes (in the cluster of KUBECONFIG if that is set)
 	@echo 'go test of the suites in deploy/e2e: go prints nothing until the longest one is done, after some minutes'
