@@ -11,45 +11,40 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// started is a throttle that records which keys it starts. They make a GET of one
-// second.
-type started struct {
-	*throttle.Throttle
-	t     *testing.T
-	names chan string
-}
-
-func newStarted(t *testing.T, cfg throttle.Config) *started {
-	t.Helper()
-	return &started{Throttle: throttle.New(cfg), t: t, names: make(chan string, 100_000)}
-}
-
 // enqueue lets a key wait on host a.
-func (s *started) enqueue(w throttle.Waiter, lease time.Duration) {
+func (t *trial) enqueue(w throttle.Waiter, lease time.Duration) {
 	w.Host = "a"
 	w.Start = func(slot *throttle.Slot) {
-		_, busy := s.Acquire(throttle.Request{
+		_, busy := t.Acquire(throttle.Request{
 			Host: w.Host, Namespace: w.Key.Namespace, Slot: slot, Urgent: w.Rank == throttle.Urgent,
 		})
 		if busy != nil {
-			s.t.Errorf("%s has no slot: %s", w.Key, busy.Cause)
+			t.Errorf("%s has no slot: %s", w.Key, busy.Cause)
 			return
 		}
-		s.names <- w.Key.Namespace + "/" + w.Key.Name
+		t.names <- w.Key.Namespace + "/" + w.Key.Name
 		pass(time.Second)
 	}
 	w.Until = time.Now().Add(lease)
-	s.Enqueue(&w)
+	t.Enqueue(&w)
 }
 
 // order lets everything run, and returns what was started.
-func (s *started) order() []string {
+func (t *trial) order() []string {
 	pass(time.Minute)
 	var all []string
-	for len(s.names) > 0 {
-		all = append(all, <-s.names)
+	for len(t.names) > 0 {
+		all = append(all, <-t.names)
 	}
 	return all
+}
+
+// starts expects that the keys are started in this order, and no others.
+func (t *trial) starts(want ...string) {
+	t.Helper()
+	if got := t.order(); !slices.Equal(got, want) {
+		t.Errorf("started %q, want %q", got, want)
+	}
 }
 
 // end ends GETs that have taken a second.
@@ -61,43 +56,37 @@ func end(slots ...*throttle.Slot) {
 }
 
 // waits lets a key wait for up to an hour.
-func (s *started) waits(namespace, name string, rank throttle.Rank, since time.Time) {
-	s.enqueue(throttle.Waiter{
+func (t *trial) waits(namespace, name string, rank throttle.Rank, since time.Time) {
+	t.enqueue(throttle.Waiter{
 		Key: pipeline.Key{Namespace: namespace, Name: name}, Want: 1, Rank: rank, Since: since,
 	}, time.Hour)
 }
 
 func TestAQueueIsOrderedByRankAndTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := config()
-		cfg.PerHost = 1
-		s, now := newStarted(t, cfg), time.Now()
-		slot := granted(t, s.Throttle, on("a", "one"))
+	try(t, perHost(1), func(t *trial) {
+		now := time.Now()
+		slot := t.granted(on("a", "one"))
 		for i, rank := range []throttle.Rank{
 			throttle.Refresh, throttle.Wanted, throttle.Urgent, throttle.Refresh, throttle.Wanted,
 		} {
-			s.waits("one", fmt.Sprint(i), rank, now.Add(-time.Duration(i)*time.Second))
+			t.waits("one", fmt.Sprint(i), rank, now.Add(-time.Duration(i)*time.Second))
 		}
 		end(slot)
-		if got, want := s.order(), []string{"one/2", "one/4", "one/1", "one/3", "one/0"}; !slices.Equal(got, want) {
-			t.Errorf("started %q, want %q", got, want)
-		}
+		t.starts("one/2", "one/4", "one/1", "one/3", "one/0")
 	})
 }
 
 func TestNamespacesTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := config()
-		cfg.PerHost = 2
-		s, now := newStarted(t, cfg), time.Now()
-		slots := []*throttle.Slot{granted(t, s.Throttle, on("a", "one")), granted(t, s.Throttle, on("a", "two"))}
+	try(t, perHost(2), func(t *trial) {
+		now := time.Now()
+		slots := []*throttle.Slot{t.granted(on("a", "one")), t.granted(on("a", "two"))}
 		for i := range 4 {
-			s.waits("one", fmt.Sprint(i), throttle.Urgent, now.Add(time.Duration(i)))
+			t.waits("one", fmt.Sprint(i), throttle.Urgent, now.Add(time.Duration(i)))
 		}
-		s.waits("two", "0", throttle.Refresh, now.Add(time.Second))
-		s.waits("two", "1", throttle.Refresh, now.Add(2*time.Second))
+		t.waits("two", "0", throttle.Refresh, now.Add(time.Second))
+		t.waits("two", "1", throttle.Refresh, now.Add(2*time.Second))
 		end(slots...)
-		order := s.order()
+		order := t.order()
 		if len(order) != 6 || slices.Index(order, "two/0") > 1 || slices.Index(order, "two/1") > 3 {
 			t.Errorf("started %q", order)
 		}
@@ -105,73 +94,60 @@ func TestNamespacesTakeTurns(t *testing.T) {
 }
 
 func TestAnEditedKeyKeepsItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := config()
-		cfg.PerHost = 1
-		s, now := newStarted(t, cfg), time.Now()
-		slot := granted(t, s.Throttle, on("a", "one"))
+	try(t, perHost(1), func(t *trial) {
+		now := time.Now()
+		slot := t.granted(on("a", "one"))
 		for i := range 3 {
-			s.waits("one", fmt.Sprint(i), throttle.Wanted, now.Add(time.Duration(i)))
+			t.waits("one", fmt.Sprint(i), throttle.Wanted, now.Add(time.Duration(i)))
 		}
 		edited := pipeline.Key{Namespace: "one", Name: "0"}
-		s.enqueue(throttle.Waiter{
+		t.enqueue(throttle.Waiter{
 			Key: edited, Want: 2, Rank: throttle.Wanted, Since: now.Add(time.Minute),
 		}, time.Hour)
-		if s.Waits(edited, 1) {
+		if t.Waits(edited, 1) {
 			t.Error("the old want waits")
 		}
-		if !s.Waits(edited, 2) {
+		if !t.Waits(edited, 2) {
 			t.Error("the new want does not wait")
 		}
 		end(slot)
-		if got, want := s.order(), []string{"one/0", "one/1", "one/2"}; !slices.Equal(got, want) {
-			t.Errorf("started %q, want %q", got, want)
-		}
+		t.starts("one/0", "one/1", "one/2")
 	})
 }
 
 func TestAKeyIsNotStartedAfterItsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStarted(t, config())
-		one, two := granted(t, s.Throttle, on("a", "one")), granted(t, s.Throttle, on("a", "one"))
-		s.enqueue(throttle.Waiter{Key: pipeline.Key{Namespace: "one", Name: "short"}}, time.Second)
-		s.waits("one", "long", throttle.Wanted, time.Now())
+	try(t, perHost(3), func(t *trial) {
+		one, two := t.granted(on("a", "one")), t.granted(on("a", "one"))
+		t.enqueue(throttle.Waiter{Key: pipeline.Key{Namespace: "one", Name: "short"}}, time.Second)
+		t.waits("one", "long", throttle.Wanted, time.Now())
 		pass(2 * time.Second)
 		end(one, two)
-		if got := s.order(); !slices.Equal(got, []string{"one/long"}) {
-			t.Errorf("started %q", got)
-		}
+		t.starts("one/long")
 	})
 }
 
 func TestAPauseHoldsUpTheQueueUntilItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStarted(t, config())
-		slot := granted(t, s.Throttle, on("a", "one"))
+	try(t, perHost(3), func(t *trial) {
+		slot := t.granted(on("a", "one"))
 		slot.Pause(3 * time.Second)
 		slot.End()
-		s.waits("one", "0", throttle.Wanted, time.Now())
-		s.waits("two", "urgent", throttle.Urgent, time.Now())
+		t.waits("one", "0", throttle.Wanted, time.Now())
+		t.waits("two", "urgent", throttle.Urgent, time.Now())
 		synctest.Wait()
-		if len(s.names) != 1 || <-s.names != "two/urgent" {
+		if len(t.names) != 1 || <-t.names != "two/urgent" {
 			t.Error("only what a person asks for is started while the host rests")
 		}
-		if got := s.order(); !slices.Equal(got, []string{"one/0"}) {
-			t.Errorf("started %q", got)
-		}
+		t.starts("one/0")
 	})
 }
 
 func TestNoNamespaceFillsTheQueues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := config()
-		cfg.PerHost = 1
-		s := newStarted(t, cfg)
-		slot := granted(t, s.Throttle, on("a", "one"))
+	try(t, perHost(1), func(t *trial) {
+		slot := t.granted(on("a", "one"))
 		room := func(namespace string) (n int) {
-			for before := -1; before < s.Queued(); n++ {
-				before = s.Queued()
-				s.enqueue(throttle.Waiter{
+			for before := -1; before < t.Queued(); n++ {
+				before = t.Queued()
+				t.enqueue(throttle.Waiter{
 					Key: pipeline.Key{Namespace: namespace, Name: fmt.Sprint(n)}, Since: time.Now(), Bytes: 1<<20 - 512,
 				}, time.Minute)
 			}
@@ -182,53 +158,47 @@ func TestNoNamespaceFillsTheQueues(t *testing.T) {
 		}
 		end(slot)
 		pass(3 * time.Minute)
-		if n := s.Queued(); n != 0 {
+		if n := t.Queued(); n != 0 {
 			t.Errorf("%d keys still wait", n)
 		}
 	})
 }
 
 func TestStopWaitsForStartedKeysAndStartsNoMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := config()
-		cfg.PerHost = 1
-		s := newStarted(t, cfg)
-		slot := granted(t, s.Throttle, on("a", "one"))
-		s.waits("one", "0", throttle.Wanted, time.Now())
-		s.waits("one", "1", throttle.Wanted, time.Now())
+	try(t, perHost(1), func(t *trial) {
+		slot := t.granted(on("a", "one"))
+		t.waits("one", "0", throttle.Wanted, time.Now())
+		t.waits("one", "1", throttle.Wanted, time.Now())
 		end(slot)
 		synctest.Wait()
 		began := time.Now()
-		s.Stop()
+		t.Stop()
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("ended after %s", took)
 		}
-		if got := s.order(); !slices.Equal(got, []string{"one/0"}) {
-			t.Errorf("started %q", got)
-		}
+		t.starts("one/0")
 	})
 }
 
 func TestStartedKeysCountAgainstTheSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := config()
-		cfg.Slots, cfg.PerHost = 2, 4
-		s := newStarted(t, cfg)
-		one, two := granted(t, s.Throttle, on("a", "one")), granted(t, s.Throttle, on("b", "one"))
-		s.waits("one", "0", throttle.Wanted, time.Now())
-		s.waits("one", "1", throttle.Wanted, time.Now())
+	cfg := perHost(4)
+	cfg.Slots = 2
+	try(t, cfg, func(t *trial) {
+		one, two := t.granted(on("a", "one")), t.granted(on("b", "one"))
+		t.waits("one", "0", throttle.Wanted, time.Now())
+		t.waits("one", "1", throttle.Wanted, time.Now())
 		pass(time.Second)
 		one.Release()
 		synctest.Wait()
-		if len(s.names) > 0 {
+		if len(t.names) > 0 {
 			t.Error("started while the outcome of a GET is not published")
 		}
 		one.End()
 		synctest.Wait()
-		if len(s.names) != 1 {
-			t.Errorf("started %d keys for one slot", len(s.names))
+		if len(t.names) != 1 {
+			t.Errorf("started %d keys for one slot", len(t.names))
 		}
-		refused(t, s.Throttle, on("c", "two"), throttle.SlotsBusy)
+		t.refused(on("c", "two"), throttle.SlotsBusy)
 		two.End()
 		pass(time.Minute)
 	})

@@ -13,24 +13,41 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-func config() throttle.Config {
+// trial is a throttle in virtual time. It records which keys it starts. They make a GET of one second.
+type trial struct {
+	*testing.T
+	*throttle.Throttle
+
+	names chan string
+}
+
+// try runs a test of a throttle in a bubble.
+func try(t *testing.T, cfg throttle.Config, test func(*trial)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(&trial{T: t, Throttle: throttle.New(cfg), names: make(chan string, 100_000)})
+	})
+}
+
+// perHost is a configuration with eight slots, of which a host gets n.
+func perHost(n int) throttle.Config {
 	c := throttle.Defaults()
-	c.Slots, c.PerHost = 8, 3
+	c.Slots, c.PerHost = 8, n
 	return c
 }
 
-func granted(t *testing.T, th *throttle.Throttle, r throttle.Request) *throttle.Slot {
+func (t *trial) granted(r throttle.Request) *throttle.Slot {
 	t.Helper()
-	slot, busy := th.Acquire(r)
+	slot, busy := t.Acquire(r)
 	if busy != nil {
 		t.Fatalf("%s for %s has no slot: %s", r.Host, r.Namespace, busy.Cause)
 	}
 	return slot
 }
 
-func refused(t *testing.T, th *throttle.Throttle, r throttle.Request, cause throttle.Cause) time.Duration {
+func (t *trial) refused(r throttle.Request, cause throttle.Cause) time.Duration {
 	t.Helper()
-	_, busy := th.Acquire(r)
+	_, busy := t.Acquire(r)
 	if busy == nil {
 		t.Fatalf("%s for %s has a slot", r.Host, r.Namespace)
 	}
@@ -40,47 +57,52 @@ func refused(t *testing.T, th *throttle.Throttle, r throttle.Request, cause thro
 	return busy.Pause
 }
 
+// paused lets the response to a GET pause its host for an hour.
+func (t *trial) paused(host, namespace string) {
+	t.Helper()
+	slot := t.granted(on(host, namespace))
+	slot.Pause(time.Hour)
+	slot.End()
+}
+
 func on(host, namespace string) throttle.Request {
 	return throttle.Request{Host: host, Namespace: namespace}
 }
 
 func TestOneSlotOfAHostIsKeptForASecondNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
-		first := granted(t, th, on("a", "one"))
-		granted(t, th, on("a", "one"))
-		refused(t, th, on("a", "one"), throttle.HostBusy)
-		granted(t, th, on("a", "two"))
-		refused(t, th, on("a", "three"), throttle.HostBusy)
-		granted(t, th, on("b", "one"))
+	try(t, perHost(3), func(t *trial) {
+		first := t.granted(on("a", "one"))
+		t.granted(on("a", "one"))
+		t.refused(on("a", "one"), throttle.HostBusy)
+		t.granted(on("a", "two"))
+		t.refused(on("a", "three"), throttle.HostBusy)
+		t.granted(on("b", "one"))
 		first.Release()
 		first.Release() // a second call is no second release
-		granted(t, th, on("a", "three"))
-		refused(t, th, on("a", "one"), throttle.HostBusy)
+		t.granted(on("a", "three"))
+		t.refused(on("a", "one"), throttle.HostBusy)
 	})
 }
 
 func TestAHostWithOneSlotServesAll(t *testing.T) {
-	cfg := config()
-	cfg.PerHost = 1
-	th := throttle.New(cfg)
-	granted(t, th, on("a", "one")).Release()
-	granted(t, th, on("a", "two")).Release()
+	try(t, perHost(1), func(t *trial) {
+		t.granted(on("a", "one")).Release()
+		t.granted(on("a", "two")).Release()
+	})
 }
 
 func TestNoRequestWaitsLongForAHangingHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
-		granted(t, th, on("a", "one"))
-		granted(t, th, on("a", "one"))
+	try(t, perHost(3), func(t *trial) {
+		t.granted(on("a", "one"))
+		t.granted(on("a", "one"))
 		began := time.Now()
-		refused(t, th, on("a", "one"), throttle.HostBusy)
+		t.refused(on("a", "one"), throttle.HostBusy)
 		learnt := time.Since(began)
 		if learnt > 25*time.Millisecond {
 			t.Errorf("waited for %s to learn that the host hangs", learnt)
 		}
 		for range 10 {
-			refused(t, th, on("a", "one"), throttle.HostBusy)
+			t.refused(on("a", "one"), throttle.HostBusy)
 		}
 		if took := time.Since(began); took != learnt {
 			t.Errorf("waited for %s more", took-learnt)
@@ -89,14 +111,13 @@ func TestNoRequestWaitsLongForAHangingHost(t *testing.T) {
 }
 
 func TestAQuickHostIsWaitedForInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
+	try(t, perHost(3), func(t *trial) {
 		var mu sync.Mutex
 		var order []int
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				slot := granted(t, th, on("a", "one"))
+				slot := t.granted(on("a", "one"))
 				pass(5 * time.Millisecond)
 				mu.Lock()
 				order = append(order, i/2)
@@ -112,101 +133,91 @@ func TestAQuickHostIsWaitedForInOrder(t *testing.T) {
 	})
 }
 
-// used lets a namespace use a host once, so that it is known how long it takes.
-func used(t *testing.T, th *throttle.Throttle, host, namespace string, takes time.Duration) {
-	t.Helper()
-	slot := granted(t, th, on(host, namespace))
-	pass(takes)
-	slot.Release()
-}
-
 func TestANamespaceMayTakeAllWhileNoOtherWantsAny(t *testing.T) {
-	th := throttle.New(config())
-	for i := range config().Slots {
-		granted(t, th, on(fmt.Sprint("host", i), "greedy"))
-	}
+	try(t, perHost(3), func(t *trial) {
+		for i := range 8 {
+			t.granted(on(fmt.Sprint("host", i), "greedy"))
+		}
+	})
 }
 
 func TestANamespaceHoldsItsShareWhileOthersWantSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
-		granted(t, th, on("other", "modest")).Release()
+	try(t, perHost(3), func(t *trial) {
+		t.granted(on("other", "modest")).Release()
 		var slots []*throttle.Slot
-		for i := range config().Slots / 2 {
-			slots = append(slots, granted(t, th, on(fmt.Sprint("host", i), "greedy")))
+		for i := range 4 {
+			slots = append(slots, t.granted(on(fmt.Sprint("host", i), "greedy")))
 		}
-		refused(t, th, on("next", "greedy"), throttle.NamespaceShare)
-		granted(t, th, on("other", "modest"))
+		t.refused(on("next", "greedy"), throttle.NamespaceShare)
+		t.granted(on("other", "modest"))
 		slots[0].Release()
-		granted(t, th, on("next", "greedy"))
-		refused(t, th, on("one more", "greedy"), throttle.NamespaceShare)
+		t.granted(on("next", "greedy"))
+		t.refused(on("one more", "greedy"), throttle.NamespaceShare)
 		pass(11 * time.Second)
-		granted(t, th, on("one more", "greedy"))
+		t.granted(on("one more", "greedy"))
 	})
 }
 
 func TestABacklogCountsAsOthers(t *testing.T) {
-	th := throttle.New(config())
-	for i := range config().Slots / 2 {
-		granted(t, th, on(fmt.Sprint("host", i), "greedy"))
-	}
-	refused(t, th, throttle.Request{Host: "next", Namespace: "greedy", Backlog: true}, throttle.NamespaceShare)
+	try(t, perHost(3), func(t *trial) {
+		for i := range 4 {
+			t.granted(on(fmt.Sprint("host", i), "greedy"))
+		}
+		t.refused(throttle.Request{Host: "next", Namespace: "greedy", Backlog: true}, throttle.NamespaceShare)
+	})
 }
 
 func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
+	try(t, perHost(3), func(t *trial) {
 		for i := range 80 {
 			want := min(time.Second<<min(i, 8), 5*time.Second)
-			slot := granted(t, th, on("a", "asks"))
+			slot := t.granted(on("a", "asks"))
 			pass(time.Millisecond)
 			slot.Pause(time.Hour)
 			slot.End()
-			if wait := refused(t, th, on("a", "other"), throttle.HostSlowed); wait != want {
+			if wait := t.refused(on("a", "other"), throttle.HostSlowed); wait != want {
 				t.Errorf("refusal %d: others come back after %s, want %s", i+1, wait, want)
 			}
 			want = min(time.Second<<min(i, 8), time.Minute)
-			if wait := refused(t, th, on("a", "asks"), throttle.HostSlowed); wait != want {
+			if wait := t.refused(on("a", "asks"), throttle.HostSlowed); wait != want {
 				t.Errorf("refusal %d: the namespace comes back after %s, want %s", i+1, wait, want)
 			}
-			granted(t, th, on("b", "asks")).End()
+			t.granted(on("b", "asks")).End()
 			pass(time.Minute)
 		}
 	})
 }
 
 func TestRefusalsOfGETsUnderWayCountOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
-		one, two := granted(t, th, on("a", "asks")), granted(t, th, on("a", "asks"))
+	try(t, perHost(3), func(t *trial) {
+		one, two := t.granted(on("a", "asks")), t.granted(on("a", "asks"))
 		pass(time.Second)
 		for _, slot := range []*throttle.Slot{one, two} {
 			slot.Pause(time.Hour)
 			slot.Release()
 		}
-		if wait := refused(t, th, on("a", "other"), throttle.HostSlowed); wait != time.Second {
+		if wait := t.refused(on("a", "other"), throttle.HostSlowed); wait != time.Second {
 			t.Errorf("others come back after %s", wait)
 		}
 	})
 }
 
 func TestAPauseEndsWithItsCause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
-		old, slot := granted(t, th, on("a", "two")), granted(t, th, on("a", "asks"))
+	try(t, perHost(3), func(t *trial) {
+		old, slot := t.granted(on("a", "two")), t.granted(on("a", "asks"))
 		pass(time.Millisecond)
 		slot.Pause(time.Hour)
 		slot.Release()
 		old.Resume() // it began before
 		old.Release()
-		refused(t, th, on("a", "two"), throttle.HostSlowed)
-		urgent := granted(t, th, throttle.Request{Host: "a", Namespace: "two", Urgent: true})
-		refused(t, th, throttle.Request{Host: "a", Namespace: "two", Urgent: true}, throttle.HostSlowed)
+		t.refused(on("a", "two"), throttle.HostSlowed)
+		urgent := t.granted(throttle.Request{Host: "a", Namespace: "two", Urgent: true})
+		t.refused(throttle.Request{Host: "a", Namespace: "two", Urgent: true}, throttle.HostSlowed)
 		pass(time.Millisecond)
 		urgent.Resume()
 		urgent.Release()
-		granted(t, th, on("a", "two"))
-		granted(t, th, on("a", "asks"))
+		t.granted(on("a", "two"))
+		t.granted(on("a", "asks"))
 	})
 }
 
@@ -214,62 +225,50 @@ func TestAPauseEndsWithItsCause(t *testing.T) {
 // hosts would grow without bound, and pauses would be no more.
 func TestOnlyIdleHostsAreForgotten(t *testing.T) {
 	const many = 16 * 1024 // of which pauses are remembered
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
-		granted(t, th, on("busy", "one"))
-		granted(t, th, on("busy", "one"))
-		slot := granted(t, th, on("paused", "one"))
-		slot.Pause(time.Hour)
-		slot.Release()
+	try(t, perHost(3), func(t *trial) {
+		t.granted(on("busy", "one"))
+		t.granted(on("busy", "one"))
+		t.paused("paused", "one")
 		for n := range many {
-			granted(t, th, on(fmt.Sprint("host", n), fmt.Sprint("namespace", n))).End()
+			t.granted(on(fmt.Sprint("host", n), fmt.Sprint("namespace", n))).End()
 		}
-		refused(t, th, on("busy", "one"), throttle.HostBusy)
-		refused(t, th, on("paused", "two"), throttle.HostSlowed)
-		slot = granted(t, th, on("another", "one"))
-		slot.Pause(time.Hour)
-		slot.Release()
-		refused(t, th, on("another", "two"), throttle.HostSlowed)
+		t.refused(on("busy", "one"), throttle.HostBusy)
+		t.refused(on("paused", "two"), throttle.HostSlowed)
+		t.paused("another", "one")
+		t.refused(on("another", "two"), throttle.HostSlowed)
 	})
 }
 
 func TestPausesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
-		pause := func(host, namespace string) {
-			slot := granted(t, th, on(host, namespace))
-			slot.Pause(time.Hour)
-			slot.End()
-		}
+	try(t, perHost(3), func(t *trial) {
 		for n := range 16*1024 - 1 {
-			pause(fmt.Sprint("host", n), fmt.Sprint("namespace", n))
+			t.paused(fmt.Sprint("host", n), fmt.Sprint("namespace", n))
 		}
-		refused(t, th, on(fmt.Sprint("host", 16*1024-2), "one"), throttle.HostSlowed)
-		pause("another", "one")
-		granted(t, th, on("another", "two"))
+		t.refused(on(fmt.Sprint("host", 16*1024-2), "one"), throttle.HostSlowed)
+		t.paused("another", "one")
+		t.granted(on("another", "two"))
 		pass(time.Minute) // the ends of all pauses
 	})
 }
 
 func TestHostsAreCountedByState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
+	try(t, perHost(3), func(t *trial) {
 		expect := func(paused, queued, active float64) {
 			t.Helper()
 			want := map[string]float64{"paused": paused, "queued": queued, "active": active}
-			if got := th.Hosts(); !maps.Equal(got, want) {
+			if got := t.Hosts(); !maps.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		}
 		expect(0, 0, 0)
-		granted(t, th, on("idle", "one")).End()
-		slot := granted(t, th, on("a", "one"))
-		granted(t, th, on("b", "one"))
+		t.granted(on("idle", "one")).End()
+		slot := t.granted(on("a", "one"))
+		t.granted(on("b", "one"))
 		expect(0, 0, 2)
-		granted(t, th, on("b", "one"))
-		refused(t, th, on("b", "one"), throttle.HostBusy)
+		t.granted(on("b", "one"))
+		t.refused(on("b", "one"), throttle.HostBusy)
 		pass(time.Minute) // the host is slow
-		th.Enqueue(&throttle.Waiter{Host: "b", Key: pipeline.Key{Namespace: "one"}, Until: time.Now().Add(time.Minute)})
+		t.Enqueue(&throttle.Waiter{Host: "b", Key: pipeline.Key{Namespace: "one"}, Until: time.Now().Add(time.Minute)})
 		expect(0, 1, 1)
 		slot.Pause(time.Hour)
 		expect(1, 1, 0)
@@ -277,20 +276,21 @@ func TestHostsAreCountedByState(t *testing.T) {
 }
 
 func TestASlotThatIsHandedOnCountsForHostAndNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		th := throttle.New(config())
-		used(t, th, "a", "one", 5*time.Millisecond)
-		first := granted(t, th, on("a", "one"))
-		granted(t, th, on("a", "one"))
-		granted(t, th, on("a", "two"))
+	try(t, perHost(3), func(t *trial) {
+		once := t.granted(on("a", "one"))
+		pass(5 * time.Millisecond) // how long the host takes
+		once.Release()
+		first := t.granted(on("a", "one"))
+		t.granted(on("a", "one"))
+		t.granted(on("a", "two"))
 		var wg sync.WaitGroup
-		wg.Go(func() { granted(t, th, on("a", "one")) })
+		wg.Go(func() { t.granted(on("a", "one")) })
 		synctest.Wait()
 		first.Release()
 		wg.Wait()
-		refused(t, th, on("a", "two"), throttle.HostBusy)
-		granted(t, th, on("b", "one"))
-		granted(t, th, on("c", "one"))
-		refused(t, th, on("d", "one"), throttle.NamespaceShare)
+		t.refused(on("a", "two"), throttle.HostBusy)
+		t.granted(on("b", "one"))
+		t.granted(on("c", "one"))
+		t.refused(on("d", "one"), throttle.NamespaceShare)
 	})
 }
