@@ -16,6 +16,8 @@ import (
 )
 
 const (
+	// host is the one of all keys.
+	host = "a"
 	// timerFloor is the least time from the publish of a timer until it fires,
 	// and timerLate by how much later it may fire (nats-server 2.15.2).
 	timerFloor = 250 * time.Millisecond
@@ -30,7 +32,7 @@ const (
 // virtual time of a bubble.
 type simulation struct {
 	cfg     throttle.Config
-	latency func(key) time.Duration
+	latency time.Duration
 	// roundTrip is the time of the network for one message.
 	roundTrip time.Duration
 	random    *rand.Rand
@@ -41,7 +43,7 @@ type simulation struct {
 	// free is when the broker has handled all messages so far.
 	free     time.Time
 	queue    []message
-	keys     map[key]*state
+	keys     map[pipeline.Key]*state
 	fetchers []*fetcher
 	// left counts the keys that were not fetched yet.
 	left  int
@@ -55,12 +57,6 @@ type simulation struct {
 	done         map[string]time.Duration
 }
 
-type key struct{ namespace, host, name string }
-
-func (k key) id() pipeline.Key {
-	return pipeline.Key{Namespace: k.namespace, Name: k.name, Key: k.host}
-}
-
 // state is what the broker knows of a key.
 type state struct {
 	want, timer int
@@ -70,7 +66,7 @@ type state struct {
 }
 
 type message struct {
-	key  key
+	key  pipeline.Key
 	want int
 	due  bool
 	// since is when the want began to wait, as the due carries it.
@@ -82,26 +78,28 @@ type fetcher struct {
 	throttle *throttle.Throttle
 	dead     bool
 	busy     time.Duration
-	began    time.Time
 }
 
-func simulate(t *testing.T, cfg throttle.Config, latency func(key) time.Duration, fetchers int) *simulation {
+// simulate runs a test with fetchers in a bubble. A GET takes the latency.
+func simulate(t *testing.T, latency time.Duration, fetchers int, test func(*simulation)) {
 	t.Helper()
-	s := &simulation{
-		cfg: cfg, latency: latency, roundTrip: 500 * time.Microsecond, random: rand.New(rand.NewPCG(1, 2)),
-		keys: map[key]*state{}, began: time.Now(), done: map[string]time.Duration{},
-	}
-	s.more, s.over = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
-	for range fetchers {
-		s.start(t)
-	}
-	return s
+	synctest.Test(t, func(*testing.T) {
+		s := &simulation{
+			cfg: throttle.Defaults(), latency: latency, roundTrip: 500 * time.Microsecond, random: rand.New(rand.NewPCG(1, 2)),
+			keys: map[pipeline.Key]*state{}, began: time.Now(), done: map[string]time.Duration{},
+		}
+		s.more, s.over = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
+		for range fetchers {
+			s.start()
+		}
+		test(s)
+		s.end()
+		pass(time.Minute) // all goroutines end
+	})
 }
 
-func (s *simulation) start(t *testing.T) *fetcher {
-	t.Helper()
-	f := &fetcher{s: s, began: time.Now()}
-	f.throttle = throttle.New(s.cfg)
+func (s *simulation) start() *fetcher {
+	f := &fetcher{s: s, throttle: throttle.New(s.cfg)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fetchers = append(s.fetchers, f)
@@ -111,18 +109,15 @@ func (s *simulation) start(t *testing.T) *fetcher {
 	return f
 }
 
-func always(d time.Duration) func(key) time.Duration { return func(key) time.Duration { return d } }
-
-// publish publishes wants of keys that begin with a name.
-func (s *simulation) publish(n int, k key) {
+// publish publishes wants of the first keys of a namespace.
+func (s *simulation) publish(n int, namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return
 	}
-	prefix := k.name
 	for i := range n {
-		k.name = prefix + strconv.Itoa(i)
+		k := pipeline.Key{Namespace: namespace, Name: strconv.Itoa(i)}
 		have, ok := s.keys[k]
 		if !ok {
 			have = &state{since: time.Now()}
@@ -195,7 +190,7 @@ func (s *simulation) run(limit time.Duration) (took time.Duration) {
 	}
 	s.mu.Unlock()
 	s.end()
-	pass(time.Minute) // all goroutines end
+	pass(time.Minute)
 	return took
 }
 
@@ -234,7 +229,7 @@ func (f *fetcher) work() {
 
 func (f *fetcher) handle(m message, backlog bool) {
 	s := f.s
-	if m.due && f.throttle.Waits(m.key.id(), uint64(m.want)) {
+	if m.due && f.throttle.Waits(m.key, uint64(m.want)) {
 		f.park(m)
 		return
 	}
@@ -242,7 +237,7 @@ func (f *fetcher) handle(m message, backlog bool) {
 	if s.stale(m) {
 		return
 	}
-	slot, busy := f.throttle.Acquire(throttle.Request{Host: m.key.host, Namespace: m.key.namespace, Backlog: backlog})
+	slot, busy := f.throttle.Acquire(throttle.Request{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
 	if busy != nil {
 		f.park(m)
 		return
@@ -275,7 +270,7 @@ func (f *fetcher) park(m message) {
 	timer := s.setTimer(have, &m, lease)
 	s.mu.Unlock()
 	f.throttle.Enqueue(&throttle.Waiter{
-		Key: m.key.id(), Host: m.key.host, Want: uint64(m.want), Rank: throttle.Wanted, Since: m.since, Bytes: 300,
+		Key: m.key, Host: host, Want: uint64(m.want), Rank: throttle.Wanted, Since: m.since, Bytes: 300,
 		Until: time.Now().Add(lease), Start: func(slot *throttle.Slot) { f.claim(m, timer, slot) },
 	})
 }
@@ -297,7 +292,7 @@ func (f *fetcher) claim(m message, timer int, slot *throttle.Slot) {
 		return
 	}
 	s.message() // read the want
-	_, busy := f.throttle.Acquire(throttle.Request{Host: m.key.host, Namespace: m.key.namespace, Slot: slot})
+	_, busy := f.throttle.Acquire(throttle.Request{Host: host, Namespace: m.key.Namespace, Slot: slot})
 	if busy != nil {
 		f.park(m)
 		return
@@ -308,7 +303,7 @@ func (f *fetcher) claim(m message, timer int, slot *throttle.Slot) {
 func (f *fetcher) get(m message, slot *throttle.Slot) {
 	s := f.s
 	began := time.Now()
-	pass(s.latency(m.key))
+	pass(s.latency)
 	s.mu.Lock()
 	s.busy += time.Since(began)
 	f.busy += time.Since(began)
@@ -318,7 +313,7 @@ func (f *fetcher) get(m message, slot *throttle.Slot) {
 	if !dead && have.want == m.want && !have.fetched {
 		have.fetched = true
 		s.waited += time.Since(have.since)
-		s.done[m.key.namespace] = time.Since(s.began)
+		s.done[m.key.Namespace] = time.Since(s.began)
 		s.setTimer(have, nil, 0)
 		if s.left--; s.left == 0 {
 			s.over.Broadcast()
@@ -357,9 +352,8 @@ func TestAQueueUsesTheSlots(t *testing.T) {
 		for _, wants := range []int{1_000, 3_000, 16_000} {
 			for _, fetchers := range []int{1, 2, 4, 8} {
 				t.Run(fmt.Sprintf("%s/%d keys/%d fetchers", latency, wants, fetchers), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						s := simulate(t, throttle.Defaults(), always(latency), fetchers)
-						s.publish(wants, key{namespace: "one", host: "a"})
+					simulate(t, latency, fetchers, func(s *simulation) {
+						s.publish(wants, "one")
 						limit := 10 * time.Minute
 						if wants == 16_000 {
 							limit = 4 * time.Minute
@@ -390,10 +384,9 @@ func TestAQueueUsesTheSlots(t *testing.T) {
 func TestSlowClaimsLeaveNoSlotIdle(t *testing.T) {
 	for _, latency := range []time.Duration{100 * time.Millisecond, time.Second} {
 		t.Run(latency.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := simulate(t, throttle.Defaults(), always(latency), 1)
+			simulate(t, latency, 1, func(s *simulation) {
 				s.roundTrip = 40 * time.Millisecond
-				s.publish(1_000, key{namespace: "one", host: "a"})
+				s.publish(1_000, "one")
 				took := s.run(10 * time.Minute)
 				if s.report(t, took); s.used(took) < 0.85 {
 					t.Errorf("used %.3f of the slots", s.used(took))
@@ -409,12 +402,11 @@ func TestEditsLeaveNoSlotIdle(t *testing.T) {
 	for _, latency := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second} {
 		for _, fetchers := range []int{1, 2, 4} {
 			t.Run(fmt.Sprintf("%s/%d fetchers", latency, fetchers), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := simulate(t, throttle.Defaults(), always(latency), fetchers)
+				simulate(t, latency, fetchers, func(s *simulation) {
 					const keys = 2_000
-					s.publish(keys, key{namespace: "one", host: "a"})
+					s.publish(keys, "one")
 					for i := range 60 { // a part is edited again and again
-						time.AfterFunc(time.Duration(5*(i+1))*time.Second, func() { s.publish(keys/4, key{namespace: "one", host: "a"}) })
+						time.AfterFunc(time.Duration(5*(i+1))*time.Second, func() { s.publish(keys/4, "one") })
 					}
 					took := s.run(5*time.Minute + 10*time.Second)
 					s.report(t, took)
@@ -425,7 +417,7 @@ func TestEditsLeaveNoSlotIdle(t *testing.T) {
 					if s.used(took) < least {
 						t.Errorf("used %.3f of the slots", s.used(took))
 					}
-					if edited := s.keys[key{namespace: "one", host: "a", name: "0"}]; latency == time.Second && !edited.fetched {
+					if edited := s.keys[pipeline.Key{Namespace: "one", Name: "0"}]; latency == time.Second && !edited.fetched {
 						t.Error("a key that is edited again and again was never fetched")
 					}
 				})
@@ -435,11 +427,10 @@ func TestEditsLeaveNoSlotIdle(t *testing.T) {
 }
 
 func TestAStartedFetcherTakesItsShareOfWaitingKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := simulate(t, throttle.Defaults(), always(time.Second), 1)
-		s.publish(16_000, key{namespace: "one", host: "a"})
+	simulate(t, time.Second, 1, func(s *simulation) {
+		s.publish(16_000, "one")
 		pass(2 * time.Minute)
-		f := s.start(t)
+		f := s.start()
 		pass(30 * time.Second)
 		s.mu.Lock()
 		at := f.busy
@@ -452,15 +443,12 @@ func TestAStartedFetcherTakesItsShareOfWaitingKeys(t *testing.T) {
 		if used < 0.8 {
 			t.Errorf("%.3f of its slots used", used)
 		}
-		s.end()
-		pass(time.Minute)
 	})
 }
 
 func TestTheKeysOfAKilledFetcherComeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := simulate(t, throttle.Defaults(), always(5*time.Second), 2)
-		s.publish(500, key{namespace: "one", host: "a"})
+	simulate(t, 5*time.Second, 2, func(s *simulation) {
+		s.publish(500, "one")
 		pass(90 * time.Second)
 		f, other := s.fetchers[0], s.fetchers[1]
 		s.mu.Lock()
@@ -472,7 +460,7 @@ func TestTheKeysOfAKilledFetcherComeBack(t *testing.T) {
 		s.mu.Lock()
 		missing := 0
 		for k, have := range s.keys {
-			if !other.throttle.Waits(k.id(), uint64(have.want)) && !have.fetched {
+			if !other.throttle.Waits(k, uint64(have.want)) && !have.fetched {
 				missing++
 			}
 		}
@@ -480,21 +468,18 @@ func TestTheKeysOfAKilledFetcherComeBack(t *testing.T) {
 		if missing > s.cfg.PerHost {
 			t.Errorf("%d keys did not come back", missing)
 		}
-		s.end()
-		pass(time.Minute)
 	})
 }
 
 func TestANamespaceIsNotHeldUpByAnotherOnTheSameHost(t *testing.T) {
 	longest := map[bool]time.Duration{}
 	for _, shared := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := simulate(t, throttle.Defaults(), always(10*time.Second), 1)
+		simulate(t, 10*time.Second, 1, func(s *simulation) {
 			if shared {
-				s.publish(1_000, key{namespace: "hostile", host: "a"})
+				s.publish(1_000, "hostile")
 			}
 			pass(time.Minute)
-			s.publish(20, key{namespace: "ordinary", host: "a"})
+			s.publish(20, "ordinary")
 			s.run(2 * time.Minute)
 			longest[shared] = s.done["ordinary"] - time.Minute
 		})
