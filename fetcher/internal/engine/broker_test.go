@@ -44,8 +44,7 @@ var _ = Describe("A broker in trouble", func() {
 			w = newWorld(natstest.Options{}, pipeline.Topology{MaxResultBytes: 20_000})
 			o = serve(says(strings.Repeat("x", 15_000)))
 			f = w.fetcher(logged, func(o *fetcherOptions) { o.inProgressEvery = 50 * time.Millisecond })
-			w.publish(w.want(o.URL, named("first", 0)))
-			f.step()
+			f.fetch(w.want(o.URL, named("first", 0)))
 			w.publish(w.want(o.URL + "/another"))
 		})
 

@@ -28,16 +28,14 @@ var _ = Describe("The budget of a namespace", func() {
 		})
 		o := serve(says(strings.Repeat("x", 1000)))
 		for i := range 5 {
-			w.publish(w.want(o.URL, in("greedy"), named("cm", i)))
-			f.step()
+			f.fetch(w.want(o.URL, in("greedy"), named("cm", i)))
 		}
 		Expect(w.contents()).To(Equal(3), "what is over is not looked for")
 		Expect(f.parked("namespace_bytes")).To(Equal(2))
 		Expect(strings.Count(string(log.Contents()), `"budget":"namespace_bytes"`)).To(Equal(1))
 		Expect(log).To(gbytes.Say(`"namespace":"greedy".*its budget of bodies`))
 
-		w.publish(w.want(o.URL, in("modest"), named("cm", 9)))
-		f.step()
+		f.fetch(w.want(o.URL, in("modest"), named("cm", 9)))
 		Expect(w.contents()).To(Equal(4), "another namespace has one of its own")
 
 		first := w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})
@@ -57,8 +55,7 @@ var _ = Describe("The budget of a namespace", func() {
 			o.config.ResultBytes = budget.Config{Burst: 1500, Refill: time.Hour}
 		})
 		o := serve(tagged(`"v1"`, strings.Repeat("x", 1000)))
-		w.publish(w.want(o.URL, every(10*time.Minute)))
-		f.step()
+		f.fetch(w.want(o.URL, every(10*time.Minute)))
 		for range 5 {
 			w.clock.Advance(2 * time.Second)
 			w.fire(w.timer().Due)
@@ -76,11 +73,9 @@ var _ = Describe("The budget of a namespace", func() {
 		})
 		o := serve(fails(http.StatusNotFound))
 		for i := range 4 {
-			w.publish(w.want(o.URL, in("greedy"), named("cm", i)))
-			f.step()
+			f.fetch(w.want(o.URL, in("greedy"), named("cm", i)))
 		}
-		w.publish(w.want(o.URL, in("modest"), named("cm", 9)))
-		f.step()
+		f.fetch(w.want(o.URL, in("modest"), named("cm", 9)))
 		Expect(w.deadLetters()).To(HaveLen(3))
 		Expect(w.deadLetters()[2].GetWant().GetNamespace()).To(Equal("modest"), "another namespace has a budget of its own")
 		Expect(w.results()).To(HaveLen(5), "each failure reaches the status")

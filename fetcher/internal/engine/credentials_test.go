@@ -1,18 +1,14 @@
 package engine_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -52,10 +48,9 @@ var _ = Describe("Credentials", func() {
 		Expect(err).NotTo(HaveOccurred())
 		signer = must(signature.LoadSigner(seed))
 		at := must(url.Parse(o.URL))
-		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
-		Expect(os.WriteFile(headers, fmt.Appendf(nil,
+		headers := writeFile("headers.yaml", fmt.Appendf(nil,
 			"- {host: %s, ports: [%s], schemes: [http], pathPrefix: /private, namespaces: [%s], headers: {Authorization: %s}}",
-			at.Hostname(), at.Port(), key.Namespace, secret), 0o600)).To(Succeed())
+			at.Hostname(), at.Port(), key.Namespace, secret))
 		f = w.fetcher(func(o *fetcherOptions) {
 			o.get.HeaderFile = headers
 			o.signatures = must(signature.LoadVerifier(keys))
@@ -71,9 +66,9 @@ var _ = Describe("Credentials", func() {
 		signer.Sign(want)
 		return want
 	}
-	refused := func() {
+	refused := func(want *v1.Want) uint64 {
 		GinkgoHelper()
-		f.step()
+		sequence := f.fetch(want)
 		failure := w.result().GetFailure()
 		Expect(failure.GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED))
 		Expect(failure.GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS))
@@ -84,18 +79,11 @@ var _ = Describe("Credentials", func() {
 			"sees that a look is in vain")
 		Expect(w.deadLetters()).To(HaveLen(1))
 		Eventually(w.pending).Should(BeZero())
+		return sequence
 	}
 
-	It("are sent for a want that the watcher signed", func() {
-		w.publish(signed("/private/a"))
-		f.step()
-		Expect(w.result().GetContent()).NotTo(BeNil())
-		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
-	})
-
 	It("are sent at the refresh of a signed want, and the writer reads first", func() {
-		w.due(signed("/private/a", every(10*time.Minute)), &v1.Due{Cause: v1.Cause_CAUSE_REFRESH})
-		f.step()
+		f.fetchDue(signed("/private/a", every(10*time.Minute)), &v1.Due{Cause: v1.Cause_CAUSE_REFRESH})
 		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
 		Expect(w.result().GetWant().GetReadFirst()).To(BeTrue())
 		Expect(w.result().GetWant().GetStatus()).To(BeEmpty())
@@ -104,22 +92,16 @@ var _ = Describe("Credentials", func() {
 	It("are not sent for a want of another publisher, which is reported", func() {
 		want := signed("/private/a", every(10*time.Minute))
 		want.Url = o.URL + "/private/b"
-		w.publish(want)
-		refused()
+		refused(want)
 		Expect(sent()).To(BeEmpty())
 	})
 
 	It("are tried once per interval without a request while the want is not signed", func() {
-		want := w.want(o.URL+"/private/a", every(10*time.Minute))
-		sequence := w.publish(want)
-		refused()
+		sequence := refused(w.want(o.URL+"/private/a", every(10*time.Minute)))
 		reports := len(w.results())
 		for range 4 { // the first slot of a URL is half an interval to one and a half away
-			timer := w.timer()
-			Expect(timer.at).To(BeTemporally(">", w.clock.Now().Add(4*time.Minute)))
-			w.clock.Advance(timer.at.Sub(w.clock.Now()))
-			w.fire(timer.Due)
-			f.step()
+			Expect(w.timer().at).To(BeTemporally(">", w.clock.Now().Add(4*time.Minute)))
+			f.elapse()
 			Eventually(w.pending).Should(BeZero())
 			Expect(w.timer().Due).To(And(HaveField("WantSequence", sequence),
 				HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)))
@@ -127,42 +109,36 @@ var _ = Describe("Credentials", func() {
 		Expect(w.results()).To(HaveLen(reports+1), "one more when it has lasted for three intervals")
 		Expect(sent()).To(BeEmpty())
 		By("and sending them once it is signed")
-		w.publish(signed("/private/a", every(10*time.Minute)))
-		f.step()
+		f.fetch(signed("/private/a", every(10*time.Minute)))
 		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
 		Expect(w.timer().Due).To(And(HaveField("Reported", v1.FailureClass_FAILURE_CLASS_UNSPECIFIED),
 			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED)))
 	})
 
 	It("are not sent after a redirect of an unsigned want either", func() {
-		w.publish(w.want(o.URL + "/moved"))
-		refused()
+		refused(w.want(o.URL + "/moved"))
 		Expect(sent()).To(Equal([]string{"/moved "}))
 	})
 
 	It("are not needed for an unsigned want of a public URL", func() {
-		w.publish(w.want(o.URL + "/public"))
-		f.step()
+		f.fetch(w.want(o.URL + "/public"))
 		Expect(w.result().GetContent()).NotTo(BeNil())
 		Expect(sent()).To(Equal([]string{"/public "}))
 	})
 
 	It("are never in a GET that a signed and an unsigned want share", func() {
-		w.publish(signed("/moved"))
-		f.step()
+		f.fetch(signed("/moved"))
 		forged := w.want(o.URL+"/moved", func(w *v1.Want) { w.Name = "another" })
-		w.publish(forged)
-		f.step()
+		f.fetch(forged)
 		Expect(sent()).To(Equal([]string{"/moved ", "/private/moved " + secret, "/moved "}))
 	})
 
 	DescribeTable("are reported again if a server refuses", func(path string, known v1.FailureDetail, again bool) {
-		w.due(signed(path), &v1.Due{
+		f.fetchDue(signed(path), &v1.Due{
 			Cause: v1.Cause_CAUSE_RECHECK, Detail: known, GaveUp: true, StatusCode: 401,
 			Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, ReportedAt: timestamppb.New(w.clock.Now()),
 			FirstFailedAt: timestamppb.New(w.clock.Now()),
 		})
-		f.step()
 		if !again {
 			Expect(w.results()).To(BeEmpty())
 			return
@@ -176,24 +152,16 @@ var _ = Describe("Credentials", func() {
 	)
 
 	It("names the source of a refused credential, and puts the credential into no message", func() {
-		w.publish(signed("/private/denied"))
-		f.step()
+		f.fetch(signed("/private/denied"))
 		Expect(w.result().GetFailure().GetCredential()).To(Equal("entry 1 of the header file"))
 		Expect(w.deadLetters()).To(HaveLen(1))
-		streams, searched := w.js.ListStreams(w.ctx), 0
-		for info := range streams.Info() {
-			stream := must(w.js.Stream(w.ctx, info.Config.Name))
-			for sequence := max(1, info.State.FirstSeq); sequence <= info.State.LastSeq; sequence++ {
-				m, err := stream.GetMsg(w.ctx, sequence)
-				if errors.Is(err, jetstream.ErrMsgNotFound) {
-					continue
-				}
-				Expect(err).NotTo(HaveOccurred())
+		searched := 0
+		for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit} {
+			for _, m := range w.messages(stream) {
 				Expect(string(m.Data)+fmt.Sprint(m.Header)).NotTo(ContainSubstring(secret), m.Subject)
 				searched++
 			}
 		}
-		Expect(streams.Err()).NotTo(HaveOccurred())
 		Expect(searched).To(BeNumerically(">=", 3))
 	})
 })

@@ -176,6 +176,32 @@ func (w *world) beginWithoutEnd(times uint64) {
 	Expect(m.Nak()).To(Succeed())
 }
 
+// fetch publishes a want, makes the fetcher handle it, and returns its sequence.
+func (f *fetcher) fetch(want *v1.Want) uint64 {
+	GinkgoHelper()
+	sequence := f.world.publish(want)
+	f.step()
+	return sequence
+}
+
+// fetchDue makes the fetcher handle a due of a want, and returns the sequence of the due.
+func (f *fetcher) fetchDue(want *v1.Want, due *v1.Due) uint64 {
+	GinkgoHelper()
+	sequence := f.world.due(want, due)
+	f.step()
+	return sequence
+}
+
+// elapse lets time pass until the timer of the key fires, and makes the fetcher handle the due.
+func (f *fetcher) elapse() {
+	GinkgoHelper()
+	t := f.world.timer()
+	Expect(t).NotTo(BeNil())
+	f.world.clock.Advance(t.at.Sub(f.world.clock.Now()))
+	f.world.fire(t.Due)
+	f.step()
+}
+
 // step makes the fetcher handle the next message.
 func (f *fetcher) step() {
 	GinkgoHelper()

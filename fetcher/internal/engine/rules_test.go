@@ -1,9 +1,7 @@
 package engine_test
 
 import (
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,19 +21,10 @@ var _ = Describe("A want with rules", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	// last returns the newest result.
-	last := func() *v1.Result {
-		GinkgoHelper()
-		all := w.results()
-		Expect(all).NotTo(BeEmpty())
-		return all[len(all)-1]
-	}
-
 	It("publishes a body that meets them, with their digest", func() {
 		o := serve(says(`{"rules":[1]}`))
 		want := w.want(o.URL, every(10*time.Minute), expects("size(json.rules) > 0", "size(body) > 1"))
-		w.publish(want)
-		w.fetcher().step()
+		w.fetcher().fetch(want)
 		Expect(string(w.result().GetContent().GetBody())).To(Equal(`{"rules":[1]}`))
 		Expect(w.result().GetContent().GetRules()).To(Equal(rule.Of(want).Digest()))
 		Expect(w.timer().GetCached().GetSize()).To(BeEquivalentTo(13))
@@ -43,8 +32,7 @@ var _ = Describe("A want with rules", func() {
 
 	It("rejects another body until the next interval, with the number of the rule", func() {
 		o := serve(says(`<html>token</html>`))
-		w.publish(w.want(o.URL, every(10*time.Minute), expects("size(body) > 1", "size(json.rules) > 0")))
-		w.fetcher().step()
+		w.fetcher().fetch(w.want(o.URL, every(10*time.Minute), expects("size(body) > 1", "size(json.rules) > 0")))
 		f := w.result().GetFailure()
 		Expect(f.GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED))
 		Expect(f.GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_NOT_JSON))
@@ -58,8 +46,7 @@ var _ = Describe("A want with rules", func() {
 	It("tries again soon after a rule that takes too much time", func() {
 		ten, end := "[0,0,0,0,0,0,0,0,0,0].all(x,", ")"
 		o := serve(says("body"))
-		w.publish(w.want(o.URL, every(10*time.Minute), expects(strings.Repeat(ten, 8)+"size(body)>0"+strings.Repeat(end, 8))))
-		w.fetcher().step()
+		w.fetcher().fetch(w.want(o.URL, every(10*time.Minute), expects(strings.Repeat(ten, 8)+"size(body)>0"+strings.Repeat(end, 8))))
 		Expect(w.results()).To(BeEmpty(), "a failure that may be over soon is withheld")
 		Expect(w.deadLetters()).To(BeEmpty())
 		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
@@ -68,58 +55,43 @@ var _ = Describe("A want with rules", func() {
 
 	It("rejects a body that is larger than expressions may read", func() {
 		o := serve(says(strings.Repeat("x", rule.DefaultMaxBody+1)))
-		w.publish(w.want(o.URL, expects("true")))
-		w.fetcher().step()
+		w.fetcher().fetch(w.want(o.URL, expects("true")))
 		Expect(w.result().GetFailure().GetLimitBytes()).To(BeEquivalentTo(rule.DefaultMaxBody))
 	})
 
 	It("compares the size of the body with the size of the current value", func() {
-		var body atomic.Pointer[string]
-		set := func(text string) { body.Store(&text) }
-		o := serve(func(rw http.ResponseWriter, r *http.Request) { says(*body.Load())(rw, r) })
-		set("ten bytes.")
-		w.publish(w.want(o.URL, every(10*time.Minute), expects("size(body) * 2 > heldSize"),
+		o, f := serve(says("ten bytes.")), w.fetcher()
+		f.fetch(w.want(o.URL, every(10*time.Minute), expects("size(body) * 2 > heldSize"),
 			func(w *v1.Want) { w.HeldSize = 12 }))
-		w.fetcher().step()
-		Expect(last().GetContent()).NotTo(BeNil())
-		set("four")
-		w.fire(w.timer().Due)
-		w.fetcher().step()
-		Expect(last().GetFailure().GetRule()).To(BeEquivalentTo(1))
-		set("seven..")
-		w.fire(w.timer().Due)
-		w.fetcher().step()
-		Expect(string(last().GetContent().GetBody())).To(Equal("seven.."))
+		Expect(w.lastResult().GetContent()).NotTo(BeNil())
+		o.now(says("four"))
+		f.elapse()
+		Expect(w.lastResult().GetFailure().GetRule()).To(BeEquivalentTo(1))
+		o.now(says("seven.."))
+		f.elapse()
+		Expect(string(w.lastResult().GetContent().GetBody())).To(Equal("seven.."))
 	})
 
 	It("publishes the selected part of a body, and nothing while that stays the same", func() {
-		var body atomic.Pointer[string]
-		set := func(text string) { body.Store(&text) }
-		o := serve(func(rw http.ResponseWriter, r *http.Request) { says(*body.Load())(rw, r) })
-		set(`{"at":1,"data":{"limits":[1]}}`)
-		w.publish(w.want(o.URL, every(10*time.Minute), selects("json.data.limits")))
-		w.fetcher().step()
-		Expect(string(last().GetContent().GetBody())).To(Equal("[1]"))
-		Expect(last().GetContent().GetSha256()).To(Equal(digest("[1]")))
+		o, f := serve(says(`{"at":1,"data":{"limits":[1]}}`)), w.fetcher()
+		f.fetch(w.want(o.URL, every(10*time.Minute), selects("json.data.limits")))
+		Expect(string(w.lastResult().GetContent().GetBody())).To(Equal("[1]"))
+		Expect(w.lastResult().GetContent().GetSha256()).To(Equal(digest("[1]")))
 		results := len(w.results())
-		set(`{"at":2,"data":{"limits":[1]}}`)
-		w.fire(w.timer().Due)
-		w.fetcher().step()
+		o.now(says(`{"at":2,"data":{"limits":[1]}}`))
+		f.elapse()
 		Expect(w.results()).To(HaveLen(results))
-		set(`{"at":2}`)
-		w.fire(w.timer().Due)
-		w.fetcher().step()
-		Expect(last().GetFailure().GetRule()).To(BeZero())
-		Expect(last().GetFailure().GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE))
+		o.now(says(`{"at":2}`))
+		f.elapse()
+		Expect(w.lastResult().GetFailure().GetRule()).To(BeZero())
+		Expect(w.lastResult().GetFailure().GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE))
 	})
 
 	It("keeps a body that a 304 confirms", func() {
-		o := serve(tagged(`"a"`, "good"))
-		w.publish(w.want(o.URL, every(10*time.Minute), expects(`body == "good"`)))
-		w.fetcher().step()
-		w.fire(w.timer().Due)
-		w.fetcher().step()
+		o, f := serve(tagged(`"a"`, "good")), w.fetcher()
+		f.fetch(w.want(o.URL, every(10*time.Minute), expects(`body == "good"`)))
+		f.elapse()
 		Expect(w.timer().GetCached().GetSize()).To(BeEquivalentTo(4))
-		Expect(last().GetFailure()).To(BeNil())
+		Expect(w.lastResult().GetFailure()).To(BeNil())
 	})
 })

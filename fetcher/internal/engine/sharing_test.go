@@ -27,8 +27,7 @@ var _ = Describe("Objects with the same URL", func() {
 		o := serve(fails(http.StatusNotFound))
 		f := w.fetcher()
 		for i, gets := range []int{1, 1, 2} {
-			w.publish(w.want(o.URL, named("cm", i)))
-			f.step()
+			f.fetch(w.want(o.URL, named("cm", i)))
 			Expect(o.gets.Load()).To(BeEquivalentTo(gets))
 			w.clock.Advance(600 * time.Millisecond)
 		}
@@ -47,8 +46,7 @@ var _ = Describe("Objects with the same URL", func() {
 			{func(w *v1.Want) { w.Sha256 = digest("hello there") }, 2},
 			{func(w *v1.Want) { w.Sha256 = digest("hello again") }, 3},
 		} {
-			w.publish(w.want(o.URL, named("cm", i), c.change))
-			f.step()
+			f.fetch(w.want(o.URL, named("cm", i), c.change))
 			Expect(o.gets.Load()).To(BeEquivalentTo(c.gets), "number %d", i)
 		}
 		want := w.want(o.URL, named("cm", 0))
@@ -61,9 +59,8 @@ var _ = Describe("Objects with the same URL", func() {
 		o := serve(tagged(`"v2"`, "hello there"))
 		f := w.fetcher()
 		for i, tag := range []string{"", `"v1"`, `"v2"`} {
-			w.due(w.want(o.URL, named("cm", i), every(time.Hour)),
+			f.fetchDue(w.want(o.URL, named("cm", i), every(time.Hour)),
 				&v1.Due{Cached: &v1.Cached{Sha256: digest("old"), Etag: tag}})
-			f.step()
 		}
 		Expect(o.gets.Load()).To(BeEquivalentTo(3))
 		Expect(w.results()).To(HaveLen(2), "the third was answered with 304")
@@ -113,14 +110,12 @@ var _ = Describe("A want for a lost body", func() {
 				}
 				tagged(`"v1"`, "hello there")(rw, r)
 			})
-			w.publish(w.want(o.URL, every(10*time.Minute)))
-			f.step()
+			f.fetch(w.want(o.URL, every(10*time.Minute)))
 			Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`))
 			Expect(w.results()).To(HaveLen(1))
 
 			// The previous response is still shared.
-			w.publish(w.want(o.URL, every(10*time.Minute), func(want *v1.Want) { want.Cause = cause }))
-			f.step()
+			f.fetch(w.want(o.URL, every(10*time.Minute), func(want *v1.Want) { want.Cause = cause }))
 			Expect(w.results()).To(HaveLen(2))
 			Expect(w.results()[1].GetContent().GetBody()).To(BeEquivalentTo("hello there"))
 			Expect(w.results()[1].GetCause()).To(Equal(cause))

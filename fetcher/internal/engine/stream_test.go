@@ -36,15 +36,25 @@ func (w *world) timerOf(k pipeline.Key) *timer {
 	return &timer{Due: due, at: at, header: m.Header}
 }
 
+// waiting returns the keys that have a pending timer.
+func (w *world) waiting(keys []pipeline.Key) (waiting []pipeline.Key) {
+	GinkgoHelper()
+	for _, k := range keys {
+		if w.timerOf(k) != nil {
+			waiting = append(waiting, k)
+		}
+	}
+	return waiting
+}
+
 func (w *world) timer() *timer { GinkgoHelper(); return w.timerOf(key) }
 
 // messages returns the messages of a stream by sequence.
-func (w *world) messages(name string) []*jetstream.RawStreamMsg {
+func (w *world) messages(name string) (all []*jetstream.RawStreamMsg) {
 	GinkgoHelper()
 	stream := must(w.js.Stream(w.ctx, name))
-	info := must(stream.Info(w.ctx))
-	var all []*jetstream.RawStreamMsg
-	for seq := max(info.State.FirstSeq, 1); seq <= info.State.LastSeq; seq++ {
+	state := stream.CachedInfo().State
+	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
 		m, err := stream.GetMsg(w.ctx, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
@@ -64,14 +74,12 @@ func (w *world) contents() int {
 }
 
 // results returns the published results.
-func (w *world) results() []*v1.Result {
+func (w *world) results() (all []*v1.Result) {
 	GinkgoHelper()
-	var all []*v1.Result
 	for _, m := range w.messages(pipeline.Results) {
 		_, k, err := pipeline.ParseSubject(m.Subject)
 		Expect(err).NotTo(HaveOccurred())
-		r := must(pipeline.DecodeResult(k, m.Data))
-		all = append(all, r)
+		all = append(all, must(pipeline.DecodeResult(k, m.Data)))
 	}
 	return all
 }
@@ -84,15 +92,30 @@ func (w *world) result() *v1.Result {
 	return all[0]
 }
 
-func (w *world) deadLetters() []*v1.DeadLetter {
+// lastResult returns the newest result.
+func (w *world) lastResult() *v1.Result {
 	GinkgoHelper()
-	var all []*v1.DeadLetter
+	all := w.results()
+	Expect(all).NotTo(BeEmpty())
+	return all[len(all)-1]
+}
+
+func (w *world) deadLetters() (all []*v1.DeadLetter) {
+	GinkgoHelper()
 	for _, m := range w.messages(pipeline.Failures) {
 		d := new(v1.DeadLetter)
 		Expect(proto.Unmarshal(m.Data, d)).To(Succeed())
 		all = append(all, d)
 	}
 	return all
+}
+
+// deadLetter returns the only dead letter.
+func (w *world) deadLetter() *v1.DeadLetter {
+	GinkgoHelper()
+	all := w.deadLetters()
+	Expect(all).To(HaveLen(1))
+	return all[0]
 }
 
 // pending returns the number of undelivered and unacknowledged messages.

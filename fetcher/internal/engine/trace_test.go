@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"go.opentelemetry.io/otel/attribute"
@@ -36,26 +35,15 @@ var _ = Describe("A trace", func() {
 		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.log, o.config.Sharing.Window = tracer, log, 0 })
 	})
 
-	// wanted publishes a want like a watcher with tracing.
-	wanted := func(want *v1.Want) uint64 {
+	// fetch publishes a want like a watcher with tracing, and makes the fetcher handle it.
+	fetch := func(want *v1.Want) uint64 {
 		GinkgoHelper()
+		before := w.ctx
 		w.ctx = trace.ContextWithSpanContext(w.ctx, pipeline.ParseTraceparent(published))
 		sequence := w.publish(want)
-		w.ctx = trace.ContextWithSpanContext(w.ctx, trace.SpanContext{})
-		return sequence
-	}
-	// elapse fires the pending timer with its header, like the server.
-	elapse := func() {
-		GinkgoHelper()
-		t := w.timer()
-		Expect(t).NotTo(BeNil())
-		w.clock.Advance(t.at.Sub(w.clock.Now()))
-		header := nats.Header{}
-		if parent, ok := t.header["traceparent"]; ok {
-			header["traceparent"] = parent
-		}
-		w.fireWith(header, t.Due)
+		w.ctx = before
 		f.step()
+		return sequence
 	}
 	last := func() tracetest.SpanStub {
 		all := spans.GetSpans()
@@ -64,18 +52,10 @@ var _ = Describe("A trace", func() {
 	}
 
 	It("continues at a retry, which links to the attempt before", func() {
-		status := http.StatusServiceUnavailable
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			if status != http.StatusOK {
-				fails(status)(w, r)
-				return
-			}
-			says("hello there")(w, r)
-		})
-		wanted(w.want(o.URL + "/page?token=s3cret"))
-		f.step()
-		status = http.StatusOK
-		elapse()
+		o := serve(fails(http.StatusServiceUnavailable))
+		fetch(w.want(o.URL + "/page?token=s3cret"))
+		o.now(says("hello there"))
+		f.elapse()
 
 		all := spans.GetSpans()
 		Expect(all).To(HaveLen(2))
@@ -108,16 +88,14 @@ var _ = Describe("A trace", func() {
 	It("separates a handshake from a connect", func() {
 		o := httptest.NewTLSServer(says("hello there")) // whose certificate nobody trusts
 		DeferCleanup(o.Close)
-		wanted(w.want(o.URL))
-		f.step()
+		fetch(w.want(o.URL))
 		Expect(last().Events).To(ContainElement(HaveField("Name", "tls.done")))
 	})
 
 	It("ends with the round, and a refresh starts another one with a link", func() {
 		o := serve(says("hello there"))
-		wanted(w.want(o.URL, every(time.Minute)))
-		f.step()
-		elapse()
+		fetch(w.want(o.URL, every(time.Minute)))
+		f.elapse()
 		all := spans.GetSpans()
 		Expect(all).To(HaveLen(2))
 		Expect(all[1].Parent.IsValid()).To(BeFalse())
@@ -128,7 +106,7 @@ var _ = Describe("A trace", func() {
 
 	It("counts the deliveries of a message", func() {
 		o := serve(says("hello there"))
-		wanted(w.want(o.URL))
+		w.publish(w.want(o.URL))
 		m := w.next()
 		f.handle(unacknowledged{m}) // the process ends before the server hears of it
 		Expect(m.Nak()).To(Succeed())
@@ -143,8 +121,7 @@ var _ = Describe("A trace", func() {
 	It("is in the dead letter, to which the span of a replay links", func() {
 		o := serve(fails(http.StatusNotFound))
 		want := w.want(o.URL)
-		sequence := wanted(want)
-		f.step()
+		sequence := fetch(want)
 		deadLetter := w.deadLetters()[0]
 		Expect(deadLetter.GetTraceparent()).To(Equal(pipeline.Traceparent(last().SpanContext)))
 		Expect(deadLetter.GetTraceparent()).To(ContainSubstring("0af7651916cd43dd8448eb211c80319c"))
@@ -191,11 +168,9 @@ var _ = Describe("A trace", func() {
 	It("is passed on, and none is started, without tracing", func() {
 		f = w.fetcher()
 		o := serve(says("hello there"))
-		w.publish(w.want(o.URL))
-		f.step()
+		f.fetch(w.want(o.URL))
 		Expect(w.messages(pipeline.Results)[0].Header).NotTo(HaveKey("traceparent"))
-		wanted(w.want(o.URL+"/other", every(time.Minute)))
-		f.step()
+		fetch(w.want(o.URL+"/other", every(time.Minute)))
 		Expect(w.messages(pipeline.Results)[1].Header.Get("traceparent")).To(Equal(published))
 		Expect(w.timer().header).NotTo(HaveKey("traceparent"), "a refresh is another round")
 		Expect(spans.GetSpans()).To(BeEmpty())

@@ -29,8 +29,7 @@ var _ = Describe("A message", func() {
 			w.publish(w.want(o.URL))
 
 			f.step()
-			Expect(w.deadLetters()).To(HaveLen(1))
-			deadLetter := w.deadLetters()[0]
+			deadLetter := w.deadLetter()
 			Expect(deadLetter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
 			Expect(deadLetter.GetSubject()).To(Equal(subject))
 			Expect(deadLetter.GetPayload()).To(BeEquivalentTo(data))
@@ -58,8 +57,7 @@ var _ = Describe("A message", func() {
 		f.step()
 		Expect(o.gets.Load()).To(BeZero())
 		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
-		Expect(w.deadLetters()).To(HaveLen(1))
-		Expect(w.deadLetters()[0].GetWant().GetUrl()).To(Equal(o.URL))
+		Expect(w.deadLetter().GetWant().GetUrl()).To(Equal(o.URL))
 		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
 		Eventually(w.pending).Should(BeZero())
 	})
@@ -151,8 +149,7 @@ var _ = Describe("A message", func() {
 		settled := func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`} }
 
 		It("only sets the timer of the refresh", func() {
-			sequence := w.publish(w.want(o.URL, settled, every(10*time.Minute)))
-			f.step()
+			sequence := f.fetch(w.want(o.URL, settled, every(10*time.Minute)))
 			Expect(o.gets.Load()).To(BeZero())
 			Expect(w.results()).To(BeEmpty())
 			t := w.timer()
@@ -167,8 +164,7 @@ var _ = Describe("A message", func() {
 		})
 
 		It("does nothing without refresh", func() {
-			w.publish(w.want(o.URL, settled))
-			f.step()
+			f.fetch(w.want(o.URL, settled))
 			Expect(o.gets.Load()).To(BeZero())
 			Expect(w.timer()).To(BeNil())
 			Eventually(w.pending).Should(BeZero())

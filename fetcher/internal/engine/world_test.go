@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -93,14 +94,29 @@ func (w *world) publish(want *v1.Want) uint64 {
 	if !errors.Is(err, pipeline.ErrNoMessage) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	sequence := must(w.client.PublishWant(w.ctx, want, last))
-	return sequence
+	return must(w.client.PublishWant(w.ctx, want, last))
 }
 
-// fire publishes a due like a fired timer and returns its sequence.
+// fire publishes a due like a fired timer, with the trace of the pending one, and returns its sequence.
 func (w *world) fire(due *v1.Due) uint64 {
 	GinkgoHelper()
-	return w.fireWith(nil, due)
+	k := pipeline.KeyOf(due.GetWant())
+	m := &nats.Msg{Subject: k.Due(), Header: nats.Header{}, Data: must(proto.Marshal(due))}
+	if t := w.timerOf(k); t != nil && t.header["traceparent"] != nil {
+		m.Header["traceparent"] = t.header["traceparent"]
+	}
+	return must(w.js.PublishMsg(w.ctx, m)).Sequence
+}
+
+// publishMany publishes wants of a namespace for different URLs of a server, and returns their keys.
+func (w *world) publishMany(o *origin, n int, namespace string, change ...func(*v1.Want)) (keys []pipeline.Key) {
+	GinkgoHelper()
+	for i := range n {
+		want := w.want(fmt.Sprintf("%s/%d", o.URL, i), append(change, in(namespace), named("cm", i))...)
+		w.publish(want)
+		keys = append(keys, pipeline.KeyOf(want))
+	}
+	return keys
 }
 
 // due publishes a want, acknowledges it, and fires a due for it.
@@ -109,15 +125,6 @@ func (w *world) due(want *v1.Want, due *v1.Due) (sequence uint64) {
 	due.Want, due.WantSequence = want, w.publish(want)
 	Expect(w.next().Ack()).To(Succeed())
 	return w.fire(due)
-}
-
-// fireWith publishes a due with the header of its timer.
-func (w *world) fireWith(header nats.Header, due *v1.Due) uint64 {
-	GinkgoHelper()
-	data := must(proto.Marshal(due))
-	m := &nats.Msg{Subject: pipeline.KeyOf(due.GetWant()).Due(), Header: header, Data: data}
-	ack := must(w.js.PublishMsg(w.ctx, m))
-	return ack.Sequence
 }
 
 // replicaLags makes reads of the stream respond like an empty replica, until it catches up.
@@ -151,18 +158,24 @@ func (w *world) answersReads(yes bool) {
 // origin is a web server that counts requests.
 type origin struct {
 	*httptest.Server
-	gets atomic.Int32
+
+	gets    atomic.Int32
+	handler atomic.Pointer[http.HandlerFunc]
 }
 
 func serve(handler http.HandlerFunc) *origin {
 	o := new(origin)
+	o.now(handler)
 	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.gets.Add(1)
-		handler(w, r)
+		(*o.handler.Load())(w, r)
 	}))
 	DeferCleanup(o.Close)
 	return o
 }
+
+// now replaces the response.
+func (o *origin) now(handler http.HandlerFunc) { o.handler.Store(&handler) }
 
 // hangs returns a server that does not respond before the spec ends.
 func (w *world) hangs() *origin {
@@ -171,9 +184,28 @@ func (w *world) hangs() *origin {
 	return o
 }
 
+// replacing replaces the want of /old by one of /new before it responds.
+func (w *world) replacing(respond http.HandlerFunc, change ...func(*v1.Want)) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		defer GinkgoRecover()
+		if r.URL.Path == "/old" {
+			w.publish(w.want("http://"+r.Host+"/new", change...))
+		}
+		respond(rw, r)
+	}
+}
+
 // says responds with a body.
 func says(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+}
+
+// asking responds with a status and Retry-After.
+func asking(status int, retryAfter string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", retryAfter)
+		fails(status)(w, r)
+	}
 }
 
 // fails responds with a status.
