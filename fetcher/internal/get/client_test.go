@@ -65,12 +65,7 @@ var _ = Describe("a client", func() {
 	})
 
 	It("does not reuse a connection that a changed policy would deny", func(ctx SpecContext) {
-		closed := make(chan struct{}, 1)
-		port := serveStates(hello, func(state http.ConnState) {
-			if state == http.StateClosed {
-				closed <- struct{}{}
-			}
-		})
+		port, closed := serveUntilClosed()
 		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
 		Expect(os.WriteFile(file, []byte("policies:\n- {namespaces: [a], allow-cidr: [127.0.0.1]}\n"), 0o600)).To(Succeed())
 		// Only the address rule protects the server from the namespaces.
@@ -81,8 +76,7 @@ var _ = Describe("a client", func() {
 		client := newClient(shortLimits(), gate, get.Deps{Ticks: ticks})
 		Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})).Error().NotTo(HaveOccurred())
 
-		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "b"})
-		Expect(asError(err).Class).To(Equal(addressDenied), "the connection of another policy")
+		Expect(failed(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "b"})).Class).To(Equal(addressDenied), "the connection of another policy")
 
 		replace(file, "policies:\n- {namespaces: [b], allow-cidr: [127.0.0.1]}\n")
 		ticks <- time.Now()
@@ -99,9 +93,8 @@ var _ = Describe("a client", func() {
 		DeferCleanup(func() { log.SetOutput(io.Discard) })
 		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 
-		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(unasked("SSH-2.0-"+secret+"\r\n")), "/")})
-
-		Expect(asError(err).Class).To(Equal(badResponse))
+		url := urlOf(serve(unasked("SSH-2.0-"+secret+"\r\n")), "/")
+		Expect(failed(client.Do(ctx, get.Request{URL: url})).Class).To(Equal(badResponse))
 		Expect(said.Contents()).To(BeEmpty())
 	})
 

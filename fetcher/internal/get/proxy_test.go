@@ -2,15 +2,10 @@ package get_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -80,8 +75,7 @@ var _ = Describe("an egress proxy", func() {
 	DescribeTable("receives nothing that the policy denies:",
 		func(ctx SpecContext, raw string, addrs ...string) {
 			client := newProxied(map[string][]string{"bad.example.com": addrs})
-			_, err := client.Do(ctx, get.Request{URL: raw})
-			Expect(asError(err).Class).To(Equal(addressDenied))
+			Expect(failed(client.Do(ctx, get.Request{URL: raw})).Class).To(Equal(addressDenied))
 			Expect(seen.requests()).To(BeEmpty())
 		},
 		Entry("a private name", "http://bad.example.com/", "10.0.0.1"),
@@ -95,8 +89,8 @@ var _ = Describe("an egress proxy", func() {
 	DescribeTable("is distinguished from the host when it fails:",
 		func(ctx SpecContext, spoil func(), raw string) {
 			spoil()
-			_, err := newProxied(nil).Do(ctx, get.Request{URL: raw})
-			Expect(asError(err).Class).To(Equal(connectFailed))
+			err := failed(newProxied(nil).Do(ctx, get.Request{URL: raw}))
+			Expect(err.Class).To(Equal(connectFailed))
 			Expect(err).To(MatchError("could not connect to data.example.com: the egress proxy refused the connection"))
 		},
 		Entry("it refuses a tunnel", func() {}, "https://data.example.com/"),
@@ -104,8 +98,7 @@ var _ = Describe("an egress proxy", func() {
 	)
 
 	It("opens a tunnel for TLS, in which the certificate is checked", func(ctx SpecContext) {
-		_, err := newProxied(nil).Do(ctx, get.Request{URL: "https://tunnel.example.com/"})
-		Expect(asError(err).Class).To(Equal(tlsFailed))
+		Expect(failed(newProxied(nil).Do(ctx, get.Request{URL: "https://tunnel.example.com/"})).Class).To(Equal(tlsFailed))
 		Expect(seen.requests()).To(HaveLen(1))
 	})
 
@@ -132,13 +125,11 @@ var _ = Describe("an egress proxy", func() {
 			client := newProxied(map[string][]string{"data.example.com": {}, "data.corp.example": {}})
 			response := must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 			Expect(string(response.Body)).To(Equal("by proxy"))
-			_, err := client.Do(ctx, get.Request{URL: "http://data.corp.example/"})
-			Expect(asError(err).Class).To(Equal(dnsFailed), "direct hosts are looked up here")
+			Expect(failed(client.Do(ctx, get.Request{URL: "http://data.corp.example/"})).Class).To(Equal(dnsFailed), "direct hosts are looked up here")
 		})
 
 		DescribeTable("gets nothing that the policy denies by its text:", func(ctx SpecContext, raw string) {
-			_, err := newProxied(nil).Do(ctx, get.Request{URL: raw})
-			Expect(asError(err).Class).To(Equal(addressDenied))
+			Expect(failed(newProxied(nil).Do(ctx, get.Request{URL: raw})).Class).To(Equal(addressDenied))
 			Expect(seen.requests()).To(BeEmpty())
 		},
 			Entry("an address", "http://10.0.0.1/"),
@@ -150,32 +141,20 @@ var _ = Describe("an egress proxy", func() {
 
 	It("never gets a client certificate, not even over TLS", func(ctx SpecContext) {
 		ca := newAuthority()
-		var shown atomic.Int32
-		proxy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		port := secureServer(ca, "localhost", ca.pool(), func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			w.WriteHeader(http.StatusForbidden)
-		}))
-		proxy.TLS = &tls.Config{
-			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
-			Certificates: []tls.Certificate{ca.issue("localhost", time.Now().Add(time.Hour))},
-			VerifyPeerCertificate: func(certificates [][]byte, _ [][]*x509.Certificate) error {
-				shown.Add(int32(len(certificates)))
-				return nil
-			},
-		}
-		proxy.StartTLS()
-		DeferCleanup(proxy.Close)
+		})
 		certificate, key := pemOf(ca.issue("team-a", time.Now().Add(time.Hour)))
 		cfg.HeaderFile = writeFile("headers.yaml",
 			"- {host: data.example.com, namespaces: [team-a], clientCertificate: {certFile: crt, keyFile: key}}\n")
 		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "crt"), certificate)
 		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "key"), key)
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
-		cfg.Proxy = strings.Replace(proxy.URL, "127.0.0.1", "localhost", 1)
-		_, err := newProxied(nil).Do(ctx, get.Request{URL: "https://data.example.com/", Namespace: "team-a"})
-		Expect(asError(err).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_PROXY))
+		cfg.Proxy = "https://" + hostPort("localhost", port)
+		Expect(failed(newProxied(nil).Do(ctx, get.Request{URL: "https://data.example.com/", Namespace: "team-a"})).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_PROXY))
 		Expect(seen.requests()).To(HaveLen(1))
-		Expect(shown.Load()).To(BeZero())
+		Expect(seen.requests()[0].TLS.PeerCertificates).To(BeEmpty())
 	})
 
 	It("is never taken from the environment", func(ctx SpecContext) {

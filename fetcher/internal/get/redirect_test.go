@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -52,8 +53,8 @@ var _ = Describe("a redirect", func() {
 
 	It("is followed up to five times", func(ctx SpecContext) {
 		seen := &recorder{}
-		_, err := client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")})
-		Expect(asError(err).Class).To(Equal(tooManyRedirects))
+		err := failed(client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")}))
+		Expect(err.Class).To(Equal(tooManyRedirects))
 		Expect(err).To(MatchError("data.example.com redirected more than 5 times"))
 		Expect(seen.requests()).To(HaveLen(6))
 	})
@@ -72,24 +73,15 @@ var _ = Describe("a redirect", func() {
 	})
 
 	It("to a denied address sends nothing and does not name the address", func(ctx SpecContext) {
-		trap := must(net.Listen("tcp", "127.0.0.2:0"))
 		visits := make(chan string, 16)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for {
-				conn, err := trap.Accept()
-				if err != nil {
-					return
-				}
+		trap := must(net.Listen("tcp", "127.0.0.2:0"))
+		server := &httptest.Server{Listener: trap, Config: &http.Server{ConnState: func(conn net.Conn, state http.ConnState) {
+			if state == http.StateNew { // in the order of the connections
 				visits <- conn.RemoteAddr().String()
-				_ = conn.Close()
 			}
-		}()
-		DeferCleanup(func() {
-			_ = trap.Close()
-			<-done
-		})
+		}}}
+		server.Start()
+		DeferCleanup(server.Close)
 		trapPort := trap.Addr().(*net.TCPAddr).Port
 		gate := newGate(egress.Config{AllowPorts: []int{trapPort}})
 		client = newClient(shortLimits(), gate, get.Deps{})
@@ -100,11 +92,11 @@ var _ = Describe("a redirect", func() {
 			fmt.Sprintf("http://[::ffff:127.0.0.2]:%d/", trapPort),
 			fmt.Sprintf("http://%s@127.0.0.2:%d/", host, trapPort),
 		} {
-			_, err := client.Do(ctx, get.Request{URL: urlOf(serve(redirectTo(location)), "/")})
-			Expect(asError(err).Class).To(Equal(addressDenied))
-			Expect(asError(err).Host).To(Equal(host))
-			Expect(asError(err).Redirects).To(Equal(1))
-			Expect(asError(err).Detail).NotTo(BeZero())
+			err := failed(client.Do(ctx, get.Request{URL: urlOf(serve(redirectTo(location)), "/")}))
+			Expect(err.Class).To(Equal(addressDenied))
+			Expect(err.Host).To(Equal(host))
+			Expect(err.Redirects).To(Equal(1))
+			Expect(err.Detail).NotTo(BeZero())
 			Expect(err).To(MatchError(HavePrefix("redirect 1 of data.example.com leads to a URL that is not allowed: ")))
 			Expect(err.Error()).NotTo(ContainSubstring("127"))
 		}

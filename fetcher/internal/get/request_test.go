@@ -36,12 +36,22 @@ func (r *recorder) requests() []*http.Request {
 	return append([]*http.Request(nil), r.seen...)
 }
 
-// asError returns the error of a failed GET.
-func asError(err error) *get.Error {
+// failed returns the error of a failed GET.
+func failed(_ get.Response, err error) *get.Error {
 	GinkgoHelper()
 	var failure *get.Error
 	Expect(errors.As(err, &failure)).To(BeTrue(), "%v", err)
 	return failure
+}
+
+// together makes the same GET many times at once.
+func together(ctx context.Context, client *get.Client, times int, r get.Request) {
+	GinkgoHelper()
+	var group errgroup.Group
+	for range times {
+		group.Go(func() error { _, err := client.Do(ctx, r); return err })
+	}
+	Expect(group.Wait()).To(Succeed())
 }
 
 var _ = Describe("a request", func() {
@@ -85,7 +95,7 @@ var _ = Describe("a request", func() {
 	})
 
 	It("keeps its connection for the next one, up to the previous concurrency", func(ctx SpecContext) {
-		const together, rounds = 8, 3
+		const concurrent, rounds = 8, 3
 		var arrived sync.WaitGroup
 		var closed atomic.Int32
 		port := serveStates(func(http.ResponseWriter, *http.Request) {
@@ -97,24 +107,17 @@ var _ = Describe("a request", func() {
 			}
 		})
 		for range rounds {
-			arrived.Add(together)
-			var gets errgroup.Group
-			for range together {
-				gets.Go(func() error {
-					_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
-					return err
-				})
-			}
-			Expect(gets.Wait()).To(Succeed())
+			arrived.Add(concurrent)
+			together(ctx, client, concurrent, get.Request{URL: urlOf(port, "/")})
 		}
 		Consistently(closed.Load).WithTimeout(200*time.Millisecond).Should(BeZero(), "connections that the client closed")
 	})
 
 	DescribeTable("fails with a text without addresses and odd hosts",
 		func(ctx SpecContext, raw, failureHost, text string) {
-			_, err := client.Do(ctx, get.Request{URL: raw})
-			Expect(asError(err).Host).To(Equal(failureHost))
-			Expect(asError(err).Class).To(Equal(addressDenied))
+			err := failed(client.Do(ctx, get.Request{URL: raw}))
+			Expect(err.Host).To(Equal(failureHost))
+			Expect(err.Class).To(Equal(addressDenied))
 			Expect(err).To(MatchError(egress.ErrDenied))
 			Expect(err).To(MatchError(text))
 		},
@@ -136,9 +139,8 @@ var _ = Describe("a request", func() {
 		gate := must(egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()}))
 		client = newClient(shortLimits(), gate, get.Deps{})
 
-		_, err := client.Do(ctx, get.Request{URL: "http://data.example.com/"})
-
-		Expect(asError(err).Class).To(Equal(dnsFailed))
+		err := failed(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
+		Expect(err.Class).To(Equal(dnsFailed))
 		Expect(err).To(MatchError("data.example.com was not found in DNS"))
 	})
 
@@ -147,9 +149,8 @@ var _ = Describe("a request", func() {
 		port := listener.Addr().(*net.TCPAddr).Port
 		Expect(listener.Close()).To(Succeed())
 
-		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
-
-		Expect(asError(err).Class).To(Equal(connectFailed))
+		err := failed(client.Do(ctx, get.Request{URL: urlOf(port, "/")}))
+		Expect(err.Class).To(Equal(connectFailed))
 		Expect(err).To(MatchError("could not connect to data.example.com: connection refused"))
 	})
 
@@ -222,8 +223,7 @@ var _ = Describe("a conditional request", func() {
 
 	It("without its condition does not accept a 304", func(ctx SpecContext) {
 		silly := serve(say("HTTP/1.1 304 Not Modified\r\n\r\n"))
-		_, err := client.Do(ctx, get.Request{URL: urlOf(silly, "/"), ETag: "not an etag"})
-		Expect(asError(err).StatusCode).To(Equal(304))
+		Expect(failed(client.Do(ctx, get.Request{URL: urlOf(silly, "/"), ETag: "not an etag"})).StatusCode).To(Equal(304))
 	})
 })
 
@@ -240,9 +240,7 @@ var _ = Describe("a response with a bad status", func() {
 			}
 		})
 
-		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/?token="+secret)})
-
-		failure := asError(err)
+		failure := failed(client.Do(ctx, get.Request{URL: urlOf(port, "/?token="+secret)}))
 		Expect(failure).To(MatchError("data.example.com responded with 503"))
 		Expect(failure.Class).To(Equal(badStatus))
 		Expect(failure.StatusCode).To(Equal(503))

@@ -193,6 +193,17 @@ func serveStates(handler http.HandlerFunc, hear func(http.ConnState)) (port int)
 	return server.Listener.Addr().(*net.TCPAddr).Port
 }
 
+// serveUntilClosed also reports when a connection is closed.
+func serveUntilClosed() (port int, closed chan struct{}) {
+	GinkgoHelper()
+	closed = make(chan struct{}, 1)
+	return serveStates(func(http.ResponseWriter, *http.Request) {}, func(state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}), closed
+}
+
 // serveTLS is serveHTTP with a certificate for host.
 func serveTLS(ca *authority, handler http.HandlerFunc) (port int) {
 	GinkgoHelper()

@@ -152,18 +152,15 @@ var _ = Describe("the client", func() {
 // watchHeap samples the heap size, including objects that are not yet swept, until the returned
 // function is called.
 func watchHeap() (peak func() uint64) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var once sync.Once
-	var most uint64
-	done := make(chan struct{})
+	quit, done := make(chan struct{}), make(chan uint64)
 	go func() {
-		defer close(done)
 		beat := time.NewTicker(2 * time.Millisecond)
 		defer beat.Stop()
-		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		sample, most := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}, uint64(0)
 		for {
 			select {
-			case <-ctx.Done():
+			case <-quit:
+				done <- most
 				return
 			case <-beat.C:
 				metrics.Read(sample)
@@ -171,13 +168,7 @@ func watchHeap() (peak func() uint64) {
 			}
 		}
 	}()
-	stop := func() {
-		cancel()
-		<-done
-	}
-	DeferCleanup(func() { once.Do(stop) })
-	return func() uint64 {
-		once.Do(stop)
-		return most
-	}
+	peak = sync.OnceValue(func() uint64 { close(quit); return <-done })
+	DeferCleanup(func() { peak() })
+	return peak
 }

@@ -60,23 +60,19 @@ var _ = Describe("the credentials of teams", func() {
 
 	It("go with the requests of their namespace only, once there are any", func(ctx SpecContext) {
 		client, reload = newReloading(cfg, get.Deps{})
-		_, err := client.Do(ctx, in("team-a", "/v1"))
-		Expect(asError(err).Class).To(Equal(tlsFailed), "nobody has named an authority")
+		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed), "nobody has named an authority")
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "b"))
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("a"))
 		Expect(sent(ctx, in("team-b", "/v1/x"))).To(Equal("b"))
 		for _, r := range []get.Request{in("team-c", "/v1"), in("team-a", "/"), in("", "/v1")} {
-			_, err = client.Do(ctx, r)
-			Expect(asError(err).Class).To(Equal(tlsFailed))
+			Expect(failed(client.Do(ctx, r)).Class).To(Equal(tlsFailed))
 		}
 		By("changed and removed")
 		put(entry("team-a", "rules", "new"))
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("new"))
-		_, err = client.Do(ctx, in("team-b", "/v1"))
-		Expect(asError(err).Class).To(Equal(tlsFailed))
+		Expect(failed(client.Do(ctx, in("team-b", "/v1"))).Class).To(Equal(tlsFailed))
 		put()
-		_, err = client.Do(ctx, in("team-a", "/v1"))
-		Expect(asError(err).Class).To(Equal(tlsFailed))
+		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed))
 	})
 
 	It("are asked after the file of the operator, and named by their Secret", func(ctx SpecContext) {
@@ -86,8 +82,7 @@ var _ = Describe("the credentials of teams", func() {
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "wrong"))
 		client, reload = newReloading(cfg, get.Deps{})
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("operator"))
-		_, err := client.Do(ctx, in("team-b", "/v1"))
-		Expect(asError(err).Credential).To(Equal("Secret rules"))
+		Expect(failed(client.Do(ctx, in("team-b", "/v1"))).Credential).To(Equal("Secret rules"))
 		Expect(client.Credential("team-b", in("", "/v1").URL)).To(Equal("the credential of Secret rules is sent"))
 	})
 

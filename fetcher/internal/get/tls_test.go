@@ -50,6 +50,12 @@ func (a *authority) pem() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw}))
 }
 
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.certificate)
+	return pool
+}
+
 // issue makes a certificate for a name that is valid until a time.
 func (a *authority) issue(name string, until time.Time) tls.Certificate {
 	GinkgoHelper()

@@ -131,11 +131,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 	It("is fetched once for all requests that wait for it", func(ctx SpecContext) {
 		grant(3600)
 		client := newTokenClient()
-		var group errgroup.Group
-		for range 20 {
-			group.Go(func() error { _, err := client.Do(ctx, request); return err })
-		}
-		Expect(group.Wait()).To(Succeed())
+		together(ctx, client, 20, request)
 		Expect(asked.Load()).To(BeEquivalentTo(1))
 		Expect(sent()).To(HaveLen(20))
 		Expect(sent()).To(HaveEach("token-1"))
@@ -161,8 +157,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		clock.advance(9*time.Minute + 30*time.Second)
 		do()
 		clock.advance(time.Minute)
-		_, err := client.Do(ctx, request)
-		Expect(asError(err).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(failed(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 	})
 
 	It("is renewed once after a 401, under load, without a failed fetch", func(ctx SpecContext) {
@@ -174,32 +169,21 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		clock.advance(time.Minute)
 		next := "token-2"
 		accepted.Store(&next)
-		var group errgroup.Group
-		for range 20 {
-			group.Go(func() error { _, err := client.Do(ctx, request); return err })
-		}
-		Expect(group.Wait()).To(Succeed())
+		together(ctx, client, 20, request)
 		Expect(asked.Load()).To(BeEquivalentTo(2))
 		By("but not again if the new one is refused, too")
 		never := "none"
 		accepted.Store(&never)
-		_, err := client.Do(ctx, request)
-		Expect(asError(err).StatusCode).To(Equal(http.StatusUnauthorized))
-		Expect(asError(err).Credential).To(Equal("entry 1 of the header file"))
+		err := failed(client.Do(ctx, request))
+		Expect(err.StatusCode).To(Equal(http.StatusUnauthorized))
+		Expect(err.Credential).To(Equal("entry 1 of the header file"))
 		Expect(asked.Load()).To(BeEquivalentTo(2))
 	})
 
 	It("is renewed with a client secret that was rotated, under load, without a failed fetch", func(ctx SpecContext) {
 		grant(600)
 		client, reload := newReloading(cfg, get.Deps{Now: clock.Now})
-		load := func() {
-			GinkgoHelper()
-			var group errgroup.Group
-			for range 20 {
-				group.Go(func() error { _, err := client.Do(ctx, request); return err })
-			}
-			Expect(group.Wait()).To(Succeed())
-		}
+		load := func() { together(ctx, client, 20, request) }
 		load()
 		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "api-secret"), "rotated\n")
 		password.Store(new("rotated"))
@@ -214,8 +198,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		give(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://"+hostPort(host, target)+"/", http.StatusTemporaryRedirect)
 		})
-		_, err := newTokenClient().Do(ctx, request)
-		Expect(asError(err).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(failed(newTokenClient().Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 		Expect(leaked.requests()).To(BeEmpty())
 	})
 
@@ -226,9 +209,9 @@ var _ = Describe("a token of OAuth 2.0", func() {
 				w.WriteHeader(status)
 				_, _ = io.WriteString(w, body)
 			})
-			_, err := newTokenClient().Do(ctx, request)
-			Expect(asError(err).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
-			Expect(asError(err).Credential).To(Equal(login))
+			err := failed(newTokenClient().Do(ctx, request))
+			Expect(err.Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+			Expect(err.Credential).To(Equal(login))
 			Expect(err).To(MatchError("login.example.com gave no token for data.example.com"))
 			Expect(sent()).To(BeEmpty())
 		},
@@ -252,16 +235,14 @@ var _ = Describe("a token of OAuth 2.0", func() {
 			}
 		})
 		start := time.Now()
-		_, err := newTokenClient().Do(ctx, request)
-		Expect(asError(err).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(failed(newTokenClient().Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
 	})
 
 	It("is not asked for where the policy denies the token URL", func(ctx SpecContext) {
 		grant(3600)
 		client := newClient(cfg, newGate(egress.Config{DenyHosts: []string{login}}), get.Deps{Now: clock.Now})
-		_, err := client.Do(ctx, request)
-		Expect(asError(err).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(failed(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 		Expect(asked.Load()).To(BeZero())
 	})
 })
@@ -272,8 +253,6 @@ var _ = Describe("the files of an entry", func() {
 		cfg     get.Config
 		dir     string
 		port    int
-		ticks   chan time.Time
-		reports chan error
 		seen    *recorder
 	)
 	// names are the client certificates and tokens that requests had.
@@ -297,9 +276,7 @@ var _ = Describe("the files of an entry", func() {
 		private, cfg, seen = newAuthority(), shortLimits(), &recorder{}
 		cfg.HeaderFile = writeFile("headers.yaml", "[]")
 		dir = filepath.Dir(cfg.HeaderFile)
-		pool := x509.NewCertPool()
-		pool.AddCert(private.certificate)
-		port = secureServer(private, host, pool, func(w http.ResponseWriter, r *http.Request) {
+		port = secureServer(private, host, private.pool(), func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			if to := r.URL.Query().Get("to"); to != "" {
 				http.Redirect(w, r, to, http.StatusFound)
@@ -308,12 +285,7 @@ var _ = Describe("the files of an entry", func() {
 			_, _ = io.WriteString(w, "hello")
 		})
 		put("ca.crt", private.pem())
-		ticks, reports = make(chan time.Time), make(chan error, 100)
 	})
-	start := func() *get.Client {
-		return newClient(cfg, newGate(egress.Config{}),
-			get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
-	}
 	in := func(namespace, path string) get.Request {
 		return get.Request{URL: "https://" + hostPort(host, port) + path, Namespace: namespace}
 	}
@@ -327,7 +299,7 @@ var _ = Describe("the files of an entry", func() {
 		put("headers.yaml", fmt.Sprintf("- {host: %[1]s, ports: [%[2]d], namespaces: [team-a], pathPrefix: /v1, "+
 			"clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n"+
 			"- {host: %[1]s, ports: [%[2]d], namespaces: [\"*\"], caFile: ca.crt}\n", host, port))
-		client := start()
+		client, reload := newReloading(cfg, get.Deps{})
 		do(ctx, client, in("team-a", "/v1"))
 		do(ctx, client, in("team-b", "/v1"))
 		do(ctx, client, in("team-a", "/v2"))
@@ -335,11 +307,9 @@ var _ = Describe("the files of an entry", func() {
 		Expect(names()).To(Equal([]string{"/v1 team-a", "/v1 ", "/v2 ", "/v1 team-a", "/v2 "}))
 		By("and the authorities are trusted nowhere else")
 		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], caFile: ca.crt}\n", host, port))
-		ticks <- time.Now()
-		Eventually(reports).Should(Receive(BeNil()))
+		Expect(reload()).To(Succeed())
 		do(ctx, client, in("team-a", "/"))
-		_, err := client.Do(ctx, in("team-b", "/"))
-		Expect(asError(err).Class).To(Equal(tlsFailed))
+		Expect(failed(client.Do(ctx, in("team-b", "/"))).Class).To(Equal(tlsFailed))
 	})
 
 	It("are read again when they change, under load, without a failed fetch", func(ctx SpecContext) {
@@ -347,7 +317,7 @@ var _ = Describe("the files of an entry", func() {
 		put("token", "one\n")
 		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, "+
 			"clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n", host, port))
-		client := start()
+		client, reload := newReloading(cfg, get.Deps{})
 		loading, stop := context.WithCancel(ctx)
 		var group errgroup.Group
 		for range 4 {
@@ -366,23 +336,21 @@ var _ = Describe("the files of an entry", func() {
 		certificate, key := pemOf(private.issue("two", time.Now().Add(time.Hour)))
 		put("client.key", key) // without its certificate: the last pair stays
 		put("token", "two\n")
-		ticks <- time.Now()
+		_ = reload()
 		Eventually(last).Should(Equal("/ Bearer twoone"))
 		put("client.crt", certificate)
-		ticks <- time.Now()
+		_ = reload()
 		Eventually(last).Should(Equal("/ Bearer twotwo"))
 		stop()
 		Expect(group.Wait()).To(Succeed())
 	})
 
 	It("are found when they appear after the header file", func() {
-		start()
+		_, reload := newReloading(cfg, get.Deps{})
 		put("headers.yaml", "- {host: a.example.com, namespaces: [team-a], bearerFile: token}\n")
-		ticks <- time.Now()
-		Eventually(reports).Should(Receive(MatchError(ContainSubstring("entry 1: bearerFile: no such file or directory"))))
+		Expect(reload()).To(MatchError(ContainSubstring("entry 1: bearerFile: no such file or directory")))
 		put("token", "one")
-		ticks <- time.Now()
-		Eventually(reports).Should(Receive(BeNil()))
+		Expect(reload()).To(Succeed())
 	})
 
 	It("are read again after a 401", func(ctx SpecContext) {
@@ -395,7 +363,7 @@ var _ = Describe("the files of an entry", func() {
 		put("token", "one")
 		put("headers.yaml",
 			fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, schemes: [http]}\n", host, port))
-		client := start()
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		put("token", "two")
 		do(ctx, client, get.Request{URL: urlOf(port, "/"), Namespace: "team-a"})
 		Expect(names()).To(Equal([]string{"/ Bearer one", "/ Bearer two"}))
@@ -417,8 +385,8 @@ var _ = Describe("a 401 or 403", func() {
 				"ports: [%d], headers: {X-A: b}}\n", host, port))
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		refusal := func(namespace, path string) *get.Error {
-			_, err := client.Do(ctx, get.Request{URL: urlOf(port, path), Namespace: namespace})
-			return asError(err)
+			GinkgoHelper()
+			return failed(client.Do(ctx, get.Request{URL: urlOf(port, path), Namespace: namespace}))
 		}
 		Expect(refusal("team-a", "/").Credential).To(Equal("entry 2 of the header file"))
 		Expect(refusal("team-b", "/").Credential).To(BeEmpty())
