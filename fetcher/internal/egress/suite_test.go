@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 
@@ -41,15 +44,14 @@ func (h *holder) refuse(network, address string) error {
 func (h *holder) attempts() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return append([]string(nil), h.seen...)
+	return slices.Clone(h.seen)
 }
 
 // newGate returns a gate that uses the test's DNS server and stops every attempt.
 func newGate(cfg egress.Config, names *dnstest.Server) (*egress.Gate, *holder) {
 	GinkgoHelper()
 	held := &holder{}
-	gate := must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Refuse: held.refuse}))
-	return gate, held
+	return must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Refuse: held.refuse})), held
 }
 
 // attempt simulates a fetch up to the first packet. It returns errHeld if the policy permits the
@@ -63,15 +65,7 @@ func attempt(ctx context.Context, gate *egress.Gate, raw string) error {
 	if err := policy.CheckURL(u); err != nil {
 		return err
 	}
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
-	}
-	conn, err := policy.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	conn, err := policy.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), egress.Port(u)))
 	if err == nil {
 		_ = conn.Close()
 	}
@@ -80,45 +74,30 @@ func attempt(ctx context.Context, gate *egress.Gate, raw string) error {
 
 // canary listens on loopback and must not get a connection.
 type canary struct {
-	listener net.Listener
-	visits   chan net.Addr
+	*net.TCPAddr
+	visits chan string
 }
 
-func startCanary() *canary {
+func startCanary() canary {
 	GinkgoHelper()
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
-	c := &canary{listener: listener, visits: make(chan net.Addr, 16)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			c.visits <- conn.RemoteAddr()
-			_ = conn.Close()
+	c := canary{listener.Addr().(*net.TCPAddr), make(chan string, 16)}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{ConnState: func(conn net.Conn, state http.ConnState) {
+		if state == http.StateNew { // in the order of the connections
+			c.visits <- conn.RemoteAddr().String()
 		}
-	}()
-	DeferCleanup(func() {
-		_ = listener.Close()
-		<-done
-	})
+	}}}
+	server.Start()
+	DeferCleanup(server.Close)
 	return c
 }
 
-func (c *canary) port() int { return c.listener.Addr().(*net.TCPAddr).Port }
-
-// expectNobody connects to the canary and expects to be its first visitor, because connections are
-// accepted in order.
-func (c *canary) expectNobody(ctx context.Context) {
+// expectNobody connects to the canary and expects to be its first visitor.
+func (c canary) expectNobody(ctx context.Context) {
 	GinkgoHelper()
-	conn := must(new(net.Dialer).DialContext(ctx, "tcp", c.listener.Addr().String()))
-	self := conn.LocalAddr().String()
+	conn := must(new(net.Dialer).DialContext(ctx, "tcp", c.String()))
 	defer func() { _ = conn.Close() }()
-	var first net.Addr
-	Eventually(c.visits).Should(Receive(&first))
-	Expect(first.String()).To(Equal(self), "somebody was at the canary")
+	Eventually(c.visits).Should(Receive(Equal(conn.LocalAddr().String())), "somebody was at the canary")
 }
 
 func must[T any](value T, err error) T {

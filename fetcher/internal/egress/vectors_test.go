@@ -3,6 +3,7 @@ package egress_test
 import (
 	_ "embed"
 	"encoding/json"
+	"net/netip"
 	"net/url"
 	"strings"
 
@@ -24,8 +25,7 @@ type vector struct {
 	Resolves string `json:"resolves"`
 }
 
-func vectors() []vector {
-	var all []vector
+func vectors() (all []vector) {
 	if err := json.Unmarshal(vectorsJSON, &all); err != nil {
 		panic(err)
 	}
@@ -51,8 +51,7 @@ func (v vector) address() string {
 	if !found {
 		return public
 	}
-	address := at[:strings.LastIndex(at, ":")]
-	return strings.Trim(address, "[]")
+	return must(netip.ParseAddrPort(at)).Addr().String()
 }
 
 var _ = Describe("the default policy", func() {
