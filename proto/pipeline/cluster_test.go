@@ -39,7 +39,7 @@ var _ = Describe("A cluster of three servers", func() {
 		again := must(pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{}))
 		Expect(again).To(Equal(epoch), "all servers tell the same epoch")
 		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
-			Expect(stream(ctx, js, name).CachedInfo().Config.Replicas).To(Equal(3))
+			Expect(config(ctx, js, name).Replicas).To(Equal(3))
 		}
 
 		By("when one of many different wants wins")

@@ -24,7 +24,7 @@ var _ = Describe("Consume", func() {
 
 	It("waits until the consumer exists, and reports that once", func(ctx SpecContext) {
 		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
-		r := consume(ctx, js, fetcher, ack)
+		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		Expect(r.states()[0]).To(MatchError(jetstream.ErrStreamNotFound))
 		Consistently(r.states, time.Second).Should(HaveLen(1), "it looks for it again meanwhile")
@@ -38,7 +38,7 @@ var _ = Describe("Consume", func() {
 
 	It("reports that it does not read while the consumer is missing", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		r := consume(ctx, js, fetcher, ack)
+		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		Expect(r.state()).NotTo(HaveOccurred())
 		Expect(js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())
@@ -128,7 +128,7 @@ var _ = Describe("Consume", func() {
 
 	It("treats a paused consumer like one without messages", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		r := consume(ctx, js, fetcher.WithHeartbeat(time.Second), ack)
+		r := consume(ctx, js, fetcher.WithHeartbeat(time.Second), always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		must(js.PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, time.Now().Add(time.Hour)))
 		publishWants(ctx, pipeline.NewClient(js), 1, 10)
@@ -141,7 +141,7 @@ var _ = Describe("Consume", func() {
 	It("ends while the server is unavailable", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		stopping, stop := context.WithCancel(ctx)
-		r := consume(stopping, js, fetcher, ack)
+		r := consume(stopping, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		s.Stop()
 		stop()

@@ -2,7 +2,6 @@ package pipeline_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,12 +27,12 @@ var _ = Describe("Ensure", func() {
 		Expect(epoch).To(Equal(requests.CachedInfo().Created.UnixMilli()))
 		expectRequests(requests.CachedInfo().Config)
 
-		results := stream(ctx, js, pipeline.Results).CachedInfo().Config
+		results := config(ctx, js, pipeline.Results)
 		Expect(results.Retention).To(Equal(jetstream.WorkQueuePolicy))
 		Expect(results.Discard).To(Equal(jetstream.DiscardNew))
 		Expect(results.MaxBytes).To(BeEquivalentTo(1 << 20))
 
-		failures := stream(ctx, js, pipeline.Failures).CachedInfo().Config
+		failures := config(ctx, js, pipeline.Failures)
 		Expect(failures.MaxAge).To(Equal(14 * 24 * time.Hour))
 
 		for of, name := range map[string]string{
@@ -72,9 +71,9 @@ var _ = Describe("Ensure", func() {
 			))
 		}
 		must(pipeline.Ensure(ctx, js, other))
-		Expect(stream(ctx, js, pipeline.Results).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(1 << 20))
-		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(2 << 20))
-		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxAge).To(Equal(time.Hour))
+		Expect(config(ctx, js, pipeline.Results).MaxBytes).To(BeEquivalentTo(1 << 20))
+		Expect(config(ctx, js, pipeline.Failures).MaxBytes).To(BeEquivalentTo(2 << 20))
+		Expect(config(ctx, js, pipeline.Failures).MaxAge).To(Equal(time.Hour))
 		Expect(consumer(ctx, js).MaxAckPending).To(Equal(64 << 10))
 
 		seen := apiCalls(s, js)
@@ -86,12 +85,9 @@ var _ = Describe("Ensure", func() {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		limits := func() []int64 {
 			GinkgoHelper()
-			results, failures := stream(ctx, js, pipeline.Results).CachedInfo().Config, stream(ctx, js,
-				pipeline.Failures).CachedInfo().Config
-			return []int64{
-				results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge),
-				stream(ctx, js, pipeline.Audit).CachedInfo().Config.MaxBytes,
-			}
+			results, failures, audit := config(ctx, js, pipeline.Results), config(ctx, js, pipeline.Failures),
+				config(ctx, js, pipeline.Audit)
+			return []int64{results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge), audit.MaxBytes}
 		}
 		const day = int64(24 * time.Hour)
 		Expect(limits()).To(Equal([]int64{4 << 30, 1 << 30, 14 * day, 256 << 20}))
@@ -119,8 +115,8 @@ var _ = Describe("Ensure", func() {
 			"$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer"))
 		Expect(seen()).NotTo(ContainElement(Or(ContainSubstring("UPDATE"),
 			ContainSubstring("CONSUMER.CREATE.CURL_REQUESTS"))))
-		Expect(stream(ctx, js, pipeline.Results).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(1 << 20))
-		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxAge).To(Equal(14 * 24 * time.Hour))
+		Expect(config(ctx, js, pipeline.Results).MaxBytes).To(BeEquivalentTo(1 << 20))
+		Expect(config(ctx, js, pipeline.Failures).MaxAge).To(Equal(14 * 24 * time.Hour))
 	})
 
 	It("updates older streams and keeps the operator's settings", func(ctx SpecContext) {
@@ -141,7 +137,7 @@ var _ = Describe("Ensure", func() {
 
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 
-		have := stream(ctx, js, pipeline.Requests).CachedInfo().Config
+		have := config(ctx, js, pipeline.Requests)
 		expectRequests(have)
 		Expect(have.Metadata).To(HaveKeyWithValue("team", "platform"))
 		Expect(have.Placement).To(HaveField("Tags", []string{"ssd"}))
@@ -157,43 +153,35 @@ var _ = Describe("Ensure", func() {
 	})
 
 	DescribeTable("reports properties that cannot be changed, and the fix:",
-		func(ctx SpecContext, prepare func(context.Context, jetstream.JetStream) error, texts ...string) {
+		func(ctx SpecContext, prepare func(context.Context, jetstream.JetStream), texts ...string) {
 			js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
-			Expect(prepare(ctx, js)).To(Succeed())
+			prepare(ctx, js)
 			_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 			Expect(err).To(MatchError(pipeline.ErrIncompatible))
 			for _, text := range texts {
 				Expect(err).To(MatchError(ContainSubstring(text)))
 			}
 		},
-		Entry("retention", createStream(jetstream.StreamConfig{
+		Entry("retention", createStreams(jetstream.StreamConfig{
 			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, Retention: jetstream.WorkQueuePolicy,
 		}), "CURL_REQUESTS", "retention WorkQueue instead of Limits", "nats stream rm CURL_REQUESTS"),
-		Entry("mirror", createStream(
+		Entry("mirror", createStreams(
 			jetstream.StreamConfig{Name: "ORIGIN", Subjects: []string{"origin.>"}},
 			jetstream.StreamConfig{Name: pipeline.Failures, Mirror: &jetstream.StreamSource{Name: "ORIGIN"}},
 		), "CURL_FAILURES", "mirror", "nats stream rm CURL_FAILURES"),
-		Entry("several at once", createStream(
+		Entry("several at once", createStreams(
 			jetstream.StreamConfig{Name: "ORIGIN", Subjects: []string{"origin.>"}},
 			jetstream.StreamConfig{
 				Name: pipeline.Results, Subjects: []string{"curl.result.>"}, Storage: jetstream.MemoryStorage,
 				Sources: []*jetstream.StreamSource{{Name: "ORIGIN"}},
 			},
 		), "CURL_RESULTS", "retention", "storage", "sources", "nats stream rm CURL_RESULTS"),
-		Entry("a push consumer", replaceConsumer(pipeline.Results, pipeline.WriterConsumer,
-			func(ctx context.Context, js jetstream.JetStream) error {
-				_, err := js.CreatePushConsumer(ctx, pipeline.Results, jetstream.ConsumerConfig{
-					Durable: pipeline.WriterConsumer, DeliverSubject: "somewhere", AckPolicy: jetstream.AckExplicitPolicy,
-				})
-				return err
-			}), "writer", "CURL_RESULTS", "is a push consumer", "nats consumer rm CURL_RESULTS writer"),
-		Entry("a consumer without acknowledgement", replaceConsumer(pipeline.Requests, pipeline.FetcherConsumer,
-			func(ctx context.Context, js jetstream.JetStream) error {
-				_, err := js.CreateConsumer(ctx, pipeline.Requests, jetstream.ConsumerConfig{
-					Durable: pipeline.FetcherConsumer, AckPolicy: jetstream.AckNonePolicy,
-				})
-				return err
-			}), "fetcher", "CURL_REQUESTS", "acknowledgement", "nats consumer rm CURL_REQUESTS fetcher"),
+		Entry("a push consumer", replaceConsumer(pipeline.Results, jetstream.ConsumerConfig{
+			Durable: pipeline.WriterConsumer, DeliverSubject: "somewhere", AckPolicy: jetstream.AckExplicitPolicy,
+		}), "writer", "CURL_RESULTS", "is a push consumer", "nats consumer rm CURL_RESULTS writer"),
+		Entry("a consumer without acknowledgement", replaceConsumer(pipeline.Requests, jetstream.ConsumerConfig{
+			Durable: pipeline.FetcherConsumer, AckPolicy: jetstream.AckNonePolicy,
+		}), "fetcher", "CURL_REQUESTS", "acknowledgement", "nats consumer rm CURL_REQUESTS fetcher"),
 	)
 
 	It("creates the streams once under concurrent calls", func(ctx SpecContext) {
@@ -270,24 +258,25 @@ func expectRequests(have jetstream.StreamConfig) {
 	Expect([]bool{have.AllowMsgSchedules, have.AllowMsgTTL, !have.NoAck}).To(HaveEach(true))
 }
 
-// createStream returns a function that creates a given stream.
-func createStream(configs ...jetstream.StreamConfig) func(context.Context, jetstream.JetStream) error {
-	return func(ctx context.Context, js jetstream.JetStream) error {
+// createStreams returns a function that creates given streams.
+func createStreams(configs ...jetstream.StreamConfig) func(context.Context, jetstream.JetStream) {
+	return func(ctx context.Context, js jetstream.JetStream) {
 		for _, c := range configs {
-			if _, err := js.CreateStream(ctx, c); err != nil {
-				return err
-			}
+			must(js.CreateStream(ctx, c))
 		}
-		return nil
 	}
 }
 
-// replaceConsumer returns a function that creates everything and replaces a consumer.
-func replaceConsumer(stream, consumer string, by func(context.Context, jetstream.JetStream) error,
-) func(context.Context, jetstream.JetStream) error {
-	return func(ctx context.Context, js jetstream.JetStream) error {
-		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-		return errors.Join(err, js.DeleteConsumer(ctx, stream, consumer), by(ctx, js))
+// replaceConsumer returns a function that creates everything and replaces a consumer of a stream.
+func replaceConsumer(stream string, by jetstream.ConsumerConfig) func(context.Context, jetstream.JetStream) {
+	return func(ctx context.Context, js jetstream.JetStream) {
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		Expect(js.DeleteConsumer(ctx, stream, by.Durable)).To(Succeed())
+		if by.DeliverSubject == "" {
+			must(js.CreateConsumer(ctx, stream, by))
+		} else {
+			must(js.CreatePushConsumer(ctx, stream, by))
+		}
 	}
 }
 
@@ -295,6 +284,12 @@ func replaceConsumer(stream, consumer string, by func(context.Context, jetstream
 func stream(ctx context.Context, js jetstream.JetStream, name string) jetstream.Stream {
 	GinkgoHelper()
 	return must(js.Stream(ctx, name))
+}
+
+// config returns the configuration of a stream.
+func config(ctx context.Context, js jetstream.JetStream, name string) jetstream.StreamConfig {
+	GinkgoHelper()
+	return stream(ctx, js, name).CachedInfo().Config
 }
 
 // consumer returns the configuration of the fetchers' consumer.

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -57,30 +58,22 @@ var _ = Describe("Consume with dispositions", func() {
 
 	It("publishes a dead letter with its reason", func(ctx SpecContext) {
 		publish(ctx, key)
-		why := &pipeline.ClassError{
-			Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
-			Err:   errors.New("namespace is protected"),
-		}
-		r := consume(ctx, js, fetcher,
-			func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.DeadLetter(why) })
+		why := &pipeline.ClassError{Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED, Err: errors.New("protected")}
+		r := consume(ctx, js, fetcher, always(pipeline.DeadLetter(why)))
 		Eventually(r.ended).Should(HaveExactElements("dead_letter"))
 		Eventually(pending(ctx)).Should(BeZero())
-		kept := deadLetters(ctx, c)
-		Expect(kept).To(HaveLen(1))
-		Expect(kept[0].Reason).To(Equal("WriteFailed"))
-		Expect(kept[0].Host).To(Equal("a.example"))
-		Expect(kept[0].Key).To(Equal(key))
-		Expect(kept[0].Message.GetWant().GetUrl()).To(Equal("https://a.example/x?token=secret"), "it can be replayed")
-		Expect(kept[0].Message.GetSubject()).To(Equal(key.Want()))
+		Expect(deadLetters(ctx, c)).To(under("WriteFailed"))
+		kept := new(v1.DeadLetter)
+		Expect(proto.Unmarshal(deadLetters(ctx, c)[0].Data, kept)).To(Succeed())
+		Expect(kept.GetWant().GetUrl()).To(Equal("https://a.example/x?token=secret"), "it can be replayed")
+		Expect(kept.GetSubject()).To(Equal(key.Want()))
 	})
 
 	It("publishes one dead letter even if its acknowledgement is lost", func(ctx SpecContext) {
 		publish(ctx, key)
 		consumer := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
 		m := must(consumer.Next())
-		handling := pipeline.NewConsumer(js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
-			return pipeline.DeadLetter(pipeline.ErrMalformed)
-		})
+		handling := pipeline.NewConsumer(js, fetcher, always(pipeline.DeadLetter(pipeline.ErrMalformed)))
 		for range 2 {
 			Expect(handling.Handle(ctx, unacknowledged{m}).String()).To(Equal("dead_letter"))
 		}
@@ -90,9 +83,7 @@ var _ = Describe("Consume with dispositions", func() {
 	It("retries a message whose dead letter cannot be published", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 		publish(ctx, key)
-		r := consume(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
-			return pipeline.DeadLetter(pipeline.ErrMalformed)
-		})
+		r := consume(ctx, js, fetcher, always(pipeline.DeadLetter(pipeline.ErrMalformed)))
 		Eventually(r.ended).Should(HaveExactElements("retry"))
 		Expect(r.errors()[0]).To(MatchError(ContainSubstring("publish dead letter")))
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
@@ -145,32 +136,23 @@ var _ = Describe("Consume with dispositions", func() {
 		})
 		Eventually(r.ended, 20*time.Second).Should(HaveExactElements("retry", "retry", "dead_letter"))
 		Expect(calls.Load()).To(BeEquivalentTo(2))
-		kept := deadLetters(ctx, c)
-		Expect(kept).To(HaveLen(1))
-		Expect(kept[0].Reason).To(Equal("Poison"))
+		Expect(deadLetters(ctx, c)).To(under("Poison"))
 	})
 })
 
 // deadLetters returns all dead letters.
-func deadLetters(ctx context.Context, c *pipeline.Client) (all []keptMessage) {
+func deadLetters(ctx context.Context, c *pipeline.Client) (all []pipeline.Message) {
 	GinkgoHelper()
-	filter := pipeline.DeadLetterSubjects("", "", pipeline.Key{})
-	for m, err := range c.Scan(ctx, pipeline.Range{Stream: pipeline.Failures, Subject: filter}) {
+	for m, err := range c.Scan(ctx, pipeline.Range{Stream: pipeline.Failures, Subject: ">"}) {
 		Expect(err).NotTo(HaveOccurred())
-		kept := keptMessage{Message: new(v1.DeadLetter)}
-		kept.Reason, kept.Host, kept.Key, err = pipeline.ParseDeadLetter(m.Subject)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(proto.Unmarshal(m.Data, kept.Message)).To(Succeed())
-		all = append(all, kept)
+		all = append(all, m)
 	}
 	return all
 }
 
-// keptMessage is a dead letter with the fields of its subject.
-type keptMessage struct {
-	Reason, Host string
-	Key          pipeline.Key
-	Message      *v1.DeadLetter
+// under matches the only dead letter of the key by its reason.
+func under(reason string) types.GomegaMatcher {
+	return HaveExactElements(HaveField("Subject", key.DeadLetter(reason, "a.example")))
 }
 
 // unacknowledged is a message whose acknowledgements do not reach the server.

@@ -29,13 +29,12 @@ var _ = Describe("Loading", func() {
 		publishWants(ctx, c, wants, 300)
 		tombs := map[string]uint64{}
 		for n := 0; n < wants; n += 100 {
-			_, seq, err := c.LastWant(ctx, pipelinetest.Numbered(n))
-			Expect(err).NotTo(HaveOccurred())
-			tombs[pipelinetest.Numbered(n).Want()], err = c.PublishTombstone(ctx, pipelinetest.Numbered(n), seq)
-			Expect(err).NotTo(HaveOccurred())
+			k := pipelinetest.Numbered(n)
+			tombs[k.Want()] = must(c.PublishTombstone(ctx, k, sequence(ctx, c, k)))
 		}
 
-		loaded := entries(ctx, c.LoadWants)
+		var loaded []pipeline.Message
+		Expect(c.LoadWants(ctx, func(m pipeline.Message) error { loaded = append(loaded, m); return nil })).To(Succeed())
 		Expect(loaded).To(HaveLen(wants))
 		subjects := map[string]bool{}
 		before := uint64(0)
@@ -103,17 +102,6 @@ var _ = Describe("Loading", func() {
 		Expect(late.Load()).To(BeZero())
 	})
 })
-
-// entries returns the entries that a loader returned.
-func entries(ctx context.Context, load func(context.Context, func(pipeline.Message) error) error) []pipeline.Message {
-	GinkgoHelper()
-	var all []pipeline.Message
-	Expect(load(ctx, func(e pipeline.Message) error {
-		all = append(all, e)
-		return nil
-	})).To(Succeed())
-	return all
-}
 
 // publishWants publishes the wants numbered from 0 to n, each of at least size
 // bytes.

@@ -83,10 +83,7 @@ func FuzzSubject(f *testing.F) {
 	f.Add("a b", "\x00\r\n", "\xff", "%2E", "[::1]:80")
 	f.Fuzz(func(t *testing.T, namespace, name, key, reason, host string) {
 		k := pipeline.Key{Namespace: namespace, Name: name, Key: key}
-		for kind, subject := range map[pipeline.Kind]string{
-			pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
-			pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
-		} {
+		for kind, subject := range subjects(k) {
 			tokens := 5
 			if strings.HasPrefix(subject, "curl.result.") {
 				tokens = 6
@@ -109,6 +106,14 @@ func FuzzSubject(f *testing.F) {
 			t.Errorf("ParseSubject(%q) does not tell a dead letter", subject)
 		}
 	})
+}
+
+// subjects returns the subjects of a key.
+func subjects(k pipeline.Key) map[pipeline.Kind]string {
+	return map[pipeline.Kind]string{
+		pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
+		pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
+	}
 }
 
 // checkLiteral fails if a subject has too many tokens for its kind, or one that NATS does not treat
@@ -136,11 +141,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, subject string) {
 		if kind, k, err := pipeline.ParseSubject(subject); err == nil {
-			again := map[pipeline.Kind]string{
-				pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
-				pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
-			}[kind]
-			if again != subject {
+			if again := subjects(k)[kind]; again != subject {
 				t.Errorf("ParseSubject(%q) = %v, %q, whose subject is %q", subject, kind, k, again)
 			}
 		} else if !errors.Is(err, pipeline.ErrSubject) {

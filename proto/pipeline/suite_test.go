@@ -51,6 +51,14 @@ func ensured() (jetstream.JetStream, *pipeline.Client) {
 	return js, pipeline.NewClient(js)
 }
 
+// sequence returns the sequence of the want of a key.
+func sequence(ctx context.Context, c *pipeline.Client, k pipeline.Key) uint64 {
+	GinkgoHelper()
+	_, seq, err := c.LastWant(ctx, k)
+	Expect(err).NotTo(HaveOccurred())
+	return seq
+}
+
 // recording records the calls of a Consume in the background.
 type recording struct {
 	done chan struct{}
@@ -105,8 +113,10 @@ func (r *recording) errors() (errs []error) {
 	return errs
 }
 
-// ack acknowledges every message.
-func ack(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() }
+// always returns a handler that ends every message in the same way.
+func always(d pipeline.Disposition) pipeline.Handler {
+	return func(context.Context, *pipeline.Delivery) pipeline.Disposition { return d }
+}
 
 // acking returns a handler that acknowledges a message when do returns.
 func acking(do func(context.Context, *pipeline.Delivery)) pipeline.Handler {

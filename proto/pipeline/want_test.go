@@ -87,9 +87,7 @@ var _ = Describe("A want", func() {
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
-		_, seq, err := c.LastWant(ctx, key)
-		Expect(err).NotTo(HaveOccurred())
-		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), seq))
+		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), sequence(ctx, c, key)))
 		Expect(last(ctx, js, key.Timer())).To(BeNil())
 		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).NotTo(BeNil())
 	})
@@ -103,8 +101,8 @@ var _ = Describe("A want", func() {
 	It("has a sequence even if it cannot be decoded", func(ctx SpecContext) {
 		for _, garbage := range [][]byte{
 			{0xff},
-			mustMarshal(pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example")),
-			mustMarshal(&v1.Due{WantSequence: 1}),
+			must(proto.Marshal(pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example"))),
+			must(proto.Marshal(&v1.Due{WantSequence: 1})),
 		} {
 			ack := must(js.Publish(ctx, key.Want(), garbage))
 			_, seq, err := c.LastWant(ctx, key)
@@ -221,10 +219,4 @@ func last(ctx context.Context, js jetstream.JetStream, subject string) *jetstrea
 		return nil
 	}
 	return m
-}
-
-func mustMarshal(m proto.Message) []byte {
-	GinkgoHelper()
-	data := must(proto.Marshal(m))
-	return data
 }
