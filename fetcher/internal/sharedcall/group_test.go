@@ -13,11 +13,20 @@ import (
 
 const joinWithin = 250 * time.Millisecond
 
-func group(t *testing.T) *sharedcall.Group[string, int] {
+// trial is a group in virtual time.
+type trial struct {
+	*testing.T
+	*sharedcall.Group[string, int]
+}
+
+// try runs a test of a group in a bubble.
+func try(t *testing.T, test func(*trial)) {
 	t.Helper()
-	return sharedcall.New[string, int](sharedcall.Config{
-		Window: time.Second, JoinWithin: joinWithin, Entries: 3, Bytes: 100,
-	}, time.Now)
+	synctest.Test(t, func(t *testing.T) {
+		test(&trial{t, sharedcall.New[string, int](sharedcall.Config{
+			Window: time.Second, JoinWithin: joinWithin, Entries: 3, Bytes: 100,
+		}, time.Now)})
+	})
 }
 
 // counter returns a call that takes a while and tells its number.
@@ -34,82 +43,80 @@ func counter(takes time.Duration, size int64, keep bool) func() sharedcall.Outco
 	}
 }
 
-func expect(
-	t *testing.T, g *sharedcall.Group[string, int], key string, fn func() sharedcall.Outcome[int], value int, shared bool,
-) {
+func (t *trial) expect(key string, fn func() sharedcall.Outcome[int], value int, shared bool) {
 	t.Helper()
-	got, wasShared, err := g.Do(key, time.Time{}, fn)
+	got, wasShared, err := t.Do(key, time.Time{}, fn)
 	if err != nil || got != value || wasShared != shared {
 		t.Errorf("Do(%q) = %d, shared %v, %v; want %d, shared %v", key, got, wasShared, err, value, shared)
 	}
 }
 
 func TestCallersShareACallUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, fn := group(t), counter(joinWithin/2, 1, true)
+	try(t, func(t *trial) {
+		fn := counter(joinWithin/2, 1, true)
 		var wg sync.WaitGroup
-		wg.Go(func() { expect(t, g, "a", fn, 1, false) })
+		wg.Go(func() { t.expect("a", fn, 1, false) })
 		synctest.Wait()
 		for range 10 {
-			wg.Go(func() { expect(t, g, "a", fn, 1, true) })
+			wg.Go(func() { t.expect("a", fn, 1, true) })
 		}
-		wg.Go(func() { expect(t, g, "b", counter(0, 1, true), 1, false) })
+		wg.Go(func() { t.expect("b", counter(0, 1, true), 1, false) })
 		wg.Wait()
 	})
 }
 
 func TestOutcomesAreSharedWithinTheWindow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, fn := group(t), counter(0, 1, true)
-		expect(t, g, "a", fn, 1, false)
+	try(t, func(t *trial) {
+		fn := counter(0, 1, true)
+		t.expect("a", fn, 1, false)
 		pass(time.Second)
-		expect(t, g, "a", fn, 1, true)
+		t.expect("a", fn, 1, true)
 		pass(time.Millisecond)
-		expect(t, g, "a", fn, 2, false)
+		t.expect("a", fn, 2, false)
 	})
 }
 
 func TestAnOlderCallIsNotShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, slow, fn := group(t), counter(2*joinWithin, 1, true), counter(0, 10, true)
+	try(t, func(t *trial) {
+		slow, fn := counter(2*joinWithin, 1, true), counter(0, 10, true)
 		var wg sync.WaitGroup
-		wg.Go(func() { expect(t, g, "a", slow, 1, false) })
+		wg.Go(func() { t.expect("a", slow, 1, false) })
 		synctest.Wait()
 		pass(joinWithin / 2)
 		asked := time.Now()
 		for number, shared := range []bool{false, true} { // the second joins the first
-			if got, wasShared, err := g.Do("a", asked, fn); got != 1 || wasShared != shared || err != nil {
+			if got, wasShared, err := t.Do("a", asked, fn); got != 1 || wasShared != shared || err != nil {
 				t.Errorf("%d: Do() = %d, shared %v, %v", number, got, wasShared, err)
 			}
 		}
 		wg.Wait() // what the older call comes to takes no place
-		expect(t, g, "a", fn, 1, true)
+		t.expect("a", fn, 1, true)
 		pass(time.Millisecond)
-		if got, shared, err := g.Do("a", time.Now(), fn); got != 2 || shared || err != nil {
+		if got, shared, err := t.Do("a", time.Now(), fn); got != 2 || shared || err != nil {
 			t.Errorf("a kept one: Do() = %d, shared %v, %v", got, shared, err)
 		}
 		pass(time.Hour)
-		expect(t, g, "a", fn, 3, false)
+		t.expect("a", fn, 3, false)
 	})
 }
 
 func TestACallThatIsNotToBeKeptIsMadeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, fn := group(t), counter(0, 1, false)
-		expect(t, g, "a", fn, 1, false)
-		expect(t, g, "a", fn, 2, false)
+	try(t, func(t *trial) {
+		fn := counter(0, 1, false)
+		t.expect("a", fn, 1, false)
+		t.expect("a", fn, 2, false)
 	})
 }
 
 func TestCallersWaitForAnotherForABoundedTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, fn := group(t), counter(10*time.Second, 1, true)
+	try(t, func(t *trial) {
+		fn := counter(10*time.Second, 1, true)
 		var wg sync.WaitGroup
-		wg.Go(func() { expect(t, g, "a", fn, 1, false) })
+		wg.Go(func() { t.expect("a", fn, 1, false) })
 		synctest.Wait()
 		for _, waits := range []time.Duration{joinWithin, 0} { // it has been under way for so long, then
 			began := time.Now()
-			if _, _, err := g.Do("a", time.Time{}, fn); !errors.Is(err, sharedcall.ErrSlow) {
+			if _, _, err := t.Do("a", time.Time{}, fn); !errors.Is(err, sharedcall.ErrSlow) {
 				t.Errorf("Do() = %v, want ErrSlow", err)
 			}
 			if took := time.Since(began); took != waits {
@@ -117,54 +124,51 @@ func TestCallersWaitForAnotherForABoundedTime(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		expect(t, g, "a", fn, 1, true)
+		t.expect("a", fn, 1, true)
 	})
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := group(t)
+	try(t, func(t *trial) {
 		big, small := counter(0, 60, true), counter(0, 1, true)
-		expect(t, g, "a", big, 1, false)
-		expect(t, g, "b", big, 2, false) // 120 bytes: a goes
-		expect(t, g, "b", big, 2, true)
-		expect(t, g, "a", big, 3, false) // and b goes
+		t.expect("a", big, 1, false)
+		t.expect("b", big, 2, false) // 120 bytes: a goes
+		t.expect("b", big, 2, true)
+		t.expect("a", big, 3, false) // and b goes
 		for _, key := range []string{"c", "d", "e"} {
-			expect(t, g, key, small, int(key[0]-'b'), false)
+			t.expect(key, small, int(key[0]-'b'), false)
 		}
-		expect(t, g, "c", small, 1, true)
-		expect(t, g, "a", big, 4, false) // the fourth entry pushed it out
-		expect(t, g, "huge", counter(0, 101, true), 1, false)
-		expect(t, g, "huge", counter(0, 101, true), 1, false)
+		t.expect("c", small, 1, true)
+		t.expect("a", big, 4, false) // the fourth entry pushed it out
+		t.expect("huge", counter(0, 101, true), 1, false)
+		t.expect("huge", counter(0, 101, true), 1, false)
 	})
 }
 
 func TestAPanicLeavesNoCallerWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := group(t)
+	try(t, func(t *trial) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			defer func() { _ = recover() }()
-			_, _, _ = g.Do("a", time.Time{}, func() sharedcall.Outcome[int] { pass(joinWithin / 2); panic("no") })
+			_, _, _ = t.Do("a", time.Time{}, func() sharedcall.Outcome[int] { pass(joinWithin / 2); panic("no") })
 		})
 		synctest.Wait()
-		if _, _, err := g.Do("a", time.Time{}, counter(0, 1, true)); !errors.Is(err, sharedcall.ErrSlow) {
+		if _, _, err := t.Do("a", time.Time{}, counter(0, 1, true)); !errors.Is(err, sharedcall.ErrSlow) {
 			t.Errorf("shares a call that panicked: %v", err)
 		}
 		wg.Wait()
-		expect(t, g, "a", counter(0, 1, true), 1, false)
+		t.expect("a", counter(0, 1, true), 1, false)
 	})
 }
 
 func TestFunctionsAreCalledAfterTheCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := group(t)
+	try(t, func(t *trial) {
 		var called atomic.Int32
 		var wg sync.WaitGroup
-		wg.Go(func() { expect(t, g, "a", counter(time.Second, 1, true), 1, false) })
+		wg.Go(func() { t.expect("a", counter(time.Second, 1, true), 1, false) })
 		synctest.Wait()
 		for range 5 { // two more than there is room for
-			g.After("a", func() { called.Add(1) })
+			t.After("a", func() { called.Add(1) })
 		}
 		if called.Load() > 0 {
 			t.Error("called while the call is under way")
@@ -173,7 +177,7 @@ func TestFunctionsAreCalledAfterTheCall(t *testing.T) {
 		if called.Load() != 3 {
 			t.Errorf("%d functions were called", called.Load())
 		}
-		g.After("a", func() { called.Add(1) })
+		t.After("a", func() { called.Add(1) })
 		if called.Load() != 4 {
 			t.Error("not called after the end of the call")
 		}

@@ -2,6 +2,7 @@ package budget_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -19,31 +20,33 @@ func newBudget(t *testing.T, burst int64, refill time.Duration) (*budget.Budget,
 	return budget.New(budget.Config{Burst: burst, Refill: refill}, c.now), c
 }
 
+func expectShortage(t *testing.T, when string, got, want *budget.Shortage) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %+v, want %+v", when, got, want)
+	}
+}
+
 func TestTakeBoundsEachNamespaceByItself(t *testing.T) {
+	first, later := &budget.Shortage{First: true, Wait: 2 * time.Second}, &budget.Shortage{Wait: time.Second}
 	b, c := newBudget(t, 20, 20*time.Second)
-	for i := range 20 {
-		if s := b.Take("greedy", 1); s != nil {
-			t.Fatalf("take %d: %+v", i, s)
+	for i, step := range []struct {
+		after     time.Duration
+		namespace string
+		takes     int
+		want      *budget.Shortage
+	}{
+		{0, "greedy", 20, nil},
+		{0, "greedy", 1, first},
+		{0, "modest", 1, nil},
+		{time.Second, "greedy", 1, later}, // before a tenth is there again
+		{time.Second, "greedy", 2, nil},
+		{0, "greedy", 1, first},
+	} {
+		c.at = c.at.Add(step.after)
+		for range step.takes {
+			expectShortage(t, fmt.Sprint("step ", i), b.Take(step.namespace, 1), step.want)
 		}
-	}
-	if s := b.Take("greedy", 1); s == nil || !s.First || s.Wait != 2*time.Second {
-		t.Fatalf("over the budget: %+v, want the first shortage, for 2 s", s)
-	}
-	if s := b.Take("modest", 1); s != nil {
-		t.Fatalf("another namespace: %+v", s)
-	}
-	c.at = c.at.Add(time.Second)
-	if s := b.Take("greedy", 1); s == nil || s.First {
-		t.Fatalf("before a tenth is there again: %+v, want a shortage that is not the first", s)
-	}
-	c.at = c.at.Add(time.Second)
-	for i := range 2 {
-		if s := b.Take("greedy", 1); s != nil {
-			t.Fatalf("take %d of what has come back: %+v", i, s)
-		}
-	}
-	if s := b.Take("greedy", 1); s == nil || !s.First {
-		t.Fatalf("over the budget again: %+v, want a first shortage", s)
 	}
 }
 
@@ -51,14 +54,10 @@ func TestTakeWaitsForWhatDidNotFit(t *testing.T) {
 	b, c := newBudget(t, 20, 20*time.Second)
 	b.Take("ns", 12)
 	for i := range 3 {
-		if s := b.Take("ns", 10); s == nil || s.First != (i == 0) || s.Wait != 2*time.Second {
-			t.Fatalf("take %d: %+v, want a shortage of 2 s, the first of them once", i, s)
-		}
+		expectShortage(t, "does not fit", b.Take("ns", 10), &budget.Shortage{First: i == 0, Wait: 2 * time.Second})
 	}
 	c.at = c.at.Add(2 * time.Second)
-	if s := b.Take("ns", 10); s != nil {
-		t.Fatalf("when it fits: %+v", s)
-	}
+	expectShortage(t, "fits", b.Take("ns", 10), nil)
 }
 
 func TestTakeOfMoreThanAllTakesAll(t *testing.T) {
