@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
 
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -46,6 +47,18 @@ var _ = Describe("The command line", func() {
 		}
 	})
 
+	It("has every flag on a page next to the code", func() {
+		var pages strings.Builder
+		const docs = "../deploy/docs/"
+		for _, name := range []string{"README.md", docs + "egress.md", docs + "credentials.md", docs + "rules.md"} {
+			pages.Write(must(os.ReadFile(name)))
+		}
+		cfg := fetcher.DefaultConfig()
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		cfg.BindFlags(flags)
+		flags.VisitAll(func(f *pflag.Flag) { Expect(pages.String()).To(ContainSubstring("--" + f.Name)) })
+	})
+
 	It("takes no arguments", func() {
 		_, err := execute("https://example.com")
 		Expect(err).To(HaveOccurred())
@@ -60,6 +73,12 @@ var _ = Describe("fetcher check", func() {
 		}
 		Expect(err).NotTo(HaveOccurred())
 		return 0
+	}
+	file := func(content string) string {
+		GinkgoHelper()
+		path := filepath.Join(GinkgoT().TempDir(), "file.yaml")
+		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+		return path
 	}
 
 	DescribeTable("prints verdict and reason, and exits with it",
@@ -79,26 +98,21 @@ var _ = Describe("fetcher check", func() {
 	)
 
 	It("applies the policy of the namespace", func() {
-		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
-		Expect(os.WriteFile(file, []byte("policies:\n- namespaces: [trusted]\n  allow-cidr: [127.0.0.0/8]\n"),
-			0o600)).To(Succeed())
+		policy := file("policies:\n- namespaces: [trusted]\n  allow-cidr: [127.0.0.0/8]\n")
 		for namespace, want := range map[string]int{"trusted": 0, "other": 1} {
-			_, err := execute("check", "http://127.0.0.1/", "--policy="+file, "--namespace="+namespace)
+			_, err := execute("check", "http://127.0.0.1/", "--policy="+policy, "--namespace="+namespace)
 			Expect(code(err)).To(Equal(want), namespace)
 		}
 	})
 
 	It("says which credential is sent", func() {
-		file := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
-		Expect(os.WriteFile(file, []byte("- {host: 127.0.0.1, namespaces: [team-a], headers: {X-A: s3cr3t}}\n"),
-			0o600)).To(Succeed())
+		headers := file("- {host: 127.0.0.1, namespaces: [team-a], headers: {X-A: s3cr3t}}\n")
 		for namespace, says := range map[string]string{
 			"team-a": "\nthe credential of entry 1 of the header file is sent\n",
 			"team-b": "\nno credential is configured for this URL and namespace\n",
 		} {
-			out, err := execute("check", "127.0.0.1", "--allow-cidr=127.0.0.0/8", "--header-file="+file,
-				"--namespace="+namespace)
-			Expect(err).NotTo(HaveOccurred())
+			out := must(execute("check", "127.0.0.1", "--allow-cidr=127.0.0.0/8", "--header-file="+headers,
+				"--namespace="+namespace))
 			Expect(out).To(HaveSuffix(says))
 			Expect(out).NotTo(ContainSubstring("s3cr3t"))
 		}

@@ -22,7 +22,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 )
 
@@ -39,7 +38,7 @@ type lab struct {
 	release func()
 }
 
-func newLab(change ...func(*fetcher.Config)) *lab {
+func newLab(change func(*fetcher.Config)) *lab {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
@@ -48,7 +47,7 @@ func newLab(change ...func(*fetcher.Config)) *lab {
 	l.server, js, l.epoch = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 	l.client = pipeline.NewClient(js)
 	l.serve()
-	l.start(change...)
+	l.start(change)
 	return l
 }
 
@@ -76,23 +75,17 @@ func (l *lab) serve() {
 	origin.Start()
 	DeferCleanup(origin.Close)
 	DeferCleanup(release)
-	l.origin = l.at("127.0.0.1", listener.Addr())
+	l.origin = fmt.Sprint("http://127.0.0.1:", listener.Addr().(*net.TCPAddr).Port)
 }
 
-func (l *lab) at(host string, a net.Addr) string {
-	_, port, err := net.SplitHostPort(a.String())
-	Expect(err).NotTo(HaveOccurred())
-	return "http://" + net.JoinHostPort(host, port)
-}
-
-func (l *lab) start(change ...func(*fetcher.Config)) {
+func (l *lab) start(change func(*fetcher.Config)) {
 	GinkgoHelper()
 	cfg := fetcher.DefaultConfig()
 	cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
 	cfg.Engine.Sharing.Window = time.Minute
 	cfg.Engine.Refresh.Min = 100 * time.Millisecond
-	for _, c := range change {
-		c(&cfg)
+	if change != nil {
+		change(&cfg)
 	}
 	health := process.NewHealth()
 	begun := health.Part("begun") // else health has no parts, which is ready
@@ -212,60 +205,41 @@ func moves() []move {
 		{series: own + "queued_keys", do: queue, change: oneSlot},
 		{series: own + "staleness_seconds", do: ask("/ok", refreshed)},
 		{series: own + `pushbacks_total{cause="broker"}`, do: func(l *lab) { hang(l); l.server.Stop(); l.release() }},
-		{series: own + "nats_reconnects_total", do: func(l *lab) { Expect(l.server.Restart()).To(Succeed()) }},
 	}
 }
 
-// shown are the metrics of settings.
-func shown() []string {
-	return []string{
-		"curlmethat_fetcher_in_flight_limit_messages", "curlmethat_build_info", "curlmethat_fetcher_nats_connected",
-	}
-}
-
-func definitions() []metric.Definition {
-	return append(process.Metrics("fetcher"), fetcher.Metrics()...)
-}
+// limit is the metric of a setting.
+const limit = "curlmethat_fetcher_in_flight_limit_messages"
 
 var _ = Describe("The metrics of a fetcher", func() {
 	for _, m := range moves() {
 		It("move: "+m.series, func() {
-			change := m.change
-			if change == nil {
-				change = func(*fetcher.Config) {}
-			}
-			l := newLab(change)
+			l := newLab(m.change)
 			before := must(l.value(m.series)())
 			m.do(l)
 			Eventually(l.value(m.series)).Should(BeNumerically(">", before))
 		})
 	}
 
-	It("show settings, and whether the broker is connected", func() {
+	It("show the maximum of messages in flight", func() {
 		l := newLab(func(c *fetcher.Config) { c.Throttle.Slots = 7 })
-		Expect(l.value("curlmethat_fetcher_in_flight_limit_messages")()).To(BeEquivalentTo(7))
-		Expect(l.value(`curlmethat_build_info{component="fetcher"`)()).To(BeEquivalentTo(1))
-		Expect(l.value("curlmethat_fetcher_nats_connected")()).To(BeEquivalentTo(1))
-		l.server.Stop()
-		Eventually(l.value("curlmethat_fetcher_nats_connected")).Should(BeZero())
-		Expect(l.server.Start()).To(Succeed())
-		Eventually(l.value("curlmethat_fetcher_nats_connected")).Should(BeEquivalentTo(1))
+		Expect(l.value(limit)()).To(BeEquivalentTo(7))
 	})
 
 	It("each have a spec", func() {
-		series := shown()
+		series := []string{limit}
 		for _, m := range moves() {
 			series = append(series, m.series)
 		}
-		Expect(metrictest.Unnamed(definitions(), series)).To(BeEmpty())
+		Expect(metrictest.Unnamed(fetcher.Metrics(), series)).To(BeEmpty())
 	})
 
 	It("follow the conventions and have only the labels and values of their definitions, whatever the host", func() {
-		l := newLab()
+		l := newLab(nil)
 		for i, path := range []string{"/ok", "/missing", "/busy", "http://10.1.2.3/"} {
 			l.want(fmt.Sprint("cm-", i), path)
 		}
 		Eventually(l.value("curlmethat_fetcher_requests_total")).Should(BeEquivalentTo(4))
-		Expect(metrictest.Problems(l.registry, definitions())).To(BeEmpty())
+		Expect(metrictest.Problems(l.registry, append(process.Metrics("fetcher"), fetcher.Metrics()...))).To(BeEmpty())
 	})
 })
