@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,8 +32,8 @@ var key = pipeline.Key{Namespace: "default", Name: "cool.map", Key: "my.data"}
 type collector struct {
 	*httptest.Server
 
+	refuse  atomic.Bool
 	mu      sync.Mutex
-	refuse  bool
 	batches []*tracepb.TracesData
 	headers []http.Header
 }
@@ -57,7 +58,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	data := new(tracepb.TracesData) // an export request has the same form
-	if c.refuse || r.URL.Path != "/v1/traces" || proto.Unmarshal(raw, data) != nil {
+	if c.refuse.Load() || r.URL.Path != "/v1/traces" || proto.Unmarshal(raw, data) != nil {
 		http.Error(w, "secret of the server", http.StatusBadRequest)
 		return
 	}
@@ -66,14 +67,8 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-func (c *collector) setRefuse(refuse bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refuse = refuse
-}
-
-// unset unsets variables of the machine's environment.
-func unset(t *testing.T) {
+// fromEnv returns a tracer by these variables only, and its log.
+func fromEnv(t *testing.T, env map[string]string) (*tracing.Tracer, *bytes.Buffer) {
 	t.Helper()
 	for _, name := range []string{
 		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -82,16 +77,19 @@ func unset(t *testing.T) {
 	} {
 		t.Setenv(name, "")
 	}
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	log := new(bytes.Buffer)
+	return tracing.FromEnv(t.Context(), "fetcher", "1.2.3", zerolog.New(log)), log
 }
 
 func TestFromEnvSendsWhatTheVariablesAskFor(t *testing.T) {
-	unset(t)
 	c := newCollector(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20token")
-	t.Setenv("OTEL_SERVICE_NAME", "mine")
-	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-	tracer := tracing.FromEnv(t.Context(), "fetcher", "1.2.3", zerolog.Nop())
+	tracer, _ := fromEnv(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL, "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20token",
+		"OTEL_SERVICE_NAME": "mine", "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
+	})
 	_, span := tracer.Publish(t.Context(), pipeline.KindWant, key)
 	span.End()
 	tracer.Shutdown(t.Context())
@@ -128,14 +126,9 @@ func TestFromEnvIsOff(t *testing.T) {
 		"without an exporter": {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			unset(t)
-			for name, value := range env {
-				t.Setenv(name, value)
-			}
-			var log bytes.Buffer
-			tracer := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
+			tracer, log := fromEnv(t, env)
 			if tracer != nil || log.Len() > 0 {
-				t.Errorf("tracer %v, log %s", tracer, &log)
+				t.Errorf("tracer %v, log %s", tracer, log)
 			}
 			tracer.Shutdown(t.Context())
 		})
@@ -154,67 +147,51 @@ func TestFromEnvLogsOneSentenceForEachMistake(t *testing.T) {
 		{"OTEL_TRACES_SAMPLER", "some", `configure traces by OTEL_*: unsupported sampler: some`, false},
 	} {
 		t.Run(wrong.name, func(t *testing.T) {
-			unset(t)
-			c := newCollector(t)
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-			t.Setenv(wrong.name, wrong.value)
-			var log bytes.Buffer
-			tracer := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
+			env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": newCollector(t).URL}
+			env[wrong.name] = wrong.value
+			tracer, log := fromEnv(t, env)
 			defer tracer.Shutdown(t.Context())
 			if (tracer == nil) != wrong.off || !bytes.Contains(log.Bytes(), []byte(wrong.sentence)) ||
 				bytes.Contains(log.Bytes(), []byte("hidden")) {
-				t.Errorf("tracer %v, log %s", tracer, &log)
+				t.Errorf("tracer %v, log %s", tracer, log)
 			}
 		})
 	}
 }
 
 func TestAFailingCollectorIsLoggedOnceAndDelaysNothing(t *testing.T) {
-	unset(t)
 	c := newCollector(t)
-	c.setRefuse(true)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1") // every span is a batch
-	var log bytes.Buffer
-	tracer := tracing.FromEnv(t.Context(), "fetcher", "", zerolog.New(&log))
+	c.refuse.Store(true)
+	tracer, log := fromEnv(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "1", // every span is a batch
+	})
 	for range 20 {
 		_, span := tracer.Publish(t.Context(), pipeline.KindWant, key)
 		span.End()
 	}
 	tracer.Shutdown(t.Context())
 	if n := bytes.Count(log.Bytes(), []byte("cannot send traces to the collector, continuing without them")); n != 1 {
-		t.Errorf("said %d times: %s", n, &log)
+		t.Errorf("said %d times: %s", n, log)
 	}
 	if bytes.Contains(log.Bytes(), []byte("secret of the server")) {
-		t.Errorf("the log repeats what the collector said: %s", &log)
+		t.Errorf("the log repeats what the collector said: %s", log)
 	}
 }
 
 // message is one delivery of a message as the server sends it.
 type message struct {
 	jetstream.Msg
-	header nats.Header
-	number uint64
 }
 
-func (m message) Subject() string      { return key.Want() }
-func (m message) Data() []byte         { return []byte("{}") }
-func (m message) Headers() nats.Header { return m.header }
+func (message) Subject() string      { return key.Want() }
+func (message) Data() []byte         { return []byte("{}") }
+func (message) Headers() nats.Header { return nil }
 
-func (m message) Metadata() (*jetstream.MsgMetadata, error) {
+func (message) Metadata() (*jetstream.MsgMetadata, error) {
 	return &jetstream.MsgMetadata{
 		Stream: pipeline.Requests, Sequence: jetstream.SequencePair{Stream: 7}, Timestamp: time.Unix(1, 2),
-		NumDelivered: m.number,
+		NumDelivered: 1,
 	}, nil
-}
-
-func TestNilTracerPassesTraceContextOn(t *testing.T) {
-	header := nats.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}
-	var off *tracing.Tracer
-	ctx, span := off.Consume(t.Context(), "fetch", "fetcher", message{header: header, number: 1})
-	if span.IsRecording() || trace.SpanContextFromContext(ctx).TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
-		t.Errorf("span %v", span.SpanContext())
-	}
 }
 
 // handle creates spans for a message like the services do.
@@ -230,7 +207,7 @@ func handle(ctx context.Context, tracer *tracing.Tracer, m jetstream.Msg) {
 
 func TestOffCostsNothing(t *testing.T) {
 	var tracer *tracing.Tracer
-	ctx, m := t.Context(), jetstream.Msg(message{number: 1})
+	ctx, m := t.Context(), jetstream.Msg(message{})
 	if n := testing.AllocsPerRun(100, func() { handle(ctx, tracer, m) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
