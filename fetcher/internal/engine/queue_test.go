@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -48,35 +49,26 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		Expect(w.result().GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
 	})
 
-	It("is fetched when a slot comes free, and leaves no timer", func() {
-		slow := w.hangs()
-		f := w.fetcher(few)
-		f.run()
-		keys := w.publishMany(slow, 20, key.Namespace)
-		Eventually(func() int { return f.parked("host_busy") }).Should(Equal(len(keys) - perHost + 1))
-		w.end()
-		Eventually(w.contents).Should(Equal(len(keys)))
-		Eventually(func() []pipeline.Key { return w.waiting(keys) }).Should(BeEmpty())
-		Expect(w.pending()).To(BeZero())
-		Expect(slow.gets.Load()).To(BeEquivalentTo(len(keys)))
-		Expect(claims(f, "won")).To(Equal(len(keys) - perHost + 1))
-	})
-
-	It("gets the timer of its refresh after its GET", func() {
-		slow := w.hangs()
-		f := w.fetcher(few)
-		f.run()
-		keys := w.publishMany(slow, 6, key.Namespace, every(10*time.Minute))
-		Eventually(func() int { return f.parked("host_busy") }).Should(Equal(len(keys) - perHost + 1))
-		w.end()
-		for _, k := range keys {
-			Eventually(func(g Gomega) {
-				t := w.timerOf(k)
-				g.Expect(t).NotTo(BeNil())
-				g.Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
-			}).Should(Succeed())
-		}
-	})
+	DescribeTable("is fetched when a slot comes free,",
+		func(left types.GomegaMatcher, change ...func(*v1.Want)) {
+			slow := w.hangs()
+			f := w.fetcher(few)
+			f.run()
+			keys := w.publishMany(slow, 20, key.Namespace, change...)
+			Eventually(func() int { return f.parked("host_busy") }).Should(Equal(len(keys) - perHost + 1))
+			w.end()
+			Eventually(w.contents).Should(Equal(len(keys)))
+			for _, k := range keys {
+				Eventually(func() *timer { return w.timerOf(k) }).Should(left)
+			}
+			Expect(w.pending()).To(BeZero())
+			Expect(slow.gets.Load()).To(BeEquivalentTo(len(keys)))
+			Expect(claims(f, "won")).To(Equal(len(keys) - perHost + 1))
+		},
+		Entry("and leaves no timer", BeNil()),
+		Entry("and gets the timer of its refresh after its GET",
+			And(Not(BeNil()), HaveField("GetCause()", v1.Cause_CAUSE_REFRESH)), every(10*time.Minute)),
+	)
 
 	It("comes back by its claim if the fetcher ends during the GET", func() {
 		release := make(chan struct{})

@@ -21,42 +21,26 @@ func failedWith(class v1.FailureClass, code int) failure {
 
 func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
-	began := timestamppb.Now()
+	retrying := ending{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond}
+	givingUp := ending{outcome: gaveUp, failure: timeout}
+	failing := &v1.Due{FirstFailedAt: timestamppb.Now()}
+	reported := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class}
+	gaveUpBefore := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class, GaveUp: true}
 	for _, tc := range []struct {
-		trigger trigger
-		ended   ending
-		want    string
+		past  *v1.Due
+		ended ending
+		want  string
 	}{
-		{trigger{}, ending{outcome: content}, "info fetched"},
-		{trigger{}, ending{outcome: recovered}, "info recovered"},
-		{trigger{}, ending{outcome: unmodified}, "debug unchanged"},
-		{
-			trigger{},
-			ending{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond},
-			"info fetch failed, retrying in 2s",
-		},
-		{
-			trigger{past: &v1.Due{FirstFailedAt: began}},
-			ending{outcome: retry, failure: timeout, wait: 70 * time.Second},
-			"debug fetch failed, retrying in 1m10s",
-		},
-		{
-			trigger{past: &v1.Due{FirstFailedAt: began, Reported: timeout.Class}},
-			ending{outcome: gaveUp, failure: timeout},
-			"warn gave up",
-		},
-		{
-			trigger{past: &v1.Due{FirstFailedAt: began, Reported: timeout.Class, GaveUp: true}},
-			ending{outcome: gaveUp, failure: timeout},
-			"debug gave up",
-		},
-		{
-			trigger{past: &v1.Due{FirstFailedAt: began, Reported: timeout.Class, GaveUp: true}},
-			ending{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)},
-			"warn gave up",
-		},
+		{nil, ending{outcome: content}, "info fetched"},
+		{nil, ending{outcome: recovered}, "info recovered"},
+		{nil, ending{outcome: unmodified}, "debug unchanged"},
+		{nil, retrying, "info fetch failed, retrying in 2s"},
+		{failing, ending{outcome: retry, failure: timeout, wait: 70 * time.Second}, "debug fetch failed, retrying in 1m10s"},
+		{reported, givingUp, "warn gave up"},
+		{gaveUpBefore, givingUp, "debug gave up"},
+		{gaveUpBefore, ending{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}, "warn gave up"},
 	} {
-		level, text := describe(&tc.trigger, tc.ended)
+		level, text := describe(&trigger{past: tc.past}, tc.ended)
 		if got := level.String() + " " + text; got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)
 		}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
@@ -206,99 +207,84 @@ var _ = Describe("Namespaces with the same URL", func() {
 		return timer.Due
 	}
 
-	for _, sort := range []struct {
-		kind    string
-		trusted bool
-	}{{"header", true}, {"header", false}, {"token", true}, {"certificate", true}, {"oauth", true}, {"team", true}} {
-		kind, trusted := sort.kind, sort.trusted
-		for _, path := range []string{"/within", "/up"} {
-			if kind != "header" && kind != "token" && path != "/up" {
-				continue // certificates and teams are for https only
-			}
-			for _, tokens := range []map[string]string{
-				{"team-a": "token-a", "team-b": "token-b"},
-				{"team-a": "token-a", "team-b": ""},
-			} {
-				for _, order := range [][]string{{"team-a", "team-b"}, {"team-b", "team-a"}} {
-					Context(fmt.Sprintf("%s, redirected %s, each with a %s of %v, trusted keys %t", strings.Join(order, " before "),
-						path, kind, tokens, trusted), func() {
-						var t *tenants
-						var own []string
-						BeforeEach(func() {
-							headers := "[]"
-							own = nil
-							files := map[string]string{}
-							team := []headerfile.TeamEntry{}
-							for _, namespace := range order {
-								own = append(own, tokens[namespace])
-								if token := tokens[namespace]; token != "" {
-									if kind == "team" {
-										team = append(team, headerfile.TeamEntry{
-											Namespace: namespace, Source: "rules", Host: "127.0.0.1", Port: 443, PathPrefix: "/private",
-											Headers: map[string]string{"Authorization": token},
-										})
-										continue
-									}
-									headers = strings.TrimPrefix(headers, "[]") + entry(kind, path, namespace, token)
-									files[token] = token
-									files[token+".crt"], files[token+".key"] = certificate(token)
-								}
-							}
-							text := must(json.Marshal(team))
-							files["team.json"] = string(text)
-							t = newTenants(trusted, headers, files)
-						})
+	for _, c := range []struct {
+		kind, path string
+		trusted    bool
+	}{
+		{"header", "/within", true}, {"header", "/up", true}, {"header", "/within", false}, {"header", "/up", false},
+		{"token", "/within", true}, {"token", "/up", true},
+		// These are for https only.
+		{"certificate", "/up", true}, {"oauth", "/up", true}, {"team", "/up", true},
+	} {
+		for _, own := range [][]string{{"token-a", "token-b"}, {"token-a", ""}, {"", "token-b"}} {
+			Context(fmt.Sprintf("redirected %s, with a %s each of %q, trusted keys %t", c.path, c.kind, own, c.trusted), func() {
+				namespaces := []string{"team-a", "team-b"}
+				bodies := map[string]string{"team-a": report(own[0]), "team-b": report(own[1])}
+				var t *tenants
+				BeforeEach(func() {
+					headers, files, team := "", map[string]string{}, []headerfile.TeamEntry{}
+					for i, token := range own {
+						switch {
+						case token == "":
+						case c.kind == "team":
+							team = append(team, headerfile.TeamEntry{
+								Namespace: namespaces[i], Source: "rules", Host: "127.0.0.1", Port: 443, PathPrefix: "/private",
+								Headers: map[string]string{"Authorization": token},
+							})
+						default:
+							headers += entry(c.kind, c.path, namespaces[i], token)
+							files[token] = token
+							files[token+".crt"], files[token+".key"] = certificate(token)
+						}
+					}
+					files["team.json"] = string(must(json.Marshal(team)))
+					t = newTenants(c.trusted, cmp.Or(headers, "[]"), files)
+				})
 
-						It("get what their own credentials fetch", func() {
-							for _, namespace := range order {
-								t.ask(namespace, path)
-								t.step()
-							}
-							Expect(t.reported()).To(Equal(own))
-							Expect(t.bodies()).To(Equal(map[string]string{
-								"team-a": report(tokens["team-a"]), "team-b": report(tokens["team-b"]),
-							}))
-						})
+				It("get what their own credentials fetch", func() {
+					for _, namespace := range namespaces {
+						t.ask(namespace, c.path)
+						t.step()
+					}
+					Expect(t.reported()).To(Equal(own))
+					Expect(t.bodies()).To(Equal(bodies))
+				})
 
-						It("get 304 for their own credentials", func() {
-							for _, namespace := range order {
-								want, sequence := t.ask(namespace, path, every(time.Hour))
-								Expect(t.next().Ack()).To(Succeed())
-								t.fire(&v1.Due{
-									Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH,
-									Cached: &v1.Cached{Sha256: digest("old"), Etag: `"v1"`},
-								})
-								t.step()
-							}
-							Expect(t.reported()).To(Equal(own))
-							Expect(t.results()).To(BeEmpty())
+				It("get 304 for their own credentials", func() {
+					for _, namespace := range namespaces {
+						want, sequence := t.ask(namespace, c.path, every(time.Hour))
+						Expect(t.next().Ack()).To(Succeed())
+						t.fire(&v1.Due{
+							Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH,
+							Cached: &v1.Cached{Sha256: digest("old"), Etag: `"v1"`},
 						})
+						t.step()
+					}
+					Expect(t.reported()).To(Equal(own))
+					Expect(t.results()).To(BeEmpty())
+				})
 
-						It("get no failures of others, neither at a retry nor in a dead letter", func() {
-							t.answersWith(http.StatusInternalServerError)
-							for _, namespace := range order {
-								t.ask(namespace, path)
-								t.step()
-							}
-							Expect(t.reported()).To(Equal(own))
-							t.clock.Advance(time.Minute)
-							t.answersWith(http.StatusNotFound)
-							for _, namespace := range order {
-								t.fire(retried(t, namespace))
-								t.step()
-							}
-							Expect(t.reported()).To(Equal(own))
-							snippets := map[string]string{}
-							for _, d := range t.deadLetters() {
-								snippets[d.GetWant().GetNamespace()] = string(d.GetSnippet())
-							}
-							Expect(snippets).To(Equal(map[string]string{
-								"team-a": report(tokens["team-a"]), "team-b": report(tokens["team-b"]),
-							}))
-						})
-					})
-				}
-			}
+				It("get no failures of others, neither at a retry nor in a dead letter", func() {
+					t.answersWith(http.StatusInternalServerError)
+					for _, namespace := range namespaces {
+						t.ask(namespace, c.path)
+						t.step()
+					}
+					Expect(t.reported()).To(Equal(own))
+					t.clock.Advance(time.Minute)
+					t.answersWith(http.StatusNotFound)
+					for _, namespace := range namespaces {
+						t.fire(retried(t, namespace))
+						t.step()
+					}
+					Expect(t.reported()).To(Equal(own))
+					snippets := map[string]string{}
+					for _, d := range t.deadLetters() {
+						snippets[d.GetWant().GetNamespace()] = string(d.GetSnippet())
+					}
+					Expect(snippets).To(Equal(bodies))
+				})
+			})
 		}
 	}
 

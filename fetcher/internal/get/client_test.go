@@ -39,15 +39,13 @@ func (p *phases) counts() map[get.Phase]int {
 }
 
 var _ = Describe("a client", func() {
-	hello := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
-
 	It("observes the duration of each phase", func(ctx SpecContext) {
 		heard := &phases{seen: map[get.Phase]int{}}
 		ca := newAuthority()
 		cfg := shortLimits()
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Observe: heard.ObservePhase})
-		port := serveTLS(ca, hello)
+		port := secureServer(ca, host, nil, redirectOr("hello", http.StatusOK))
 
 		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
 		Expect(heard.counts()).To(Equal(map[get.Phase]int{

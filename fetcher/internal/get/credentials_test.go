@@ -3,7 +3,6 @@ package get_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -28,11 +27,7 @@ var _ = Describe("credentials", func() {
 		seen = &recorder{}
 		port = serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
-			if to := r.URL.Query().Get("to"); to != "" {
-				w.Header().Set("Location", to)
-				w.WriteHeader(http.StatusFound)
-			}
-			_, _ = io.WriteString(w, "hello")
+			redirectOr("hello", http.StatusOK)(w, r)
 		})
 	})
 
@@ -52,14 +47,6 @@ var _ = Describe("credentials", func() {
 		}
 	}
 
-	authorizations := func() []string {
-		var all []string
-		for _, r := range seen.requests() {
-			all = append(all, r.Header.Get("Authorization"))
-		}
-		return all
-	}
-
 	basic := func(user, password string) string {
 		r, _ := http.NewRequest(http.MethodGet, "/", http.NoBody)
 		r.SetBasicAuth(user, password)
@@ -74,14 +61,14 @@ var _ = Describe("credentials", func() {
 			get.Request{URL: at("DATA.example.com.", "/")},
 			get.Request{URL: at("other.example.com", "/")},
 			get.Request{URL: at("www.example.com", "/")})
-		Expect(authorizations()).To(Equal([]string{basic("me", "p w"), basic("me", "p w"), basic("you", "x"), ""}))
+		Expect(seen.authorizations()).To(Equal([]string{basic("me", "p w"), basic("me", "p w"), basic("you", "x"), ""}))
 	})
 
 	It("of the default entry are sent to every other host", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\ndefault login all password b\n")
 		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/")}, get.Request{URL: at("www.example.com", "/")})
-		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("all", "b")}))
+		Expect(seen.authorizations()).To(Equal([]string{basic("me", "a"), basic("all", "b")}))
 	})
 
 	It("from a netrc file are not sent if the entry does not have netrc: true", func(ctx SpecContext) {
@@ -91,7 +78,7 @@ var _ = Describe("credentials", func() {
 - {host: "*", namespaces: ["*"], schemes: [http], ports: [%[1]d], netrc: true}
 `, port))
 		do(ctx, get.Request{URL: at("data.example.com", "/")}, get.Request{URL: at("www.example.com", "/")})
-		Expect(authorizations()).To(Equal([]string{"", basic("me", "a")}))
+		Expect(seen.authorizations()).To(Equal([]string{"", basic("me", "a")}))
 	})
 
 	It("from a header file are sent to matching hosts for the listed namespaces", func(ctx SpecContext) {
@@ -115,7 +102,7 @@ var _ = Describe("credentials", func() {
 			get.Request{URL: at("api.example.com", "/"), Namespace: "team-b"},
 			get.Request{URL: at("api.example.com", "/"), Namespace: "other"},
 			get.Request{URL: at("api.example.org", "/"), Namespace: "team-a"})
-		Expect(authorizations()).To(Equal([]string{"Bearer a", "Bearer b", basic("me", "a"), basic("me", "a")}))
+		Expect(seen.authorizations()).To(Equal([]string{"Bearer a", "Bearer b", basic("me", "a"), basic("me", "a")}))
 		Expect(seen.requests()[0].Header.Get("X-Tenant")).To(Equal("a"))
 	})
 
@@ -123,7 +110,7 @@ var _ = Describe("credentials", func() {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\n")
 		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/?to=/x")})
-		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "a")}))
+		Expect(seen.authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "a")}))
 	})
 
 	It("never follow a redirect to another host, nor come back from there", func(ctx SpecContext) {
@@ -134,7 +121,7 @@ var _ = Describe("credentials", func() {
 				"netrc: true, headers: {X-Token: t}}\n", port))
 		back := at("data.example.com", "/end")
 		do(ctx, get.Request{URL: at("data.example.com", "/?to="+at("evil.example.com", "/?to="+back))})
-		Expect(authorizations()).To(Equal([]string{basic("me", "a"), "", ""}))
+		Expect(seen.authorizations()).To(Equal([]string{basic("me", "a"), "", ""}))
 		for _, r := range seen.requests()[1:] {
 			Expect(r.Header).NotTo(HaveKey("X-Token"))
 		}
@@ -210,7 +197,7 @@ var _ = Describe("credentials", func() {
 		err = reload()
 		Expect(err).To(MatchError(ContainSubstring("line 1: not a YAML list")))
 		Expect(err.Error()).NotTo(ContainSubstring(secret))
-		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "b"), basic("me", "b")}))
+		Expect(seen.authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "b"), basic("me", "b")}))
 	})
 
 	It("are available only if an entry matches host and namespace, with any scheme, port or path", func() {
@@ -302,6 +289,6 @@ var _ = Describe("credentials", func() {
 		for _, r := range []get.Request{before, request} {
 			Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())
 		}
-		Expect(authorizations()).To(Equal([]string{"", "", "a", "a"}))
+		Expect(seen.authorizations()).To(Equal([]string{"", "", "a", "a"}))
 	})
 })

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,21 @@ func (r *recorder) note(req *http.Request) {
 func (r *recorder) requests() []*http.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]*http.Request(nil), r.seen...)
+	return slices.Clone(r.seen)
+}
+
+// authorizations returns the Authorization of each request.
+func (r *recorder) authorizations() (all []string) {
+	for _, req := range r.requests() {
+		all = append(all, req.Header.Get("Authorization"))
+	}
+	return all
+}
+
+// lastAuthorization returns that of the last request.
+func (r *recorder) lastAuthorization() string {
+	all := r.authorizations()
+	return all[len(all)-1]
 }
 
 // failed returns the error of a failed GET.

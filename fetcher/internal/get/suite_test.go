@@ -48,7 +48,6 @@ func shortLimits() get.Config {
 }
 
 func startDNS() *dnstest.Server {
-	GinkgoHelper()
 	names := dnstest.New()
 	names.SetOther("127.0.0.1")
 	return names
@@ -58,8 +57,7 @@ func startDNS() *dnstest.Server {
 func newGate(cfg egress.Config) *egress.Gate {
 	GinkgoHelper()
 	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")
-	gate := must(egress.New(cfg, egress.Deps{Resolver: startDNS().Resolver(), DialTimeout: 10 * time.Second}))
-	return gate
+	return must(egress.New(cfg, egress.Deps{Resolver: startDNS().Resolver(), DialTimeout: 10 * time.Second}))
 }
 
 // newClient returns a client that stops with the spec.
@@ -169,6 +167,18 @@ func repeat(text, words string) func(context.Context, net.Conn) {
 	}
 }
 
+// redirectOr redirects to the URL in the query, if there is one, and responds otherwise.
+func redirectOr(body string, status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if to := r.URL.Query().Get("to"); to != "" {
+			http.Redirect(w, r, to, http.StatusFound)
+			return
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
 func writeFile(name, content string) string {
 	GinkgoHelper()
 	path := filepath.Join(GinkgoT().TempDir(), name)
@@ -202,12 +212,6 @@ func serveUntilClosed() (port int, closed chan struct{}) {
 			closed <- struct{}{}
 		}
 	}), closed
-}
-
-// serveTLS is serveHTTP with a certificate for host.
-func serveTLS(ca *authority, handler http.HandlerFunc) (port int) {
-	GinkgoHelper()
-	return secureServer(ca, host, nil, handler)
 }
 
 func must[T any](value T, err error) T {

@@ -31,8 +31,7 @@ var _ = Describe("the credentials of teams", func() {
 	}
 	put := func(entries ...headerfile.TeamEntry) {
 		GinkgoHelper()
-		text := must(json.Marshal(entries))
-		replace(cfg.TeamFile, string(text))
+		replace(cfg.TeamFile, string(must(json.Marshal(entries))))
 		if client != nil {
 			Expect(reload()).To(Succeed())
 		}
@@ -42,7 +41,7 @@ var _ = Describe("the credentials of teams", func() {
 	}
 	BeforeEach(func() {
 		cfg, ca, seen, client = shortLimits(), newAuthority(), &recorder{}, nil
-		port = serveTLS(ca, func(w http.ResponseWriter, r *http.Request) {
+		port = secureServer(ca, host, nil, func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			if r.Header.Get("Authorization") == "wrong" {
 				w.WriteHeader(http.StatusForbidden)
@@ -53,9 +52,8 @@ var _ = Describe("the credentials of teams", func() {
 	})
 	sent := func(ctx SpecContext, r get.Request) string {
 		GinkgoHelper()
-		Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())
-		all := seen.requests()
-		return all[len(all)-1].Header.Get("Authorization")
+		must(client.Do(ctx, r))
+		return seen.lastAuthorization()
 	}
 
 	It("go with the requests of their namespace only, once there are any", func(ctx SpecContext) {

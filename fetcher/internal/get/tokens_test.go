@@ -121,20 +121,13 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		replace(cfg.HeaderFile, entry)
 	})
 	newTokenClient := func() *get.Client { return newClient(cfg, newGate(egress.Config{}), get.Deps{Now: clock.Now}) }
-	sent := func() (all []string) {
-		for _, r := range seen.requests() {
-			all = append(all, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-		}
-		return all
-	}
-
 	It("is fetched once for all requests that wait for it", func(ctx SpecContext) {
 		grant(3600)
 		client := newTokenClient()
 		together(ctx, client, 20, request)
 		Expect(asked.Load()).To(BeEquivalentTo(1))
-		Expect(sent()).To(HaveLen(20))
-		Expect(sent()).To(HaveEach("token-1"))
+		Expect(seen.authorizations()).To(HaveLen(20))
+		Expect(seen.authorizations()).To(HaveEach("Bearer token-1"))
 	})
 
 	It("is renewed a minute before it expires, while requests use the old one", func(ctx SpecContext) {
@@ -150,7 +143,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		Expect(asked.Load()).To(BeEquivalentTo(1))
 		clock.advance(3 * time.Second)
 		do()
-		Eventually(func() string { do(); return sent()[len(sent())-1] }).Should(Equal("token-2"))
+		Eventually(func() string { do(); return seen.lastAuthorization() }).Should(Equal("Bearer token-2"))
 		Expect(asked.Load()).To(BeEquivalentTo(2))
 		By("and a token URL that fails does not fail requests before the token expires")
 		give(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
@@ -189,7 +182,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		password.Store(new("rotated"))
 		Expect(reload()).To(Succeed())
 		clock.advance(9*time.Minute + 30*time.Second)
-		Eventually(func() string { load(); return sent()[len(sent())-1] }).Should(Equal("token-2"))
+		Eventually(func() string { load(); return seen.lastAuthorization() }).Should(Equal("Bearer token-2"))
 	})
 
 	It("is not asked for where the token URL redirects to", func(ctx SpecContext) {
@@ -213,7 +206,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 			Expect(err.Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 			Expect(err.Credential).To(Equal(login))
 			Expect(err).To(MatchError("login.example.com gave no token for data.example.com"))
-			Expect(sent()).To(BeEmpty())
+			Expect(seen.authorizations()).To(BeEmpty())
 		},
 		Entry("fails", 500, secret),
 		Entry("denies", 401, `{"error":"`+secret+`"}`),
@@ -278,11 +271,7 @@ var _ = Describe("the files of an entry", func() {
 		dir = filepath.Dir(cfg.HeaderFile)
 		port = secureServer(private, host, private.pool(), func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
-			if to := r.URL.Query().Get("to"); to != "" {
-				http.Redirect(w, r, to, http.StatusFound)
-				return
-			}
-			_, _ = io.WriteString(w, "hello")
+			redirectOr("hello", http.StatusOK)(w, r)
 		})
 		put("ca.crt", private.pem())
 	})
@@ -372,13 +361,7 @@ var _ = Describe("the files of an entry", func() {
 
 var _ = Describe("a 401 or 403", func() {
 	It("says which credential was sent", func(ctx SpecContext) {
-		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
-			if to := r.URL.Query().Get("to"); to != "" {
-				http.Redirect(w, r, to, http.StatusFound)
-				return
-			}
-			w.WriteHeader(http.StatusForbidden)
-		})
+		port := serveHTTP(redirectOr("", http.StatusForbidden))
 		cfg := shortLimits()
 		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(
 			"- {host: other, namespaces: [team-a], headers: {X-A: b}}\n- {host: %s, namespaces: [team-a], schemes: [http], "+
