@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // execute runs a command line and returns its output and error.
@@ -51,7 +52,7 @@ var _ = Describe("The command line", func() {
 		var pages strings.Builder
 		const docs = "../deploy/docs/"
 		for _, name := range []string{"README.md", docs + "egress.md", docs + "credentials.md", docs + "rules.md"} {
-			pages.Write(must(os.ReadFile(name)))
+			pages.Write(suitetest.Must(os.ReadFile(name)))
 		}
 		cfg := fetcher.DefaultConfig()
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -111,7 +112,7 @@ var _ = Describe("fetcher check", func() {
 			"team-a": "\nthe credential of entry 1 of the header file is sent\n",
 			"team-b": "\nno credential is configured for this URL and namespace\n",
 		} {
-			out := must(execute("check", "127.0.0.1", "--allow-cidr=127.0.0.0/8", "--header-file="+headers,
+			out := suitetest.Must(execute("check", "127.0.0.1", "--allow-cidr=127.0.0.0/8", "--header-file="+headers,
 				"--namespace="+namespace))
 			Expect(out).To(HaveSuffix(says))
 			Expect(out).NotTo(ContainSubstring("s3cr3t"))

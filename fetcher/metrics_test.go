@@ -23,6 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // lab is a running fetcher with a broker and a web server.
@@ -70,7 +71,7 @@ func (l *lab) serve() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
 	mux.HandleFunc("/hang", func(http.ResponseWriter, *http.Request) { <-held.Done() })
-	listener := must((&net.ListenConfig{}).Listen(l.ctx, "tcp4", ":0"))
+	listener := suitetest.Must((&net.ListenConfig{}).Listen(l.ctx, "tcp4", ":0"))
 	origin := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}}
 	origin.Start()
 	DeferCleanup(origin.Close)
@@ -215,7 +216,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 	for _, m := range moves() {
 		It("move: "+m.series, func() {
 			l := newLab(m.change)
-			before := must(l.value(m.series)())
+			before := suitetest.Must(l.value(m.series)())
 			m.do(l)
 			Eventually(l.value(m.series)).Should(BeNumerically(">", before))
 		})

@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("Run", func() {
@@ -56,7 +57,7 @@ var _ = Describe("Run", func() {
 		Eventually(log.Contents).Should(ContainSubstring("waiting for the watcher or the setup job to create the streams"))
 		Expect(rt.Health.Ready()).To(BeFalse())
 
-		epoch := must(pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{}))
+		epoch := suitetest.Must(pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{}))
 		Eventually(rt.Health.Ready).Should(BeTrue())
 		Expect(log.Contents()).To(ContainSubstring(`"max_body":1000000,"max_payload":1048576`))
 
@@ -68,12 +69,12 @@ var _ = Describe("Run", func() {
 			Namespace: "default", Name: "cm", Key: "k", Uid: "uid", Url: origin.URL, Epoch: epoch,
 		}, 0)
 		Expect(err).NotTo(HaveOccurred())
-		stream := must(rt.JetStream.Stream(ctx, pipeline.Results))
+		stream := suitetest.Must(rt.JetStream.Stream(ctx, pipeline.Results))
 		var m *jetstream.RawStreamMsg
 		Eventually(func() error { m, err = stream.GetMsg(ctx, 1); return err }).Should(Succeed())
 		_, key, err := pipeline.ParseSubject(m.Subject)
 		Expect(err).NotTo(HaveOccurred())
-		result := must(pipeline.DecodeResult(key, m.Data))
+		result := suitetest.Must(pipeline.DecodeResult(key, m.Data))
 		Expect(string(result.GetContent().GetBody())).To(HavePrefix("hello curl-me-that/"))
 
 		Expect(stop()).To(Succeed())

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -12,9 +11,3 @@ import (
 func TestFetcher(t *testing.T) { suitetest.Run(t, "Fetcher") }
 
 var _ = BeforeSuite(suitetest.ExpectNoLeaks)
-
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}

@@ -28,6 +28,14 @@ func samples(t *testing.T) map[string][]metav1.ManagedFieldsEntry {
 	return all
 }
 
+// entry returns what a manager has updated in the given second.
+func entry(manager string, second int64, fields string) metav1.ManagedFieldsEntry {
+	at := metav1.Unix(second, 0)
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: "Update", Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+	}
+}
+
 func ownerOf(t *testing.T, entries []metav1.ManagedFieldsEntry, key string) annotation.Ownership {
 	t.Helper()
 	owners, err := annotation.ParseOwners(entries)
@@ -78,53 +86,38 @@ func TestOwner(t *testing.T) {
 }
 
 func TestOwnerWithInvalidManagedFields(t *testing.T) {
-	entry := func(fieldsType, raw string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{
-			Manager: "m", Operation: "Update", FieldsType: fieldsType,
-			FieldsV1: metav1.NewFieldsV1(raw),
-		}
-	}
-	good := entry("FieldsV1", `{"f:data":{"f:mydata":{}}}`)
+	good, status := entry("m", 1, `{"f:data":{"f:mydata":{}}}`), entry("m", 1, `{"f:data":{"f:mydata":{}}}`)
+	status.Subresource = "status"
+	another := entry("m", 1, `{}`)
+	another.FieldsType = "FieldsV2"
 	for name, c := range map[string]struct {
 		entries   []metav1.ManagedFieldsEntry
 		malformed bool
 	}{
 		"absent":          {nil, false},
 		"one empty entry": {[]metav1.ManagedFieldsEntry{{}}, false},
-		"null":            {[]metav1.ManagedFieldsEntry{entry("FieldsV1", "null")}, false},
-		"no object":       {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `[]`)}, true},
-		"data is no map":  {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":[]}`)}, true},
-		"cut short":       {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":{`)}, true},
-		"another type":    {[]metav1.ManagedFieldsEntry{good, entry("FieldsV2", `{}`)}, true},
-		"subresource only": {
-			[]metav1.ManagedFieldsEntry{{Manager: "m", Subresource: "status", FieldsType: "FieldsV1", FieldsV1: good.FieldsV1}},
-			false,
-		},
+		"null":            {[]metav1.ManagedFieldsEntry{entry("m", 1, "null")}, false},
+		"no object":       {[]metav1.ManagedFieldsEntry{good, entry("m", 1, `[]`)}, true},
+		"data is no map":  {[]metav1.ManagedFieldsEntry{good, entry("m", 1, `{"f:data":[]}`)}, true},
+		"cut short":       {[]metav1.ManagedFieldsEntry{good, entry("m", 1, `{"f:data":{`)}, true},
+		"another type":    {[]metav1.ManagedFieldsEntry{good, another}, true},
+		"a subresource":   {[]metav1.ManagedFieldsEntry{status}, false},
 	} {
 		owners, err := annotation.ParseOwners(c.entries)
 		if errors.Is(err, annotation.ErrManagedFields) != c.malformed || err != nil != c.malformed {
 			t.Errorf("%s: error %v", name, err)
 		}
-		if got := owners.Of("mydata").State; got != annotation.Unknown {
-			t.Errorf("%s: %v", name, got)
-		}
-		if got := owners.Of("mydata").Fingerprint; got != "unknown" {
-			t.Errorf("%s: fingerprint %q", name, got)
+		if got := owners.Of("mydata"); got.State != annotation.Unknown || got.Fingerprint != "unknown" {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
 
 func TestFingerprint(t *testing.T) {
 	at := func(name string, second int64) metav1.ManagedFieldsEntry {
-		when := metav1.Unix(second, 0)
-		return metav1.ManagedFieldsEntry{
-			Manager: name, Operation: "Update", Time: &when,
-			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`),
-		}
+		return entry(name, second, `{"f:data":{"f:a":{}}}`)
 	}
-	of := func(entries ...metav1.ManagedFieldsEntry) string {
-		return ownerOf(t, entries, "a").Fingerprint
-	}
+	of := func(entries ...metav1.ManagedFieldsEntry) string { return ownerOf(t, entries, "a").Fingerprint }
 	if got := of(at("old", 1), at("new", 2)); got != "new/Update/1970-01-01T00:00:02Z" {
 		t.Errorf("not of the newest owner: %q", got)
 	}
@@ -184,10 +177,7 @@ func TestOther(t *testing.T) {
 func TestOnly(t *testing.T) {
 	text := `{"f:data":{"f:a":{},"f:b":{},"f:c":{}},` +
 		`"f:binaryData":{"f:d":{},"f:e":{}},"f:metadata":{"f:annotations":{"f:x":{}}}}`
-	at := metav1.Unix(1, 0)
-	whole, err := annotation.ParseOwners([]metav1.ManagedFieldsEntry{{
-		Manager: "m", Operation: "Update", Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(text),
-	}})
+	whole, err := annotation.ParseOwners([]metav1.ManagedFieldsEntry{entry("m", 1, text)})
 	if err != nil || whole.AnnotationChanged("x").IsZero() {
 		t.Fatal(whole, err)
 	}
@@ -205,21 +195,15 @@ func TestOnly(t *testing.T) {
 }
 
 func TestManager(t *testing.T) {
-	for _, c := range []struct {
-		owner annotation.Ownership
-		want  string
-	}{
-		{
-			annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"},
-			"kubectl-edit",
-		},
-		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "team/tool/Apply/2026-01-02T12:00:00Z"}, "team/tool"},
-		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "0123456789abcdef"}, ""},
-		{annotation.Ownership{State: annotation.None, Fingerprint: "none"}, ""},
-		{annotation.Ownership{State: annotation.Ours}, ""},
+	for owner, want := range map[annotation.Ownership]string{
+		{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"}: "kubectl-edit",
+		{State: annotation.Foreign, Fingerprint: "team/tool/Apply/2026-01-02T12:00:00Z"}:     "team/tool",
+		{State: annotation.Foreign, Fingerprint: "0123456789abcdef"}:                         "",
+		{State: annotation.None, Fingerprint: "none"}:                                        "",
+		{State: annotation.Ours}: "",
 	} {
-		if got := c.owner.Manager(); got != c.want {
-			t.Errorf("%+v: got %q", c.owner, got)
+		if got := owner.Manager(); got != want {
+			t.Errorf("%+v: got %q", owner, got)
 		}
 	}
 }

@@ -292,17 +292,23 @@ func TestOddValuesAreFollowed(t *testing.T) {
 		annotations := ask("a=a.example.com")
 		maps.Copy(annotations, c.more)
 		request, err := grammar(t).Parse(annotations)
-		var got []string
-		for _, problem := range request.Problems {
-			got = append(got, problem.Text)
-			if problem.Rule == "" {
-				t.Errorf("%s: no rule tells this problem from others: %+v", name, problem)
-			}
-		}
+		got := texts(t, request)
 		if err != nil || !slices.Equal(got, c.want) || request.Refuses() || len(request.Pairs) != 1 {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 	}
+}
+
+// texts returns the sentences of the problems. Each has a rule that tells it from others.
+func texts(t *testing.T, request annotation.Request) (all []string) {
+	t.Helper()
+	for _, problem := range request.Problems {
+		all = append(all, problem.Text)
+		if problem.Rule == "" {
+			t.Errorf("no rule: %+v", problem)
+		}
+	}
+	return all
 }
 
 func object(annotations, labels map[string]string) metav1.Object {
@@ -334,13 +340,10 @@ func TestNamesThatAreNearlyRight(t *testing.T) {
 	} {
 		o := object(map[string]string{name: "a=a.example.com"}, nil)
 		request, err := grammar(t).ParseObject(o)
-		var got string
-		if len(request.Problems) == 1 {
-			got = request.Problems[0].Text
-		}
 		if want != "" {
 			want = fmt.Sprintf(unknown, name, want)
 		}
+		got := strings.Join(texts(t, request), " ")
 		if err != nil || request.Present || got != want || grammar(t).Concerns(o) != (want != "") {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
@@ -350,10 +353,7 @@ func TestNamesThatAreNearlyRight(t *testing.T) {
 func TestALabelInPlaceOfAnAnnotation(t *testing.T) {
 	o := object(nil, map[string]string{"x-kv8s.io/curl-me-that": "true", "x-kv8s.io/curl-refersh": "10m", "app": "x"})
 	request, err := grammar(t).ParseObject(o)
-	var got []string
-	for _, p := range request.Problems {
-		got = append(got, p.Text)
-	}
+	got := texts(t, request)
 	if want := []string{
 		"label x-kv8s.io/curl-me-that has no effect; did you mean the annotation curl-me-that?",
 		"label x-kv8s.io/curl-refersh has no effect; did you mean the annotation curl-refresh?",

@@ -108,7 +108,8 @@ var readings = []func(string) string{
 	percentDecoded,
 	func(s string) string { return wideEscape.ReplaceAllStringFunc(s, wideDecoded) },
 	// overlong UTF-8
-	strings.NewReplacer("\xc0\xae", ".", "\xe0\x80\xae", ".", "\xc0\xaf", "/", "\xe0\x80\xaf", "/", "\xc1\x9c", "\\").Replace,
+	strings.NewReplacer("\xc0\xae", ".", "\xe0\x80\xae", ".", "\xc0\xaf", "/", "\xe0\x80\xaf", "/").Replace,
+	strings.NewReplacer("\xc1\x9c", "\\").Replace,
 	// the nearest character of ASCII
 	strings.NewReplacer("\uff0e", ".", "\uff0f", "/", "\uff3c", "\\", "\u2024", ".", "\u2215", "/", "\u2044", "/").Replace,
 	strings.NewReplacer("\\", "/").Replace,

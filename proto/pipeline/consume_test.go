@@ -20,8 +20,6 @@ import (
 const soon = 20 * time.Second
 
 var _ = Describe("Consume", func() {
-	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
-
 	It("waits until the consumer exists, and reports that once", func(ctx SpecContext) {
 		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
 		r := consume(ctx, js, fetcher, always(pipeline.Ack()))

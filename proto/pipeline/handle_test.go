@@ -30,7 +30,6 @@ var _ = Describe("Consume with dispositions", func() {
 		js, c = own, pipeline.NewClient(own)
 		acks = watchAcks(pipelinetest.Connect(GinkgoTB(), s).Conn())
 	})
-	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 	publish := func(ctx context.Context, k pipeline.Key) {
 		GinkgoHelper()
 		must(c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example/x?token=secret"), 0))

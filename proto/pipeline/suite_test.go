@@ -37,12 +37,8 @@ func TestMain(m *testing.M) {
 
 var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
 
-// must returns the value of a call that must succeed.
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}
+// fetcher are the options of a fetcher.
+var fetcher = pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 
 // ensured returns a connection to a new broker with all streams and consumers, and a client on it.
 func ensured() (jetstream.JetStream, *pipeline.Client) {
@@ -150,4 +146,11 @@ func consume(
 		Eventually(r.done).Should(BeClosed())
 	})
 	return r
+}
+
+// must returns the value of a call that must succeed.
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
 }

@@ -47,8 +47,6 @@ func dieOfAMessage(url string) error {
 }
 
 var _ = Describe("A message that is delivered repeatedly", func() {
-	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
-
 	It("is not poison after ten shutdowns", func(ctx SpecContext) {
 		js, c := ensured()
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
@@ -114,9 +112,8 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 	})
 
 	It("counts nothing when two handlings overlap and both end", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		js, c := ensured()
 		shorten(ctx, js, time.Second)
-		c := pipeline.NewClient(js)
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
 		o := fetcher
 		o.InProgressEvery = time.Hour // the server delivers it again meanwhile

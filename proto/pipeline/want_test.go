@@ -23,8 +23,7 @@ var _ = Describe("A want", func() {
 		c  *pipeline.Client
 	)
 	BeforeEach(func() {
-		_, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c = pipeline.NewClient(js)
+		js, c = ensured()
 	})
 
 	It("is created if there is none, and replaced by sequence", func(ctx SpecContext) {

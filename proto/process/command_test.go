@@ -14,12 +14,14 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // build builds the test service under testdata.
 func build() string {
 	GinkgoHelper()
-	path := must(gexec.Build("./testdata/toy"))
+	path := suitetest.Must(gexec.Build("./testdata/toy"))
 	DeferCleanup(gexec.CleanupBuildArtifacts)
 	return path
 }
@@ -28,7 +30,7 @@ func run(path string, env []string, args ...string) *gexec.Session {
 	GinkgoHelper()
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
-	session := must(gexec.Start(cmd, GinkgoWriter, GinkgoWriter))
+	session := suitetest.Must(gexec.Start(cmd, GinkgoWriter, GinkgoWriter))
 	DeferCleanup(func() { session.Kill().Wait() })
 	return session
 }
@@ -36,7 +38,7 @@ func run(path string, env []string, args ...string) *gexec.Session {
 // freeAddress returns a loopback address that was free a moment ago.
 func freeAddress() string {
 	GinkgoHelper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 	defer listener.Close() //nolint:errcheck // it was never used
 	return listener.Addr().String()
 }
@@ -106,7 +108,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 	status := func(ctx context.Context) func(address, path string) func() int {
 		return func(address, path string) func() int {
 			return func() int {
-				request := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody))
+				request := suitetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody))
 				response, err := http.DefaultClient.Do(request)
 				if err != nil {
 					return 0

@@ -44,10 +44,3 @@ var _ = Describe("readiness", func() {
 		Expect(text).To(Equal("[+]nats ok\n[+]watcher/cache ok\n" + "ok"))
 	})
 })
-
-// must returns the value of a call that must succeed.
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}

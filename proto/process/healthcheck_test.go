@@ -12,12 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // serveHealth serves health like a service, and returns its port.
 func serveHealth(handler http.Handler) string {
 	GinkgoHelper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- process.Serve(ctx, listener, handler) }()

@@ -130,15 +130,10 @@ func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
 	bodies, expressions := hostileBodies(), hostileExpressions()
 	for name, body := range bodies {
 		for _, text := range expressions {
-			var took time.Duration
 			var o rule.Outcome
-			for range 3 { // other processes share the machine
-				began, before := time.Now(), cpu()
+			took := quickest(longest, func(int) {
 				o = e.Evaluate("hostile", rule.Set{Expect: []string{text}, Select: text}, []byte(body), 1)
-				if took = min(time.Since(began), cpu()-before); took < longest {
-					break
-				}
-			}
+			})
 			if took >= longest {
 				t.Errorf("%.60s on %s took %s", text, name, took)
 			}
@@ -164,6 +159,19 @@ func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
 func sentence(text string, number int) string {
 	return condition.Sentence(&v1.Want{Url: "https://rules.example.com", Key: "k", Expect: []string{text}, Select: text},
 		&v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Rule: uint32(number)})
+}
+
+// quickest returns how long a call takes. It tries again if that is too long, because other processes
+// share the machine.
+func quickest(limit time.Duration, call func(try int)) (took time.Duration) {
+	for try := range 3 {
+		began, before := time.Now(), cpu()
+		call(try)
+		if took = min(time.Since(began), cpu()-before); took < limit {
+			break
+		}
+	}
+	return took
 }
 
 func heap() uint64 {

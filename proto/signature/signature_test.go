@@ -33,6 +33,15 @@ func keys(tb testing.TB) (*signature.Signer, string) {
 	return must(signature.LoadSigner(seed)), public
 }
 
+func write(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func want() *v1.Want {
 	return &v1.Want{
 		Namespace: "ns", Name: "cm", Key: "k", Uid: "uid", ResourceVersion: "7", Url: "https://example.com/?a=b",
@@ -121,12 +130,8 @@ func TestTwoKeysAreTrustedDuringARotation(t *testing.T) {
 	first, firstKey := keys(t)
 	second, secondKey := keys(t)
 	third, _ := keys(t)
-	both := filepath.Join(t.TempDir(), "both")
-	text := string(must(os.ReadFile(firstKey))) + "\n" + string(must(os.ReadFile(secondKey))) + "\n"
-	if err := os.WriteFile(both, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	verifier := must(signature.LoadVerifier(both))
+	both := string(must(os.ReadFile(firstKey))) + "\n" + string(must(os.ReadFile(secondKey))) + "\n"
+	verifier := must(signature.LoadVerifier(write(t, both)))
 	none, unsigned := must(signature.LoadVerifier("")), must(signature.LoadSigner(""))
 	for name, c := range map[string]struct {
 		by       *signature.Signer
@@ -149,13 +154,6 @@ func TestTwoKeysAreTrustedDuringARotation(t *testing.T) {
 
 func TestInvalidFiles(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
 	seed, public, err := signature.WriteFiles(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +162,7 @@ func TestInvalidFiles(t *testing.T) {
 	secret := string(must(os.ReadFile(seed)))
 	account := must(must(nkeys.CreateAccount()).Seed())
 	for name, text := range map[string]string{"empty": "", "junk": "junk", "public": key, "account": string(account)} {
-		if _, err := signature.LoadSigner(write(name, text)); err == nil || !strings.Contains(err.Error(), "NKey user seed") {
+		if _, err := signature.LoadSigner(write(t, text)); err == nil || !strings.Contains(err.Error(), "NKey user seed") {
 			t.Errorf("seed, %s: %v", name, err)
 		}
 	}
@@ -172,7 +170,7 @@ func TestInvalidFiles(t *testing.T) {
 		"none": "\n", "three": key + "\n" + key + "\n" + key, "secret": secret,
 		"words": "not a key",
 	} {
-		_, err := signature.LoadVerifier(write(name, text))
+		_, err := signature.LoadVerifier(write(t, text))
 		if err == nil || !strings.Contains(err.Error(), "NKey user public keys") || strings.Contains(err.Error(), secret) {
 			t.Errorf("public keys, %s: %v", name, err)
 		}

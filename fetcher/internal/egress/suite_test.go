@@ -82,11 +82,12 @@ func startCanary() canary {
 	GinkgoHelper()
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	c := canary{listener.Addr().(*net.TCPAddr), make(chan string, 16)}
-	server := &httptest.Server{Listener: listener, Config: &http.Server{ConnState: func(conn net.Conn, state http.ConnState) {
+	note := func(conn net.Conn, state http.ConnState) {
 		if state == http.StateNew { // in the order of the connections
 			c.visits <- conn.RemoteAddr().String()
 		}
-	}}}
+	}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{ConnState: note}}
 	server.Start()
 	DeferCleanup(server.Close)
 	return c
@@ -100,6 +101,7 @@ func (c canary) expectNobody(ctx context.Context) {
 	Eventually(c.visits).Should(Receive(Equal(conn.LocalAddr().String())), "somebody was at the canary")
 }
 
+// must returns the value of a call that must succeed.
 func must[T any](value T, err error) T {
 	GinkgoHelper()
 	Expect(err).NotTo(HaveOccurred())

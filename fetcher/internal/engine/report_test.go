@@ -25,6 +25,7 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 	givingUp := ending{outcome: gaveUp, failure: timeout}
 	failing := &v1.Due{FirstFailedAt: timestamppb.Now()}
 	reported := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class}
+	notFound := ending{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}
 	gaveUpBefore := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class, GaveUp: true}
 	for _, tc := range []struct {
 		past  *v1.Due
@@ -38,7 +39,7 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 		{failing, ending{outcome: retry, failure: timeout, wait: 70 * time.Second}, "debug fetch failed, retrying in 1m10s"},
 		{reported, givingUp, "warn gave up"},
 		{gaveUpBefore, givingUp, "debug gave up"},
-		{gaveUpBefore, ending{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}, "warn gave up"},
+		{gaveUpBefore, notFound, "warn gave up"},
 	} {
 		level, text := describe(&trigger{past: tc.past}, tc.ended)
 		if got := level.String() + " " + text; got != tc.want {

@@ -74,7 +74,8 @@ var _ = Describe("a client", func() {
 		client := newClient(shortLimits(), gate, get.Deps{Ticks: ticks})
 		Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})).Error().NotTo(HaveOccurred())
 
-		Expect(failed(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "b"})).Class).To(Equal(addressDenied), "the connection of another policy")
+		Expect(failed(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "b"})).Class).
+			To(Equal(addressDenied), "the connection of another policy")
 
 		replace(file, "policies:\n- {namespaces: [b], allow-cidr: [127.0.0.1]}\n")
 		ticks <- time.Now()

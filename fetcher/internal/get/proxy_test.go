@@ -125,7 +125,8 @@ var _ = Describe("an egress proxy", func() {
 			client := newProxied(map[string][]string{"data.example.com": {}, "data.corp.example": {}})
 			response := must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 			Expect(string(response.Body)).To(Equal("by proxy"))
-			Expect(failed(client.Do(ctx, get.Request{URL: "http://data.corp.example/"})).Class).To(Equal(dnsFailed), "direct hosts are looked up here")
+			Expect(failed(client.Do(ctx, get.Request{URL: "http://data.corp.example/"})).Class).
+				To(Equal(dnsFailed), "direct hosts are looked up here")
 		})
 
 		DescribeTable("gets nothing that the policy denies by its text:", func(ctx SpecContext, raw string) {
@@ -152,7 +153,8 @@ var _ = Describe("an egress proxy", func() {
 		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "key"), key)
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		cfg.Proxy = "https://" + hostPort("localhost", port)
-		Expect(failed(newProxied(nil).Do(ctx, get.Request{URL: "https://data.example.com/", Namespace: "team-a"})).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_PROXY))
+		request := get.Request{URL: "https://data.example.com/", Namespace: "team-a"}
+		Expect(failed(newProxied(nil).Do(ctx, request)).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_PROXY))
 		Expect(seen.requests()).To(HaveLen(1))
 		Expect(seen.requests()[0].TLS.PeerCertificates).To(BeEmpty())
 	})

@@ -75,11 +75,12 @@ var _ = Describe("a redirect", func() {
 	It("to a denied address sends nothing and does not name the address", func(ctx SpecContext) {
 		visits := make(chan string, 16)
 		trap := must(net.Listen("tcp", "127.0.0.2:0"))
-		server := &httptest.Server{Listener: trap, Config: &http.Server{ConnState: func(conn net.Conn, state http.ConnState) {
+		note := func(conn net.Conn, state http.ConnState) {
 			if state == http.StateNew { // in the order of the connections
 				visits <- conn.RemoteAddr().String()
 			}
-		}}}
+		}
+		server := &httptest.Server{Listener: trap, Config: &http.Server{ConnState: note}}
 		server.Start()
 		DeferCleanup(server.Close)
 		trapPort := trap.Addr().(*net.TCPAddr).Port

@@ -326,23 +326,17 @@ func (f *fetcher) get(m message, slot *throttle.Slot) {
 	slot.End()
 }
 
-// used is the part of the slots of one host that was used.
-func (s *simulation) used(took time.Duration) float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.busy.Seconds() / (float64(s.cfg.PerHost*len(s.fetchers)) * took.Seconds())
-}
-
-// report logs the figures and returns the messages for each waiting key and minute.
-func (s *simulation) report(t *testing.T, took time.Duration) float64 {
+// report logs the figures. It returns the part of the slots that was used, and the messages for each
+// waiting key and minute.
+func (s *simulation) report(t *testing.T, took time.Duration) (used, perMinute float64) {
 	t.Helper()
-	used := s.used(took)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	perMinute := float64(s.dues) / s.waited.Minutes()
+	used = s.busy.Seconds() / (float64(s.cfg.PerHost*len(s.fetchers)) * took.Seconds())
+	perMinute = float64(s.dues) / s.waited.Minutes()
 	t.Logf("%.3f of the slots used in %s; %d GETs, %d claims (%d lost), %.2f messages for each waiting key and minute",
 		used, took.Round(time.Millisecond), s.gets, s.claims, s.lost, perMinute)
-	return perMinute
+	return used, perMinute
 }
 
 func TestAQueueUsesTheSlots(t *testing.T) {
@@ -359,7 +353,7 @@ func TestAQueueUsesTheSlots(t *testing.T) {
 							limit = 4 * time.Minute
 						}
 						took := s.run(limit)
-						perMinute := s.report(t, took)
+						used, perMinute := s.report(t, took)
 						least := 0.85
 						switch rounds := wants / fetchers / s.cfg.PerHost; {
 						case rounds < 40: // in the last ones not every slot is used
@@ -367,8 +361,8 @@ func TestAQueueUsesTheSlots(t *testing.T) {
 						case fetchers > 1:
 							least = 0.8
 						}
-						if latency >= 100*time.Millisecond && took > 10*time.Second && s.used(took) < least {
-							t.Errorf("used %.3f of the slots", s.used(took))
+						if latency >= 100*time.Millisecond && took > 10*time.Second && used < least {
+							t.Errorf("used %.3f of the slots", used)
 						}
 						if perMinute > 1.1 {
 							t.Errorf("%.2f messages for each waiting key and minute", perMinute)
@@ -387,9 +381,8 @@ func TestSlowClaimsLeaveNoSlotIdle(t *testing.T) {
 			simulate(t, latency, 1, func(s *simulation) {
 				s.roundTrip = 40 * time.Millisecond
 				s.publish(1_000, "one")
-				took := s.run(10 * time.Minute)
-				if s.report(t, took); s.used(took) < 0.85 {
-					t.Errorf("used %.3f of the slots", s.used(took))
+				if used, _ := s.report(t, s.run(10*time.Minute)); used < 0.85 {
+					t.Errorf("used %.3f of the slots", used)
 				}
 			})
 		})
@@ -408,14 +401,13 @@ func TestEditsLeaveNoSlotIdle(t *testing.T) {
 					for i := range 60 { // a part is edited again and again
 						time.AfterFunc(time.Duration(5*(i+1))*time.Second, func() { s.publish(keys/4, "one") })
 					}
-					took := s.run(5*time.Minute + 10*time.Second)
-					s.report(t, took)
+					used, _ := s.report(t, s.run(5*time.Minute+10*time.Second))
 					least := 0.85
 					if fetchers > 1 {
 						least = 0.8
 					}
-					if s.used(took) < least {
-						t.Errorf("used %.3f of the slots", s.used(took))
+					if used < least {
+						t.Errorf("used %.3f of the slots", used)
 					}
 					if edited := s.keys[pipeline.Key{Namespace: "one", Name: "0"}]; latency == time.Second && !edited.fetched {
 						t.Error("a key that is edited again and again was never fetched")

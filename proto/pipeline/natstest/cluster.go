@@ -3,7 +3,6 @@ package natstest
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
@@ -18,11 +17,12 @@ const clusterTimeout = time.Minute
 // left running.
 func RunCluster(size int, o Options) (servers []*Server, err error) {
 	for range size {
-		address, err := freeAddress()
+		unused, err := net.Listen("tcp", "127.0.0.1:0") // routes must be known before the servers start
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		o.routes = append(o.routes, &url.URL{Scheme: "nats", Host: address.String()})
+		o.routes = append(o.routes, &url.URL{Scheme: "nats", Host: unused.Addr().String()})
+		_ = unused.Close() // it was never used
 	}
 	for i := range size {
 		o.Name, o.StoreDir, o.Listen, o.route = "natstest-"+strconv.Itoa(i), "", true, i
@@ -53,15 +53,4 @@ func formed(servers []*Server) bool {
 		}
 	}
 	return leaders == 1
-}
-
-// freeAddress returns an unused loopback address, because routes must be known before the servers
-// start.
-func freeAddress() (netip.AddrPort, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close() //nolint:errcheck // it was never used
-	return netip.ParseAddrPort(l.Addr().String())
 }

@@ -1,17 +1,14 @@
 package natstest
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
-
-// errStopped is the error of a connection while the server is stopped.
-var errStopped = errors.New("NATS server is stopped")
 
 // URL returns the address for other processes. It needs Options.Listen.
 func (s *Server) URL() string {
@@ -26,7 +23,7 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	if running := s.current(); running != nil {
 		return running.InProcessConn()
 	}
-	return nil, errStopped
+	return nil, server.ErrServerNotRunning
 }
 
 // MonitorURL returns the address of the monitoring port of a running server.

@@ -29,7 +29,7 @@ var _ = Describe("Events", func() {
 		namespace string
 	)
 	BeforeEach(func(ctx SpecContext) {
-		config := must((&kube.Options{}).Config("spec"))
+		config := suitetest.Must((&kube.Options{}).Config("spec"))
 		Expect(config.QPS).To(BeNumerically("<", 0))
 		cluster = kubernetes.NewForConfigOrDie(config)
 		namespace = kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
@@ -65,7 +65,7 @@ var _ = Describe("Events", func() {
 		}
 		read := func() corev1.Event {
 			GinkgoHelper()
-			list := must(cluster.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{}))
+			list := suitetest.Must(cluster.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{}))
 			Expect(list.Items).To(HaveLen(1))
 			return list.Items[0]
 		}
@@ -89,7 +89,7 @@ var _ = Describe("Events", func() {
 		theirs.ObjectMeta = metav1.ObjectMeta{Namespace: theirs.Namespace, Name: theirs.Name}
 		theirs.Series, theirs.ReportingController = nil, "somebody.example/else"
 		Expect(cluster.CoreV1().Events(namespace).Delete(ctx, theirs.Name, metav1.DeleteOptions{})).To(Succeed())
-		must(cluster.CoreV1().Events(namespace).Create(ctx, &theirs, metav1.CreateOptions{}))
+		suitetest.Must(cluster.CoreV1().Events(namespace).Create(ctx, &theirs, metav1.CreateOptions{}))
 		event.Again = now.Add(24 * time.Hour)
 		Expect(first.Record(ctx, event)).To(Succeed())
 		Expect(read().Series).To(BeNil(), "somebody has made an Event of the same name")
@@ -106,7 +106,7 @@ var _ = Describe("Events", func() {
 
 func notes(ctx context.Context, cluster kubernetes.Interface, namespace string) []string {
 	GinkgoHelper()
-	list := must(cluster.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{}))
+	list := suitetest.Must(cluster.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{}))
 	var out []string
 	for _, e := range list.Items {
 		out = append(out, e.Note)
@@ -131,10 +131,3 @@ var _ = Describe("a kubeconfig", func() {
 			To(MatchError("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"))
 	})
 })
-
-// must returns the value of a call that must succeed.
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}

@@ -20,7 +20,6 @@ type Server struct {
 	// for all names without any.
 	answers map[string][][]string
 	asked   map[dnsmessage.Question]int
-	total   int
 }
 
 // New returns a server that knows no name.
@@ -43,11 +42,14 @@ func (s *Server) Rebind(name string, lists ...[]string) {
 // SetOther makes all names without an entry resolve to addrs.
 func (s *Server) SetOther(addrs ...string) { s.Rebind("", addrs) }
 
-// Questions returns the number of questions received, for all names and types.
-func (s *Server) Questions() int {
+// Questions returns the number of questions since the last answer was set, for all names and types.
+func (s *Server) Questions() (total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.total
+	for _, n := range s.asked {
+		total += n
+	}
+	return total
 }
 
 // Resolver returns a resolver that asks only this server.
@@ -83,14 +85,10 @@ func (s *Server) reply(packet []byte) ([]byte, error) {
 		return nil, errors.New("not one question")
 	}
 	found, known := s.look(m.Questions[0])
-	m = dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: m.ID, Response: true, RecursionDesired: true, RecursionAvailable: true},
-		Questions: m.Questions,
-	}
+	m.Response, m.RecursionAvailable, m.Answers, m.Additionals = true, true, records(m.Questions[0], found), nil
 	if !known {
 		m.RCode = dnsmessage.RCodeNameError
 	}
-	m.Answers = records(m.Questions[0], found)
 	return m.Pack()
 }
 
@@ -98,7 +96,8 @@ func (s *Server) reply(packet []byte) ([]byte, error) {
 func (s *Server) look(q dnsmessage.Question) (addrs []string, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.total++
+	turn := s.asked[q]
+	s.asked[q]++
 	answers := s.answers[plain(q.Name.String())]
 	if len(answers) == 0 {
 		answers = s.answers[""]
@@ -106,9 +105,7 @@ func (s *Server) look(q dnsmessage.Question) (addrs []string, known bool) {
 	if len(answers) == 0 {
 		return nil, false
 	}
-	turn := min(s.asked[q], len(answers)-1)
-	s.asked[q]++
-	return answers[turn], true
+	return answers[min(turn, len(answers)-1)], true
 }
 
 func records(q dnsmessage.Question, addrs []string) (all []dnsmessage.Resource) {
