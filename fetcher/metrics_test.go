@@ -138,21 +138,19 @@ func (l *lab) awaitHanging() {
 	Eventually(l.value("curlmethat_fetcher_in_flight_messages")).Should(BeNumerically(">=", 1))
 }
 
-// move is an action that moves a series.
+// move is an action that moves series.
 type move struct {
-	series string
+	series []string
 	do     func(*lab)
 	change func(*fetcher.Config)
 }
 
-// moves has one action for each metric.
+// moves has an action for each metric.
 func moves() []move {
 	ask := func(path string, change ...func(*v1.Want)) func(*lab) {
 		return func(l *lab) { l.want("cm", path, change...) }
 	}
-	twice := func(l *lab) { l.want("one", "/ok"); l.want("two", "/ok") }
 	hang := func(l *lab) { l.want("cm", "/hang"); l.awaitHanging() }
-	denied := ask("http://10.1.2.3/")
 	const own = "curlmethat_fetcher_"
 	oneSlot := func(c *fetcher.Config) { c.Throttle.PerHost = 1 }
 	queue := func(l *lab) {
@@ -161,26 +159,32 @@ func moves() []move {
 		l.want("two", "/ok")
 	}
 	return []move{
-		{series: own + `requests_total{outcome="content"}`, do: ask("/ok")},
-		{series: own + `requests_total{outcome="unmodified"}`, do: ask("/ok", refreshed)},
-		{series: own + `requests_total{outcome="gave_up"}`, do: ask("/missing")},
-		{series: own + `requests_total{outcome="retry"}`, do: ask("/busy")},
-		{series: own + `gets_total{result="ok"}`, do: ask("/ok")},
-		{series: own + `gets_total{result="BadStatus"}`, do: ask("/missing")},
-		{series: own + `gets_total{result="ConnectFailed"}`, do: ask("http://127.0.0.1:9/")},
-		{series: own + `get_duration_seconds{phase="connect"}`, do: ask("/ok")},
-		{series: own + `get_duration_seconds{phase="first_byte"}`, do: ask("/ok")},
-		{series: own + `get_duration_seconds{phase="transfer"}`, do: ask("/ok")},
-		{series: own + `get_duration_seconds{phase="total"}`, do: ask("/missing")},
-		{series: own + "body_bytes", do: ask("/ok")},
+		{do: ask("/ok"), series: []string{
+			own + `requests_total{outcome="content"}`, own + `gets_total{result="ok"}`, own + "body_bytes",
+			own + `get_duration_seconds{phase="connect"}`, own + `get_duration_seconds{phase="first_byte"}`,
+			own + `get_duration_seconds{phase="transfer"}`,
+		}},
+		{do: ask("/ok", refreshed), series: []string{
+			own + `requests_total{outcome="unmodified"}`, own + "staleness_seconds",
+		}},
+		{do: ask("/missing"), series: []string{
+			own + `requests_total{outcome="gave_up"}`, own + `gets_total{result="BadStatus"}`,
+			own + `get_duration_seconds{phase="total"}`, own + `dead_letters_total{reason="BadStatus"}`,
+		}},
+		{do: ask("/busy"), series: []string{
+			own + `requests_total{outcome="retry"}`, own + "retries_total", own + `hosts{state="paused"}`,
+		}},
+		{do: ask("http://127.0.0.1:9/"), series: []string{own + `gets_total{result="ConnectFailed"}`}},
 		{
-			series: own + "not_modified_total", do: ask("/ok", refreshed),
+			do: ask("/ok", refreshed), series: []string{own + "not_modified_total"},
 			change: func(c *fetcher.Config) { c.Engine.Sharing.Window = 0 },
 		},
-		{series: own + "coalesced_total", do: twice},
-		{series: own + `parked_total{cause="host_busy"}`, do: queue, change: oneSlot},
+		{do: func(l *lab) { l.want("one", "/ok"); l.want("two", "/ok") }, series: []string{own + "coalesced_total"}},
+		{do: queue, change: oneSlot, series: []string{
+			own + `parked_total{cause="host_busy"}`, own + `hosts{state="queued"}`, own + "queued_keys",
+		}},
 		{
-			series: own + `claims_total{result="won"}`, change: oneSlot,
+			series: []string{own + `claims_total{result="won"}`}, change: oneSlot,
 			do: func(l *lab) {
 				hang(l)
 				for i := range 20 {
@@ -190,22 +194,20 @@ func moves() []move {
 				l.release()
 			},
 		},
-		{series: own + "retries_total", do: ask("/busy")},
-		{series: own + `dead_letters_total{reason="BadStatus"}`, do: ask("/missing")},
-		{series: own + `dead_letters_total{reason="AddressDenied"}`, do: denied},
+		{do: ask("http://10.1.2.3/"), series: []string{
+			own + `dead_letters_total{reason="AddressDenied"}`, own + `denials_total{rule="address"}`,
+		}},
 		{
-			series: own + "dead_letters_dropped_total", change: func(c *fetcher.Config) { c.Engine.DeadLetters.Burst = 1 },
-			do: func(l *lab) { l.want("one", "/missing"); l.want("two", "/missing") },
+			series: []string{own + "dead_letters_dropped_total"},
+			change: func(c *fetcher.Config) { c.Engine.DeadLetters.Burst = 1 },
+			do:     func(l *lab) { l.want("one", "/missing"); l.want("two", "/missing") },
 		},
-		{series: own + `denials_total{rule="address"}`, do: denied},
-		{series: own + `denials_total{rule="scheme"}`, do: ask("ftp://data.example.com/")},
-		{series: own + "in_flight_messages", do: hang},
-		{series: own + `hosts{state="active"}`, do: hang},
-		{series: own + `hosts{state="paused"}`, do: ask("/busy")},
-		{series: own + `hosts{state="queued"}`, do: queue, change: oneSlot},
-		{series: own + "queued_keys", do: queue, change: oneSlot},
-		{series: own + "staleness_seconds", do: ask("/ok", refreshed)},
-		{series: own + `pushbacks_total{cause="broker"}`, do: func(l *lab) { hang(l); l.server.Stop(); l.release() }},
+		{do: ask("ftp://data.example.com/"), series: []string{own + `denials_total{rule="scheme"}`}},
+		{do: hang, series: []string{own + "in_flight_messages", own + `hosts{state="active"}`}},
+		{
+			series: []string{own + `pushbacks_total{cause="broker"}`},
+			do:     func(l *lab) { hang(l); l.server.Stop(); l.release() },
+		},
 	}
 }
 
@@ -214,11 +216,15 @@ const limit = "curlmethat_fetcher_in_flight_limit_messages"
 
 var _ = Describe("The metrics of a fetcher", func() {
 	for _, m := range moves() {
-		It("move: "+m.series, func() {
-			l := newLab(m.change)
-			before := suitetest.Must(l.value(m.series)())
+		It("move: "+strings.Join(m.series, ", "), func() {
+			l, before := newLab(m.change), map[string]float64{}
+			for _, series := range m.series {
+				before[series] = suitetest.Must(l.value(series)())
+			}
 			m.do(l)
-			Eventually(l.value(m.series)).Should(BeNumerically(">", before))
+			for series, value := range before {
+				Eventually(l.value(series)).Should(BeNumerically(">", value), series)
+			}
 		})
 	}
 
@@ -230,7 +236,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 	It("each have a spec", func() {
 		series := []string{limit}
 		for _, m := range moves() {
-			series = append(series, m.series)
+			series = append(series, m.series...)
 		}
 		Expect(metrictest.Unnamed(fetcher.Metrics(), series)).To(BeEmpty())
 	})

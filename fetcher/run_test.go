@@ -65,16 +65,12 @@ var _ = Describe("Run", func() {
 			fmt.Fprint(w, "hello ", r.Header.Get("User-Agent"))
 		}))
 		DeferCleanup(origin.Close)
-		_, err := pipeline.NewClient(rt.JetStream).PublishWant(ctx, &v1.Want{
-			Namespace: "default", Name: "cm", Key: "k", Uid: "uid", Url: origin.URL, Epoch: epoch,
-		}, 0)
-		Expect(err).NotTo(HaveOccurred())
+		want := &v1.Want{Namespace: "default", Name: "cm", Key: "k", Uid: "uid", Url: origin.URL, Epoch: epoch}
+		suitetest.Must(pipeline.NewClient(rt.JetStream).PublishWant(ctx, want, 0))
 		stream := suitetest.Must(rt.JetStream.Stream(ctx, pipeline.Results))
 		var m *jetstream.RawStreamMsg
-		Eventually(func() error { m, err = stream.GetMsg(ctx, 1); return err }).Should(Succeed())
-		_, key, err := pipeline.ParseSubject(m.Subject)
-		Expect(err).NotTo(HaveOccurred())
-		result := suitetest.Must(pipeline.DecodeResult(key, m.Data))
+		Eventually(func() (err error) { m, err = stream.GetMsg(ctx, 1); return err }).Should(Succeed())
+		result := suitetest.Must(pipeline.DecodeResult(pipeline.KeyOf(want), m.Data))
 		Expect(string(result.GetContent().GetBody())).To(HavePrefix("hello curl-me-that/"))
 
 		Expect(stop()).To(Succeed())

@@ -26,11 +26,8 @@ func TestRulesAndSelections(t *testing.T) {
 
 func TestAKeyWithAnUnusableExpressionIsRejected(t *testing.T) {
 	for value, want := range map[string]string{
-		"b=true\na=json.version": "",
-		"\na=size(json) + 1":     "2 (key a): expected a boolean, column 12",
-		"a=nobody": "1 (key a): nobody is unknown (use body, json, heldSize and the standard functions of CEL), " +
-			"column 1",
-		"a=" + strings.Repeat("1", 1025):  "1 (key a): it has 1025 characters, more than 1024",
+		"b=true\na=json.version":          "",
+		"\na=size(json) + 1":              "2 (key a): expected a boolean, column 12",
 		strings.Repeat("\na=true", 9)[1:]: "9 (key a): the key has more than 8 rules",
 	} {
 		request, err := grammar(t).Parse(with(annotation.ExpectName, value))

@@ -98,8 +98,6 @@ func TestOptionRefused(t *testing.T) {
 	tooLong := strings.Repeat("x", annotation.MaxValueBytes+1)
 	for _, c := range []struct{ name, value, wrong string }{
 		{refresh, "abc", noDuration},
-		{refresh, "1d2d", noDuration},
-		{refresh, "10", noDuration},
 		{refresh, "-10m", noDuration},
 		{annotation.SuspendName, "maybe", "is not true or false"},
 		{sha256, "abc", noDigests},

@@ -34,10 +34,8 @@ type fetcherOptions struct {
 	// inProgressEvery, if set, is the interval of in-progress notifications.
 	inProgressEvery time.Duration
 
-	limits throttle.Config
-	get    get.Config
-	now    func() time.Time
-	// clock, if set, replaces now.
+	limits   throttle.Config
+	get      get.Config
 	clock    engine.Clock
 	log      io.Writer
 	draining chan struct{}
@@ -73,16 +71,13 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 		},
 		limits:   throttle.Defaults(),
 		get:      get.Defaults(),
-		now:      w.clock.Now,
+		clock:    clockOf(w.clock.Now),
 		log:      GinkgoWriter,
 		draining: make(chan struct{}),
 		registry: prometheus.NewRegistry(),
 	}
 	for _, c := range change {
 		c(&o)
-	}
-	if o.clock == nil {
-		o.clock = clockOf(o.now)
 	}
 	if o.js == nil {
 		o.js = w.connect()

@@ -138,7 +138,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 
 	It("holds no worker, also if a person asks for many keys of a slow host", func() {
 		slow, quick := w.hangs(), serve(says("hello there"))
-		f := w.fetcher(func(o *fetcherOptions) { o.now = time.Now })
+		f := w.fetcher(func(o *fetcherOptions) { o.clock = clockOf(time.Now) })
 		f.run()
 		w.publishMany(slow, 300, "greedy", func(v *v1.Want) { v.Cause, v.Now = v1.Cause_CAUSE_NOW, "1" })
 		parked := func() int { return f.parked("host_busy") }

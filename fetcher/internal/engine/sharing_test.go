@@ -35,7 +35,7 @@ var _ = Describe("Objects with the same URL", func() {
 
 	It("do not share an earlier GET with a fetch on demand or another digest", func() {
 		o := serve(says("hello there"))
-		f := w.fetcher(func(o *fetcherOptions) { o.now, o.config.Sharing.Window = time.Now, time.Minute })
+		f := w.fetcher(func(o *fetcherOptions) { o.clock, o.config.Sharing.Window = clockOf(time.Now), time.Minute })
 		for i, c := range []struct {
 			change func(*v1.Want)
 			gets   int

@@ -9,6 +9,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("A message", func() {
@@ -42,11 +43,9 @@ var _ = Describe("A message", func() {
 			Expect(w.result().GetContent()).NotTo(BeNil())
 			Eventually(w.pending).Should(BeZero())
 		},
-		Entry("payload of a want", "curl.want.ns.name.key", "garbage",
-			pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
-		Entry("payload of a due", "curl.due.ns.name.key", "\xff\xff",
-			pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
-		Entry("empty due", "curl.due.ns.name.key", "", pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
+		Entry("payload of a want", pipelinetest.Numbered(1).Want(), "garbage", pipelinetest.Numbered(1)),
+		Entry("payload of a due", pipelinetest.Numbered(1).Due(), "\xff\xff", pipelinetest.Numbered(1)),
+		Entry("empty due", pipelinetest.Numbered(1).Due(), "", pipelinetest.Numbered(1)),
 		Entry("subject with too few tokens", "curl.want.x", "garbage", pipeline.Key{}),
 		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),
 	)

@@ -5,8 +5,6 @@ import (
 	"log"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -64,12 +62,10 @@ var _ = Describe("a client", func() {
 
 	It("does not reuse a connection that a changed policy would deny", func(ctx SpecContext) {
 		port, closed := serveUntilClosed()
-		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
-		Expect(os.WriteFile(file, []byte("policies:\n- {namespaces: [a], allow-cidr: [127.0.0.1]}\n"), 0o600)).To(Succeed())
+		file := writeFile("policy.yaml", "policies:\n- {namespaces: [a], allow-cidr: [127.0.0.1]}\n")
 		// Only the address rule protects the server from the namespaces.
-		gate, err := egress.New(egress.Config{AllowPorts: []int{port}},
-			egress.Deps{Resolver: startDNS().Resolver(), File: file})
-		Expect(err).NotTo(HaveOccurred())
+		gate := must(egress.New(egress.Config{AllowPorts: []int{port}},
+			egress.Deps{Resolver: startDNS().Resolver(), File: file}))
 		ticks := make(chan time.Time)
 		client := newClient(shortLimits(), gate, get.Deps{Ticks: ticks})
 		Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})).Error().NotTo(HaveOccurred())

@@ -128,6 +128,13 @@ func TestParseNetrc(t *testing.T) {
 	}
 }
 
+func expectRefusal(t *testing.T, content string, err error, want string) {
+	t.Helper()
+	if err == nil || err.Error() != want {
+		t.Errorf("%q: %v, want %s", content, err, want)
+	}
+}
+
 func TestParseNetrcRefuses(t *testing.T) {
 	const secret = "s3cr3t"
 	for content, want := range map[string]string{
@@ -145,9 +152,7 @@ func TestParseNetrcRefuses(t *testing.T) {
 		`machine a login "` + secret + `\t"`: "line 1: value has a control character",
 	} {
 		_, err := parseNetrc([]byte(content))
-		if err == nil || err.Error() != want {
-			t.Errorf("parseNetrc(%q) says %v, want %s", content, err, want)
-		}
+		expectRefusal(t, content, err, want)
 	}
 }
 
@@ -197,9 +202,7 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 	}
 	for content, want := range refused {
 		_, err := parseHeaderFile([]byte(content), "")
-		if err == nil || err.Error() != want {
-			t.Errorf("parseHeaderFile(%q) says %v, want %s", content, err, want)
-		}
+		expectRefusal(t, content, err, want)
 	}
 }
 

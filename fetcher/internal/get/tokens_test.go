@@ -156,17 +156,14 @@ var _ = Describe("a token of OAuth 2.0", func() {
 	It("is renewed once after a 401, under load, without a failed fetch", func(ctx SpecContext) {
 		grant(3600)
 		client := newTokenClient()
-		good := "token-1"
-		accepted.Store(&good)
+		accepted.Store(new("token-1"))
 		Expect(client.Do(ctx, request)).Error().NotTo(HaveOccurred())
 		clock.advance(time.Minute)
-		next := "token-2"
-		accepted.Store(&next)
+		accepted.Store(new("token-2"))
 		together(ctx, client, 20, request)
 		Expect(asked.Load()).To(BeEquivalentTo(2))
 		By("but not again if the new one is refused, too")
-		never := "none"
-		accepted.Store(&never)
+		accepted.Store(new("none"))
 		err := failed(client.Do(ctx, request))
 		Expect(err.StatusCode).To(Equal(http.StatusUnauthorized))
 		Expect(err.Credential).To(Equal("entry 1 of the header file"))
