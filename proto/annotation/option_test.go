@@ -23,7 +23,6 @@ func TestRefresh(t *testing.T) {
 		" 1h30m ": 90 * time.Minute,
 		"10s":     10 * time.Second,
 		"1d":      24 * time.Hour,
-		"1d12h":   36 * time.Hour,
 		"1ns":     10 * time.Second,
 		"9000h":   annotation.MaxRefresh,
 	} {

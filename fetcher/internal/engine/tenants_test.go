@@ -211,10 +211,16 @@ var _ = Describe("Namespaces with the same URL", func() {
 		kind, path string
 		trusted    bool
 	}{
-		{"header", "/within", true}, {"header", "/up", true}, {"header", "/within", false}, {"header", "/up", false},
-		{"token", "/within", true}, {"token", "/up", true},
+		{"header", "/within", true},
+		{"header", "/up", true},
+		{"header", "/within", false},
+		{"header", "/up", false},
+		{"token", "/within", true},
+		{"token", "/up", true},
 		// These are for https only.
-		{"certificate", "/up", true}, {"oauth", "/up", true}, {"team", "/up", true},
+		{"certificate", "/up", true},
+		{"oauth", "/up", true},
+		{"team", "/up", true},
 	} {
 		for _, own := range [][]string{{"token-a", "token-b"}, {"token-a", ""}, {"", "token-b"}} {
 			Context(fmt.Sprintf("redirected %s, with a %s each of %q, trusted keys %t", c.path, c.kind, own, c.trusted), func() {
