@@ -157,8 +157,7 @@ func (f *fetcher) histogram(name string) (count uint64, sum float64) {
 func (w *world) next() jetstream.Msg {
 	GinkgoHelper()
 	consumer := must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
-	m := must(consumer.Next(jetstream.FetchMaxWait(5 * time.Second)))
-	return m
+	return must(consumer.Next(jetstream.FetchMaxWait(5 * time.Second)))
 }
 
 // beginWithoutEnd records starts of the next message by processes that died.

@@ -123,8 +123,7 @@ var _ = Describe("A message", func() {
 			nothingHappens()
 			Eventually(w.pending).Should(BeEquivalentTo(1))
 			m := w.next()
-			meta := must(m.Metadata())
-			Expect(meta.NumDelivered).To(BeEquivalentTo(2))
+			Expect(must(m.Metadata()).NumDelivered).To(BeEquivalentTo(2))
 			Expect(m.Ack()).To(Succeed())
 		})
 
