@@ -3,11 +3,9 @@ package reconcile_test
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -20,7 +18,7 @@ import (
 // T1: one namespace cannot take the Events of others, and loses none of what lasts.
 func TestANamespaceOverItsEventBudgetGetsEventsOfLastingProblemsLater(t *testing.T) {
 	t.Parallel()
-	b, g := newBench(t), gomega.NewWithT(t)
+	b := newBench(t)
 	const mistakes = maxEvents + 20
 	invalid := func(namespace string, n int) *annotated.Object {
 		return &annotated.Object{
@@ -35,23 +33,22 @@ func TestANamespaceOverItsEventBudgetGetsEventsOfLastingProblemsLater(t *testing
 		b.others = append(b.others, invalid("hostile", n))
 	}
 	b.lookAt(b.others)
-	g.Expect(b.emitted).To(gomega.HaveLen(maxEvents))
-	g.Expect(strings.Count(b.log.String(), `"budget":"events"`)).To(gomega.Equal(1), "the change is logged once")
-	g.Expect(metrictest.Value(b.registry,
-		"curlmethat_watcher_events_over_budget_total")).To(gomega.BeEquivalentTo(mistakes - maxEvents))
+	b.Expect(b.emitted).To(HaveLen(maxEvents))
+	b.expectLogged(`"budget":"events"`)
+	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_events_over_budget_total")).
+		To(BeEquivalentTo(mistakes - maxEvents))
 
 	b.others = append(b.others, invalid("modest", 0))
 	b.lookAt(b.others[mistakes:])
-	g.Expect(b.emitted[maxEvents].Namespace).To(gomega.Equal("modest"), "others have a budget of their own")
+	b.Expect(b.emitted[maxEvents].Namespace).To(Equal("modest"), "others have a budget of their own")
 
 	last := b.others[mistakes-1].NamespacedName
 	again, err := b.Reconcile(t.Context(), last)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(again).To(gomega.BeNumerically(">", 0), "it is looked at again without a change of the object")
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(again).To(BeNumerically(">", 0), "it is looked at again without a change of the object")
 	b.clock.Step(again)
-	_, err = b.Reconcile(t.Context(), last)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(b.emitted[maxEvents+1].Name).To(gomega.Equal(last.Name))
+	b.Expect(b.Reconcile(t.Context(), last)).Error().NotTo(HaveOccurred())
+	b.Expect(b.emitted[maxEvents+1].Name).To(Equal(last.Name))
 }
 
 func TestAProblemThatIsOverIsNotReportedLater(t *testing.T) {
@@ -68,8 +65,7 @@ func TestAProblemThatIsOverIsNotReportedLater(t *testing.T) {
 		b.lose("k")
 		b.lookFresh() // it is repaired
 		b.clock.Step(refill)
-		if b.lookFresh(); !slices.Equal(b.reasons(), want) {
-			t.Errorf("%d used: emitted %v", used, b.reasons())
-		}
+		b.lookFresh()
+		b.Expect(b.reasons()).To(Equal(want), "%d used", used)
 	}
 }

@@ -3,50 +3,51 @@ package reconcile_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
+
+	. "github.com/onsi/gomega"
 )
 
-func (b *bench) invalid(text string) {
-	b.object.Invalid = errors.New(text)
-	b.object.Written = b.clock.Now()
+// lookInvalid looks at the object after its annotations were made invalid, or valid by "".
+func (b *bench) lookInvalid(text string) {
+	b.t.Helper()
+	b.invalid(text)
+	b.lookFresh()
 }
 
-func (b *bench) valid() {
-	b.object.Invalid = nil
-	b.object.Written = b.clock.Now()
+// invalid makes the annotations invalid, or valid by "".
+func (b *bench) invalid(text string) {
+	b.object.Invalid, b.object.Written = nil, b.clock.Now()
+	if text != "" {
+		b.object.Invalid = errors.New(text)
+	}
 }
 
 func TestAStateIsReportedOnceWhileItLasts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for range 3 {
-		b.invalid("bad")
-		b.lookFresh()
+		b.lookInvalid("bad")
 		b.clock.Step(time.Second)
 	}
-	b.invalid("worse")
-	b.lookFresh()
-	if len(b.emitted) != 2 || b.emitted[0].Note != "bad" || b.emitted[1].Note != "worse" || !b.emitted[0].Warning ||
-		b.emitted[0].UID != "uid" {
-		t.Errorf("emitted %+v", b.emitted)
-	}
+	b.lookInvalid("worse")
+	b.Expect(b.emitted).To(HaveExactElements(
+		And(HaveField("Note", "bad"), HaveField("Warning", true), HaveField("UID", BeEquivalentTo("uid"))),
+		HaveField("Note", "worse"),
+	))
 }
 
 func TestAStateThatCameBackHasAnEventOfAnotherName(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for range 2 {
-		b.invalid("bad")
-		b.lookFresh()
+		b.lookInvalid("bad")
 		b.clock.Step(time.Second)
-		b.valid()
-		b.lookFresh()
+		b.lookInvalid("")
 	}
-	if len(b.emitted) != 2 || b.emitted[0].Occurrence == b.emitted[1].Occurrence {
-		t.Errorf("emitted %+v", b.emitted)
-	}
+	b.Expect(b.emitted).To(HaveLen(2))
+	b.Expect(b.emitted[0].Occurrence).NotTo(Equal(b.emitted[1].Occurrence))
 }
 
 func TestManyStatesOfOneObjectAreReportedInTime(t *testing.T) {
@@ -56,16 +57,11 @@ func TestManyStatesOfOneObjectAreReportedInTime(t *testing.T) {
 		b.invalid(fmt.Sprint("bad ", n))
 		b.look()
 	}
-	if len(b.emitted) != 1 {
-		t.Fatalf("emitted %d times within one burst", len(b.emitted))
-	}
+	b.Expect(b.emitted).To(HaveLen(1), "within one burst")
 	for n := range 200 {
-		b.invalid(fmt.Sprint("worse ", n))
-		b.lookFresh()
+		b.lookInvalid(fmt.Sprint("worse ", n))
 	}
-	if len(b.emitted) != 201 {
-		t.Errorf("emitted %d times", len(b.emitted))
-	}
+	b.Expect(b.emitted).To(HaveLen(201))
 }
 
 func TestAnEventThatCannotBeWrittenIsWrittenLater(t *testing.T) {
@@ -74,14 +70,11 @@ func TestAnEventThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	b.refuse = errors.New("forbidden")
 	b.invalid("bad")
 	for range 2 {
-		if _, err := b.Reconcile(t.Context(), cm); !errors.Is(err, b.refuse) {
-			t.Fatalf("got %v", err)
-		}
+		b.Expect(b.try()).To(MatchError(b.refuse))
 	}
 	b.refuse = nil
-	if b.lookFresh(); !slices.Equal(b.reasons(), []string{"InvalidAnnotation"}) {
-		t.Errorf("emitted %v", b.reasons())
-	}
+	b.lookFresh()
+	b.Expect(b.reasons()).To(HaveExactElements("InvalidAnnotation"))
 }
 
 func TestTheEventOfAStateThatIsOverIsDroppedAndThatOfARepairIsWritten(t *testing.T) {
@@ -92,22 +85,19 @@ func TestTheEventOfAStateThatIsOverIsDroppedAndThatOfARepairIsWritten(t *testing
 	b.answer("k")
 	b.lookFresh()
 	b.refuse = errors.New("forbidden")
-	reconcile := func() {
+	for _, change := range []func(){
+		func() { b.lose("k") },   // drifted
+		func() { b.answer("k") }, // repaired
+		func() { b.invalid("bad") },
+		func() { b.invalid("") },
+	} {
+		change()
 		b.clock.Step(coalesce)
-		_, _ = b.Reconcile(t.Context(), cm)
+		_ = b.try()
 	}
-	b.lose("k")
-	reconcile() // drifted
-	b.answer("k")
-	reconcile() // repaired
-	b.invalid("bad")
-	reconcile()
-	b.valid()
-	reconcile()
 	b.refuse = nil
-	if b.lookFresh(); !slices.Equal(b.reasons(), []string{"Drifted"}) {
-		t.Errorf("emitted %v", b.reasons())
-	}
+	b.lookFresh()
+	b.Expect(b.reasons()).To(HaveExactElements("Drifted"))
 }
 
 func TestNothingIsReportedAboutDeletedObjects(t *testing.T) {
@@ -115,9 +105,8 @@ func TestNothingIsReportedAboutDeletedObjects(t *testing.T) {
 	b := newBench(t)
 	b.refuse = errors.New("forbidden")
 	b.invalid("bad")
-	_, _ = b.Reconcile(t.Context(), cm)
+	_ = b.try()
 	b.refuse, b.object = nil, nil
-	if b.lookFresh(); len(b.emitted) != 0 {
-		t.Errorf("emitted %+v", b.emitted)
-	}
+	b.lookFresh()
+	b.Expect(b.emitted).To(BeEmpty())
 }

@@ -6,27 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
-
-// requests returns how often the writer was asked to bring an object in line.
-func (b *bench) requests() uint64 {
-	b.t.Helper()
-	stream, err := b.client.JetStream().Stream(b.t.Context(), pipeline.Results)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	info, err := stream.Info(b.t.Context(), jetstream.WithSubjectFilter(">"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return info.State.LastSeq
-}
 
 // explain lets the object hold what is wrong with its annotations, or nothing.
 func (b *bench) explain(sentence string) {
@@ -53,9 +38,8 @@ func TestOneMessageRemovesAllKeysThatNoPairNames(t *testing.T) {
 	b := newBench(t)
 	b.hold(50)
 	b.look()
-	if b.requests() != 1 || b.published() != 0 {
-		t.Errorf("asked the writer %d times, published %d", b.requests(), b.published())
-	}
+	b.Expect(b.requests()).To(Equal(1))
+	b.Expect(b.published()).To(BeZero())
 }
 
 // A namespace without the writer's Role has its removals refused for as long as it lasts.
@@ -68,9 +52,7 @@ func TestRefusedRemovalsAreRepeatedAtGrowingPauses(t *testing.T) {
 		b.clock.Step(repeat)
 		b.look()
 	}
-	if n := b.requests(); n < 5 || n > 12 {
-		t.Errorf("asked the writer %d times in 50 intervals", n)
-	}
+	b.Expect(b.requests()).To(And(BeNumerically(">=", 5), BeNumerically("<=", 12)), "in 50 intervals")
 }
 
 func TestReportsSlowDownIfSomebodyRemovesThem(t *testing.T) {
@@ -79,20 +61,14 @@ func TestReportsSlowDownIfSomebodyRemovesThem(t *testing.T) {
 	b.object.Invalid = errors.New("wrong")
 	sentence := b.object.Request.Problem(b.object.Invalid)
 	b.lookFresh()
-	for times := range uint64(5) {
-		if n := b.requests(); n != times+1 {
-			t.Fatalf("reported %d times, want %d", n, times+1)
-		}
+	for times := range 5 {
+		b.Expect(b.requests()).To(Equal(times + 1))
 		b.explain(sentence)
 		b.lookFresh()
 		b.explain("")
 		again := b.lookFresh()
-		if n := b.requests(); n != times+1 {
-			t.Fatalf("reported %d times as soon as it was taken out", n)
-		}
-		if least := min(repeat<<times, time.Hour) - 3*coalesce; again < least {
-			t.Fatalf("waits %s, want %s at least", again, least)
-		}
+		b.Expect(b.requests()).To(Equal(times+1), "not as soon as it was taken out")
+		b.Expect(again).To(BeNumerically(">=", min(repeat<<times, time.Hour)-3*coalesce))
 		b.clock.Step(again)
 		b.look()
 	}
@@ -103,7 +79,5 @@ func TestReportsSlowDownIfSomebodyRemovesThem(t *testing.T) {
 	before := b.requests()
 	b.explain("")
 	b.lookFresh()
-	if n := b.requests(); n != before+1 {
-		t.Errorf("reported %d times, want %d: that was long ago", n, before+1)
-	}
+	b.Expect(b.requests()).To(Equal(before+1), "the earlier ones were long ago")
 }

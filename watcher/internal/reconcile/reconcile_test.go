@@ -1,11 +1,11 @@
 package reconcile_test
 
 import (
-	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -19,19 +19,16 @@ func TestTheFirstEditIsPublishedAtOnceAndABurstIsGathered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com/1", "k")
-	if again := b.look(); again != 0 || b.published() != 1 {
-		t.Fatalf("published %d, waits %s", b.published(), again)
-	}
+	b.Expect(b.look()).To(BeZero())
+	b.Expect(b.published()).To(Equal(1))
 	b.clock.Step(coalesce / 5)
 	b.ask("https://example.com/2", "k")
-	if again := b.look(); again != coalesce*4/5 || b.published() != 1 {
-		t.Fatalf("published %d, waits %s", b.published(), again)
-	}
+	b.Expect(b.look()).To(Equal(coalesce * 4 / 5))
+	b.Expect(b.published()).To(Equal(1))
 	b.ask("https://example.com/3", "k")
 	b.clock.Step(coalesce * 4 / 5)
-	if again := b.look(); again != 0 || b.published() != 2 {
-		t.Fatalf("published %d, waits %s", b.published(), again)
-	}
+	b.Expect(b.look()).To(BeZero())
+	b.Expect(b.published()).To(Equal(2))
 }
 
 func TestTheBrokersClockOnlyStamps(t *testing.T) {
@@ -39,14 +36,11 @@ func TestTheBrokersClockOnlyStamps(t *testing.T) {
 	b := newBench(t)
 	b.ask("https://example.com/1", "k")
 	b.look()
-	if at := b.index.Object(cm)["k"].At; !at.Equal(b.stamps.Now()) {
-		t.Fatalf("published at %s, want %s", at, b.stamps.Now())
-	}
+	b.Expect(b.index.Object(cm)["k"].At).To(BeTemporally("==", b.stamps.Now()))
 	b.stamps.Step(-time.Hour)
 	b.ask("https://example.com/2", "k")
-	if again := b.lookFresh(); again != 0 || b.published() != 2 {
-		t.Fatalf("published %d, waits %s", b.published(), again)
-	}
+	b.Expect(b.lookFresh()).To(BeZero())
+	b.Expect(b.published()).To(Equal(2))
 }
 
 func TestAFailedPublishIsNoPartOfABurst(t *testing.T) {
@@ -55,62 +49,51 @@ func TestAFailedPublishIsNoPartOfABurst(t *testing.T) {
 	b.ask("https://example.com", "k")
 	b.broker.Stop()
 	for range 3 {
-		if again, err := b.Reconcile(t.Context(), cm); err == nil || again != 0 {
-			t.Fatalf("waits %s, error %v", again, err)
-		}
+		again, err := b.Reconcile(t.Context(), cm)
+		b.Expect(err).To(HaveOccurred())
+		b.Expect(again).To(BeZero())
 	}
+}
+
+// anotherPublishes publishes a want like another watcher, in place of the one with the last sequence.
+func (b *bench) anotherPublishes(url string, last uint64) {
+	b.t.Helper()
+	w := &v1.Want{Namespace: cm.Namespace, Name: cm.Name, Key: "k", Uid: "uid", Url: url, Epoch: b.index.Epoch()}
+	b.Expect(b.client.PublishWant(b.t.Context(), w, last)).Error().NotTo(HaveOccurred())
 }
 
 func TestAnotherWatcherWasFaster(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	other := func(url string, last uint64) {
-		t.Helper()
-		w := &v1.Want{Namespace: cm.Namespace, Name: cm.Name, Key: "k", Uid: "uid", Url: url, Epoch: b.index.Epoch()}
-		if _, err := b.client.PublishWant(t.Context(), w, last); err != nil {
-			t.Fatal(err)
-		}
-	}
 	b.ask("https://example.com", "k")
-	other("https://example.com", 0)
-	if b.look(); b.published() != 1 {
-		t.Fatal("published again what another watcher had published")
-	}
-	other("https://example.com/other", 1)
+	b.anotherPublishes("https://example.com", 0)
+	b.look()
+	b.Expect(b.published()).To(Equal(1), "what another watcher had published")
+	b.anotherPublishes("https://example.com/other", 1)
 	b.ask("https://example.com/new", "k")
 	b.clock.Step(coalesce)
-	if _, err := b.Reconcile(t.Context(), cm); !errors.Is(err, pipeline.ErrSuperseded) {
-		t.Fatalf("got %v", err)
-	}
-	if b.look(); b.published() != 3 || b.cause("k") != v1.Cause_CAUSE_CHANGED {
-		t.Errorf("published %d", b.published())
-	}
+	b.Expect(b.try()).To(MatchError(pipeline.ErrSuperseded))
+	b.look()
+	b.Expect(b.published()).To(Equal(3))
+	b.Expect(b.cause("k")).To(Equal(v1.Cause_CAUSE_CHANGED))
 }
 
 func TestAnotherWatcherWasFasterAndItsWantIsResolvedAlready(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com", "k")
-	want := &v1.Want{
-		Namespace: cm.Namespace, Name: cm.Name, Key: "k", Uid: "uid", Url: "https://example.com",
-		Epoch: b.index.Epoch(),
-	}
-	if _, err := b.client.PublishWant(t.Context(), want, 0); err != nil {
-		t.Fatal(err)
-	}
+	b.anotherPublishes("https://example.com", 0)
 	b.answer("k")
-	if _, err := b.Reconcile(t.Context(), cm); !errors.Is(err, pipeline.ErrSuperseded) {
-		t.Errorf("got %v", err)
-	}
-	if b.look(); b.published() != 1 || b.log.Len() > 0 {
-		t.Errorf("published %d, and the log has %s", b.published(), b.log)
-	}
+	b.Expect(b.try()).To(MatchError(pipeline.ErrSuperseded))
+	b.look()
+	b.Expect(b.published()).To(Equal(1))
+	b.Expect(b.log.String()).To(BeEmpty())
 
 	t.Log("What has happened to the key meanwhile is seen at once.")
 	b.lose("k")
-	if b.look(); b.published() != 2 || b.cause("k") != v1.Cause_CAUSE_DRIFT {
-		t.Errorf("published %d", b.published())
-	}
+	b.look()
+	b.Expect(b.published()).To(Equal(2))
+	b.Expect(b.cause("k")).To(Equal(v1.Cause_CAUSE_DRIFT))
 }
 
 func TestASequenceOfALostStreamIsNoResult(t *testing.T) {
@@ -124,24 +107,20 @@ func TestASequenceOfALostStreamIsNoResult(t *testing.T) {
 	}
 	b.object.Status = annotated.EntriesOf(s, nil)
 	b.object.Owners["k"] = annotation.Ownership{State: annotation.Ours}
-	if b.look(); b.published() != 2 || b.want("k").GetEpoch() != b.index.Epoch()+1 {
-		t.Errorf("published %d, the last one in epoch %d of %d", b.published(), b.want("k").GetEpoch(), b.index.Epoch())
-	}
+	b.look()
+	b.Expect(b.published()).To(Equal(2))
+	b.Expect(b.want("k").GetEpoch()).To(Equal(b.index.Epoch() + 1))
 }
 
 func TestGarbageAndTombstonesAreOverwritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com", "garbage", "tombstone")
-	if _, err := b.client.JetStream().Publish(t.Context(), key("garbage").Want(), []byte("garbage")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.client.PublishTombstone(t.Context(), key("tombstone"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if b.look(); b.published() != 4 {
-		t.Errorf("published %d", b.published())
-	}
+	b.Expect(b.client.JetStream().Publish(t.Context(), key("garbage").Want(), []byte("garbage"))).Error().
+		NotTo(HaveOccurred())
+	b.Expect(b.client.PublishTombstone(t.Context(), key("tombstone"), 0)).Error().NotTo(HaveOccurred())
+	b.look()
+	b.Expect(b.published()).To(Equal(4))
 }
 
 func TestOneKeyThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
@@ -149,12 +128,8 @@ func TestOneKeyThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
 	b := newBench(t)
 	b.ask("https://example.com", "a", "b")
 	b.object.Request.Pairs[0].URL = "https://example.com/" + strings.Repeat("x", pipeline.MaxRequestBytes)
-	if _, err := b.Reconcile(t.Context(), cm); !errors.Is(err, pipeline.ErrTooLarge) {
-		t.Errorf("got %v", err)
-	}
-	if b.cause("b") != v1.Cause_CAUSE_NEW {
-		t.Error("b is not published")
-	}
+	b.Expect(b.try()).To(MatchError(pipeline.ErrTooLarge))
+	b.Expect(b.cause("b")).To(Equal(v1.Cause_CAUSE_NEW))
 }
 
 func TestARemovalIsPublishedOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
@@ -164,27 +139,22 @@ func TestARemovalIsPublishedOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
 	b.look()
 	b.answer("k")
 	b.ask("https://example.com")
-	if again := b.lookFresh(); again != repeat || b.requests() != 1 {
-		t.Fatalf("%d results, waits %s", b.requests(), again)
-	}
+	b.Expect(b.lookFresh()).To(Equal(repeat))
+	b.Expect(b.requests()).To(Equal(1))
 	b.clock.Step(time.Minute)
-	if again := b.look(); again != repeat-time.Minute || b.requests() != 1 {
-		t.Fatalf("%d results, waits %s", b.requests(), again)
-	}
+	b.Expect(b.look()).To(Equal(repeat - time.Minute))
+	b.Expect(b.requests()).To(Equal(1))
 
 	b.clock.Step(repeat)
-	if again := b.look(); again != repeat || b.requests() != 2 {
-		t.Fatalf("%d results, waits %s", b.requests(), again)
-	}
+	b.Expect(b.look()).To(Equal(repeat))
+	b.Expect(b.requests()).To(Equal(2))
 
 	b.index.Reset(b.index.Epoch()+1, nil) // the streams were created anew
-	if b.lookFresh(); b.requests() != 3 {
-		t.Fatalf("%d results", b.requests())
-	}
+	b.lookFresh()
+	b.Expect(b.requests()).To(Equal(3))
 	b.object.Status = annotated.Entries{}
-	if again := b.lookFresh(); again != 0 || b.requests() != 3 {
-		t.Errorf("%d results, waits %s", b.requests(), again)
-	}
+	b.Expect(b.lookFresh()).To(BeZero())
+	b.Expect(b.requests()).To(Equal(3))
 }
 
 // A broker that is slow, not down, ends no session, so that nobody would read the stream.
@@ -202,19 +172,16 @@ func TestAWantWithoutAcknowledgementIsRetractedWhenItsObjectGoes(t *testing.T) {
 			b := newBench(t)
 			b.ask("https://example.com", "k")
 			b.mute = true
-			if _, err := b.Reconcile(t.Context(), cm); err == nil || b.published() != 1 {
-				t.Fatalf("published %d, error %v", b.published(), err)
-			}
+			b.Expect(b.try()).NotTo(Succeed())
+			b.Expect(b.published()).To(Equal(1))
 			b.mute = false
 			change(b)
 			b.clock.Step(coalesce)
-			if _, err := b.Reconcile(t.Context(), cm); !errors.Is(err, pipeline.ErrSuperseded) {
-				t.Fatalf("error %v", err)
-			}
+			b.Expect(b.try()).To(MatchError(pipeline.ErrSuperseded))
 			b.lookFresh()
-			if want, _, err := b.client.LastWant(t.Context(), key("k")); err != nil || want != nil {
-				t.Errorf("the stream wants %v, %v", want, err)
-			}
+			want, _, err := b.client.LastWant(t.Context(), key("k"))
+			b.Expect(err).NotTo(HaveOccurred())
+			b.Expect(want).To(BeNil())
 		})
 	}
 }
@@ -224,16 +191,13 @@ func TestAWantWithoutAcknowledgementIsPublishedAsNewOnce(t *testing.T) {
 	b := newBench(t)
 	b.ask("https://example.com", "k")
 	b.mute = true
-	if _, err := b.Reconcile(t.Context(), cm); err == nil {
-		t.Fatal("acknowledged")
-	}
-	if _, _, found := b.index.Oldest(); found {
-		t.Error("the index names a want of which it is not known whether the stream has it")
-	}
+	b.Expect(b.try()).NotTo(Succeed())
+	_, _, found := b.index.Oldest()
+	b.Expect(found).To(BeFalse(), "it is not known whether the stream has the want")
 	b.mute = false
-	if b.lookFresh(); b.published() != 1 || b.cause("k") != v1.Cause_CAUSE_NEW {
-		t.Errorf("published %d, cause %s", b.published(), b.cause("k"))
-	}
+	b.lookFresh()
+	b.Expect(b.published()).To(Equal(1))
+	b.Expect(b.cause("k")).To(Equal(v1.Cause_CAUSE_NEW))
 }
 
 func TestAnAnswerIsRemembered(t *testing.T) {
@@ -242,16 +206,14 @@ func TestAnAnswerIsRemembered(t *testing.T) {
 	b.ask("https://example.com", "k")
 	b.look()
 	b.answer("k")
-	if b.lookFresh(); !b.index.Object(cm)["k"].Resolved {
-		t.Fatal("not remembered")
-	}
+	b.lookFresh()
+	b.Expect(b.index.Object(cm)["k"].Resolved).To(BeTrue())
 	b.index.Update(key("k"), func(w *wantindex.Want) { w.Drift = "none" })
-	if b.lookFresh(); b.index.Object(cm)["k"].Drift != "" {
-		t.Error("the next drift would be taken for this one")
-	}
+	b.lookFresh()
+	b.Expect(b.index.Object(cm)["k"].Drift).To(BeEmpty(), "else the next drift would be taken for this one")
 	b.object.Status = annotated.Entries{} // replaced by an object without our status
 	b.lose("k")
-	if b.lookFresh(); b.cause("k") != v1.Cause_CAUSE_DRIFT || !slices.Equal(b.reasons(), []string{"Drifted"}) {
-		t.Errorf("%s, emitted %v", b.cause("k"), b.reasons())
-	}
+	b.lookFresh()
+	b.Expect(b.cause("k")).To(Equal(v1.Cause_CAUSE_DRIFT))
+	b.Expect(b.reasons()).To(HaveExactElements("Drifted"))
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -35,15 +35,16 @@ func newClusterOf(t *testing.T, objects, namespaces int) *bench {
 			Meta:    informer.Meta{NamespacedName: name, UID: types.UID(fmt.Sprint("uid-", n)), Version: 1},
 			Written: b.clock.Now(),
 			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}},
-			Status: annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {
-				URL:    "https://example.com",
-				SHA256: sum,
-			}}}, nil),
-			Owned: annotation.Ownership{State: annotation.Ours},
+			Status:  entries(map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}),
+			Owned:   annotation.Ownership{State: annotation.Ours},
 		})
 	}
 	b.lookAt(b.others)
 	return b
+}
+
+func entries(keys map[string]status.Entry) annotated.Entries {
+	return annotated.EntriesOf(status.Status{Keys: keys}, nil)
 }
 
 // lookAt reconciles objects after enough time that nothing coalesces, and removals are counted.
@@ -51,9 +52,7 @@ func (b *bench) lookAt(objects []*annotated.Object) {
 	b.t.Helper()
 	b.clock.Step(time.Second)
 	for _, o := range objects {
-		if _, err := b.Reconcile(b.t.Context(), o.NamespacedName); err != nil {
-			b.t.Fatal(err)
-		}
+		b.Expect(b.Reconcile(b.t.Context(), o.NamespacedName)).Error().NotTo(HaveOccurred())
 	}
 }
 
@@ -79,15 +78,19 @@ func removed(objects []*annotated.Object) {
 	}
 }
 
+// expectRemovals expects how many keys the writer was asked to remove, and how many removals are held back.
 func (b *bench) expectRemovals(published, heldBack int) {
 	b.t.Helper()
-	g := gomega.NewWithT(b.t)
-	g.Expect(metrictest.Value(b.registry,
-		"curlmethat_watcher_removals_published_total")).To(gomega.BeEquivalentTo(published))
-	g.Expect(metrictest.Value(b.registry, "curlmethat_watcher_held_back_removals")).To(gomega.BeEquivalentTo(heldBack))
+	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_removals_published_total")).
+		To(BeEquivalentTo(published))
+	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_held_back_removals")).To(BeEquivalentTo(heldBack))
 }
 
-func (b *bench) logged(text string) int { return strings.Count(b.log.String(), text) }
+// expectLogged expects that the log has a text once.
+func (b *bench) expectLogged(text string) {
+	b.t.Helper()
+	b.Expect(strings.Count(b.log.String(), text)).To(Equal(1), text)
+}
 
 func TestANamespaceThatRemovesTooManyKeysAtOnceKeepsThem(t *testing.T) {
 	t.Parallel()
@@ -98,26 +101,17 @@ func TestANamespaceThatRemovesTooManyKeysAtOnceKeepsThem(t *testing.T) {
 	b.clock.Step(repeat)
 	b.lookAt(b.others)
 	b.expectRemovals(0, 100)
-	if b.logged("--max-removals=0") != 1 || b.logged(`"namespace":"ns-0","removals":100,"keys":100`) != 1 {
-		t.Errorf("logged %s", b.log)
-	}
-	for _, e := range b.emitted {
-		if e.Reason != "RemovalHeldBack" || e.Namespace != "ns-0" || !strings.Contains(e.Note, "namespace ns-0") {
-			t.Fatalf("emitted %+v", e)
-		}
-	}
-	if len(b.emitted) != len(b.others) {
-		t.Errorf("%d Events", len(b.emitted))
-	}
+	b.expectLogged("--max-removals=0")
+	b.expectLogged(`"namespace":"ns-0","removals":100,"keys":100`)
+	b.Expect(b.emitted).To(And(HaveLen(len(b.others)), HaveEach(And(HaveField("Reason", "RemovalHeldBack"),
+		HaveField("Namespace", "ns-0"), HaveField("Note", ContainSubstring("namespace ns-0"))))))
 
 	t.Log("Enough of the keys are asked for again, and the rest goes.")
 	askAgain(b.others[20:])
 	b.clock.Step(time.Second)
 	b.lookAt(b.others)
 	b.expectRemovals(20, 0)
-	if b.logged("no removals are held back any more") != 1 {
-		t.Errorf("logged %s", b.log)
-	}
+	b.expectLogged("no removals are held back any more")
 }
 
 // Whoever may edit one namespace holds back no removals of another one, be it by what
@@ -125,13 +119,13 @@ func TestANamespaceThatRemovesTooManyKeysAtOnceKeepsThem(t *testing.T) {
 func TestANamespaceHoldsBackNoneOfAnother(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		owner    annotation.State
-		heldBack int
+		owner             annotation.State
+		removed, heldBack int
 	}{
-		"forged":          {annotation.None, 0},
-		"somebody else's": {annotation.Foreign, 0},
-		"its own":         {annotation.Ours, 256},
-		"not on record":   {annotation.Unknown, 256},
+		"forged":          {annotation.None, 256, 0},
+		"somebody else's": {annotation.Foreign, 256, 0},
+		"its own":         {annotation.Ours, 0, 256},
+		"not on record":   {annotation.Unknown, 0, 256},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,27 +134,23 @@ func TestANamespaceHoldsBackNoneOfAnother(t *testing.T) {
 			for n := range 256 {
 				forged[fmt.Sprint("k", n)] = status.Entry{SHA256: sum}
 			}
-			evil := &annotated.Object{
+			b.others = append(b.others, &annotated.Object{
 				Meta: informer.Meta{
-					NamespacedName: types.NamespacedName{Namespace: "evil", Name: "cm"}, UID: "uid-evil",
-					Version: 1,
+					NamespacedName: types.NamespacedName{Namespace: "evil", Name: "cm"}, UID: "uid-evil", Version: 1,
 				},
-				Written: b.clock.Now(), Status: annotated.EntriesOf(status.Status{Keys: forged}, nil),
-				Owned: annotation.Ownership{State: c.owner},
-			}
-			b.others = append(b.others, evil)
+				Written: b.clock.Now(), Status: entries(forged), Owned: annotation.Ownership{State: c.owner},
+			})
 			b.lookAt(b.others[250:])
-			before := b.removalsPublished()
 			b.unask(b.others[:5]...)
 			b.lookAt(b.others[:5])
-			b.expectRemovals(before+5, c.heldBack)
+			b.expectRemovals(c.removed+5, c.heldBack)
 
 			t.Log("What is held back ends with its object.")
 			b.others = b.others[:250]
 			b.unask(b.others[5:10]...)
 			b.clock.Step(time.Second)
 			b.lookAt(b.others[5:10])
-			b.expectRemovals(before+10, 0)
+			b.expectRemovals(c.removed+10, 0)
 		})
 	}
 }
@@ -175,10 +165,9 @@ func TestTooManyNamespacesThatRemoveKeysKeepThemAll(t *testing.T) {
 	b.clock.Step(repeat)
 	b.lookAt(b.others)
 	b.expectRemovals(0, 100)
-	if b.logged("check --annotation-keys") != 1 || b.logged(`"namespaces":20,"removals":100,"keys":100`) != 1 ||
-		len(b.emitted) > 0 {
-		t.Errorf("emitted %v, logged %s", b.emitted, b.log)
-	}
+	b.expectLogged("check --annotation-keys")
+	b.expectLogged(`"namespaces":20,"removals":100,"keys":100`)
+	b.Expect(b.emitted).To(BeEmpty())
 
 	t.Log("The keys are asked for again, and removals go on.")
 	askAgain(b.others)
@@ -205,10 +194,7 @@ func TestKeysOfOtherOwnersAreNotHeldBack(t *testing.T) {
 	b := newCluster(t, 100)
 	for _, o := range b.others[:60] {
 		o.Owned = annotation.Ownership{State: annotation.Foreign}
-		o.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {
-			Error:    "KeyExists",
-			ErrorURL: "https://example.com",
-		}}}, nil)
+		o.Status = entries(map[string]status.Entry{"k": {Error: "KeyExists", ErrorURL: "https://example.com"}})
 	}
 	b.unask(b.others[:60]...)
 	b.lookAt(b.others[:60])
@@ -249,9 +235,7 @@ func TestRemovalsWaitUntilTheyWereCounted(t *testing.T) {
 	b.clock.Step(coalesce)
 	b.unask(b.others[1:]...)
 	for _, o := range b.others[1:] {
-		if again, err := b.Reconcile(t.Context(), o.NamespacedName); again != time.Second || err != nil {
-			t.Fatalf("looks again after %s: %v", again, err)
-		}
+		b.Expect(b.Reconcile(t.Context(), o.NamespacedName)).To(Equal(time.Second), "when to look again")
 	}
 	b.expectRemovals(1, 0)
 	b.lookAt(b.others[1:])
@@ -345,14 +329,4 @@ func (b *bench) restarted() *bench {
 	next.object, next.others = nil, b.others
 	next.clock.SetTime(b.clock.Now())
 	return next
-}
-
-// removalsPublished returns how many keys the writer was asked to remove.
-func (b *bench) removalsPublished() int {
-	b.t.Helper()
-	n, err := metrictest.Value(b.registry, "curlmethat_watcher_removals_published_total")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return int(n)
 }

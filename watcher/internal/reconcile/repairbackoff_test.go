@@ -1,12 +1,20 @@
 package reconcile_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
+
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
+
+// expectRepair expects the repair of the key at once.
+func (b *bench) expectRepair(again time.Duration) {
+	b.t.Helper()
+	b.Expect(again).To(BeZero(), "the repair waits")
+	b.Expect(b.cause("k")).To(Equal(v1.Cause_CAUSE_DRIFT))
+}
 
 // repairAll takes a bench to the point where its key was repaired n times.
 func repairAll(b *bench, n int) {
@@ -16,9 +24,7 @@ func repairAll(b *bench, n int) {
 	b.answer("k")
 	for range n {
 		b.lose("k")
-		if again := b.lookFresh(); again != 0 || b.cause("k") != v1.Cause_CAUSE_DRIFT {
-			b.t.Fatalf("repair waits %s", again)
-		}
+		b.expectRepair(b.lookFresh())
 		b.answer("k")
 		b.lookFresh()
 	}
@@ -33,23 +39,17 @@ func TestRepairsOfAContestedKeySlowDown(t *testing.T) {
 		before := b.published()
 		b.lose("k")
 		// Two looks have passed since the last repair.
-		if again := b.lookFresh(); again != pause-2*coalesce {
-			t.Fatalf("repair waits %s, want %s", again, pause-2*coalesce)
-		}
+		b.Expect(b.lookFresh()).To(Equal(pause - 2*coalesce))
 		b.clock.Step(pause - 2*coalesce - time.Nanosecond)
-		if again := b.look(); again != time.Nanosecond || b.published() != before {
-			t.Fatalf("repair waits %s", again)
-		}
+		b.Expect(b.look()).To(Equal(time.Nanosecond))
+		b.Expect(b.published()).To(Equal(before))
 		b.clock.Step(time.Nanosecond)
-		if again := b.look(); again != 0 || b.published() != before+1 {
-			t.Fatalf("repair is not made, waits %s", again)
-		}
+		b.Expect(b.look()).To(BeZero())
+		b.Expect(b.published()).To(Equal(before + 1))
 		b.answer("k")
 		b.lookFresh()
 	}
-	if want := []string{"Drifted", "Drifted", "Drifted", "Contested"}; !slices.Equal(b.reasons(), want) {
-		t.Errorf("emitted %v, want %v", b.reasons(), want)
-	}
+	b.Expect(b.reasons()).To(HaveExactElements("Drifted", "Drifted", "Drifted", "Contested"))
 }
 
 func TestRepairsAreImmediateAgainAfterAQuietTime(t *testing.T) {
@@ -58,9 +58,7 @@ func TestRepairsAreImmediateAgainAfterAQuietTime(t *testing.T) {
 	repairAll(b, 3)
 	b.clock.Step(20*time.Minute + time.Second)
 	b.lose("k")
-	if again := b.look(); again != 0 || b.cause("k") != v1.Cause_CAUSE_DRIFT {
-		t.Errorf("repair waits %s", again)
-	}
+	b.expectRepair(b.look())
 }
 
 func TestARepairThatCannotBePublishedDoesNotCount(t *testing.T) {
@@ -71,20 +69,12 @@ func TestARepairThatCannotBePublishedDoesNotCount(t *testing.T) {
 	b.broker.Stop()
 	for range 5 {
 		b.clock.Step(coalesce)
-		if _, err := b.Reconcile(t.Context(), cm); err == nil {
-			t.Fatal("published without a broker")
-		}
+		b.Expect(b.try()).NotTo(Succeed())
 	}
-	if err := b.broker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	before := b.emitted
-	if again := b.awaitBroker(); again != 0 || b.cause("k") != v1.Cause_CAUSE_DRIFT {
-		t.Errorf("repair waits %s", again)
-	}
-	if len(b.emitted) != len(before) || slices.Contains(b.reasons(), "Contested") {
-		t.Errorf("emitted %v", b.reasons())
-	}
+	b.Expect(b.broker.Start()).To(Succeed())
+	before := b.reasons()
+	b.expectRepair(b.awaitBroker())
+	b.Expect(b.reasons()).To(And(Equal(before), Not(ContainElement("Contested"))))
 }
 
 func TestTheShortestWaitDecidesWhenToLookAgain(t *testing.T) {
@@ -109,7 +99,5 @@ func TestTheShortestWaitDecidesWhenToLookAgain(t *testing.T) {
 	}
 	b.lose("a")
 	b.lose("b")
-	if again := b.lookFresh(); again != 10*time.Second-2*coalesce {
-		t.Errorf("looks again after %s", again)
-	}
+	b.Expect(b.lookFresh()).To(Equal(10*time.Second - 2*coalesce))
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/onsi/gomega"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
@@ -49,6 +49,7 @@ func key(k string) pipeline.Key {
 
 // bench is a reconciler with a real broker, its own clock, and one object.
 type bench struct {
+	*WithT
 	*reconcile.Reconciler
 	t        *testing.T
 	client   *pipeline.Client
@@ -87,17 +88,15 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	broker := pipelinetest.Broker(t, natstest.Options{})
 	js := pipelinetest.Connect(t, broker, nats.ReconnectBufSize(-1)) // fail at once
-	epoch, err := pipeline.Ensure(t.Context(), js, pipeline.Topology{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	registry := prometheus.NewRegistry()
 	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
 	b := &bench{
-		t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: &bytes.Buffer{},
+		WithT: NewWithT(t), t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: &bytes.Buffer{},
 		clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)),
 	}
 	b.stamps = clocktesting.NewFakeClock(b.clock.Now().Add(time.Hour))
+	epoch, err := pipeline.Ensure(t.Context(), js, pipeline.Topology{})
+	b.Expect(err).NotTo(HaveOccurred())
 	b.index.Reset(epoch, nil)
 	b.object = &annotated.Object{
 		Meta: informer.Meta{NamespacedName: cm, UID: "uid", Version: 1}, Written: b.clock.Now(),
@@ -107,16 +106,11 @@ func newBench(t *testing.T) *bench {
 	b.client = pipeline.NewClient(lossy{js, b})
 	b.events = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now)
 	seed, keys, err := signature.WriteFiles(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.Expect(err).NotTo(HaveOccurred())
 	signer, err := signature.LoadSigner(seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.verifier, err = signature.LoadVerifier(keys); err != nil {
-		t.Fatal(err)
-	}
+	b.Expect(err).NotTo(HaveOccurred())
+	b.verifier, err = signature.LoadVerifier(keys)
+	b.Expect(err).NotTo(HaveOccurred())
 	b.Reconciler = reconcile.New(reconcile.Config{
 		Coalesce: coalesce, Repeat: repeat,
 		MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20},
@@ -174,9 +168,7 @@ const sum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 func (b *bench) answer(k string) {
 	b.t.Helper()
 	want, seq, err := b.client.LastWant(b.t.Context(), key(k))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.Expect(err).NotTo(HaveOccurred())
 	s := b.object.Status.Status()
 	s.Keys[k] = status.Entry{
 		URL: want.GetUrl(), SHA256: sum, Fence: status.Fence{Epoch: want.GetEpoch(), Seq: seq},
@@ -194,10 +186,14 @@ func (b *bench) lose(k string) {
 func (b *bench) look() (again time.Duration) {
 	b.t.Helper()
 	again, err := b.Reconcile(b.t.Context(), cm)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.Expect(err).NotTo(HaveOccurred())
 	return again
+}
+
+// try reconciles the object, and returns the error.
+func (b *bench) try() error {
+	_, err := b.Reconcile(b.t.Context(), cm)
+	return err
 }
 
 // lookFresh is look after enough time that nothing coalesces.
@@ -207,26 +203,32 @@ func (b *bench) lookFresh() time.Duration {
 	return b.look()
 }
 
-// published returns the last sequence of the stream of requests.
-func (b *bench) published() uint64 {
+// published returns how many messages the watcher has published for the fetchers.
+func (b *bench) published() int {
 	b.t.Helper()
-	stream, err := b.client.JetStream().Stream(b.t.Context(), pipeline.Requests)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return stream.CachedInfo().State.LastSeq
+	return b.last(pipeline.Requests)
+}
+
+// requests returns how often the writer was asked to bring an object in line.
+func (b *bench) requests() int {
+	b.t.Helper()
+	return b.last(pipeline.Results)
+}
+
+// last returns the last sequence of a stream.
+func (b *bench) last(name string) int {
+	b.t.Helper()
+	stream, err := b.client.JetStream().Stream(b.t.Context(), name)
+	b.Expect(err).NotTo(HaveOccurred())
+	return int(stream.CachedInfo().State.LastSeq)
 }
 
 // want returns what the stream has as wanted for a key, which must be signed.
 func (b *bench) want(k string) *v1.Want {
 	b.t.Helper()
 	want, _, err := b.client.LastWant(b.t.Context(), key(k))
-	if err == nil {
-		err = b.verifier.Verify(want)
-	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(b.verifier.Verify(want)).To(Succeed())
 	return want
 }
 
@@ -247,9 +249,9 @@ func (b *bench) reasons() []string {
 // awaitBroker looks until the broker answers again.
 func (b *bench) awaitBroker() (again time.Duration) {
 	b.t.Helper()
-	gomega.NewWithT(b.t).Eventually(func() (err error) {
+	b.Eventually(func() (err error) {
 		again, err = b.Reconcile(b.t.Context(), cm)
 		return err
-	}).WithTimeout(30 * time.Second).Should(gomega.Succeed())
+	}).WithTimeout(30 * time.Second).Should(Succeed())
 	return again
 }
