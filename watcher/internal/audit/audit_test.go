@@ -1,12 +1,12 @@
 package audit_test
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -17,9 +17,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
@@ -37,6 +37,7 @@ var stored, other = strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 // bench is an auditor with a real broker, its own clock, and objects.
 type bench struct {
 	testing.TB
+	*WithT
 	*audit.Auditor
 	registry *prometheus.Registry
 	client   *pipeline.Client
@@ -48,17 +49,13 @@ type bench struct {
 
 func newBench(tb testing.TB) *bench {
 	tb.Helper()
-	js := pipelinetest.Connect(tb, pipelinetest.Broker(tb, natstest.Options{}))
+	_, js, epoch := pipelinetest.Ensured(tb, pipeline.Topology{})
 	b := &bench{
-		TB: tb, client: pipeline.NewClient(js), index: wantindex.NewIndex(), clock: clocktesting.NewFakeClock(time.Now()),
-		objects: map[types.NamespacedName]*annotated.Object{},
-	}
-	var err error
-	if b.epoch, err = pipeline.Ensure(tb.Context(), js, pipeline.Topology{}); err != nil {
-		tb.Fatal(err)
+		TB: tb, WithT: NewWithT(tb), client: pipeline.NewClient(js), index: wantindex.NewIndex(), epoch: epoch,
+		clock: clocktesting.NewFakeClock(time.Now()), objects: map[types.NamespacedName]*annotated.Object{},
+		registry: prometheus.NewRegistry(),
 	}
 	b.index.Reset(b.epoch, nil)
-	b.registry = prometheus.NewRegistry()
 	b.Auditor = audit.New(interval, audit.Deps{
 		Client: b.client, Index: b.index, Object: b.object, Clock: b.clock, Log: zerolog.Nop(),
 		Metrics: audit.NewMetrics(metric.New(b.registry, "watcher")),
@@ -68,26 +65,21 @@ func newBench(tb testing.TB) *bench {
 
 func (b *bench) object(name types.NamespacedName) *annotated.Object { return b.objects[name] }
 
-func (b *bench) check(err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
-}
+// of returns the object of a key.
+func (b *bench) of(k pipeline.Key) *annotated.Object { return b.objects[wantindex.ObjectOf(k)] }
 
 // asks lets an object ask for a key, refreshed each hour, and publishes that.
 func (b *bench) asks(namespace, name, key string) pipeline.Key {
 	b.Helper()
 	k := pipeline.Key{Namespace: namespace, Name: name, Key: key}
-	at := types.NamespacedName{Namespace: namespace, Name: name}
-	o := b.objects[at]
+	o := b.of(k)
 	if o == nil {
 		o = &annotated.Object{
-			Meta:    informer.Meta{NamespacedName: at, UID: "uid", Version: 5},
+			Meta:    informer.Meta{NamespacedName: wantindex.ObjectOf(k), UID: "uid", Version: 5},
 			Request: annotation.Request{Present: true, Refresh: time.Hour},
 			Owners:  map[string]annotation.Ownership{},
 		}
-		b.objects[at] = o
+		b.objects[o.NamespacedName] = o
 	}
 	o.Request.Pairs = append(o.Request.Pairs, annotation.Pair{Key: key, URL: url})
 	o.Owners[key] = annotation.Ownership{State: annotation.None, Fingerprint: "none"}
@@ -106,23 +98,22 @@ func (b *bench) publish(k pipeline.Key, change ...func(*v1.Want)) {
 		c(want)
 	}
 	seq, err := b.client.PublishWant(b.Context(), want, b.want(k).Fence.Seq)
-	b.check(err)
+	b.Expect(err).NotTo(HaveOccurred())
 	b.index.Put(k, wantindex.Of(want, b.epoch, seq, b.clock.Now()))
 }
 
 func (b *bench) want(k pipeline.Key) wantindex.Want {
-	return b.index.Object(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})[k.Key]
+	return b.index.Object(wantindex.ObjectOf(k))[k.Key]
 }
 
 // holds lets an object hold the body of a key.
 func (b *bench) holds(k pipeline.Key) {
 	b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: b.want(k).Fence})
-	o := b.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}]
-	o.Owners[k.Key] = annotation.Ownership{State: annotation.Ours}
+	b.of(k).Owners[k.Key] = annotation.Ownership{State: annotation.Ours}
 }
 
 func (b *bench) entry(k pipeline.Key, e status.Entry) {
-	o := b.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}]
+	o := b.of(k)
 	s := o.Status.Status()
 	s.Keys[k.Key] = e
 	o.Status = annotated.EntriesOf(s, nil)
@@ -135,15 +126,15 @@ func (b *bench) fetched() {
 	var last uint64
 	b.index.Each(func(_ pipeline.Key, w wantindex.Want) { last = max(last, w.Fence.Seq) })
 	consumer, err := b.client.JetStream().Consumer(b.Context(), pipeline.Requests, pipeline.FetcherConsumer)
-	b.check(err)
+	b.Expect(err).NotTo(HaveOccurred())
 	for info := consumer.CachedInfo(); info.AckFloor.Stream < last || info.NumAckPending > 0 || info.NumPending > 0; {
 		batch, err := consumer.FetchNoWait(1000)
-		b.check(err)
+		b.Expect(err).NotTo(HaveOccurred())
 		for m := range batch.Messages() {
-			b.check(m.Ack())
+			b.Expect(m.Ack()).To(Succeed())
 		}
 		info, err = consumer.Info(b.Context())
-		b.check(err)
+		b.Expect(err).NotTo(HaveOccurred())
 	}
 }
 
@@ -152,7 +143,7 @@ func (b *bench) waits(n uint64) {
 	b.Helper()
 	for waiting := uint64(0); waiting < n; {
 		consumer, err := b.client.JetStream().Consumer(b.Context(), pipeline.Requests, pipeline.FetcherConsumer)
-		b.check(err)
+		b.Expect(err).NotTo(HaveOccurred())
 		waiting = consumer.CachedInfo().NumPending
 	}
 }
@@ -160,41 +151,45 @@ func (b *bench) waits(n uint64) {
 // timer sets the timer of a key, by the clock of the bench.
 func (b *bench) timer(k pipeline.Key, in time.Duration, change func(*v1.Due)) {
 	b.Helper()
-	due := &v1.Due{
+	due := b.dueOf(k, v1.Cause_CAUSE_REFRESH)
+	change(due)
+	b.Expect(b.client.SetTimer(b.Context(), due, b.clock.Now().Add(in))).Error().NotTo(HaveOccurred())
+}
+
+func (b *bench) dueOf(k pipeline.Key, cause v1.Cause) *v1.Due {
+	return &v1.Due{
 		Want:         &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url},
-		WantSequence: b.want(k).Fence.Seq, Cause: v1.Cause_CAUSE_REFRESH,
+		WantSequence: b.want(k).Fence.Seq, Cause: cause,
 	}
-	if change != nil {
-		change(due)
-	}
-	_, err := b.client.SetTimer(b.Context(), due, b.clock.Now().Add(in))
-	b.check(err)
 }
 
 // due publishes a due, and returns when it waits for the fetchers.
 func (b *bench) due(k pipeline.Key, cause v1.Cause) {
 	b.Helper()
-	_, err := b.client.PublishDue(b.Context(), &v1.Due{
-		Want:         &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url},
-		WantSequence: b.want(k).Fence.Seq, Cause: cause,
-	}, k.String())
-	b.check(err)
+	b.Expect(b.client.PublishDue(b.Context(), b.dueOf(k, cause), k.String())).Error().NotTo(HaveOccurred())
 	b.waits(1)
 }
 
 func (b *bench) result(k pipeline.Key) {
 	b.Helper()
-	b.check(b.client.PublishResult(b.Context(), &v1.Result{
+	b.Expect(b.client.PublishResult(b.Context(), &v1.Result{
 		Want:     &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url, Epoch: b.epoch},
 		Sequence: b.want(k).Fence.Seq, Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("x"), Sha256: other}},
-	}))
+	})).To(Succeed())
+}
+
+// look looks once, and returns the objects that were enqueued.
+func (b *bench) look() (names []types.NamespacedName) {
+	b.Helper()
+	b.Expect(b.Look(b.Context(), func(name types.NamespacedName) { names = append(names, name) })).To(Succeed())
+	return names
 }
 
 // audit looks so often that each key has its turn, and returns the objects that were enqueued.
 func (b *bench) audit() (names []types.NamespacedName) {
 	b.Helper()
 	for range 8 {
-		b.check(b.Look(b.Context(), func(name types.NamespacedName) { names = append(names, name) }))
+		names = append(names, b.look()...)
 	}
 	return names
 }
@@ -202,37 +197,40 @@ func (b *bench) audit() (names []types.NamespacedName) {
 // found audits once and returns what was found.
 func (b *bench) found() map[pipeline.Key]wantindex.Finding {
 	b.Helper()
-	names := b.audit()
 	findings := map[pipeline.Key]wantindex.Finding{}
-	for _, name := range names {
+	for _, name := range b.audit() {
 		for key, w := range b.index.Object(name) {
 			if w.Finding != wantindex.NothingLost {
-				findings[pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key}] = w.Finding
+				findings[wantindex.KeyOf(name, key)] = w.Finding
 			}
 		}
 	}
 	return findings
 }
 
-// metric returns the value of a metric of the auditor, of one cause if it has any.
-func (b *bench) metric(name, cause string) float64 {
-	b.Helper()
-	families, err := b.registry.Gather()
-	b.check(err)
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			of := len(m.GetLabel()) == 0 || m.GetLabel()[0].GetValue() == cause
-			if family.GetName() == "curlmethat_watcher_"+name && of {
-				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			}
-		}
-	}
-	b.Fatalf("there is no metric %s", name)
-	return 0
+// lost returns how many keys were found lost for a cause.
+func (b *bench) lost(cause string) (float64, error) {
+	return metrictest.Value(b.registry, `curlmethat_watcher_lost_keys_total{cause="`+cause+`"}`)
 }
 
 func cached(sum string) func(*v1.Due) {
 	return func(d *v1.Due) { d.Cached = &v1.Cached{Sha256: sum} }
+}
+
+// step is a part of the past of a key.
+type step = func(*bench, pipeline.Key)
+
+func fetched(b *bench, _ pipeline.Key) { b.fetched() }
+
+func entry(e status.Entry) step { return func(b *bench, k pipeline.Key) { b.entry(k, e) } }
+
+func failsBy(reason string) step { return entry(status.Entry{Error: reason}) }
+
+// due is a refresh that waits for the fetchers.
+func due(b *bench, k pipeline.Key) { b.due(k, v1.Cause_CAUSE_REFRESH) }
+
+func timer(in time.Duration, change func(*v1.Due)) step {
+	return func(b *bench, k pipeline.Key) { b.timer(k, in, change) }
 }
 
 func TestAudit(t *testing.T) {
@@ -242,118 +240,80 @@ func TestAudit(t *testing.T) {
 	denied := func(detail v1.FailureDetail) func(*v1.Due) {
 		return func(d *v1.Due) { d.Reported, d.Detail = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, detail }
 	}
-	unsigned := denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)
+	holds := (*bench).holds
+	unsigned := timer(time.Hour, denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS))
+	otherBody, sameBody := timer(time.Hour, cached(other)), timer(time.Hour, cached(stored))
+	waits := func(b *bench, _ pipeline.Key) { b.waits(1) }
+	laterVersion := func(b *bench, k pipeline.Key) { b.publish(k, func(w *v1.Want) { w.ResourceVersion = "6" }) }
+	ahead := func(b *bench, k pipeline.Key) {
+		b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: status.Fence{Epoch: b.epoch, Seq: 1000}})
+	}
 	for name, c := range map[string]struct {
-		prepare func(*bench, pipeline.Key)
-		want    wantindex.Finding
+		want wantindex.Finding
+		past []step
 	}{
-		"asks again for a key without a body whose refresh is due in an hour": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Hour, cached(other))
-		}, wantindex.BodyLost},
-		"waits for a result that the writer has not handled": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Hour, cached(other))
-			b.result(k)
-		}, wantindex.NothingLost},
-		"waits for a want that no fetcher has received": {
-			func(b *bench, _ pipeline.Key) { b.waits(1) },
-			wantindex.NothingLost,
+		"asks again for a key without a body whose refresh is due in an hour": {
+			wantindex.BodyLost, []step{fetched, otherBody},
 		},
-		"waits for a retry": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Hour, cause(v1.Cause_CAUSE_RETRY))
-		}, wantindex.NothingLost},
-		"asks again for a key whose retry is overdue": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Minute, cause(v1.Cause_CAUSE_RETRY))
-		}, wantindex.BodyLost},
-		"waits for the recheck of a failure that the status records": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Hour, failing)
-			b.entry(k, status.Entry{Error: "Timeout"})
-		}, wantindex.NothingLost},
-		"asks again for a key whose failure was lost before the status recorded it": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Hour, failing)
-		}, wantindex.BodyLost},
-		"asks again for a key whose want no trusted key has signed": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Hour, unsigned)
-			b.entry(k, status.Entry{Error: "AddressDenied"})
-		}, wantindex.BodyLost},
-		"asks again for such a key while its due waits": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.due(k, v1.Cause_CAUSE_REFRESH)
-			b.timer(k, time.Hour, unsigned)
-			b.entry(k, status.Entry{Error: "AddressDenied"})
-		}, wantindex.BodyLost},
-		"waits for the recheck of another denial": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Hour, denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS))
-			b.entry(k, status.Entry{Error: "AddressDenied"})
-		}, wantindex.NothingLost},
-		"has the want of a held key signed again if no trusted key has signed it": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.holds(k)
-			b.timer(k, time.Hour, unsigned)
-		}, wantindex.TimerLost},
-		"has it signed again although fetchers always work on one of its messages": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.holds(k)
-			b.due(k, v1.Cause_CAUSE_REFRESH)
-			b.timer(k, time.Hour, unsigned)
-		}, wantindex.TimerLost},
-		"asks again for a body that the writer has refused": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.timer(k, time.Hour, cached(other))
-			b.entry(k, status.Entry{Error: "BodyTooLarge"})
-		}, wantindex.BodyLost},
-		"ignores an immutable object": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.entry(k, status.Entry{Error: "Immutable"})
-		}, wantindex.NothingLost},
-		"ignores a held key that will be refreshed": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.holds(k)
-			b.timer(k, time.Hour, cached(stored))
-		}, wantindex.NothingLost},
-		"restarts the refresh of a held key without a timer": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.holds(k)
-		}, wantindex.TimerLost},
-		"restarts the refresh of a held key whose timer is overdue": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.holds(k)
-			b.timer(k, time.Minute, cached(stored))
-		}, wantindex.TimerLost},
-		"asks again for a held key whose newest body never landed": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.holds(k)
-			b.timer(k, time.Hour, cached(other))
-		}, wantindex.BodyLost},
-		"asks again if the API server was restored to before the want": {func(b *bench, k pipeline.Key) {
-			b.publish(k, func(w *v1.Want) { w.ResourceVersion = "6" })
-			b.fetched()
-			b.holds(k)
-			b.timer(k, time.Hour, cached(stored))
-		}, wantindex.BodyLost},
-		"publishes in a later epoch if the stream was restored": {func(b *bench, k pipeline.Key) {
-			b.fetched()
-			b.holds(k)
-			b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: status.Fence{Epoch: b.epoch, Seq: 1000}})
-			b.timer(k, time.Hour, cached(stored))
-		}, wantindex.TimerLost},
+		"waits for a result that the writer has not handled": {
+			wantindex.NothingLost, []step{fetched, otherBody, (*bench).result},
+		},
+		"waits for a want that no fetcher has received": {wantindex.NothingLost, []step{waits}},
+		"waits for a retry": {
+			wantindex.NothingLost, []step{fetched, timer(time.Hour, cause(v1.Cause_CAUSE_RETRY))},
+		},
+		"asks again for a key whose retry is overdue": {
+			wantindex.BodyLost, []step{fetched, timer(time.Minute, cause(v1.Cause_CAUSE_RETRY))},
+		},
+		"waits for the recheck of a failure that the status records": {
+			wantindex.NothingLost, []step{fetched, timer(time.Hour, failing), failsBy("Timeout")},
+		},
+		"asks again for a key whose failure was lost before the status recorded it": {
+			wantindex.BodyLost, []step{fetched, timer(time.Hour, failing)},
+		},
+		"asks again for a key whose want no trusted key has signed": {
+			wantindex.BodyLost, []step{fetched, unsigned, failsBy("AddressDenied")},
+		},
+		"asks again for such a key while its due waits": {
+			wantindex.BodyLost, []step{fetched, due, unsigned, failsBy("AddressDenied")},
+		},
+		"waits for the recheck of another denial": {wantindex.NothingLost, []step{
+			fetched, timer(time.Hour, denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS)), failsBy("AddressDenied"),
+		}},
+		"has the want of a held key signed again if no trusted key has signed it": {
+			wantindex.TimerLost, []step{fetched, holds, unsigned},
+		},
+		"has it signed again although fetchers always work on one of its messages": {
+			wantindex.TimerLost, []step{fetched, holds, due, unsigned},
+		},
+		"asks again for a body that the writer has refused": {
+			wantindex.BodyLost, []step{fetched, otherBody, failsBy("BodyTooLarge")},
+		},
+		"ignores an immutable object":                        {wantindex.NothingLost, []step{fetched, failsBy("Immutable")}},
+		"ignores a held key that will be refreshed":          {wantindex.NothingLost, []step{fetched, holds, sameBody}},
+		"restarts the refresh of a held key without a timer": {wantindex.TimerLost, []step{fetched, holds}},
+		"restarts the refresh of a held key whose timer is overdue": {
+			wantindex.TimerLost, []step{fetched, holds, timer(time.Minute, cached(stored))},
+		},
+		"asks again for a held key whose newest body never landed": {
+			wantindex.BodyLost, []step{fetched, holds, otherBody},
+		},
+		"asks again if the API server was restored to before the want": {
+			wantindex.BodyLost, []step{laterVersion, fetched, holds, sameBody},
+		},
+		"publishes in a later epoch if the stream was restored": {
+			wantindex.TimerLost, []step{fetched, holds, ahead, sameBody},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			k := b.asks("ns", "cm", "k")
-			c.prepare(b, k)
-			b.clock.Step(interval + time.Second)
-			if got := b.found()[k]; got != c.want {
-				t.Errorf("found %s, want %s", got, c.want)
+			for _, next := range c.past {
+				next(b, k)
 			}
+			b.clock.Step(interval + time.Second)
+			b.Expect(b.found()[k]).To(Equal(c.want))
 		})
 	}
 }
@@ -367,12 +327,9 @@ func TestStampsFromBeforeTheBrokersClockWasSetBackCountAsOld(t *testing.T) {
 	b.holds(held)
 	b.timer(held, time.Minute, cached(stored))
 	b.clock.Step(-time.Hour)
-	want := map[pipeline.Key]wantindex.Finding{
+	b.Expect(b.found()).To(Equal(map[pipeline.Key]wantindex.Finding{
 		empty: wantindex.BodyLost, retried: wantindex.BodyLost, held: wantindex.TimerLost,
-	}
-	if got := b.found(); !maps.Equal(got, want) {
-		t.Errorf("found %v, want %v", got, want)
-	}
+	}))
 }
 
 func TestAKeyIsRequestedAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing.T) {
@@ -385,28 +342,21 @@ func TestAKeyIsRequestedAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing.T) 
 	const minute = time.Minute
 	for _, pause := range []time.Duration{minute / 2, 2 * minute, 4 * minute, 8 * minute, 10 * minute, 10 * minute} {
 		b.clock.Step(pause - time.Second)
-		if got := b.found(); len(got) != 0 {
-			t.Fatalf("asked again before %s", pause)
-		}
+		b.Expect(b.found()).To(BeEmpty(), "before %s", pause)
 		b.clock.Step(time.Second)
-		if got := b.found()[k]; got != want {
-			t.Fatalf("found %s after %s, want %s", got, pause, want)
-		}
+		b.Expect(b.found()).To(HaveKeyWithValue(k, want), "after %s", pause)
 		want = wantindex.Refused
 		b.publish(k)
 		b.fetched()
 	}
-	b.objects[types.NamespacedName{Namespace: "ns", Name: "cm"}].EditedAt = b.clock.Now()
+	b.of(k).EditedAt = b.clock.Now()
 	b.clock.Step(30 * time.Second)
-	if got := b.found()[k]; got != wantindex.BodyLost {
-		t.Error("an edit does not let it be asked for soon")
-	}
+	b.Expect(b.found()).To(HaveKeyWithValue(k, wantindex.BodyLost), "soon after an edit")
 }
 
 func TestAKeyThatIsRefreshedInEachIntervalIsRequested(t *testing.T) {
 	t.Parallel()
-	refresh := func(d *v1.Due) { d.Cached = &v1.Cached{Sha256: other} }
-	for name, hold := range map[string]func(*bench, pipeline.Key){
+	for name, hold := range map[string]step{
 		"although it holds nothing":         func(*bench, pipeline.Key) {},
 		"although it holds an earlier body": (*bench).holds,
 	} {
@@ -420,10 +370,8 @@ func TestAKeyThatIsRefreshedInEachIntervalIsRequested(t *testing.T) {
 			for n, want := range []wantindex.Finding{wantindex.NothingLost, wantindex.BodyLost} {
 				// It was fetched this moment, by the clock of the broker.
 				b.clock.SetTime(time.Now().Add(time.Duration(n-1) * interval / 4))
-				b.timer(k, interval, refresh)
-				if got := b.found()[k]; got != want {
-					t.Errorf("audit %d found %s, want %s", n, got, want)
-				}
+				b.timer(k, interval, cached(other))
+				b.Expect(b.found()[k]).To(Equal(want), "audit %d", n)
 			}
 		})
 	}
@@ -435,15 +383,11 @@ func TestAKeyThatSomebodyElseChangedIsNotLost(t *testing.T) {
 	k := b.asks("ns", "cm", "k")
 	b.fetched()
 	b.holds(k)
-	o := b.objects[types.NamespacedName{Namespace: "ns", Name: "cm"}]
-	o.Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "theirs"}
+	b.of(k).Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "theirs"}
 	b.clock.Step(interval + time.Second)
-	if looks := slices.Compact(b.audit()); len(looks) != 1 {
-		t.Errorf("%v are to be repaired", looks)
-	}
-	if n := b.metric("lost_keys_total", "body_lost"); n != 0 || b.want(k).Finding != wantindex.NothingLost {
-		t.Errorf("%v keys are lost", n)
-	}
+	b.Expect(slices.Compact(b.audit())).To(HaveLen(1), "it is to be repaired")
+	b.Expect(b.lost("body_lost")).To(BeZero())
+	b.Expect(b.want(k).Finding).To(BeEquivalentTo(wantindex.NothingLost))
 }
 
 func TestAKeyThatWasJustFetchedIsNotLost(t *testing.T) {
@@ -457,13 +401,9 @@ func TestAKeyThatWasJustFetchedIsNotLost(t *testing.T) {
 	b.clock.SetTime(time.Now())
 	b.due(k, v1.Cause_CAUSE_PARKED)
 	b.fetched()
-	if got := b.found(); len(got) != 0 {
-		t.Errorf("found %v", got)
-	}
+	b.Expect(b.found()).To(BeEmpty())
 	b.clock.Step(interval / 2)
-	if got := b.found()[k]; got != wantindex.BodyLost {
-		t.Errorf("found %s, want %s", got, wantindex.BodyLost)
-	}
+	b.Expect(b.found()).To(HaveKeyWithValue(k, wantindex.BodyLost))
 }
 
 // A key is stale when it has had no good fetch for three intervals, whether it
@@ -484,13 +424,11 @@ func TestStaleKeysAreCounted(t *testing.T) {
 	b.timer(failing, time.Hour, late(2*time.Hour+time.Minute))
 	b.timer(young, time.Hour, late(time.Hour))
 	for k, since := range map[pipeline.Key]time.Duration{failing: 3*time.Hour + time.Minute, young: 2 * time.Hour} {
-		entry := b.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}].Status.Of(k.Key)
+		entry := b.of(k).Status.Of(k.Key)
 		entry.Error, entry.Since = "BadStatus", b.clock.Now().Add(-since)
 		b.entry(k, entry)
 	}
 	b.clock.Step(interval)
 	b.found()
-	if got := b.metric("stale_keys", ""); got != 2 {
-		t.Errorf("%v keys are stale, want 2", got)
-	}
+	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_stale_keys")).To(BeEquivalentTo(2))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -40,9 +41,7 @@ func TestLongNamesDoNotEndTheAuditOfOtherTenants(t *testing.T) {
 	b.clock.Step(interval)
 	found := b.found()
 	for _, k := range lost {
-		if found[k] != wantindex.BodyLost {
-			t.Fatalf("found %d of %d lost keys, and not %s", len(found), len(lost)+8*128, k)
-		}
+		b.Expect(found[k]).To(Equal(wantindex.BodyLost), "%s, of %d", k, len(found))
 	}
 }
 
@@ -63,27 +62,21 @@ func TestALookThatFailsHalfWayCountsOnlyItsRequests(t *testing.T) {
 			cancel()
 		}
 	})
-	b.check(err)
+	b.Expect(err).NotTo(HaveOccurred())
 	b.clock.Step(interval / 5)
-	if err := b.Look(ctx, func(types.NamespacedName) {}); err == nil {
-		t.Fatal("the look did not fail")
-	}
-	b.check(sub.Unsubscribe())
+	b.Expect(b.Look(ctx, func(types.NamespacedName) {})).NotTo(Succeed())
+	b.Expect(sub.Unsubscribe()).To(Succeed())
 	b.clock.Step(look)
-	b.check(b.Look(t.Context(), func(types.NamespacedName) {}))
-	if n := b.metric("lost_keys_total", "body_lost"); n != keys {
-		t.Errorf("asked for %v of %d lost keys", n, keys)
-	}
-	if n := b.metric("lost_keys_total", "refused"); n != 0 {
-		t.Errorf("asked for %v twice", n)
-	}
+	b.look()
+	b.Expect(b.lost("body_lost")).To(BeEquivalentTo(keys))
+	b.Expect(b.lost("refused")).To(BeZero())
 }
 
 // A body may be refused without a word in the status: for a missing Role, or a budget.
 func TestRefusedBodiesOfHeldKeysCostNoMoreThanOthers(t *testing.T) {
 	t.Parallel()
-	const keys, hours = 100, 1
-	asks := map[bool]int{}
+	const keys = 100
+	asks := map[bool]float64{} // in an hour, of each key
 	for _, held := range []bool{false, true} {
 		b := newBench(t)
 		var all []pipeline.Key
@@ -94,30 +87,28 @@ func TestRefusedBodiesOfHeldKeysCostNoMoreThanOthers(t *testing.T) {
 			}
 			all = append(all, k)
 		}
-		b.fetched()
-		for _, k := range all {
-			b.timer(k, 24*time.Hour, cached(other))
-		}
-		for range hours * int(time.Hour/look) {
-			b.clock.Step(look)
-			b.check(b.Look(t.Context(), func(name types.NamespacedName) {
-				k := wantindex.KeyOf(name, "k")
-				if b.want(k).Finding != wantindex.NothingLost {
-					asks[held]++
-					b.publish(k)
-				}
-			}))
+		refuse := func() {
 			b.fetched()
 			for _, k := range all {
 				b.timer(k, 24*time.Hour, cached(other))
 			}
 		}
+		refuse()
+		for range int(time.Hour / look) {
+			b.clock.Step(look)
+			for _, name := range b.look() {
+				if k := wantindex.KeyOf(name, "k"); b.want(k).Finding != wantindex.NothingLost {
+					asks[held] += 1. / keys
+					b.publish(k)
+				}
+			}
+			refuse()
+		}
 	}
-	each := map[bool]float64{false: float64(asks[false]) / keys / hours, true: float64(asks[true]) / keys / hours}
-	t.Logf("asks for each refused key in an hour: %.1f not held, %.1f held", each[false], each[true])
-	if each[true] > each[false]+1 || each[false] > 10 {
-		t.Errorf("refused keys are asked for %.1f times an hour, held ones %.1f times", each[false], each[true])
-	}
+	t.Logf("asks for each refused key in an hour: %.1f not held, %.1f held", asks[false], asks[true])
+	b := NewWithT(t)
+	b.Expect(asks[true]).To(BeNumerically("<=", asks[false]+1))
+	b.Expect(asks[false]).To(BeNumerically("<=", 10))
 }
 
 func TestFailingKeysWithAPendingTimerAreNotReadAgain(t *testing.T) {
@@ -127,23 +118,19 @@ func TestFailingKeysWithAPendingTimerAreNotReadAgain(t *testing.T) {
 	for n := range keys {
 		k := b.asks("ns", fmt.Sprint("cm-", n), "k")
 		b.entry(k, status.Entry{Error: "BadStatus", GaveUp: true})
-	}
-	b.fetched()
-	for n := range keys {
-		b.timer(pipeline.Key{Namespace: "ns", Name: fmt.Sprint("cm-", n), Key: "k"}, time.Hour, func(d *v1.Due) {
+		b.timer(k, time.Hour, func(d *v1.Due) {
 			d.Cause, d.Reported = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_BAD_STATUS
 		})
 	}
+	b.fetched()
 	b.clock.Step(interval)
 	b.audit()
 	before := b.client.JetStream().Conn().Stats().InMsgs
 	for range 8 {
 		b.clock.Step(look)
-		b.check(b.Look(t.Context(), func(name types.NamespacedName) { t.Errorf("%s is asked for", name) }))
+		b.Expect(b.look()).To(BeEmpty())
 	}
-	if n := b.client.JetStream().Conn().Stats().InMsgs - before; n > 8*5 {
-		t.Errorf("read %d messages in 8 looks at %d failing keys", n, keys)
-	}
+	b.Expect(b.client.JetStream().Conn().Stats().InMsgs-before).To(BeNumerically("<=", 8*5), "messages in 8 looks")
 }
 
 func TestForgedReasonsAreOneRefusal(t *testing.T) {
@@ -163,9 +150,8 @@ func TestForgedReasonsAreOneRefusal(t *testing.T) {
 	for range 8 * 5 {
 		asks += r.pass()
 	}
-	if most := len(r.keys) + 10; asks > most { // each in 10 min, and one in half an interval
-		t.Errorf("asked for %d in 10 min, at most %d are allowed", asks, most)
-	}
+	// Each in 10 min, and one in half an interval.
+	b.Expect(asks).To(BeNumerically("<=", len(r.keys)+10), "in 10 min")
 }
 
 func TestQueuedResultsOfOthersAreNotListed(t *testing.T) {
@@ -177,21 +163,18 @@ func TestQueuedResultsOfOthersAreNotListed(t *testing.T) {
 	const queued = 3000
 	conn := b.client.JetStream().Conn()
 	for n := range queued {
-		b.check(conn.Publish(pipeline.Key{Namespace: "evil", Name: longName(n), Key: longKey(0)}.Content(), []byte("x")))
+		k := pipeline.Key{Namespace: "evil", Name: longName(n), Key: longKey(0)}
+		b.Expect(conn.Publish(k.Content(), []byte("x"))).To(Succeed())
 	}
 	for msgs := uint64(0); msgs <= queued; {
 		stream, err := b.client.JetStream().Stream(t.Context(), pipeline.Results)
-		b.check(err)
+		b.Expect(err).NotTo(HaveOccurred())
 		msgs = stream.CachedInfo().State.Msgs
 	}
 	b.clock.Step(interval)
 	before := conn.Stats().InBytes
-	if found := b.found(); found[lost] != wantindex.BodyLost || len(found) != 1 {
-		t.Errorf("found %v", found)
-	}
-	if n := conn.Stats().InBytes - before; n > 100_000 {
-		t.Errorf("read %d bytes", n)
-	}
+	b.Expect(b.found()).To(Equal(map[pipeline.Key]wantindex.Finding{lost: wantindex.BodyLost}))
+	b.Expect(conn.Stats().InBytes - before).To(BeNumerically("<=", 100_000))
 }
 
 func TestAnEqualBodyAfterCurlNowIsNotFetchedTwice(t *testing.T) {
@@ -214,9 +197,7 @@ func TestAnEqualBodyAfterCurlNowIsNotFetchedTwice(t *testing.T) {
 			b.fetched()
 			b.timer(k, time.Hour, cached(c.body))
 			b.clock.Step(interval)
-			if got := b.found()[k]; got != c.want {
-				t.Errorf("found %s, want %s", got, c.want)
-			}
+			b.Expect(b.found()[k]).To(Equal(c.want))
 		})
 	}
 }
@@ -229,12 +210,8 @@ func TestANewSessionTrustsNoEvidenceOfTheOneBefore(t *testing.T) {
 	b.fetched()
 	b.timer(k, time.Hour, func(d *v1.Due) { d.Cause = v1.Cause_CAUSE_RETRY })
 	b.clock.Step(interval)
-	if found := b.found(); len(found) > 0 {
-		t.Fatalf("found %v", found)
-	}
-	stream, err := b.client.JetStream().Stream(t.Context(), pipeline.Requests)
-	b.check(err)
-	b.check(stream.Purge(t.Context(), jetstream.WithPurgeSubject(pipeline.KindTimer.All())))
+	b.Expect(b.found()).To(BeEmpty())
+	b.purge(pipeline.KindTimer.All())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	asked := make(chan types.NamespacedName, 1)
@@ -243,9 +220,15 @@ func TestANewSessionTrustsNoEvidenceOfTheOneBefore(t *testing.T) {
 		runtime.Gosched()
 	}
 	b.clock.Step(look)
-	if got := <-asked; got != wantindex.ObjectOf(k) {
-		t.Errorf("asked for %s", got)
-	}
+	b.Expect(<-asked).To(Equal(wantindex.ObjectOf(k)))
+}
+
+// purge removes the requests with a subject.
+func (b *bench) purge(subject string) {
+	b.Helper()
+	stream, err := b.client.JetStream().Stream(b.Context(), pipeline.Requests)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(stream.Purge(b.Context(), jetstream.WithPurgeSubject(subject))).To(Succeed())
 }
 
 func TestAFailingKeyWithATimerIsNotRequestedAfterARecentRefresh(t *testing.T) {
@@ -257,15 +240,11 @@ func TestAFailingKeyWithATimerIsNotRequestedAfterARecentRefresh(t *testing.T) {
 	b.fetched()
 	b.due(k, v1.Cause_CAUSE_REFRESH)
 	b.fetched()
-	stream, err := b.client.JetStream().Stream(t.Context(), pipeline.Requests)
-	b.check(err)
 	for n, at := range []time.Duration{-interval / 2, interval / 8} {
-		b.check(stream.Purge(t.Context(), jetstream.WithPurgeSubject(k.Timer()))) // it may have fired, but will not
+		b.purge(k.Timer()) // it may have fired, but will not
 		b.fetched()
 		b.clock.SetTime(time.Now().Add(at))
 		b.timer(k, time.Second, func(d *v1.Due) { d.Reported = v1.FailureClass_FAILURE_CLASS_BAD_STATUS })
-		if got := b.found()[k]; got != wantindex.NothingLost {
-			t.Errorf("audit %d found %s", n, got)
-		}
+		b.Expect(b.found()).To(BeEmpty(), "audit %d", n)
 	}
 }

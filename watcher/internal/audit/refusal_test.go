@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -46,12 +47,12 @@ func (r *refusing) pass() int {
 	r.Helper()
 	r.clock.Step(look)
 	asked := map[types.NamespacedName]bool{}
-	r.check(r.Look(r.Context(), func(name types.NamespacedName) { asked[name] = true }))
+	for _, name := range r.look() {
+		asked[name] = true
+	}
 	for name := range asked {
-		k := pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: "k"}
-		if r.want(k).Finding == wantindex.NothingLost {
-			r.Fatalf("%s is not asked for", k)
-		}
+		k := wantindex.KeyOf(name, "k")
+		r.Expect(r.want(k).Finding).NotTo(BeEquivalentTo(wantindex.NothingLost), "%s", k)
 		r.publish(k)
 		if r.gone {
 			r.holds(k)
@@ -64,11 +65,23 @@ func (r *refusing) pass() int {
 // held returns how many keys are held.
 func (r *refusing) held() (n int) {
 	for _, k := range r.keys {
-		if r.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}].Status.Of(k.Key).SHA256 == stored {
+		if r.of(k).Status.Of(k.Key).SHA256 == stored {
 			n++
 		}
 	}
 	return n
+}
+
+// expectHeldInTime lets the cause be gone, and expects so many held keys within an interval.
+func (r *refusing) expectHeldInTime(keys int) {
+	r.Helper()
+	r.gone = true
+	var took time.Duration
+	for r.held() < keys && took < time.Hour {
+		r.pass()
+		took += look
+	}
+	r.Expect(took).To(BeNumerically("<=", interval))
 }
 
 func TestRefusedKeysAreRequestedWithinAnIntervalOfTheFix(t *testing.T) {
@@ -90,16 +103,7 @@ func TestRefusedKeysAreRequestedWithinAnIntervalOfTheFix(t *testing.T) {
 				for range 8*c.audits + phase {
 					r.pass()
 				}
-				r.gone = true
-				var took time.Duration
-				for r.held() < len(r.keys) && took < time.Hour {
-					r.pass()
-					took += look
-				}
-				t.Logf("all are held after %s", took)
-				if took > interval {
-					t.Errorf("all are held after %s", took)
-				}
+				r.expectHeldInTime(len(r.keys))
 			})
 		}
 	}
@@ -115,15 +119,7 @@ func TestKeysThatWaitForARetryAreNotRequestedInsteadOfOthers(t *testing.T) {
 	for _, k := range r.keys[:2] { // their host fails by now
 		r.timer(k, time.Hour, func(d *v1.Due) { d.Cause = v1.Cause_CAUSE_RETRY })
 	}
-	r.gone = true
-	var took time.Duration
-	for r.held() == 0 && took < time.Hour {
-		r.pass()
-		took += look
-	}
-	if took > interval {
-		t.Errorf("the third key is held after %s", took)
-	}
+	r.expectHeldInTime(1) // the third
 }
 
 func TestKeysThatAreRefusedForLongCostLittle(t *testing.T) {
@@ -139,13 +135,9 @@ func TestKeysThatAreRefusedForLongCostLittle(t *testing.T) {
 	}
 	t.Logf("asked for %d times in %d min", asks, minutes)
 	// Each every 10 min, and one of 100 each minute.
-	if most := minutes * (len(r.keys)/10 + 1 + len(r.keys)/100); asks > most {
-		t.Errorf("asked for %d in %d min, at most %d are allowed", asks, minutes, most)
-	}
-	lost, again := r.metric("lost_keys_total", "body_lost"), r.metric("lost_keys_total", "refused")
-	if lost != 1000 || again < float64(asks) {
-		t.Errorf("%v were lost, and asked for %v times again", lost, again)
-	}
+	r.Expect(asks).To(BeNumerically("<=", minutes*(len(r.keys)/10+1+len(r.keys)/100)))
+	r.Expect(r.lost("body_lost")).To(BeEquivalentTo(1000))
+	r.Expect(r.lost("refused")).To(BeNumerically(">=", asks))
 }
 
 func TestALostKeyIsRequestedInTheNextLook(t *testing.T) {
@@ -154,13 +146,8 @@ func TestALostKeyIsRequestedInTheNextLook(t *testing.T) {
 	k := b.asks("ns", "cm", "k")
 	b.fetched()
 	b.clock.Step(20 * time.Second) // young
-	if len(b.found()) > 0 {
-		t.Fatal("asked for what is young")
-	}
+	b.Expect(b.found()).To(BeEmpty())
 	b.clock.Step(look)
-	var names []types.NamespacedName
-	b.check(b.Look(t.Context(), func(name types.NamespacedName) { names = append(names, name) }))
-	if len(names) != 1 || b.want(k).Finding != wantindex.BodyLost {
-		t.Errorf("asked for %v", names)
-	}
+	b.Expect(b.look()).To(HaveLen(1))
+	b.Expect(b.want(k).Finding).To(Equal(wantindex.BodyLost))
 }
