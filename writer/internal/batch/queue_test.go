@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	. "github.com/onsi/gomega"
+
 	"github.com/kv8s/curl-me-that/writer/internal/batch"
 )
 
@@ -62,7 +64,7 @@ func newQueue(t *testing.T, concurrency int) (*batch.Queue[string, int, int], *r
 func TestWhatArrivesTogetherIsDoneTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, r := newQueue(t, 4)
-		begun := time.Now()
+		g, begun := NewWithT(t), time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		a, b := q.Add(ctx, "x", 1), q.Add(ctx, "x", 2)
 		<-time.After(linger - 1)
@@ -70,41 +72,29 @@ func TestWhatArrivesTogetherIsDoneTogether(t *testing.T) {
 		cancel() // what was begun is finished
 		<-time.After(2)
 		d, e := q.Add(t.Context(), "x", 4), q.Add(t.Context(), "x", 5) // during the work
-		if got := []int{<-a, <-b, <-c}; !slices.Equal(got, []int{1, 2, 3}) {
-			t.Errorf("outcomes %v", got)
-		}
-		if took := time.Since(begun); took != time.Second+linger {
-			t.Errorf("took %v", took)
-		}
-		if got := []int{<-d, <-e}; !slices.Equal(got, []int{4, 5}) {
-			t.Errorf("outcomes %v", got)
-		}
-		if took := time.Since(begun); took != 2*time.Second+linger {
-			t.Errorf("took %v: what waited lingered again", took)
-		}
+		g.Expect([]int{<-a, <-b, <-c}).To(Equal([]int{1, 2, 3}))
+		g.Expect(time.Since(begun)).To(Equal(time.Second + linger))
+		g.Expect([]int{<-d, <-e}).To(Equal([]int{4, 5}))
+		g.Expect(time.Since(begun)).To(Equal(2*time.Second+linger), "what waited does not linger again")
 		q.Wait()
-		if len(r.batches) != 2 {
-			t.Errorf("batches %v", r.batches)
-		}
+		g.Expect(r.batches).To(HaveLen(2))
 	})
 }
 
 func TestConcurrencyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, r := newQueue(t, 2)
+		g := NewWithT(t)
 		var outcomes []<-chan int
 		for n, key := range []string{"a", "b", "c", "d", "e", "a"} {
 			outcomes = append(outcomes, q.Add(t.Context(), key, n))
 		}
 		for n, c := range outcomes {
-			if got := <-c; got != n {
-				t.Errorf("outcome %d of %d", got, n)
-			}
+			g.Expect(<-c).To(Equal(n))
 		}
 		q.Wait()
-		if r.most != 2 || len(r.batches) != 5 {
-			t.Errorf("%d at a time, batches %v", r.most, r.batches)
-		}
+		g.Expect(r.most).To(BeEquivalentTo(2), "at a time")
+		g.Expect(r.batches).To(HaveLen(5))
 	})
 }
 
@@ -119,9 +109,7 @@ func TestAShareWaitsForNoBacklogOfAnother(t *testing.T) {
 		for _, key := range []string{"b1", "c1"} {
 			<-q.Add(t.Context(), key, 0)
 		}
-		if took := time.Since(begun); took > 5*time.Second {
-			t.Errorf("took %v, and each work takes 1 s", took)
-		}
+		NewWithT(t).Expect(time.Since(begun)).To(BeNumerically("<=", 5*time.Second), "each work takes 1 s")
 		q.Wait()
 	})
 }

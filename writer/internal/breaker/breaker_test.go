@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -20,6 +21,7 @@ var errRefused = errors.New("connection refused")
 
 // guarded is a breaker with an API server that may be unavailable.
 type guarded struct {
+	*WithT
 	*breaker.Breaker
 	health *process.Health
 	log    *bytes.Buffer
@@ -29,7 +31,7 @@ type guarded struct {
 
 func newGuarded(t *testing.T, away bool) *guarded {
 	t.Helper()
-	g := &guarded{health: process.NewHealth(), log: &bytes.Buffer{}}
+	g := &guarded{WithT: NewWithT(t), health: process.NewHealth(), log: &bytes.Buffer{}}
 	g.away.Store(away)
 	g.Breaker = breaker.New(breaker.Deps{Probe: func(context.Context) error {
 		g.probes.Add(1)
@@ -52,33 +54,34 @@ func newGuarded(t *testing.T, away bool) *guarded {
 	return g
 }
 
-// lines counts log lines.
-func (g *guarded) lines() int { return strings.Count(g.log.String(), "\n") }
+// expect expects whether work may begin and whether the writer is ready, after so many log lines.
+func (g *guarded) expect(allows, ready bool, lines int) {
+	g.Expect([]bool{g.Allows(), g.health.Ready()}).To(Equal([]bool{allows, ready}), "allows, ready; log %s", g.log)
+	g.Expect(strings.Count(g.log.String(), "\n")).To(Equal(lines), "log %s", g.log)
+}
+
+// expectPass expects that waiting work goes on within a time.
+func (g *guarded) expectPass(t *testing.T, within time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	g.Expect(g.Pass(t.Context().Done())).To(BeTrue())
+	g.Expect(time.Since(begun)).To(BeNumerically("<=", within))
+}
 
 func TestBreakerOpensWhenTheServerIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, true)
-		if g.Allows() || g.health.Ready() {
-			t.Fatal("open although the server is away")
-		}
+		g.expect(false, false, 1)
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if n := g.probes.Load(); n < 20 || n > 40 || g.lines() != 1 {
-			t.Errorf("%d probes in a minute, log %s", n, g.log)
-		}
+		g.Expect(g.probes.Load()).To(And(BeNumerically(">=", 20), BeNumerically("<=", 40)), "in a minute")
+		g.expect(false, false, 1)
 		g.away.Store(false)
-		begun := time.Now()
-		if !g.Pass(t.Context().Done()) || time.Since(begun) > 3*time.Second {
-			t.Errorf("passed after %v", time.Since(begun))
-		}
-		if g.health.Ready() {
-			t.Error("ready on the word of a probe")
-		}
+		g.expectPass(t, 3*time.Second)
+		g.Expect(g.health.Ready()).To(BeFalse(), "on the word of a probe")
 		<-time.After(6 * time.Second)
 		synctest.Wait()
-		if !g.health.Ready() || g.lines() != 2 {
-			t.Errorf("ready %v, log %s", g.health.Ready(), g.log)
-		}
+		g.expect(true, true, 2)
 	})
 }
 
@@ -90,15 +93,11 @@ func TestBreakerBearsSingleFaults(t *testing.T) {
 			g.Failure(errRefused, 0)
 			g.Success("ns")
 		}
-		if !g.Allows() || g.lines() != 0 {
-			t.Errorf("open %v, log %s", g.Allows(), g.log)
-		}
+		g.expect(true, true, 0)
 		for range 3 {
 			g.Failure(errRefused, 0)
 		}
-		if g.Allows() || g.health.Ready() || g.lines() != 1 {
-			t.Errorf("open %v, log %s", g.Allows(), g.log)
-		}
+		g.expect(false, false, 1)
 	})
 }
 
@@ -111,22 +110,13 @@ func TestBreakerOnTrial(t *testing.T) {
 			g.Failure(errRefused, 0)
 		}
 		for range 20 {
-			if !g.Pass(t.Context().Done()) {
-				t.Fatal("no trial")
-			}
+			g.Expect(g.Pass(t.Context().Done())).To(BeTrue(), "a trial")
 			g.Failure(errRefused, 0)
-			if g.Allows() || g.health.Ready() {
-				t.Fatal("one fault is enough when on trial")
-			}
-		}
-		if g.lines() != 1 {
-			t.Errorf("log %s", g.log)
+			g.expect(false, false, 1)
 		}
 		g.Pass(t.Context().Done())
 		g.Success("ns")
-		if !g.health.Ready() || g.lines() != 2 {
-			t.Errorf("ready %v, log %s", g.health.Ready(), g.log)
-		}
+		g.expect(true, true, 2)
 	})
 }
 
@@ -137,13 +127,9 @@ func TestBreakerLeavesTheServerAlone(t *testing.T) {
 		g.Failure(errRefused, 7*time.Second)
 		<-time.After(6900 * time.Millisecond)
 		synctest.Wait()
-		if g.Allows() || g.probes.Load() != probed {
-			t.Error("not left alone")
-		}
-		begun := time.Now()
-		if !g.Pass(t.Context().Done()) || time.Since(begun) > time.Second {
-			t.Errorf("passed after %v", time.Since(begun))
-		}
+		g.Expect(g.Allows()).To(BeFalse())
+		g.Expect(g.probes.Load()).To(Equal(probed))
+		g.expectPass(t, time.Second)
 	})
 }
 
@@ -151,14 +137,11 @@ func TestBreakerDoesNotHoldWorkForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, true)
 		begun := time.Now()
-		if g.Pass(t.Context().Done()) || time.Since(begun) != 10*time.Second {
-			t.Errorf("passed, or waited for %v", time.Since(begun))
-		}
+		g.Expect(g.Pass(t.Context().Done())).To(BeFalse())
+		g.Expect(time.Since(begun)).To(Equal(10 * time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if g.Pass(ctx.Done()) {
-			t.Error("passed")
-		}
+		g.Expect(g.Pass(ctx.Done())).To(BeFalse())
 	})
 }
 
@@ -166,34 +149,26 @@ func TestDenialsAreCountedByNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, false)
 		g.Deny("a", errors.New("forbidden"))
-		if g.health.Ready() {
-			t.Error("ready although nothing is permitted")
-		}
+		g.expect(true, false, 1)
 		for range 10 {
 			g.Success("c")
 			g.Deny("a", errors.New("forbidden"))
 			g.Deny("b", errors.New("forbidden"))
 		}
-		if !g.Allows() || !g.health.Ready() || g.Denied() != 2 || g.lines() != 1 {
-			t.Errorf("allows %v, ready %v, denied %d, log %s", g.Allows(), g.health.Ready(), g.Denied(), g.log)
-		}
+		g.expect(true, true, 1)
+		g.Expect(g.Denied()).To(Equal(2))
 		g.Success("a")
-		if g.Denied() != 1 || g.lines() != 1 {
-			t.Error("b is still denied")
-		}
+		g.Expect(g.Denied()).To(Equal(1))
+		g.expect(true, true, 1)
 		g.Success("b")
-		if g.Denied() != 0 || g.lines() != 2 {
-			t.Errorf("denied %d, log %s", g.Denied(), g.log)
-		}
+		g.Expect(g.Denied()).To(BeZero())
+		g.expect(true, true, 2)
 		<-time.After(11 * time.Minute)
 		g.Deny("a", errors.New("forbidden"))
-		if g.health.Ready() {
-			t.Error("ready although nothing was served for long")
-		}
+		g.Expect(g.health.Ready()).To(BeFalse(), "nothing was served for long")
 		<-time.After(30 * time.Minute)
 		synctest.Wait()
-		if !g.health.Ready() || g.Denied() != 0 || g.lines() != 4 {
-			t.Errorf("a denial that is not repeated holds: ready %v, log %s", g.health.Ready(), g.log)
-		}
+		g.Expect(g.Denied()).To(BeZero(), "a denial that is not repeated")
+		g.expect(true, true, 4)
 	})
 }
