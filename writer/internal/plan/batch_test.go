@@ -1,8 +1,9 @@
 package plan_test
 
 import (
-	"strings"
 	"testing"
+
+	. "github.com/onsi/gomega"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -12,62 +13,45 @@ import (
 // A batch for one key has the same outcome in any order.
 func TestPlanOfSeveral(t *testing.T) {
 	items := []plan.Item{failure(9, timeout), content(8, "c"), failure(7, badStatus), content(6, "b")}
-	p, s := planned(t, asking().object(t), items...)
-	if got := string(p.Values[theKey].Body); got != "c" {
-		t.Errorf("value %q, want that of the newest body", got)
-	}
-	if e := s.Keys[theKey]; e.Error != "Timeout" || e.SHA256 != digest("c") || e.Fence != fence(9) {
-		t.Errorf("entry %s", p.Status)
-	}
+	g := NewWithT(t)
+	p, s := planned(t, asking().object(), items...)
+	g.Expect(p.Values[theKey].Body).To(BeEquivalentTo("c"), "the newest body")
+	g.Expect(s.Keys).To(ill("c", "Timeout", 9))
 	var said []string
 	for _, i := range []int{3, 2, 1, 0} { // in the order of their triggers
 		for _, e := range p.Decisions[i].Events {
 			said = append(said, e.Reason)
 		}
 	}
-	if got := strings.Join(said, " "); got != "BadStatus Recovered Timeout" {
-		t.Errorf("said %q", got)
-	}
+	g.Expect(said).To(HaveExactElements("BadStatus", "Recovered", "Timeout"))
 }
 
 // The digest of a body from the same batch is known without a read.
 func TestPlanOfTheSameBodyTwice(t *testing.T) {
-	p, s := planned(t, asking().object(t), content(6, "b"), content(7, "b"))
-	if p.NeedValues || p.Decisions[1].Verdict != plan.Unchanged || s.Keys[theKey].Fence != fence(6) {
-		t.Errorf("%+v", p)
-	}
+	p, s := planned(t, asking().object(), content(6, "b"), content(7, "b"))
+	NewWithT(t).Expect(p.NeedValues).To(BeFalse())
+	NewWithT(t).Expect(p.Decisions[1].Verdict).To(Equal(plan.Unchanged))
+	NewWithT(t).Expect(s.Keys[theKey].Fence).To(Equal(fence(6)))
 }
 
 // An Event is the same when another process repeats it.
 func TestEventsAreTheSameAgain(t *testing.T) {
-	for name, item := range map[string]plan.Item{
-		"failure":  failure(6, badStatus),
-		"recovery": content(6, "b"),
-		"foreign":  content(6, "b"),
-		"refused":  content(6, "b"),
+	for name, tt := range map[string]struct {
+		object fixture
+		item   plan.Item
+	}{
+		"failure":  {asking(), failure(6, badStatus)},
+		"recovery": {asking().failing("Timeout"), content(6, "b")},
+		"foreign":  {asking().ownedBy("person"), content(6, "b")},
+		"refused":  {asking().behind(plan.Immutable), content(6, "b")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object := asking()
-			switch name {
-			case "recovery":
-				object = object.noted(failing(status.Entry{}, "Timeout"))
-			case "foreign":
-				object = object.ownedBy("person")
-			case "refused":
-				object = object.behind(plan.Immutable)
-			}
-			first, s := planned(t, object.object(t), item)
-			again, _ := planned(t, object.noted(s.Keys[theKey]).object(t), item)
-			if !again.Empty() {
-				t.Errorf("written twice: %+v", again)
-			}
-			if len(first.Decisions[0].Events) != 1 || len(again.Decisions[0].Events) != 1 {
-				t.Fatalf("events %v, then %v", first.Decisions[0].Events, again.Decisions[0].Events)
-			}
-			a, b := first.Decisions[0].Events[0], again.Decisions[0].Events[0]
-			if a.Reason != b.Reason || a.Occurrence != b.Occurrence || a.Note != b.Note {
-				t.Errorf("said %+v, then %+v", a, b)
-			}
+			_, s := planned(t, tt.object.object(), tt.item)
+			noted := tt.object.noted(s.Keys[theKey])
+			expectNothingWritten(t, noted.object(), tt.item)
+			first, again := eventOf(t, tt.object, tt.item), eventOf(t, noted, tt.item)
+			NewWithT(t).Expect(again).To(And(HaveField("Reason", first.Reason),
+				HaveField("Occurrence", first.Occurrence), HaveField("Note", first.Note)))
 		})
 	}
 }
@@ -95,12 +79,12 @@ func TestAssume(t *testing.T) {
 		"same key":                {func(w *v1.Want) { w.Key = theKey }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
 			o, ok := plan.Assume(second(tt.change))
-			if ok != tt.want {
-				t.Fatalf("assumed %v, want %v", ok, tt.want)
-			}
-			if ok && (o.UID != "uid-1" || o.ResourceVersion != "7" || o.Freshness != plan.Assumed) {
-				t.Errorf("object %+v", o)
+			g.Expect(ok).To(Equal(tt.want))
+			if ok {
+				g.Expect(o).To(And(HaveField("UID", BeEquivalentTo("uid-1")), HaveField("ResourceVersion", "7"),
+					HaveField("Freshness", plan.Assumed)))
 			}
 		})
 	}
@@ -111,9 +95,8 @@ func TestAssume(t *testing.T) {
 	} {
 		item := content(6, "a")
 		change(item.Result)
-		if _, ok := plan.Assume([]plan.Item{item}); ok {
-			t.Errorf("%s: assumed", name)
-		}
+		_, ok := plan.Assume([]plan.Item{item})
+		NewWithT(t).Expect(ok).To(BeFalse(), name)
 	}
 }
 
@@ -121,12 +104,10 @@ func TestAssumedObject(t *testing.T) {
 	item := content(6, "a")
 	item.Result.Want.Status = (status.Status{Keys: map[string]status.Entry{theKey: wrote("a")}}).String()
 	o, _ := plan.Assume([]plan.Item{item})
-	if d := (plan.Planner{}).Plan(o, []plan.Item{item}).Decisions[0]; d.Verdict != plan.Unchanged {
-		t.Errorf("same body of a key that is ours: %v", d.Verdict)
-	}
+	p := plan.Planner{}.Plan(o, []plan.Item{item})
+	NewWithT(t).Expect(p.Decisions[0].Verdict).To(Equal(plan.Unchanged), "the same body of a key that is ours")
 	item.Result.Want.Drift = "none"
 	o, _ = plan.Assume([]plan.Item{item})
-	if p := (plan.Planner{}).Plan(o, []plan.Item{item}); p.Values[theKey] == nil {
-		t.Error("same body of a key that is gone is not written")
-	}
+	p = plan.Planner{}.Plan(o, []plan.Item{item})
+	NewWithT(t).Expect(p.Values[theKey]).NotTo(BeNil(), "the same body of a key that is gone")
 }

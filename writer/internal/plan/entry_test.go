@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -20,10 +21,8 @@ import (
 // entryAfter returns the status entry of the key after one result.
 func entryAfter(t *testing.T, object fixture, item plan.Item) (status.Entry, plan.Plan) {
 	t.Helper()
-	p, s := planned(t, object.object(t), item)
-	if !p.SetStatus {
-		t.Fatalf("%+v", p)
-	}
+	p, s := planned(t, object.object(), item)
+	NewWithT(t).Expect(p.SetStatus).To(BeTrue())
 	return s.Keys[theKey], p
 }
 
@@ -48,20 +47,17 @@ func TestEntryOfABody(t *testing.T) {
 		binary := strings.HasSuffix(tt.body, "\xff")
 		want := status.Entry{
 			URL: theURL, SHA256: digest(tt.body), Size: int64(len(tt.body)), FetchedAt: tt.at, ETag: `"tag"`,
-			LastModified: "yesterday",
-			Binary:       binary, Object: "uid-1", Fence: fence(6),
+			LastModified: "yesterday", Binary: binary, Object: "uid-1", Fence: fence(6),
 		}
+		g := NewWithT(t)
 		got, p := entryAfter(t, tt.object, item)
-		if got != want {
-			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
+		g.Expect(got).To(Equal(want), name)
+		bytes := len(p.Status)
+		if value, written := p.Values[theKey]; written {
+			g.Expect(value.Binary).To(Equal(binary), name)
+			bytes += len(tt.body)
 		}
-		if v, written := p.Values[theKey]; written && v.Binary != binary {
-			t.Errorf("%s: written as binary: %t", name, v.Binary)
-		}
-		if bytes := int64(len(p.Status)); p.Values[theKey] != nil && p.Bytes() != bytes+int64(len(tt.body)) ||
-			p.Values[theKey] == nil && p.Bytes() != bytes {
-			t.Errorf("%s: %d bytes are written", name, p.Bytes())
-		}
+		g.Expect(p.Bytes()).To(BeEquivalentTo(bytes), name)
 	}
 }
 
@@ -86,17 +82,14 @@ func TestEntryOfAFailure(t *testing.T) {
 		"back to the held URL": {asking().ownedBy(annotation.FieldManager).noted(elsewhere(earlier)), noon, ""},
 	} {
 		got, p := entryAfter(t, tt.object, failure(6, badStatus, explained))
-		why := status.Explanation{
+		g := NewWithT(t)
+		g.Expect(got).To(And(HaveField("Since", tt.since), HaveField("ErrorURL", tt.failing),
+			HaveField("Attempts", BeEquivalentTo(3)), HaveField("Object", "uid-1")), name)
+		g.Expect(got.Why()).To(Equal(status.Explanation{
 			HTTPStatus: 503, Message: "data.example.com responded with 503", NextTry: next.AsTime(),
 			WaitsFor: "pause of data.example.com",
-		}
-		if got.Since != tt.since || got.ErrorURL != tt.failing || got.Attempts != 3 || got.Why() != why ||
-			got.Object != "uid-1" {
-			t.Errorf("%s: got %+v, as %+v", name, got, got.Why())
-		}
-		if event := p.Decisions[0].Events[0]; !event.Again.Equal(noon) {
-			t.Errorf("%s: counted up from %s", name, event.Again)
-		}
+		}), name)
+		g.Expect(p.Decisions[0].Events[0].Again).To(BeTemporally("==", noon), name)
 	}
 }
 
@@ -127,9 +120,7 @@ func TestEntryOfAStaleKey(t *testing.T) {
 			r.GetFailure().GaveUp, r.GetFailure().FirstFailedAt = tt.gaveUp, timestamppb.New(noon.Add(tt.after-tt.fails))
 			r.ObservedAt = timestamppb.New(noon.Add(tt.after))
 		}))
-		if got.Stale != tt.stale {
-			t.Errorf("%s: %t", name, got.Stale)
-		}
+		NewWithT(t).Expect(got.Stale).To(Equal(tt.stale), name)
 	}
 }
 
@@ -140,9 +131,8 @@ func TestEntryOfAnObstacle(t *testing.T) {
 		before.GaveUp = true
 		got, p := entryAfter(t, asking().noted(before).behind(obstacle), content(6, "b"))
 		note, _, _ := strings.Cut(p.Decisions[0].Events[0].Note, " [")
-		if got.Why().Message != note || got.GaveUp != gaveUp || got.Attempts != 0 {
-			t.Errorf("%d: %+v, %q", obstacle, got, got.Why().Message)
-		}
+		NewWithT(t).Expect(got).To(And(HaveField("Why().Message", note), HaveField("GaveUp", gaveUp),
+			HaveField("Attempts", BeZero())), "%d", obstacle)
 	}
 }
 
@@ -150,8 +140,8 @@ func TestEntryOfAnObstacle(t *testing.T) {
 func TestOccurrences(t *testing.T) {
 	of := func(object fixture, item plan.Item) string { return eventOf(t, object, item).Occurrence }
 	status404 := func(r *v1.Result) { r.GetFailure().StatusCode = 404 }
-	held := asking().noted(wrote("a")).object(t)
-	later := asking().noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}).object(t)
+	held := asking().noted(wrote("a")).object()
+	later := asking().noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}).object()
 	otherURL := content(7, "b")
 	otherURL.Result.Want.Url = "https://other.example.com"
 	otherKey := content(7, "b")
@@ -173,18 +163,14 @@ func TestOccurrences(t *testing.T) {
 		"budget, other key":     plan.OverBudget(held, otherKey).Occurrence,
 		"budget after a body":   plan.OverBudget(later, content(7, "b")).Occurrence,
 	}
-	if distinct := slices.Compact(slices.Sorted(maps.Values(all))); len(distinct) != len(all) {
-		t.Errorf("not all are distinct: %q", all)
-	}
+	NewWithT(t).Expect(slices.Compact(slices.Sorted(maps.Values(all)))).To(HaveLen(len(all)), "distinct ones")
 	for name, again := range map[string]string{
 		"tried":    of(asking(), failure(8, badStatus)),
 		"rejected": plan.Refusal(held, content(9, "c"), plan.Rejected).Occurrence,
 		"no room":  plan.Refusal(held, content(9, "c"), plan.NoRoom).Occurrence,
 		"budget":   plan.OverBudget(held, content(9, "c")).Occurrence,
 	} {
-		if again != all[name] {
-			t.Errorf("%s: %q, then %q", name, all[name], again)
-		}
+		NewWithT(t).Expect(again).To(Equal(all[name]), name)
 	}
 }
 
@@ -197,7 +183,7 @@ func TestWhatIsLeftOutOfAStatus(t *testing.T) {
 		"occupied": occupied, "taken": taken, "failing": failing(status.Entry{}, "Timeout"), "well": wrote("w"),
 	}
 	object := func(room int) *plan.Object {
-		o := asking().object(t)
+		o := asking().object()
 		o.Status.Keys, o.Room = maps.Clone(whole), room
 		return o
 	}
@@ -213,10 +199,9 @@ func TestWhatIsLeftOutOfAStatus(t *testing.T) {
 		case mine.ETag == "":
 			state = "without validators"
 		}
-		if s.Keys[theKey].Fence != fence(6) || !s.Keys["taken"].Written() || !s.Keys["failing"].Failing() ||
-			!s.Keys["well"].Written() {
-			t.Fatalf("in %d bytes: %s", room, p.Status)
-		}
+		NewWithT(t).Expect(s.Keys).To(And(HaveKeyWithValue(theKey, HaveField("Fence", fence(6))),
+			HaveKeyWithValue("taken", HaveField("Written()", true)), HaveKeyWithValue("well", HaveField("Written()", true)),
+			HaveKeyWithValue("failing", HaveField("Failing()", true))), "in %d bytes: %s", room, p.Status)
 		if before, seen := lengths[state]; seen && before != len(p.Status) || state != "without others" &&
 			len(p.Status) > room {
 			t.Fatalf("%s in %d bytes: %d", state, room, len(p.Status))
@@ -226,7 +211,5 @@ func TestWhatIsLeftOutOfAStatus(t *testing.T) {
 		}
 		lengths[state], lengths["last"] = len(p.Status), len(p.Status)
 	}
-	if len(lengths) != 5 {
-		t.Errorf("states %v", lengths)
-	}
+	NewWithT(t).Expect(lengths).To(HaveLen(5), "states")
 }

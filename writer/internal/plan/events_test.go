@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -32,41 +34,42 @@ func nextLook(f *v1.Failure) {
 	f.NextAt = timestamppb.New(noon.Add(4 * time.Second))
 }
 
+// classOf returns the class of a detail, by a word in its name.
+func classOf(detail v1.FailureDetail) v1.FailureClass {
+	for _, of := range []struct {
+		class v1.FailureClass
+		words string
+	}{
+		{v1.FailureClass_FAILURE_CLASS_TLS_FAILED, "CERTIFICATE|HANDSHAKE|PLAIN_HTTP"},
+		{v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, "REDIRECT"},
+		{v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, "ENCODING|CUT_OFF|NOT_HTTP"},
+		{v1.FailureClass_FAILURE_CLASS_TIMEOUT, "CONNECT_TIMEOUT"},
+		{v1.FailureClass_FAILURE_CLASS_DNS_FAILED, "DNS"},
+		{v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "PROXY|REFUSED|ROUTE|CLOSED"},
+		{v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, "JSON|INAPPLICABLE|COSTLY"},
+		{v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, "MESSAGE_LIMIT"},
+	} {
+		if regexp.MustCompile(of.words).MatchString(detail.String()) {
+			return of.class
+		}
+	}
+	return v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
+}
+
 // ofFetches returns the Events of all failures of fetches, for each class and detail.
-func ofFetches(t *testing.T) []plan.Event {
-	t.Helper()
+func ofFetches() []plan.Event {
 	details := map[v1.FailureClass][]v1.FailureDetail{}
 	for n := range int32(len(v1.FailureDetail_name)) {
-		class, detail := v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, v1.FailureDetail(n)
-		switch name := detail.String(); {
-		case n == 0:
-			continue
-		case strings.Contains(name, "CERTIFICATE"), strings.Contains(name, "HANDSHAKE"), strings.Contains(name, "PLAIN_HTTP"):
-			class = v1.FailureClass_FAILURE_CLASS_TLS_FAILED
-		case strings.Contains(name, "REDIRECT"):
-			class = v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS
-		case strings.Contains(name, "ENCODING"), strings.Contains(name, "CUT_OFF"), strings.Contains(name, "NOT_HTTP"):
-			class = v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE
-		case strings.Contains(name, "CONNECT_TIMEOUT"):
-			class = v1.FailureClass_FAILURE_CLASS_TIMEOUT
-		case strings.Contains(name, "DNS"):
-			class = v1.FailureClass_FAILURE_CLASS_DNS_FAILED
-		case strings.Contains(name, "PROXY"), strings.Contains(name, "REFUSED"),
-			strings.Contains(name, "ROUTE"), strings.Contains(name, "CLOSED"):
-			class = v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED
-		case strings.Contains(name, "JSON"), strings.Contains(name, "INAPPLICABLE"), strings.Contains(name, "COSTLY"):
-			class = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED
-		case strings.Contains(name, "MESSAGE_LIMIT"):
-			class = v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE
+		if detail := v1.FailureDetail(n); n > 0 {
+			details[classOf(detail)] = append(details[classOf(detail)], detail)
 		}
-		details[class] = append(details[class], detail)
 	}
 	var events []plan.Event
 	add := func(object fixture, f *v1.Failure) {
 		f.Attempts, f.FirstFailedAt = 6, timestamppb.New(noon)
 		nextLook(f)
 		item := result(6, func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: f} })
-		events = append(events, plan.Planner{}.Plan(object.object(t), []plan.Item{item}).Decisions[0].Events...)
+		events = append(events, plan.Planner{}.Plan(object.object(), []plan.Item{item}).Decisions[0].Events...)
 	}
 	notMet := []v1.FailureClass{
 		v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION, v1.FailureClass_FAILURE_CLASS_KEY_EXISTS,
@@ -105,7 +108,7 @@ func ofWrites(t *testing.T) []plan.Event {
 	t.Helper()
 	of := func(object fixture, item plan.Item) plan.Event { return eventOf(t, object, item) }
 	body := content(6, "b")
-	object := asking().object(t)
+	object := asking().object()
 	noLonger := asking().annotated(annotation.DefaultKey, "other=https://data.example.com").noted(wrote("a"))
 	noLonger.owners = map[string]bool{annotation.FieldManager: true, "kustomize-controller": true}
 	return []plan.Event{
@@ -126,11 +129,9 @@ func ofWrites(t *testing.T) []plan.Event {
 func TestAForgedReasonIsNoneOfAnEvent(t *testing.T) {
 	for _, forged := range []string{"Forged", "InvalidAnnotation"} {
 		object := asking().annotated(annotation.StatusKey,
-			`{"`+theKey+`":{"error":"`+forged+`","fence":"`+fence(6).String()+`"}}`).object(t)
+			`{"`+theKey+`":{"error":"`+forged+`","fence":"`+fence(6).String()+`"}}`).object()
 		for _, e := range (plan.Planner{}).Plan(object, []plan.Item{failure(6, timeout)}).Decisions[0].Events {
-			if !slices.Contains(plan.Reasons(), e.Reason) {
-				t.Errorf("%s: an Event has the reason %s", forged, e.Reason)
-			}
+			NewWithT(t).Expect(plan.Reasons()).To(ContainElement(e.Reason), forged)
 		}
 	}
 }
@@ -138,37 +139,30 @@ func TestAForgedReasonIsNoneOfAnEvent(t *testing.T) {
 // TestEveryEventWordForWord compares all Events of the writer with a file. UPDATE_GOLDEN=1 writes
 // it.
 func TestEveryEventWordForWord(t *testing.T) {
-	reasons := map[string]bool{}
-	lines := map[string]bool{}
-	for _, e := range append(ofFetches(t), ofWrites(t)...) {
+	g := NewWithT(t)
+	reasons, lines := map[string]bool{}, map[string]bool{}
+	for _, e := range append(ofFetches(), ofWrites(t)...) {
 		reasons[e.Reason] = true
 		kind := "Normal"
 		if e.Warning {
 			kind = "Warning"
 		}
 		lines[fmt.Sprintf("%-8s %-16s %s\n", kind, e.Reason, e.Note)] = true
-		if strings.ContainsAny(e.Note, "?\n") || strings.Contains(e.Note, "token=") || len(e.Note) > 1024 {
-			t.Errorf("%s: %q has what does not belong there", e.Reason, e.Note)
-		}
-		if cause := condition.WhyEmpty(pipeline.ClassOf(e.Reason)); !strings.HasSuffix(e.Note, "["+cause+"]") &&
-			cause != "" && e.Action != "Remove" {
-			t.Errorf("%s: %q does not lead to %s", e.Reason, e.Note, cause)
+		g.Expect(e.Note).NotTo(MatchRegexp(`[?\n]|token=`))
+		g.Expect(len(e.Note)).To(BeNumerically("<=", 1024), e.Note)
+		if cause := condition.WhyEmpty(pipeline.ClassOf(e.Reason)); cause != "" && e.Action != "Remove" {
+			g.Expect(e.Note).To(HaveSuffix("["+cause+"]"), e.Reason)
 		}
 	}
 	for _, reason := range plan.Reasons() {
-		if !reasons[reason] {
-			t.Errorf("no Event has the reason %s", reason)
-		}
+		g.Expect(reasons).To(HaveKey(reason))
 	}
 	got := strings.Join(slices.SortedFunc(maps.Keys(lines), func(a, b string) int { return cmp.Compare(a[9:], b[9:]) }),
 		"")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(eventsFile, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		g.Expect(os.WriteFile(eventsFile, []byte(got), 0o644)).To(Succeed())
 	}
 	want, err := os.ReadFile(eventsFile)
-	if err != nil || got != string(want) {
-		t.Errorf("%v; UPDATE_GOLDEN=1 go test writes %s:\n%s", err, eventsFile, got)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(string(want)), "UPDATE_GOLDEN=1 go test writes "+eventsFile)
 }

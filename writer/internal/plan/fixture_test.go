@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,19 +115,15 @@ func planned(t *testing.T, object *plan.Object, items ...plan.Item) (plan.Plan, 
 	t.Helper()
 	p := plan.Planner{Prune: true}.Plan(object, items)
 	s, err := status.Parse(p.Status)
-	if err != nil {
-		t.Fatalf("%s: %v", p.Status, err)
-	}
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), p.Status)
 	return p, s
 }
 
 // eventOf returns the only Event of a plan.
 func eventOf(t *testing.T, object fixture, item plan.Item) plan.Event {
 	t.Helper()
-	events := plan.Planner{Prune: true}.Plan(object.object(t), []plan.Item{item}).Decisions[0].Events
-	if len(events) != 1 {
-		t.Fatalf("%d Events", len(events))
-	}
+	events := plan.Planner{Prune: true}.Plan(object.object(), []plan.Item{item}).Decisions[0].Events
+	NewWithT(t).Expect(events).To(HaveLen(1))
 	return events[0]
 }
 
@@ -141,35 +138,29 @@ func (f fixture) behind(obstacle plan.Obstacle) fixture {
 }
 
 // object returns the object as the planner sees it.
-func (f fixture) object(t *testing.T) *plan.Object {
-	t.Helper()
+func (f fixture) object() *plan.Object {
 	if s := (status.Status{Keys: f.status}).String(); s != "" {
 		f = f.annotated(annotation.StatusKey, s)
 	}
 	meta := &metav1.ObjectMeta{
 		UID: "uid-1", ResourceVersion: "7", Annotations: f.annotations, Labels: f.labels,
-		ManagedFields: records(t, f.owners),
+		ManagedFields: records(f.owners),
 	}
-	o := decoder(t).Decode(meta, f.freshness)
+	o := decoder().Decode(meta, f.freshness)
 	o.Values, o.Obstacle = f.values, f.obstacle
 	return o
 }
 
 // records returns managedFields in which a person owns the annotation and the managers own the key.
-func records(t *testing.T, owners map[string]bool) []metav1.ManagedFieldsEntry {
-	t.Helper()
+func records(owners map[string]bool) []metav1.ManagedFieldsEntry {
 	if owners == nil {
 		return nil
 	}
 	at := metav1.NewTime(noon)
 	record := func(manager string, fields map[string]any) metav1.ManagedFieldsEntry {
-		raw, err := json.Marshal(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
-			Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw)),
+			Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(must(json.Marshal(fields)))),
 		}
 	}
 	list := []metav1.ManagedFieldsEntry{record("author", map[string]any{
@@ -181,17 +172,18 @@ func records(t *testing.T, owners map[string]bool) []metav1.ManagedFieldsEntry {
 	return list
 }
 
-func decoder(t *testing.T) plan.Decoder {
-	t.Helper()
-	grammar, err := annotation.New(annotation.Defaults())
-	if err != nil {
-		t.Fatal(err)
+func decoder() plan.Decoder {
+	return plan.Decoder{
+		Grammar: must(annotation.New(annotation.Defaults())), Selector: must(labels.Parse(annotation.Selector)),
 	}
-	selector, err := labels.Parse(annotation.Selector)
+}
+
+// must returns the value of a call that must succeed.
+func must[T any](value T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	return plan.Decoder{Grammar: grammar, Selector: selector}
+	return value
 }
 
 // fence returns the fence of a trigger.

@@ -1,11 +1,11 @@
 package plan_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -28,8 +28,8 @@ type expectation struct {
 	value string
 	// events by reason.
 	events []string
-	// entry checks the written entry of the key. Nil means that no status is written.
-	entry func(e status.Entry, exists bool) string
+	// entries matches the written status. Nil means that none is written.
+	entries OmegaMatcher
 	// needs: "values", "live", or nothing.
 	needs string
 	// keep is --prune=false.
@@ -45,14 +45,12 @@ var (
 )
 
 // writes expects a value and its entry.
-func writes(value string, entry func(status.Entry, bool) string, events ...string) expectation {
-	return expectation{verdict: plan.Written, value: value, entry: entry, events: events}
+func writes(value string, entries OmegaMatcher, events ...string) expectation {
+	return expectation{verdict: plan.Written, value: value, entries: entries, events: events}
 }
 
 // notes expects an entry and no value.
-func notes(entry func(status.Entry, bool) string, events ...string) expectation {
-	return writes("", entry, events...)
-}
+func notes(entries OmegaMatcher, events ...string) expectation { return writes("", entries, events...) }
 
 // puts expects a value at trigger 6.
 func puts(value string, events ...string) expectation {
@@ -69,12 +67,12 @@ func says(event string) expectation {
 
 // occupied expects a KeyExists entry at trigger seq.
 func occupied(seq uint64) expectation {
-	return expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", seq), events: []string{"KeyExists"}}
+	return expectation{verdict: plan.NotOurs, entries: ill("", "KeyExists", seq), events: []string{"KeyExists"}}
 }
 
 // refused expects the entry of a refused body with its Event.
 func refused(body, reason string, seq uint64) expectation {
-	return expectation{verdict: plan.Refused, entry: ill(body, reason, seq), events: []string{reason}}
+	return expectation{verdict: plan.Refused, entries: ill(body, reason, seq), events: []string{reason}}
 }
 
 // fails expects the entry of a failure at trigger 6 with its Event.
@@ -85,37 +83,26 @@ func kept(e expectation) expectation {
 	return e
 }
 
-// well checks the entry of a key that holds body since trigger seq.
-func well(body string, seq uint64, drift string) func(status.Entry, bool) string {
-	return func(e status.Entry, exists bool) string {
-		if !exists || e.URL != theURL || e.SHA256 != digest(body) || e.Failing() || e.Fence != fence(seq) ||
-			e.Drift != drift {
-			return "not well"
-		}
-		return ""
-	}
+// well matches entries of which the key holds body since trigger seq.
+func well(body string, seq uint64, drift string) OmegaMatcher {
+	return HaveKeyWithValue(theKey, And(HaveField("URL", theURL), HaveField("SHA256", digest(body)),
+		HaveField("Failing()", false), HaveField("Fence", fence(seq)), HaveField("Drift", drift)))
 }
 
-// ill checks the entry of a key that fails while it holds body, if any.
-func ill(body, reason string, seq uint64) func(status.Entry, bool) string {
-	return func(e status.Entry, exists bool) string {
-		held := ""
-		if body != "" {
-			held = digest(body)
-		}
-		if !exists || e.SHA256 != held || e.Error != reason || e.FailingURL() != theURL || e.Fence != fence(seq) {
-			return "not ill"
-		}
-		return ""
+// ill matches entries of which the key fails while it holds body, if any.
+func ill(body, reason string, seq uint64) OmegaMatcher {
+	held := ""
+	if body != "" {
+		held = digest(body)
 	}
+	return HaveKeyWithValue(theKey, And(HaveField("SHA256", held), HaveField("Error", reason),
+		HaveField("FailingURL()", theURL), HaveField("Fence", fence(seq))))
 }
 
-func dropped(_ status.Entry, exists bool) string {
-	if exists {
-		return "still there"
-	}
-	return ""
-}
+// dropped matches entries without the key.
+func dropped() OmegaMatcher { return Not(HaveKey(theKey)) }
+
+func anything() OmegaMatcher { return Not(BeNil()) }
 
 // expecting is an object with a rule for the key.
 func expecting(text string) fixture {
@@ -132,14 +119,10 @@ func ruled(i plan.Item) plan.Item {
 	return i
 }
 
-// byRules expects the entry of a body that met it.
-func byRules(seq uint64) func(status.Entry, bool) string {
-	return func(e status.Entry, exists bool) string {
-		if e.Rules != (rule.Set{Expect: []string{"true"}}).Digest() {
-			return "not by these rules"
-		}
-		return well("b", seq, "")(e, exists)
-	}
+// byRules matches entries of a body that met it.
+func byRules(seq uint64) OmegaMatcher {
+	return And(well("b", seq, ""),
+		HaveKeyWithValue(theKey, HaveField("Rules", rule.Set{Expect: []string{"true"}}.Digest())))
 }
 
 func TestPlan(t *testing.T) {
@@ -165,8 +148,8 @@ func TestPlan(t *testing.T) {
 	edited := func(body string) status.Entry { return drifted(wrote(body), fingerprint) }
 	driftedB, bad1 := drifted(wrote("b"), "older"), failure(1, badStatus)
 	copiedBad, failsA1 := copied(failing(none, "BadStatus")), notes(ill("a", "BadStatus", 1), "BadStatus")
-	drops, removes, keepsIt := notes(dropped), writes("-", dropped), notes(dropped, "KeyExists")
-	explains, refuses := notes(anything), expectation{verdict: plan.Refused}
+	drops, removes, keepsIt := notes(dropped()), writes("-", dropped()), notes(dropped(), "KeyExists")
+	explains, refuses := notes(anything()), expectation{verdict: plan.Refused}
 	tells := expectation{verdict: plan.Refused, events: []string{"WriteFailed"}}
 	for name, tt := range map[string]struct {
 		object fixture
@@ -243,7 +226,7 @@ func TestPlan(t *testing.T) {
 		"again, recovery":   {mine.noted(since(wrote("a"), noon)), content(5, "a"), says("Recovered")},
 		"again, went well":  {absent.failing("BadStatus"), content(5, "b"), writes("b", well("b", 5, ""), "Recovered")},
 		"again, went wrong": {mine.wrote("a"), failure(5, badStatus), unchanged},
-		"later stream":      {mine.wrote("a"), epochs(content(1, "b"), epoch+1), writes("b", anything)},
+		"later stream":      {mine.wrote("a"), epochs(content(1, "b"), epoch+1), writes("b", anything())},
 		"earlier stream":    {mine.wrote("a"), epochs(content(99, "b"), epoch-1), stale},
 
 		// A status that was copied from another object.
@@ -334,7 +317,7 @@ func TestPlan(t *testing.T) {
 		"accepted after rejection": {mine.noted(rejectedBefore), b6, puts("b", "Recovered")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Planner{Prune: !tt.want.keep}.Plan(tt.object.object(t), []plan.Item{tt.item})
+			p := plan.Planner{Prune: !tt.want.keep}.Plan(tt.object.object(), []plan.Item{tt.item})
 			check(t, p, tt.want)
 		})
 	}
@@ -342,84 +325,62 @@ func TestPlan(t *testing.T) {
 
 // A failure is stale if a later fetch has succeeded.
 func TestConfirmed(t *testing.T) {
-	object := asking().ownedBy(annotation.FieldManager).noted(wrote("a")).object(t)
+	g := NewWithT(t)
+	object := asking().ownedBy(annotation.FieldManager).noted(wrote("a")).object()
 	p := plan.Planner{}.Plan(object, []plan.Item{content(7, "a")})
-	if !p.Decisions[0].Confirmed || !p.Empty() {
-		t.Errorf("plan %+v", p)
-	}
+	g.Expect(p.Decisions[0].Confirmed).To(BeTrue())
+	g.Expect(p.Empty()).To(BeTrue())
 	object.Confirmed = map[string]plan.Confirmation{theKey: {Fence: fence(7), At: noon}}
-	for _, item := range []plan.Item{failure(6, badStatus), content(6, "b"), unmodified(6, "a")} {
-		if p := (plan.Planner{}).Plan(object, []plan.Item{item}); p.Decisions[0].Verdict != plan.Stale || !p.Empty() {
-			t.Errorf("%v: %+v", item.Result.GetOutcome(), p)
-		}
+	decided := func(item plan.Item) (plan.Verdict, bool) {
+		p := plan.Planner{}.Plan(object, []plan.Item{item})
+		return p.Decisions[0].Verdict, p.Empty()
 	}
-	for late, verdict := range map[time.Duration]plan.Verdict{
+	for _, item := range []plan.Item{failure(6, badStatus), content(6, "b"), unmodified(6, "a")} {
+		verdict, empty := decided(item)
+		g.Expect(verdict).To(Equal(plan.Stale), "%v", item.Result.GetOutcome())
+		g.Expect(empty).To(BeTrue(), "%v", item.Result.GetOutcome())
+	}
+	for late, want := range map[time.Duration]plan.Verdict{
 		time.Minute: plan.Stale, time.Minute + time.Second: plan.Written,
 	} {
 		restored := failure(6, badStatus, func(r *v1.Result) { r.ObservedAt = timestamppb.New(noon.Add(late)) })
-		if p := (plan.Planner{}).Plan(object, []plan.Item{restored}); p.Decisions[0].Verdict != verdict {
-			t.Errorf("an older fence %s later, as of a stream that was restored: %+v", late, p)
-		}
+		verdict, _ := decided(restored)
+		g.Expect(verdict).To(Equal(want), "an older fence %s later, as of a stream that was restored", late)
 	}
-	if p := (plan.Planner{}).Plan(object, []plan.Item{failure(8, badStatus)}); p.Decisions[0].Verdict != plan.Written {
-		t.Errorf("a later failure: %+v", p)
-	}
+	verdict, _ := decided(failure(8, badStatus))
+	g.Expect(verdict).To(Equal(plan.Written), "a later failure")
 }
 
 func check(t *testing.T, p plan.Plan, want expectation) {
 	t.Helper()
+	g := NewWithT(t)
+	g.Expect(p.NeedValues).To(Equal(want.needs == "values"), "needs values")
+	g.Expect(p.NeedLive).To(Equal(want.needs == "live"), "needs a live object")
 	if want.needs != "" {
-		if p.NeedValues != (want.needs == "values") || p.NeedLive != (want.needs == "live") {
-			t.Fatalf("needs values %v, live %v; want %s", p.NeedValues, p.NeedLive, want.needs)
-		}
 		return
 	}
-	if p.NeedValues || p.NeedLive {
-		t.Fatalf("needs values %v, live %v", p.NeedValues, p.NeedLive)
-	}
 	d := p.Decisions[0]
-	if d.Verdict != want.verdict {
-		t.Errorf("verdict %v; want %v", d.Verdict, want.verdict)
-	}
+	g.Expect(d.Verdict).To(Equal(want.verdict))
 	var reasons []string
 	for _, e := range d.Events {
 		reasons = append(reasons, e.Reason)
-		if e.Note == "" || strings.Contains(e.Note, "secret") || e.Action == "" || e.Occurrence == "" {
-			t.Errorf("event %+v", e)
-		}
+		g.Expect(e.Note).To(And(Not(BeEmpty()), Not(ContainSubstring("secret"))))
+		g.Expect([]string{e.Action, e.Occurrence}).NotTo(ContainElement(""))
 	}
-	if !slices.Equal(reasons, want.events) {
-		t.Errorf("events %v; want %v", reasons, want.events)
+	g.Expect(reasons).To(Equal(want.events))
+	switch want.value {
+	case "":
+		g.Expect(p.Values).To(BeEmpty())
+	case "-":
+		g.Expect(p.Values).To(Equal(map[string]*plan.Value{theKey: nil}))
+	default:
+		g.Expect(p.Values).To(Equal(map[string]*plan.Value{theKey: {Body: []byte(want.value)}}))
 	}
-	value, planned := p.Values[theKey]
-	switch {
-	case want.value == "" && planned, want.value != "" && !planned:
-		t.Errorf("value planned: %v", planned)
-	case want.value == "-" && value != nil,
-		want.value != "-" && planned && (value == nil || string(value.Body) != want.value):
-		t.Errorf("value %v", value)
-	}
-	if len(p.Values) > 1 {
-		t.Errorf("other keys are touched: %v", p.Values)
-	}
-	if p.Bytes() < int64(len(p.Status)+len(strings.Trim(want.value, "-"))) {
-		t.Errorf("%d bytes", p.Bytes())
-	}
-	if p.Empty() != (want.value == "" && want.entry == nil) {
-		t.Errorf("there is nothing to write: %t", p.Empty())
-	}
-	if p.SetStatus != (want.entry != nil) {
-		t.Fatalf("status is set: %v, %s", p.SetStatus, p.Status)
-	}
-	if want.entry != nil {
-		s, err := status.Parse(p.Status)
-		if err != nil {
-			t.Fatal(err)
-		}
-		entry, exists := s.Keys[theKey]
-		if wrong := want.entry(entry, exists); wrong != "" {
-			t.Errorf("entry is %s: %s", wrong, p.Status)
-		}
+	g.Expect(p.Bytes()).To(BeNumerically(">=", len(p.Status)+len(strings.Trim(want.value, "-"))))
+	g.Expect(p.Empty()).To(Equal(want.value == "" && want.entries == nil), "there is nothing to write")
+	g.Expect(p.SetStatus).To(Equal(want.entries != nil), "status %s", p.Status)
+	if want.entries != nil {
+		g.Expect(must(status.Parse(p.Status)).Keys).To(want.entries, p.Status)
 	}
 }
 
@@ -448,8 +409,6 @@ func since(e status.Entry, at time.Time) status.Entry {
 	e.Since = at
 	return e
 }
-
-func anything(status.Entry, bool) string { return "" }
 
 func other(i plan.Item) plan.Item {
 	i.Result.GetWant().Uid = "uid-2"

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
+
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -58,25 +60,19 @@ func TestProblems(t *testing.T) {
 			"x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?", noon},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, s := planned(t, tt.object.object(t), problems())
-			if d := p.Decisions[0]; d.Verdict != tt.verdict || len(d.Events) > 0 || len(p.Values) > 0 {
-				t.Fatalf("%+v", p)
-			}
-			if p.SetStatus != (tt.message != "-") {
-				t.Fatalf("status is set: %v, %s", p.SetStatus, p.Status)
-			}
-			if !p.SetStatus {
-				return
-			}
-			if tt.message == "" {
-				if s.Problem != nil || s.Keys[theKey].SHA256 != digest("a") {
-					t.Errorf("left %s", p.Status)
-				}
-				return
-			}
-			if s.Problem == nil ||
-				*s.Problem != (status.Problem{Error: "InvalidAnnotation", Message: tt.message, Since: tt.since}) {
-				t.Errorf("wrote %s", p.Status)
+			g := NewWithT(t)
+			p, s := planned(t, tt.object.object(), problems())
+			g.Expect(p.Decisions).To(HaveExactElements(plan.Decision{Verdict: tt.verdict}))
+			g.Expect(p.Values).To(BeEmpty())
+			g.Expect(p.SetStatus).To(Equal(tt.message != "-"), p.Status)
+			switch tt.message {
+			case "-":
+			case "":
+				g.Expect(s.Problem).To(BeNil())
+				g.Expect(s.Keys[theKey].SHA256).To(Equal(digest("a")))
+			default:
+				g.Expect(s.Problem).To(HaveValue(Equal(
+					status.Problem{Error: "InvalidAnnotation", Message: tt.message, Since: tt.since})))
 			}
 		})
 	}
@@ -109,59 +105,59 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 		"with nothing recorded": {asking().unrecorded(), plan.Unchanged, status.Fence{}, noon},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, s := planned(t, tt.object.object(t), problems())
-			if d := p.Decisions[0]; d.Verdict != tt.verdict || len(d.Events) > 0 || len(p.Values) > 0 || p.NeedValues ||
-				p.SetStatus != (tt.verdict == plan.Written) {
-				t.Fatalf("%+v", p)
-			}
+			g := NewWithT(t)
+			p, s := planned(t, tt.object.object(), problems())
+			g.Expect(p.Decisions).To(HaveExactElements(plan.Decision{Verdict: tt.verdict}))
+			g.Expect(p.Values).To(BeEmpty())
+			g.Expect(p.NeedValues).To(BeFalse())
+			g.Expect(p.SetStatus).To(Equal(tt.verdict == plan.Written))
 			if !p.SetStatus {
 				return
 			}
-			e := s.Keys[theKey]
-			if e.Error != "KeyExists" || e.FailingURL() != theURL || !e.GaveUp || e.Written() ||
-				e.Fence != tt.fence || !e.Since.Equal(tt.since) ||
-				e.Why().Message != "key mydata already exists and is not managed by curl-me-that; "+
-					"remove it from the ConfigMap, or choose another key" {
-				t.Errorf("wrote %s", p.Status)
-			}
-			again := asking().ownedBy(theirs).annotated(annotation.StatusKey, p.Status).object(t)
-			if p, _ := planned(t, again, problems()); !p.Empty() {
-				t.Errorf("written again: %s", p.Status)
-			}
+			g.Expect(s.Keys[theKey]).To(And(HaveField("Error", "KeyExists"), HaveField("FailingURL()", theURL),
+				HaveField("GaveUp", true), HaveField("Written()", false), HaveField("Fence", tt.fence),
+				HaveField("Since", BeTemporally("==", tt.since)),
+				HaveField("Why().Message", "key mydata already exists and is not managed by curl-me-that; "+
+					"remove it from the ConfigMap, or choose another key")), p.Status)
+			again := asking().ownedBy(theirs).annotated(annotation.StatusKey, p.Status).object()
+			expectNothingWritten(t, again, problems())
 		})
 	}
+}
+
+// expectNothingWritten expects an empty plan.
+func expectNothingWritten(t *testing.T, object *plan.Object, item plan.Item) {
+	t.Helper()
+	p, _ := planned(t, object, item)
+	NewWithT(t).Expect(p.Empty()).To(BeTrue(), "wrote %s", p.Status)
 }
 
 // The time as a foreign key is no part of a later failure.
 func TestAFailureAfterAnOccupiedKeyBeginsWithItself(t *testing.T) {
 	free := asking().noted(failing(status.Entry{Fence: fence(4)}, "KeyExists"))
-	p, s := planned(t, free.object(t), failure(7, timeout))
-	if e := s.Keys[theKey]; e.Error != "Timeout" || !e.Since.Equal(noon) {
-		t.Errorf("wrote %s", p.Status)
-	}
+	_, s := planned(t, free.object(), failure(7, timeout))
+	NewWithT(t).Expect(s.Keys[theKey]).To(And(HaveField("Error", "Timeout"),
+		HaveField("Since", BeTemporally("==", noon))))
 }
 
 // Entries of foreign keys give way to a body, and are not written again without room.
 func TestOccupiedKeysGiveWay(t *testing.T) {
 	other := failing(status.Entry{}, "KeyExists")
-	full := asking().noted(status.Entry{}).object(t)
+	full := asking().noted(status.Entry{}).object()
 	full.Status.Keys = map[string]status.Entry{"other": other}
-	p, have := planned(t, full, content(7, "a"))
-	if len(have.Keys) != 2 {
-		t.Fatalf("wrote %s", p.Status)
-	}
+	g := NewWithT(t)
+	_, have := planned(t, full, content(7, "a"))
+	g.Expect(have.Keys).To(HaveLen(2))
 	without := status.Status{Keys: map[string]status.Entry{theKey: have.Keys[theKey]}}
 	full.Room = len(without.String())
-	p, have = planned(t, full, content(7, "a"))
-	if len(p.Status) > full.Room || len(p.Values) != 1 || !have.Keys[theKey].Written() {
-		t.Errorf("wrote %s", p.Status)
-	}
+	p, have := planned(t, full, content(7, "a"))
+	g.Expect(len(p.Status)).To(BeNumerically("<=", full.Room))
+	g.Expect(p.Values).To(HaveLen(1))
+	g.Expect(have.Keys[theKey].Written()).To(BeTrue())
 
-	tight := asking().ownedBy("person").object(t)
+	tight := asking().ownedBy("person").object()
 	tight.Room = 10
-	if p, _ := planned(t, tight, problems()); !p.Empty() {
-		t.Errorf("wrote %q where there is no room", p.Status)
-	}
+	expectNothingWritten(t, tight, problems())
 }
 
 // The message has only figures. The sentences are the writer's own.
@@ -182,13 +178,11 @@ func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
 		item := problems()
 		item.Result.GetReconcile().Bound = c.bound
 		before := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "over", Since: noon}}
-		_, s := planned(t, asking().annotated(annotation.StatusKey, before.String()).object(t), item)
-		got := ""
-		if s.Problem != nil {
-			got = s.Problem.Message
-		}
-		if got != c.want {
-			t.Errorf("the status says %q, want %q", got, c.want)
+		_, s := planned(t, asking().annotated(annotation.StatusKey, before.String()).object(), item)
+		if c.want == "" {
+			NewWithT(t).Expect(s.Problem).To(BeNil())
+		} else {
+			NewWithT(t).Expect(s.Problem).To(HaveField("Message", c.want))
 		}
 	}
 }
@@ -196,10 +190,9 @@ func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
 // Other results keep the problem.
 func TestAProblemOutlastsOtherResults(t *testing.T) {
 	s := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "m", Since: noon}}
-	p, written := planned(t, asking().annotated(annotation.StatusKey, s.String()).object(t), content(6, "b"))
-	if written.Problem == nil || written.Keys[theKey].SHA256 != digest("b") {
-		t.Error(p.Status)
-	}
+	_, written := planned(t, asking().annotated(annotation.StatusKey, s.String()).object(), content(6, "b"))
+	NewWithT(t).Expect(written.Problem).NotTo(BeNil())
+	NewWithT(t).Expect(written.Keys[theKey].SHA256).To(Equal(digest("b")))
 }
 
 // An entry of an older writer gets its explanation once, if there is room.
@@ -207,18 +200,12 @@ func TestOlderEntriesAreExplained(t *testing.T) {
 	older := failing(status.Entry{}, "BadStatus")
 	older.GaveUp, older.Explanation = true, nil
 	look := failure(6, badStatus, hourAgo, gaveUp, again)
-	p, s := planned(t, asking().noted(older).object(t), look)
-	if p.Decisions[0].Verdict != plan.Written || s.Keys[theKey].Why().HTTPStatus != 503 {
-		t.Fatalf("%+v", p)
-	}
-	object := asking().noted(s.Keys[theKey]).object(t)
-	if p, _ := planned(t, object, failure(7, badStatus, hourAgo, gaveUp, again)); p.SetStatus {
-		t.Errorf("written again: %s", p.Status)
-	}
-	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(older).object(t)
-	if p, _ := planned(t, full, look); p.SetStatus {
-		t.Errorf("written without room: %d bytes in %d", len(p.Status), full.Room)
-	}
+	p, s := planned(t, asking().noted(older).object(), look)
+	NewWithT(t).Expect(p.Decisions[0].Verdict).To(Equal(plan.Written))
+	NewWithT(t).Expect(s.Keys[theKey].Why().HTTPStatus).To(BeEquivalentTo(503))
+	expectNothingWritten(t, asking().noted(s.Keys[theKey]).object(), failure(7, badStatus, hourAgo, gaveUp, again))
+	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(older)
+	expectNothingWritten(t, full.object(), look)
 }
 
 // An entry of an older writer learns once that only an edit helps.
@@ -230,13 +217,9 @@ func TestThatOnlyAnEditHelpsIsInTheStatus(t *testing.T) {
 	older := failing(status.Entry{}, "AddressDenied")
 	older.GaveUp, older.Explanation = true, &status.Explanation{HTTPStatus: 503}
 	for _, entry := range []status.Entry{{}, older} {
-		p, s := planned(t, asking().noted(entry).object(t), failure(6, badStatus, hourAgo, gaveUp, forbidden))
-		if !s.Keys[theKey].Why().Terminal {
-			t.Fatalf("%+v", p)
-		}
-		object := asking().noted(s.Keys[theKey]).object(t)
-		if p, _ := planned(t, object, failure(7, badStatus, hourAgo, gaveUp, forbidden)); p.SetStatus {
-			t.Errorf("written again: %s", p.Status)
-		}
+		_, s := planned(t, asking().noted(entry).object(), failure(6, badStatus, hourAgo, gaveUp, forbidden))
+		NewWithT(t).Expect(s.Keys[theKey].Why().Terminal).To(BeTrue())
+		object := asking().noted(s.Keys[theKey]).object()
+		expectNothingWritten(t, object, failure(7, badStatus, hourAgo, gaveUp, forbidden))
 	}
 }
