@@ -3,6 +3,7 @@ package watcher_test
 import (
 	"testing"
 
+	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
 
 	"github.com/kv8s/curl-me-that/watcher"
@@ -15,9 +16,7 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 	check := func(flag, sentence string) {
 		t.Helper()
 		config := parse(t, "--leader-elect", flag)
-		if err := config.Validate(); err == nil || err.Error() != sentence {
-			t.Errorf("%s: got %v, want %q", flag, err, sentence)
-		}
+		NewWithT(t).Expect(config.Validate()).To(MatchError(sentence), flag)
 	}
 	check("--namespaces=Upper", `--namespaces: "Upper" is not the name of a namespace`)
 	check("--namespaces=a,,b", `--namespaces: "" is not the name of a namespace`)
@@ -65,9 +64,7 @@ func TestConfigAccepts(t *testing.T) {
 		{"--leader-elect-lease-duration=1ms"}, // no election, no Lease
 	} {
 		config := parse(t, flags...)
-		if err := config.Validate(); err != nil {
-			t.Errorf("%v: %v", flags, err)
-		}
+		NewWithT(t).Expect(config.Validate()).To(Succeed(), "%v", flags)
 	}
 }
 
@@ -77,8 +74,6 @@ func parse(t *testing.T, flags ...string) watcher.Config {
 	var c watcher.Config
 	set := pflag.NewFlagSet("watcher", pflag.ContinueOnError)
 	c.BindFlags(set)
-	if err := set.Parse(flags); err != nil {
-		t.Fatal(err)
-	}
+	NewWithT(t).Expect(set.Parse(flags)).To(Succeed())
 	return c
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
+
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
@@ -37,19 +39,12 @@ func TestEntriesAreThoseOfTheAnnotation(t *testing.T) {
 		"in 1970": {SHA256: digest, FetchedAt: time.Unix(0, 0).UTC()},
 	}
 	packed := annotated.EntriesOf(status.Status{Keys: entries}, nil)
-	if got := packed.Status().Keys; !maps.Equal(got, entries) {
-		t.Errorf("got %+v", got)
-	}
-	if got := slices.Collect(packed.Keys()); !slices.Equal(got, slices.Sorted(maps.Keys(entries))) ||
-		packed.Len() != len(entries) {
-		t.Errorf("keys %q", got)
-	}
+	g := NewWithT(t)
+	g.Expect(maps.Equal(packed.Status().Keys, entries)).To(BeTrue(), "%+v", packed.Status().Keys)
+	g.Expect(slices.Collect(packed.Keys())).To(Equal(slices.Sorted(maps.Keys(entries))))
+	g.Expect(packed.Len()).To(Equal(len(entries)))
 	for key, entry := range entries {
-		if got := packed.Of(key); got != entry {
-			t.Errorf("%s: got %+v, want %+v", key, got, entry)
-		}
+		g.Expect(packed.Of(key) == entry).To(BeTrue(), "%s: %+v", key, packed.Of(key))
 	}
-	if got := packed.Of("another"); got != (status.Entry{}) {
-		t.Errorf("got %+v", got)
-	}
+	g.Expect(packed.Of("another")).To(BeZero())
 }

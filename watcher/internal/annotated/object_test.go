@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -14,9 +15,7 @@ import (
 func reader(t *testing.T) *annotated.Reader {
 	t.Helper()
 	grammar, err := annotation.New(annotation.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return &annotated.Reader{
 		Grammar:   grammar,
 		Protected: func(namespace, _ string) bool { return namespace == "kube-system" },
@@ -52,31 +51,28 @@ func TestReadKeepsWhatConcernsUs(t *testing.T) {
 		"asks for nothing":  {meta("ns/cm", "1", map[string]string{"other": "x"}), false},
 		"protected":         {meta("kube-system/cm", "1", asks("a=b")), false},
 	} {
-		if got := reader(t).Read(c.object); (got != nil) != c.kept {
-			t.Errorf("%s: read %v", name, got)
-		}
+		NewWithT(t).Expect(reader(t).Read(c.object) != nil).To(Equal(c.kept), name)
 	}
 }
 
 func TestReadKeepsTheOwnersOfKeys(t *testing.T) {
 	t.Parallel()
+	g := NewWithT(t)
 	annotations := asks("a=example.com b=example.com")
 	annotations[annotation.StatusKey] = `{"c":{"error":"Timeout"}}`
 	o := reader(t).Read(meta("ns/cm", "1", annotations))
 	for key, want := range map[string]annotation.State{
 		"a": annotation.Foreign, "b": annotation.None, "c": annotation.None, "never asked for": annotation.Unknown,
 	} {
-		if got := o.Owner(key).State; got != want {
-			t.Errorf("%s is in state %d, want %d", key, got, want)
-		}
+		g.Expect(o.Owner(key).State).To(Equal(want), key)
 	}
-	if !o.Written.Equal(time.Unix(500, 0)) || !o.SeenAt.Equal(time.Unix(1000, 0)) || o.Status.Of("c").Error != "Timeout" {
-		t.Errorf("got %+v", o)
-	}
+	g.Expect(o.Written).To(BeTemporally("==", time.Unix(500, 0)))
+	g.Expect(o.SeenAt).To(BeTemporally("==", time.Unix(1000, 0)))
+	g.Expect(o.Status.Of("c").Error).To(Equal("Timeout"))
 	garbled := meta("ns/cm", "1", map[string]string{annotation.DefaultKey: "not correct", annotation.StatusKey: "{"})
 	garbled.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1("{")
 	o = reader(t).Read(garbled)
-	if o.Invalid == nil || o.Status.Len() != 0 || o.Owner("a").State != annotation.Unknown {
-		t.Errorf("got %+v", o)
-	}
+	g.Expect(o.Invalid).To(HaveOccurred())
+	g.Expect(o.Status.Len()).To(BeZero())
+	g.Expect(o.Owner("a").State).To(Equal(annotation.Unknown))
 }

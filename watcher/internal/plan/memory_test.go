@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,9 +24,7 @@ const maxKeyBytes = 1200
 func TestAKeyTakesLittleMemory(t *testing.T) {
 	const objects = 20_000
 	grammar, err := annotation.New(annotation.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	reader := &annotated.Reader{Grammar: grammar, Now: time.Now}
 	heap := func() uint64 {
 		runtime.GC()
@@ -45,9 +44,7 @@ func TestAKeyTakesLittleMemory(t *testing.T) {
 	}
 	each := (heap() - before) / objects
 	t.Logf("%d bytes a key", each)
-	if each > maxKeyBytes {
-		t.Errorf("%d bytes a key, want at most %d", each, maxKeyBytes)
-	}
+	NewWithT(t).Expect(each).To(BeNumerically("<=", maxKeyBytes), "bytes a key")
 	runtime.KeepAlive(seen)
 	runtime.KeepAlive(index)
 }

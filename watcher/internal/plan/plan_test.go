@@ -3,12 +3,11 @@ package plan_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -124,15 +123,13 @@ func (c call) decide(t *testing.T) string {
 			words = append(words, word)
 		}
 	}
-	if len(p.Publish) > 1 {
-		t.Fatalf("%d wants for one key", len(p.Publish))
-	}
+	g := NewWithT(t)
+	g.Expect(len(p.Publish)).To(BeNumerically("<=", 1), "wants for one key")
 	for _, w := range p.Publish {
-		if w.Uid != "uid" || w.ResourceVersion != "5" || w.Epoch < epoch || w.Url == "" {
-			t.Errorf("want lacks something: %v", w.Want)
-		}
-		if w.Cached != nil && (w.Cached.GetSha256() != sum || w.Cached.GetEtag() != "etag") {
-			t.Errorf("cached as %v", w.Cached)
+		g.Expect(w.Want).To(And(HaveField("Uid", "uid"), HaveField("ResourceVersion", "5"),
+			HaveField("Epoch", BeNumerically(">=", epoch)), HaveField("Url", Not(BeEmpty()))))
+		if w.Cached != nil {
+			g.Expect(w.Cached).To(And(HaveField("Sha256", sum), HaveField("Etag", "etag")))
 		}
 		add(pipeline.CauseName(w.Cause), true)
 		add("cached", w.Cached != nil)
@@ -164,9 +161,7 @@ func TestMakeOneKey(t *testing.T) {
 	suspended := with(func(r *annotation.Request) { r.Suspended = true })
 	check := func(name string, c call, want string) {
 		t.Helper()
-		if got := c.decide(t); got != want {
-			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
-		}
+		NewWithT(t).Expect(c.decide(t)).To(Equal(want), name)
 	}
 	check("new", about(none, nil, nil), "new")
 	check("waiting", about(none, nil, wanted()), "")
@@ -300,24 +295,16 @@ func TestMakeManyKeys(t *testing.T) {
 	for _, w := range p.Publish {
 		published = append(published, w.Key)
 	}
-	for name, pair := range map[string][2][]string{
-		"published": {published, {"a", "b"}},
-		"retracted": {p.Retract, {"gone", "taken"}},
-		"removed":   {p.Remove, {"gone"}},
-	} {
-		got := slices.Sorted(slices.Values(pair[0]))
-		if !slices.Equal(got, pair[1]) {
-			t.Errorf("%s %v, want %v", name, got, pair[1])
-		}
-	}
+	g := NewWithT(t)
+	g.Expect(published).To(ConsistOf("a", "b"))
+	g.Expect(p.Retract).To(ConsistOf("gone", "taken"))
+	g.Expect(p.Remove).To(ConsistOf("gone"))
 }
 
 func TestMakeOfNothingRetractsAll(t *testing.T) {
 	t.Parallel()
 	p := plan.Make(nil, map[string]wantindex.Want{"b": *wanted(), "a": *wanted()}, epoch)
-	if want := (plan.Plan{Retract: []string{"a", "b"}}); !reflect.DeepEqual(p, want) {
-		t.Errorf("got %+v, want %+v", p, want)
-	}
+	NewWithT(t).Expect(p).To(Equal(plan.Plan{Retract: []string{"a", "b"}}))
 }
 
 func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
@@ -339,21 +326,18 @@ func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
 		call := about(none, nil, nil)
 		call.object.Status = annotated.EntriesOf(status.Status{Keys: c.entries}, nil)
 		w := plan.Make(call.object, nil, epoch).Publish[0]
-		if got := w.Status != ""; got != c.carried || w.ReadFirst != c.readFirst {
-			t.Errorf("%s: carried %t, read first %t", name, got, w.ReadFirst)
-		}
+		NewWithT(t).Expect(w.Status != "").To(Equal(c.carried), name)
+		NewWithT(t).Expect(w.ReadFirst).To(Equal(c.readFirst), name)
 	}
 }
 
 func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 	t.Parallel()
-	condition := func(c call) plan.Condition {
+	occurrence := func(c call) string {
 		t.Helper()
 		p := plan.Make(c.object, c.wants, epoch)
-		if len(p.Conditions) != 1 {
-			t.Fatalf("%d conditions", len(p.Conditions))
-		}
-		return p.Conditions[0]
+		NewWithT(t).Expect(p.Conditions).To(HaveLen(1))
+		return p.Conditions[0].Occurrence
 	}
 	invalid := func(text string, changed int64) call {
 		return about(none, nil, nil,
@@ -361,48 +345,25 @@ func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 	}
 	next := func(e *status.Entry) { e.Fence.Seq = 9 }
 	problem := func(key, rule, text string) call {
-		return about(none, nil, nil, func(c *call) {
-			c.object.Request = annotation.Request{
-				Present:  true,
-				Problems: []annotation.Problem{{Key: key, Rule: rule, Text: text}},
-			}
-		})
+		return about(none, nil, nil, asking(annotation.Request{
+			Present: true, Problems: []annotation.Problem{{Key: key, Rule: rule, Text: text}},
+		}))
 	}
 	for name, c := range map[string]struct {
-		a, b plan.Condition
+		a, b call
 		same bool
 	}{
-		"pair refused, others changed": {
-			condition(problem("k", "ftp", "pair 1")),
-			condition(problem("k", "ftp", "pair 2")), true,
-		},
-		"pair refused, another rule": {
-			condition(problem("k", "ftp", "pair 1")),
-			condition(problem("k", "user", "pair 1")), false,
-		},
-		"pair refused, another key": {
-			condition(problem("k", "ftp", "pair 1")),
-			condition(problem("l", "ftp", "pair 1")), false,
-		},
-		"not about a pair, other words": {
-			condition(problem("", "rule", "one")), condition(problem("", "rule", "two")),
-			false,
-		},
-		"invalid, edited elsewhere": {condition(invalid("bad", 1)), condition(invalid("bad", 2)), true},
-		"invalid in another way":    {condition(invalid("bad", 1)), condition(invalid("worse", 1)), false},
-		"taken, written again":      {condition(about(foreign, nil, nil)), condition(about(later, nil, nil)), true},
-		"drifted, written again": {
-			condition(about(foreign, written(), nil)),
-			condition(about(later, written(), nil)), true,
-		},
-		"drifted again after a repair": {
-			condition(about(none, written(), nil)),
-			condition(about(none, written(next), nil)), false,
-		},
+		"pair refused, others changed":  {problem("k", "ftp", "pair 1"), problem("k", "ftp", "pair 2"), true},
+		"pair refused, another rule":    {problem("k", "ftp", "pair 1"), problem("k", "user", "pair 1"), false},
+		"pair refused, another key":     {problem("k", "ftp", "pair 1"), problem("l", "ftp", "pair 1"), false},
+		"not about a pair, other words": {problem("", "rule", "one"), problem("", "rule", "two"), false},
+		"invalid, edited elsewhere":     {invalid("bad", 1), invalid("bad", 2), true},
+		"invalid in another way":        {invalid("bad", 1), invalid("worse", 1), false},
+		"taken, written again":          {about(foreign, nil, nil), about(later, nil, nil), true},
+		"drifted, written again":        {about(foreign, written(), nil), about(later, written(), nil), true},
+		"drifted again after a repair":  {about(none, written(), nil), about(none, written(next), nil), false},
 	} {
-		if same := c.a.Occurrence == c.b.Occurrence; same != c.same {
-			t.Errorf("%s: the same is %t, want %t", name, same, c.same)
-		}
+		NewWithT(t).Expect(occurrence(c.a) == occurrence(c.b)).To(Equal(c.same), name)
 	}
 }
 
@@ -425,9 +386,7 @@ func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 		"in the status, free again": {about(none, entry("KeyExists", url, "uid"), nil), false},
 		"while suspended":           {about(foreign, nil, nil, func(c *call) { c.object.Request.Suspended = true }), false},
 	} {
-		if p := plan.Make(c.object, c.wants, epoch); p.Report != c.want {
-			t.Errorf("%s: reported %t, want %t", name, p.Report, c.want)
-		}
+		NewWithT(t).Expect(plan.Make(c.object, c.wants, epoch).Report).To(Equal(c.want), name)
 	}
 }
 
@@ -446,9 +405,8 @@ func TestEpoch(t *testing.T) {
 	} {
 		c := about(ours, tt.entry, nil)
 		p := plan.Make(c.object, nil, epoch)
-		if len(p.Publish) != 1 || p.Publish[0].GetEpoch() != tt.want || p.Publish[0].Held != tt.held {
-			t.Errorf("%s: %+v", name, p.Publish)
-		}
+		NewWithT(t).Expect(p.Publish).To(HaveExactElements(And(HaveField("GetEpoch()", tt.want),
+			HaveField("Held", tt.held))), name)
 	}
 }
 

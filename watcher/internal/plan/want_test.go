@@ -2,10 +2,10 @@ package plan_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -68,9 +68,8 @@ func TestWantHasAllThatDecides(t *testing.T) {
 		})},
 	} {
 		p := plan.Make(tt.object, tt.wants, epoch)
-		if len(p.Publish) != 1 || !proto.Equal(p.Publish[0].Want, tt.want) {
-			t.Errorf("%s:\n got %v\nwant %v", name, p.Publish, tt.want)
-		}
+		NewWithT(t).Expect(p.Publish).To(HaveLen(1), name)
+		NewWithT(t).Expect(proto.Equal(p.Publish[0].Want, tt.want)).To(BeTrue(), "%s: %v", name, p.Publish)
 	}
 }
 
@@ -85,9 +84,8 @@ func TestRequestsToTheWriterNameTheObject(t *testing.T) {
 			Want:       &v1.Want{Namespace: "ns", Name: "cm", Key: status.ObjectKey, Uid: "uid", ResourceVersion: "5"},
 			ObservedAt: timestamppb.New(seen), Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: remove}},
 		}
-		if got := plan.Reconcile(c.object, remove); !proto.Equal(got, want) {
-			t.Errorf("\n got %v\nwant %v", got, want)
-		}
+		got := plan.Reconcile(c.object, remove)
+		NewWithT(t).Expect(proto.Equal(got, want)).To(BeTrue(), "%v", got)
 	}
 }
 
@@ -102,10 +100,8 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	})
 	has := func(message string) func(*call) {
 		return func(c *call) {
-			c.object.Status = annotated.EntriesOf(status.Status{Problem: &status.Problem{
-				Error:   "InvalidAnnotation",
-				Message: message,
-			}}, nil)
+			problem := &status.Problem{Error: "InvalidAnnotation", Message: message}
+			c.object.Status = annotated.EntriesOf(status.Status{Problem: problem}, nil)
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -121,9 +117,9 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 		"mended":                   {about(none, nil, nil, has("bad")), "", true},
 		"nothing":                  {about(none, nil, nil), "", false},
 	} {
-		if p := plan.Make(tt.object, tt.wants, epoch); p.Problem != tt.problem || p.Report != tt.report {
-			t.Errorf("%s: %q, reported %t", name, p.Problem, p.Report)
-		}
+		p := plan.Make(tt.object, tt.wants, epoch)
+		NewWithT(t).Expect(p.Problem).To(Equal(tt.problem), name)
+		NewWithT(t).Expect(p.Report).To(Equal(tt.report), name)
 	}
 }
 
@@ -147,15 +143,10 @@ func TestNotesOfConditions(t *testing.T) {
 			about(foreign, nil, nil),
 		},
 	} {
-		p := plan.Make(c.object, c.wants, epoch)
-		if len(p.Conditions) != 1 || p.Conditions[0].Note != c.want || p.Conditions[0].Occurrence == "" {
-			t.Errorf("got %+v\nwant %s", p.Conditions, c.want)
-		}
+		NewWithT(t).Expect(plan.Make(c.object, c.wants, epoch).Conditions).To(HaveExactElements(
+			And(HaveField("Note", c.want), HaveField("Occurrence", Not(BeEmpty())))))
 	}
-	p := plan.Make(about(foreign, nil, nil).object, nil, epoch)
-	if !slices.Equal(p.Occupied, []string{"k", url}) {
-		t.Errorf("occupied are %v", p.Occupied)
-	}
+	NewWithT(t).Expect(plan.Make(about(foreign, nil, nil).object, nil, epoch).Occupied).To(Equal([]string{"k", url}))
 }
 
 func TestHoldingOf(t *testing.T) {
@@ -181,9 +172,7 @@ func TestHoldingOf(t *testing.T) {
 		"somebody else's":                 {about(foreign, nil, nil), plan.LeftAlone},
 		"ours, of which nothing is known": {about(ours, nil, nil), plan.NotHeld},
 	} {
-		if got := plan.HoldingOf(tt.object, tt.object.Request.Pairs[0]); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
+		NewWithT(t).Expect(plan.HoldingOf(tt.object, tt.object.Request.Pairs[0])).To(Equal(tt.want), name)
 	}
 }
 
@@ -201,8 +190,7 @@ func TestAsks(t *testing.T) {
 		"of another stream": {about(ours, written(),
 			new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), true},
 	} {
-		if got := plan.Asks(tt.object, tt.object.Request.Pairs[0], tt.wants["k"], epoch); got != tt.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		got := plan.Asks(tt.object, tt.object.Request.Pairs[0], tt.wants["k"], epoch)
+		NewWithT(t).Expect(got).To(Equal(tt.want), name)
 	}
 }

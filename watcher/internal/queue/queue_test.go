@@ -1,10 +1,10 @@
 package queue_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
@@ -49,22 +49,19 @@ func TestOrder(t *testing.T) {
 		for q.Len() > 0 {
 			got = append(got, q.Pop().String())
 		}
-		if want := strings.Fields(c.want); !slices.Equal(got, want) {
-			t.Errorf("%s: got %v, want %v", title, got, want)
-		}
+		NewWithT(t).Expect(got).To(Equal(strings.Fields(c.want)), title)
 	}
 }
 
 func TestUnderAWorkqueue(t *testing.T) {
 	t.Parallel()
-	order := queue.New()
+	g, order := NewWithT(t), queue.New()
 	work := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Queue: order})
 	t.Cleanup(work.ShutDown)
 	next := func(want string) {
 		t.Helper()
-		if got, _ := work.Get(); got.String() != want {
-			t.Fatalf("got %s, want %s", got, want)
-		}
+		got, _ := work.Get()
+		g.Expect(got.String()).To(Equal(want))
 	}
 	for _, n := range []string{"a/a", "b/b", "a/c", "a/b"} {
 		work.Add(name(n))
@@ -82,7 +79,5 @@ func TestUnderAWorkqueue(t *testing.T) {
 	next("a/a")
 	work.Done(name("a/a"))
 	next("a/b")
-	if work.Len() != 0 {
-		t.Errorf("%d left", work.Len())
-	}
+	g.Expect(work.Len()).To(BeZero())
 }

@@ -2,11 +2,11 @@ package quota_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,7 +18,7 @@ import (
 
 // bench is a quota over the objects of an informer.
 type bench struct {
-	testing.TB
+	*WithT
 	*quota.Quota
 	objects *informer.Informer[*annotated.Object]
 	version int
@@ -26,11 +26,9 @@ type bench struct {
 
 func newBench(tb testing.TB, l quota.Limits) *bench {
 	tb.Helper()
+	b := &bench{WithT: NewWithT(tb)}
 	grammar, err := annotation.New(annotation.Defaults())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	b := &bench{TB: tb}
+	b.Expect(err).NotTo(HaveOccurred())
 	reader := &annotated.Reader{Grammar: grammar, Now: time.Now}
 	b.objects = informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
 		Read: reader.Read, Notify: func(types.NamespacedName, bool) {}, Now: time.Now,
@@ -63,6 +61,9 @@ func (b *bench) asks(name string, created, keys int, refresh string) {
 // keys returns the number of requested keys of an object.
 func (b *bench) keys(name string) int { return len(b.Get(named(name)).Request.Pairs) }
 
+// refresh returns the interval of an object.
+func (b *bench) refresh(name string) time.Duration { return b.Get(named(name)).Request.Refresh }
+
 func TestTheOldestConfigMapsHaveTheKeysOfANamespace(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
 		b := newBench(t, quota.Limits{Keys: 100})
@@ -71,9 +72,7 @@ func TestTheOldestConfigMapsHaveTheKeysOfANamespace(t *testing.T) {
 		}
 		b.Settle()
 		for n, want := range []int{40, 40, 0, 0} {
-			if got := b.keys(fmt.Sprint("cm-", n)); got != want {
-				t.Errorf("%d keys of cm-%d are asked for in order %v, want %d", got, n, order, want)
-			}
+			b.Expect(b.keys(fmt.Sprint("cm-", n))).To(Equal(want), "cm-%d in order %v", n, order)
 		}
 	}
 }
@@ -85,21 +84,15 @@ func TestAKeyThatIsRemovedMakesRoomForTheNextOldest(t *testing.T) {
 	}
 	b.Settle()
 	b.asks("cm-0", 0, 1, "")
-	if got := b.Settle(); len(got) != 0 {
-		t.Errorf("%v are bounded in another way", got)
-	}
+	b.Expect(b.Settle()).To(BeEmpty(), "bounded in another way")
 	b.asks("cm-1", 1, 1, "")
-	if got := b.Settle(); !slices.Equal(got, []types.NamespacedName{named("cm-2")}) {
-		t.Errorf("%v are bounded in another way", got)
-	}
-	if b.keys("cm-2") != 5 || b.keys("cm-3") != 0 {
-		t.Errorf("%d and %d keys are asked for", b.keys("cm-2"), b.keys("cm-3"))
-	}
+	b.Expect(b.Settle()).To(HaveExactElements(named("cm-2")), "bounded in another way")
+	b.Expect(b.keys("cm-2")).To(Equal(5))
+	b.Expect(b.keys("cm-3")).To(BeZero())
 	b.asks("cm-2", 2, 3, "")
 	b.asks("cm-3", 3, 5, "")
-	if b.Settle(); b.keys("cm-3") != 5 {
-		t.Error("a namespace within its limit is bounded")
-	}
+	b.Settle()
+	b.Expect(b.keys("cm-3")).To(Equal(5), "within the limit")
 }
 
 func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
@@ -107,54 +100,40 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 	for n := range 10 {
 		b.asks(fmt.Sprint("cm-", n), n, 100, "10s") // 100 refreshes a second
 	}
-	if got := b.Settle(); len(got) != 10 {
-		t.Errorf("%d objects are bounded in another way", len(got))
-	}
+	b.Expect(b.Settle()).To(HaveLen(10), "bounded in another way")
 	said := ""
 	for n := range 10 {
 		o := b.Get(named(fmt.Sprint("cm-", n)))
-		if o.Request.Refresh != 80*time.Second {
-			t.Errorf("cm-%d is refreshed every %s", n, o.Request.Refresh)
-		}
+		b.Expect(o.Request.Refresh).To(Equal(80 * time.Second))
 		for _, p := range o.Request.Problems {
 			said += o.Name + ": " + p.Text
 		}
 	}
-	if want := "cm-0: curl-refresh is multiplied by 8 in namespace ns; its 1000 refreshed keys ask for more than 20 " +
-		"refreshes a second"; said != want {
-		t.Errorf("they say %q, want %q", said, want)
-	}
+	b.Expect(said).To(Equal("cm-0: curl-refresh is multiplied by 8 in namespace ns; its 1000 refreshed keys ask for " +
+		"more than 20 refreshes a second"))
 
 	for n := range 5 { // 50 refreshes a second: 40 is the next bound, and 32 the one to come below
 		b.asks(fmt.Sprint("cm-", n), n, 100, "")
 	}
 	b.Settle()
-	if got := b.Get(named("cm-9")).Request.Refresh; got != 40*time.Second {
-		t.Errorf("with half of the refreshes each is every %s", got)
-	}
+	b.Expect(b.refresh("cm-9")).To(Equal(40*time.Second), "with half of the refreshes")
 	for n := range 10 {
 		b.asks(fmt.Sprint("cm-", n), n, 17, "10s") // 17 refreshes a second, more than four fifths
 	}
 	b.Settle()
-	if got := b.Get(named("cm-9")).Request.Refresh; got != 20*time.Second {
-		t.Errorf("near the bound the interval is %s", got)
-	}
+	b.Expect(b.refresh("cm-9")).To(Equal(20*time.Second), "near the bound")
 	for n := range 10 {
 		b.asks(fmt.Sprint("cm-", n), n, 15, "10s")
 	}
 	b.Settle()
-	if o := b.Get(named("cm-0")); o.Request.Refresh != 10*time.Second || len(o.Request.Problems) > 0 {
-		t.Errorf("within the bound the interval is %s, and it says %v", o.Request.Refresh, o.Request.Problems)
-	}
+	b.Expect(b.refresh("cm-0")).To(Equal(10*time.Second), "within the bound")
+	b.Expect(b.Get(named("cm-0")).Request.Problems).To(BeEmpty())
 }
 
 func TestANamespaceWithinItsLimitsCostsNothing(t *testing.T) {
 	b := newBench(t, quota.Limits{Keys: 10_000, Refreshes: 200})
 	b.asks("cm", 1, 1, "10s")
-	if got := b.Settle(); got != nil || b.Get(named("cm")) != b.objects.Get(named("cm")) {
-		t.Errorf("%v are bounded", got)
-	}
-	if allocations := testing.AllocsPerRun(100, func() { b.Get(named("cm")) }); allocations > 0 {
-		t.Errorf("%v allocations", allocations)
-	}
+	b.Expect(b.Settle()).To(BeNil())
+	b.Expect(b.Get(named("cm"))).To(BeIdenticalTo(b.objects.Get(named("cm"))))
+	b.Expect(testing.AllocsPerRun(100, func() { b.Get(named("cm")) })).To(BeZero())
 }
