@@ -26,9 +26,10 @@ import (
 type clients struct {
 	*cluster.Clients
 
-	watching *watchers
-	pods     corev1client.PodsGetter
-	api      api
+	watching, writing *watchers
+	pods              corev1client.PodsGetter
+	// metadata for requests of the reconciler.
+	metadata metadata.Interface
 }
 
 func connect(config *rest.Config) (*clients, error) {
@@ -43,10 +44,10 @@ func connect(config *rest.Config) (*clients, error) {
 	if c.pods, err = newPods(c.Watching); err != nil {
 		return nil, err
 	}
-	if c.api.watchers, err = newWatchers(c.Writing); err != nil {
+	if c.writing, err = newWatchers(c.Writing); err != nil {
 		return nil, err
 	}
-	c.api.metadata, err = metadata.NewForConfig(c.Writing)
+	c.metadata, err = metadata.NewForConfig(c.Writing)
 	return c, err
 }
 
@@ -104,19 +105,13 @@ func namespaces(client metadata.Interface) informer.Objects {
 	}
 }
 
-// api is the reconciler's access to the cluster.
-type api struct {
-	watchers *watchers
-	metadata metadata.Interface
-}
-
-func (a api) configMaps(namespace string) metadata.ResourceInterface {
-	return a.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
+func (c *clients) configMaps(namespace string) metadata.ResourceInterface {
+	return c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
 }
 
 // Watcher uses a list, because keeper has no right to get.
-func (a api) Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error) {
-	list, err := a.watchers.in(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
+func (c *clients) Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error) {
+	list, err := c.writing.in(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
 	if err != nil {
 		return nil, fmt.Errorf("read Watcher %s: %w", name, err)
 	}
@@ -127,8 +122,8 @@ func (a api) Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.W
 }
 
 // Find uses a list, because keeper has no right to get.
-func (a api) Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
-	list, err := a.configMaps(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
+func (c *clients) Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	list, err := c.configMaps(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
 	if err != nil {
 		return nil, fmt.Errorf("look for ConfigMap %s: %w", name, err)
 	}
@@ -139,13 +134,13 @@ func (a api) Find(ctx context.Context, name types.NamespacedName) (*metav1.Parti
 }
 
 // Apply forces keeper's own fields and leaves all others.
-func (a api) Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
-	return a.configMaps(name.Namespace).Patch(ctx, name.Name, types.ApplyPatchType, body,
+func (c *clients) Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
+	return c.configMaps(name.Namespace).Patch(ctx, name.Name, types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)})
 }
 
 // Report replaces the whole status: fields that an apply no longer names are removed.
-func (a api) Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error) {
+func (c *clients) Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error) {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind,
 		"metadata": map[string]any{"name": p.Watcher.Name, "namespace": p.Watcher.Namespace, "uid": p.UID},
@@ -154,6 +149,6 @@ func (a api) Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) 
 	if err != nil {
 		return nil, fmt.Errorf("encode the status: %w", err)
 	}
-	return a.watchers.in(p.Watcher.Namespace).Patch(ctx, p.Watcher.Name, types.ApplyPatchType, body,
+	return c.writing.in(p.Watcher.Namespace).Patch(ctx, p.Watcher.Name, types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)}, "status")
 }

@@ -226,11 +226,10 @@ func (r *rig) reports(ctx context.Context, configMap, entry string) {
 // ready returns the Ready condition as status/reason, and the reason of Fresh.
 func (r *rig) ready(ctx context.Context, g Gomega, name string) string {
 	GinkgoHelper()
-	list, err := r.clients.api.watchers.in(r.namespace).List(ctx,
-		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	w, err := r.clients.Watcher(ctx, types.NamespacedName{Namespace: r.namespace, Name: name})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(list.Items).To(HaveLen(1))
-	conditions := list.Items[0].Status.Conditions
+	g.Expect(w).NotTo(BeNil())
+	conditions := w.Status.Conditions
 	ready, fresh := meta.FindStatusCondition(conditions, watchv1.ConditionReady), meta.FindStatusCondition(conditions,
 		watchv1.ConditionFresh)
 	if ready == nil || fresh == nil {

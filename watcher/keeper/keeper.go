@@ -151,7 +151,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 		})}
 	}
 	k.work = reconcile.New(reconcile.Deps{
-		Protected: c.Protected, API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
+		Protected: c.Protected, API: clients, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
 		Compiler: compiler, Injection: checker, Pods: k.pods,
 		Recorder: kube.NewRecorder(clients.Events, name, wall), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
 	})
@@ -177,9 +177,7 @@ func reader(compiler *plan.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
 // labels returns the labels of a namespace that decide about sidecars. Nothing else waits for
 // namespaces, because keeper may lack the right to list them.
 func (k *keeper) labels(namespace string) (labels map[string]string, known bool) {
-	select {
-	case <-k.namespaces.Synced():
-	default:
+	if !k.namespaces.Listed(namespace) {
 		return nil, false
 	}
 	if n := k.namespaces.Get(types.NamespacedName{Name: namespace}); n != nil {
@@ -190,15 +188,11 @@ func (k *keeper) labels(namespace string) (labels map[string]string, known bool)
 
 // namespaceChanged enqueues the Watchers of a namespace that have a sidecar.
 func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
-	var affected []types.NamespacedName
 	k.watchers.Each(func(w *reconcile.Watcher) {
 		if w.Namespace == namespace.Name && w.Plan.Sidecar != nil {
-			affected = append(affected, w.NamespacedName)
+			k.enqueue(w.NamespacedName, live)
 		}
 	})
-	for _, watcher := range affected {
-		k.enqueue(watcher, live)
-	}
 }
 
 // watcherChanged enqueues a Watcher and the others that name its current or previous ConfigMap,

@@ -65,20 +65,16 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	return m
 }
 
-// state of a Watcher in metrics.
-type state string
-
+// States of a Watcher in metrics.
 const (
-	stateReady       state = "ready"
-	stateProgressing state = "progressing"
-	stateStalled     state = "stalled"
-	stateSuspended   state = "suspended"
+	stateReady       = "ready"
+	stateProgressing = "progressing"
+	stateStalled     = "stalled"
+	stateSuspended   = "suspended"
 )
 
-func states() []state { return []state{stateReady, stateProgressing, stateStalled, stateSuspended} }
-
 // stateOf returns the state of a Watcher from its status.
-func stateOf(w *reconcile.Watcher) state {
+func stateOf(w *reconcile.Watcher) string {
 	switch {
 	case w.Plan.Suspended:
 		return stateSuspended
@@ -93,19 +89,16 @@ func stateOf(w *reconcile.Watcher) state {
 // measure creates the metrics that are computed on each scrape.
 func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now func() time.Time) {
 	m.own.GaugesFunc("watchers", "Watchers by state. Suspended ones count only as suspended.",
-		metric.Of("state", states()...), func() map[string]float64 {
-			counts := map[string]float64{}
-			for _, s := range states() {
-				counts[string(s)] = 0
-			}
-			watchers.Each(func(w *reconcile.Watcher) { counts[string(stateOf(w))]++ })
+		metric.Of("state", stateReady, stateProgressing, stateStalled, stateSuspended), func() map[string]float64 {
+			counts := map[string]float64{stateReady: 0, stateProgressing: 0, stateStalled: 0, stateSuspended: 0}
+			watchers.Each(func(w *reconcile.Watcher) { counts[stateOf(w)]++ })
 			return counts
 		})
 	m.own.GaugeFunc("not_ready_seconds",
 		"Longest time that a Watcher which is not suspended has not been Ready, 0 if all are.",
 		func() float64 { return notReady(watchers, now()).Seconds() })
 	m.own.GaugesFunc("sidecars", "Sidecars of pods by state, from the status of their Watchers.",
-		metric.Of("state", sidecar.States()...), func() map[string]float64 { return sidecars(watchers) })
+		metric.Of("state", sidecar.Starting, sidecar.Ready, sidecar.Failing), func() map[string]float64 { return sidecars(watchers) })
 	m.own.GaugeFunc("sidecars_outdated", "Sidecars of an older generation than their Watcher's newest.", func() float64 {
 		outdated := int64(0)
 		watchers.Each(func(w *reconcile.Watcher) {
@@ -122,18 +115,19 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 
 // sidecars counts the sidecars of all Watchers by state.
 func sidecars(watchers *informer.Informer[*reconcile.Watcher]) map[string]float64 {
-	counts := map[string]float64{}
-	for _, s := range sidecar.States() {
-		counts[string(s)] = 0
-	}
+	var total watchv1.PodsStatus
 	watchers.Each(func(w *reconcile.Watcher) {
 		if p := w.Status.Pods; p != nil {
-			counts[string(sidecar.Starting)] += float64(p.Injected - p.Ready - p.Failing)
-			counts[string(sidecar.Ready)] += float64(p.Ready)
-			counts[string(sidecar.Failing)] += float64(p.Failing)
+			total.Injected += p.Injected
+			total.Ready += p.Ready
+			total.Failing += p.Failing
 		}
 	})
-	return counts
+	return map[string]float64{
+		string(sidecar.Starting): float64(total.Injected - total.Ready - total.Failing),
+		string(sidecar.Ready):    float64(total.Ready),
+		string(sidecar.Failing):  float64(total.Failing),
+	}
 }
 
 // notReady returns how long the Watcher with the longest outage has not been Ready.

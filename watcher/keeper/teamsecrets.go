@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -23,7 +24,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	"github.com/kv8s/curl-me-that/watcher/internal/tick"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
 )
 
@@ -99,16 +99,14 @@ func newTeams(rt *process.Runtime, settings TeamSecrets, cluster *rest.Config) (
 
 // run compiles until ctx is done.
 func (t *teams) run(ctx context.Context) error {
-	compile := func() {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := t.compile(ctx); err != nil && ctx.Err() == nil {
 			t.report("", err)
 		} else {
 			t.report("", nil)
 			t.part.Ready()
 		}
-	}
-	compile()
-	tick.Every(ctx, clock.RealClock{}, teamInterval, compile)
+	}, teamInterval)
 	return nil
 }
 

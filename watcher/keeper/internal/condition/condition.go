@@ -119,8 +119,8 @@ func holds(entry status.Entry, source plan.Source) bool {
 
 // content sets the digest of all content, and the time of its last change.
 func (in Input) content(s *watchv1.WatcherStatus) {
+	s.ContentSHA256, s.ChangedAt = in.Previous.ContentSHA256, in.Previous.ChangedAt
 	if !in.Applied {
-		s.ContentSHA256, s.ChangedAt = in.Previous.ContentSHA256, in.Previous.ChangedAt
 		return
 	}
 	sum := sha256.New()
@@ -128,10 +128,8 @@ func (in Input) content(s *watchv1.WatcherStatus) {
 	for _, source := range s.Sources {
 		sum.Write([]byte(source.Key + "\x00" + source.SHA256 + "\x00"))
 	}
-	s.ContentSHA256 = hex.EncodeToString(sum.Sum(nil))
-	s.ChangedAt = in.Previous.ChangedAt
-	if s.ContentSHA256 != in.Previous.ContentSHA256 || s.ChangedAt == nil {
-		s.ChangedAt = seconds(in.Now)
+	if digest := hex.EncodeToString(sum.Sum(nil)); digest != s.ContentSHA256 || s.ChangedAt == nil {
+		s.ContentSHA256, s.ChangedAt = digest, seconds(in.Now)
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	applycore "k8s.io/client-go/applyconfigurations/core/v1"
+	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -91,26 +92,6 @@ type Problem struct {
 	Message string
 }
 
-// object is the ConfigMap that keeper applies.
-type object struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Metadata   metadata          `json:"metadata"`
-	Data       map[string]string `json:"data,omitempty"`
-	BinaryData map[string][]byte `json:"binaryData,omitempty"`
-}
-
-// metadata is that of an object.
-type metadata struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-	// ResourceVersion binds an apply to the version that keeper read.
-	ResourceVersion string                  `json:"resourceVersion,omitempty"`
-	Labels          map[string]string       `json:"labels"`
-	Annotations     map[string]string       `json:"annotations"`
-	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
-}
-
 // absent is a version that no object has, because etcd never assigns 1. An apply with it creates
 // the object, and conflicts if one exists.
 const absent = 1
@@ -120,29 +101,27 @@ const absent = 1
 // the apply conflicts.
 func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, Digest, error) {
 	o, digest := c.object(w)
-	o.Metadata.ResourceVersion = strconv.FormatUint(cmp.Or(version, absent), 10)
+	o.WithResourceVersion(strconv.FormatUint(cmp.Or(version, absent), 10))
 	body, err := json.Marshal(o)
 	if err != nil {
-		return nil, Digest{}, fmt.Errorf("encode ConfigMap %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
+		return nil, Digest{}, fmt.Errorf("encode ConfigMap %s/%s: %w", w.Namespace, w.ConfigMapName(), err)
 	}
 	return body, digest, nil
 }
 
 // object returns the object to apply and its digest. It shares the static data with the Watcher.
-func (c *Compiler) object(w *watchv1.Watcher) (object, Digest) {
-	o := object{
-		APIVersion: "v1", Kind: "ConfigMap",
-		Metadata: metadata{
-			Name: w.ConfigMapName(), Namespace: w.Namespace,
-			Labels:          map[string]string{watchv1.WatcherLabel: watchv1.LabelValue(w.Name)},
-			Annotations:     w.Asks(c.key),
-			OwnerReferences: owner(w),
-		},
-		Data: w.Spec.ConfigData, BinaryData: w.Spec.ConfigBinaryData,
+func (c *Compiler) object(w *watchv1.Watcher) (*applycore.ConfigMapApplyConfiguration, Digest) {
+	o := applycore.ConfigMap(w.ConfigMapName(), w.Namespace).
+		WithLabels(map[string]string{watchv1.WatcherLabel: watchv1.LabelValue(w.Name)}).
+		WithAnnotations(w.Asks(c.key))
+	o.Data, o.BinaryData = w.Spec.ConfigData, w.Spec.ConfigBinaryData
+	if w.Spec.Target.DeletionPolicy != watchv1.Retain {
+		// The ConfigMap is garbage-collected with the Watcher.
+		o.WithOwnerReferences(applymeta.OwnerReference().WithAPIVersion(watchv1.GroupVersion().String()).
+			WithKind(watchv1.Kind).WithName(w.Name).WithUID(w.UID).WithController(true).WithBlockOwnerDeletion(true))
 	}
 	digest := DigestOf(o)
-	o.Metadata.Annotations[watchv1.AppliedAnnotation] = digest.String()
-	return o, digest
+	return o.WithAnnotations(map[string]string{watchv1.AppliedAnnotation: digest.String()}), digest
 }
 
 // Compile compiles a Watcher.
@@ -151,7 +130,7 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 	p := &Plan{
 		Watcher: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, UID: w.UID,
 		Generation: w.Generation, Created: w.CreationTimestamp.Time,
-		Target:       types.NamespacedName{Namespace: w.Namespace, Name: o.Metadata.Name},
+		Target:       types.NamespacedName{Namespace: w.Namespace, Name: w.ConfigMapName()},
 		Suspended:    w.Spec.Suspend,
 		Now:          w.Now(c.key),
 		Static:       len(o.Data) + len(o.BinaryData),
@@ -163,7 +142,7 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 		p.Sidecar = &Sidecar{Container: w.Spec.Container, Volume: w.Spec.Volume}
 	}
 	p.Problem = tooLarge(w)
-	if problem := c.sources(p, w, o.Metadata.Annotations); p.Problem == nil {
+	if problem := c.sources(p, w, o.Annotations); p.Problem == nil {
 		p.Problem = problem
 	}
 	return p
@@ -197,14 +176,6 @@ func (c *Compiler) sources(p *Plan, w *watchv1.Watcher, annotations map[string]s
 	return nil
 }
 
-// owner makes the ConfigMap be garbage-collected with the Watcher, unless it is retained.
-func owner(w *watchv1.Watcher) []metav1.OwnerReference {
-	if w.Spec.Target.DeletionPolicy == watchv1.Retain {
-		return nil
-	}
-	return []metav1.OwnerReference{*metav1.NewControllerRef(w, watchv1.GroupVersion().WithKind(watchv1.Kind))}
-}
-
 func tooLarge(w *watchv1.Watcher) *Problem {
 	total := 0
 	for _, value := range w.Spec.ConfigData {
@@ -222,13 +193,13 @@ func tooLarge(w *watchv1.Watcher) *Problem {
 }
 
 // fields returns the digest of the names of the applied fields.
-func fields(o object) Digest {
+func fields(o *applycore.ConfigMapApplyConfiguration) Digest {
 	owners := map[string]bool{}
-	for _, owner := range o.Metadata.OwnerReferences {
-		owners[string(owner.UID)] = true
+	for _, owner := range o.OwnerReferences {
+		owners[string(*owner.UID)] = true
 	}
 	return Fields{
-		Data: maps.Keys(o.Data), BinaryData: maps.Keys(o.BinaryData), Labels: maps.Keys(o.Metadata.Labels),
-		Annotations: maps.Keys(o.Metadata.Annotations), Owners: maps.Keys(owners),
+		Data: maps.Keys(o.Data), BinaryData: maps.Keys(o.BinaryData), Labels: maps.Keys(o.Labels),
+		Annotations: maps.Keys(o.Annotations), Owners: maps.Keys(owners),
 	}.Digest()
 }

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -29,20 +30,17 @@ func (r *Reconciler) emit(ctx context.Context, in condition.Input, after watchv1
 // changes returns the Events between two states.
 func changes(p *plan.Plan, before, after watchv1.WatcherStatus) []kube.Event {
 	var events []kube.Event
-	find := func(s watchv1.WatcherStatus, kind string) metav1.Condition {
-		if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
-			return *c
-		}
-		return metav1.Condition{}
+	find := func(s watchv1.WatcherStatus, kind string) *metav1.Condition {
+		return cmp.Or(meta.FindStatusCondition(s.Conditions, kind), &metav1.Condition{})
 	}
 	was, is := find(before, watchv1.ConditionStalled), find(after, watchv1.ConditionStalled)
-	if is.Status == metav1.ConditionTrue && (was.Reason != is.Reason || was.ObservedGeneration != is.ObservedGeneration) {
+	stalled := is.Status == metav1.ConditionTrue
+	if stalled && (was.Reason != is.Reason || was.ObservedGeneration != is.ObservedGeneration) {
 		e := event(p, is.Reason, "Skip", is.Message)
 		e.Occurrence = fmt.Sprint(p.Generation)
 		events = append(events, e)
 	}
 	was, is = find(before, watchv1.ConditionFresh), find(after, watchv1.ConditionFresh)
-	stalled := meta.IsStatusConditionTrue(after.Conditions, watchv1.ConditionStalled)
 	switch {
 	case is.Status == metav1.ConditionFalse && was.Reason != is.Reason && !stalled:
 		e := event(p, is.Reason, "Fetch", is.Message)

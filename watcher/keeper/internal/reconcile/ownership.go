@@ -2,7 +2,8 @@ package reconcile
 
 import (
 	"cmp"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -14,7 +15,7 @@ import (
 // taken over. Anybody who may label an object may give it away.
 func owns(p *plan.Plan, t *target.Target) *plan.Problem {
 	label := watchv1.LabelValue(p.Watcher.Name)
-	controller := t.Controller
+	controller, ours := t.Controller, watchv1.GroupVersion().WithKind(watchv1.Kind).GroupKind()
 	switch {
 	case t.Label == "":
 		return exists(p, "")
@@ -22,15 +23,11 @@ func owns(p *plan.Plan, t *target.Target) *plan.Problem {
 		return owned(p, t.Label)
 	case controller.UID == "" || controller.UID == p.UID:
 		return nil
-	case controller.Kind == watchv1.Kind && controller.Name == p.Watcher.Name && isOurGroup(controller.APIVersion):
+	case controller.Name == p.Watcher.Name &&
+		schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind() == ours:
 		return nil // an earlier Watcher of the name, whose garbage it would be
 	}
 	return exists(p, ", being of "+controller.Kind+" "+controller.Name)
-}
-
-func isOurGroup(apiVersion string) bool {
-	group, _, _ := strings.Cut(apiVersion, "/")
-	return group == watchv1.GroupVersion().Group
 }
 
 func exists(p *plan.Plan, whose string) *plan.Problem {

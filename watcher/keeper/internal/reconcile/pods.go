@@ -31,9 +31,7 @@ type counted struct {
 
 // of returns the pods with a sidecar of a Watcher, sorted; false until pods are listed.
 func (p *Pods) of(watcher types.NamespacedName) ([]*sidecar.Pod, bool) {
-	select {
-	case <-p.Store.Synced():
-	default:
+	if !p.Store.Listed(watcher.Namespace) {
 		return nil, false
 	}
 	var pods []*sidecar.Pod

@@ -81,9 +81,8 @@ type Deps struct {
 // Reconciler works on one Watcher per name at a time. It is safe for concurrent use.
 type Reconciler struct {
 	deps Deps
-
-	mu     sync.Mutex
-	memory map[types.NamespacedName]*memory
+	// memories has the *memory of each Watcher by its name.
+	memories sync.Map
 }
 
 // memory is the state of a Watcher between two reconciles.
@@ -103,22 +102,22 @@ type memory struct {
 }
 
 // New returns a reconciler.
-func New(d Deps) *Reconciler {
-	return &Reconciler{deps: d, memory: map[types.NamespacedName]*memory{}}
-}
+func New(d Deps) *Reconciler { return &Reconciler{deps: d} }
 
 // Reconcile brings one Watcher in line, and returns when to reconcile it again; 0 means on the next
 // change.
 func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	w := r.deps.Watchers.Get(name)
 	if w == nil {
-		r.forget(name)
+		r.memories.Delete(name)
 		return 0, nil
 	}
-	p, memory := w.Plan, r.remember(name)
+	remembered, _ := r.memories.LoadOrStore(name, &memory{})
+	m, _ := remembered.(*memory)
+	p := w.Plan
 	in := condition.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: r.deps.Clock.Now()}
 	if in.Obstacle = protects(r.deps.Protected, p); in.Obstacle == nil && p.Problem == nil {
-		again, err = r.bring(ctx, &in, memory)
+		again, err = r.bring(ctx, &in, m)
 	}
 	if p.Sidecar != nil {
 		in.NotInjected, in.InjectionKnown = r.deps.Injection.Obstacle(p)
@@ -129,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	case apierrors.IsConflict(err):
 		return 0, err // and so it does here, a moment later
 	}
-	again = backoff.Soonest(again, r.observe(&in, memory))
+	again = backoff.Soonest(again, r.observe(&in, m))
 	return again, errors.Join(err, r.report(ctx, in, w.Digest))
 }
 
@@ -181,12 +180,12 @@ func isApplied(p *plan.Plan, t *target.Target) bool {
 // isRepair reports whether a plan was applied before.
 func isRepair(p *plan.Plan, t *target.Target) bool { return t != nil && t.Digest == p.Digest }
 
-// find returns the ConfigMap of a Watcher; nil if there is none. It records an obstacle in the
-// memory.
+// find returns the ConfigMap that a Watcher names; nil if there is none. It records in the memory
+// why the ConfigMap is not the Watcher's.
 func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target.Target, error) {
 	if t := r.deps.Targets.Get(p.Target); t != nil {
-		m.looked = time.Time{}
-		return m.unlessFound(t, owns(p, t)), nil
+		m.found, m.looked = owns(p, t), time.Time{}
+		return t, nil
 	}
 	if first := winner(r.plans(p.Target)); first != nil && first.UID != p.UID {
 		m.found = owned(p, first.Watcher.Name)
@@ -202,16 +201,8 @@ func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target
 		return nil, err
 	}
 	t := target.Read(object)
-	return m.unlessFound(t, owns(p, t)), nil
-}
-
-// unlessFound returns the ConfigMap of a Watcher unless it belongs to another one, which it records
-// in the memory.
-func (m *memory) unlessFound(t *target.Target, problem *plan.Problem) *target.Target {
-	if m.found = problem; problem != nil {
-		return nil
-	}
-	return t
+	m.found = owns(p, t)
+	return t, nil
 }
 
 // plans returns the plans of all Watchers that name a ConfigMap.
@@ -306,21 +297,4 @@ func (r *Reconciler) report(ctx context.Context, in condition.Input, before plan
 	r.deps.Metrics.reports.Inc()
 	r.deps.Watchers.Put(w)
 	return nil
-}
-
-func (r *Reconciler) remember(name types.NamespacedName) *memory {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := r.memory[name]
-	if m == nil {
-		m = &memory{}
-		r.memory[name] = m
-	}
-	return m
-}
-
-func (r *Reconciler) forget(name types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.memory, name)
 }

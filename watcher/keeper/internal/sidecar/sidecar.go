@@ -38,9 +38,6 @@ const (
 	Failing State = "failing"
 )
 
-// States returns all states.
-func States() []State { return []State{Starting, Ready, Failing} }
-
 // Pod is the cached part of a pod.
 type Pod struct {
 	informer.Meta

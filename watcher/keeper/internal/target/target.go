@@ -4,7 +4,7 @@ package target
 
 import (
 	"encoding/json"
-	"iter"
+	"slices"
 	"strings"
 	"time"
 	"unique"
@@ -84,21 +84,20 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) plan.Digest {
 	}
 	return plan.Fields{
 		Data: o.Data.Names(), BinaryData: o.BinaryData.Names(), Labels: o.Metadata.Labels.Names(),
-		Annotations: o.Metadata.Annotations.Names(), Owners: uids(o.Metadata.Owners),
+		Annotations: o.Metadata.Annotations.Names(), Owners: slices.Values(uids(o.Metadata.Owners)),
 	}.Digest()
 }
 
 // uids returns the uids of owner references, which are named k:{"uid":"…"}.
-func uids(fields map[string]json.RawMessage) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for field := range fields {
-			text, found := strings.CutPrefix(field, "k:")
-			var key struct {
-				UID string `json:"uid"`
-			}
-			if found && json.Unmarshal([]byte(text), &key) == nil && !yield(key.UID) {
-				return
-			}
+func uids(fields map[string]json.RawMessage) (found []string) {
+	for field := range fields {
+		text, isKey := strings.CutPrefix(field, "k:")
+		var key struct {
+			UID string `json:"uid"`
+		}
+		if isKey && json.Unmarshal([]byte(text), &key) == nil {
+			found = append(found, key.UID)
 		}
 	}
+	return found
 }
