@@ -73,16 +73,14 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // serving waits until the API server serves Watchers.
 func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableResourceInterface {
 	GinkgoHelper()
-	client, err := dynamic.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
+	client := suitetest.Must(dynamic.NewForConfig(config))
 	definition := &unstructured.Unstructured{}
 	Expect(yaml.Unmarshal(crd.Watchers, &definition.Object)).To(Succeed())
-	_, err = client.Resource(schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1",
-		Resource: "customresourcedefinitions",
-	}).
-		Apply(ctx, definition.GetName(), definition, metav1.ApplyOptions{FieldManager: "spec", Force: true})
-	Expect(err).NotTo(HaveOccurred())
+	definitions := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	})
+	suitetest.Must(definitions.Apply(ctx, definition.GetName(), definition,
+		metav1.ApplyOptions{FieldManager: "spec", Force: true}))
 	watchers := client.Resource(watchv1.Resource())
 	Eventually(ctx, func() error {
 		_, err := watchers.List(ctx, metav1.ListOptions{Limit: 1})
@@ -95,14 +93,10 @@ func newRig(ctx context.Context) *rig {
 	GinkgoHelper()
 	admin := kubetest.Config(GinkgoTB())
 	r := &rig{clock: clocktesting.NewFakePassiveClock(time.Now())}
-	var err error
-	r.core, err = corev1client.NewForConfig(admin)
-	Expect(err).NotTo(HaveOccurred())
-	created, err := r.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	r.core = suitetest.Must(corev1client.NewForConfig(admin))
+	r.namespace = suitetest.Must(r.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "keeper-", Labels: map[string]string{watchv1.InjectLabel: watchv1.InjectValue},
-	}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	r.namespace = created.Name
+	}}, metav1.CreateOptions{})).Name
 	r.resources = serving(ctx, admin).Namespace(r.namespace)
 	r.begin()
 	return r
@@ -117,13 +111,11 @@ func (r *rig) begin() {
 	Expect(flags.Parse([]string{"--sidecars", "--namespaces=" + r.namespace})).To(Succeed())
 	counted := rest.CopyConfig(kubetest.Config(GinkgoTB()))
 	counted.Wrap(r.count)
-	clients, err := connect(counted)
-	Expect(err).NotTo(HaveOccurred())
+	clients := suitetest.Must(connect(counted))
 	DeferCleanup(clients.Close)
 	r.registry = prometheus.NewRegistry()
 	rt := &process.Runtime{Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: r.registry}
-	r.keeper, err = newKeeper(rt, c, clients, newMetrics(r.registry, c), r.clock)
-	Expect(err).NotTo(HaveOccurred())
+	r.keeper = suitetest.Must(newKeeper(rt, c, clients, newMetrics(r.registry, c), r.clock))
 }
 
 // run watches until the spec ends.
@@ -134,8 +126,7 @@ func (r *rig) run(ctx context.Context) {
 	r.watch(running, group)
 	DeferCleanup(func() { cancel(); Expect(group.Wait()).To(Succeed()) })
 	for _, synced := range []<-chan struct{}{
-		r.watchers.Synced(), r.targets.Synced(), r.namespaces.Synced(),
-		r.pods.Store.Synced(),
+		r.watchers.Synced(), r.targets.Synced(), r.namespaces.Synced(), r.pods.Store.Synced(),
 	} {
 		Eventually(ctx, synced).WithTimeout(patience).Should(BeClosed())
 	}
@@ -145,26 +136,27 @@ func (r *rig) run(ctx context.Context) {
 func (r *rig) apply(ctx context.Context, name, spec string) {
 	GinkgoHelper()
 	o := &unstructured.Unstructured{}
-	Expect(
-		yaml.Unmarshal(
-			[]byte("apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"),
-			&o.Object)).To(Succeed())
-	_, err := r.resources.Create(ctx, o, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	text := "apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: " + name + "}\nspec: {" + spec + "}"
+	Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
+	suitetest.Must(r.resources.Create(ctx, o, metav1.CreateOptions{}))
 }
 
 // edit merges a patch into a Watcher.
 func (r *rig) edit(ctx context.Context, name, patch string) {
 	GinkgoHelper()
-	_, err := r.resources.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(r.resources.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
+}
+
+// name returns the full name of an object.
+func (r *rig) name(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: r.namespace, Name: name}
 }
 
 // eventuallyHas waits until keeper knows a generation of a Watcher.
 func (r *rig) eventuallyHas(ctx context.Context, name string, generation int64) {
 	GinkgoHelper()
 	Eventually(ctx, func() int64 {
-		if w := r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: name}); w != nil {
+		if w := r.watchers.Get(r.name(name)); w != nil {
 			return w.Plan.Generation
 		}
 		return 0
@@ -186,24 +178,27 @@ func (r *rig) once(method, ending string, change func()) {
 // byHand merges a patch into a ConfigMap as a person with an editor would.
 func (r *rig) byHand(ctx context.Context, name, patch string) {
 	GinkgoHelper()
-	_, err := r.core.ConfigMaps(r.namespace).Patch(ctx, name, types.MergePatchType, []byte(patch),
-		metav1.PatchOptions{FieldManager: "kubectl-edit"})
-	Expect(err).NotTo(HaveOccurred())
+	r.patch(ctx, "kubectl-edit", name, []byte(patch))
+}
+
+// patch merges a patch into a ConfigMap as a field manager.
+func (r *rig) patch(ctx context.Context, manager, name string, patch []byte) {
+	GinkgoHelper()
+	suitetest.Must(r.core.ConfigMaps(r.namespace).Patch(ctx, name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: manager}))
 }
 
 // data returns the data of a ConfigMap.
 func (r *rig) data(ctx context.Context, name string) map[string]string {
 	GinkgoHelper()
-	made, err := r.core.ConfigMaps(r.namespace).Get(ctx, name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return made.Data
+	return suitetest.Must(r.core.ConfigMaps(r.namespace).Get(ctx, name, metav1.GetOptions{})).Data
 }
 
 // look reconciles all Watchers once.
 func (r *rig) look(ctx context.Context, g Gomega, names []string) {
 	GinkgoHelper()
 	for _, name := range names {
-		_, err := r.work.Reconcile(ctx, types.NamespacedName{Namespace: r.namespace, Name: name})
+		_, err := r.work.Reconcile(ctx, r.name(name))
 		g.Expect(err).NotTo(HaveOccurred(), name)
 	}
 }
@@ -212,26 +207,21 @@ func (r *rig) look(ctx context.Context, g Gomega, names []string) {
 func (r *rig) reports(ctx context.Context, configMap, entry string) {
 	GinkgoHelper()
 	text := `{"a":` + strings.ReplaceAll(entry, "URL", "https://rules.example.com") + `}`
-	patch, err := json.Marshal(
-		map[string]any{
-			"metadata": map[string]any{"annotations": map[string]string{annotation.StatusKey: text}},
-			"data":     map[string]string{"a": "body"},
-		})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = r.core.ConfigMaps(r.namespace).Patch(ctx, configMap, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: annotation.FieldManager})
-	Expect(err).NotTo(HaveOccurred())
+	r.patch(ctx, annotation.FieldManager, configMap, suitetest.Must(json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{annotation.StatusKey: text}},
+		"data":     map[string]string{"a": "body"},
+	})))
 }
 
 // ready returns the Ready condition as status/reason, and the reason of Fresh.
 func (r *rig) ready(ctx context.Context, g Gomega, name string) string {
 	GinkgoHelper()
-	w, err := r.clients.Watcher(ctx, types.NamespacedName{Namespace: r.namespace, Name: name})
+	w, err := r.clients.Watcher(ctx, r.name(name))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(w).NotTo(BeNil())
 	conditions := w.Status.Conditions
-	ready, fresh := meta.FindStatusCondition(conditions, watchv1.ConditionReady), meta.FindStatusCondition(conditions,
-		watchv1.ConditionFresh)
+	ready := meta.FindStatusCondition(conditions, watchv1.ConditionReady)
+	fresh := meta.FindStatusCondition(conditions, watchv1.ConditionFresh)
 	if ready == nil || fresh == nil {
 		return ""
 	}
@@ -241,38 +231,33 @@ func (r *rig) ready(ctx context.Context, g Gomega, name string) string {
 // sidecarRuns creates a pod with the running sidecar of a Watcher.
 func (r *rig) sidecarRuns(ctx context.Context, watcher string) {
 	GinkgoHelper()
-	_, err := r.core.ServiceAccounts(r.namespace).Create(ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	pod, err := r.core.Pods(r.namespace).Create(ctx, &corev1.Pod{
+	suitetest.Must(r.core.ServiceAccounts(r.namespace).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))
+	pod := suitetest.Must(r.core.Pods(r.namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Labels: map[string]string{watchv1.InjectedLabel: "true"},
 			Annotations: map[string]string{watchv1.InjectedAnnotation: watcher + "=1"},
 		},
 		Spec: corev1.PodSpec{
 			InitContainers: []corev1.Container{{
-				Name: "watch", Image: "registry.example/watch",
-				RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+				Name: "watch", Image: "registry.example/watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
 			}},
 			Containers: []corev1.Container{{Name: "app", Image: "registry.example/app"}},
 		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}, metav1.CreateOptions{}))
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 		Name: "watch", Ready: true,
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(r.clock.Now())}},
 	}}
-	_, err = r.core.Pods(r.namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	suitetest.Must(r.core.Pods(r.namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}))
 }
 
 var _ = Describe("An idle keeper", func() {
 	It("writes nothing for ten minutes, however often it looks, whatever state a Watcher is in", func(ctx SpecContext) {
 		r := newRig(ctx)
-		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
-			metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(r.core.ConfigMaps(r.namespace).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, metav1.CreateOptions{}))
 		const source = `sources: [{key: a, url: rules.example.com}]`
 		states := map[string]struct{ spec, entry, ready string }{
 			"static":  {`configData: {a: b}`, "", "True/Ready Fresh"},
@@ -318,8 +303,7 @@ var _ = Describe("An idle keeper", func() {
 			r.clock.SetTime(r.clock.Now().Add(time.Second))
 			r.look(ctx, g, names)
 			g.Expect(r.writes.Load()).To(Equal(before))
-			g.Expect(r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: "sidecar"}).Status.Pods).
-				To(HaveValue(HaveField("Ready", BeEquivalentTo(1))))
+			g.Expect(r.watchers.Get(r.name("sidecar")).Status.Pods).To(HaveValue(HaveField("Ready", BeEquivalentTo(1))))
 		}).WithTimeout(patience).Should(Succeed())
 
 		before, end := r.writes.Load(), r.clock.Now().Add(10*time.Minute)

@@ -7,15 +7,21 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("A change during a reconcile", func() {
-	It("is neither applied nor reported in its earlier form", func(ctx SpecContext) {
-		r := newRig(ctx)
+	var r *rig
+
+	BeforeEach(func(ctx SpecContext) {
+		r = newRig(ctx)
 		r.run(ctx)
 		r.apply(ctx, "raced", `configData: {a: one}`)
 		r.eventuallyHas(ctx, "raced", 1)
+	})
+
+	It("is neither applied nor reported in its earlier form", func(ctx SpecContext) {
 		r.once(http.MethodGet, "/watchers?metadata.name=raced",
 			func() { r.edit(ctx, "raced", `{"spec":{"configData":{"a":"two"}}}`) })
 		r.look(ctx, Default, []string{"raced"})
@@ -30,23 +36,18 @@ var _ = Describe("A change during a reconcile", func() {
 	})
 
 	It("of the ConfigMap leads to another apply, without a status in between", func(ctx SpecContext) {
-		r := newRig(ctx)
-		r.run(ctx)
-		r.apply(ctx, "raced", `configData: {a: one}`)
-		r.eventuallyHas(ctx, "raced", 1)
 		r.look(ctx, Default, []string{"raced"})
 		r.edit(ctx, "raced", `{"spec":{"configData":{"a":"two"}}}`)
 		r.eventuallyHas(ctx, "raced", 2)
 		before := r.writes.Load()
 		r.once(http.MethodPatch, "/configmaps/raced-config?",
 			func() { r.byHand(ctx, "raced-config", `{"data":{"mine":"kept"}}`) })
-		raced := types.NamespacedName{Namespace: r.namespace, Name: "raced"}
-		_, err := r.work.Reconcile(ctx, raced)
+		_, err := r.work.Reconcile(ctx, r.name("raced"))
 		Expect(err).To(MatchError(ContainSubstring("apply ConfigMap "+r.namespace+"/raced-config")), "to be tried again")
 		Expect(r.writes.Load()-before).To(BeEquivalentTo(1), "the apply that conflicts")
 
 		Eventually(ctx, func() error {
-			_, err := r.work.Reconcile(ctx, raced)
+			_, err := r.work.Reconcile(ctx, r.name("raced"))
 			return err
 		}).WithTimeout(patience).Should(Succeed(), "once the watch has delivered the change")
 		Expect(r.ready(ctx, Default, "raced")).To(Equal("True/Ready Fresh"))
@@ -54,10 +55,6 @@ var _ = Describe("A change during a reconcile", func() {
 	})
 
 	It("is not reported if it is the deletion of the namespace", func(ctx SpecContext) {
-		r := newRig(ctx)
-		r.run(ctx)
-		r.apply(ctx, "raced", `configData: {a: one}`)
-		r.eventuallyHas(ctx, "raced", 1)
 		r.look(ctx, Default, []string{"raced"})
 		Expect(r.core.Namespaces().Delete(ctx, r.namespace, metav1.DeleteOptions{})).To(Succeed())
 		Expect(r.core.ConfigMaps(r.namespace).Delete(ctx, "raced-config", metav1.DeleteOptions{})).To(Succeed())
@@ -70,9 +67,7 @@ var _ = Describe("A change during a reconcile", func() {
 		before := r.writes.Load()
 		r.look(ctx, Default, []string{"raced"})
 		Expect(r.writes.Load()-before).To(BeEquivalentTo(1), "the apply that is refused")
-		events, err := r.core.Events(r.namespace).List(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(events.Items).To(BeEmpty())
+		Expect(suitetest.Must(r.core.Events(r.namespace).List(ctx, metav1.ListOptions{})).Items).To(BeEmpty())
 		Expect(r.ready(ctx, Default, "raced")).To(Equal("True/Ready Fresh"), "as it was")
 	})
 })

@@ -7,20 +7,19 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 var _ = Describe("A ConfigMap that the API server refuses", func() {
 	It("is applied again after half a minute, not earlier", func(ctx SpecContext) {
 		r := newRig(ctx)
-		fixed := types.NamespacedName{Namespace: r.namespace, Name: "fixed"}
-		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{
+		fixed := r.name("fixed")
+		suitetest.Must(r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: fixed.Name, Labels: map[string]string{watchv1.WatcherLabel: fixed.Name}},
 			Immutable:  new(true),
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}, metav1.CreateOptions{}))
 		r.run(ctx)
 		r.apply(ctx, fixed.Name, `configData: {a: b}, target: {name: fixed}`)
 		r.eventuallyHas(ctx, fixed.Name, 1)

@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
 )
 
@@ -66,31 +67,26 @@ var _ = Describe("keeper --credentials", func() {
 		grant = func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) {
 			GinkgoHelper()
 			meta := metav1.ObjectMeta{Namespace: namespace, Name: "credentials"}
-			_, err := admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
-				metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			_, err = admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+			suitetest.Must(admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
+				metav1.CreateOptions{}))
+			suitetest.Must(admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
 				ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "credentials"},
 				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: release, Name: "credentials"}},
-			}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			}, metav1.CreateOptions{}))
 		}
 		put = func(ctx context.Context, namespace, name, host, token string) *corev1.Secret {
 			GinkgoHelper()
-			s, err := admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+			return suitetest.Must(admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{
 					Name: name, Labels: map[string]string{teamsecret.Label: "true"},
 					Annotations: map[string]string{teamsecret.HostsAnnotation: host},
 				},
 				StringData: map[string]string{"bearerToken": token},
-			}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			return s
+			}, metav1.CreateOptions{}))
 		}
 		compiled = func(ctx context.Context) (found []string) {
 			GinkgoHelper()
-			s, err := admin.CoreV1().Secrets(release).Get(ctx, "compiled", metav1.GetOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			s := suitetest.Must(admin.CoreV1().Secrets(release).Get(ctx, "compiled", metav1.GetOptions{}))
 			var entries []headerfile.TeamEntry
 			Expect(json.Unmarshal(s.Data[headerfile.TeamKey], &entries)).To(Succeed())
 			for _, e := range entries {
@@ -101,25 +97,22 @@ var _ = Describe("keeper --credentials", func() {
 		}
 		events = func(ctx context.Context) (notes []string) {
 			GinkgoHelper()
-			list, err := admin.CoreV1().Events(a).List(ctx, metav1.ListOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			for _, e := range list.Items {
+			for _, e := range suitetest.Must(admin.CoreV1().Events(a).List(ctx, metav1.ListOptions{})).Items {
 				Expect(e.InvolvedObject.Kind).To(Equal("Secret"))
 				notes = append(notes, e.InvolvedObject.Name+": "+e.Message)
 			}
 			return notes
 		}
-		_, err := admin.CoreV1().Secrets(release).Create(ctx,
-			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "compiled"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(admin.CoreV1().Secrets(release).Create(ctx,
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "compiled"}}, metav1.CreateOptions{}))
 		named := secretsRule("get", "patch")
 		named.ResourceNames = []string{"compiled"}
 		grant(ctx, release, named)
 		log = &strings.Builder{}
 		registry = prometheus.NewRegistry()
 		rt := &process.Runtime{Log: zerolog.New(log), Health: process.NewHealth(), Metrics: registry}
-		compiling, err = newTeams(rt, TeamSecrets{Into: release + "/compiled", From: []string{a, b + "/rules"}}, as)
-		Expect(err).NotTo(HaveOccurred())
+		settings := TeamSecrets{Into: release + "/compiled", From: []string{a, b + "/rules"}}
+		compiling = suitetest.Must(newTeams(rt, settings, as))
 		DeferCleanup(func() { Expect(log.String()).NotTo(ContainSubstring(hidden)) })
 	})
 	compile := func(ctx context.Context) {
@@ -144,8 +137,7 @@ var _ = Describe("keeper --credentials", func() {
 
 		By("a changed Secret")
 		first.StringData = map[string]string{"bearerToken": "new"}
-		_, err := admin.CoreV1().Secrets(a).Update(ctx, first, metav1.UpdateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(admin.CoreV1().Secrets(a).Update(ctx, first, metav1.UpdateOptions{}))
 		compile(ctx)
 		Expect(compiled(ctx)).To(ContainElement("a api.example.com Bearer new"))
 
