@@ -1,8 +1,9 @@
 package writer_test
 
 import (
-	"strings"
 	"testing"
+
+	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/writer"
 )
@@ -32,13 +33,8 @@ func TestCommandRefuses(t *testing.T) {
 			cmd := writer.Command()
 			cmd.SetArgs(tt.args)
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			err := cmd.ExecuteContext(t.Context())
-			if err == nil {
-				t.Fatal("no error")
-			}
-			if text := err.Error(); !strings.Contains(text, tt.want) || strings.Contains(text, "\n") {
-				t.Errorf("error %q, want %q", text, tt.want)
-			}
+			NewWithT(t).Expect(cmd.ExecuteContext(t.Context())).
+				To(MatchError(And(ContainSubstring(tt.want), Not(ContainSubstring("\n")))))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,37 +68,28 @@ func TestClassify(t *testing.T) {
 		"broken":            {refusal(500, "…"), Unavailable},
 		"timeout":           {refusal(504, "…"), Unavailable},
 	} {
-		if got := Classify(fmt.Errorf("patch: %w", &apierrors.StatusError{ErrStatus: tt.status})); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
+		err := fmt.Errorf("patch: %w", &apierrors.StatusError{ErrStatus: tt.status})
+		NewWithT(t).Expect(Classify(err)).To(Equal(tt.want), name)
 	}
 }
 
 func TestClassifyWithoutStatus(t *testing.T) {
-	configMaps := schema.GroupResource{Resource: "configmaps"}
+	byProxy := func(code int, body string) error {
+		return apierrors.NewGenericServerResponse(code, "PATCH", schema.GroupResource{Resource: "configmaps"}, "a", body, 0,
+			true)
+	}
 	for name, tt := range map[string]struct {
 		err  error
 		want Outcome
 	}{
-		"none":     {nil, OK},
-		"refused":  {errors.New("connection refused"), Unavailable},
-		"deadline": {context.DeadlineExceeded, Unavailable},
-		"404 by a proxy": {
-			apierrors.NewGenericServerResponse(http.StatusNotFound, "PATCH", configMaps, "a", "404 page not found", 0, true),
-			Unavailable,
-		},
-		"403 by a proxy": {
-			apierrors.NewGenericServerResponse(http.StatusForbidden, "PATCH", configMaps, "a", "<html>", 0, true),
-			Forbidden,
-		},
-		"502 by a proxy": {
-			apierrors.NewGenericServerResponse(http.StatusBadGateway, "PATCH", configMaps, "a", "<html>", 0, true),
-			Unavailable,
-		},
+		"none":           {nil, OK},
+		"refused":        {errors.New("connection refused"), Unavailable},
+		"deadline":       {context.DeadlineExceeded, Unavailable},
+		"404 by a proxy": {byProxy(http.StatusNotFound, "404 page not found"), Unavailable},
+		"403 by a proxy": {byProxy(http.StatusForbidden, "<html>"), Forbidden},
+		"502 by a proxy": {byProxy(http.StatusBadGateway, "<html>"), Unavailable},
 	} {
-		if got := Classify(tt.err); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
+		NewWithT(t).Expect(Classify(tt.err)).To(Equal(tt.want), name)
 	}
 }
 

@@ -3,6 +3,7 @@ package apply
 import (
 	"testing"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
@@ -35,15 +36,12 @@ func TestApplyOnlyAddsKeys(t *testing.T) {
 	} {
 		o, p := unrecorded(), added()
 		tt.change(o, &p)
-		if got := beginsRecord(o, p); got != tt.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		NewWithT(t).Expect(beginsRecord(o, p)).To(Equal(tt.want), name)
 	}
 	body, err := encodeApply(types.NamespacedName{Namespace: "ns", Name: "cm"}, unrecorded(), added())
 	const want = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"cm","namespace":"ns","uid":"u",` +
 		`"resourceVersion":"7",` +
 		`"annotations":{"x-kv8s.io/curl-status":"{}"}},"data":{"k":"<a>"},"binaryData":{"b":"/w=="}}` + "\n"
-	if err != nil || string(body) != want {
-		t.Errorf("got  %s, %v\nwant %s", body, err, want)
-	}
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(string(body)).To(Equal(want))
 }

@@ -3,6 +3,8 @@ package apply
 import (
 	"testing"
 
+	. "github.com/onsi/gomega"
+
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -15,9 +17,7 @@ func TestRememberedObjectsAreAtLeastAsNewAsTheirWants(t *testing.T) {
 			for _, version := range []string{other, seen} {
 				batch.items = append(batch.items, plan.NewItem(&v1.Result{Want: &v1.Want{ResourceVersion: version}}))
 			}
-			if got := batch.covers("7"); got != want {
-				t.Errorf("version 7 beside wants of %q and %q: %t", other, seen, got)
-			}
+			NewWithT(t).Expect(batch.covers("7")).To(Equal(want), "beside wants of %q and %q", other, seen)
 		}
 	}
 }

@@ -1,10 +1,10 @@
 package inbox
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
+	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -37,9 +37,7 @@ func fail(r *v1.Result, f *v1.Failure) { r.Outcome = &v1.Result_Failure{Failure:
 func encode(tb testing.TB, r *v1.Result) []byte {
 	tb.Helper()
 	data, err := proto.Marshal(r)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	return data
 }
 
@@ -89,12 +87,14 @@ func TestRead(t *testing.T) {
 				subject = pipeline.KeyOf(r.GetWant()).Reconcile()
 			}
 			item, err := Config{Protected: []string{"kube-system"}}.read(subject, encode(t, r))
-			if (err != nil) != (tt.class != 0) || err != nil && pipeline.FailureClass(err) != tt.class {
-				t.Errorf("%v, want class %v", err, tt.class)
+			g := NewWithT(t)
+			if tt.class == 0 {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(HaveOccurred())
+				g.Expect(pipeline.FailureClass(err)).To(Equal(tt.class))
 			}
-			if item.Key != pipeline.KeyOf(r.GetWant()) {
-				t.Errorf("key %v", item.Key)
-			}
+			g.Expect(item.Key).To(Equal(pipeline.KeyOf(r.GetWant())))
 		})
 	}
 }
@@ -112,9 +112,8 @@ func TestReadRefusesAnotherSubject(t *testing.T) {
 		objectKey.Content(): ofObjectResult,
 		objectKey.Failure(): ofObjectResult,
 	} {
-		if _, err := (Config{}).read(subject, encode(t, r)); !errors.Is(err, errMalformed) {
-			t.Errorf("%s: %v", subject, err)
-		}
+		_, err := Config{}.read(subject, encode(t, r))
+		NewWithT(t).Expect(err).To(MatchError(errMalformed), subject)
 	}
 }
 
