@@ -134,7 +134,9 @@ func (c *clients) Find(ctx context.Context, name types.NamespacedName) (*metav1.
 }
 
 // Apply forces keeper's own fields and leaves all others.
-func (c *clients) Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
+func (c *clients) Apply(
+	ctx context.Context, name types.NamespacedName, body []byte,
+) (*metav1.PartialObjectMetadata, error) {
 	return c.configMaps(name.Namespace).Patch(ctx, name.Name, types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)})
 }

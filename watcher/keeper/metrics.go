@@ -98,7 +98,8 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 		"Longest time that a Watcher which is not suspended has not been Ready, 0 if all are.",
 		func() float64 { return notReady(watchers, now()).Seconds() })
 	m.own.GaugesFunc("sidecars", "Sidecars of pods by state, from the status of their Watchers.",
-		metric.Of("state", sidecar.Starting, sidecar.Ready, sidecar.Failing), func() map[string]float64 { return sidecars(watchers) })
+		metric.Of("state", sidecar.Starting, sidecar.Ready, sidecar.Failing),
+		func() map[string]float64 { return sidecars(watchers) })
 	m.own.GaugeFunc("sidecars_outdated", "Sidecars of an older generation than their Watcher's newest.", func() float64 {
 		outdated := int64(0)
 		watchers.Each(func(w *reconcile.Watcher) {

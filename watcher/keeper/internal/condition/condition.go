@@ -238,8 +238,7 @@ func (in Input) injectable() verdict {
 		return verdict{metav1.ConditionFalse, in.NotInjected.Reason, in.NotInjected.Message}
 	}
 	return verdict{metav1.ConditionTrue, watchv1.ReasonInjectable, "pods with the annotation " + watchv1.InjectAnnotation +
-		": " +
-		in.Plan.Watcher.Name + " get container " + in.Plan.Sidecar.Container.Name + " when they are created"}
+		": " + in.Plan.Watcher.Name + " get container " + in.Plan.Sidecar.Container.Name + " when they are created"}
 }
 
 // Immutable is the sentence for an immutable ConfigMap.

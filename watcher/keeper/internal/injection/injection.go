@@ -60,28 +60,24 @@ func Read(m *metav1.PartialObjectMetadata) *Namespace {
 // reports false until the namespaces are listed.
 func (c *Checker) Obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 	namespace := p.Watcher.Namespace
+	problem := func(reason, message string) (*plan.Problem, bool) {
+		return &plan.Problem{Reason: reason, Message: message}, true
+	}
 	if !c.Enabled {
-		return &plan.Problem{
-			Reason:  watchv1.ReasonPoliciesMissing,
-			Message: "the operator has not enabled sidecars (sidecar.enabled of the chart), so no pod gets one",
-		}, true
+		return problem(watchv1.ReasonPoliciesMissing,
+			"the operator has not enabled sidecars (sidecar.enabled of the chart), so no pod gets one")
 	}
 	if slices.Contains(c.Protected, namespace) {
-		return &plan.Problem{
-			Reason:  watchv1.ReasonNamespaceNotEnabled,
-			Message: "namespace " + namespace + " is protected; its pods get no sidecars",
-		}, true
+		return problem(watchv1.ReasonNamespaceNotEnabled,
+			"namespace "+namespace+" is protected; its pods get no sidecars")
 	}
 	labels, known := c.Labels(namespace)
 	if !known {
 		return nil, false
 	}
 	if labels[watchv1.InjectLabel] != watchv1.InjectValue {
-		return &plan.Problem{
-			Reason: watchv1.ReasonNamespaceNotEnabled,
-			Message: "the pods of namespace " + namespace + " get no sidecars until it has the label " +
-				watchv1.InjectLabel + "=" + watchv1.InjectValue,
-		}, true
+		return problem(watchv1.ReasonNamespaceNotEnabled, "the pods of namespace "+namespace+
+			" get no sidecars until it has the label "+watchv1.InjectLabel+"="+watchv1.InjectValue)
 	}
 	return c.insecure(namespace, labels, p.Sidecar), true
 }
@@ -99,8 +95,7 @@ func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *
 	return &plan.Problem{
 		Reason: watchv1.ReasonPodSecurity,
 		Message: fmt.Sprintf("pods with the sidecar are refused because namespace %s enforces the Pod Security "+
-			"standard %s: %s",
-			namespace, standard.Enforce, result.ForbiddenDetail()),
+			"standard %s: %s", namespace, standard.Enforce, result.ForbiddenDetail()),
 	}
 }
 
