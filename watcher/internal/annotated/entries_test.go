@@ -44,7 +44,7 @@ func TestEntriesAreThoseOfTheAnnotation(t *testing.T) {
 	g.Expect(slices.Collect(packed.Keys())).To(Equal(slices.Sorted(maps.Keys(entries))))
 	g.Expect(packed.Len()).To(Equal(len(entries)))
 	for key, entry := range entries {
-		g.Expect(packed.Of(key) == entry).To(BeTrue(), "%s: %+v", key, packed.Of(key))
+		g.Expect(packed.Of(key)).To(Equal(entry), key)
 	}
 	g.Expect(packed.Of("another")).To(BeZero())
 }

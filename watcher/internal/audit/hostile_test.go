@@ -106,9 +106,9 @@ func TestRefusedBodiesOfHeldKeysCostNoMoreThanOthers(t *testing.T) {
 		}
 	}
 	t.Logf("asks for each refused key in an hour: %.1f not held, %.1f held", asks[false], asks[true])
-	b := NewWithT(t)
-	b.Expect(asks[true]).To(BeNumerically("<=", asks[false]+1))
-	b.Expect(asks[false]).To(BeNumerically("<=", 10))
+	g := NewWithT(t)
+	g.Expect(asks[true]).To(BeNumerically("<=", asks[false]+1))
+	g.Expect(asks[false]).To(BeNumerically("<=", 10))
 }
 
 func TestFailingKeysWithAPendingTimerAreNotReadAgain(t *testing.T) {

@@ -326,7 +326,8 @@ func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
 		call := about(none, nil, nil)
 		call.object.Status = annotated.EntriesOf(status.Status{Keys: c.entries}, nil)
 		w := plan.Make(call.object, nil, epoch).Publish[0]
-		NewWithT(t).Expect(w.Status != "").To(Equal(c.carried), name)
+		carried := w.Status != ""
+		NewWithT(t).Expect(carried).To(Equal(c.carried), name)
 		NewWithT(t).Expect(w.ReadFirst).To(Equal(c.readFirst), name)
 	}
 }
@@ -363,7 +364,8 @@ func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 		"drifted, written again":        {about(foreign, written(), nil), about(later, written(), nil), true},
 		"drifted again after a repair":  {about(none, written(), nil), about(none, written(next), nil), false},
 	} {
-		NewWithT(t).Expect(occurrence(c.a) == occurrence(c.b)).To(Equal(c.same), name)
+		same := occurrence(c.a) == occurrence(c.b)
+		NewWithT(t).Expect(same).To(Equal(c.same), name)
 	}
 }
 
