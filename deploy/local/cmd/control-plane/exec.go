@@ -40,7 +40,7 @@ KUBEBUILDER_ASSETS for it. Exits with the status of the command.`,
 }
 
 func runWithControlPlane(ctx context.Context, dataDir string, args []string) error {
-	binaries, err := assets.Find(ctx, assets.Options{Kubectl: true, Progress: os.Stderr})
+	binaries, err := assets.Find(ctx, assets.Options{Progress: os.Stderr})
 	if err != nil {
 		return err
 	}

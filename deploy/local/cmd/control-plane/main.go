@@ -45,7 +45,7 @@ func command(use, short, long string, run func(*cobra.Command) error) *cobra.Com
 }
 
 func newAssets() *cobra.Command {
-	options := assets.Options{Kubectl: true}
+	var options assets.Options
 	cmd := command("assets", "Print the folder of etcd, kube-apiserver and kubectl, which it downloads or builds if "+
 		"needed", "",
 		func(cmd *cobra.Command) error {

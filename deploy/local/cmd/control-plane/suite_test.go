@@ -23,7 +23,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	binaries, err = assets.Find(ctx, assets.Options{Kubectl: true, Progress: GinkgoWriter})
+	binaries, err = assets.Find(ctx, assets.Options{Progress: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	binary, err = gexec.BuildWithEnvironment("github.com/kv8s/curl-me-that/deploy/local/cmd/control-plane",
 		[]string{"CGO_ENABLED=0"})

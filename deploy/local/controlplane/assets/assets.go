@@ -29,8 +29,6 @@ const (
 
 // Options of Find.
 type Options struct {
-	// Kubectl: kubectl is needed, too.
-	Kubectl bool
 	// Build ignores KUBEBUILDER_ASSETS and archives of envtest.
 	Build bool
 	// Progress receives the progress for a person, or nil.
@@ -54,7 +52,7 @@ func (b Binaries) Etcd() string { return filepath.Join(b.Dir, etcd) }
 // APIServer is the path of kube-apiserver.
 func (b Binaries) APIServer() string { return filepath.Join(b.Dir, apiServer) }
 
-// Kubectl is the path of kubectl, which exists if it was asked for.
+// Kubectl is the path of kubectl.
 func (b Binaries) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
 
 // Find returns the programs in the folder of KUBEBUILDER_ASSETS. If it is not set, Find uses a
@@ -62,7 +60,7 @@ func (b Binaries) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
 // minutes.
 func Find(ctx context.Context, o Options) (Binaries, error) {
 	if dir := os.Getenv(EnvDir); dir != "" && !o.Build {
-		found, err := binariesIn(dir, programs(o.Kubectl)...)
+		found, err := binariesIn(dir)
 		if err != nil {
 			return Binaries{}, fmt.Errorf(
 				"%w: point %s at a folder with %s, %s and %s, or unset it to have them downloaded or built",
@@ -96,19 +94,14 @@ func Kubectl() (string, bool) {
 		dirs = append(dirs, o.built(), o.fetched())
 	}
 	for _, dir := range dirs {
-		if found, err := binariesIn(dir, kubectl); dir != "" && err == nil {
+		if found, err := binariesIn(dir); dir != "" && err == nil {
 			return found.Kubectl(), true
 		}
 	}
 	return "", false
 }
 
-func programs(withKubectl bool) []string {
-	if withKubectl {
-		return []string{etcd, apiServer, kubectl}
-	}
-	return []string{etcd, apiServer}
-}
+func programs() []string { return []string{etcd, apiServer, kubectl} }
 
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
@@ -117,12 +110,12 @@ func cacheDir() (string, error) {
 
 // binariesIn returns the programs in dir. The error wraps ErrMissing and names the first
 // one that is missing or cannot be executed.
-func binariesIn(dir string, names ...string) (Binaries, error) {
+func binariesIn(dir string) (Binaries, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Binaries{}, fmt.Errorf("resolve the folder of the control plane: %w", err)
 	}
-	for _, name := range names {
+	for _, name := range programs() {
 		info, err := os.Stat(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

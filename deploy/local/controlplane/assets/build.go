@@ -47,7 +47,7 @@ func versionHash() string {
 	return hex.EncodeToString(sum[:])[:16]
 }
 
-// build builds the missing programs into scratch.
+// build builds the programs into scratch.
 func (o Options) build(ctx context.Context, scratch string) error {
 	for name, content := range map[string][]byte{"go.mod": goMod, "go.sum": goSum} {
 		if err := os.WriteFile(filepath.Join(scratch, name), content, 0o600); err != nil {
@@ -62,15 +62,9 @@ func (o Options) build(ctx context.Context, scratch string) error {
 			"GOARCH=" + runtime.GOARCH,
 		},
 		Flags: buildFlags(kubernetesVersion()),
-	}
-	for _, name := range programs(o.Kubectl) {
-		switch {
-		case executable(o.built(), name):
-		case name == etcd:
-			sources.Packages = append(sources.Packages, "go.etcd.io/etcd/server/v3")
-		default:
-			sources.Packages = append(sources.Packages, "k8s.io/kubernetes/cmd/"+name)
-		}
+		Packages: []string{
+			"go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl",
+		},
 	}
 	err := sources.Build(ctx, scratch, o.Part)
 	if errors.Is(err, gobuild.ErrNoToolchain) {
@@ -80,8 +74,7 @@ func (o Options) build(ctx context.Context, scratch string) error {
 		return fmt.Errorf("build the control plane: %w", err)
 	}
 	// The go command names etcd after its folder.
-	if err := os.Rename(filepath.Join(scratch, "server"), filepath.Join(scratch, etcd)); err != nil &&
-		!os.IsNotExist(err) {
+	if err := os.Rename(filepath.Join(scratch, "server"), filepath.Join(scratch, etcd)); err != nil {
 		return fmt.Errorf("rename etcd: %w", err)
 	}
 	return nil

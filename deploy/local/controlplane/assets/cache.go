@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
@@ -18,13 +17,13 @@ func (o Options) fetched() string { return o.built() + "-envtest" }
 
 // find returns the programs if the cache has them.
 func (o Options) find() (found Binaries, err error) {
-	if found, err = binariesIn(o.built(), programs(o.Kubectl)...); err != nil && !o.Build {
-		found, err = binariesIn(o.fetched(), programs(o.Kubectl)...)
+	if found, err = binariesIn(o.built()); err != nil && !o.Build {
+		found, err = binariesIn(o.fetched())
 	}
 	return found, err
 }
 
-// fill downloads or builds the missing programs. It waits while another process does.
+// fill downloads or builds the programs. It waits while another process does.
 func (o Options) fill(ctx context.Context) (Binaries, error) {
 	if found, err := o.find(); err == nil {
 		return found, nil
@@ -41,12 +40,12 @@ func (o Options) fill(ctx context.Context) (Binaries, error) {
 		return found, nil
 	}
 	if !o.Build {
-		if err = o.provide(o.fetched(), func(scratch string) error { return o.fetch(ctx, scratch) }); err != nil {
+		if err = provide(o.fetched(), func(scratch string) error { return o.fetch(ctx, scratch) }); err != nil {
 			o.Part.Note("control plane: no archive of envtest, building from source: %s", err)
 		}
 	}
 	if o.Build || err != nil {
-		if err := o.provide(o.built(), func(scratch string) error { return o.build(ctx, scratch) }); err != nil {
+		if err := provide(o.built(), func(scratch string) error { return o.build(ctx, scratch) }); err != nil {
 			return Binaries{}, err
 		}
 	}
@@ -70,32 +69,25 @@ func (o Options) lock(ctx context.Context) (*filelock.Lock, error) {
 	}
 }
 
-// provide fills a folder next to target and then renames each program into place, so that an
-// interrupted process leaves nothing that looks complete.
-func (o Options) provide(target string, fill func(scratch string) error) error {
+// provide fills a folder next to target and then renames it, so that an interrupted process leaves nothing that looks
+// complete.
+func provide(target string, fill func(scratch string) error) error {
 	scratch := target + ".new"
 	if err := os.RemoveAll(scratch); err != nil {
 		return fmt.Errorf("remove an interrupted build: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	for _, dir := range []string{scratch, target} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("create the cache of the control plane: %w", err)
-		}
+	if err := os.MkdirAll(scratch, 0o755); err != nil {
+		return fmt.Errorf("create the cache of the control plane: %w", err)
 	}
 	if err := fill(scratch); err != nil {
 		return err
 	}
-	for _, name := range programs(true) {
-		err := os.Rename(filepath.Join(scratch, name), filepath.Join(target, name))
-		if err != nil && slices.Contains(programs(o.Kubectl), name) && !executable(target, name) {
-			return fmt.Errorf("move %s into the cache: %w", name, err)
-		}
+	if _, err := binariesIn(scratch); err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(target), os.Rename(scratch, target)); err != nil {
+		return fmt.Errorf("move the control plane into the cache: %w", err)
 	}
 	return nil
-}
-
-func executable(dir, name string) bool {
-	_, err := binariesIn(dir, name)
-	return err == nil
 }

@@ -41,6 +41,7 @@ func (o Options) fetch(ctx context.Context, scratch string) error {
 	if err != nil {
 		return err
 	}
+	defer os.Remove(file.Name())
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -90,7 +91,7 @@ func extract(archive io.Reader, dir string) error {
 			return err
 		}
 		name := filepath.Base(header.Name)
-		if !slices.Contains(programs(true), name) || header.Typeflag != tar.TypeReg {
+		if !slices.Contains(programs(), name) || header.Typeflag != tar.TypeReg {
 			continue
 		}
 		//nolint:gosec // a program

@@ -29,7 +29,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 		dir := GinkgoT().TempDir()
 		write(dir, "", "etcd", "kube-apiserver", "kubectl")
 		GinkgoT().Setenv(assets.EnvDir, dir)
-		found, err := assets.Find(ctx, assets.Options{Kubectl: true})
+		found, err := assets.Find(ctx, assets.Options{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.Etcd()).To(Equal(filepath.Join(dir, "etcd")))
 		Expect(found.APIServer()).To(Equal(filepath.Join(dir, "kube-apiserver")))
@@ -42,7 +42,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 			write(dir, "", "etcd", "kube-apiserver", "kubectl")
 			Expect(spoil(dir)).To(Succeed())
 			GinkgoT().Setenv(assets.EnvDir, dir)
-			_, err := assets.Find(ctx, assets.Options{Kubectl: true})
+			_, err := assets.Find(ctx, assets.Options{})
 			Expect(err).To(MatchError(assets.ErrMissing))
 			Expect(err).To(MatchError(And(
 				ContainSubstring(message),
@@ -70,7 +70,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 		for _, name := range []string{assets.EnvDir, "HOME", "XDG_CACHE_HOME"} {
 			GinkgoT().Setenv(name, "")
 		}
-		_, err := assets.Find(ctx, assets.Options{Kubectl: true})
+		_, err := assets.Find(ctx, assets.Options{})
 		Expect(err).To(MatchError(HaveSuffix(": set HOME or KUBEBUILDER_ASSETS")))
 	})
 })
@@ -100,7 +100,7 @@ var _ = Describe("An archive of envtest", func() {
 		})
 		mux.HandleFunc("GET /archive", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) })
 		options = assets.Options{
-			Cache: GinkgoT().TempDir(), Kubectl: true, Progress: printed, Index: server.URL + "/index",
+			Cache: GinkgoT().TempDir(), Progress: printed, Index: server.URL + "/index",
 		}
 	})
 
