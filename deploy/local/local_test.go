@@ -63,8 +63,7 @@ func start(ctx context.Context, config local.Config) (system local.System, stop 
 // freeAddress returns an address on loopback that no socket listens at.
 func freeAddress() string {
 	GinkgoHelper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
+	l := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -72,10 +71,8 @@ func freeAddress() string {
 // status of the response at an address and a path.
 func status(ctx context.Context, address, path string) int {
 	GinkgoHelper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
-	Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
+	request := suitetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody))
+	response := suitetest.Must(http.DefaultClient.Do(request))
 	defer response.Body.Close()
 	return response.StatusCode
 }
@@ -91,9 +88,8 @@ var _ = Describe("The system in one process", func() {
 		DeferCleanup(origin.Close)
 
 		health, metrics := freeAddress(), freeAddress()
-		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace,
-			"--allow-cidr", "127.0.0.0/8,::1/128", "--listen", health, "--metrics-listen", metrics)
-		Expect(err).NotTo(HaveOccurred())
+		config := suitetest.Must(parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace,
+			"--allow-cidr", "127.0.0.0/8,::1/128", "--listen", health, "--metrics-listen", metrics))
 		system, stop := start(ctx, config)
 		Expect(system).To(Equal(local.System{Kubeconfig: os.Getenv("KUBECONFIG")}))
 		Expect(status(ctx, health, "/readyz")).To(Equal(http.StatusOK))
@@ -102,10 +98,9 @@ var _ = Describe("The system in one process", func() {
 		Expect(status(ctx, metrics, "/readyz")).To(Equal(http.StatusNotFound))
 
 		maps := cluster.CoreV1().ConfigMaps(namespace)
-		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		suitetest.Must(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Name: "mine", Annotations: map[string]string{"x-kv8s.io/curl-me-that": "mydata=" + origin.URL},
-		}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		}}, metav1.CreateOptions{}))
 		Eventually(func() (map[string]string, error) {
 			cm, err := maps.Get(ctx, "mine", metav1.GetOptions{})
 			return cm.Data, err
@@ -115,8 +110,7 @@ var _ = Describe("The system in one process", func() {
 	})
 
 	It("returns the error of the function that runs when all services are ready", func(ctx SpecContext) {
-		config, err := parse("--data-dir", "", "--namespaces", "local-none")
-		Expect(err).NotTo(HaveOccurred())
+		config := suitetest.Must(parse("--data-dir", "", "--namespaces", "local-none"))
 		errShown := errors.New("nobody looks")
 		Expect(local.Run(ctx, config, GinkgoWriter, func(context.Context, local.System) error { return errShown })).
 			To(MatchError(errShown))
@@ -133,18 +127,15 @@ var _ = Describe("The system in one process", func() {
 
 	It("does not share its data folder", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		other, err := filelock.Own(dir, "curl-me-that")
-		Expect(err).NotTo(HaveOccurred())
+		other := suitetest.Must(filelock.Own(dir, "curl-me-that"))
 		DeferCleanup(other.Unlock)
-		config, err := parse("--data-dir", dir)
-		Expect(err).NotTo(HaveOccurred())
+		config := suitetest.Must(parse("--data-dir", dir))
 		Expect(local.Run(ctx, config, GinkgoWriter, nil)).
 			To(And(MatchError(filelock.ErrInUse), MatchError(ContainSubstring(dir))))
 	})
 
 	It("names an unreadable kubeconfig", func(ctx SpecContext) {
-		config, err := parse("--data-dir", "", "--kubeconfig", "/nowhere/config")
-		Expect(err).NotTo(HaveOccurred())
+		config := suitetest.Must(parse("--data-dir", "", "--kubeconfig", "/nowhere/config"))
 		Expect(local.Run(ctx, config, GinkgoWriter, nil)).To(MatchError(ContainSubstring("read kubeconfig /nowhere/config")))
 	})
 })
@@ -155,18 +146,15 @@ var _ = Describe("Watchers in one process", func() {
 		cluster := kubernetes.NewForConfigOrDie(rest)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-",
 			map[string]string{watchv1.InjectLabel: watchv1.InjectValue})
-		_, err := cluster.CoreV1().ServiceAccounts(namespace).Create(ctx,
-			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(cluster.CoreV1().ServiceAccounts(namespace).Create(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))
 		DeferCleanup(func(ctx SpecContext) { removePolicies(ctx, cluster) })
-		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--sidecars")
-		Expect(err).NotTo(HaveOccurred())
+		config := suitetest.Must(parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--sidecars"))
 		start(ctx, config)
 		body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},` +
 			`"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
-		_, err = dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace).
-			Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace).
+			Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"}))
 		Eventually(ctx, func() map[string]string {
 			cm, err := cluster.CoreV1().ConfigMaps(namespace).Get(ctx, "w-config", metav1.GetOptions{})
 			if err != nil {

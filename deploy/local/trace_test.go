@@ -21,6 +21,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // traced returns the services and messages of the log lines of a trace.
@@ -68,10 +69,9 @@ var _ = Describe("A request that fails once", func() {
 			"hostile": "mydata=" + strings.Replace(origin.URL, "http://", "http://user:passw0rd@", 1) + "/?token=s3cret",
 			"nowhere": "mydata=http://nowhere.invalid/?token=s3cret",
 		} {
-			_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			suitetest.Must(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Name: name, Annotations: map[string]string{"x-kv8s.io/curl-me-that": value},
-			}}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
+			}}, metav1.CreateOptions{}))
 		}
 		applied := func() []tracetest.SpanStub { return named(spans.GetSpans(), "mine", "apply curl.result.content") }
 		Eventually(applied).Should(HaveLen(1))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func configMap(name string) *core.ConfigMap {
@@ -32,24 +33,19 @@ var _ = Describe("A control plane", Ordered, func() {
 	})
 
 	It("reports the version of Kubernetes", func() {
-		version, err := client.Discovery().ServerVersion()
-		Expect(err).NotTo(HaveOccurred())
-		Expect(version.GitVersion).To(MatchRegexp(`^v1\.\d+\.\d+$`))
+		Expect(suitetest.Must(client.Discovery().ServerVersion()).GitVersion).To(MatchRegexp(`^v1\.\d+\.\d+$`))
 	})
 
 	It("hides the kubeconfig from other users of the machine", func() {
-		info, err := os.Stat(plane.Kubeconfig())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
+		Expect(suitetest.Must(os.Stat(plane.Kubeconfig())).Mode().Perm()).To(Equal(os.FileMode(0o600)))
 	})
 
 	It("restarts on the same port with its data after the API server was killed", func(ctx SpecContext) {
 		maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
-		_, err := maps.Create(ctx, configMap("killed"), meta.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(maps.Create(ctx, configMap("killed"), meta.CreateOptions{}))
 		plane.KillAPIServer()
 		Expect(processes(dirOf(plane))).To(And(HaveKey("etcd"), Not(HaveKey("kube-apiserver"))))
-		_, err = maps.Get(ctx, "killed", meta.GetOptions{})
+		_, err := maps.Get(ctx, "killed", meta.GetOptions{})
 		Expect(err).To(MatchError(ContainSubstring("connection refused")))
 
 		Expect(plane.StartAPIServer(ctx)).To(Succeed())
@@ -72,20 +68,16 @@ var _ = Describe("A control plane in a named folder", func() {
 	It("keeps data, port and certificates over a restart", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		plane := start(ctx, controlplane.Options{Dir: dir})
-		old, err := clientcmd.LoadFromFile(plane.Kubeconfig())
-		Expect(err).NotTo(HaveOccurred())
-		_, err = clientOf(plane.Kubeconfig()).CoreV1().ConfigMaps(core.NamespaceDefault).
-			Create(ctx, configMap("kept"), meta.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		old := suitetest.Must(clientcmd.LoadFromFile(plane.Kubeconfig()))
+		suitetest.Must(clientOf(plane.Kubeconfig()).CoreV1().ConfigMaps(core.NamespaceDefault).
+			Create(ctx, configMap("kept"), meta.CreateOptions{}))
 		Expect(plane.Stop(ctx)).To(Succeed())
 		Expect(processes(dir)).To(BeEmpty())
 
 		start(ctx, controlplane.Options{Dir: dir})
-		config, err := clientcmd.NewDefaultClientConfig(*old, nil).ClientConfig()
-		Expect(err).NotTo(HaveOccurred())
-		_, err = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(core.NamespaceDefault).
-			Get(ctx, "kept", meta.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		config := suitetest.Must(clientcmd.NewDefaultClientConfig(*old, nil).ClientConfig())
+		suitetest.Must(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(core.NamespaceDefault).
+			Get(ctx, "kept", meta.GetOptions{}))
 	})
 
 	It("stops in time although clients watch", func(ctx SpecContext) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("A remote API server", func() {
@@ -17,23 +18,17 @@ var _ = Describe("A remote API server", func() {
 		dir := GinkgoT().TempDir()
 		Expect(controlplane.Prepare(dir, "kube-apiserver", "6443")).To(Succeed())
 		serving, kubeconfig := filepath.Join(dir, "pki", "apiserver.crt"), filepath.Join(dir, "kubeconfig")
-		first, err := os.ReadFile(serving)
-		Expect(err).NotTo(HaveOccurred())
+		first := suitetest.Must(os.ReadFile(serving))
 		Expect(controlplane.Prepare(dir, "kube-apiserver", "6443")).To(Succeed())
 		Expect(os.ReadFile(serving)).To(Equal(first))
 
-		pair, err := tls.LoadX509KeyPair(serving, filepath.Join(dir, "pki", "apiserver.key"))
-		Expect(err).NotTo(HaveOccurred())
+		pair := suitetest.Must(tls.LoadX509KeyPair(serving, filepath.Join(dir, "pki", "apiserver.key")))
 		for _, host := range []string{"kube-apiserver", "localhost", "127.0.0.1"} {
 			Expect(pair.Leaf.VerifyHostname(host)).To(Succeed(), host)
 		}
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(config.Host).To(Equal("https://kube-apiserver:6443"))
+		Expect(suitetest.Must(clientcmd.BuildConfigFromFlags("", kubeconfig)).Host).To(Equal("https://kube-apiserver:6443"))
 		for _, path := range []string{kubeconfig, filepath.Join(dir, "pki", "apiserver.key")} {
-			info, err := os.Stat(path)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)), path)
+			Expect(suitetest.Must(os.Stat(path)).Mode().Perm()).To(Equal(os.FileMode(0o600)), path)
 		}
 	})
 })

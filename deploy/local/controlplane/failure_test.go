@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("A failing control plane", func() {
@@ -34,13 +35,12 @@ var _ = Describe("A failing control plane", func() {
 	})
 
 	It("rejects a port in use", func(ctx SpecContext) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		Expect(err).NotTo(HaveOccurred())
+		listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 		defer listener.Close()
 		dir := GinkgoT().TempDir()
 		port := fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
 		Expect(os.WriteFile(filepath.Join(dir, "port"), []byte(port), 0o600)).To(Succeed())
-		_, err = controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
+		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
 		Expect(err).To(MatchError(controlplane.ErrPortTaken))
 		Expect(err).To(MatchError(ContainSubstring(listener.Addr().String())))
 	})
@@ -51,8 +51,8 @@ var _ = Describe("A failing control plane", func() {
 			file := filepath.Join(dir, name)
 			Expect(os.MkdirAll(filepath.Dir(file), 0o700)).To(Succeed())
 			Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
-			_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
-			Expect(err).To(MatchError(ContainSubstring(hint)))
+			Expect(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})).Error().
+				To(MatchError(ContainSubstring(hint)))
 		},
 		Entry("the port", "port", "many", "remove the file"),
 		Entry("the credentials", "pki/token.csv", "", "pki to create new ones"),
@@ -60,7 +60,7 @@ var _ = Describe("A failing control plane", func() {
 
 	It("names the program that cannot run", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: assets.Binaries{Dir: dir}})
-		Expect(err).To(MatchError(MatchRegexp(`^start etcd: .*no such file`)))
+		Expect(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: assets.Binaries{Dir: dir}})).Error().
+			To(MatchError(MatchRegexp(`^start etcd: .*no such file`)))
 	})
 })

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -24,28 +23,22 @@ var binaries assets.Binaries
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	suitetest.ExpectNoLeaks()
-	var err error
-	binaries, err = assets.Find(ctx, assets.Options{Progress: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
+	binaries = suitetest.Must(assets.Find(ctx, assets.Options{Progress: GinkgoWriter}))
 })
 
 // start runs a control plane until the end of the spec or container.
 func start(ctx context.Context, options controlplane.Options) *controlplane.ControlPlane {
 	GinkgoHelper()
 	options.Assets, options.Progress = binaries, GinkgoWriter
-	plane, err := controlplane.Start(ctx, options)
-	Expect(err).NotTo(HaveOccurred())
+	plane := suitetest.Must(controlplane.Start(ctx, options))
 	DeferCleanup(plane.Stop)
 	return plane
 }
 
 func clientOf(kubeconfig string) *kubernetes.Clientset {
 	GinkgoHelper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
-	client, err := kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	return client
+	config := suitetest.Must(clientcmd.BuildConfigFromFlags("", kubeconfig))
+	return suitetest.Must(kubernetes.NewForConfig(config))
 }
 
 func dirOf(plane *controlplane.ControlPlane) string { return filepath.Dir(plane.Kubeconfig()) }
@@ -54,16 +47,14 @@ func dirOf(plane *controlplane.ControlPlane) string { return filepath.Dir(plane.
 // of the program.
 func processes(dir string) map[string]int {
 	GinkgoHelper()
-	output, err := exec.Command("ps", "-axww", "-o", "pid=,command=").Output()
-	Expect(err).NotTo(HaveOccurred())
+	output := suitetest.Must(exec.Command("ps", "-axww", "-o", "pid=,command=").Output())
 	found := map[string]int{}
 	for line := range strings.Lines(string(output)) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 || !strings.Contains(line, dir+"/") {
 			continue
 		}
-		pid, err := strconv.Atoi(fields[0])
-		Expect(err).NotTo(HaveOccurred())
+		pid := suitetest.Must(strconv.Atoi(fields[0]))
 		found[fields[1][strings.LastIndex(fields[1], "/")+1:]] = pid
 	}
 	return found

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
@@ -22,12 +21,9 @@ var (
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	var err error
-	binaries, err = assets.Find(ctx, assets.Options{Progress: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	binary, err = gexec.BuildWithEnvironment("github.com/kv8s/curl-me-that/deploy/local/cmd/control-plane",
-		[]string{"CGO_ENABLED=0"})
-	Expect(err).NotTo(HaveOccurred())
+	binaries = suitetest.Must(assets.Find(ctx, assets.Options{Progress: GinkgoWriter}))
+	binary = suitetest.Must(gexec.BuildWithEnvironment("github.com/kv8s/curl-me-that/deploy/local/cmd/control-plane",
+		[]string{"CGO_ENABLED=0"}))
 	DeferCleanup(gexec.CleanupBuildArtifacts)
 })
 
@@ -43,8 +39,7 @@ func run(variables []string, args ...string) *gexec.Session {
 	}
 	command.Env = append(command.Env, assets.EnvDir+"="+binaries.Dir)
 	command.Env = append(command.Env, variables...)
-	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
+	session := suitetest.Must(gexec.Start(command, GinkgoWriter, GinkgoWriter))
 	DeferCleanup(func() { session.Kill().Wait() })
 	return session
 }
@@ -52,7 +47,6 @@ func run(variables []string, args ...string) *gexec.Session {
 // running reports whether a process has the text in its command line.
 func running(text string) bool {
 	GinkgoHelper()
-	output, err := exec.Command("ps", "-axww", "-o", "command=").Output()
-	Expect(err).NotTo(HaveOccurred())
+	output := suitetest.Must(exec.Command("ps", "-axww", "-o", "command=").Output())
 	return strings.Contains(string(output), text)
 }

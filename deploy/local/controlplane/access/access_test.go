@@ -35,19 +35,14 @@ var kubeconfig string
 var _ = BeforeSuite(func(ctx SpecContext) {
 	// Its objects have the same names as those of install.yaml, which another suite applies and
 	// deletes.
-	plane, err := controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
+	plane := suitetest.Must(controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter}))
 	DeferCleanup(plane.Stop)
 	kubeconfig = plane.Kubeconfig()
 })
 
 func client(config *clientcmdapi.Config) kubernetes.Interface {
 	GinkgoHelper()
-	rest, err := access.ClientConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	c, err := kubernetes.NewForConfig(rest)
-	Expect(err).NotTo(HaveOccurred())
-	return c
+	return suitetest.Must(kubernetes.NewForConfig(suitetest.Must(access.ClientConfig(config))))
 }
 
 // patch patches the sample.
@@ -59,14 +54,11 @@ func patch(ctx context.Context, c kubernetes.Interface, change string) error {
 
 var _ = Describe("Access", func() {
 	It("grants exactly what the manifests of docker compose contain", func(ctx SpecContext) {
-		administrator, err := access.Load(kubeconfig, "")
-		Expect(err).NotTo(HaveOccurred())
-		config, err := access.ClientConfig(administrator)
-		Expect(err).NotTo(HaveOccurred())
+		administrator := suitetest.Must(access.Load(kubeconfig, ""))
+		config := suitetest.Must(access.ClientConfig(administrator))
 		Expect(access.Ready(ctx, config)).To(Succeed())
 		for range 2 { // what is there is brought up to date
-			applied, err := access.Apply(ctx, config, []string{definitions, manifests})
-			Expect(err).NotTo(HaveOccurred())
+			applied := suitetest.Must(access.Apply(ctx, config, []string{definitions, manifests}))
 			Expect(applied).To(ContainElements(
 				"Namespace/curl-me-that", "ServiceAccount/curl-me-that-watcher", "ClusterRole/curl-me-that-writer",
 				"ValidatingAdmissionPolicyBinding/curl-me-that-writer", "ValidatingAdmissionPolicyBinding/curl-me-that-keeper",
@@ -76,8 +68,7 @@ var _ = Describe("Access", func() {
 
 		as := map[string]kubernetes.Interface{}
 		for _, name := range []string{"watcher", "writer", "keeper"} {
-			own, err := access.Account(ctx, administrator, "curl-me-that", "curl-me-that-"+name)
-			Expect(err).NotTo(HaveOccurred())
+			own := suitetest.Must(access.Account(ctx, administrator, "curl-me-that", "curl-me-that-"+name))
 			Expect(own.AuthInfos).To(HaveLen(1))
 			as[name] = client(own)
 		}
@@ -129,38 +120,29 @@ var _ = Describe("Access", func() {
 			Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
 			return path
 		}
-		_, err := access.Load(filepath.Join(dir, "nowhere"), "")
-		Expect(err).To(MatchError(os.ErrNotExist))
-		_, err = access.Load(write(`{"apiVersion":"v1","kind":"Config"}`), "")
-		Expect(err).To(MatchError(access.ErrNoContext))
+		Expect(access.Load(filepath.Join(dir, "nowhere"), "")).Error().To(MatchError(os.ErrNotExist))
+		Expect(access.Load(write(`{"apiVersion":"v1","kind":"Config"}`), "")).Error().
+			To(MatchError(access.ErrNoContext))
 		plugin := write(`{"apiVersion":"v1","kind":"Config","current-context":"c",
 			"clusters":[{"name":"k","cluster":{"server":"https://k"}}],
 			"users":[{"name":"u","user":{
 				"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"login","interactiveMode":"Never"}}}],
 			"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`)
-		_, err = access.Load(plugin, "")
-		Expect(err).To(MatchError(access.ErrPlugin))
-		administrator, err := access.Load(kubeconfig, "")
-		Expect(err).NotTo(HaveOccurred())
-		_, err = access.Account(ctx, administrator, "default", "nobody")
-		Expect(err).To(MatchError(ContainSubstring("request a token of service account default/nobody")))
+		Expect(access.Load(plugin, "")).Error().To(MatchError(access.ErrPlugin))
+		administrator := suitetest.Must(access.Load(kubeconfig, ""))
+		Expect(access.Account(ctx, administrator, "default", "nobody")).Error().
+			To(MatchError(ContainSubstring("request a token of service account default/nobody")))
 	})
 
 	It("writes files that only the owner can read and that can be moved", func() {
-		administrator, err := access.Load(kubeconfig, "")
-		Expect(err).NotTo(HaveOccurred())
+		administrator := suitetest.Must(access.Load(kubeconfig, ""))
 		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		for range 2 {
 			Expect(access.Write(access.At(administrator, "https://elsewhere:6443"), path)).To(Succeed())
 		}
-		info, err := os.Stat(path)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
-		moved, err := access.Load(path, "")
-		Expect(err).NotTo(HaveOccurred())
-		config, err := access.ClientConfig(moved)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(config.Host).To(Equal("https://elsewhere:6443"))
+		Expect(suitetest.Must(os.Stat(path)).Mode().Perm()).To(Equal(os.FileMode(0o600)))
+		moved := suitetest.Must(access.Load(path, ""))
+		Expect(suitetest.Must(access.ClientConfig(moved)).Host).To(Equal("https://elsewhere:6443"))
 		if os.Getuid() != 0 {
 			Skip("only root can give a file to somebody else")
 		}
@@ -172,7 +154,5 @@ var _ = Describe("Access", func() {
 
 func ownerOf(path string) uint32 {
 	GinkgoHelper()
-	info, err := os.Stat(path)
-	Expect(err).NotTo(HaveOccurred())
-	return info.Sys().(*syscall.Stat_t).Uid
+	return suitetest.Must(os.Stat(path)).Sys().(*syscall.Stat_t).Uid
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // A successful build takes minutes, and all other suites test it. Here a script replaces the go
@@ -82,13 +83,11 @@ esac`)
 	It("waits for another process that builds, and uses its result", func(ctx SpecContext) {
 		useGo("exit 1")
 		target := filepath.Join(dir, assets.VersionHash())
-		other, err := filelock.Try(filepath.Join(dir, "lock"))
-		Expect(err).NotTo(HaveOccurred())
+		other := suitetest.Must(filelock.Try(filepath.Join(dir, "lock")))
 		result := make(chan assets.Binaries, 1)
 		go func() {
 			defer GinkgoRecover()
-			found, err := assets.Find(ctx, options)
-			Expect(err).NotTo(HaveOccurred())
+			found := suitetest.Must(assets.Find(ctx, options))
 			result <- found
 		}()
 		Eventually(printed).Should(gbytes.Say("waiting for another process"))
@@ -108,12 +107,10 @@ for name in server kube-apiserver kubectl; do echo built >"$4/$name" && chmod +x
 	})
 
 	It("stops waiting for another process when the context is cancelled", func(ctx SpecContext) {
-		other, err := filelock.Try(filepath.Join(dir, "lock"))
-		Expect(err).NotTo(HaveOccurred())
+		other := suitetest.Must(filelock.Try(filepath.Join(dir, "lock")))
 		DeferCleanup(other.Unlock)
 		leaving, leave := context.WithCancel(ctx)
 		leave()
-		_, err = assets.Find(leaving, options)
-		Expect(err).To(MatchError(context.Canceled))
+		Expect(assets.Find(leaving, options)).Error().To(MatchError(context.Canceled))
 	})
 })

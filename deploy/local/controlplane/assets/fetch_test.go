@@ -22,6 +22,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("KUBEBUILDER_ASSETS", func() {
@@ -29,8 +30,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 		dir := GinkgoT().TempDir()
 		write(dir, "", "etcd", "kube-apiserver", "kubectl")
 		GinkgoT().Setenv(assets.EnvDir, dir)
-		found, err := assets.Find(ctx, assets.Options{})
-		Expect(err).NotTo(HaveOccurred())
+		found := suitetest.Must(assets.Find(ctx, assets.Options{}))
 		Expect(found.Etcd()).To(Equal(filepath.Join(dir, "etcd")))
 		Expect(found.APIServer()).To(Equal(filepath.Join(dir, "kube-apiserver")))
 		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
@@ -70,8 +70,8 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 		for _, name := range []string{assets.EnvDir, "HOME", "XDG_CACHE_HOME"} {
 			GinkgoT().Setenv(name, "")
 		}
-		_, err := assets.Find(ctx, assets.Options{})
-		Expect(err).To(MatchError(HaveSuffix(": set HOME or KUBEBUILDER_ASSETS")))
+		Expect(assets.Find(ctx, assets.Options{})).Error().
+			To(MatchError(HaveSuffix(": set HOME or KUBEBUILDER_ASSETS")))
 	})
 })
 
@@ -105,36 +105,30 @@ var _ = Describe("An archive of envtest", func() {
 	})
 
 	It("is downloaded once, and replaces a build", func(ctx SpecContext) {
-		found, err := assets.Find(ctx, options)
-		Expect(err).NotTo(HaveOccurred())
+		found := suitetest.Must(assets.Find(ctx, options))
 		Expect(found.APIServer()).To(BeAnExistingFile())
 		options.Index = "http://127.0.0.1:1/index"
 		Expect(assets.Find(ctx, options)).To(Equal(found))
 	})
 
 	It("is not used if a build is requested", func(ctx SpecContext) {
-		_, err := assets.Find(ctx, options)
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(assets.Find(ctx, options))
 		options.Build = true
-		_, err = assets.Find(ctx, options)
-		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
+		Expect(assets.Find(ctx, options)).Error().To(MatchError(gobuild.ErrNoToolchain))
 	})
 
 	It("is rejected if its checksum differs", func(ctx SpecContext) {
 		digest = strings.Repeat("0", 128)
-		_, err := assets.Find(ctx, options)
-		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
+		Expect(assets.Find(ctx, options)).Error().To(MatchError(gobuild.ErrNoToolchain))
 		Expect(printed).To(gbytes.Say("no archive of envtest, building from source: checksum mismatch"))
 		Expect(filepath.Glob(filepath.Join(options.Cache, "*", "*"))).To(BeEmpty())
 	})
 
 	It("is not waited for if the network drops packets", func(ctx SpecContext) {
-		silent, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") // the kernel accepts
-		Expect(err).NotTo(HaveOccurred())
+		silent := suitetest.Must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")) // the kernel accepts
 		DeferCleanup(silent.Close)
 		options.Index = "http://" + silent.Addr().String() + "/index"
-		_, err = assets.Find(ctx, options)
-		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
+		Expect(assets.Find(ctx, options)).Error().To(MatchError(gobuild.ErrNoToolchain))
 		Expect(printed).To(gbytes.Say("no archive of envtest, building from source: .*context deadline exceeded.*\n"))
 	}, NodeTimeout(time.Minute))
 })

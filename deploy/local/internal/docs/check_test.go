@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/local/internal/docs"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("verify-docs", func() {
@@ -26,10 +27,8 @@ var _ = Describe("verify-docs", func() {
 			tree[name] = &fstest.MapFile{Data: []byte(content)}
 		}
 		broken := "writer/decisions/0002-broken.md:1: writer/decisions/b.md does not exist"
-		files, err := docs.Files(tree)
-		Expect(err).NotTo(HaveOccurred())
-		problems, err := docs.Check(tree, files)
-		Expect(err).NotTo(HaveOccurred())
+		files := suitetest.Must(docs.Files(tree))
+		problems := suitetest.Must(docs.Check(tree, files))
 		Expect(problems).To(ContainElement(broken), "links of decisions are checked, their code is not")
 		return slices.DeleteFunc(problems, func(p string) bool { return p == broken })
 	}

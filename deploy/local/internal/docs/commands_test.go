@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/docs"
 	"github.com/kv8s/curl-me-that/fetcher"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/watcher"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 	"github.com/kv8s/curl-me-that/writer"
@@ -78,8 +79,7 @@ var _ = Describe("Every page", func() {
 				known[name] = true
 			}
 		}
-		files, err := docs.Files(os.DirFS(root))
-		Expect(err).NotTo(HaveOccurred())
+		files := suitetest.Must(docs.Files(os.DirFS(root)))
 		commands, unknown := 0, []string{}
 		check := func(exists bool, file, command string) {
 			commands++

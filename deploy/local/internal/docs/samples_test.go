@@ -13,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 const samples = "../../../samples"
@@ -20,15 +21,12 @@ const samples = "../../../samples"
 var _ = Describe("The samples", func() {
 	var files []string
 	BeforeEach(func() {
-		var err error
-		files, err = filepath.Glob(filepath.Join(samples, "*.yaml"))
-		Expect(err).NotTo(HaveOccurred())
+		files = suitetest.Must(filepath.Glob(filepath.Join(samples, "*.yaml")))
 		Expect(len(files)).To(BeNumerically(">", 5))
 	})
 
 	It("have no unknown fields and are accepted by the API server", func(ctx SpecContext) {
-		client, err := kubernetes.NewForConfig(kubetest.Config(GinkgoTB()))
-		Expect(err).NotTo(HaveOccurred())
+		client := suitetest.Must(kubernetes.NewForConfig(kubetest.Config(GinkgoTB())))
 		for _, file := range files {
 			err := client.CoreV1().RESTClient().Post().Namespace("default").Resource("configmaps").
 				Param("dryRun", "All").Param("fieldValidation", "Strict").
@@ -38,8 +36,7 @@ var _ = Describe("The samples", func() {
 	})
 
 	It("have annotations that match their names", func() {
-		grammar, err := annotation.New(annotation.Defaults())
-		Expect(err).NotTo(HaveOccurred())
+		grammar := suitetest.Must(annotation.New(annotation.Defaults()))
 		used := map[string]bool{}
 		for _, file := range files {
 			var object corev1.ConfigMap
@@ -73,7 +70,5 @@ var _ = Describe("The samples", func() {
 // text returns the content of a file.
 func text(file string) []byte {
 	GinkgoHelper()
-	content, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	return content
+	return suitetest.Must(os.ReadFile(file))
 }
