@@ -51,7 +51,7 @@ func (c *ControlPlane) KillAPIServer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.apiServer != nil {
-		c.apiServer.Kill()
+		_ = c.apiServer.Kill() // it may have ended
 		c.apiServer = nil
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -127,8 +128,8 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	}
 	var errs []error
 	for _, p := range c.running() {
-		if err := p.Stop(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("stop %s: %w", p.name, err))
+		if _, err := p.Stop(ctx); !errors.Is(err, os.ErrProcessDone) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(append(errs, c.data.close())...)
@@ -137,7 +138,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 // discard kills whatever runs.
 func (c *ControlPlane) discard() error {
 	for _, p := range c.running() {
-		p.Kill()
+		_ = p.Kill() // it may have ended
 	}
 	return c.data.close()
 }

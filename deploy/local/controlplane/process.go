@@ -17,12 +17,12 @@ import (
 // process is etcd or kube-apiserver.
 type process struct {
 	*launch.Process
-	name, log string
+	log string
 }
 
 // start runs a program in the folder, with a log of its own.
 func (d dataDir) start(path, name string, args ...string) (*process, error) {
-	p := &process{name: name, log: d.path("logs", name+".log")}
+	p := &process{log: d.path("logs", name+".log")}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", name, err)
@@ -33,15 +33,13 @@ func (d dataDir) start(path, name string, args ...string) (*process, error) {
 	// An empty environment: ETCD_… variables and proxies of the shell are not for us.
 	cmd.Env = []string{}
 	cmd.Stdout, cmd.Stderr = log, log
-	if p.Process, err = launch.Start(cmd); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	return p, nil
+	p.Process, err = launch.Start(name, cmd)
+	return p, err
 }
 
 // failure describes a process that has ended, with the last line of its log.
 func (p *process) failure() error {
-	return fmt.Errorf("%s %w (%s): %s", p.name, ErrExited, p.State(), p.lastLine())
+	return fmt.Errorf("%s %w (%s): %s", p.Name, ErrExited, p.State(), p.lastLine())
 }
 
 // startTimeout bounds the start of a process, which takes 3 s on an idle machine.
@@ -62,11 +60,11 @@ func (p *process) await(ctx context.Context, interval time.Duration, ready func(
 	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.Canceled):
-		err = fmt.Errorf("wait for %s: %w", p.name, context.Cause(ctx))
+		err = fmt.Errorf("wait for %s: %w", p.Name, context.Cause(ctx))
 	case wait.Interrupted(err):
-		err = fmt.Errorf("%s not ready: %w (%w), last line of its log: %s", p.name, last, err, p.lastLine())
+		err = fmt.Errorf("%s not ready: %w (%w), last line of its log: %s", p.Name, last, err, p.lastLine())
 	}
-	p.Kill()
+	_ = p.Kill() // it may have ended
 	return err
 }
 

@@ -8,51 +8,78 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 )
 
-// Process is a command that was started. Its methods may be called from several goroutines.
+// Process is a command that was started, and may have been started again. Its methods may be called
+// from several goroutines.
 type Process struct {
+	// Name of the process, for people.
+	Name string
+
+	last atomic.Pointer[run]
+}
+
+// run is one start of a command.
+type run struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 }
 
 // Start starts a command in a new process group.
-func Start(cmd *exec.Cmd) (*Process, error) {
-	cmd.SysProcAttr = attributes()
-	p := &Process{cmd: cmd, exited: make(chan struct{})}
-	started := make(chan error)
-	go p.run(started)
-	if err := <-started; err != nil {
-		return nil, err
+func Start(name string, cmd *exec.Cmd) (*Process, error) {
+	p := &Process{Name: name}
+	return p, p.start(cmd)
+}
+
+// Again starts the same command after it has ended.
+func (p *Process) Again() error {
+	if p.Running() {
+		return fmt.Errorf("start %s: it is running", p.Name)
 	}
-	return p, nil
+	was := p.last.Load().cmd
+	return p.start(&exec.Cmd{
+		Path: was.Path, Args: was.Args, Dir: was.Dir, Env: was.Env, Stdout: was.Stdout, Stderr: was.Stderr,
+	})
+}
+
+func (p *Process) start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = attributes()
+	r := &run{cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error)
+	go r.run(started)
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	p.last.Store(r)
+	return nil
 }
 
 // run occupies one thread for the life of the process: Linux sends the signal that
 // ends orphans when the parent's thread ends, not its process.
-func (p *Process) run(started chan<- error) {
+func (r *run) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
+	err := r.cmd.Start()
 	started <- err
 	if err != nil {
 		return
 	}
-	_ = p.cmd.Wait() // State has the result
-	close(p.exited)
+	_ = r.cmd.Wait() // ProcessState has the result
+	close(r.exited)
 }
 
 // PID of the process.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
+func (p *Process) PID() int { return p.last.Load().cmd.Process.Pid }
 
 // Exited is closed once the process has ended.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
+func (p *Process) Exited() <-chan struct{} { return p.last.Load().exited }
 
 // Running reports whether the process has not ended.
 func (p *Process) Running() bool {
 	select {
-	case <-p.exited:
+	case <-p.Exited():
 		return false
 	default:
 		return true
@@ -60,30 +87,40 @@ func (p *Process) Running() bool {
 }
 
 // State describes the end of the process, once Exited is closed.
-func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
+func (p *Process) State() *os.ProcessState { return p.last.Load().cmd.ProcessState }
 
-// Signal sends a signal. It fails if the process has ended.
-func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
-
-// Kill ends the process at once and waits until it is gone.
-func (p *Process) Kill() {
-	_ = p.Signal(syscall.SIGKILL) // it may have ended
-	<-p.exited
+// Signal sends a signal and does not wait. It fails if the process has ended.
+func (p *Process) Signal(s os.Signal) error {
+	if err := p.last.Load().cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("signal %s: %w", p.Name, err)
+	}
+	return nil
 }
 
-// Stop ends the process with SIGTERM. If ctx ends first, it kills the process, which is the error.
-func (p *Process) Stop(ctx context.Context) error {
-	_ = p.Signal(syscall.SIGTERM) // it may have ended
+// Kill ends the process as kill -9 does and waits until it is gone.
+func (p *Process) Kill() error {
+	err := p.Signal(syscall.SIGKILL)
+	<-p.Exited()
+	return err
+}
+
+// Stop ends the process with SIGTERM and returns its exit code. If ctx ends first, it kills the process, which is the
+// error.
+func (p *Process) Stop(ctx context.Context) (code int, err error) {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return 0, err
+	}
 	return p.Wait(ctx)
 }
 
-// Wait waits for the end of the process. If ctx ends first, it kills the process, which is the error.
-func (p *Process) Wait(ctx context.Context) error {
+// Wait waits for the end of the process and returns its exit code, which is -1 after a signal that it did not handle.
+// If ctx ends first, it kills the process, which is the error.
+func (p *Process) Wait(ctx context.Context) (code int, err error) {
 	select {
-	case <-p.exited:
-		return nil
+	case <-p.Exited():
+		return p.State().ExitCode(), nil
 	case <-ctx.Done():
-		p.Kill()
-		return fmt.Errorf("killed because it was still running: %w", context.Cause(ctx))
+		_ = p.Kill() // it may have ended
+		return -1, fmt.Errorf("stop %s: killed because it was still running: %w", p.Name, context.Cause(ctx))
 	}
 }

@@ -6,42 +6,33 @@ import (
 	"sync"
 )
 
-// Log keeps the lines of a process. It is safe for concurrent use.
+// Log keeps the output of a process. It is safe for concurrent use.
 type Log struct {
-	mu    sync.Mutex
-	lines []string
-	part  []byte // a line without its end
+	mu   sync.Mutex
+	text strings.Builder
 }
 
 // Write takes output of a process.
 func (l *Log) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range b {
-		if c == '\n' {
-			l.lines = append(l.lines, string(l.part))
-			l.part = l.part[:0]
-		} else {
-			l.part = append(l.part, c)
-		}
-	}
-	return len(b), nil
+	return l.text.Write(b)
+}
+
+// String returns all output.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // Count returns the number of lines.
-func (l *Log) Count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.lines)
-}
+func (l *Log) Count() int { return strings.Count(l.String(), "\n") }
 
 // Lines returns all lines, an unfinished one included.
-func (l *Log) Lines() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lines := slices.Clone(l.lines)
-	if len(l.part) > 0 {
-		lines = append(lines, string(l.part))
+func (l *Log) Lines() (lines []string) {
+	for line := range strings.Lines(l.String()) {
+		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}
 	return lines
 }
@@ -59,6 +50,3 @@ func (l *Log) Last() string {
 func (l *Log) Matching(text string) []string {
 	return slices.DeleteFunc(l.Lines(), func(line string) bool { return !strings.Contains(line, text) })
 }
-
-// String returns all lines.
-func (l *Log) String() string { return strings.Join(l.Lines(), "\n") }
