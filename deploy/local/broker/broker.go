@@ -58,15 +58,11 @@ func Start(o Options) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up NATS in %s: %w", o.Dir, err)
 	}
-	serverLog := &logger{log: o.Log}
-	s.SetLoggerV2(serverLog, false, false, false)
+	s.SetLoggerV2(logger{log: o.Log}, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(readyTimeout) {
 		s.Shutdown()
-		if fatal := serverLog.fatal(); fatal != "" {
-			return nil, fmt.Errorf("start NATS in %s: %s", o.Dir, fatal)
-		}
-		return nil, fmt.Errorf("start NATS in %s: not ready after %s", o.Dir, readyTimeout)
+		return nil, fmt.Errorf("start NATS in %s: not ready after %s, see its log", o.Dir, readyTimeout)
 	}
 	return &Broker{server: s}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -56,7 +57,8 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &demo{Config: c, samples: samples, hosts: &hosts{host: c.Host, failed: make(chan error, 1)}}
+	serving, ctx := errgroup.WithContext(ctx)
+	d := &demo{Config: c, samples: samples, hosts: &hosts{host: c.Host, serving: serving}}
 	if err := d.hosts.serve(ctx, jokePort); err != nil {
 		return err
 	}
@@ -68,19 +70,16 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 			cancel()
 			return nil
 		}
-		defer d.openConsole(ctx)()
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-d.hosts.failed:
-			return err
-		}
+		return d.openConsole(ctx)
 	}
 	if c.Installed {
-		return through(ctx, local.System{Kubeconfig: system.ClusterKubeconfig()})
+		err = through(ctx, local.System{Kubeconfig: system.ClusterKubeconfig()})
+	} else {
+		system.Fetcher.Engine.MaxAttempts, system.Fetcher.Engine.Retry.Base = attempts, firstRetry
+		err = local.Run(ctx, system, c.Out, through)
 	}
-	system.Fetcher.Engine.MaxAttempts, system.Fetcher.Engine.Retry.Base = attempts, firstRetry
-	return local.Run(ctx, system, c.Out, through)
+	cancel()
+	return errors.Join(err, serving.Wait())
 }
 
 // demo is one run of the demo.
@@ -165,17 +164,14 @@ func (d *demo) consoleCommand() string {
 	return d.Program + " demo"
 }
 
-// openConsole prints the address of the console and serves it until stop is called.
-func (d *demo) openConsole(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := d.operate(ctx, d.Out, "console"); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(d.Out, err)
-		}
-	}()
-	return func() { cancel(); <-ended }
+// openConsole prints the address of the console and serves it until ctx is done. The demo goes on without a console
+// that fails.
+func (d *demo) openConsole(ctx context.Context) error {
+	if err := d.operate(ctx, d.Out, "console"); err != nil && ctx.Err() == nil {
+		fmt.Fprintln(d.Out, err)
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // waitFor waits until a condition is met, and prints it with the time that it took.

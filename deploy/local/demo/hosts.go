@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kv8s/curl-me-that/deploy/local/demo/joke"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
@@ -20,8 +22,8 @@ const (
 
 // hosts are the web servers of the demo.
 type hosts struct {
-	host   string
-	failed chan error
+	host    string
+	serving *errgroup.Group
 }
 
 func (h *hosts) url(port, path string) string {
@@ -37,13 +39,6 @@ func (h *hosts) serve(ctx context.Context, port string) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+joke.Path, joke.Handler())
-	go func() {
-		if err := process.Serve(ctx, listener, mux); err != nil {
-			select {
-			case h.failed <- err:
-			default: // the first error ends the demo
-			}
-		}
-	}()
+	h.serving.Go(func() error { return process.Serve(ctx, listener, mux) })
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/term"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -30,7 +29,6 @@ const toStart, clearToEnd = "\r", "\x1b[K"
 type Progress struct {
 	out     io.Writer
 	columns int // of a terminal; 0: no terminal
-	clock   clock.WithTicker
 	started time.Time
 	stop    chan struct{}
 	stopped sync.WaitGroup
@@ -50,7 +48,7 @@ type Part struct {
 }
 
 // New starts a display on out, or none if out is nil. Close ends it.
-func New(out io.Writer) *Progress { return newProgress(out, clock.RealClock{}, columnsOf(out)) }
+func New(out io.Writer) *Progress { return newProgress(out, columnsOf(out)) }
 
 func columnsOf(out io.Writer) int {
 	file, ok := out.(*os.File)
@@ -64,8 +62,8 @@ func columnsOf(out io.Writer) int {
 	return width
 }
 
-func newProgress(out io.Writer, clock clock.WithTicker, columns int) *Progress {
-	p := &Progress{out: out, columns: columns, clock: clock, started: clock.Now(), stop: make(chan struct{})}
+func newProgress(out io.Writer, columns int) *Progress {
+	p := &Progress{out: out, columns: columns, started: time.Now(), stop: make(chan struct{})}
 	if out == nil {
 		p.out = io.Discard
 	}
@@ -73,8 +71,7 @@ func newProgress(out io.Writer, clock clock.WithTicker, columns int) *Progress {
 	if columns > 0 {
 		interval = terminalInterval
 	}
-	tick := clock.NewTicker(interval)
-	p.stopped.Go(func() { p.repeat(tick) })
+	p.stopped.Go(func() { p.repeat(interval) })
 	return p
 }
 
@@ -113,7 +110,7 @@ func (p *Part) update(stage, line string, done, total int) {
 	p.whole.mu.Lock()
 	defer p.whole.mu.Unlock()
 	if total > 0 && p.total == 0 {
-		p.counting = p.whole.clock.Now()
+		p.counting = time.Now()
 	}
 	p.line, p.done, p.total = line, done, total
 	if p.stage != stage {
@@ -122,11 +119,12 @@ func (p *Part) update(stage, line string, done, total int) {
 	}
 }
 
-func (p *Progress) repeat(tick clock.Ticker) {
+func (p *Progress) repeat(interval time.Duration) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C():
+		case <-tick.C:
 			p.mu.Lock()
 			p.render()
 			p.mu.Unlock()
@@ -147,7 +145,7 @@ func (p *Progress) render() {
 	if len(states) == 0 {
 		return
 	}
-	elapsed := p.clock.Since(p.started).Round(time.Second)
+	elapsed := time.Since(p.started).Round(time.Second)
 	line := fmt.Sprintf("%s (%s%s)", strings.Join(states, "; "), elapsed, p.estimate())
 	if p.columns > 0 {
 		line = line[:min(len(line), p.columns-1)] // a longer one would leave lines behind
@@ -161,7 +159,7 @@ func (p *Progress) render() {
 // guess. It needs the mutex.
 func (p *Progress) estimate() string {
 	var done, total int
-	since := p.clock.Now()
+	since := time.Now()
 	for _, part := range p.parts {
 		if part.total == 0 {
 			continue
@@ -174,7 +172,7 @@ func (p *Progress) estimate() string {
 	if done == total || float64(done) < estimateAfter*float64(total) {
 		return ""
 	}
-	left := time.Duration(float64(p.clock.Since(since)) * float64(total-done) / float64(done))
+	left := time.Duration(float64(time.Since(since)) * float64(total-done) / float64(done))
 	if left >= time.Minute {
 		return ", about " + strings.TrimSuffix(left.Round(time.Minute).String(), "0s") + " left"
 	}
