@@ -6,20 +6,16 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Fault handles a request instead of passing it on.
@@ -122,20 +118,8 @@ func (g *Gateway) Requests(method string) int {
 	return g.counts[method]
 }
 
-// Kubeconfig writes a kubeconfig that leads through the gateway, with the
-// gateway's rights, into a folder and returns its path.
-func (g *Gateway) Kubeconfig(dir string) (string, error) {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["gateway"] = &clientcmdapi.Cluster{Server: g.server.URL}
-	config.AuthInfos["gateway"] = &clientcmdapi.AuthInfo{}
-	config.Contexts["gateway"] = &clientcmdapi.Context{Cluster: "gateway", AuthInfo: "gateway"}
-	config.CurrentContext = "gateway"
-	path := filepath.Join(dir, "gateway.kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return "", errors.Join(errors.New("write kubeconfig of the gateway"), err)
-	}
-	return path, nil
-}
+// URL of the gateway. Its clients have its rights.
+func (g *Gateway) URL() string { return g.server.URL }
 
 // Answer responds with a status, as an overloaded or broken API server does. retryAfter
 // is in seconds. With 0 there is no such header.

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -305,19 +305,12 @@ func (a *Tenant) Clear(ctx context.Context) {
 // parallel calls do for each number below n.
 func (a *Tenant) parallel(n int, do func(i int) error) {
 	GinkgoHelper()
-	var group sync.WaitGroup
-	errs := make([]error, n)
-	for first := range workers {
-		group.Go(func() {
-			for i := first; i < n; i += workers {
-				errs[i] = do(i)
-			}
-		})
+	var group errgroup.Group
+	group.SetLimit(workers)
+	for i := range n {
+		group.Go(func() error { return do(i) })
 	}
-	group.Wait()
-	for _, err := range errs {
-		Expect(err).NotTo(HaveOccurred())
-	}
+	Expect(group.Wait()).To(Succeed())
 }
 
 // scaled divides a number of objects.

@@ -46,31 +46,20 @@ func NewCatalogue(page string) (*Catalogue, error) {
 	}
 	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram)(?:, ([^|]*))? \\|")
 	for _, cells := range row.FindAllStringSubmatch(string(text), -1) {
-		c.add(cells[1], cells[2], cells[3])
+		c.Metrics[cells[1]] = Metric{Kind: cells[2], Labels: labelsOf(cells[3])}
 	}
 	return c, nil
 }
 
-// add adds a metric from its row. If several services have it, their labels are merged.
-func (c *Catalogue) add(name, kind, row string) {
-	m := c.Metrics[name]
-	if m.Labels == nil {
-		m = Metric{Kind: kind, Labels: map[string][]string{}}
-	}
-	label := regexp.MustCompile("^`([a-z_]+)`: (.*)$")
-	value := regexp.MustCompile("`([^`]+)`")
+// labelsOf returns the labels of a row: their values, or none if a text describes what others define.
+func labelsOf(row string) map[string][]string {
+	labels := map[string][]string{}
 	for part := range strings.SplitSeq(row, "<br>") {
-		cells := label.FindStringSubmatch(part)
-		if cells == nil {
-			continue
+		name, values, _ := strings.Cut(strings.TrimPrefix(part, "`"), "`: ")
+		labels[name] = nil
+		if listed, is := strings.CutPrefix(values, "`"); is {
+			labels[name] = strings.Split(strings.TrimSuffix(listed, "`"), "`, `")
 		}
-		var values []string
-		if strings.HasPrefix(cells[2], "`") { // else a text describes what others define
-			for _, v := range value.FindAllStringSubmatch(cells[2], -1) {
-				values = append(values, v[1])
-			}
-		}
-		m.Labels[cells[1]] = append(m.Labels[cells[1]], values...)
 	}
-	c.Metrics[name] = m
+	return labels
 }

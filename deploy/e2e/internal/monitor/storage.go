@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/util/annotations"
 )
 
 // memory keeps all samples. It may be used from several goroutines.
@@ -36,29 +34,14 @@ func (m *memory) queryable() storage.Queryable {
 	}}
 }
 
-func (m *memory) selected(matchers []*labels.Matcher) *seriesSet {
+func (m *memory) selected(matchers []*labels.Matcher) storage.SeriesSet {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	set := &seriesSet{}
-	for _, key := range slices.Sorted(maps.Keys(m.series)) {
-		s := m.series[key]
+	var sets []storage.SeriesSet
+	for _, s := range m.series {
 		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Metric.Get(m.Name)) }) {
-			set.series = append(set.series, promql.NewStorageSeries(s))
+			sets = append(sets, storage.TestSeriesSet(promql.NewStorageSeries(s)))
 		}
 	}
-	return set
+	return storage.NewMergeSeriesSet(sets, 0, storage.ChainedSeriesMerge) // sorted by labels
 }
-
-// seriesSet implements storage.SeriesSet.
-type seriesSet struct {
-	series []storage.Series
-	next   int
-}
-
-func (s *seriesSet) Next() bool {
-	s.next++
-	return s.next <= len(s.series)
-}
-func (s *seriesSet) At() storage.Series                { return s.series[s.next-1] }
-func (s *seriesSet) Err() error                        { return nil }
-func (s *seriesSet) Warnings() annotations.Annotations { return nil }

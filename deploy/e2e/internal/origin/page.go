@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,20 +18,19 @@ type Page struct {
 	site *Site
 	path string
 
-	mu          sync.Mutex
-	status      int
-	body        []byte
-	sum         [sha256.Size]byte // of body
-	header      http.Header       // of its own
-	tagged      bool
-	takes       time.Duration
-	held        chan struct{} // closed to release the held requests, nil if none is held
-	arrivals    []time.Time
-	requires    string
-	authorized  int
-	waiting     int
-	notModified int
-	good        map[[sha256.Size]byte]struct{}
+	mu       sync.Mutex
+	status   int
+	body     []byte
+	sum      [sha256.Size]byte // of body
+	header   http.Header       // of its own
+	tagged   bool
+	takes    time.Duration
+	held     chan struct{} // closed to release the held requests, nil if none is held
+	arrivals []time.Time
+	requires string
+	good     map[[sha256.Size]byte]struct{}
+
+	authorized, waiting, notModified atomic.Int64
 }
 
 // ServerText is the body of an error. It must appear nowhere.
@@ -123,11 +123,7 @@ func (p *Page) set(change func()) *Page {
 }
 
 // Hits returns the number of requests.
-func (p *Page) Hits() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.arrivals)
-}
+func (p *Page) Hits() int { return len(p.Arrivals()) }
 
 // Arrivals returns when each request came.
 func (p *Page) Arrivals() []time.Time {
@@ -137,25 +133,13 @@ func (p *Page) Arrivals() []time.Time {
 }
 
 // Authorized returns the number of requests with credentials.
-func (p *Page) Authorized() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.authorized
-}
+func (p *Page) Authorized() int { return int(p.authorized.Load()) }
 
 // Waiting returns the number of held requests.
-func (p *Page) Waiting() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.waiting
-}
+func (p *Page) Waiting() int { return int(p.waiting.Load()) }
 
 // NotModified returns the number of responses with 304.
-func (p *Page) NotModified() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.notModified
-}
+func (p *Page) NotModified() int { return int(p.notModified.Load()) }
 
 func (p *Page) served(body []byte) bool {
 	p.mu.Lock()
@@ -169,11 +153,11 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.arrivals = append(p.arrivals, time.Now())
 	if r.Header.Get("Authorization") != "" {
-		p.authorized++
+		p.authorized.Add(1)
 	}
 	held, takes := p.held, p.takes
 	if held != nil {
-		p.waiting++
+		p.waiting.Add(1)
 	}
 	p.mu.Unlock()
 	if takes > 0 {
@@ -188,7 +172,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-held:
 		case <-r.Context().Done():
 		}
-		p.set(func() { p.waiting-- })
+		p.waiting.Add(-1)
 		if r.Context().Err() != nil {
 			return
 		}
@@ -206,7 +190,7 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
 	known := p.tagged && status == http.StatusOK && r.Header.Get("If-None-Match") == tag
 	if known {
 		status = http.StatusNotModified
-		p.notModified++
+		p.notModified.Add(1)
 	}
 	if status == http.StatusOK {
 		p.good[sum] = struct{}{}

@@ -19,12 +19,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -110,7 +110,7 @@ func (f *finding) write(before, after *corev1.ConfigMap) {
 	w.request, err = f.Grammar.Parse(before.Annotations)
 	w.unreadable = err != nil
 	changed := false
-	for key := range union(w.was, w.is) {
+	for key := range sets.KeySet(w.was).Union(sets.KeySet(w.is)) {
 		if !reflect.DeepEqual(w.was[key], w.is[key]) {
 			changed = true
 			for _, b := range w.breaches(key, f.Served) {
@@ -170,17 +170,6 @@ func unfenced(entries map[string]status.Entry) map[string]status.Entry {
 	return rest
 }
 
-func union[V any](a, b map[string]V) map[string]struct{} {
-	keys := map[string]struct{}{}
-	for key := range a {
-		keys[key] = struct{}{}
-	}
-	for key := range b {
-		keys[key] = struct{}{}
-	}
-	return keys
-}
-
 // Promises about the final state.
 const (
 	// Heals: a key is repaired within the audit interval once its cause is gone.
@@ -199,11 +188,11 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 	}
 	var wrong []string
 	held, entries := values(object), statusOf(object).Keys
-	keys := union(entries, nil)
+	keys := sets.KeySet(entries)
 	for _, pair := range request.Pairs {
-		keys[pair.Key] = struct{}{}
+		keys.Insert(pair.Key)
 	}
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, key := range sets.List(keys) {
 		url, asked := request.URL(key)
 		if !asked && request.Names(key) { // in a pair that is refused
 			continue

@@ -51,8 +51,7 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 	quoted := func(pem []byte) string { return fmt.Sprintf("%q", pem) }
 	manifest := strings.NewReplacer("IMAGE", image, "CERTIFICATE", quoted(certificate), "KEY", quoted(key)).
 		Replace(originManifest)
-	applier := suitetest.Must(access.NewApplier(c.Config, "e2e"))
-	Expect(applier.Apply(ctx, namespace, suitetest.Must(access.Decode([]byte(manifest)))...)).To(Succeed())
+	Expect(access.ApplyManifest(ctx, c.Config, "e2e", namespace, []byte(manifest))).To(Succeed())
 	core := c.Client.CoreV1()
 	var pod *corev1.Pod
 	Eventually(ctx, func(g Gomega) {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // denial is a policy and its binding, with words for the namespace and the key.
@@ -24,8 +23,7 @@ var denial string
 func (w *World) Deny(ctx context.Context, key string) (lift func(context.Context)) {
 	GinkgoHelper()
 	manifest := strings.NewReplacer("NAMESPACE", w.Namespace, "KEY", key).Replace(denial)
-	applier := suitetest.Must(access.NewApplier(w.Cluster.Config, "e2e"))
-	Expect(applier.Apply(ctx, "", suitetest.Must(access.Decode([]byte(manifest)))...)).To(Succeed())
+	Expect(access.ApplyManifest(ctx, w.Cluster.Config, "e2e", "", []byte(manifest))).To(Succeed())
 	api := w.Cluster.Client.AdmissionregistrationV1()
 	remove := func(ctx context.Context) {
 		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, w.Namespace, metav1.DeleteOptions{}) // it may be gone

@@ -9,17 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
-	"github.com/kv8s/curl-me-that/proto/watch/crd"
-	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Cluster is a real API server with administrator access.
@@ -90,17 +87,6 @@ func (c *Cluster) Credential(ctx context.Context, namespace, name, hosts string,
 // at the same time, and none removes the CRD.
 func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
 	GinkgoHelper()
-	client := suitetest.Must(dynamic.NewForConfig(c.Config))
-	body := suitetest.Must(yaml.YAMLToJSON(crd.Watchers))
-	definitions := client.Resource(schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1",
-		Resource: "customresourcedefinitions",
-	})
-	suitetest.Must(definitions.Patch(ctx, "watchers.watch.x-kv8s.io", types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: "e2e", Force: new(true), FieldValidation: metav1.FieldValidationStrict}))
-	Eventually(ctx, func() error {
-		_, err := client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
-		return err
-	}).Should(Succeed())
-	return client
+	Expect(access.ServeWatchers(ctx, c.Config, "e2e")).To(Succeed())
+	return suitetest.Must(dynamic.NewForConfig(c.Config))
 }

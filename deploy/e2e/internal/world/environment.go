@@ -15,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -107,7 +108,9 @@ func (e *Environment) Gateway() (g *gateway.Gateway, kubeconfig func(ctx context
 	GinkgoHelper()
 	g = suitetest.Must(gateway.Start(e.Cluster.Config))
 	DeferCleanup(g.Close)
-	path := suitetest.Must(g.Kubeconfig(GinkgoT().TempDir()))
+	path := filepath.Join(GinkgoT().TempDir(), "gateway.kubeconfig")
+	through := access.At(suitetest.Must(access.Load(e.Cluster.Kubeconfig, "")), g.URL())
+	Expect(access.Write(through, path)).To(Succeed())
 	return g, func(context.Context, string) string { return path }
 }
 

@@ -22,6 +22,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/kv8s/curl-me-that/proto/watch/crd"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Apply applies all manifests (*.yaml) of some folders by server-side apply, ordered by
@@ -123,6 +126,39 @@ func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstr
 			return fmt.Errorf("apply %s: %w", nameOf(object), err)
 		}
 		a.defines = a.defines || object.GetKind() == "CustomResourceDefinition"
+	}
+	return nil
+}
+
+// ApplyManifest applies the objects of a manifest for a field manager. The namespace is for objects that have none.
+func ApplyManifest(ctx context.Context, config *rest.Config, manager, namespace string, manifest []byte) error {
+	objects, err := Decode(manifest)
+	if err != nil {
+		return err
+	}
+	applier, err := NewApplier(config, manager)
+	if err != nil {
+		return err
+	}
+	return applier.Apply(ctx, namespace, objects...)
+}
+
+// ServeWatchers installs the CRD of Watchers for a field manager, and waits until the API server serves it.
+func ServeWatchers(ctx context.Context, config *rest.Config, manager string) error {
+	if err := ApplyManifest(ctx, config, manager, "", crd.Watchers); err != nil {
+		return fmt.Errorf("install the definition: %w", err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("use the cluster: %w", err)
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, definitionTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
+			return err == nil, nil
+		})
+	if err != nil {
+		return fmt.Errorf("the API server does not serve Watchers after %s", definitionTimeout)
 	}
 	return nil
 }
