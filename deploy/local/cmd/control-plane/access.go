@@ -43,43 +43,11 @@ func newHealthcheck() *cobra.Command {
 	return cmd
 }
 
-func newAdopt() *cobra.Command {
-	var kubeconfig, name string
-	var copies []string
-	cmd := command("adopt --kubeconfig FILE --to FILE",
-		"Copy a kubeconfig from outside a container to where services read it",
-		`Copy the current context of a kubeconfig to where services in containers read it.
-A file belongs to the owner of its folder. It reports settings that cannot work in a container.`,
-		func(cmd *cobra.Command) error {
-			if len(copies) == 0 {
-				return errors.New("adopt needs --kubeconfig and --to")
-			}
-			if info, err := os.Stat(kubeconfig); err != nil || !info.Mode().IsRegular() {
-				return errors.New("there is no kubeconfig: set KUBECONFIG to the absolute path of one file")
-			}
-			config, err := access.Load(kubeconfig, name)
-			if err != nil {
-				return err
-			}
-			for _, path := range copies {
-				if err := access.Write(config, path); err != nil {
-					return err
-				}
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), "adopted context", config.CurrentContext)
-			return nil
-		})
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig to copy")
-	cmd.Flags().StringVar(&name, "context", "", "its context (default: the current one)")
-	cmd.Flags().StringSliceVar(&copies, "to", nil, "files to write")
-	return cmd
-}
-
 // grant holds the flags of the command.
 type grant struct {
-	kubeconfig, copyTo, server string
-	manifests                  []string
-	accounts                   map[string]string
+	kubeconfig, context, server string
+	manifests, copies           []string
+	accounts                    map[string]string
 }
 
 func newGrant() *cobra.Command {
@@ -87,22 +55,24 @@ func newGrant() *cobra.Command {
 	cmd := command("grant --kubeconfig FILE --manifests DIR --account NAMESPACE/NAME=FILE",
 		"Apply manifests, and write a kubeconfig with a token for each service account",
 		`Apply all manifests of the folders, and write a kubeconfig with a token for each
-service account. A file belongs to the owner of its folder.`, g.run)
+service account. Copies of the administrator's kubeconfig are for services in containers:
+settings that cannot work there are an error. A file belongs to the owner of its folder.`, g.run)
 	flags := cmd.Flags()
 	flags.StringVar(&g.kubeconfig, "kubeconfig", "", "kubeconfig of the administrator")
+	flags.StringVar(&g.context, "context", "", "its context (default: the current one)")
 	flags.StringSliceVar(&g.manifests, "manifests", nil, "folders with manifests to apply")
 	flags.StringToStringVar(&g.accounts, "account", nil,
 		"service account, and the file for its kubeconfig: NAMESPACE/NAME=FILE")
-	flags.StringVar(&g.copyTo, "copy-to", "", "file for a copy of the administrator's kubeconfig")
-	flags.StringVar(&g.server, "copy-server", "", "URL of the API server in that copy")
+	flags.StringSliceVar(&g.copies, "copy-to", nil, "files for copies of the administrator's kubeconfig")
+	flags.StringVar(&g.server, "copy-server", "", "URL of the API server in those copies")
 	return cmd
 }
 
 func (g *grant) run(cmd *cobra.Command) error {
-	if g.kubeconfig == "" {
-		return errors.New("grant needs --kubeconfig")
+	if info, err := os.Stat(g.kubeconfig); err != nil || !info.Mode().IsRegular() {
+		return errors.New("--kubeconfig: there is no kubeconfig: set KUBECONFIG to the absolute path of one file")
 	}
-	administrator, err := access.Load(g.kubeconfig, "")
+	administrator, err := access.Load(g.kubeconfig, g.context)
 	if err != nil {
 		return err
 	}
@@ -131,13 +101,16 @@ func (g *grant) run(cmd *cobra.Command) error {
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "wrote the kubeconfig of service account", account)
 	}
-	if g.copyTo == "" {
-		return nil
-	}
 	if g.server != "" {
 		administrator = access.At(administrator, g.server)
 	}
-	return access.Write(administrator, g.copyTo)
+	for _, path := range g.copies {
+		if err := access.Write(administrator, path); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "copied context %s to %s\n", administrator.CurrentContext, path)
+	}
+	return nil
 }
 
 func newPrepare() *cobra.Command {

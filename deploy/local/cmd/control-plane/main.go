@@ -25,7 +25,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newExec(), newAssets(), newPrepare(), newGrant(), newAdopt(), newHealthcheck())
+	root.AddCommand(newExec(), newAssets(), newPrepare(), newGrant(), newHealthcheck())
 	err := root.ExecuteContext(ctx)
 	if status, ok := errors.AsType[exitError](err); ok {
 		os.Exit(int(status)) //nolint:gocritic // nothing is left to stop
