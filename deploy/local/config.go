@@ -1,7 +1,6 @@
 package local
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher"
@@ -108,23 +106,4 @@ func defaultDataDir() string {
 		return ""
 	}
 	return filepath.Join(home, ".local", "share", "curl-me-that")
-}
-
-// openDataDir returns the folder, which no other process may use meanwhile, and a function that gives it back. That
-// removes a temporary one. The error wraps filelock.ErrInUse if another process uses it.
-func (c *Config) openDataDir() (dir string, closeDir func(), err error) {
-	if c.DataDir == "" {
-		if dir, err = os.MkdirTemp("", "curl-me-that-"); err != nil {
-			return "", nil, fmt.Errorf("make a folder for the data: %w", err)
-		}
-		return dir, func() { _ = os.RemoveAll(dir) }, nil
-	}
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
-		return "", nil, fmt.Errorf("--data-dir: %w", err)
-	}
-	lock, err := filelock.Own(c.DataDir, "curl-me-that")
-	if err != nil {
-		return "", nil, fmt.Errorf("--data-dir: %w", err)
-	}
-	return c.DataDir, func() { _ = lock.Unlock() }, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/broker"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -55,29 +56,29 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	if err != nil {
 		return err
 	}
-	dir, closeDir, err := c.openDataDir()
+	data, err := filelock.OpenFolder(c.DataDir, "curl-me-that")
 	if err != nil {
-		return err
+		return fmt.Errorf("--data-dir: %w", err)
 	}
-	defer closeDir()
+	defer data.Close()
 
 	system := System{Kubeconfig: c.ClusterKubeconfig()}
 	var failed <-chan error
 	if system.Kubeconfig == "" {
 		var plane *controlplane.ControlPlane
-		if plane, err = c.startControlPlane(ctx, filepath.Join(dir, "control-plane"), progress); err != nil {
+		if plane, err = c.startControlPlane(ctx, filepath.Join(data.Dir, "control-plane"), progress); err != nil {
 			return err
 		}
 		defer stop(ctx, &err, plane.Stop)
 		system.Kubeconfig, failed = plane.Kubeconfig(), plane.Failed()
 	}
-	if c.Watcher.SigningKey, c.Writer.TrustedKeys, err = signature.WriteFiles(dir); err != nil {
+	if c.Watcher.SigningKey, c.Writer.TrustedKeys, err = signature.WriteFiles(data.Dir); err != nil {
 		return err
 	}
 	c.Fetcher.TrustedKeys = c.Writer.TrustedKeys
 	kube.BridgeKlog(log.Level(max(zerolog.WarnLevel, log.GetLevel())))
 
-	nats, err := broker.Start(broker.Options{Dir: filepath.Join(dir, "nats"), Listen: c.NATSListen, Log: log})
+	nats, err := broker.Start(broker.Options{Dir: filepath.Join(data.Dir, "nats"), Listen: c.NATSListen, Log: log})
 	if err != nil {
 		return err
 	}

@@ -127,8 +127,8 @@ var _ = Describe("The system in one process", func() {
 
 	It("does not share its data folder", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		other := suitetest.Must(filelock.Own(dir, "curl-me-that"))
-		DeferCleanup(other.Unlock)
+		other := suitetest.Must(filelock.OpenFolder(dir, "curl-me-that"))
+		DeferCleanup(other.Close)
 		config := suitetest.Must(parse("--data-dir", dir))
 		Expect(local.Run(ctx, config, GinkgoWriter, nil)).
 			To(And(MatchError(filelock.ErrInUse), MatchError(ContainSubstring(dir))))

@@ -92,7 +92,7 @@ func (c *ControlPlane) start(ctx context.Context, progress io.Writer) (err error
 	if err := c.data.writeCredentials("127.0.0.1", strconv.Itoa(c.port)); err != nil {
 		return err
 	}
-	fmt.Fprintf(progress, "starting etcd and kube-apiserver in %s\n", c.data.dir)
+	fmt.Fprintf(progress, "starting etcd and kube-apiserver in %s\n", c.data.Dir)
 	if err := c.startEtcd(ctx); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 		return nil
 	}
 	c.over = true
-	if c.data.temporary {
+	if c.data.Temporary {
 		// A graceful exit, of 2 s each, is for data that is read again.
 		return c.discard()
 	}
@@ -132,7 +132,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, c.data.close())...)
+	return errors.Join(append(errs, c.data.Close())...)
 }
 
 // discard kills whatever runs.
@@ -140,7 +140,7 @@ func (c *ControlPlane) discard() error {
 	for _, p := range c.running() {
 		_ = p.Kill() // it may have ended
 	}
-	return c.data.close()
+	return c.data.Close()
 }
 
 // running returns the processes in the order in which they are stopped.

@@ -111,6 +111,6 @@ func Prepare(dir, host, port string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = data.close() }()
+	defer func() { _ = data.Close() }()
 	return data.writeCredentials(host, port)
 }

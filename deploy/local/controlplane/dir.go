@@ -21,46 +21,25 @@ import (
 //	pki/         certificate, keys and the administrator's token
 //	etcd/        data
 //	logs/        of this run
-type dataDir struct {
-	dir       string
-	temporary bool
-	lock      *filelock.Lock
-}
+type dataDir struct{ filelock.Folder }
 
 // openDataDir creates the folder if needed, and locks it. An empty name is a temporary one.
 func openDataDir(dir string) (d dataDir, err error) {
-	if d.temporary = dir == ""; d.temporary {
-		d.dir, err = os.MkdirTemp("", "control-plane-")
-	} else if d.dir, err = filepath.Abs(dir); err == nil {
-		err = os.MkdirAll(d.dir, 0o700)
-	}
-	if err != nil {
-		return d, fmt.Errorf("create the folder of the control plane: %w", err)
-	}
-	if d.lock, err = filelock.Own(d.dir, "control plane"); err != nil {
+	if d.Folder, err = filelock.OpenFolder(dir, "control plane"); err != nil {
 		return d, err
 	}
 	err = os.RemoveAll(d.path("logs")) // they would grow without limit
 	if err = errors.Join(err, os.MkdirAll(d.path("logs"), 0o700)); err != nil {
-		return d, fmt.Errorf("create the folder of logs: %w", errors.Join(err, d.close()))
+		return d, fmt.Errorf("create the folder of logs: %w", errors.Join(err, d.Close()))
 	}
 	return d, nil
 }
 
 func (d dataDir) path(elements ...string) string {
-	return filepath.Join(append([]string{d.dir}, elements...)...)
+	return filepath.Join(append([]string{d.Dir}, elements...)...)
 }
 
 func (d dataDir) kubeconfig() string { return d.path("kubeconfig") }
-
-// close unlocks the folder, and removes it if it is temporary.
-func (d dataDir) close() error {
-	err := d.lock.Unlock()
-	if d.temporary {
-		err = errors.Join(err, os.RemoveAll(d.dir))
-	}
-	return err
-}
 
 // Ports are below the range that Linux (32768) and macOS (49152) give to outgoing
 // connections. Otherwise a client of a stopped API server could be given its very port,

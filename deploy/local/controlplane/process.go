@@ -29,7 +29,7 @@ func (d dataDir) start(path, name string, args ...string) (*process, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(path, args...)
-	cmd.Dir = d.dir
+	cmd.Dir = d.Dir
 	// An empty environment: ETCD_… variables and proxies of the shell are not for us.
 	cmd.Env = []string{}
 	cmd.Stdout, cmd.Stderr = log, log

@@ -61,15 +61,13 @@ func child(of any, names ...string) map[string]any {
 	return object
 }
 
-// undescribe removes all descriptions in schemas.
-func undescribe(schemas map[string]any) {
-	for _, schema := range schemas {
-		delete(child(schema), "description")
-		undescribe(child(schema, "properties"))
-		for _, inner := range []string{"items", "additionalProperties"} {
-			if nested := child(schema, inner); nested != nil {
-				undescribe(map[string]any{inner: nested})
-			}
-		}
+// undescribe removes all descriptions below a node. A property of that name is a schema, no text.
+func undescribe(node any) {
+	object := child(node)
+	if _, text := object["description"].(string); text {
+		delete(object, "description")
+	}
+	for _, inner := range object {
+		undescribe(inner)
 	}
 }

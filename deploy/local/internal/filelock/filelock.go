@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -38,18 +39,44 @@ func Try(path string) (*Lock, error) {
 	return &Lock{file: file}, nil
 }
 
-// Own locks a folder for a program, whose name is part of the error. The error wraps
-// ErrInUse if the folder is locked.
-func Own(dir, program string) (*Lock, error) {
-	lock, err := Try(filepath.Join(dir, "lock"))
-	if errors.Is(err, ErrLocked) {
-		return nil, fmt.Errorf("%w: another %s runs in %s: stop it or choose another folder", ErrInUse, program, dir)
-	}
-	return lock, err
-}
-
 // Unlock releases the lock. The file stays, because two processes could otherwise lock two files of
 // the same name.
 func (l *Lock) Unlock() error {
 	return l.file.Close()
+}
+
+// Folder is a folder that one process has for itself.
+type Folder struct {
+	// Dir is the absolute path.
+	Dir string
+	// Temporary folders are removed by Close.
+	Temporary bool
+	lock      *Lock
+}
+
+// OpenFolder creates a folder if needed, and locks it for a program, whose name is part of the error. An empty name is
+// a temporary folder. The error wraps ErrInUse if the folder is locked.
+func OpenFolder(dir, program string) (f Folder, err error) {
+	if f.Temporary = dir == ""; f.Temporary {
+		f.Dir, err = os.MkdirTemp("", strings.ReplaceAll(program, " ", "-")+"-")
+	} else if f.Dir, err = filepath.Abs(dir); err == nil {
+		err = os.MkdirAll(f.Dir, 0o700)
+	}
+	if err != nil {
+		return f, fmt.Errorf("create the folder of %s: %w", program, err)
+	}
+	f.lock, err = Try(filepath.Join(f.Dir, "lock"))
+	if errors.Is(err, ErrLocked) {
+		err = fmt.Errorf("%w: another %s runs in %s: stop it or choose another folder", ErrInUse, program, f.Dir)
+	}
+	return f, err
+}
+
+// Close unlocks the folder, and removes it if it is temporary.
+func (f Folder) Close() error {
+	err := f.lock.Unlock()
+	if f.Temporary {
+		err = errors.Join(err, os.RemoveAll(f.Dir))
+	}
+	return err
 }

@@ -41,16 +41,19 @@ func (p Programs) run(ctx context.Context, each func(line string), args ...strin
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("run go %s: %w", args[0], err)
 	}
-	var last tail
+	var messages []string
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		each(lines.Text())
-		last.add(lines.Text())
+		if message := strings.TrimSpace(lines.Text()); message != "" && !isPackage(message) {
+			messages = append(messages, message)
+		}
 	}
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("run go %s: %w", args[0], context.Cause(ctx))
 		}
-		return fmt.Errorf("%w: go %s: %w: %s", ErrFailed, args[0], err, last)
+		return fmt.Errorf("%w: go %s: %w: %s", ErrFailed, args[0], err,
+			strings.Join(messages[max(0, len(messages)-4):], "; "))
 	}
 	return nil
 }
@@ -60,19 +63,3 @@ func (p Programs) run(ctx context.Context, each func(line string), args ...strin
 func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:#")
 }
-
-// tail keeps the last messages of an output.
-type tail []string
-
-func (t *tail) add(line string) {
-	line = strings.TrimSpace(line)
-	if line == "" || isPackage(line) {
-		return
-	}
-	*t = append(*t, line)
-	if len(*t) > 4 {
-		*t = (*t)[1:]
-	}
-}
-
-func (t tail) String() string { return strings.Join(t, "; ") }
