@@ -12,6 +12,7 @@ replace (
 
 require (
 	github.com/go-logr/logr v1.4.4
+	github.com/gofrs/flock v0.13.1
 	github.com/kv8s/curl-me-that/deploy/curlctl v0.0.0-00010101000000-000000000000
 	github.com/kv8s/curl-me-that/fetcher v0.0.0-00010101000000-000000000000
 	github.com/kv8s/curl-me-that/proto v0.0.0

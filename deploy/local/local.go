@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// stopTimeout is the time limit to stop a part. Services have their own limit.
+// stopTimeout is the time limit to stop the control plane. Services have their own limit.
 const stopTimeout = 10 * time.Second
 
 // embeddedURL stands for the broker in this process in logs.
@@ -56,7 +57,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	if err != nil {
 		return err
 	}
-	data, err := filelock.OpenFolder(c.DataDir, "curl-me-that")
+	data, err := filelock.Open(c.DataDir, "curl-me-that")
 	if err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
@@ -69,7 +70,11 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 		if plane, err = c.startControlPlane(ctx, filepath.Join(data.Dir, "control-plane"), progress); err != nil {
 			return err
 		}
-		defer stop(ctx, &err, plane.Stop)
+		defer func() {
+			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			err = cmp.Or(err, plane.Stop(stopping))
+		}()
 		system.Kubeconfig, failed = plane.Kubeconfig(), plane.Failed()
 	}
 	if c.Watcher.SigningKey, c.Writer.TrustedKeys, err = signature.WriteFiles(data.Dir); err != nil {
@@ -82,20 +87,11 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	if err != nil {
 		return err
 	}
-	defer stop(ctx, &err, nats.Stop)
+	defer nats.Stop()
 	system.NATS = nats.URL()
 	a := &assembly{config: &c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry(), nats: nats}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return a.serve(ctx, failed, func(ctx context.Context) error { return ready(ctx, system) })
-}
-
-// stop stops a part, also after ctx was cancelled, and keeps the first error.
-func stop(ctx context.Context, err *error, part func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	if stopErr := part(ctx); *err == nil {
-		*err = stopErr
-	}
 }
 
 // ClusterKubeconfig returns the file that a cluster was given by, or nothing.

@@ -127,7 +127,7 @@ var _ = Describe("The system in one process", func() {
 
 	It("does not share its data folder", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		other := suitetest.Must(filelock.OpenFolder(dir, "curl-me-that"))
+		other := suitetest.Must(filelock.Open(dir, "curl-me-that"))
 		DeferCleanup(other.Close)
 		config := suitetest.Must(parse("--data-dir", dir))
 		Expect(local.Run(ctx, config, GinkgoWriter, nil)).

@@ -2,8 +2,6 @@
 package broker
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -101,17 +99,7 @@ func (b *Broker) URL() string {
 }
 
 // Stop ends the server after its clients are gone.
-func (b *Broker) Stop(ctx context.Context) error {
+func (b *Broker) Stop() {
 	b.server.Shutdown()
-	done := make(chan struct{})
-	go func() {
-		b.server.WaitForShutdown()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return errors.New("stop NATS: it takes too long")
-	}
+	b.server.WaitForShutdown()
 }

@@ -25,7 +25,7 @@ type dataDir struct{ filelock.Folder }
 
 // openDataDir creates the folder if needed, and locks it. An empty name is a temporary one.
 func openDataDir(dir string) (d dataDir, err error) {
-	if d.Folder, err = filelock.OpenFolder(dir, "control plane"); err != nil {
+	if d.Folder, err = filelock.Open(dir, "control plane"); err != nil {
 		return d, err
 	}
 	err = os.RemoveAll(d.path("logs")) // they would grow without limit

@@ -68,10 +68,10 @@ func hostDown(ctx context.Context, d *demo) error {
 
 // replayed starts that server.
 func replayed(ctx context.Context, d *demo) error {
-	if err := d.hosts.serve(ctx, downPort); err != nil {
+	if err := d.serve(ctx, downPort); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.Out, "%s is up now.\n\n", d.hosts.url(downPort, ""))
+	fmt.Fprintf(d.Out, "%s is up now.\n\n", d.url(downPort, ""))
 	if err := d.typed(ctx, "replay", "--name="+downName, "--wait"); err != nil {
 		return err
 	}

@@ -58,8 +58,8 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	serving, ctx := errgroup.WithContext(ctx)
-	d := &demo{Config: c, samples: samples, hosts: &hosts{host: c.Host, serving: serving}}
-	if err := d.hosts.serve(ctx, jokePort); err != nil {
+	d := &demo{Config: c, samples: samples, serving: serving}
+	if err := d.serve(ctx, jokePort); err != nil {
 		return err
 	}
 	through := func(ctx context.Context, running local.System) error {
@@ -86,7 +86,7 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 type demo struct {
 	Config
 	samples samples
-	hosts   *hosts
+	serving *errgroup.Group // web servers
 	system  local.System
 	client  corev1client.CoreV1Interface
 }
@@ -152,7 +152,7 @@ Everything keeps running. Try it in another terminal:
 
 Press Ctrl-C to end the demo and its console, which you can open in a browser:
 
-`, d.system.Kubeconfig, kubectl, d.hosts.url(jokePort, jokePath))
+`, d.system.Kubeconfig, kubectl, d.url(jokePort, jokePath))
 }
 
 // consoleCommand returns the command that opens the console after this demo. Without an

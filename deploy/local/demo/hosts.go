@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/kv8s/curl-me-that/deploy/local/demo/joke"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
@@ -20,25 +18,20 @@ const (
 	jokePath = joke.Path
 )
 
-// hosts are the web servers of the demo.
-type hosts struct {
-	host    string
-	serving *errgroup.Group
+// url returns the URL of a page of a web server of the demo.
+func (d *demo) url(port, path string) string {
+	return "http://" + net.JoinHostPort(d.Host, port) + path
 }
 
-func (h *hosts) url(port, path string) string {
-	return "http://" + net.JoinHostPort(h.host, port) + path
-}
-
-// serve starts a server, which runs until ctx is done.
-func (h *hosts) serve(ctx context.Context, port string) error {
-	address := net.JoinHostPort(h.host, port)
+// serve starts a web server, which runs until ctx is done.
+func (d *demo) serve(ctx context.Context, port string) error {
+	address := net.JoinHostPort(d.Host, port)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("start the web server of the demo on %s: %w", address, err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+joke.Path, joke.Handler())
-	h.serving.Go(func() error { return process.Serve(ctx, listener, mux) })
+	d.serving.Go(func() error { return process.Serve(ctx, listener, mux) })
 	return nil
 }

@@ -66,7 +66,7 @@ func (d *demo) request(verb string) *rest.Request {
 
 // createWatcher creates the Watcher and prints it.
 func (d *demo) createWatcher(ctx context.Context) error {
-	manifest := fmt.Sprintf(watcherManifest, watchv1.GroupVersion(), watcherName, d.hosts.url(jokePort, jokePath))
+	manifest := fmt.Sprintf(watcherManifest, watchv1.GroupVersion(), watcherName, d.url(jokePort, jokePath))
 	err := d.request("POST").SetHeader("Content-Type", "application/yaml").Body([]byte(manifest)).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("create Watcher %s: %w", watcherName, err)

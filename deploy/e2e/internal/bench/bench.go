@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +54,7 @@ type Mode struct {
 	Name string
 	// measure reports the figures, with units in their JSON names, after each step.
 	measure func(context.Context, Options, func(any))
+	wanted  bool
 }
 
 // Measure returns the figures. If it fails, it returns those measured so far.
@@ -84,22 +86,14 @@ func (o *Options) BindFlags(fs *flag.FlagSet) {
 
 // Modes returns the modes that the flags select, or fill if they select none.
 func (o *Options) Modes() []Mode {
-	var modes []Mode
 	fill := o.Apart || o.Scale != "" || o.Refresh == 0 && !o.SlowHost && o.Restart == 0
-	for _, mode := range []struct {
-		Mode
-		wanted bool
-	}{
-		{Mode{"fill", measureFill}, fill},
-		{Mode{"refresh", measureRefresh}, o.Refresh > 0},
-		{Mode{"slow-host", measureSlowHost}, o.SlowHost},
-		{Mode{"restart", measureRestart}, o.Restart > 0},
-	} {
-		if mode.wanted {
-			modes = append(modes, mode.Mode)
-		}
+	modes := []Mode{
+		{"fill", measureFill, fill},
+		{"refresh", measureRefresh, o.Refresh > 0},
+		{"slow-host", measureSlowHost, o.SlowHost},
+		{"restart", measureRestart, o.Restart > 0},
 	}
-	return modes
+	return slices.DeleteFunc(modes, func(m Mode) bool { return !m.wanted })
 }
 
 // part is how much of everything a short run measures.

@@ -82,8 +82,10 @@ func (row *slowHost) measure(ctx context.Context, o Options, latency time.Durati
 	s := &system{}
 	defer s.stop(ctx)
 	s.init(ctx, o.Bin)
-	h := newHost(latency)
-	defer h.close()
+	h := &host{latency: latency}
+	h.server = httptest.NewServer(h)
+	defer h.server.Close()
+	defer h.server.CloseClientConnections()
 	h.follow(s.js.Conn())
 	for range row.Fetchers {
 		s.fetcher(ctx, "--timeout=20s")
@@ -147,17 +149,6 @@ type host struct {
 	inUse        int
 	busy         time.Duration
 	gets, timers int
-}
-
-func newHost(latency time.Duration) *host {
-	h := &host{latency: latency}
-	h.server = httptest.NewServer(h)
-	return h
-}
-
-func (h *host) close() {
-	h.server.CloseClientConnections()
-	h.server.Close()
 }
 
 // ServeHTTP sends the headers at once, since a fetcher waits 5 s for them, and the body

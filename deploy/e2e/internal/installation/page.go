@@ -29,8 +29,13 @@ type Origin struct {
 	control string
 	site    string
 
-	mu   sync.Mutex
-	good map[string]map[[sha256.Size]byte]struct{} // by URL of the page
+	good sync.Map // has each good
+}
+
+// good is a body that a URL has given.
+type good struct {
+	url string
+	sum [sha256.Size]byte
 }
 
 // NewOrigin returns a client for the control URL of an origin. Fetchers reach the origin at the
@@ -41,7 +46,6 @@ func NewOrigin(client *http.Client, control, site, folder string) *Origin {
 		client:  client,
 		control: strings.TrimSuffix(control, "/") + remote.Prefix + folder,
 		site:    strings.TrimSuffix(site, "/") + folder,
-		good:    map[string]map[[sha256.Size]byte]struct{}{},
 	}
 }
 
@@ -55,23 +59,12 @@ func (o *Origin) Page(path string) *Page {
 // URL, whatever its query.
 func (o *Origin) Served(url string, body []byte) bool {
 	url, _, _ = strings.Cut(url, "?")
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, found := o.good[url][sha256.Sum256(body)]
+	_, found := o.good.Load(good{url, sha256.Sum256(body)})
 	return found
 }
 
 // Forget makes the origin forget all pages below the folder.
 func (o *Origin) Forget(ctx context.Context) error { return o.do(ctx, http.MethodDelete, "", nil, nil) }
-
-func (o *Origin) remember(url string, body []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.good[url] == nil {
-		o.good[url] = map[[sha256.Size]byte]struct{}{}
-	}
-	o.good[url][sha256.Sum256(body)] = struct{}{}
-}
 
 // errNoPage means that the origin does not have the page.
 var errNoPage = errors.New("unknown page")
@@ -135,7 +128,7 @@ func (p *Page) Says(ctx context.Context, text string) *Page {
 // Serves makes the page respond with 200 and a body.
 func (p *Page) Serves(ctx context.Context, body []byte) *Page {
 	GinkgoHelper()
-	p.origin.remember(p.URL(), body)
+	p.origin.good.Store(good{p.URL(), sha256.Sum256(body)}, true)
 	p.instruction.Status, p.instruction.Body = http.StatusOK, body
 	return p.instruct(ctx)
 }

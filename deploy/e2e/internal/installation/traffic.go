@@ -28,7 +28,7 @@ const (
 type Traffic struct {
 	installation *Installation
 	stop         func()
-	ended        chan struct{}
+	users        sync.WaitGroup
 
 	mu      sync.Mutex
 	done    []*world.ConfigMap
@@ -40,24 +40,16 @@ type Traffic struct {
 func (i *Installation) Traffic(ctx context.Context, name string) *Traffic {
 	GinkgoHelper()
 	stopped := make(chan struct{})
-	t := &Traffic{
-		installation: i, stop: sync.OnceFunc(func() { close(stopped) }),
-		ended: make(chan struct{}),
-	}
-	var group sync.WaitGroup
+	t := &Traffic{installation: i, stop: sync.OnceFunc(func() { close(stopped) })}
 	for user := range users {
-		group.Go(func() {
+		t.users.Go(func() {
 			defer GinkgoRecover()
 			t.work(ctx, stopped, fmt.Sprintf("%s-%d", name, user))
 		})
 	}
-	go func() {
-		defer close(t.ended)
-		group.Wait()
-	}()
 	DeferCleanup(func() {
 		t.stop()
-		<-t.ended
+		t.users.Wait()
 	})
 	return t
 }
@@ -117,7 +109,7 @@ func (t *Traffic) Done() int {
 func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	t.stop()
-	Eventually(ctx, t.ended).WithTimeout(endurance).Should(BeClosed(), "users who still wait for data")
+	t.users.Wait() // each waits for data no longer than endurance
 	t.installation.shouldBeWritten(ctx, t.done, 2)
 	done := map[string]bool{}
 	for _, cm := range t.done {

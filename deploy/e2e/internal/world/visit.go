@@ -8,8 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -22,8 +20,7 @@ func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte)
 	w := &World{Cluster: c, visited: served}
 	w.Namespace = c.Namespace(ctx)
 	DeferCleanup(w.clear)
-	w.History = suitetest.Must(history.Follow(ctx, c.Client.CoreV1().ConfigMaps(w.Namespace)))
-	DeferCleanup(w.History.Stop)
+	w.follow(ctx)
 	DeferCleanup(func(ctx SpecContext) { w.ShouldKeepPromises(ctx) })
 	return w
 }
@@ -32,8 +29,7 @@ func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte)
 func (w *World) ShouldKeepPromises(ctx context.Context) {
 	GinkgoHelper()
 	w.EventuallyCaughtUp(ctx)
-	grammar := suitetest.Must(annotation.New(annotation.Defaults()))
-	Expect(promise.Checker{Grammar: grammar, Served: w.visited}.Check(w.History.Lives())).To(BeEmpty(), "broken promises")
+	Expect(w.Checker().Check(w.History.Lives())).To(BeEmpty(), "broken promises")
 	w.checkWords(ctx)
 }
 

@@ -184,6 +184,9 @@ func (w *World) connect() {
 func (w *World) Trust(s *origin.Server) { w.origins = append(w.origins, s) }
 
 func (w *World) served(url string, body []byte) bool {
+	if w.visited != nil {
+		return w.visited(url, body)
+	}
 	return slices.ContainsFunc(w.origins, func(s *origin.Server) bool { return s.Served(url, body) })
 }
 

@@ -88,17 +88,12 @@ func Kubectl() (string, bool) {
 	if path, err := exec.LookPath(kubectl); err == nil {
 		return path, true
 	}
-	dirs := []string{os.Getenv(EnvDir)}
-	if cache, err := cacheDir(); err == nil {
-		o := Options{Cache: cache}
-		dirs = append(dirs, o.built(), o.fetched())
+	found, err := binariesIn(os.Getenv(EnvDir))
+	if err != nil {
+		cache, _ := cacheDir() // without a home, there is nothing in it
+		found, err = Options{Cache: cache}.find()
 	}
-	for _, dir := range dirs {
-		if found, err := binariesIn(dir); dir != "" && err == nil {
-			return found.Kubectl(), true
-		}
-	}
-	return "", false
+	return found.Kubectl(), err == nil
 }
 
 func programs() []string { return []string{etcd, apiServer, kubectl} }

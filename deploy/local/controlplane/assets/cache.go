@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
+	"github.com/gofrs/flock"
 )
 
 // built and fetched are the folders of programs from source and from an archive.
@@ -54,19 +54,16 @@ func (o Options) fill(ctx context.Context) (Binaries, error) {
 }
 
 // lock polls, because a blocking flock cannot be cancelled.
-func (o Options) lock(ctx context.Context) (*filelock.Lock, error) {
-	for {
-		lock, err := filelock.Try(filepath.Join(o.Cache, "lock"))
-		if !errors.Is(err, filelock.ErrLocked) {
-			return lock, err
-		}
-		o.Part.Display("waiting for another process that builds the control plane")
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for another build of the control plane: %w", context.Cause(ctx))
-		}
+func (o Options) lock(ctx context.Context) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(o.Cache, "lock"))
+	if locked, err := lock.TryLock(); locked || err != nil {
+		return lock, err
 	}
+	o.Part.Display("waiting for another process that builds the control plane")
+	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
+		return nil, fmt.Errorf("wait for another build of the control plane: %w", err)
+	}
+	return lock, nil
 }
 
 // provide fills a folder next to target and then renames it, so that an interrupted process leaves nothing that looks

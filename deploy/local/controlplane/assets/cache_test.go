@@ -6,12 +6,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gofrs/flock"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
@@ -83,7 +83,8 @@ esac`)
 	It("waits for another process that builds, and uses its result", func(ctx SpecContext) {
 		useGo("exit 1")
 		target := filepath.Join(dir, assets.VersionHash())
-		other := suitetest.Must(filelock.Try(filepath.Join(dir, "lock")))
+		other := flock.New(filepath.Join(dir, "lock"))
+		Expect(other.TryLock()).To(BeTrue())
 		result := make(chan assets.Binaries, 1)
 		go func() {
 			defer GinkgoRecover()
@@ -107,7 +108,8 @@ for name in server kube-apiserver kubectl; do echo built >"$4/$name" && chmod +x
 	})
 
 	It("stops waiting for another process when the context is cancelled", func(ctx SpecContext) {
-		other := suitetest.Must(filelock.Try(filepath.Join(dir, "lock")))
+		other := flock.New(filepath.Join(dir, "lock"))
+		Expect(other.TryLock()).To(BeTrue())
 		DeferCleanup(other.Unlock)
 		leaving, leave := context.WithCancel(ctx)
 		leave()
