@@ -144,7 +144,7 @@ test-fast: control-plane ## Test the modules that have changed, without the race
 .PHONY: test-unit
 test-unit: control-plane ## Test all modules, without the suites of deploy/e2e
 	@echo 'go test of all modules: go prints nothing until the longest one is done, after some minutes'
-	@$(WITH_CLUSTER) $(GO_TEST) -p $(SUITES) -timeout=30m $(UNIT)
+	@$(WITH_CLUSTER) $(GO_TEST) -p 4 -timeout=30m $(UNIT)
 
 .PHONY: test-rules
 test-rules: $(PROMTOOL) ## Test the alerts

@@ -99,7 +99,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 	}
 
 	BeforeEach(func() {
-		ca, cfg, clock, seen = newAuthority(), shortLimits(), &testClock{at: time.Now()}, &recorder{}
+		ca, cfg, clock, seen = newAuthority(), get.Defaults(), &testClock{at: time.Now()}, &recorder{}
 		asked.Store(0)
 		accepted.Store(nil)
 		password.Store(new("s3cr3t"))
@@ -263,7 +263,7 @@ var _ = Describe("the files of an entry", func() {
 		put("client.crt", certificate)
 	}
 	BeforeEach(func() {
-		private, cfg, seen = newAuthority(), shortLimits(), &recorder{}
+		private, cfg, seen = newAuthority(), get.Defaults(), &recorder{}
 		cfg.HeaderFile = writeFile("headers.yaml", "[]")
 		dir = filepath.Dir(cfg.HeaderFile)
 		port = secureServer(private, host, private.pool(), func(w http.ResponseWriter, r *http.Request) {

@@ -60,7 +60,8 @@ func TestTwoJobsShareALineAndAnEstimate(t *testing.T) {
 			To(gomega.HaveSuffix("one: 60 of 100 packages; two: 40 of 100 packages (20s, about 20s left)\n"))
 		one.Count("one", 61, 100)
 		two.Display("two: linking")
-		g.Expect(string(out.Contents())).To(gomega.HaveSuffix("one: 61 of 100 packages; two: linking (20s, about 10s left)\n"))
+		g.Expect(string(out.Contents())).To(
+			gomega.HaveSuffix("one: 61 of 100 packages; two: linking (20s, about 10s left)\n"))
 		p.Close()
 	})
 }
