@@ -19,7 +19,7 @@ var _ = Describe("A watcher with other --annotation-keys", func() {
 
 	var w *world
 
-	other := func(o *options) { o.config.Grammar.Keys = []string{"example.com/curl-me-that"} }
+	other := func(o *options) { o.config.Selection.Grammar.Keys = []string{"example.com/curl-me-that"} }
 
 	BeforeEach(func(ctx SpecContext) {
 		w = newWorld(ctx)

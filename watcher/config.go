@@ -34,12 +34,10 @@ type Config struct {
 	Service process.Options
 	// Kube selects the cluster to watch.
 	Kube kube.Options
+	// Selection has the ConfigMaps to watch.
+	Selection kube.Selection
 	// Namespaces to watch (empty: all).
 	Namespaces []string
-	// Protected namespaces are ignored, as is kube-root-ca.crt everywhere.
-	Protected []string
-	Selector  string
-	Grammar   annotation.Options
 	// Coalesce is how long further edits of an object are collected after its first edit was
 	// published.
 	Coalesce time.Duration
@@ -70,16 +68,9 @@ type Config struct {
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Service.BindFlags(fs, ":8081")
 	c.Kube.BindFlags(fs)
-	defaults := annotation.Defaults()
+	c.Selection.BindFlags(fs)
 	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch (empty: all)")
-	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
-	fs.StringVar(&c.Selector, "selector", annotation.Selector,
-		"label selector for the ConfigMaps to watch, applied by the API server")
-	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys,
-		"annotations to read, in order of precedence")
-	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme,
-		"scheme of URLs without one: http or https")
-	duration.Var(fs, &c.Grammar.MinRefresh, "min-refresh", defaults.MinRefresh,
+	duration.Var(fs, &c.Selection.Grammar.MinRefresh, "min-refresh", c.Selection.Grammar.MinRefresh,
 		"minimum interval of curl-refresh, to which shorter ones are raised")
 	duration.Var(fs, &c.Coalesce, "coalesce", 250*time.Millisecond,
 		"how long further edits of an object are collected after the first one")
@@ -114,19 +105,16 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 
 // Validate returns the first invalid setting, as a sentence.
 func (c *Config) Validate() error {
-	if err := kube.ValidateSelection(c.Protected, c.Selector); err != nil {
+	if err := c.Selection.Validate(); err != nil {
 		return err
 	}
 	if err := kube.ValidateNamespaces("namespaces", c.Namespaces...); err != nil {
 		return err
 	}
 	for _, ns := range c.Namespaces {
-		if slices.Contains(c.Protected, ns) {
+		if slices.Contains(c.Selection.Protected, ns) {
 			return fmt.Errorf("--namespaces: %q is protected. To watch it, remove it from --protected-namespaces", ns)
 		}
-	}
-	if err := validateGrammar(c.Grammar); err != nil {
-		return err
 	}
 	switch {
 	case c.Coalesce < 0:
@@ -163,28 +151,9 @@ func (c *Config) Validate() error {
 	return c.Election.Validate()
 }
 
-// validateGrammar tries the settings one by one, so that the error can name the flag.
-func validateGrammar(o annotation.Options) error {
-	for _, flag := range []string{"annotation-keys", "default-scheme", "min-refresh"} {
-		one := annotation.Defaults()
-		switch flag {
-		case "annotation-keys":
-			one.Keys = o.Keys
-		case "default-scheme":
-			one.DefaultScheme = o.DefaultScheme
-		default:
-			one.MinRefresh = o.MinRefresh
-		}
-		if _, err := annotation.New(one); err != nil {
-			return fmt.Errorf("--%s: %w", flag, err)
-		}
-	}
-	return nil
-}
-
 // protects reports whether an object is always ignored.
 func (c *Config) protects(namespace, name string) bool {
-	return annotation.Protects(c.Protected, namespace, name)
+	return annotation.Protects(c.Selection.Protected, namespace, name)
 }
 
 func (c *Config) watches(namespace string) bool {

@@ -25,13 +25,13 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 	check("--protected-namespaces=a b", `--protected-namespaces: "a b" is not the name of a namespace`)
 	check("--selector=a in b", `--selector: "a in b" is not a label selector such as reconciler!=ignore`)
 	check("--annotation-keys=",
-		`--annotation-keys: invalid annotation settings: name at least one annotation key, such as x-kv8s.io/curl-me-that`)
+		`--annotation-keys: name at least one, such as x-kv8s.io/curl-me-that`)
 	check("--annotation-keys=plain",
-		`--annotation-keys: invalid annotation settings: annotation key "plain" has no prefix; write prefix/name`)
+		`--annotation-keys: "plain" has no prefix; write prefix/name`)
 	check("--default-scheme=ftp",
-		`--default-scheme: invalid annotation settings: default scheme "ftp" must be http or https`)
+		`--default-scheme: "ftp" is neither http nor https`)
 	check("--min-refresh=-1s",
-		`--min-refresh: invalid annotation settings: minimum refresh -1s must be between 0 and 8760h0m0s`)
+		`--min-refresh: -1s is not between 0 and 8760h0m0s`)
 	check("--coalesce=-1s", `--coalesce: the duration is negative`)
 	check("--audit-interval=999ms", `--audit-interval: 999ms is shorter than a second`)
 	check("--manage-streams=yes", `--manage-streams: "yes" is not update, create or off`)

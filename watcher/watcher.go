@@ -82,7 +82,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 	}
 	source := informer.Source{
 		Objects: informer.ConfigMaps(clients.Metadata), Redial: clients.Redial,
-		Selector: c.Selector, StallAfter: at.stall, CompareEvery: at.audit, Log: rt.Log,
+		Selector: c.Selection.Selector, StallAfter: at.stall, CompareEvery: at.audit, Log: rt.Log,
 	}
 	rt.Started()
 	group, ctx := errgroup.WithContext(ctx)
@@ -118,7 +118,7 @@ type parts struct {
 }
 
 func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, metrics *metrics) (*parts, error) {
-	grammar, err := annotation.New(c.Grammar)
+	grammar, err := annotation.New(c.Selection.Grammar)
 	if err != nil {
 		return nil, err
 	}

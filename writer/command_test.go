@@ -23,9 +23,9 @@ func TestCommandRefuses(t *testing.T) {
 			`the name of a namespace`},
 		"selector": {[]string{"--selector=a in b"}, `--selector: "a in b" is not a label selector such as ` +
 			`reconciler!=ignore`},
-		"scheme":        {[]string{"--default-scheme=ftp"}, `default scheme "ftp" must be http or https`},
-		"annotation":    {[]string{"--annotation-keys=plain"}, `annotation key "plain" has no prefix`},
-		"no annotation": {[]string{"--annotation-keys="}, "name at least one annotation key"},
+		"scheme":        {[]string{"--default-scheme=ftp"}, `--default-scheme: "ftp" is neither http nor https`},
+		"annotation":    {[]string{"--annotation-keys=plain"}, `--annotation-keys: "plain" has no prefix`},
+		"no annotation": {[]string{"--annotation-keys="}, "--annotation-keys: name at least one"},
 		"keys": {[]string{"--trusted-keys=/dev/null"}, "--trusted-keys: read /dev/null: it must hold one to 2 " +
 			"NKey user public keys"},
 	} {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
@@ -21,11 +20,12 @@ const (
 	maxLinger = 5 * time.Second
 )
 
-// Config is the configuration of the writer. Grammar, Protected and Selector must be the same as
-// the watcher's.
+// Config is the configuration of the writer.
 type Config struct {
 	Service process.Options
 	Kube    kube.Options
+	// Selection has the ConfigMaps to write.
+	Selection kube.Selection
 	// Concurrency is the maximum number of concurrent patches. Above 32, an API server on two cores
 	// gets slower, not busier.
 	Concurrency int
@@ -33,12 +33,6 @@ type Config struct {
 	Linger time.Duration
 	// Prune removes a key that is no longer annotated.
 	Prune bool
-	// Grammar parses annotations. The writer does not need its MinRefresh.
-	Grammar annotation.Options
-	// Protected namespaces are never written to. Nor is any kube-root-ca.crt.
-	Protected []string
-	// Selector is a label selector. Other objects are ignored.
-	Selector string
 	// TrustedKeys is the path of a file with one or two public NKeys of the watcher. If it is
 	// empty, no want is trusted and each object is read before it is written.
 	TrustedKeys string
@@ -52,18 +46,11 @@ type Config struct {
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Service.BindFlags(fs, ":8083")
 	c.Kube.BindFlags(fs)
-	c.Grammar = annotation.Defaults()
+	c.Selection.BindFlags(fs)
 	fs.IntVar(&c.Concurrency, "concurrency", 32, "maximum number of concurrent patches")
 	duration.Var(fs, &c.Linger, "linger", 2*time.Millisecond,
 		"how long the first result for a ConfigMap waits for others to share its patch")
 	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer annotated")
-	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", c.Grammar.Keys,
-		"annotations to read, in order of precedence, the same as the watcher's")
-	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme,
-		"scheme of URLs without one, http or https, the same as the watcher's")
-	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
-	fs.StringVar(&c.Selector, "selector", annotation.Selector,
-		"label selector for the ConfigMaps to write, the same as the watcher's")
 	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
 		"wants, made by curlctl identities (without it each object is read before it is written)")
 	c.bindBudgets(fs)
@@ -96,14 +83,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("--%s: %d is negative", b.flag, b.Burst)
 		}
 	}
-	if err := kube.ValidateSelection(c.Protected, c.Selector); err != nil {
-		return err
-	}
 	if _, err := signature.LoadVerifier(c.TrustedKeys); err != nil {
 		return fmt.Errorf("--trusted-keys: %w", err)
 	}
-	if _, err := annotation.New(c.Grammar); err != nil {
-		return fmt.Errorf("--annotation-keys, --default-scheme: %w", err)
-	}
-	return nil
+	return c.Selection.Validate()
 }

@@ -57,7 +57,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 		Linger: c.Linger, Concurrency: c.Concurrency,
 		Share: func(ref types.NamespacedName) string { return ref.Namespace }, Work: applier.Apply,
 	})
-	results := inbox.New(inbox.Config{Protected: c.Protected, Messages: messages, Bytes: messageBytes}, inbox.Deps{
+	results := inbox.New(inbox.Config{Protected: c.Selection.Protected, Messages: messages, Bytes: messageBytes}, inbox.Deps{
 		Breaker: breaking, Queue: queue, Metrics: metrics.inbox, Tracer: rt.Tracer, Log: rt.Log,
 	})
 	state := rt.ConsumerHealth("results")
@@ -86,11 +86,11 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 }
 
 func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {
-	grammar, err := annotation.New(c.Grammar)
+	grammar, err := annotation.New(c.Selection.Grammar)
 	if err != nil {
 		return nil, err
 	}
-	selector, err := labels.Parse(c.Selector)
+	selector, err := labels.Parse(c.Selection.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("parse selector: %w", err)
 	}

@@ -86,7 +86,7 @@ func pick(fs *pflag.FlagSet, bind func(*pflag.FlagSet), names ...string) {
 
 // Validate checks the flags of all services.
 func (c *Config) Validate() error {
-	c.Writer.Grammar, c.Writer.Protected, c.Writer.Selector = c.Watcher.Grammar, c.Watcher.Protected, c.Watcher.Selector
+	c.Writer.Selection = c.Watcher.Selection
 	if err := c.Watcher.Validate(); err != nil {
 		return err
 	}

@@ -29,9 +29,8 @@ func (c *Config) runKeeper(ctx context.Context, rt *process.Runtime, cluster *re
 		return err
 	}
 	return keeper.Run(ctx, rt, keeper.Config{
-		Sidecars:   sidecars,
-		Namespaces: c.Watcher.Namespaces, Protected: c.Watcher.Protected, Selector: c.Watcher.Selector,
-		Grammar: c.Watcher.Grammar, Workers: keeper.DefaultWorkers,
+		Sidecars:  sidecars,
+		Selection: c.Watcher.Selection, Namespaces: c.Watcher.Namespaces, Workers: keeper.DefaultWorkers,
 	}, cluster)
 }
 

@@ -43,22 +43,22 @@ type Grammar struct {
 	minRefresh    time.Duration
 }
 
-// check returns the first mistake as a sentence.
+// check returns the first mistake as a sentence that names its flag.
 func (o Options) check() error {
 	switch {
 	case len(o.Keys) == 0:
-		return errors.New("name at least one annotation key, such as " + DefaultKey)
+		return errors.New("--annotation-keys: name at least one, such as " + DefaultKey)
 	case o.DefaultScheme != "http" && o.DefaultScheme != "https":
-		return fmt.Errorf("default scheme %q must be http or https", o.DefaultScheme)
+		return fmt.Errorf("--default-scheme: %q is neither http nor https", o.DefaultScheme)
 	case o.MinRefresh < 0 || o.MinRefresh > MaxRefresh:
-		return fmt.Errorf("minimum refresh %v must be between 0 and %v", o.MinRefresh, MaxRefresh)
+		return fmt.Errorf("--min-refresh: %v is not between 0 and %v", o.MinRefresh, MaxRefresh)
 	}
 	for i, key := range o.Keys {
 		if err := checkKey(key); err != nil {
 			return err
 		}
 		if slices.Contains(o.Keys[:i], key) {
-			return fmt.Errorf("annotation key %q appears twice", key)
+			return fmt.Errorf("--annotation-keys: %q appears twice", key)
 		}
 	}
 	return nil
@@ -67,7 +67,7 @@ func (o Options) check() error {
 // New returns the grammar described by o.
 func New(o Options) (*Grammar, error) {
 	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("invalid annotation settings: %w", err)
+		return nil, err
 	}
 	g := &Grammar{
 		keys: slices.Clone(o.Keys), options: OptionNames(), defaultScheme: o.DefaultScheme, minRefresh: o.MinRefresh,
@@ -113,14 +113,14 @@ func (g *Grammar) option(annotations map[string]string, name string) string {
 // that is the name of an option.
 func checkKey(key string) error {
 	if problems := validation.IsQualifiedName(strings.ToLower(key)); len(problems) > 0 {
-		return fmt.Errorf("annotation key %q: %s", key, problems[0])
+		return fmt.Errorf("--annotation-keys: %q: %s", key, problems[0])
 	}
 	_, name, prefixed := strings.Cut(key, "/")
 	if !prefixed {
-		return fmt.Errorf("annotation key %q has no prefix; write prefix/name", key)
+		return fmt.Errorf("--annotation-keys: %q has no prefix; write prefix/name", key)
 	}
 	if slices.Contains(OptionNames(), name) || name == shortName(StatusKey) {
-		return fmt.Errorf("annotation key %q is the name of an option", key)
+		return fmt.Errorf("--annotation-keys: %q is the name of an option", key)
 	}
 	return nil
 }

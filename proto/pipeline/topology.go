@@ -127,10 +127,11 @@ const (
 // there would reach the streams.
 const live = "live."
 
-// streams returns the required configurations of the streams.
+// streams returns the required configurations of the streams. All are stored in files.
 func (t Topology) streams() []jetstream.StreamConfig {
 	streams := []jetstream.StreamConfig{t.requests(), t.results(), t.failures(), t.audit()}
 	for i := range streams {
+		streams[i].Storage, streams[i].Replicas = jetstream.FileStorage, t.Replicas
 		streams[i].RePublish = &jetstream.RePublish{Source: ">", Destination: live + ">"}
 	}
 	return streams
@@ -149,8 +150,6 @@ func (t Topology) requests() jetstream.StreamConfig {
 		Discard:           jetstream.DiscardOld,
 		MaxMsgSize:        MaxRequestBytes,
 		Duplicates:        2 * time.Minute,
-		Storage:           jetstream.FileStorage,
-		Replicas:          t.Replicas,
 		AllowDirect:       true,
 		AllowMsgTTL:       true,
 		AllowMsgSchedules: true,
@@ -170,8 +169,6 @@ func (t Topology) results() jetstream.StreamConfig {
 		MaxBytes:          t.MaxResultBytes,
 		Duplicates:        5 * time.Minute,
 		Compression:       jetstream.S2Compression,
-		Storage:           jetstream.FileStorage,
-		Replicas:          t.Replicas,
 	}
 }
 
@@ -186,8 +183,6 @@ func (t Topology) failures() jetstream.StreamConfig {
 		MaxBytes:          t.MaxFailureBytes,
 		Discard:           jetstream.DiscardOld,
 		Duplicates:        5 * time.Minute,
-		Storage:           jetstream.FileStorage,
-		Replicas:          t.Replicas,
 		AllowDirect:       true,
 	}
 }
@@ -208,8 +203,6 @@ func (t Topology) audit() jetstream.StreamConfig {
 		Discard:     jetstream.DiscardNew,
 		DenyDelete:  true,
 		DenyPurge:   true,
-		Storage:     jetstream.FileStorage,
-		Replicas:    t.Replicas,
 		AllowDirect: true,
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
@@ -24,14 +23,10 @@ type Config struct {
 	Service process.Options
 	// Kube selects the cluster.
 	Kube kube.Options
+	// Selection has the Watchers to look at. Keeper writes the first of its annotation keys.
+	Selection kube.Selection
 	// Namespaces to watch (empty means all).
 	Namespaces []string
-	// Protected namespaces are never changed, nor is kube-root-ca.crt anywhere.
-	Protected []string
-	// Selector is a label selector for Watchers, applied by the API server.
-	Selector string
-	// Grammar of the annotations, as for the watcher; keeper writes the first of its keys.
-	Grammar annotation.Options
 	// Election elects a leader among the replicas.
 	Election leader.Config
 	// Sidecars means that the admission policies for sidecars are installed.
@@ -47,16 +42,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Service.WithoutNATS = true
 	c.Service.BindFlags(fs, ":8085")
 	c.Kube.BindFlags(fs)
-	defaults := annotation.Defaults()
-	c.Grammar.MinRefresh = defaults.MinRefresh
+	c.Selection.BindFlags(fs)
 	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch (empty: all)")
-	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
-	fs.StringVar(&c.Selector, "selector", annotation.Selector,
-		"label selector, applied by the API server, for the Watchers to look at")
-	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys,
-		"annotations that ask for data, as for the watcher. Keeper writes the first")
-	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme,
-		"scheme of URLs without one, as for the watcher: http or https")
 	fs.BoolVar(&c.Sidecars, "sidecars", false,
 		"watch pods with sidecars, and namespaces, because the admission policies for sidecars are installed")
 	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "Watchers that are worked on at a time")
@@ -69,14 +56,11 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 
 // Validate returns the first invalid setting, as a sentence.
 func (c *Config) Validate() error {
-	if err := kube.ValidateSelection(c.Protected, c.Selector); err != nil {
+	if err := c.Selection.Validate(); err != nil {
 		return err
 	}
 	if err := kube.ValidateNamespaces("namespaces", c.Namespaces...); err != nil {
 		return err
-	}
-	if _, err := annotation.New(c.Grammar); err != nil {
-		return fmt.Errorf("--annotation-keys or --default-scheme: %w", err)
 	}
 	if err := c.Teams.Validate(); err != nil {
 		return err

@@ -91,7 +91,8 @@ func (k *keeper) watch(ctx context.Context, group *errgroup.Group) {
 			return nil
 		})
 	}
-	fill(k.watchers.Watch, informer.ObjectsOf("Watchers", &watchv1.Watcher{}, k.clients.watching.in), k.config.Selector)
+	fill(k.watchers.Watch, informer.ObjectsOf("Watchers", &watchv1.Watcher{}, k.clients.watching.in),
+		k.config.Selection.Selector)
 	fill(k.targets.Watch, informer.ConfigMaps(k.clients.Metadata), watchv1.WatcherLabel)
 	if k.config.Sidecars {
 		fill(k.namespaces.Watch, namespaces(k.clients.Metadata), "")
@@ -122,7 +123,7 @@ type keeper struct {
 func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics, wall clock.PassiveClock) (*keeper,
 	error,
 ) {
-	grammar, err := annotation.New(c.Grammar)
+	grammar, err := annotation.New(c.Selection.Grammar)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +142,8 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *injection.Namespace]{
 		Now: wall.Now, Notify: k.namespaceChanged, Read: injection.Read,
 	})
-	checker, err := injection.New(injection.Checker{Enabled: c.Sidecars, Protected: c.Protected, Labels: k.labels})
+	protected := c.Selection.Protected
+	checker, err := injection.New(injection.Checker{Enabled: c.Sidecars, Protected: protected, Labels: k.labels})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +153,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 		})}
 	}
 	k.work = reconcile.New(reconcile.Deps{
-		Protected: c.Protected, API: clients, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
+		Protected: protected, API: clients, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
 		Compiler: compiler, Injection: checker, Pods: k.pods,
 		Recorder: kube.NewRecorder(clients.Events, name, wall), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
 	})

@@ -63,15 +63,37 @@ func ValidateNamespaces(flag string, names ...string) error {
 	return nil
 }
 
-// ValidateSelection returns a sentence about an invalid --protected-namespaces or --selector.
-func ValidateSelection(protected []string, selector string) error {
-	if err := ValidateNamespaces("protected-namespaces", protected...); err != nil {
+// Selection has the objects of an installation and how their annotations are read. It must be the
+// same for all services of the installation.
+type Selection struct {
+	// Protected namespaces are ignored, as is kube-root-ca.crt everywhere.
+	Protected []string
+	// Selector is a label selector.
+	Selector string
+	// Grammar parses annotations.
+	Grammar annotation.Options
+}
+
+// BindFlags adds the flags of the selection.
+func (s *Selection) BindFlags(fs *pflag.FlagSet) {
+	s.Grammar = annotation.Defaults()
+	fs.StringSliceVar(&s.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
+	fs.StringVar(&s.Selector, "selector", annotation.Selector, "label selector, other objects are ignored")
+	fs.StringSliceVar(&s.Grammar.Keys, "annotation-keys", s.Grammar.Keys, "annotations to read, in order of precedence")
+	fs.StringVar(&s.Grammar.DefaultScheme, "default-scheme", s.Grammar.DefaultScheme,
+		"scheme of URLs without one: http or https")
+}
+
+// Validate returns the first invalid setting, as a sentence.
+func (s *Selection) Validate() error {
+	if err := ValidateNamespaces("protected-namespaces", s.Protected...); err != nil {
 		return err
 	}
-	if _, err := labels.Parse(selector); err != nil {
-		return fmt.Errorf("--selector: %q is not a label selector such as %s", selector, annotation.Selector)
+	if _, err := labels.Parse(s.Selector); err != nil {
+		return fmt.Errorf("--selector: %q is not a label selector such as %s", s.Selector, annotation.Selector)
 	}
-	return nil
+	_, err := annotation.New(s.Grammar)
+	return err
 }
 
 // Run runs a service that uses the cluster.
