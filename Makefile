@@ -25,8 +25,8 @@ print-%:
 	@echo $($*)
 
 # The longest suites start first. Suites that need a running installation have their own targets.
-LONGEST := $(addprefix ./deploy/e2e/,fault acceptance) ./deploy/curlctl $(addprefix ./deploy/e2e/,broker hostile permissions console)
-ACCEPTANCE = $(LONGEST) ./fetcher/internal/throttle $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
+LONGEST := $(addprefix ./deploy/e2e/,fault acceptance broker permissions console)
+ACCEPTANCE = $(LONGEST) ./fetcher/internal/throttle $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(hostile|installed|compose|cluster)$$')
 
 # The default version is "dev" for images and `git describe` for programs.
 IMAGE_VERSION := $(or $(VERSION),dev)
@@ -162,13 +162,16 @@ SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
 # The race detector would only slow down the brokers of the suites and what they measure: the
 # programs run as processes. The simulations of package throttle and the long histories of curlctl
-# are too large for it.
+# are too large for it. Suites that measure one tenant beside another run alone.
+GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(ONE_WAY) $(WITH_CLUSTER) \
+                   go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
 .PHONY: test-acceptance
 test-acceptance: build $(HELM) ## Test the programs as processes (in the cluster of KUBECONFIG if that is set)
 	@echo 'go test of the suites in deploy/e2e: go prints nothing until the longest one is done, after some minutes'
 	@rm -f '$(SPEC_TIMES)'
-	@HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(ONE_WAY) $(WITH_CLUSTER) \
-	  go test $(TEST_BUILD) $(TESTFLAGS) -p $(SUITES) -count=1 -timeout=30m $(ACCEPTANCE)
+	@$(GO_TEST_PROGRAMS) -p $(SUITES) $(ACCEPTANCE)
+	@$(GO_TEST_PROGRAMS) ./deploy/e2e/hostile
+	@$(GO_TEST_PROGRAMS) ./deploy/curlctl -ginkgo.focus='long history|20,000'
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
 .PHONY: transcript

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
 )
 
 // memory keeps all samples. It may be used from several goroutines.
@@ -34,14 +36,29 @@ func (m *memory) queryable() storage.Queryable {
 	}}
 }
 
-func (m *memory) selected(matchers []*labels.Matcher) storage.SeriesSet {
+func (m *memory) selected(matchers []*labels.Matcher) *seriesSet {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var sets []storage.SeriesSet
-	for _, s := range m.series {
+	set := &seriesSet{}
+	for _, key := range slices.Sorted(maps.Keys(m.series)) {
+		s := m.series[key]
 		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Metric.Get(m.Name)) }) {
-			sets = append(sets, storage.TestSeriesSet(promql.NewStorageSeries(s)))
+			set.series = append(set.series, promql.NewStorageSeries(s))
 		}
 	}
-	return storage.NewMergeSeriesSet(sets, 0, storage.ChainedSeriesMerge) // sorted by labels
+	return set
 }
+
+// seriesSet implements storage.SeriesSet.
+type seriesSet struct {
+	series []storage.Series
+	next   int
+}
+
+func (s *seriesSet) Next() bool {
+	s.next++
+	return s.next <= len(s.series)
+}
+func (s *seriesSet) At() storage.Series                { return s.series[s.next-1] }
+func (s *seriesSet) Err() error                        { return nil }
+func (s *seriesSet) Warnings() annotations.Annotations { return nil }
