@@ -87,7 +87,7 @@ func TestAnotherWatcherWasFasterAndItsWantIsResolvedAlready(t *testing.T) {
 	b.Expect(b.try()).To(MatchError(pipeline.ErrSuperseded))
 	b.look()
 	b.Expect(b.published()).To(Equal(1))
-	b.Expect(b.log.String()).To(BeEmpty())
+	b.Expect(b.log.Contents()).To(BeEmpty())
 
 	t.Log("What has happened to the key meanwhile is seen at once.")
 	b.lose("k")

@@ -89,7 +89,7 @@ func (b *bench) expectRemovals(published, heldBack int) {
 // expectLogged expects that the log has a text once.
 func (b *bench) expectLogged(text string) {
 	b.t.Helper()
-	b.Expect(strings.Count(b.log.String(), text)).To(Equal(1), text)
+	b.Expect(strings.Count(string(b.log.Contents()), text)).To(Equal(1), text)
 }
 
 func TestANamespaceThatRemovesTooManyKeysAtOnceKeepsThem(t *testing.T) {

@@ -1,7 +1,6 @@
 package reconcile_test
 
 import (
-	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
@@ -61,7 +61,7 @@ type bench struct {
 	stamps   *clocktesting.FakeClock // of the broker
 	object   *annotated.Object
 	others   []*annotated.Object
-	log      *bytes.Buffer
+	log      *gbytes.Buffer
 	events   *budget.Budget
 	emitted  []kube.Event
 	refuse   error
@@ -91,7 +91,7 @@ func newBench(t *testing.T) *bench {
 	registry := prometheus.NewRegistry()
 	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
 	b := &bench{
-		WithT: NewWithT(t), t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: &bytes.Buffer{},
+		WithT: NewWithT(t), t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: gbytes.NewBuffer(),
 		clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)),
 	}
 	b.stamps = clocktesting.NewFakeClock(b.clock.Now().Add(time.Hour))
@@ -116,7 +116,7 @@ func newBench(t *testing.T) *bench {
 		MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20},
 	}, reconcile.Deps{
 		Objects: b, Index: b.index, Client: b.client, Recorder: b, Signer: signer,
-		Events: b.events, Clock: b.clock, Broker: b.stamps, Log: zerolog.New(zerolog.SyncWriter(b.log)), Metrics: metrics,
+		Events: b.events, Clock: b.clock, Broker: b.stamps, Log: zerolog.New(b.log), Metrics: metrics,
 	})
 	return b
 }
