@@ -57,9 +57,10 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 		Linger: c.Linger, Concurrency: c.Concurrency,
 		Share: func(ref types.NamespacedName) string { return ref.Namespace }, Work: applier.Apply,
 	})
-	results := inbox.New(inbox.Config{Protected: c.Selection.Protected, Messages: messages, Bytes: messageBytes}, inbox.Deps{
-		Breaker: breaking, Queue: queue, Metrics: metrics.inbox, Tracer: rt.Tracer, Log: rt.Log,
-	})
+	results := inbox.New(
+		inbox.Config{Protected: c.Selection.Protected, Messages: messages, Bytes: messageBytes},
+		inbox.Deps{Breaker: breaking, Queue: queue, Metrics: metrics.inbox, Tracer: rt.Tracer, Log: rt.Log},
+	)
 	state := rt.ConsumerHealth("results")
 	rt.Started()
 
