@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -11,11 +12,26 @@ import (
 // clusterTimeout is how long a cluster may take to elect a leader.
 const clusterTimeout = time.Minute
 
+// clusterTries is how often a cluster is started, because another process may take a port that was
+// free a moment ago.
+const clusterTries = 3
+
 // RunCluster starts a cluster of servers with the same options, each with its own name and store,
 // and waits until JetStream is ready on all of them. The servers listen on TCP ports, because
-// routes need them. Routes in a configuration file are overridden. After an error, servers may be
-// left running.
+// routes need them. Routes in a configuration file are overridden.
 func RunCluster(size int, o Options) (servers []*Server, err error) {
+	for range clusterTries {
+		if servers, err = startCluster(size, o); err == nil {
+			break
+		}
+		for _, s := range servers {
+			err = errors.Join(err, s.Close())
+		}
+	}
+	return servers, err
+}
+
+func startCluster(size int, o Options) (servers []*Server, err error) {
 	for range size {
 		unused, err := net.Listen("tcp", "127.0.0.1:0") // routes must be known before the servers start
 		if err != nil {
