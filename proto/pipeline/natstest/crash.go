@@ -15,17 +15,20 @@ import (
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.running == nil {
+		return errors.New("kill NATS server: it is not running")
+	}
 	crashed := s.options.StoreDir + ".crashed"
 	err := copyLive(s.options.StoreDir, crashed)
 	s.stop()
-	if err == nil {
-		err = os.RemoveAll(s.options.StoreDir)
-	}
-	if err == nil {
-		err = os.Rename(crashed, s.options.StoreDir)
-	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("replace store by a copy: %w", err), os.RemoveAll(crashed))
+		return errors.Join(fmt.Errorf("copy store: %w", err), os.RemoveAll(crashed))
+	}
+	if err := os.RemoveAll(s.options.StoreDir); err != nil {
+		return fmt.Errorf("replace store: %w", err)
+	}
+	if err := os.Rename(crashed, s.options.StoreDir); err != nil {
+		return fmt.Errorf("replace store: %w", err)
 	}
 	return nil
 }
@@ -34,11 +37,14 @@ func (s *Server) Kill() error {
 const copyTries = 5
 
 // copyLive copies a directory while files come and go.
-func copyLive(from, to string) (err error) {
+func copyLive(from, to string) error {
+	var err error
 	for range copyTries {
-		err = errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from)))
-		if !errors.Is(err, fs.ErrNotExist) {
-			break
+		if err = os.RemoveAll(to); err != nil {
+			return err
+		}
+		if err = os.CopyFS(to, os.DirFS(from)); !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	return err

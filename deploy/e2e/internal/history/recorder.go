@@ -4,6 +4,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,13 +12,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
@@ -47,84 +46,92 @@ type life struct {
 // server was unavailable. If its version has expired, it records the versions in between
 // as one.
 func Follow(ctx context.Context, client typed.ConfigMapInterface) (*Recorder, error) {
-	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Recorder{
 		client: client, stop: stop, ended: make(chan struct{}),
 		lives: map[types.UID]*life{}, newest: map[string]types.UID{}, bySpec: map[string]struct{}{},
 	}
-	listed := make(chan struct{})
-	reflector := cache.NewReflectorWithOptions(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, o)
-		},
-		WatchFuncWithContext: client.Watch,
-	}, &corev1.ConfigMap{}, store{Recorder: r, listed: sync.OnceFunc(func() { close(listed) })},
-		cache.ReflectorOptions{Backoff: &wait.Backoff{Duration: retryPause}})
+	version, err := r.list(ctx)
+	if err != nil {
+		stop()
+		return nil, err
+	}
 	go func() {
 		defer close(r.ended)
-		reflector.RunWithContext(recording)
+		r.follow(ctx, version)
 	}()
-	select {
-	case <-listed:
-		return r, nil
-	case <-ctx.Done():
-		r.Stop()
-		return nil, fmt.Errorf("list ConfigMaps: %w", context.Cause(ctx))
-	}
+	return r, nil
 }
 
-// store lets a reflector write to a recorder.
-type store struct {
-	*Recorder
-	// listed is called after the first list was recorded.
-	listed func()
-}
-
-// Add records a new object.
-func (s store) Add(object any) error { return s.record(object, false) }
-
-// Update records a new version.
-func (s store) Update(object any) error { return s.record(object, false) }
-
-// Delete records the end of an object.
-func (s store) Delete(object any) error { return s.record(object, true) }
-
-// Resync does nothing.
-func (s store) Resync() error { return nil }
-
-// Replace records new versions in a list, and the end of objects that are missing in it.
-func (s store) Replace(objects []any, _ string) error {
-	there := sets.New[types.UID]()
-	for _, object := range objects {
-		if cm, ok := object.(*corev1.ConfigMap); ok {
-			there.Insert(cm.UID)
-			if !s.Seen(cm) {
-				s.add(cm, false)
-			}
+// follow records until ctx is done.
+func (r *Recorder) follow(ctx context.Context, version string) {
+	pause := time.NewTicker(retryPause)
+	defer pause.Stop()
+	for ctx.Err() == nil {
+		var err error
+		if version == "" {
+			version, err = r.list(ctx)
+		}
+		if err == nil {
+			version, err = r.watch(ctx, version)
+		}
+		if err == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
 		}
 	}
-	for _, l := range s.Lives() {
+}
+
+// list records the current objects, and returns the version to watch from.
+func (r *Recorder) list(ctx context.Context) (version string, err error) {
+	list, err := r.client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list ConfigMaps: %w", err)
+	}
+	there := map[types.UID]struct{}{}
+	for i := range list.Items {
+		object := &list.Items[i]
+		there[object.UID] = struct{}{}
+		if !r.Seen(object) {
+			r.add(watch.Modified, object)
+		}
+	}
+	for _, l := range r.Lives() {
 		last := l.Versions[len(l.Versions)-1]
-		if !there.Has(l.UID) && !last.Deleted {
-			s.add(last.Object, true)
+		if _, still := there[l.UID]; !still && !last.Deleted {
+			r.add(watch.Deleted, last.Object)
 		}
 	}
-	s.listed()
-	return nil
+	return list.ResourceVersion, nil
 }
 
-func (s store) record(object any, deleted bool) error {
-	cm, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		return fmt.Errorf("record a %T: it is no ConfigMap", object)
+// watch records changes from a version on until the watch ends. It returns the version to
+// continue from, or nothing if a new list is needed.
+func (r *Recorder) watch(ctx context.Context, version string) (last string, err error) {
+	watcher, err := r.client.Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return "", nil
 	}
-	s.add(cm, deleted)
-	return nil
+	if err != nil {
+		return version, fmt.Errorf("watch ConfigMaps: %w", err)
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		object, ok := event.Object.(*corev1.ConfigMap)
+		if !ok {
+			return "", fmt.Errorf("watch ConfigMaps: %w", apierrors.FromObject(event.Object))
+		}
+		version = object.ResourceVersion
+		r.add(event.Type, object)
+	}
+	return version, errors.New("watch ConfigMaps: it ended")
 }
 
-// add records a version, or the end of an object.
-func (r *Recorder) add(object *corev1.ConfigMap, deleted bool) {
-	if object.Name == annotation.RootCA {
+func (r *Recorder) add(kind watch.EventType, object *corev1.ConfigMap) {
+	if object.Name == annotation.RootCA || kind == watch.Bookmark {
 		return
 	}
 	r.mu.Lock()
@@ -136,7 +143,7 @@ func (r *Recorder) add(object *corev1.ConfigMap, deleted bool) {
 		r.order = append(r.order, object.UID)
 		r.newest[object.Name] = object.UID
 	}
-	l.versions = append(l.versions, Version{Object: object, Deleted: deleted})
+	l.versions = append(l.versions, Version{Object: object, Deleted: kind == watch.Deleted})
 }
 
 // Stop ends the recording.
@@ -235,16 +242,16 @@ func (r *Recorder) CaughtUp(ctx context.Context) error {
 		return fmt.Errorf("list ConfigMaps: %w", err)
 	}
 	var behind []string
-	there := sets.New[types.UID]()
+	there := map[types.UID]bool{}
 	for i := range list.Items {
 		object := &list.Items[i]
-		there.Insert(object.UID)
+		there[object.UID] = true
 		if object.Name != annotation.RootCA && !r.Seen(object) {
 			behind = append(behind, object.Name)
 		}
 	}
 	for _, l := range r.Lives() {
-		if !there.Has(l.UID) && !l.Versions[len(l.Versions)-1].Deleted {
+		if !there[l.UID] && !l.Versions[len(l.Versions)-1].Deleted {
 			behind = append(behind, l.Name)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 type Traffic struct {
 	installation *Installation
 	stop         func()
-	users        sync.WaitGroup
+	ended        chan struct{}
 
 	mu      sync.Mutex
 	done    []*world.ConfigMap
@@ -40,16 +40,24 @@ type Traffic struct {
 func (i *Installation) Traffic(ctx context.Context, name string) *Traffic {
 	GinkgoHelper()
 	stopped := make(chan struct{})
-	t := &Traffic{installation: i, stop: sync.OnceFunc(func() { close(stopped) })}
+	t := &Traffic{
+		installation: i, stop: sync.OnceFunc(func() { close(stopped) }),
+		ended: make(chan struct{}),
+	}
+	var group sync.WaitGroup
 	for user := range users {
-		t.users.Go(func() {
+		group.Go(func() {
 			defer GinkgoRecover()
 			t.work(ctx, stopped, fmt.Sprintf("%s-%d", name, user))
 		})
 	}
+	go func() {
+		defer close(t.ended)
+		group.Wait()
+	}()
 	DeferCleanup(func() {
 		t.stop()
-		t.users.Wait()
+		<-t.ended
 	})
 	return t
 }
@@ -109,7 +117,7 @@ func (t *Traffic) Done() int {
 func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	t.stop()
-	t.users.Wait() // each waits for data no longer than endurance
+	Eventually(ctx, t.ended).WithTimeout(endurance).Should(BeClosed(), "users who still wait for data")
 	t.installation.shouldBeWritten(ctx, t.done, 2)
 	done := map[string]bool{}
 	for _, cm := range t.done {
