@@ -34,6 +34,18 @@ var _ = Describe("A fetched value", func() {
 		cm.Tells(ctx)
 	})
 
+	It("arrives for each of several pairs, separated by spaces and newlines", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		a, b, c := w.Origin.Page("/a").Says("A"), w.Origin.Page("/b").Says("B"), w.Origin.Page("/c").Says("C")
+		cm := w.Create(ctx, "several", world.Asking("\n  a="+a.URL()+"\n  b.txt="+b.URL()+"?x=1&y=2 \t c_-C="+c.URL()+"\n"))
+
+		cm.EventuallyHasData(ctx, "a", "A")
+		cm.EventuallyHasData(ctx, "b.txt", "B")
+		cm.EventuallyHasData(ctx, "c_-C", "C")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 3))
+	})
+
 	It("is stored in binaryData if it is not text, and moves to data when it becomes text", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)

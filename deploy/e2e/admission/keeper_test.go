@@ -7,10 +7,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -275,5 +278,24 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 			To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		Expect(secrets.Delete(ctx, "curl-me-that-credentials", metav1.DeleteOptions{})).
 			To(MatchError(apierrors.IsForbidden, "is forbidden"))
+	})
+})
+
+var _ = Describe("A token of fetcher.tokens", func() {
+	It("is not accepted by the API server", func(ctx SpecContext) {
+		namespace := env.Cluster.Namespace(ctx)
+		accounts := env.Cluster.Client.CoreV1().ServiceAccounts(namespace)
+		suitetest.Must(accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fetcher"}},
+			metav1.CreateOptions{}))
+		use := func(audiences ...string) error {
+			token := suitetest.Must(accounts.CreateToken(ctx, "fetcher",
+				&authv1.TokenRequest{Spec: authv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{}))
+			config := rest.AnonymousClientConfig(env.Cluster.Config)
+			config.BearerToken = token.Status.Token
+			return world.ErrorOf(kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().
+				Create(ctx, &authv1.SelfSubjectReview{}, metav1.CreateOptions{}))
+		}
+		Expect(apierrors.IsUnauthorized(use("rules.example.com"))).To(BeTrue())
+		Expect(use()).To(Succeed(), "with the audience of the API server it is")
 	})
 })

@@ -55,31 +55,41 @@ func goodBodies(n int) (bodies, data map[string]string) {
 	return bodies, data
 }
 
-// ruled is the ConfigMap of a Watcher with the rules and the selection of deploy/docs/rules.md.
+// ruled is a ConfigMap with the rules and the selection of deploy/docs/rules.md.
 type ruled struct {
 	*home
 	*world.ConfigMap
-	watcher *watcher
-	pages   map[string]*origin.Page
+	pages map[string]*origin.Page
+	// fetch asks for a fetch of all keys.
+	fetch func(ctx context.Context, now int)
 }
 
-// watched creates the Watcher and its ConfigMap.
-func (r *ruled) watched(ctx context.Context) {
-	GinkgoHelper()
+// annotated creates the ConfigMap with annotations.
+func annotated(ctx context.Context, r *ruled) {
+	asks := ""
+	for key, page := range r.pages {
+		asks += key + "=" + page.URL() + "\n"
+	}
+	r.ConfigMap = r.Create(ctx, "ruled", world.Asking(asks), world.Annotated("x-kv8s.io/curl-expect",
+		"rules.json=size(json.rules) > 0\nrules.json=json.version >= 3\n"+
+			`ca.pem=body.startsWith("`+certificate+`")`+"\nca.pem=size(body) * 2 > heldSize\n"),
+		world.Annotated("x-kv8s.io/curl-select", "limits.json=json.data.limits"))
+	r.fetch = func(ctx context.Context, now int) { r.Annotate(ctx, "x-kv8s.io/curl-now", fmt.Sprint(now)) }
+}
+
+// watched creates a Watcher whose ConfigMap it is.
+func watched(ctx context.Context, r *ruled) {
 	source := func(key, rest string) string {
 		return `{key: ` + key + `, url: "` + r.pages[key].URL() + `", ` + rest + `}, `
 	}
-	r.watcher = r.apply(ctx, "ruled", `sources: [`+
+	w := r.apply(ctx, "ruled", `sources: [`+
 		source("rules.json", `expect: [{rule: size(json.rules) > 0}, {rule: json.version >= 3}]`)+
 		source("ca.pem", `expect: [{rule: 'body.startsWith("`+certificate+`")'}, {rule: size(body) * 2 > heldSize}]`)+
 		source("limits.json", `select: json.data.limits`)+`]`)
 	r.ConfigMap = r.Named("ruled-config")
-}
-
-// fetch asks for a fetch of all keys.
-func (r *ruled) fetch(ctx context.Context, now int) {
-	GinkgoHelper()
-	r.watcher.annotate(ctx, "x-kv8s.io/curl-now", strconv.Itoa(now))
+	r.fetch = func(ctx context.Context, now int) {
+		w.annotate(ctx, "x-kv8s.io/curl-now", strconv.Itoa(now))
+	}
 }
 
 func (r *ruled) says(bodies map[string]string) {
@@ -134,8 +144,8 @@ func (r *ruled) replay(ctx context.Context) {
 	Expect(string(out)).To(ContainSubstring("Outcome: 3 "))
 }
 
-var _ = Describe("Rules and a selection", func() {
-	It("keep the last good values through kills, replays and a wiped NATS", func(ctx SpecContext) {
+var _ = DescribeTable("Rules and a selection keep the last good values through kills, replays and a wiped NATS",
+	func(ctx SpecContext, create func(context.Context, *ruled)) {
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
 		r := &ruled{home: &home{World: w, keeper: w.Launch(ctx, world.Keeper)}, pages: map[string]*origin.Page{}}
 		r.keeper.EventuallyReady(ctx)
@@ -144,7 +154,7 @@ var _ = Describe("Rules and a selection", func() {
 			r.pages[key] = w.Origin.Page("/" + key)
 		}
 		r.says(bodies)
-		r.watched(ctx)
+		create(ctx, r)
 		r.eventuallyHas(ctx, data)
 
 		for i, s := range []*world.Service{w.Watcher(), w.Fetcher(), w.Writer(), r.keeper} {
@@ -173,5 +183,7 @@ var _ = Describe("Rules and a selection", func() {
 		r.says(loginPages.bodies)
 		r.fetch(ctx, 9)
 		r.eventuallyRejects(ctx, loginPages, data)
-	}, SpecTimeout(4*time.Minute))
-})
+	},
+	Entry("by annotations", SpecTimeout(4*time.Minute), annotated),
+	Entry("by a Watcher", SpecTimeout(4*time.Minute), watched),
+)
