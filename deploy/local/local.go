@@ -3,7 +3,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -33,7 +32,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// stopTimeout is the time limit to stop the control plane. Services have their own limit.
+// stopTimeout is the time limit to stop a part. Services have their own limit.
 const stopTimeout = 10 * time.Second
 
 // embeddedURL stands for the broker in this process in logs.
@@ -70,11 +69,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 		if plane, err = c.startControlPlane(ctx, filepath.Join(data.Dir, "control-plane"), progress); err != nil {
 			return err
 		}
-		defer func() {
-			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-			defer cancel()
-			err = cmp.Or(err, plane.Stop(stopping))
-		}()
+		defer stop(ctx, &err, plane.Stop)
 		system.Kubeconfig, failed = plane.Kubeconfig(), plane.Failed()
 	}
 	if c.Watcher.SigningKey, c.Writer.TrustedKeys, err = signature.WriteFiles(data.Dir); err != nil {
@@ -87,11 +82,20 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	if err != nil {
 		return err
 	}
-	defer nats.Stop()
+	defer stop(ctx, &err, nats.Stop)
 	system.NATS = nats.URL()
 	a := &assembly{config: &c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry(), nats: nats}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return a.serve(ctx, failed, func(ctx context.Context) error { return ready(ctx, system) })
+}
+
+// stop stops a part, also after ctx was cancelled, and keeps the first error.
+func stop(ctx context.Context, err *error, part func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if stopErr := part(ctx); *err == nil {
+		*err = stopErr
+	}
 }
 
 // ClusterKubeconfig returns the file that a cluster was given by, or nothing.

@@ -2,6 +2,8 @@
 package broker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -56,11 +58,15 @@ func Start(o Options) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up NATS in %s: %w", o.Dir, err)
 	}
-	s.SetLoggerV2(logger{log: o.Log}, false, false, false)
+	serverLog := &logger{log: o.Log}
+	s.SetLoggerV2(serverLog, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(readyTimeout) {
 		s.Shutdown()
-		return nil, fmt.Errorf("start NATS in %s: not ready after %s, see its log", o.Dir, readyTimeout)
+		if fatal := serverLog.fatal(); fatal != "" {
+			return nil, fmt.Errorf("start NATS in %s: %s", o.Dir, fatal)
+		}
+		return nil, fmt.Errorf("start NATS in %s: not ready after %s", o.Dir, readyTimeout)
 	}
 	return &Broker{server: s}, nil
 }
@@ -99,7 +105,17 @@ func (b *Broker) URL() string {
 }
 
 // Stop ends the server after its clients are gone.
-func (b *Broker) Stop() {
+func (b *Broker) Stop(ctx context.Context) error {
 	b.server.Shutdown()
-	b.server.WaitForShutdown()
+	done := make(chan struct{})
+	go func() {
+		b.server.WaitForShutdown()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return errors.New("stop NATS: it takes too long")
+	}
 }

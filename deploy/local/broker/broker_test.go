@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"context"
 	"net"
 	"testing"
 
@@ -19,16 +20,20 @@ func TestBroker(t *testing.T) { suitetest.Run(t, "broker") }
 func start(o broker.Options) *broker.Broker {
 	GinkgoHelper()
 	o.Log = zerolog.New(GinkgoWriter)
-	b := suitetest.Must(broker.Start(o))
-	DeferCleanup(b.Stop)
+	b, err := broker.Start(o)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) error { return b.Stop(ctx) })
 	return b
 }
 
 func connect(url string, options ...nats.Option) jetstream.JetStream {
 	GinkgoHelper()
-	nc := suitetest.Must(nats.Connect(url, options...))
+	nc, err := nats.Connect(url, options...)
+	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(nc.Close)
-	return suitetest.Must(jetstream.New(nc))
+	js, err := jetstream.New(nc)
+	Expect(err).NotTo(HaveOccurred())
+	return js
 }
 
 var _ = Describe("The embedded broker", func() {
@@ -36,34 +41,39 @@ var _ = Describe("The embedded broker", func() {
 		dir := GinkgoT().TempDir()
 		first := start(broker.Options{Dir: dir})
 		Expect(first.URL()).To(BeEmpty())
-		suitetest.Must(connect("", first.Dial()).
-			CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}}))
-		first.Stop()
+		_, err := connect("", first.Dial()).
+			CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(first.Stop(ctx)).To(Succeed())
 
 		second := start(broker.Options{Dir: dir})
-		suitetest.Must(connect("", second.Dial()).Stream(ctx, "KEPT"))
+		_, err = connect("", second.Dial()).Stream(ctx, "KEPT")
+		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("accepts messages with a body of 1,000,000 bytes from other programs", func(ctx SpecContext) {
 		b := start(broker.Options{Dir: GinkgoT().TempDir(), Listen: "127.0.0.1:0"})
 		js := connect(b.URL())
-		suitetest.Must(js.CreateStream(ctx, jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}}))
-		suitetest.Must(js.Publish(ctx, "large", make([]byte, 1_000_000+64<<10)))
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = js.Publish(ctx, "large", make([]byte, 1_000_000+64<<10))
+		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("reports an invalid address with one sentence", func(ctx SpecContext) {
-		taken := suitetest.Must((&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"))
+		taken, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(taken.Close)
-		Expect(broker.Start(broker.Options{Dir: GinkgoT().TempDir(), Listen: taken.Addr().String()})).Error().
-			To(MatchError(ContainSubstring("address already in use")))
+		_, err = broker.Start(broker.Options{Dir: GinkgoT().TempDir(), Listen: taken.Addr().String()})
+		Expect(err).To(MatchError(ContainSubstring("address already in use")))
 		for _, wrong := range []string{"4222", "localhost", "localhost:x", "localhost:70000"} {
-			Expect(broker.Start(broker.Options{Dir: GinkgoT().TempDir(), Listen: wrong})).Error().
-				To(MatchError(`--nats-listen: "` + wrong + `" is not an address such as 127.0.0.1:4222`))
+			_, err = broker.Start(broker.Options{Dir: GinkgoT().TempDir(), Listen: wrong})
+			Expect(err).To(MatchError(`--nats-listen: "` + wrong + `" is not an address such as 127.0.0.1:4222`))
 		}
 	})
 
 	It("reports a folder that it cannot use", func() {
-		Expect(broker.Start(broker.Options{Dir: "/dev/null/nats", Log: zerolog.New(GinkgoWriter)})).Error().
-			To(MatchError(ContainSubstring("/dev/null/nats")))
+		_, err := broker.Start(broker.Options{Dir: "/dev/null/nats", Log: zerolog.New(GinkgoWriter)})
+		Expect(err).To(MatchError(ContainSubstring("/dev/null/nats")))
 	})
 })
