@@ -55,7 +55,10 @@ func NewCatalogue(page string) (*Catalogue, error) {
 func labelsOf(row string) map[string][]string {
 	labels := map[string][]string{}
 	for part := range strings.SplitSeq(row, "<br>") {
-		name, values, _ := strings.Cut(strings.TrimPrefix(part, "`"), "`: ")
+		name, values, found := strings.Cut(strings.TrimPrefix(part, "`"), "`: ")
+		if !found {
+			continue
+		}
 		labels[name] = nil
 		if listed, is := strings.CutPrefix(values, "`"); is {
 			labels[name] = strings.Split(strings.TrimSuffix(listed, "`"), "`, `")
