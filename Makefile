@@ -141,6 +141,7 @@ test-fast: control-plane ## Test the modules that have changed, without the race
 	@echo 'go test of all changed modules'
 	@bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(ONE_WAY) go test $(TEST_BUILD) $(UNIT)
 
+# The race detector keeps the cores busy, so fewer suites run at a time than without it.
 .PHONY: test-unit
 test-unit: control-plane ## Test all modules, without the suites of deploy/e2e
 	@echo 'go test of all modules: go prints nothing until the longest one is done, after some minutes'

@@ -163,7 +163,7 @@ func wideDecoded(e string) string {
 	return string(rune(r))
 }
 
-// leaves returns a reading by which a path leaves a prefix within that many steps, if there is one.
+// leaves returns a reading of a path that is outside of a prefix after at most that many decoding steps.
 func leaves(p, prefix string, steps int, seen map[string]bool) (string, bool) {
 	if seen[p] {
 		return "", false

@@ -69,7 +69,7 @@ func (t *terminal) config() string {
 	return path
 }
 
-// normal replaces text that differs from run to run, beside durations.
+// normal replaces durations and other text that differs from run to run.
 var normal = []struct {
 	pattern *regexp.Regexp
 	text    string
@@ -201,8 +201,8 @@ func shouldLog(ctx context.Context, w *world.World) {
 	Expect(lines.Matching("169.254")).To(BeEmpty())
 }
 
-// shouldWrite checks the writes of each ConfigMap by the system, beside the user's edits. It takes a
-// write that keeps the status for one of the user.
+// shouldWrite checks how often the system wrote each ConfigMap, given the number of the user's edits.
+// A write that keeps the status counts as an edit of the user.
 func shouldWrite(ctx context.Context, w *world.World, edits map[string]int) {
 	GinkgoHelper()
 	w.EventuallyCaughtUp(ctx)

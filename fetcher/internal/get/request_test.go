@@ -45,7 +45,7 @@ func (r *recorder) authorizations() (all []string) {
 	return all
 }
 
-// lastAuthorization returns that of the last request.
+// lastAuthorization returns the Authorization header of the last request.
 func (r *recorder) lastAuthorization() string {
 	all := r.authorizations()
 	return all[len(all)-1]

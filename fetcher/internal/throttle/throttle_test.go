@@ -29,7 +29,7 @@ func try(t *testing.T, cfg throttle.Config, test func(*trial)) {
 	})
 }
 
-// perHost is a configuration with eight slots, of which a host gets n.
+// perHost returns a configuration with eight slots and a limit of n for each host.
 func perHost(n int) throttle.Config {
 	c := throttle.Defaults()
 	c.Slots, c.PerHost = 8, n

@@ -72,7 +72,7 @@ func (r *refusing) held() (n int) {
 	return n
 }
 
-// expectHeldInTime lets the cause be gone, and expects so many held keys within an interval.
+// expectHeldInTime removes the cause, and expects that number of held keys within an interval.
 func (r *refusing) expectHeldInTime(keys int) {
 	r.Helper()
 	r.gone = true

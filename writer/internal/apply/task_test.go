@@ -17,7 +17,7 @@ func TestRememberedObjectsAreAtLeastAsNewAsTheirWants(t *testing.T) {
 			for _, version := range []string{other, seen} {
 				batch.items = append(batch.items, plan.NewItem(&v1.Result{Want: &v1.Want{ResourceVersion: version}}))
 			}
-			NewWithT(t).Expect(batch.covers("7")).To(Equal(want), "beside wants of %q and %q", other, seen)
+			NewWithT(t).Expect(batch.covers("7")).To(Equal(want), "for wants of %q and %q", other, seen)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func newGuarded(t *testing.T, away bool) *guarded {
 	return g
 }
 
-// expect expects whether work may begin and whether the writer is ready, after so many log lines.
+// expect checks whether work may begin, whether the writer is ready, and the number of log lines.
 func (g *guarded) expect(allows, ready bool, lines int) {
 	g.Expect([]bool{g.Allows(), g.health.Ready()}).To(Equal([]bool{allows, ready}), "allows, ready; log %s", g.log)
 	g.Expect(strings.Count(g.log.String(), "\n")).To(Equal(lines), "log %s", g.log)

@@ -83,13 +83,13 @@ func kept(e expectation) expectation {
 	return e
 }
 
-// well matches entries of which the key holds body since trigger seq.
+// well matches the entry of a key that holds body since trigger seq.
 func well(body string, seq uint64, drift string) OmegaMatcher {
 	return HaveKeyWithValue(theKey, And(HaveField("URL", theURL), HaveField("SHA256", digest(body)),
 		HaveField("Failing()", false), HaveField("Fence", fence(seq)), HaveField("Drift", drift)))
 }
 
-// ill matches entries of which the key fails while it holds body, if any.
+// ill matches the entry of a key that fails and still holds body (empty: it holds none).
 func ill(body, reason string, seq uint64) OmegaMatcher {
 	held := ""
 	if body != "" {
