@@ -124,7 +124,7 @@ var _ = Describe("A pod", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		api = env.Cluster.ServeWatchers(ctx)
 		release := env.Cluster.Namespace(ctx)
-		install(ctx, render(ctx, release, []string{"injection.yaml"}, "resources.enabled=true", "sidecar.enabled=true"))
+		install(ctx, render(ctx, release, []string{"injection.yaml"}, "keeper.enabled=true", "sidecar.enabled=true"))
 		in = enabled(ctx, api, "x-kv8s.io/inject=enabled")
 		in.watcher(ctx, "errors", logs)
 		in.watcher(ctx, "other", simple)
@@ -349,7 +349,7 @@ func restricted(p *corev1.Pod) {
 var _ = Describe("A pod in a cluster without the Watcher CRD", func() {
 	It("is created in namespaces without the label, and rejected in others", func(ctx SpecContext) {
 		release := env.Cluster.Namespace(ctx)
-		objects := render(ctx, release, []string{"injection.yaml"}, "resources.enabled=true", "sidecar.enabled=true")
+		objects := render(ctx, release, []string{"injection.yaml"}, "keeper.enabled=true", "sidecar.enabled=true")
 		for _, o := range objects {
 			if o.GetKind() == "MutatingAdmissionPolicy" {
 				Expect(unstructured.SetNestedField(o.Object, "Absent", "spec", "paramKind", "kind")).To(Succeed())

@@ -31,7 +31,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		namespace, closed = env.Cluster.Namespace(ctx), env.Cluster.Namespace(ctx)
-		install(ctx, render(ctx, namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true",
+		install(ctx, render(ctx, namespace, []string{"admission-keeper.yaml"}, "keeper.enabled=true",
 			"protectedNamespaces={kube-system,"+closed+"}"))
 		account = env.Cluster.Account(ctx, namespace, "curl-me-that-keeper", append(world.KeeperRules(), mayDelete)...)
 		account.In(ctx, closed, world.KeeperRules()...)
@@ -186,7 +186,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 	It("has all rights that keeper needs", func(ctx SpecContext) {
 		api := env.Cluster.ServeWatchers(ctx)
 		w := env.World(ctx, world.Options{Kubeconfigs: world.LeastRights(env.Cluster)})
-		install(ctx, render(ctx, w.Namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true"))
+		install(ctx, render(ctx, w.Namespace, []string{"admission-keeper.yaml"}, "keeper.enabled=true"))
 		keeper := w.Launch(ctx, world.Keeper)
 		keeper.EventuallyReady(ctx)
 		page := w.Origin.Page("/pinned").Says("fetched")

@@ -34,7 +34,7 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 		api := env.Cluster.ServeWatchers(ctx)
 		in = enabled(ctx, api)
 		install(ctx, within(in.namespace,
-			render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "resources.enabled=true")))
+			render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "keeper.enabled=true")))
 		theirs = in.as(ctx, "editor", rule("watch.x-kv8s.io", "watchers", "create", "patch", "get", "delete"))
 		in.watcher(ctx, "errors", logs)
 		Eventually(ctx, func() error { return tryWatcher(ctx, theirs, simple) }).

@@ -162,8 +162,8 @@ var _ = Describe("Sidecars", Ordered, func() {
 			Cluster: cluster, Name: "curl-me-that", Chart: chartPath(), Namespace: namespace(ctx, "curl-me-that-sidecars-"),
 			Values: map[string]any{
 				"image": map[string]any{"tag": version}, "namespaces": []string{t.namespace},
-				"resources": map[string]any{"enabled": true}, "sidecar": map[string]any{"enabled": true},
-				"watcher": one, "writer": one, keeper: one,
+				"sidecar": map[string]any{"enabled": true},
+				"watcher": one, "writer": one, keeper: map[string]any{"enabled": true, "replicas": 1},
 				"fetcher": map[string]any{"replicas": 1, "egress": map[string]any{"allowCIDRs": origin.CIDRs}},
 			},
 		}

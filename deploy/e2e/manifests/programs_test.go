@@ -112,12 +112,12 @@ var _ = Describe("The programs in the chart", func() {
 		Expect(roles).To(HaveKeyWithValue("curl-me-that-watcher", watcher[:2])) // the third is for its Lease
 		Expect(roles).NotTo(HaveKey("curl-me-that-fetcher"))
 		keeper := world.KeeperRules()
-		if name == "resources" {
+		if name == "keeper" {
 			Expect(roles).To(HaveKeyWithValue("curl-me-that-keeper", keeper[:len(keeper)-1])) // the last is for its Lease
 		} else {
 			Expect(roles).NotTo(HaveKey("curl-me-that-keeper"))
 		}
-	}, Entry("everywhere", "default", "curl-me-that"), Entry("with Watchers", "resources", "curl-me-that"),
+	}, Entry("everywhere", "default", "curl-me-that"), Entry("with Watchers", "keeper", "curl-me-that"),
 		Entry("in a namespace", "namespaced", "team-a"), Entry("in another", "namespaced", "team-b"))
 })
 

@@ -75,7 +75,7 @@ func beside() []TableEntry {
 func values(more ...TableEntry) []TableEntry {
 	entries := []TableEntry{}
 	for _, name := range []string{
-		"default", "ha", "namespaced", "byo-nats", "resources", "console", "console-none",
+		"default", "ha", "namespaced", "byo-nats", "keeper", "console", "console-none",
 		installed, small,
 	} {
 		entries = append(entries, Entry(name, name))
