@@ -48,9 +48,9 @@ func hostDown(ctx context.Context, d *demo) error {
 		return err
 	}
 	if d.Installed {
-		fmt.Fprint(d.Out, "The fetcher tries six times in a minute or two, and then gives up.")
+		fmt.Fprint(d.Out, "The fetcher tries six times in about a minute, and then gives up.\n")
 	} else {
-		fmt.Fprintf(d.Out, "The fetcher of the demo tries %d times and then gives up. The default is 6 times\nin a minute.\n",
+		fmt.Fprintf(d.Out, "The fetcher of the demo tries %d times and then gives up. The default is 6 times\nin about a minute.\n",
 			attempts)
 	}
 	if err := d.waitFor(ctx, giveUpTimeout, "The failure is listed", func(ctx context.Context) (bool, error) {
@@ -115,11 +115,11 @@ func (d *demo) printData(ctx context.Context, name string) error {
 func (d *demo) removeEarlier(ctx context.Context) error {
 	for _, cm := range []*corev1.ConfigMap{d.samples.valid, d.samples.invalid, d.samples.down} {
 		if err := d.client.ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{}); err == nil {
-			fmt.Fprintf(d.Out, "Removed ConfigMap %s of an earlier demo.\n", cm.Name)
+			fmt.Fprintf(d.Out, "Removed ConfigMap %s, left by an earlier demo.\n", cm.Name)
 		}
 	}
 	if err := d.request("DELETE").Name(watcherName).Do(ctx).Error(); err == nil {
-		fmt.Fprintf(d.Out, "Removed Watcher %s of an earlier demo.\n", watcherName)
+		fmt.Fprintf(d.Out, "Removed Watcher %s, left by an earlier demo.\n", watcherName)
 	}
 	return ctx.Err()
 }

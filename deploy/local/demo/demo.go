@@ -100,7 +100,7 @@ type chapter struct {
 // chapters returns the chapters in order. Each needs the objects of the previous ones.
 func chapters() []chapter {
 	return []chapter{
-		{"A ConfigMap asks for a URL, and its data is filled", filled},
+		{"A ConfigMap asks for a URL, and gets its data", filled},
 		{"Another ConfigMap has an invalid annotation, and an Event explains it", explained},
 		{"A host is down, and operators see the failure", hostDown},
 		{"The host is back, and the failure is replayed", replayed},
@@ -139,7 +139,7 @@ func (d *demo) goodbye() {
 	if path, ok := assets.Kubectl(); ok {
 		kubectl = path
 	} else {
-		fmt.Fprint(d.Out, "\nThis machine has no kubectl. Any version works:\n")
+		fmt.Fprint(d.Out, "\nkubectl is not installed. Install any version.\n")
 	}
 	fmt.Fprintf(d.Out, `
 Everything keeps running. Try it in another terminal:
@@ -150,7 +150,7 @@ Everything keeps running. Try it in another terminal:
   $kubectl annotate configmap mine x-kv8s.io/curl-me-that=joke=%s
   $kubectl get configmap mine -o yaml
 
-Press Ctrl-C to end the demo and its console, which you can open in a browser:
+Press Ctrl-C to end the demo and its console. Open the console in a browser:
 
 `, d.system.Kubeconfig, kubectl, d.url(jokePort, jokePath))
 }
