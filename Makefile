@@ -24,9 +24,10 @@ COMMANDS := ./watcher/cmd/watcher ./watcher/cmd/keeper ./fetcher/cmd/fetcher ./w
 print-%:
 	@echo $($*)
 
-# The longest suites start first. Suites that need a running installation have their own targets.
-LONGEST := $(addprefix ./deploy/e2e/,fault acceptance broker permissions console)
-ACCEPTANCE = $(LONGEST) ./fetcher/internal/throttle $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(hostile|installed|compose|cluster)$$')
+# The longest suites start first. Suites that measure or need a running installation have their own targets.
+LONGEST := $(addprefix ./deploy/e2e/,fault acceptance broker permissions console) ./deploy/curlctl \
+           ./fetcher/internal/throttle ./watcher/internal/audit
+SUITES   = $(LONGEST) $(UNIT) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(hostile|installed|compose|cluster)$$')
 
 # The default version is "dev" for images and `git describe` for programs.
 IMAGE_VERSION := $(or $(VERSION),dev)
@@ -131,9 +132,8 @@ manifests: ## Write install.yaml, install-small.yaml, watchers.yaml and sidecars
 
 ##@ Test
 
-# go prints results in start order, so those of the longest suite come first.
 .PHONY: test
-test: test-rules test-chart test-acceptance test-unit ## Run all tests
+test: test-rules test-chart test-suites ## Run all tests that need no containers, 12 minutes on two cores
 
 # The control plane keeps its address, so that Go can cache results.
 .PHONY: test-fast
@@ -142,9 +142,9 @@ test-fast: control-plane ## Test the modules that have changed, without the race
 	@bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(ONE_WAY) go test $(TEST_BUILD) $(UNIT)
 
 # The race detector keeps the cores busy, so fewer suites run at a time than without it.
-.PHONY: test-unit
-test-unit: control-plane ## Test all modules, without the suites of deploy/e2e
-	@echo 'go test of all modules: go prints nothing until the longest one is done, after some minutes'
+.PHONY: test-race
+test-race: control-plane ## Test the modules with the race detector, 8 minutes
+	@echo 'go test -race of all modules: go prints nothing until the longest one is done, after some minutes'
 	@$(WITH_CLUSTER) $(GO_TEST) -p 4 -timeout=30m $(UNIT)
 
 .PHONY: test-rules
@@ -157,23 +157,27 @@ test-chart: $(HELM_UNITTEST) ## Test the templates of the chart
 	$(HELM_UNITTEST) --strict deploy/chart
 
 # Number of parallel suites: more than cores, because most suites wait.
-SUITES ?= 6
+PARALLEL ?= 6
 
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
-# The race detector would only slow down the brokers of the suites and what they measure: the
+# Without the race detector, which would only slow down the brokers and the measurements of the suites: the
 # programs run as processes. The simulations of package throttle and the long histories of curlctl
-# are too large for it. Suites that measure one tenant beside another run alone.
+# are too large for it.
 GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(ONE_WAY) $(WITH_CLUSTER) \
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
-.PHONY: test-acceptance
-test-acceptance: build $(HELM) ## Test the programs as processes (in the cluster of KUBECONFIG if that is set)
-	@echo 'go test of the suites in deploy/e2e: go prints nothing until the longest one is done, after some minutes'
+# go prints results in start order, so those of the longest suite come first.
+.PHONY: test-suites
+test-suites: build $(HELM) # (in the cluster of KUBECONFIG if that is set)
+	@echo 'go test of all suites: go prints nothing until the longest one is done, after some minutes'
 	@rm -f '$(SPEC_TIMES)'
-	@$(GO_TEST_PROGRAMS) -p $(SUITES) $(ACCEPTANCE)
-	@$(GO_TEST_PROGRAMS) ./deploy/e2e/hostile
-	@$(GO_TEST_PROGRAMS) ./deploy/curlctl -ginkgo.focus='long history|20,000'
+	@$(GO_TEST_PROGRAMS) -p $(PARALLEL) $(SUITES)
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
+
+.PHONY: test-hostile
+test-hostile: build $(HELM) ## Measure how long a tenant waits beside a hostile one, alone on the machine, 4 minutes
+	@echo 'go test ./deploy/e2e/hostile'
+	@$(GO_TEST_PROGRAMS) ./deploy/e2e/hostile
 
 .PHONY: transcript
 transcript: build ## Run the commands in deploy/docs/half-hour.md, and update their outputs there

@@ -35,7 +35,7 @@ import (
 func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.Config, namespace string) {
 	GinkgoHelper()
 	if kubeconfig == "" {
-		Skip("KUBECONFIG is not set: `make test-unit` starts an API server when there is none")
+		Skip("KUBECONFIG is not set: `make test` starts an API server when there is none")
 	}
 	GinkgoT().Setenv("KUBECONFIG", kubeconfig)
 	config = kubetest.Config(GinkgoTB())

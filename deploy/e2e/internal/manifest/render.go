@@ -19,7 +19,7 @@ import (
 )
 
 // errNoHelm means that $HELM is not set.
-var errNoHelm = errors.New("set HELM to the program, or run `make test-acceptance`")
+var errNoHelm = errors.New("set HELM to the program, or run `make test`")
 
 // Chart selects the templates and values to render.
 type Chart struct {

@@ -49,7 +49,7 @@ const (
 	patience = 25 * time.Second
 	// polling is the interval of cheap checks.
 	polling = 10 * time.Millisecond
-	// suiteTimeout is below the -timeout of make test-acceptance, and hangs is the time
+	// suiteTimeout is below the -timeout of make test, and hangs is the time
 	// after which the report shows where a spec is.
 	suiteTimeout = 25 * time.Minute
 	hangs        = 90 * time.Second
@@ -82,7 +82,7 @@ func Open() *Environment {
 	GinkgoHelper()
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
-		Fail("KUBECONFIG is not set: run `make test-acceptance`, which starts an API server if needed")
+		Fail("KUBECONFIG is not set: run `make test`, which starts an API server if needed")
 	}
 	cluster := suitetest.Must(OpenCluster(kubeconfig))
 	bin := os.Getenv("CURLMETHAT_BIN")
@@ -128,7 +128,7 @@ func Kubectl() string {
 	GinkgoHelper()
 	path := suitetest.Must(filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")))
 	if _, err := os.Stat(path); err != nil {
-		Skip("no kubectl found: `make test-acceptance` has one if it starts an API server")
+		Skip("no kubectl found: `make test` has one if it starts an API server")
 	}
 	return path
 }
