@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -10,11 +11,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Timer is the pending timer of a key.
+// Timer is the pending timer of a key, or a due: what it has published when it fired.
 type Timer struct {
 	Key pipeline.Key
-	// At is when it fires, SetAt when it was set.
+	// At is when it fires, SetAt when it was set. Both times of a due are those of publishing.
 	At, SetAt time.Time
+	// Fired reports that it is a due.
+	Fired bool
 	// Due is published when it fires.
 	Due *v1.Due
 	// URL of the want may hold secrets.
@@ -58,17 +61,22 @@ func (c *Client) Timers(ctx context.Context, namespace, name string) iter.Seq2[T
 	return decoded(c, c.requests(ctx, pipeline.KindTimer.Subjects(namespace, name), 0), timer)
 }
 
+// timer decodes a timer or a due.
 func timer(m pipeline.Message) (Timer, error) {
-	_, key, err := pipeline.ParseSubject(m.Subject)
+	kind, key, err := pipeline.ParseSubject(m.Subject)
 	if err != nil {
 		return Timer{}, err
 	}
-	at, err := pipeline.FiresAt(m)
-	if err != nil {
-		return Timer{}, err
+	at := m.Time
+	if kind == pipeline.KindTimer {
+		if at, err = pipeline.FiresAt(m); err != nil {
+			return Timer{}, err
+		}
 	}
 	due, err := pipeline.DecodeDue(key, m.Data)
-	return Timer{Key: key, At: at, SetAt: m.Time, Due: due, URL: due.GetWant().GetUrl()}, err
+	return Timer{
+		Key: key, At: at, SetAt: m.Time, Fired: kind == pipeline.KindDue, Due: due, URL: due.GetWant().GetUrl(),
+	}, err
 }
 
 // Reason of the last attempt if that failed, as in Events.
@@ -79,18 +87,9 @@ func (t Timer) Reason() string {
 	return pipeline.Reason(t.Due.GetReported())
 }
 
-// Dues reads the fired timers and replays from a sequence on, like Timers. Both times of the result are
-// those of publishing.
+// Dues reads the fired timers and replays from a sequence on, like Timers.
 func (c *Client) Dues(ctx context.Context, namespace, name string, from uint64) iter.Seq2[Timer, error] {
-	dues := c.requests(ctx, pipeline.KindDue.Subjects(namespace, name), from)
-	return decoded(c, dues, func(m pipeline.Message) (Timer, error) {
-		_, key, err := pipeline.ParseSubject(m.Subject)
-		if err != nil {
-			return Timer{}, err
-		}
-		due, err := pipeline.DecodeDue(key, m.Data)
-		return Timer{Key: key, At: m.Time, SetAt: m.Time, Due: due}, err
-	})
+	return decoded(c, c.requests(ctx, pipeline.KindDue.Subjects(namespace, name), from), timer)
 }
 
 // Want is the want of a key.
@@ -98,9 +97,19 @@ type Want struct {
 	Key pipeline.Key
 	// Sequence in the stream.
 	Sequence uint64
-	// At is when it was published.
+	// At is when it was published, if it was read from a list.
 	At   time.Time
 	Want *v1.Want
+}
+
+// Wanted returns the want of a key. A Want without a Sequence means that the key is not wanted. The
+// error wraps pipeline.ErrMalformed if the want cannot be decoded.
+func (c *Client) Wanted(ctx context.Context, key pipeline.Key) (Want, error) {
+	want, sequence, err := c.LastWant(ctx, key)
+	if errors.Is(err, pipeline.ErrNoMessage) || err == nil && want == nil {
+		return Want{}, nil
+	}
+	return Want{Key: key, Sequence: sequence, Want: want}, err
 }
 
 // Wants reads the wants of a namespace and name, without tombstones; empty: all.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -60,8 +61,13 @@ type Timers map[pipeline.Key]operate.Timer
 
 // Timers reads the pending timers.
 func (r Reader) Timers(ctx context.Context) (Timers, error) {
+	return byKey(r.Client.Timers(ctx, r.Namespace, r.Name))
+}
+
+// byKey reads timers or dues. The last of a key counts.
+func byKey(all iter.Seq2[operate.Timer, error]) (Timers, error) {
 	timers := Timers{}
-	for t, err := range r.Client.Timers(ctx, r.Namespace, r.Name) {
+	for t, err := range all {
 		if err != nil {
 			return nil, err
 		}
@@ -88,23 +94,19 @@ func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []Key
-	wanted, waiting := map[pipeline.Key]bool{}, map[pipeline.Key]operate.Timer{}
-	for d, err := range r.Client.Dues(ctx, r.Namespace, r.Name, handled+1) {
-		if err != nil {
-			return nil, nil, err
-		}
-		waiting[d.Key] = d.WithoutWant()
+	fired, err := byKey(r.Client.Dues(ctx, r.Namespace, r.Name, handled+1))
+	if err != nil {
+		return nil, nil, err
 	}
+	var all []Key
+	wanted := map[pipeline.Key]bool{}
 	for w, err := range r.Client.Wants(ctx, r.Namespace, r.Name) {
 		if err != nil {
 			return nil, nil, err
 		}
-		next := pending{}
-		if t, found := timers[w.Key]; found {
-			next.timer = &t
-		} else if d, found := waiting[w.Key]; found {
-			next = pending{timer: &d, fired: true}
+		next, pending := timers[w.Key]
+		if !pending {
+			next = fired[w.Key]
 		}
 		wanted[w.Key] = true
 		all = append(all, r.key(w, next, handled))
@@ -117,22 +119,15 @@ func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 	return all, timers, nil
 }
 
-// pending is the next request of a key: its timer, or what it has published when it fired. A nil timer
-// means that there is none.
-type pending struct {
-	timer *operate.Timer
-	fired bool
-}
-
-// key returns a wanted key with its condition.
-func (r Reader) key(w operate.Want, next pending, handled uint64) Key {
+// key returns a wanted key with its condition. Its next request has no Due if there is none.
+func (r Reader) key(w operate.Want, next operate.Timer, handled uint64) Key {
 	k := Key{
 		Key: w.Key, Request: RequestOf(w.Want), Host: condition.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
 	}
 	fetch := keystate.Fetch{URL: k.URL, Refresh: k.Refresh, Wanted: w.At, Taken: w.Sequence <= handled}
-	if timer := next.timer; timer != nil && timer.Due.GetWantSequence() == w.Sequence {
-		fetch.Due, fetch.At, fetch.SetAt, fetch.Fired = timer.Due, timer.At, timer.SetAt, next.fired
+	if next.Due.GetWantSequence() == w.Sequence {
+		fetch.Due, fetch.At, fetch.SetAt, fetch.Fired = next.Due, next.At, next.SetAt, next.Fired
 	}
 	var write *keystate.Write
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
@@ -157,28 +152,24 @@ func Compare(a, b pipeline.Key) int {
 // One reads one key from the streams; nil: it is not wanted. The fetchers have handled all requests up
 // to the sequence handled.
 func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key, error) {
-	want, sequence, err := r.Client.LastWant(ctx, key)
+	want, err := r.Client.Wanted(ctx, key)
 	switch {
-	case errors.Is(err, pipeline.ErrNoMessage), err == nil && want == nil:
-		return nil, nil //nolint:nilnil // it is not wanted
 	case errors.Is(err, pipeline.ErrMalformed):
 		return &Key{Key: key}, nil
+	case err != nil, want.Sequence == 0:
+		return nil, err
+	}
+	timer, err := r.Client.PendingTimer(ctx, key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
+		timer = operate.Timer{}
+		if due, err := r.Client.LastDue(ctx, key); err == nil && due > handled {
+			handled = 0 // a request waits
+		}
 	case err != nil:
 		return nil, err
 	}
-	wanted := operate.Want{Key: key, Sequence: sequence, Want: want}
-	timer, err := r.Client.PendingTimer(ctx, key)
-	switch {
-	case err == nil:
-		found := r.key(wanted, pending{timer: &timer}, handled)
-		return &found, nil
-	case !errors.Is(err, pipeline.ErrNoMessage) && !errors.Is(err, pipeline.ErrMalformed):
-		return nil, err
-	}
-	if due, err := r.Client.LastDue(ctx, key); err == nil && due > handled {
-		handled = 0 // a request waits
-	}
-	found := r.key(wanted, pending{}, handled)
+	found := r.key(want, timer, handled)
 	return &found, nil
 }
 

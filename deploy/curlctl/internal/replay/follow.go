@@ -101,7 +101,7 @@ func (f *Follower) look(ctx context.Context, items []*Item) error {
 // state reads the outcome of one item. The fetchers have handled all requests up to the
 // sequence handled.
 func (f *Follower) state(ctx context.Context, item *Item, handled uint64) (End, error) {
-	_, _, verdict, err := current(ctx, f.client, item)
+	_, verdict, err := current(ctx, f.client, item)
 	if err != nil || verdict != Wanted {
 		return End{Outcome: Superseded}, err
 	}

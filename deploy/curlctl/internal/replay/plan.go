@@ -13,7 +13,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -40,9 +39,9 @@ const (
 	Unreadable Verdict = "holds no request"
 )
 
-// Item is a selected failure.
+// Item is a selected failure, or a key to refetch.
 type Item struct {
-	// ID of the failure.
+	// ID of the failure (0: there is none).
 	ID uint64
 	// Traceparent of the failed attempt (empty: not traced).
 	Traceparent string
@@ -136,19 +135,21 @@ func each(
 }
 
 // current reads the want of a key and compares it with what failed.
-func current(ctx context.Context, client *operate.Client, item *Item) (*v1.Want, uint64, Verdict, error) {
-	want, sequence, err := client.LastWant(ctx, item.Key)
+func current(ctx context.Context, client *operate.Client, item *Item) (operate.Want, Verdict, error) {
+	want, err := client.Wanted(ctx, item.Key)
 	switch {
-	case errors.Is(err, pipeline.ErrNoMessage), err == nil && want == nil:
-		return nil, 0, Gone, nil
 	case errors.Is(err, pipeline.ErrMalformed):
-		return nil, 0, Changed, nil
+		return want, Changed, nil
+	case err != nil && item.ID > 0:
+		return want, Wanted, fmt.Errorf("check failure %d: %w", item.ID, err)
 	case err != nil:
-		return nil, 0, Wanted, fmt.Errorf("check failure %d: %w", item.ID, err)
-	case keys.RequestOf(want) != item.request:
-		return nil, 0, Changed, nil
+		return want, Wanted, err
+	case want.Sequence == 0:
+		return want, Gone, nil
+	case item.ID > 0 && keys.RequestOf(want.Want) != item.request:
+		return want, Changed, nil
 	}
-	return want, sequence, Wanted, nil
+	return want, Wanted, nil
 }
 
 // Count counts items by verdict.

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -19,14 +20,14 @@ import (
 // Request requests the fetch of each wanted item, and sets its verdict. Progress, if set,
 // is called with the number done.
 func Request(ctx context.Context, client *operate.Client, items []*Item, r Rate, progress func(int)) error {
-	limiter := r.limiter()
+	limiter, begun := r.limiter(), time.Now().UnixNano()
 	return each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
 		if err := limiter.Wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
 		verdict, tries := Wanted, 0
 		err := Retry(ctx, func(ctx context.Context) (err error) {
-			verdict, err = publish(ctx, client, item)
+			verdict, err = publish(ctx, client, item, begun)
 			tries++
 			return err
 		})
@@ -44,18 +45,27 @@ func Request(ctx context.Context, client *operate.Client, items []*Item, r Rate,
 const supersededTries = 3
 
 // publish publishes a due for the item.
-func publish(ctx context.Context, client *operate.Client, item *Item) (Verdict, error) {
+func publish(ctx context.Context, client *operate.Client, item *Item, begun int64) (Verdict, error) {
 	for range supersededTries {
-		want, sequence, verdict, err := current(ctx, client, item)
+		want, verdict, err := current(ctx, client, item)
 		if err != nil || verdict != Wanted {
 			return verdict, err
 		}
-		due := newDue(want, sequence, v1.Cause_CAUSE_REPLAY)
-		due.ReplayOf, due.Earlier = item.ID, item.Traceparent
-		if _, err := inherit(ctx, client, item.Key, due); err != nil {
+		want.Want.Status, want.Want.Cached = "", nil
+		due := &v1.Due{Want: want.Want, WantSequence: want.Sequence}
+		known, err := inherit(ctx, client, item.Key, due)
+		if err != nil {
 			return Wanted, err
 		}
-		duplicate, err := client.PublishDue(ctx, due, fmt.Sprintf("replay.%d.%d.%d", want.GetEpoch(), item.ID, sequence))
+		var id string
+		if item.ID > 0 {
+			due.Cause, due.ReplayOf, due.Earlier = v1.Cause_CAUSE_REPLAY, item.ID, item.Traceparent
+			id = fmt.Sprintf("replay.%d.%d.%d", want.Want.GetEpoch(), item.ID, want.Sequence)
+		} else {
+			due.Cause, due.Cached = v1.Cause_CAUSE_NOW, known
+			id = fmt.Sprintf("refetch.%d.%d", begun, want.Sequence)
+		}
+		duplicate, err := client.PublishDue(ctx, due, id)
 		switch {
 		case errors.Is(err, pipeline.ErrSuperseded):
 		case duplicate:
@@ -65,13 +75,6 @@ func publish(ctx context.Context, client *operate.Client, item *Item) (Verdict, 
 		}
 	}
 	return Changed, nil
-}
-
-// newDue returns the request to fetch a want.
-func newDue(want *v1.Want, sequence uint64, cause v1.Cause) *v1.Due {
-	want = proto.CloneOf(want)
-	want.Status, want.Cached = "", nil
-	return &v1.Due{Want: want, WantSequence: sequence, Cause: cause}
 }
 
 // inherit copies the failures known to the pending timer of the key, so that the same
@@ -98,47 +101,13 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 func Refetch(
 	ctx context.Context, client *operate.Client, keys []pipeline.Key, r Rate, progress func(int),
 ) (requested int, err error) {
-	limiter := r.limiter()
-	begun := time.Now().UnixNano()
+	var items []*Item
 	for _, key := range keys {
-		if err := limiter.Wait(ctx); err != nil {
-			return requested, context.Cause(ctx)
-		}
-		wanted := false
-		err := Retry(ctx, func(ctx context.Context) (err error) {
-			wanted, err = refetch(ctx, client, key, begun)
-			return err
-		})
-		if err != nil {
-			return requested, err
-		}
-		if wanted {
-			requested++
-			progress(requested)
-		}
+		items = append(items, &Item{Key: key, Verdict: Wanted})
 	}
-	return requested, nil
-}
-
-func refetch(ctx context.Context, client *operate.Client, key pipeline.Key, begun int64) (wanted bool, err error) {
-	for range supersededTries {
-		want, sequence, err := client.LastWant(ctx, key)
-		if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrMalformed) || err == nil && want == nil {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		due := newDue(want, sequence, v1.Cause_CAUSE_NOW)
-		if due.Cached, err = inherit(ctx, client, key, due); err != nil {
-			return false, err
-		}
-		_, err = client.PublishDue(ctx, due, fmt.Sprintf("refetch.%d.%d", begun, sequence))
-		if !errors.Is(err, pipeline.ErrSuperseded) { // a newer want is fetched anyway
-			return err == nil, err
-		}
-	}
-	return false, nil
+	err = Request(ctx, client, items, r, progress)
+	counts := Count(items)
+	return counts[Replayed] + counts[Already], err
 }
 
 const (
@@ -172,22 +141,12 @@ const (
 
 // repeat calls do until it is done or fails, or ctx ends.
 func repeat(ctx context.Context, do func() (done bool, err error)) error {
-	for pause := pauseFirst; ; pause = min(2*pause, pauseMax) {
-		done, err := do()
-		switch {
-		case err == nil && done:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
-		}
+	pause := wait.Backoff{Duration: pauseFirst, Factor: 2, Cap: pauseMax, Steps: math.MaxInt}.DelayFunc()
+	err := pause.Until(ctx, true, true, func(context.Context) (bool, error) { return do() })
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
+	return err
 }
 
 // unavailable reports whether a server or the leader of a stream is unavailable. The
