@@ -11,21 +11,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Refusals are the latest permission violations. The zero value is ready.
+// Refusals are the permission violations on a connection. The zero value is ready.
 type Refusals struct {
 	mu      sync.Mutex
-	all     map[string]*PermissionError
+	last    *PermissionError
 	waiting map[context.Context]context.CancelCauseFunc
 }
 
 func (r *Refusals) add(e *PermissionError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	const most = 100
-	if r.all == nil || len(r.all) >= most {
-		r.all = map[string]*PermissionError{}
-	}
-	r.all[e.Operation+" "+e.Subject] = e
+	r.last = e
 	for _, end := range r.waiting {
 		end(e)
 	}
@@ -49,16 +45,14 @@ func (r *Refusals) CancelOnDenied(ctx context.Context) (context.Context, context
 	}
 }
 
-// Since returns a violation since a time, or nil.
+// Since returns the last violation if it was since a time, or nil.
 func (r *Refusals) Since(at time.Time) *PermissionError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, one := range r.all {
-		if !one.at.Before(at) {
-			return one
-		}
+	if r.last == nil || r.last.at.Before(at) {
+		return nil
 	}
-	return nil
+	return r.last
 }
 
 // ErrNoConnection means that no server accepted the connection.
