@@ -11,12 +11,10 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // DoctorCommand returns the command doctor.
 func DoctorCommand(o *cli.Options) *cobra.Command {
-	var api kube.Options
 	var release string
 	cmd := &cobra.Command{
 		Use: "doctor",
@@ -33,7 +31,7 @@ func DoctorCommand(o *cli.Options) *cobra.Command {
 		if !found || namespace == "" || name == "" {
 			return cli.Usagef("--kubernetes=%s is not of the form NAMESPACE/RELEASE", release)
 		}
-		config, err := cluster.Config(api)
+		config, err := cluster.Config(o.Kube)
 		if err != nil {
 			return err
 		}
@@ -46,7 +44,6 @@ func DoctorCommand(o *cli.Options) *cobra.Command {
 		}
 		return pipeline(cmd, args)
 	}
-	api.BindUserFlags(cmd.Flags())
 	const installed = "curl-me-that/curl-me-that"
 	cmd.Flags().StringVar(&release, "kubernetes", installed,
 		"review the rights of the service accounts of this NAMESPACE/RELEASE instead, without NATS")
