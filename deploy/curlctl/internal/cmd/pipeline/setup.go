@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -76,26 +78,22 @@ const (
 // of several failures.
 func createMissing(ctx context.Context, s *cli.Session, topology pipeline.Topology) error {
 	topology.KeepExisting = true
-	ticker := time.NewTicker(checkEvery)
-	defer ticker.Stop()
 	s.Hint("Creating missing streams and consumers at %s, press Ctrl-C to stop.", s.Where)
-	for failing := false; ; {
+	failing := false
+	err := wait.PollUntilContextCancel(ctx, checkEvery, true, func(ctx context.Context) (bool, error) {
 		limited, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
 		_, err := pipeline.Ensure(limited, s.JetStream, topology)
-		cancel()
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return false, ctx.Err()
 		case err != nil && !failing:
 			s.Hint("Some streams or consumers are missing, retrying: %v", err)
 		case err == nil && failing:
 			s.Hint("All streams and consumers exist.")
 		}
 		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-ticker.C:
-		}
-	}
+		return false, nil
+	})
+	return cmp.Or(context.Cause(ctx), err)
 }
