@@ -25,6 +25,7 @@ import (
 type identities struct {
 	cluster   *kube.Options
 	dir, mode string
+	fileMode  fs.FileMode // parsed mode
 	namespace string
 	prefix    string
 	hosts     []string
@@ -104,38 +105,28 @@ func (c *identities) validate() error {
 	if (c.dir == "") == (c.namespace == "") {
 		return cli.Usagef("identities needs either --out DIR or --secrets NAMESPACE")
 	}
+	mode, err := strconv.ParseUint(c.mode, 8, 32)
+	if err != nil || mode&^0o666 != 0 || mode&0o600 != 0o600 {
+		return cli.Usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
+	}
+	c.fileMode = fs.FileMode(mode)
 	return nil
 }
 
 // handOut copies the files of single identities.
 func (c *identities) handOut(ctx context.Context, files identity.Files) error {
 	for _, name := range slices.Sorted(maps.Keys(c.shares)) {
-		dir := c.shares[name]
-		to, err := c.in(dir)
-		if err != nil {
-			return err
-		}
-		if err := identity.HandOut(ctx, files, name, to); err != nil {
+		if err := identity.HandOut(ctx, files, name, identity.Dir{Path: c.shares[name], Mode: c.fileMode}); err != nil {
 			return fmt.Errorf("hand out to %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// in returns a store in a directory.
-func (c *identities) in(dir string) (identity.Store, error) {
-	mode, err := strconv.ParseUint(c.mode, 8, 32)
-	if err != nil || mode&^0o666 != 0 || mode&0o600 != 0o600 {
-		return nil, cli.Usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
-	}
-	return identity.Dir{Path: dir, Mode: fs.FileMode(mode)}, nil
-}
-
 // store returns where to keep the identities, and a function that closes it.
 func (c *identities) store() (store identity.Store, done func(), err error) {
 	if c.dir != "" {
-		store, err = c.in(c.dir)
-		return store, func() {}, err
+		return identity.Dir{Path: c.dir, Mode: c.fileMode}, func() {}, nil
 	}
 	client, done, err := cluster.Secrets(*c.cluster, c.namespace)
 	return &identity.Secrets{Client: client, Namespace: c.namespace, Prefix: c.prefix}, done, err
