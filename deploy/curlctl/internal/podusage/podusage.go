@@ -92,15 +92,22 @@ type use struct {
 
 // In returns the containers of a pod that use a ConfigMap.
 func In(pod *corev1.Pod, cm ConfigMap, now time.Time) []Usage {
-	volumes := volumesOf(pod, cm.Name)
+	volumes, statuses := volumesOf(pod, cm.Name), statusesOf(pod)
 	var found []Usage
-	for _, c := range containers(pod) {
-		uses := append(fromEnv(c.Container, cm.Name), fromVolumes(c.VolumeMounts, volumes)...)
-		if cm.isSidecar(pod, c.Container) {
+	containers := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) // in the order of their start
+	for _, e := range pod.Spec.EphemeralContainers {
+		containers = append(containers, corev1.Container(e.EphemeralContainerCommon))
+	}
+	for i := range containers {
+		c := &containers[i]
+		uses := append(fromEnv(c, cm.Name), fromVolumes(c.VolumeMounts, volumes)...)
+		if cm.isSidecar(pod, c) {
 			uses = append([]use{{way: Sidecar}}, uses...)
 		}
 		if len(uses) > 0 {
-			found = append(found, consumer(pod.Name, c, uses, cm.Changes, now))
+			one := Usage{Pod: pod.Name, Container: c.Name, Newest: Ended}
+			one.add(statuses[c.Name], uses, cm.Changes, now)
+			found = append(found, one)
 		}
 	}
 	return found
@@ -120,29 +127,16 @@ func (cm ConfigMap) isSidecar(pod *corev1.Pod, c *corev1.Container) bool {
 	return false
 }
 
-// container of a pod; its status is nil before it is created.
-type container struct {
-	*corev1.Container
-	status *corev1.ContainerStatus
-}
-
-// containers returns all containers, in the order of their start. Their names differ.
-func containers(pod *corev1.Pod) []container {
+// statusesOf returns the statuses of all containers of a pod by name, which differ. A container has
+// none before it is created.
+func statusesOf(pod *corev1.Pod) map[string]*corev1.ContainerStatus {
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
 		pod.Status.EphemeralContainerStatuses)
 	byName := map[string]*corev1.ContainerStatus{}
 	for i := range statuses {
 		byName[statuses[i].Name] = &statuses[i]
 	}
-	specs := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
-	for _, e := range pod.Spec.EphemeralContainers {
-		specs = append(specs, corev1.Container(e.EphemeralContainerCommon))
-	}
-	var all []container
-	for i := range specs {
-		all = append(all, container{&specs[i], byName[specs[i].Name]})
-	}
-	return all
+	return byName
 }
 
 // volumesOf returns the volumes of a pod that hold a ConfigMap, by name.
@@ -208,33 +202,31 @@ func fromEnv(c *corev1.Container, name string) []use {
 	return uses
 }
 
-// consumer combines the uses of a container.
-func consumer(pod string, c container, uses []use, changes Changes, now time.Time) Usage {
-	one := Usage{Pod: pod, Container: c.Name, Newest: Ended}
+// add combines the uses of a container.
+func (u *Usage) add(status *corev1.ContainerStatus, uses []use, changes Changes, now time.Time) {
 	all := false
-	for _, u := range uses {
-		if !slices.Contains(one.Ways, u.way) {
-			one.Ways = append(one.Ways, u.way)
+	for _, of := range uses {
+		if !slices.Contains(u.Ways, of.way) {
+			u.Ways = append(u.Ways, of.way)
 		}
-		if u.way == Sidecar && len(uses) > 1 {
+		if of.way == Sidecar && len(uses) > 1 {
 			continue // the other ways decide
 		}
-		at := changes.Of(u.keys)
-		one.Changed = later(one.Changed, at)
-		all = all || len(u.keys) == 0
-		one.Keys = append(one.Keys, u.keys...)
-		if newest := seen(u.way, c.status, at, now); slices.Index(order, newest) > slices.Index(order, one.Newest) {
-			one.Newest = newest
+		at := changes.Of(of.keys)
+		u.Changed = later(u.Changed, at)
+		all = all || len(of.keys) == 0
+		u.Keys = append(u.Keys, of.keys...)
+		if newest := seen(of.way, status, at, now); slices.Index(order, newest) > slices.Index(order, u.Newest) {
+			u.Newest = newest
 		}
 	}
-	if slices.Sort(one.Keys); all {
-		one.Keys = nil
+	if slices.Sort(u.Keys); all {
+		u.Keys = nil
 	}
-	one.Keys = slices.Compact(one.Keys)
-	if c.status != nil && c.status.State.Running != nil {
-		one.Started = c.status.State.Running.StartedAt.Time
+	u.Keys = slices.Compact(u.Keys)
+	if status != nil && status.State.Running != nil {
+		u.Started = status.State.Running.StartedAt.Time
 	}
-	return one
 }
 
 // seen tells whether a container can have a change of a time.
