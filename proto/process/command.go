@@ -37,7 +37,7 @@ func Execute(cmd *cobra.Command) int {
 	addHealthcheck(cmd)
 	describeEnv(cmd)
 	cmd.SetFlagErrorFunc(FlagError)
-	cmd.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return applyEnv(c.Flags()) }
+	cmd.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return ApplyEnv(c.Flags()) }
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer context.AfterFunc(ctx, stop)() // the second signal ends the process
@@ -86,8 +86,8 @@ func (e ExitError) Error() string {
 // Unwrap returns Err.
 func (e ExitError) Unwrap() error { return e.Err }
 
-// applyEnv sets each flag that is not on the command line from its environment variable.
-func applyEnv(flags *pflag.FlagSet) error {
+// ApplyEnv sets each flag that is not on the command line from its environment variable.
+func ApplyEnv(flags *pflag.FlagSet) error {
 	var first error
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, set := os.LookupEnv(EnvName(f.Name))

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,9 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // NoArgs refuses arguments, and suggests similar commands.
@@ -99,14 +96,4 @@ func (s *Session) Confirm(question string, args ...any) error {
 		}
 	}
 	return Errorf(NotConfirmed, "nothing was done: not confirmed")
-}
-
-// environment sets flags from environment variables for completion, which runs before
-// process.Execute does.
-func environment(cmd *cobra.Command) {
-	for _, name := range natsconn.FlagNames() {
-		if value := os.Getenv(process.EnvName(name)); value != "" && !cmd.Flags().Changed(name) {
-			_ = cmd.Flags().Set(name, value) // completion prints no errors
-		}
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // Completion must not keep the shell waiting.
@@ -76,7 +77,7 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 func (o *Options) live(
 	cmd *cobra.Command, read func(context.Context, *natsconn.Connection) []string,
 ) ([]string, cobra.ShellCompDirective) {
-	environment(cmd)
+	_ = process.ApplyEnv(cmd.Flags()) // process.Execute does not, and completion prints no errors
 	conn, err := o.NATS.Open()
 	if err != nil {
 		return nil, Silently

@@ -38,11 +38,6 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	duration.Var(fs, &o.Timeout, "connect-timeout", 5*time.Second, "timeout for connecting to NATS")
 }
 
-// FlagNames returns the names of the flags that BindFlags adds.
-func FlagNames() []string {
-	return []string{"context", "nats-url", "nats-creds", "nats-nkey", "nats-ca", "nats-cert", "nats-key"}
-}
-
 // Connection to NATS. It must be closed.
 type Connection struct {
 	Conn      *nats.Conn
