@@ -184,20 +184,25 @@ func (r *Reader) Objects(ctx context.Context, namespace, name string) (keys.Obje
 		if name != "" {
 			options.FieldSelector = "metadata.name=" + name
 		}
-		pages := pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		list := func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 			return c.metadata.Namespace(namespace).List(ctx, page)
-		})
-		return pages.EachListItem(ctx, options, func(item runtime.Object) error {
-			if object, ok := item.(*metav1.PartialObjectMetadata); ok {
-				objects.Add(&object.ObjectMeta)
-			}
-			return nil
-		})
+		}
+		return each(ctx, list, options, func(object *metav1.PartialObjectMetadata) { objects.Add(&object.ObjectMeta) })
 	})
 	if err != nil {
 		return nil, err
 	}
 	return objects, nil
+}
+
+// each visits all objects of a list, which it reads in pages.
+func each[T runtime.Object](ctx context.Context, list pager.ListPageFunc, o metav1.ListOptions, visit func(T)) error {
+	return pager.New(list).EachListItem(ctx, o, func(item runtime.Object) error {
+		if object, ok := item.(T); ok {
+			visit(object)
+		}
+		return nil
+	})
 }
 
 // watcher reads a Watcher. It returns nil if there is none, the cluster serves none, or the
@@ -223,14 +228,11 @@ func (r *Reader) Usage(
 	ctx context.Context, namespace string, cm podusage.ConfigMap, all bool,
 ) (found []podusage.Usage, err error) {
 	err = r.using("list pods of namespace "+namespace, func(c clients) error {
-		pages := pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		list := func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 			return c.core.Pods(namespace).List(ctx, page)
-		})
-		return pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
-			if pod, ok := item.(*corev1.Pod); ok {
-				found = append(found, podusage.In(pod, cm, r.Now())...)
-			}
-			return nil
+		}
+		return each(ctx, list, metav1.ListOptions{}, func(pod *corev1.Pod) {
+			found = append(found, podusage.In(pod, cm, r.Now())...)
 		})
 	})
 	if !all {
