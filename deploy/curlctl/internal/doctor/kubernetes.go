@@ -3,58 +3,58 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
-// Release is an installation of the chart.
-type Release struct{ Namespace, Name string }
-
 // right is what a service account needs. The chart's rbac.yaml grants it.
 type right struct {
-	group, resource, subresource string
-	verbs                        []string
+	// resource is RESOURCE.GROUP/SUBRESOURCE, with optional group and subresource.
+	resource string
+	verbs    []string
 	// lease: in the namespace of the release, for the Lease of the component.
 	lease bool
 }
 
 var (
-	election = []right{
-		{group: "coordination.k8s.io", resource: "leases", verbs: []string{"get", "update"}, lease: true},
-	}
+	election = right{resource: "leases.coordination.k8s.io", verbs: []string{"get", "update"}, lease: true}
 	// rights lists what each component needs. An optional component is checked if it is installed.
 	rights = []struct {
 		component, roles string
 		optional         bool
 		rights           []right
 	}{
-		{"watcher", "ClusterRoleBinding %[1]s-watcher or RoleBinding %[1]s-election", false, append([]right{
+		{"watcher", "ClusterRoleBinding %[1]s-watcher or RoleBinding %[1]s-election", false, []right{
 			{resource: "configmaps", verbs: []string{"list", "watch"}}, {resource: "events", verbs: []string{"create"}},
-		}, election...)},
+			election,
+		}},
 		{"writer", "ClusterRoleBinding %[1]s-writer", false, []right{
 			{resource: "configmaps", verbs: []string{"get", "patch"}},
 			{resource: "events", verbs: []string{"create", "get", "patch"}},
 		}},
-		{"keeper", "ClusterRoleBinding %[1]s-keeper or RoleBinding %[1]s-keeper-election", true, append([]right{
-			{group: "watch.x-kv8s.io", resource: "watchers", verbs: []string{"list", "watch"}},
-			{group: "watch.x-kv8s.io", resource: "watchers", subresource: "status", verbs: []string{"patch"}},
+		{"keeper", "ClusterRoleBinding %[1]s-keeper or RoleBinding %[1]s-keeper-election", true, []right{
+			{resource: "watchers.watch.x-kv8s.io", verbs: []string{"list", "watch"}},
+			{resource: "watchers.watch.x-kv8s.io/status", verbs: []string{"patch"}},
 			{resource: "configmaps", verbs: []string{"list", "watch", "create", "patch"}},
 			{resource: "events", verbs: []string{"create"}},
-		}, election...)},
+			election,
+		}},
 	}
 )
 
-// Rights checks the rights of the service accounts of a release by SubjectAccessReviews: in one
-// namespace, or in all if namespace is empty.
-func Rights(ctx context.Context, config *rest.Config, release Release, namespace string) ([]Finding, error) {
+// Rights checks the rights of the service accounts of a release of the chart by SubjectAccessReviews:
+// in one namespace, or in all if namespace is empty.
+func Rights(ctx context.Context, config *rest.Config, release types.NamespacedName, namespace string) ([]Finding, error) {
 	core, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
@@ -94,7 +94,7 @@ func Rights(ctx context.Context, config *rest.Config, release Release, namespace
 }
 
 // resolvingProxy adds a finding if fetchers leave lookup and check of addresses to an egress proxy.
-func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1Interface, release Release) error {
+func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1Interface, release types.NamespacedName) error {
 	pods, err := core.Pods(release.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/component=fetcher,app.kubernetes.io/instance=" + release.Name,
 	})
@@ -118,16 +118,14 @@ func missingRights(ctx context.Context, client authorizationclient.Authorization
 	account types.NamespacedName, all []right, namespace string,
 ) (missing []string, err error) {
 	for _, r := range all {
+		kind, subresource, _ := strings.Cut(r.resource, "/")
+		resource := schema.ParseGroupResource(kind)
 		for _, verb := range r.verbs {
-			what := verb + " " + r.resource
 			attributes := &authorizationv1.ResourceAttributes{
-				Verb: verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: namespace,
+				Verb: verb, Group: resource.Group, Resource: resource.Resource, Subresource: subresource, Namespace: namespace,
 			}
-			switch {
-			case r.lease:
+			if r.lease {
 				attributes.Namespace, attributes.Name = account.Namespace, account.Name
-			case r.subresource != "":
-				what += "/" + r.subresource
 			}
 			review, err := client.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -140,7 +138,7 @@ func missingRights(ctx context.Context, client authorizationclient.Authorization
 				return nil, fmt.Errorf("review the rights of %s: %w", account, err)
 			}
 			if !review.Status.Allowed {
-				missing = append(missing, what)
+				missing = append(missing, verb+" "+path.Join(resource.Resource, subresource))
 			}
 		}
 	}
