@@ -36,10 +36,13 @@ func (c *Client) backwards(ctx context.Context, r pipeline.Range) iter.Seq2[pipe
 			if top-bound > span {
 				r.From = top - span
 			}
-			window, err := c.window(ctx, r)
-			if err != nil {
-				yield(pipeline.Message{}, err)
-				return
+			var window []pipeline.Message
+			for m, err := range c.Scan(ctx, r) {
+				if err != nil {
+					yield(m, err)
+					return
+				}
+				window = append(window, m)
 			}
 			for _, m := range slices.Backward(window) {
 				if !yield(m, nil) {
@@ -55,15 +58,4 @@ func (c *Client) backwards(ctx context.Context, r pipeline.Range) iter.Seq2[pipe
 			top = r.From
 		}
 	}
-}
-
-func (c *Client) window(ctx context.Context, r pipeline.Range) ([]pipeline.Message, error) {
-	var window []pipeline.Message
-	for m, err := range c.Scan(ctx, r) {
-		if err != nil {
-			return nil, err
-		}
-		window = append(window, m)
-	}
-	return window, nil
 }

@@ -58,9 +58,9 @@ type DeadLetter struct {
 	ID uint64
 	// At is the time of the entry.
 	At time.Time
-	// Reason and Host come from the subject.
-	Reason, Host string
-	Key          pipeline.Key
+	// ReasonHost comes from the subject.
+	ReasonHost
+	Key pipeline.Key
 	// Message is never nil.
 	Message *v1.DeadLetter
 }
@@ -96,23 +96,23 @@ func (c *Client) DeadLetter(ctx context.Context, id uint64) (DeadLetter, error) 
 
 // deadLetter decodes an entry. An unreadable payload leaves the fields of the subject.
 func deadLetter(m pipeline.Message) (DeadLetter, error) {
-	reason, host, key, err := pipeline.ParseDeadLetter(m.Subject)
-	if err != nil {
+	d := DeadLetter{ID: m.Sequence, At: m.Time, Message: new(v1.DeadLetter)}
+	var err error
+	if d.Reason, d.Host, d.Key, err = pipeline.ParseDeadLetter(m.Subject); err != nil {
 		return DeadLetter{}, fmt.Errorf("read dead letter %d: %w", m.Sequence, err)
 	}
-	message := new(v1.DeadLetter)
-	if err := proto.Unmarshal(m.Data, message); err != nil {
-		message = &v1.DeadLetter{Payload: m.Data, Subject: m.Subject}
+	if err := proto.Unmarshal(m.Data, d.Message); err != nil {
+		d.Message = &v1.DeadLetter{Payload: m.Data, Subject: m.Subject}
 	}
-	return DeadLetter{ID: m.Sequence, At: m.Time, Reason: reason, Host: host, Key: key, Message: message}, nil
+	return d, nil
 }
 
 // ReasonHost groups dead letters.
 type ReasonHost struct {
 	// Reason is the name of a failure class, as in Events.
-	Reason string
+	Reason string `json:"reason"`
 	// Host of the URL, without port.
-	Host string
+	Host string `json:"host"`
 }
 
 // CountDeadLetters counts dead letters by reason and host. The server counts if the
@@ -124,7 +124,7 @@ func (c *Client) CountDeadLetters(ctx context.Context, f DeadLetterFilter) (map[
 			if err != nil {
 				return nil, err
 			}
-			counts[ReasonHost{Reason: d.Reason, Host: d.Host}]++
+			counts[d.ReasonHost]++
 		}
 		return counts, nil
 	}
@@ -137,10 +137,7 @@ func (c *Client) CountDeadLetters(ctx context.Context, f DeadLetterFilter) (map[
 		return nil, fmt.Errorf("count dead letters: %w", err)
 	}
 	for subject, n := range info.State.Subjects {
-		reason, host, _, err := pipeline.ParseDeadLetter(subject)
-		if err != nil {
-			reason, host = "", ""
-		}
+		reason, host, _, _ := pipeline.ParseDeadLetter(subject) // empty on error
 		counts[ReasonHost{Reason: reason, Host: host}] += n
 	}
 	return counts, nil

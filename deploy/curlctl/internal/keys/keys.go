@@ -64,14 +64,16 @@ func (r Reader) Timers(ctx context.Context) (Timers, error) {
 	return byKey(r.Client.Timers(ctx, r.Namespace, r.Name))
 }
 
-// byKey reads timers or dues. The last of a key counts.
+// byKey reads timers or dues. The last of a key counts. It drops the want and what only a fetcher
+// needs, which is most of the memory.
 func byKey(all iter.Seq2[operate.Timer, error]) (Timers, error) {
 	timers := Timers{}
 	for t, err := range all {
 		if err != nil {
 			return nil, err
 		}
-		timers[t.Key] = t.WithoutWant()
+		t.Due.Want, t.Due.Cached, t.Due.Earlier = nil, nil, ""
+		timers[t.Key] = t
 	}
 	return timers, nil
 }

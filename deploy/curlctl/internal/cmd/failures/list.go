@@ -84,14 +84,13 @@ func summarize(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter) 
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
 	})
 	type line struct {
-		Reason string `json:"reason"`
-		Host   string `json:"host"`
-		Count  uint64 `json:"count"`
+		operate.ReasonHost
+		Count uint64 `json:"count"`
 	}
 	return s.List(printer.Table{Columns: "REASON|HOST|FAILURES"}, printer.Rows(groups,
 		func(k operate.ReasonHost) printer.Row {
 			return printer.Row{
-				Name: k.Reason + "/" + k.Host, Object: line{k.Reason, k.Host, counts[k]},
+				Name: k.Reason + "/" + k.Host, Object: line{k, counts[k]},
 				Cells: printer.Cells(printer.In(printer.Red, k.Reason), k.Host, counts[k]),
 			}
 		}), none(f))

@@ -2,8 +2,8 @@
 package objects
 
 import (
-	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,16 +13,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
-// pods is one run of the command.
-type pods struct {
-	*cli.Options
-	all bool
-	out *printer.Printer
-}
-
 // PodsCommand returns the command pods.
 func PodsCommand(o *cli.Options) *cobra.Command {
-	p := &pods{Options: o}
+	all := false
 	cmd := &cobra.Command{
 		Use:   "pods NAMESPACE/NAME",
 		Short: "List the containers that use a ConfigMap, and whether they can have its newest content (reads Kubernetes)",
@@ -41,65 +34,65 @@ func PodsCommand(o *cli.Options) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p.out = out
-		return p.list(cmd.Context(), namespace, name)
+		reader := o.Cluster()
+		object, watcher, err := reader.Object(cmd.Context(), namespace, name)
+		if err != nil {
+			return err
+		}
+		if object == nil {
+			return cli.Errorf(cli.NotFound, "ConfigMap %s/%s: not found", namespace, name)
+		}
+		cm := podusage.ConfigMap{Name: object.Name, Watcher: watcher, Changes: podusage.ChangesOf(object, watcher)}
+		found, err := reader.Usage(cmd.Context(), namespace, cm, all)
+		if err != nil {
+			return err
+		}
+		if !out.ForPrograms() {
+			printConfigMap(out, namespace, cm, o.Now())
+		}
+		return printUsage(out, found, o.Now())
 	})
-	cmd.Flags().BoolVar(&p.all, "all", false, "include terminated containers")
+	cmd.Flags().BoolVar(&all, "all", false, "include terminated containers")
 	return cmd
 }
 
-func (p *pods) list(ctx context.Context, namespace, name string) error {
-	object, watcher, err := p.Cluster().Object(ctx, namespace, name)
-	if err != nil {
-		return err
+func printConfigMap(out *printer.Printer, namespace string, cm podusage.ConfigMap, now time.Time) {
+	fields := []printer.Field{{Name: "ConfigMap", Value: namespace + "/" + cm.Name}}
+	if cm.Watcher != nil {
+		fields = append(fields, printer.Field{Name: "Watcher", Value: cm.Watcher.Name})
 	}
-	if object == nil {
-		return cli.Errorf(cli.NotFound, "ConfigMap %s/%s: not found", namespace, name)
+	if at := cm.Changes.Of(nil); !at.IsZero() {
+		changed := printer.Clock(at) + ", " + printer.Age(now, at) + " ago"
+		fields = append(fields, printer.Field{Name: "Changed", Value: changed})
 	}
-	cm := podusage.ConfigMap{Name: object.Name, Watcher: watcher, Changes: podusage.ChangesOf(object, watcher)}
-	found, err := p.Cluster().Usage(ctx, namespace, cm, p.all)
-	if err != nil {
-		return err
-	}
-	if !p.out.ForPrograms() {
-		fields := []printer.Field{{Name: "ConfigMap", Value: namespace + "/" + object.Name}}
-		if watcher != nil {
-			fields = append(fields, printer.Field{Name: "Watcher", Value: watcher.Name})
-		}
-		if at := cm.Changes.Of(nil); !at.IsZero() {
-			changed := printer.Clock(at) + ", " + printer.Age(p.Now(), at) + " ago"
-			fields = append(fields, printer.Field{Name: "Changed", Value: changed})
-		}
-		p.out.Fields(fields)
-		p.out.Linef("")
-	}
-	return p.print(found)
+	out.Fields(fields)
+	out.Linef("")
 }
 
-func (p *pods) print(found []podusage.Usage) error {
+func printUsage(out *printer.Printer, found []podusage.Usage, now time.Time) error {
 	stale := 0
-	n, err := p.out.List(printer.Table{Columns: "POD|CONTAINER|WAY|STARTED|NEWEST", Wide: "KEYS", Drop: "STARTED"},
+	n, err := out.List(printer.Table{Columns: "POD|CONTAINER|WAY|STARTED|NEWEST", Wide: "KEYS", Drop: "STARTED"},
 		printer.Rows(found, func(c podusage.Usage) printer.Row {
 			if c.Newest == podusage.No {
 				stale++
 			}
-			return p.row(c)
+			return usageRow(c, now)
 		}))
-	if err != nil || p.out.ForPrograms() {
+	if err != nil || out.ForPrograms() {
 		return err
 	}
 	switch {
 	case n == 0:
-		p.out.Linef("No running pod uses it.")
+		out.Linef("No running pod uses it.")
 	case stale > 0:
-		p.out.Linef("")
-		p.out.Linef("%s cannot have the newest content before a restart,", printer.Plural(stale, "container"))
-		p.out.Linef("for example by `kubectl rollout restart`.")
+		out.Linef("")
+		out.Linef("%s cannot have the newest content before a restart,", printer.Plural(stale, "container"))
+		out.Linef("for example by `kubectl rollout restart`.")
 	}
 	return nil
 }
 
-func (p *pods) row(c podusage.Usage) printer.Row {
+func usageRow(c podusage.Usage, now time.Time) printer.Row {
 	var ways []string
 	for _, way := range c.Ways {
 		ways = append(ways, string(way))
@@ -113,6 +106,6 @@ func (p *pods) row(c podusage.Usage) printer.Row {
 		podusage.Ended:   printer.In(printer.Grey, "ended"),
 	}[c.Newest]
 	return printer.Row{Name: "pod/" + c.Pod, Object: c, Cells: printer.Cells(
-		c.Pod, c.Container, strings.Join(ways, ", "), printer.Age(p.Now(), c.Started), newest, strings.Join(c.Keys, ", "),
+		c.Pod, c.Container, strings.Join(ways, ", "), printer.Age(now, c.Started), newest, strings.Join(c.Keys, ", "),
 	)}
 }

@@ -41,7 +41,7 @@ func WatchCommand(o *cli.Options) *cobra.Command {
 	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
 		return watch(ctx, s, func(m message) bool {
 			return (o.Namespace == "" || m.Namespace == o.Namespace) && (name == "" || m.ConfigMap == name) &&
-				(host == "" || m.hostIs(host)) && (len(kinds) == 0 || slices.Contains(kinds, m.What))
+				(host == "" || pipeline.HostIs(m.url, host)) && (len(kinds) == 0 || slices.Contains(kinds, m.What))
 		})
 	})
 	o.BindName(cmd, &name)
@@ -158,9 +158,6 @@ type message struct {
 
 	url string
 }
-
-// hostIs reports whether host is the host of the URL; see pipeline.HostIs.
-func (p *message) hostIs(host string) bool { return pipeline.HostIs(p.url, host) }
 
 // describe decodes a message (false: it does not belong to the pipeline).
 func describe(m *nats.Msg, now time.Time) (message, bool) {
