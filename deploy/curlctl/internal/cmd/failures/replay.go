@@ -18,7 +18,7 @@ import (
 // writerTimeout limits the wait for the writer after all fetches.
 const writerTimeout = 30 * time.Second
 
-// replaying holds the flags of replay.
+// replaying is one run of replay, with its flags.
 type replaying struct {
 	selected          filter
 	all               bool
@@ -27,6 +27,11 @@ type replaying struct {
 	alsoRecovered     bool
 	timeout           time.Duration
 	ids               []uint64
+
+	*cli.Session
+	items []*replay.Item
+	// follower sets the outcomes (nil: they are not waited for).
+	follower *replay.Follower
 }
 
 // ReplayCommand returns the command replay.
@@ -73,57 +78,55 @@ func (r *replaying) validate(args []string) (err error) {
 	return nil
 }
 
-func (r *replaying) run(ctx context.Context, s *cli.Session, _ []string) error {
-	items, err := replay.Plan(ctx, s.Client, r.failures(ctx, s), r.alsoRecovered, nil)
-	if err != nil {
+func (r *replaying) run(ctx context.Context, s *cli.Session, _ []string) (err error) {
+	r.Session = s
+	if r.items, err = replay.Plan(ctx, r.Client, r.failures(ctx), r.alsoRecovered, nil); err != nil {
 		return err
 	}
-	out := &report{s: s, dryRun: r.dryRun, none: none(r.selected.parsed), items: items}
-	n := replay.Count(items)[replay.Wanted]
+	n := replay.Count(r.items)[replay.Wanted]
 	if r.dryRun || n == 0 {
-		return out.print(false)
+		return r.print(false)
 	}
 	if !r.yes && n > cli.ConfirmAbove {
-		if err := s.Confirm("Replay %s?", printer.Plural(n, "failure")); err != nil {
+		if err := r.Confirm("Replay %s?", printer.Plural(n, "failure")); err != nil {
 			return err
 		}
 	}
-	return r.request(ctx, s, out)
+	return r.request(ctx, n)
 }
 
 // failures returns the selected failures.
-func (r *replaying) failures(ctx context.Context, s *cli.Session) iter.Seq2[operate.DeadLetter, error] {
+func (r *replaying) failures(ctx context.Context) iter.Seq2[operate.DeadLetter, error] {
 	if len(r.ids) == 0 {
-		return s.Client.DeadLetters(ctx, r.selected.parsed)
+		return r.Client.DeadLetters(ctx, r.selected.parsed)
 	}
 	return func(yield func(operate.DeadLetter, error) bool) {
 		for _, id := range r.ids {
-			if f, err := read(ctx, s, id); !yield(f, err) || err != nil {
+			if f, err := read(ctx, r.Session, id); !yield(f, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// request requests the fetches and reports. The audit also records an interrupted replay.
-func (r *replaying) request(ctx context.Context, s *cli.Session, out *report) (err error) {
-	s.HintLoss()
+// request requests n fetches and reports. The audit also records an interrupted replay.
+func (r *replaying) request(ctx context.Context, n int) (err error) {
+	r.HintLoss()
 	if r.wait {
-		if out.follower, err = replay.Follow(ctx, s.Client); err != nil {
+		if r.follower, err = replay.Follow(ctx, r.Client); err != nil {
 			return err
 		}
 	}
-	n := replay.Count(out.items)[replay.Wanted]
 	done := 0
-	err = s.Audited(ctx, "replay", n, func(ctx context.Context) (_, _ int, err error) {
-		bar := s.Aside.Bar("requested", n)
-		err = replay.Request(ctx, s.Client, out.items, r.rate, func(done int) { bar.Set(done, "") })
+	err = r.Audited(ctx, "replay", n, func(ctx context.Context) (_, _ int, err error) {
+		bar := r.Aside.Bar("requested", n)
+		err = replay.Request(ctx, r.Client, r.items, r.rate, func(done int) { bar.Set(done, "") })
 		bar.End()
-		done = replay.Count(out.items)[replay.Replayed]
-		return done, len(out.items) - done, err
+		done = replay.Count(r.items)[replay.Replayed]
+		return done, len(r.items) - done, err
 	})
 	if done > 0 && err != nil {
-		s.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
+		r.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
 	}
 	if err != nil && errors.Is(context.Cause(ctx), context.Canceled) {
 		return cli.Errorf(cli.FailedAgain, "interrupted")
@@ -131,23 +134,22 @@ func (r *replaying) request(ctx context.Context, s *cli.Session, out *report) (e
 	if err != nil {
 		return err
 	}
-	s.HintPaused(ctx)
-	if out.follower == nil {
-		return out.print(false)
+	r.HintPaused(ctx)
+	if r.follower == nil {
+		return r.print(false)
 	}
-	return r.follow(ctx, s, out)
+	return r.follow(ctx)
 }
 
-func (r *replaying) follow(ctx context.Context, s *cli.Session, out *report) error {
-	follower := out.follower
+func (r *replaying) follow(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	n := 0
-	for _, count := range replay.Outcomes(out.items) {
+	for _, count := range replay.Outcomes(r.items) {
 		n += count
 	}
-	bar := s.Aside.Bar("done", n)
-	err := follower.Wait(waiting, out.items, func(counts map[replay.Outcome]int) {
+	bar := r.Aside.Bar("done", n)
+	err := r.follower.Wait(waiting, r.items, func(counts map[replay.Outcome]int) {
 		note := ""
 		if failed := counts[replay.FailedAgain]; failed > 0 {
 			note = printer.Grouped(failed) + " failed again"
@@ -158,17 +160,17 @@ func (r *replaying) follow(ctx context.Context, s *cli.Session, out *report) err
 	if err != nil && waiting.Err() == nil {
 		return err
 	}
-	if pending := replay.Outcomes(out.items)[replay.Pending]; pending > 0 {
-		s.Hint("Stopped waiting. %s continue without this command. `curlctl timers` lists scheduled ones.",
+	if pending := replay.Outcomes(r.items)[replay.Pending]; pending > 0 {
+		r.Hint("Stopped waiting. %s continue without this command. `curlctl timers` lists scheduled ones.",
 			printer.Plural(pending, "fetch"))
 	}
 	written := false
-	if err == nil && replay.Outcomes(out.items)[replay.Fetched] > 0 {
+	if err == nil && replay.Outcomes(r.items)[replay.Fetched] > 0 {
 		writing, cancel := context.WithTimeout(waiting, writerTimeout)
 		defer cancel()
-		if written, err = follower.Written(writing); err != nil {
+		if written, err = r.follower.Written(writing); err != nil {
 			return err
 		}
 	}
-	return out.print(written)
+	return r.print(written)
 }

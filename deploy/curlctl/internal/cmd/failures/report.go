@@ -10,16 +10,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 )
 
-// report prints the result of a replay.
-type report struct {
-	s      *cli.Session
-	dryRun bool
-	none   string
-	items  []*replay.Item
-	// follower sets the outcomes (nil: they are not waited for).
-	follower *replay.Follower
-}
-
 // replayed is one item as programs read it.
 type replayed struct {
 	ID        uint64 `json:"id"`
@@ -35,27 +25,27 @@ type replayed struct {
 const maxNamed = 20
 
 // print reports the verdicts, and with a follower the outcomes. The error is the exit code.
-func (p *report) print(written bool) error {
-	out := p.s.Out
+func (r *replaying) print(written bool) error {
+	out := r.Out
 	if out.ForPrograms() {
-		return cmp.Or(p.rows(), p.code())
+		return cmp.Or(r.rows(), r.code())
 	}
-	counts := replay.Count(p.items)
-	p.skipped()
+	counts := replay.Count(r.items)
+	r.skipped()
 	switch {
-	case len(p.items) == 0:
-		out.Linef("%s", p.none)
-	case p.dryRun:
-		out.Linef("Would replay %s.", of(counts[replay.Wanted], len(p.items), "failure"))
+	case len(r.items) == 0:
+		out.Linef("%s", none(r.selected.parsed))
+	case r.dryRun:
+		out.Linef("Would replay %s.", of(counts[replay.Wanted], len(r.items), "failure"))
 	case counts[replay.Replayed] == 0:
-		out.Linef("Replayed none of %s.", printer.Plural(len(p.items), "failure"))
+		out.Linef("Replayed none of %s.", printer.Plural(len(r.items), "failure"))
 	default:
-		out.Linef("Replayed %s.", of(counts[replay.Replayed], len(p.items), "failure"))
+		out.Linef("Replayed %s.", of(counts[replay.Replayed], len(r.items), "failure"))
 	}
-	if p.follower != nil {
-		p.outcomes(written)
+	if r.follower != nil {
+		r.outcomes(written)
 	}
-	return p.code()
+	return r.code()
 }
 
 // of returns "97 of 100 failures", or "100 failures" if that is all.
@@ -67,22 +57,22 @@ func of(n, all int, noun string) string {
 }
 
 // skipped names the skipped items.
-func (p *report) skipped() {
+func (r *replaying) skipped() {
 	n := 0
-	for _, item := range p.items {
+	for _, item := range r.items {
 		switch item.Verdict {
 		case replay.Wanted, replay.Replayed, replay.Older, replay.Recovered, replay.Already:
 			continue
 		default:
 		}
 		if n++; n <= maxNamed {
-			p.s.Out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, printer.In(printer.Yellow, string(item.Verdict)))
+			r.Out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, printer.In(printer.Yellow, string(item.Verdict)))
 		}
 	}
 	if n > maxNamed {
-		p.s.Out.Linef("Skipped %s more, -o json lists all.", printer.Grouped(n-maxNamed))
+		r.Out.Linef("Skipped %s more, -o json lists all.", printer.Grouped(n-maxNamed))
 	}
-	counts := replay.Count(p.items)
+	counts := replay.Count(r.items)
 	for _, skipped := range []struct {
 		verdict   replay.Verdict
 		noun, why string
@@ -92,22 +82,22 @@ func (p *report) skipped() {
 		{replay.Already, "failure", "replayed less than two minutes ago"},
 	} {
 		if n := counts[skipped.verdict]; n > 0 {
-			p.s.Out.Linef("Skipped %s: %s.", printer.Plural(n, skipped.noun), skipped.why)
+			r.Out.Linef("Skipped %s: %s.", printer.Plural(n, skipped.noun), skipped.why)
 		}
 	}
 }
 
-func (p *report) outcomes(written bool) {
-	p.outcome("Outcome", replay.Outcomes(p.items, replay.Replayed))
-	p.outcome("Outcome of earlier replays", replay.Outcomes(p.items, replay.Already))
-	out, counts := p.s.Out, replay.Outcomes(p.items)
+func (r *replaying) outcomes(written bool) {
+	r.outcome("Outcome", replay.Outcomes(r.items, replay.Replayed))
+	r.outcome("Outcome of earlier replays", replay.Outcomes(r.items, replay.Already))
+	out, counts := r.Out, replay.Outcomes(r.items)
 	if counts[replay.Fetched] > 0 && written {
 		out.Linef("The writer has handled all of them.")
 	} else if counts[replay.Fetched] > 0 {
 		out.Linef("The writer has not handled all of them yet, `curlctl status` shows its backlog.")
 	}
 	n := 0
-	for _, item := range p.items {
+	for _, item := range r.items {
 		end := item.End
 		if !item.Followed() || end.Outcome != replay.FailedAgain {
 			continue
@@ -123,7 +113,7 @@ func (p *report) outcomes(written bool) {
 }
 
 // outcome prints counts by outcome.
-func (p *report) outcome(title string, counts map[replay.Outcome]int) {
+func (r *replaying) outcome(title string, counts map[replay.Outcome]int) {
 	var parts []any
 	for _, o := range []struct {
 		outcome replay.Outcome
@@ -140,16 +130,16 @@ func (p *report) outcome(title string, counts map[replay.Outcome]int) {
 		}
 	}
 	if len(parts) > 0 {
-		p.s.Out.Linef(title+": %s"+strings.Repeat(", %s", len(parts)-1)+".", parts...)
+		r.Out.Linef(title+": %s"+strings.Repeat(", %s", len(parts)-1)+".", parts...)
 	}
 }
 
 // code is the exit code.
-func (p *report) code() error {
-	if p.follower == nil {
+func (r *replaying) code() error {
+	if r.follower == nil {
 		return nil
 	}
-	counts := replay.Outcomes(p.items)
+	counts := replay.Outcomes(r.items)
 	if counts[replay.FailedAgain]+counts[replay.Pending] > 0 {
 		return cli.Silent(cli.FailedAgain)
 	}
@@ -157,19 +147,19 @@ func (p *report) code() error {
 }
 
 // rows prints each item for programs.
-func (p *report) rows() error {
-	_, err := p.s.Out.List(printer.Table{}, printer.Rows(p.items, func(item *replay.Item) printer.Row {
-		r := replayed{
+func (r *replaying) rows() error {
+	_, err := r.Out.List(printer.Table{}, printer.Rows(r.items, func(item *replay.Item) printer.Row {
+		row := replayed{
 			ID: item.ID, Namespace: item.Key.Namespace, ConfigMap: item.Key.Name, Key: item.Key.Key,
 			Verdict: string(item.Verdict),
 		}
-		if p.follower != nil && item.Followed() {
-			r.Outcome = string(item.End.Outcome)
+		if r.follower != nil && item.Followed() {
+			row.Outcome = string(item.End.Outcome)
 			if item.End.Failure != nil {
-				r.Reason = item.End.Failure.Reason
+				row.Reason = item.End.Failure.Reason
 			}
 		}
-		return printer.Row{Name: deadletter.Name(item.ID), Object: r}
+		return printer.Row{Name: deadletter.Name(item.ID), Object: row}
 	}))
 	return err
 }
