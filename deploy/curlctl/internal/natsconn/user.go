@@ -21,8 +21,13 @@ const anonymous = "anonymous"
 type User struct {
 	// Name is a name, a public key, or anonymous.
 	Name string
-	// Publish and Subscribe are the permissions (nil: everything is allowed).
-	Publish, Subscribe *Rules
+	Permissions
+}
+
+// Permissions of a user (nil: everything is allowed).
+type Permissions struct {
+	Publish   *Rules `json:"publish"`
+	Subscribe *Rules `json:"subscribe"`
 }
 
 // Rules are subjects with wildcards.
@@ -48,19 +53,14 @@ func (c *Connection) User(ctx context.Context) (User, error) {
 	}
 	var answer struct {
 		Data struct {
-			User        string `json:"user"`
-			UserName    string `json:"user_name"`
-			Permissions struct {
-				Publish   *Rules `json:"publish"`
-				Subscribe *Rules `json:"subscribe"`
-			} `json:"permissions"`
+			User        string      `json:"user"`
+			UserName    string      `json:"user_name"`
+			Permissions Permissions `json:"permissions"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
 		return fallback, errUser
 	}
-	return User{
-		Name:    cmp.Or(answer.Data.UserName, answer.Data.User, fallback.Name),
-		Publish: answer.Data.Permissions.Publish, Subscribe: answer.Data.Permissions.Subscribe,
-	}, nil
+	name := cmp.Or(answer.Data.UserName, answer.Data.User, fallback.Name)
+	return User{Name: name, Permissions: answer.Data.Permissions}, nil
 }
