@@ -47,11 +47,6 @@ func (f DeadLetterFilter) Exact() bool {
 // address reports whether Host is an IP address.
 func (f DeadLetterFilter) address() bool { return pipeline.IsAddress(f.Host) }
 
-// elsewhere reports whether the filter names an address of another host.
-func (f DeadLetterFilter) elsewhere(message *v1.DeadLetter) bool {
-	return f.address() && !pipeline.HostIs(message.GetWant().GetUrl(), f.Host)
-}
-
 // DeadLetter is a fetch that failed for good, or a message that could not be handled.
 type DeadLetter struct {
 	// ID is the sequence in the stream Failures.
@@ -72,9 +67,11 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[
 	return func(yield func(DeadLetter, error) bool) {
 		for d, err := range all {
 			switch {
-			case err == nil && d.At.Before(f.Since):
+			case err != nil:
+			case d.At.Before(f.Since):
 				return
-			case err == nil && (!f.Until.IsZero() && !d.At.Before(f.Until) || f.elsewhere(d.Message)):
+			case !f.Until.IsZero() && !d.At.Before(f.Until),
+				f.address() && !pipeline.HostIs(d.Message.GetWant().GetUrl(), f.Host):
 				continue
 			}
 			if !yield(d, err) {

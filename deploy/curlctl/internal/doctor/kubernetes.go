@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -16,6 +17,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
+
+// Release is an installation of the chart.
+type Release struct{ Namespace, Name string }
 
 // right is what a service account needs. The chart's rbac.yaml grants it.
 type right struct {
@@ -52,15 +56,12 @@ var (
 	}
 )
 
-// Rights checks the rights of the service accounts of a release of the chart by SubjectAccessReviews:
-// in one namespace, or in all if namespace is empty.
-func Rights(ctx context.Context, config *rest.Config, release types.NamespacedName, namespace string) ([]Finding, error) {
-	core, err := corev1client.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	authorization, err := authorizationclient.NewForConfig(config)
-	if err != nil {
+// Rights checks the rights of the service accounts of a release by SubjectAccessReviews: in one
+// namespace, or in all if namespace is empty.
+func Rights(ctx context.Context, config *rest.Config, release Release, namespace string) ([]Finding, error) {
+	core, noCore := corev1client.NewForConfig(config)
+	authorization, noAuthorization := authorizationclient.NewForConfig(config)
+	if err := cmp.Or(noCore, noAuthorization); err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	d := &diagnosis{}
@@ -94,7 +95,7 @@ func Rights(ctx context.Context, config *rest.Config, release types.NamespacedNa
 }
 
 // resolvingProxy adds a finding if fetchers leave lookup and check of addresses to an egress proxy.
-func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1Interface, release types.NamespacedName) error {
+func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1Interface, release Release) error {
 	pods, err := core.Pods(release.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/component=fetcher,app.kubernetes.io/instance=" + release.Name,
 	})

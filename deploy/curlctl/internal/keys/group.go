@@ -22,23 +22,18 @@ type Group struct {
 
 // Groups counts the keys that are not good, the largest group first.
 func Groups(all []Key) []Group {
-	type kind struct {
-		state        keystate.State
-		reason, host string
-		status       int32
-	}
-	at, groups := map[kind]int{}, []Group{}
+	at, groups := map[Group]int{}, []Group{} // by group without counts
 	for _, k := range all {
 		c := k.Condition
 		if c.Good() {
 			continue
 		}
-		of := kind{c.State, c.Reason, k.Host, c.Status}
+		of := Group{State: c.State, Reason: c.Reason, Status: c.Status, Host: k.Host}
 		i, known := at[of]
 		if !known {
 			i = len(groups)
 			at[of] = i
-			groups = append(groups, Group{State: c.State, Reason: c.Reason, Status: c.Status, Host: k.Host})
+			groups = append(groups, of)
 		}
 		g := &groups[i]
 		g.Count++

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
@@ -36,7 +35,7 @@ func DoctorCommand(o *cli.Options) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		findings, err := doctor.Rights(cmd.Context(), config, types.NamespacedName{Namespace: namespace, Name: name}, o.Namespace)
+		findings, err := doctor.Rights(cmd.Context(), config, doctor.Release{Namespace: namespace, Name: name}, o.Namespace)
 		return report(out, findings, err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
