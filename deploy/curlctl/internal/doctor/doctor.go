@@ -217,12 +217,13 @@ func (d *diagnosis) consumers(ctx context.Context) {
 	}
 }
 
-// count visits the messages that a client reads, and reports unreadable ones under a check. ok is
-// false if there is a finding.
+// count visits the readable messages, and reports the others under a check. ok is false if
+// there is a finding.
 func count[T any](
-	d *diagnosis, check, fix string, unread *operate.Unread, all iter.Seq2[T, error], visit func(T),
+	d *diagnosis, check, fix string, read func(*operate.Client) iter.Seq2[T, error], visit func(T),
 ) (ok bool) {
-	for one, err := range all {
+	client := d.Client.Counting()
+	for one, err := range read(client) {
 		if err != nil {
 			if !errors.Is(err, jetstream.ErrStreamNotFound) { // reported by streams
 				d.add(check, Unknown, "", "%s", err)
@@ -231,7 +232,7 @@ func count[T any](
 		}
 		visit(one)
 	}
-	if n, _ := unread.Count(); n > 0 {
+	if n, _ := client.Unread.Count(); n > 0 {
 		d.add(check, Bad, "find out which other client publishes to CURL_REQUESTS, then "+fix, "%s unreadable",
 			printer.Plural(n, "message"))
 		return false
@@ -242,8 +243,8 @@ func count[T any](
 func (d *diagnosis) timers(ctx context.Context) {
 	const replace = "replace the timers with `curlctl refetch --all`"
 	pending, late := 0, 0
-	client := d.Client.Counting()
-	ok := count(d, "timers", replace, client.Unread, client.Timers(ctx, "", ""), func(t operate.Timer) {
+	read := func(c *operate.Client) iter.Seq2[operate.Timer, error] { return c.Timers(ctx, "", "") }
+	ok := count(d, "timers", replace, read, func(t operate.Timer) {
 		pending++
 		if keystate.IsOverdue(d.now(), t.At) {
 			late++
@@ -264,8 +265,8 @@ func (d *diagnosis) timers(ctx context.Context) {
 func (d *diagnosis) wants(ctx context.Context) {
 	wanted := 0
 	restart := "restart the watcher, which replaces the wants"
-	client := d.Client.Counting()
-	if count(d, "wants", restart, client.Unread, client.Wants(ctx, "", ""), func(operate.Want) { wanted++ }) {
+	read := func(c *operate.Client) iter.Seq2[operate.Want, error] { return c.Wants(ctx, "", "") }
+	if count(d, "wants", restart, read, func(operate.Want) { wanted++ }) {
 		d.add("wants", OK, "", "%s", printer.Plural(wanted, "key"))
 	}
 }

@@ -30,31 +30,34 @@ type right struct {
 	lease bool
 }
 
-var (
-	election = right{resource: "leases.coordination.k8s.io", verbs: []string{"get", "update"}, lease: true}
-	// rights lists what each component needs. An optional component is checked if it is installed.
-	rights = []struct {
-		component, roles string
-		optional         bool
-		rights           []right
-	}{
-		{"watcher", "ClusterRoleBinding %[1]s-watcher or RoleBinding %[1]s-election", false, []right{
-			{resource: "configmaps", verbs: []string{"list", "watch"}}, {resource: "events", verbs: []string{"create"}},
-			election,
-		}},
-		{"writer", "ClusterRoleBinding %[1]s-writer", false, []right{
-			{resource: "configmaps", verbs: []string{"get", "patch"}},
-			{resource: "events", verbs: []string{"create", "get", "patch"}},
-		}},
-		{"keeper", "ClusterRoleBinding %[1]s-keeper or RoleBinding %[1]s-keeper-election", true, []right{
-			{resource: "watchers.watch.x-kv8s.io", verbs: []string{"list", "watch"}},
-			{resource: "watchers.watch.x-kv8s.io/status", verbs: []string{"patch"}},
-			{resource: "configmaps", verbs: []string{"list", "watch", "create", "patch"}},
-			{resource: "events", verbs: []string{"create"}},
-			election,
-		}},
-	}
-)
+// election is what a component needs to elect a leader.
+func election() right {
+	return right{resource: "leases.coordination.k8s.io", verbs: []string{"get", "update"}, lease: true}
+}
+
+// rights lists what each component needs. An optional component is checked if it is installed.
+var rights = []struct {
+	component, roles string
+	optional         bool
+	rights           []right
+}{
+	{"watcher", "ClusterRoleBinding %[1]s-watcher or RoleBinding %[1]s-election", false, []right{
+		{resource: "configmaps", verbs: []string{"list", "watch"}},
+		{resource: "events", verbs: []string{"create"}},
+		election(),
+	}},
+	{"writer", "ClusterRoleBinding %[1]s-writer", false, []right{
+		{resource: "configmaps", verbs: []string{"get", "patch"}},
+		{resource: "events", verbs: []string{"create", "get", "patch"}},
+	}},
+	{"keeper", "ClusterRoleBinding %[1]s-keeper or RoleBinding %[1]s-keeper-election", true, []right{
+		{resource: "watchers.watch.x-kv8s.io", verbs: []string{"list", "watch"}},
+		{resource: "watchers.watch.x-kv8s.io/status", verbs: []string{"patch"}},
+		{resource: "configmaps", verbs: []string{"list", "watch", "create", "patch"}},
+		{resource: "events", verbs: []string{"create"}},
+		election(),
+	}},
+}
 
 // Rights checks the rights of the service accounts of a release by SubjectAccessReviews: in one
 // namespace, or in all if namespace is empty.
