@@ -273,39 +273,23 @@ func (k *keeper) lead(health *process.Part) func(context.Context) error {
 		defer k.queue.Store(nil)
 		k.watchers.Each(func(w *reconcile.Watcher) { q.Add(w.NamespacedName) })
 		health.Ready()
-		group := errgroup.Group{}
-		for range k.config.Workers {
-			group.Go(func() error {
-				for k.next(ctx, q) {
-				}
-				return nil
-			})
-		}
-		<-ctx.Done()
-		q.ShutDown()
-		return group.Wait()
+		q.Run(ctx, k.config.Workers, func(watcher types.NamespacedName) { k.handle(ctx, q, watcher) })
+		return nil
 	}
 }
 
-// next reconciles the next Watcher, and reports whether there was one. A started reconcile is
-// finished.
-func (k *keeper) next(ctx context.Context, q *queue.Work) bool {
-	watcher, shutdown := q.Get()
-	if shutdown || q.ShuttingDown() {
-		return false
-	}
-	defer q.Done(watcher)
+// handle reconciles a Watcher. A started reconcile is finished.
+func (k *keeper) handle(ctx context.Context, q *queue.Work, watcher types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	again, err := k.work.Reconcile(ctx, watcher)
 	if err != nil {
 		k.runtime.Log.Warn().Err(err).Str("watcher", watcher.String()).Msg("trying again")
 		q.AddRateLimited(watcher)
-		return true
+		return
 	}
 	q.Forget(watcher)
 	if again > 0 {
 		q.AddAfter(watcher, again)
 	}
-	return true
 }

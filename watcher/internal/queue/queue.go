@@ -3,6 +3,7 @@
 package queue
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -30,21 +31,18 @@ func New() *Queue {
 	}
 }
 
-// Urgent makes a name precede the backlog the next time it waits.
+// Urgent makes a name precede the backlog, if it waits, or else the next time it does.
 func (q *Queue) Urgent(name types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.marked[name] = struct{}{}
-}
-
-// Touch is called when a waiting name is added again.
-func (q *Queue) Touch(name types.NamespacedName) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if _, marked := q.marked[name]; marked && q.waiting[name] == &q.backlog {
+	if q.waiting[name] == &q.backlog {
 		q.push(name, &q.urgent) // Pop passes over the name in the backlog
 	}
 }
+
+// Touch does nothing: a waiting name keeps its place when it is added again.
+func (q *Queue) Touch(types.NamespacedName) {}
 
 // Push adds a name that is not waiting.
 func (q *Queue) Push(name types.NamespacedName) {
@@ -152,12 +150,29 @@ func NewWork(name string, metrics workqueue.MetricsProvider) *Work {
 	}
 }
 
-// Urgent makes a name precede the backlog the next time it waits, or is held.
-func (w *Work) Urgent(name types.NamespacedName) {
-	for _, q := range []*Queue{w.order, w.held} {
-		q.Urgent(name)
-		q.Touch(name)
+// Run handles names, several at a time, until ctx is done. It finishes started work.
+func (w *Work) Run(ctx context.Context, workers int, handle func(types.NamespacedName)) {
+	defer context.AfterFunc(ctx, w.ShutDown)()
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for {
+				name, shutdown := w.Get()
+				if shutdown || w.ShuttingDown() {
+					return
+				}
+				handle(name)
+				w.Done(name)
+			}
+		})
 	}
+	group.Wait()
+}
+
+// Urgent makes a name precede the backlog, now or the next time it waits or is held.
+func (w *Work) Urgent(name types.NamespacedName) {
+	w.order.Urgent(name)
+	w.held.Urgent(name)
 }
 
 // Changed adds a name. A live change precedes the backlog.

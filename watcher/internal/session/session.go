@@ -110,16 +110,8 @@ func (r *Runner) run(ctx context.Context, s *session) error {
 			abandon()
 		}
 	})()
-	for range r.config.Workers {
-		group.Go(func() error {
-			for r.next(workCtx, s) {
-			}
-			return nil
-		})
-	}
 	group.Go(func() error {
-		<-groupCtx.Done()
-		s.queue.ShutDown()
+		s.queue.Run(groupCtx, r.config.Workers, func(name types.NamespacedName) { r.handle(workCtx, s, name) })
 		return nil
 	})
 	group.Go(func() error { return r.check(groupCtx, s) })
@@ -146,13 +138,8 @@ func (r *Runner) enqueueAll(s *session) {
 	}
 }
 
-// next handles the next object, and reports whether there was one.
-func (r *Runner) next(ctx context.Context, s *session) bool {
-	name, shutdown := s.queue.Get()
-	if shutdown || s.queue.ShuttingDown() {
-		return false
-	}
-	defer s.queue.Done(name)
+// handle handles an object.
+func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	again, err := r.deps.Reconciler.Reconcile(ctx, name)
@@ -163,12 +150,13 @@ func (r *Runner) next(ctx context.Context, s *session) bool {
 	switch {
 	case err == nil:
 		s.queue.Forget(name)
-		return true
+		return
 	case ctx.Err() != nil && s.queue.ShuttingDown():
-		return false
+		return
 	case errors.Is(err, backlog.ErrFull):
-		s.hold(name)
-		return true
+		s.queue.Hold(name)
+		s.wake()
+		return
 	case errors.Is(err, pipeline.ErrSuperseded): // the index has the newer want now
 		s.queue.Urgent(name)
 	default:
@@ -177,13 +165,6 @@ func (r *Runner) next(ctx context.Context, s *session) bool {
 		})
 	}
 	s.queue.AddRateLimited(name)
-	return true
-}
-
-// hold keeps an object until fetchers have received older messages.
-func (s *session) hold(name types.NamespacedName) {
-	s.queue.Hold(name)
-	s.wake()
 }
 
 // wake lets release run once more.
