@@ -99,11 +99,6 @@ type consumer struct {
 	oldest time.Duration
 }
 
-// readers maps each stream to its consumer.
-func readers() map[string]string {
-	return map[string]string{pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer}
-}
-
 // look reads everything. The snapshot is never nil.
 func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 	if !e.deps.Client.JetStream().Conn().IsConnected() {
@@ -114,11 +109,6 @@ func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 	s := &snapshot{up: true, streams: map[string]*jetstream.StreamInfo{}, consumers: map[string]consumer{}}
 	for _, name := range streams() {
 		if err := e.stream(ctx, s, name); err != nil {
-			return &snapshot{}, err
-		}
-	}
-	for stream, name := range readers() {
-		if err := e.consumer(ctx, s, stream, name); err != nil {
 			return &snapshot{}, err
 		}
 	}
@@ -133,7 +123,7 @@ func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// stream reads the state of a stream, if it exists.
+// stream reads the state of a stream and of its consumer, as far as they exist.
 func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 	stream, err := e.deps.Client.JetStream().Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -143,23 +133,24 @@ func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 		return fmt.Errorf("look up stream %s: %w", name, err)
 	}
 	s.streams[name] = stream.CachedInfo()
-	return nil
-}
-
-// consumer reads the state of a consumer, if it exists.
-func (e *Exporter) consumer(ctx context.Context, s *snapshot, stream, name string) error {
-	found, err := e.deps.Client.JetStream().Consumer(ctx, stream, name)
+	reader, read := map[string]string{
+		pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer,
+	}[name]
+	if !read {
+		return nil
+	}
+	found, err := stream.Consumer(ctx, reader)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look up consumer %s of stream %s: %w", name, stream, err)
+		return fmt.Errorf("look up consumer %s of stream %s: %w", reader, name, err)
 	}
 	c := consumer{ConsumerInfo: found.CachedInfo()}
-	if c.oldest, err = e.oldest(ctx, c.ConsumerInfo, s.streams[stream]); err != nil {
+	if c.oldest, err = e.oldest(ctx, c.ConsumerInfo, s.streams[name]); err != nil {
 		return err
 	}
-	s.consumers[name] = c
+	s.consumers[reader] = c
 	return nil
 }
 
@@ -168,7 +159,7 @@ func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *je
 	error,
 ) {
 	switch {
-	case of == nil || c.NumPending == 0 && c.NumAckPending == 0:
+	case c.NumPending == 0 && c.NumAckPending == 0:
 		return 0, nil
 	case c.Stream == pipeline.Results: // what is acknowledged is removed
 		if of.State.Msgs == 0 {

@@ -35,18 +35,14 @@ func (e *Exporter) Measure(set *metric.Set) {
 
 func (e *Exporter) measureConsumers(set *metric.Set) {
 	names := metric.Of("consumer", pipeline.FetcherConsumer, pipeline.WriterConsumer)
-	set.GaugesFunc("consumer_present", "Whether the consumer exists: 0 or 1.", names,
-		e.each(func(s *snapshot) map[string]float64 {
-			present := map[string]float64{}
-			for _, name := range names.Values {
-				_, found := s.consumers[name]
-				present[name] = number(found && s.up)
-			}
-			return present
-		}))
-	gauge := func(name, help string, value func(consumer) float64) {
-		set.GaugesFunc(name, help, names, e.each(func(s *snapshot) map[string]float64 { return values(s.consumers, value) }))
-	}
+	gauges(e, set, names, func(s *snapshot) map[string]bool {
+		present := map[string]bool{}
+		for _, name := range names.Values {
+			_, present[name] = s.consumers[name]
+		}
+		return present
+	})("consumer_present", "Whether the consumer exists: 0 or 1.", number)
+	gauge := gauges(e, set, names, func(s *snapshot) map[string]consumer { return s.consumers })
 	gauge("consumer_paused", "Whether curlctl has paused the consumer: 0 or 1.",
 		func(c consumer) float64 { return number(c.Paused) })
 	gauge("backlog_messages", "Messages that were not delivered yet.",
@@ -64,10 +60,8 @@ func (e *Exporter) measureConsumers(set *metric.Set) {
 }
 
 func (e *Exporter) measureStreams(set *metric.Set) {
-	names := metric.Of("stream", streams()...)
-	gauge := func(name, help string, value func(*jetstream.StreamInfo) float64) {
-		set.GaugesFunc(name, help, names, e.each(func(s *snapshot) map[string]float64 { return values(s.streams, value) }))
-	}
+	read := func(s *snapshot) map[string]*jetstream.StreamInfo { return s.streams }
+	gauge := gauges(e, set, metric.Of("stream", streams()...), read)
 	gauge("stream_messages", "Messages in the stream.",
 		func(i *jetstream.StreamInfo) float64 { return float64(i.State.Msgs) })
 	gauge("stream_bytes", "Size of the stream.", func(i *jetstream.StreamInfo) float64 { return float64(i.State.Bytes) })
@@ -75,10 +69,9 @@ func (e *Exporter) measureStreams(set *metric.Set) {
 		func(i *jetstream.StreamInfo) float64 { return float64(i.Config.Replicas) })
 	gauge("stream_current_replicas", "Replicas that are up to date, the leader included.", current)
 	limited := metric.Of("stream", pipeline.Results, pipeline.Failures, pipeline.Audit)
-	set.GaugesFunc("stream_limit_bytes", "Maximum size of the stream. The stream of requests has no limit.", limited,
-		e.each(func(s *snapshot) map[string]float64 {
-			return values(s.streams, func(i *jetstream.StreamInfo) float64 { return float64(i.Config.MaxBytes) })
-		}))
+	gauges(e, set, limited, read)("stream_limit_bytes",
+		"Maximum size of the stream. The stream of requests has no limit.",
+		func(i *jetstream.StreamInfo) float64 { return float64(i.Config.MaxBytes) })
 }
 
 // current counts the replicas of a stream that could become leader.
@@ -108,22 +101,22 @@ func (e *Exporter) one(read func(*snapshot) (float64, bool)) func() (float64, bo
 	}
 }
 
-// each reads the last snapshot, if the broker responded.
-func (e *Exporter) each(read func(*snapshot) map[string]float64) func() map[string]float64 {
-	return func() map[string]float64 {
-		if s := e.last.Load(); s != nil && s.up {
-			return read(s)
-		}
-		return nil
+// gauges returns a function that creates a metric of all streams, or of all consumers. It has series
+// if the broker responded.
+func gauges[T any](
+	e *Exporter, set *metric.Set, names metric.Label, of func(*snapshot) map[string]T,
+) func(name, help string, value func(T) float64) {
+	return func(name, help string, value func(T) float64) {
+		set.GaugesFunc(name, help, names, func() map[string]float64 {
+			read := map[string]float64{}
+			if s := e.last.Load(); s != nil && s.up {
+				for name, v := range of(s) {
+					read[name] = value(v)
+				}
+			}
+			return read
+		})
 	}
-}
-
-func values[T any](of map[string]T, value func(T) float64) map[string]float64 {
-	read := make(map[string]float64, len(of))
-	for name, v := range of {
-		read[name] = value(v)
-	}
-	return read
 }
 
 func number(b bool) float64 {
