@@ -54,6 +54,9 @@ type settled struct {
 	said    int
 }
 
+// excludes reports whether an object gets no keys.
+func (s settled) excludes(o *annotated.Object) bool { return s.full && ageOf(o).compare(s.last) > 0 }
+
 type age struct {
 	created int64
 	uid     types.UID
@@ -88,7 +91,7 @@ func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
 	}
 	bound := annotation.Bound{}
 	switch {
-	case n.full && ageOf(o).compare(n.last) > 0:
+	case n.excludes(o):
 		bound.Keys = q.limits.Keys
 	case n.stretch > 0 && o.Request.Refreshes():
 		bound.Stretch = n.stretch
@@ -117,14 +120,6 @@ func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.N
 	})
 }
 
-// member is an object of a namespace in Settle.
-type member struct {
-	age
-	name      types.NamespacedName
-	keys      int
-	refreshes bool
-}
-
 // sum of the requests in a namespace.
 type sum struct {
 	keys, refreshed int
@@ -150,7 +145,7 @@ func (q *Quota) Settle() (affected []types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	maps.DeleteFunc(q.settled, func(name string, _ settled) bool { return sums[name].keys == 0 })
-	members := map[string][]member{}
+	members := map[string][]*annotated.Object{}
 	for name, s := range sums {
 		if _, exceeds := q.settled[name]; exceeds || q.tooMany(s) || q.stretch(s, 1) > 0 {
 			members[name] = nil
@@ -161,7 +156,7 @@ func (q *Quota) Settle() (affected []types.NamespacedName) {
 	}
 	q.visit(func(o *annotated.Object) {
 		if of, concerned := members[o.Namespace]; concerned {
-			members[o.Namespace] = append(of, member{ageOf(o), o.NamespacedName, len(o.Request.Pairs), o.Request.Refreshes()})
+			members[o.Namespace] = append(of, o)
 		}
 	})
 	for name, of := range members {
@@ -182,26 +177,25 @@ func (q *Quota) visit(do func(*annotated.Object)) {
 func (q *Quota) tooMany(s sum) bool { return q.limits.Keys > 0 && s.keys > q.limits.Keys }
 
 // settle decides about one namespace. The caller holds the lock.
-func (q *Quota) settle(name string, s sum, of []member) (affected []types.NamespacedName) {
-	slices.SortFunc(of, func(a, b member) int { return a.compare(b.age) })
+func (q *Quota) settle(name string, s sum, of []*annotated.Object) (affected []types.NamespacedName) {
+	slices.SortFunc(of, func(a, b *annotated.Object) int { return ageOf(a).compare(ageOf(b)) })
 	before := q.settled[name]
 	now := settled{full: q.tooMany(s), stretch: q.stretch(s, before.stretch), speaker: before.speaker, said: before.said}
-	for left, i := q.limits.Keys, 0; now.full && i < len(of) && left >= of[i].keys; i++ {
-		left, now.last = left-of[i].keys, of[i].age
+	for left, i := q.limits.Keys, 0; now.full && i < len(of) && left >= len(of[i].Request.Pairs); i++ {
+		left, now.last = left-len(of[i].Request.Pairs), ageOf(of[i])
 	}
 	if now.stretch != before.stretch {
 		now.said = s.refreshed
-		if i := slices.IndexFunc(of, func(m member) bool { return m.refreshes }); i >= 0 {
-			now.speaker = of[i].uid
+		if i := slices.IndexFunc(of, func(o *annotated.Object) bool { return o.Request.Refreshes() }); i >= 0 {
+			now.speaker = of[i].UID
 		}
 	}
 	if q.settled[name] = now; !now.full && now.stretch == 0 {
 		delete(q.settled, name)
 	}
-	for _, m := range of {
-		was, is := before.full && m.compare(before.last) > 0, now.full && m.compare(now.last) > 0
-		if was != is || now.stretch != before.stretch && m.refreshes {
-			affected = append(affected, m.name)
+	for _, o := range of {
+		if before.excludes(o) != now.excludes(o) || now.stretch != before.stretch && o.Request.Refreshes() {
+			affected = append(affected, o.NamespacedName)
 		}
 	}
 	return affected
