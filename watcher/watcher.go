@@ -9,6 +9,7 @@ package watcher
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -178,18 +179,13 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 // lead returns the work of the leader, which also exports the state of the pipeline.
 func lead(sessions *session.Runner, export *exporter.Exporter, metrics *metrics) func(context.Context) error {
 	return func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		exporting, stop := context.WithCancel(ctx)
 		metrics.leader.Set(1)
 		defer metrics.leader.Set(0)
-		group.Go(func() error {
-			export.Run(exporting)
-			return nil
-		})
-		group.Go(func() error {
-			defer stop()
-			return sessions.Run(ctx)
-		})
-		return group.Wait()
+		var exports sync.WaitGroup
+		defer exports.Wait()
+		exporting, stop := context.WithCancel(ctx)
+		defer stop()
+		exports.Go(func() { export.Run(exporting) })
+		return sessions.Run(ctx)
 	}
 }

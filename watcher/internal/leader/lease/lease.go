@@ -28,7 +28,7 @@ type elector struct {
 	leading sync.Mutex
 }
 
-// Elect implements leader.Elect.
+// Elect implements leader.Elect. It holds one election after another.
 func Elect(ctx context.Context, c leader.Config, d leader.Deps) error {
 	if c.Identity == "" {
 		host, err := os.Hostname()
@@ -38,15 +38,10 @@ func Elect(ctx context.Context, c leader.Config, d leader.Deps) error {
 		c.Identity = host + "_" + string(uuid.NewUUID())
 	}
 	e := &elector{config: c, deps: d}
-	return e.run(ctx)
-}
-
-// run holds one election after another.
-func (e *elector) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, kube.DebugLogr(e.deps.Log)))
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, kube.DebugLogr(d.Log)))
 	defer cancel(nil)
 	for ctx.Err() == nil {
-		e.deps.Health.Ready()
+		d.Health.Ready()
 		round, err := leaderelection.NewLeaderElector(e.election(cancel))
 		if err != nil {
 			return fmt.Errorf("set up leader election: %w", err)
