@@ -2,12 +2,14 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,7 +72,7 @@ func (c *Client) Probe(ctx context.Context) error {
 	if Classify(err) != Unavailable {
 		return nil
 	}
-	if !gotResponse(err) {
+	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered {
 		c.connections.CloseAll()
 	}
 	return fmt.Errorf("probe API server: %w", err)

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -68,14 +67,14 @@ func Classify(err error) Outcome {
 	case http.StatusConflict:
 		return Conflict
 	case http.StatusNotFound:
-		if byProxy(s) {
+		if byProxy(err) {
 			return Unavailable
 		}
 		return Gone
 	case http.StatusUnauthorized:
 		return Forbidden
 	case http.StatusForbidden:
-		return classifyForbidden(s)
+		return classifyForbidden(answer)
 	case http.StatusUnprocessableEntity:
 		return classifyInvalid(s)
 	case http.StatusRequestEntityTooLarge:
@@ -92,12 +91,6 @@ func Classify(err error) Outcome {
 	return Rejected
 }
 
-// gotResponse reports whether a failed request got a response.
-func gotResponse(err error) bool {
-	_, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok
-}
-
 // byAdmission reports whether a webhook or policy refused the request, or the webhook failed. This
 // concerns its objects, not the API server.
 func byAdmission(message string) bool {
@@ -108,12 +101,13 @@ func byAdmission(message string) bool {
 
 // classifyForbidden separates a refusal by the authorizer, which concerns the identity, from one by
 // an admission plugin, which concerns the change.
-func classifyForbidden(s metav1.Status) Outcome {
+func classifyForbidden(answer *apierrors.StatusError) Outcome {
+	message := answer.ErrStatus.Message
 	switch {
-	case hasCause(s, corev1.NamespaceTerminatingCause):
+	case apierrors.HasStatusCause(answer, corev1.NamespaceTerminatingCause):
 		return Gone
-	case strings.Contains(s.Message, " cannot patch resource ") || strings.Contains(s.Message, " cannot get resource ") ||
-		strings.Contains(s.Message, " cannot create resource "), byProxy(s):
+	case strings.Contains(message, " cannot patch resource ") || strings.Contains(message, " cannot get resource ") ||
+		strings.Contains(message, " cannot create resource "), byProxy(answer):
 		return Forbidden
 	}
 	return Rejected
@@ -148,12 +142,7 @@ func classifyInvalid(s metav1.Status) Outcome {
 
 // byProxy reports whether the response does not come from an API server but, for example, from a
 // proxy.
-func byProxy(s metav1.Status) bool { return hasCause(s, metav1.CauseTypeUnexpectedServerResponse) }
-
-func hasCause(s metav1.Status, cause metav1.CauseType) bool {
-	return s.Details != nil &&
-		slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
-}
+func byProxy(err error) bool { return apierrors.IsUnexpectedServerError(err) }
 
 // RetryAfter returns the pause that the API server requested.
 func RetryAfter(err error) time.Duration {
