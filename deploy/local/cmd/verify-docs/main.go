@@ -10,12 +10,7 @@ import (
 )
 
 func main() {
-	tree := os.DirFS(".")
-	files, err := docs.Files(tree)
-	var problems []string
-	if err == nil {
-		problems, err = docs.Check(tree, files)
-	}
+	problems, err := docs.Check(os.DirFS("."))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "verify-docs:", err)
 		os.Exit(1)

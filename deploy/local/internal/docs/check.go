@@ -21,33 +21,34 @@ var (
 	decision = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
 )
 
-// Files returns the paths of all files of a repository, without the folders of git and
+// Paths returns the paths of all files and folders of a repository, without those of git and
 // of the build.
-func Files(tree fs.FS) ([]string, error) {
+func Paths(tree fs.FS) ([]string, error) {
 	skipped := []string{".git", ".cache", "bin", "dist"}
-	var files []string
+	var paths []string
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case d.IsDir() && slices.Contains(skipped, name):
-			return fs.SkipDir
-		case !d.IsDir() && !slices.Contains(skipped, name):
-			files = append(files, name)
 		}
+		if d.IsDir() && slices.Contains(skipped, name) {
+			return fs.SkipDir
+		}
+		paths = append(paths, name)
 		return nil
 	})
-	return files, err
+	return paths, err
 }
 
-// Check returns the problems of the Markdown among files, as FILE:LINE: TEXT. Links are
+// Check returns the problems of the Markdown of a repository, as FILE:LINE: TEXT. Links are
 // relative to their page; inline code may also be relative to the root of the tree.
-func Check(tree fs.FS, files []string) ([]string, error) {
+func Check(tree fs.FS) ([]string, error) {
+	paths, err := Paths(tree)
+	if err != nil {
+		return nil, err
+	}
 	c := checker{tree: tree, exists: map[string]bool{}, pages: map[string]page{}}
-	for _, name := range files {
-		for parent := name; parent != "."; parent = path.Dir(parent) {
-			c.exists[parent] = true
-		}
+	for _, name := range paths {
+		c.exists[name] = true
 		if path.Ext(name) == ".md" {
 			content, err := fs.ReadFile(tree, name)
 			if err != nil {
@@ -98,7 +99,7 @@ func (c *checker) checkLink(file string, l span) {
 	if to.Path != "" {
 		target = path.Join(path.Dir(file), to.Path)
 	}
-	if target != "." && !c.exists[target] {
+	if !c.exists[target] {
 		c.report(file, l.line, "%s does not exist", target)
 		return
 	}

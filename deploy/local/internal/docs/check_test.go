@@ -27,8 +27,7 @@ var _ = Describe("verify-docs", func() {
 			tree[name] = &fstest.MapFile{Data: []byte(content)}
 		}
 		broken := "writer/decisions/0002-broken.md:1: writer/decisions/b.md does not exist"
-		files := suitetest.Must(docs.Files(tree))
-		problems := suitetest.Must(docs.Check(tree, files))
+		problems := suitetest.Must(docs.Check(tree))
 		Expect(problems).To(ContainElement(broken), "links of decisions are checked, their code is not")
 		return slices.DeleteFunc(problems, func(p string) bool { return p == broken })
 	}

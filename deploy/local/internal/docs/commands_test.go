@@ -79,7 +79,7 @@ var _ = Describe("Every page", func() {
 				known[name] = true
 			}
 		}
-		files := suitetest.Must(docs.Files(os.DirFS(root)))
+		files := suitetest.Must(docs.Paths(os.DirFS(root)))
 		commands, unknown := 0, []string{}
 		check := func(exists bool, file, command string) {
 			commands++
