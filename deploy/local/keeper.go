@@ -10,6 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/watch/crd"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 )
 
@@ -21,8 +22,8 @@ const manager = "curl-me-that"
 
 // runKeeper runs keeper with the watcher's flags, which both have.
 func (c *Config) runKeeper(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
-	if err := access.ServeWatchers(ctx, cluster, manager); err != nil {
-		return fmt.Errorf("--watchers: %w", err)
+	if err := access.ApplyManifest(ctx, cluster, manager, "", crd.Watchers); err != nil {
+		return fmt.Errorf("--watchers: install the definition: %w", err)
 	}
 	sidecars, err := c.injectSidecars(ctx, cluster)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/proto/watch/crd"
 )
 
 // Cluster is a real API server with administrator access.
@@ -87,6 +88,6 @@ func (c *Cluster) Credential(ctx context.Context, namespace, name, hosts string,
 // at the same time, and none removes the CRD.
 func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
 	GinkgoHelper()
-	Expect(access.ServeWatchers(ctx, c.Config, "e2e")).To(Succeed())
+	Expect(access.ApplyManifest(ctx, c.Config, "e2e", "", crd.Watchers)).To(Succeed())
 	return suitetest.Must(dynamic.NewForConfig(c.Config))
 }

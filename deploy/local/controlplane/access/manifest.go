@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
@@ -22,9 +23,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-
-	"github.com/kv8s/curl-me-that/proto/watch/crd"
-	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Apply applies all manifests (*.yaml) of some folders by server-side apply, ordered by
@@ -89,8 +87,6 @@ type Applier struct {
 	client  dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 	manager string
-	// defines: a definition of a kind was applied.
-	defines bool
 }
 
 // NewApplier returns one that applies for a field manager.
@@ -110,22 +106,39 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 }
 
 // Apply creates or updates objects in order by server-side apply. The namespace is for
-// objects that have none. After a definition was applied, it retries kinds that the API
-// server does not serve yet.
+// objects that have none. After a definition, it waits until the API server serves the kind.
 func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstructured.Unstructured) error {
+	options := metav1.ApplyOptions{FieldManager: a.manager, Force: true}
 	for _, object := range objects {
-		err := a.apply(ctx, namespace, object)
-		if a.defines && IsUnserved(err) {
-			_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, definitionTimeout, false,
-				func(ctx context.Context) (bool, error) {
-					err = a.apply(ctx, namespace, object)
-					return !IsUnserved(err), nil
-				})
+		resource, err := a.Resource(namespace, object)
+		if err == nil {
+			_, err = resource.Apply(ctx, object.GetName(), object, options)
+		}
+		if err == nil && object.GetKind() == "CustomResourceDefinition" {
+			err = a.awaitKind(ctx, object)
 		}
 		if err != nil {
 			return fmt.Errorf("apply %s: %w", nameOf(object), err)
 		}
-		a.defines = a.defines || object.GetKind() == "CustomResourceDefinition"
+	}
+	return nil
+}
+
+// awaitKind waits until the API server serves the kind of a definition.
+func (a *Applier) awaitKind(ctx context.Context, definition *unstructured.Unstructured) error {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, definitionTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			a.mapper.Reset()
+			mapping, err := a.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+			if err == nil {
+				_, err = a.client.Resource(mapping.Resource).List(ctx, metav1.ListOptions{Limit: 1})
+			}
+			return err == nil, nil
+		})
+	if err != nil {
+		return fmt.Errorf("the API server does not serve %s after %s", kind, definitionTimeout)
 	}
 	return nil
 }
@@ -143,38 +156,8 @@ func ApplyManifest(ctx context.Context, config *rest.Config, manager, namespace 
 	return applier.Apply(ctx, namespace, objects...)
 }
 
-// ServeWatchers installs the CRD of Watchers for a field manager, and waits until the API server serves it.
-func ServeWatchers(ctx context.Context, config *rest.Config, manager string) error {
-	if err := ApplyManifest(ctx, config, manager, "", crd.Watchers); err != nil {
-		return fmt.Errorf("install the definition: %w", err)
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("use the cluster: %w", err)
-	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, definitionTimeout, true,
-		func(ctx context.Context) (bool, error) {
-			_, err := client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
-			return err == nil, nil
-		})
-	if err != nil {
-		return fmt.Errorf("the API server does not serve Watchers after %s", definitionTimeout)
-	}
-	return nil
-}
-
 // IsUnserved reports whether the API server does not know a kind.
 func IsUnserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
-
-func (a *Applier) apply(ctx context.Context, namespace string, object *unstructured.Unstructured) error {
-	resource, err := a.Resource(namespace, object)
-	if err != nil {
-		a.mapper.Reset()
-		return err
-	}
-	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: a.manager, Force: true})
-	return err
-}
 
 // Resource returns the client for an object. The namespace is for objects that have none.
 func (a *Applier) Resource(namespace string, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
