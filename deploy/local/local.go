@@ -21,7 +21,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/broker"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -110,11 +109,9 @@ func (c *Config) ClusterKubeconfig() string {
 func (c *Config) startControlPlane(ctx context.Context, dir string, progress io.Writer) (*controlplane.ControlPlane,
 	error,
 ) {
-	binaries, err := assets.Find(ctx, assets.Options{Build: c.BuildControlPlane, Progress: progress})
-	if err != nil {
-		return nil, err
-	}
-	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries, Progress: progress})
+	plane, err := controlplane.Start(ctx, controlplane.Options{
+		Dir: dir, Build: c.BuildControlPlane, Progress: progress,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,8 @@ type Options struct {
 	Dir string
 	// Assets are the programs. The default is assets.Find.
 	Assets assets.Binaries
+	// Build is an option of assets.Find.
+	Build bool
 	// Progress receives a line per step, meant for a person. Nil means silence.
 	Progress io.Writer
 }
@@ -69,7 +71,7 @@ func Start(ctx context.Context, options Options) (c *ControlPlane, err error) {
 	}
 	c = &ControlPlane{programs: options.Assets, failed: make(chan error, 2)}
 	if c.programs == (assets.Binaries{}) {
-		if c.programs, err = assets.Find(ctx, assets.Options{Progress: options.Progress}); err != nil {
+		if c.programs, err = assets.Find(ctx, assets.Options{Build: options.Build, Progress: options.Progress}); err != nil {
 			return nil, err
 		}
 	}
@@ -147,6 +149,9 @@ func (c *ControlPlane) discard() error {
 func (c *ControlPlane) running() []*process {
 	return slices.DeleteFunc([]*process{c.apiServer, c.etcd}, func(p *process) bool { return p == nil })
 }
+
+// Assets are the programs that run.
+func (c *ControlPlane) Assets() assets.Binaries { return c.programs }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (c *ControlPlane) Kubeconfig() string { return c.data.kubeconfig() }

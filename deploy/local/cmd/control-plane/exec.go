@@ -40,11 +40,7 @@ KUBEBUILDER_ASSETS for it. Exits with the status of the command.`,
 }
 
 func runWithControlPlane(ctx context.Context, dataDir string, args []string) error {
-	binaries, err := assets.Find(ctx, assets.Options{Progress: os.Stderr})
-	if err != nil {
-		return err
-	}
-	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dataDir, Assets: binaries, Progress: os.Stderr})
+	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dataDir, Progress: os.Stderr})
 	if err != nil {
 		return err
 	}
@@ -52,7 +48,7 @@ func runWithControlPlane(ctx context.Context, dataDir string, args []string) err
 	go reportFailure(plane, ended)
 	err = runChild(ctx, args, []string{
 		clientcmd.RecommendedConfigPathEnvVar + "=" + plane.Kubeconfig(),
-		assets.EnvDir + "=" + binaries.Dir,
+		assets.EnvDir + "=" + plane.Assets().Dir,
 	})
 	close(ended)
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
