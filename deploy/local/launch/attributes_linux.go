@@ -2,8 +2,5 @@ package launch
 
 import "syscall"
 
-// attributes shield the process from Ctrl-C on the terminal, because the parent stops its
-// children in order. It dies with the parent.
-func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
+// DieWithParent sends the process a signal when the thread that started it ends.
+func DieWithParent(a *syscall.SysProcAttr, signal syscall.Signal) { a.Pdeathsig = signal }

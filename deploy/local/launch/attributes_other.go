@@ -4,8 +4,5 @@ package launch
 
 import "syscall"
 
-// attributes shield the process from Ctrl-C on the terminal, because the parent stops its
-// children in order. Only Linux can let it die with the parent.
-func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
-}
+// DieWithParent does nothing: only Linux can let a process die with its parent.
+func DieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

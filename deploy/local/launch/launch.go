@@ -45,7 +45,10 @@ func (p *Process) Again() error {
 }
 
 func (p *Process) start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = attributes()
+	// A group of its own shields the process from Ctrl-C on the terminal, because the parent stops its
+	// children in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	DieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
 	r := &run{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go r.run(started)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/kv8s/curl-me-that/deploy/local/launch"
 )
 
 // exitError is the exit status of the command, which has reported its error itself.
@@ -34,7 +36,9 @@ func runChild(ctx context.Context, args, env []string) error {
 	child := exec.Command(args[0], args[1:]...)
 	child.Env = append(os.Environ(), env...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	child.SysProcAttr = childAttributes()
+	child.SysProcAttr = &syscall.SysProcAttr{}
+	// Its cluster ends, too, if we are killed.
+	launch.DieWithParent(child.SysProcAttr, syscall.SIGTERM)
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("run the command: %w", err)
 	}
