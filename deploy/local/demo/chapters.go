@@ -32,14 +32,19 @@ func explained(ctx context.Context, d *demo) error {
 	if err := d.create(ctx, d.samples.invalid); err != nil {
 		return err
 	}
+	var events []corev1.Event
 	if err := d.waitFor(ctx, writeTimeout, "`kubectl describe configmap "+name+"` shows an Event",
-		func(ctx context.Context) (bool, error) {
-			events, err := d.events(ctx, name)
+		func(ctx context.Context) (found bool, err error) {
+			events, err = d.events(ctx, name)
 			return len(events) > 0, err
 		}); err != nil {
 		return err
 	}
-	return d.describe(ctx, name)
+	fmt.Fprint(d.Out, "  Events:\n")
+	for _, e := range events {
+		fmt.Fprintf(d.Out, "    %s  %s  %s\n%s", e.Type, e.Reason, e.ReportingController, wrap(e.Message, "      "))
+	}
+	return nil
 }
 
 // hostDown asks for a page of a server that is not running yet.

@@ -15,19 +15,6 @@ import (
 // columns of the narrowest terminal.
 const columns = 80
 
-// describe prints the Events of a ConfigMap.
-func (d *demo) describe(ctx context.Context, name string) error {
-	events, err := d.events(ctx, name)
-	if err != nil {
-		return err
-	}
-	fmt.Fprint(d.Out, "  Events:\n")
-	for _, e := range events {
-		fmt.Fprintf(d.Out, "    %s  %s  %s\n%s", e.Type, e.Reason, e.ReportingController, wrap(e.Message, "      "))
-	}
-	return nil
-}
-
 // events returns the Events of a ConfigMap. It selects by uid, because an earlier ConfigMap of the same
 // name may have Events, too.
 func (d *demo) events(ctx context.Context, name string) ([]corev1.Event, error) {
