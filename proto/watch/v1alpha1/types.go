@@ -5,6 +5,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Helm keeps the definition when a release of the chart is removed, because all Watchers would be deleted with it.
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:metadata:labels={"app.kubernetes.io/name=curl-me-that","app.kubernetes.io/part-of=curl-me-that"}
+
 // Watcher watches URLs and owns a ConfigMap with their bodies.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -19,32 +18,26 @@ func main() {
 	}
 }
 
-// run prints the CRD for installation: without descriptions of core/v1, and kept when a
-// release of the chart is removed, because all Watchers would be deleted with it.
+// run prints the CRD for installation: without descriptions of core/v1.
 func run(in io.Reader, out io.Writer) error {
 	text, err := io.ReadAll(in)
 	if err != nil {
 		return fmt.Errorf("read the definition: %w", err)
 	}
-	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, &crd.Object); err != nil {
+	crd := map[string]any{}
+	if err := yaml.Unmarshal(text, &crd); err != nil {
 		return fmt.Errorf("read the definition: %w", err)
 	}
-	versions, _, _ := unstructured.NestedFieldNoCopy(crd.Object, "spec", "versions")
-	list, _ := versions.([]any)
-	if len(list) != 1 {
+	versions, _ := child(crd, "spec")["versions"].([]any)
+	if len(versions) != 1 {
 		return errors.New("read the definition: it does not have one version")
 	}
 	// The descriptions of types of core/v1 are in the documentation of Kubernetes, and would not fit into
 	// an annotation.
 	for _, name := range []string{"container", "volume", "imagePullSecrets"} {
-		undescribe(child(list[0], "schema", "openAPIV3Schema", "properties", "spec", "properties", name, "properties"))
+		undescribe(child(versions[0], "schema", "openAPIV3Schema", "properties", "spec", "properties", name, "properties"))
 	}
-	annotations := crd.GetAnnotations()
-	annotations["helm.sh/resource-policy"] = "keep"
-	crd.SetAnnotations(annotations)
-	crd.SetLabels(map[string]string{"app.kubernetes.io/name": "curl-me-that", "app.kubernetes.io/part-of": "curl-me-that"})
-	written, err := yaml.Marshal(crd.Object)
+	written, err := yaml.Marshal(crd)
 	if err != nil {
 		return fmt.Errorf("write the definition: %w", err)
 	}
