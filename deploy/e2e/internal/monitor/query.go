@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -25,70 +26,34 @@ func (q Query) promQL() string {
 		Replace(string(q))
 }
 
-// parse reads the query.
-func (q Query) parse() (parser.Expr, error) {
-	expr, err := parser.NewParser(parser.Options{}).ParseExpr(q.promQL())
-	if err != nil {
-		return nil, fmt.Errorf("parse %s: %w", q, err)
-	}
-	return expr, nil
-}
-
-// Selectors returns the metrics of the query with their matchers.
-func (q Query) Selectors() ([]Selector, error) {
-	expr, err := q.parse()
-	if err != nil {
-		return nil, err
-	}
-	var found []Selector
-	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		if v, ok := node.(*parser.VectorSelector); ok {
-			found = append(found, Selector{Name: v.Name, Matchers: v.LabelMatchers})
-		}
-		return nil
-	})
-	return found, nil
-}
-
-// Selector is a part of a query that names a metric.
-type Selector struct {
-	// Name of the metric, or empty if another matcher selects it.
-	Name string
-	// Matchers of all labels, including the name.
-	Matchers []*labels.Matcher
-}
-
-// Metric is the name without the suffix that series of histograms have.
-func (s Selector) Metric(histograms func(name string) bool) string {
-	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
-		if name, ok := strings.CutSuffix(s.Name, suffix); ok && histograms(name) {
-			return name
-		}
-	}
-	return s.Name
-}
-
 // Check returns metrics, labels and values in the query that the catalogue does not have.
 func (q Query) Check(c *Catalogue) error {
-	selectors, err := q.Selectors()
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(q.promQL())
 	if err != nil {
-		return err
+		return fmt.Errorf("parse %s: %w", q, err)
 	}
-	for _, s := range selectors {
-		if err := s.check(c); err != nil {
+	for _, matchers := range parser.ExtractSelectors(expr) {
+		if err := c.check(matchers); err != nil {
 			return fmt.Errorf("%s: %w", q, err)
 		}
 	}
 	return nil
 }
 
-func (s Selector) check(c *Catalogue) error {
-	name := s.Metric(func(name string) bool { return c.Metrics[name].Kind == "histogram" })
+// check finds the metric of a selector, and all its labels and values.
+func (c *Catalogue) check(selector []*labels.Matcher) error {
+	shown := ""
+	for _, matcher := range selector {
+		if matcher.Name == model.MetricNameLabel && matcher.Type == labels.MatchEqual {
+			shown = matcher.Value
+		}
+	}
+	name := c.metric(shown)
 	m, known := c.Metrics[name]
 	if !known {
-		return fmt.Errorf("unknown metric %q", s.Name)
+		return fmt.Errorf("unknown metric %q", shown)
 	}
-	for _, matcher := range s.Matchers {
+	for _, matcher := range selector {
 		if slices.Contains(c.Everywhere, matcher.Name) {
 			continue
 		}
@@ -101,4 +66,14 @@ func (s Selector) check(c *Catalogue) error {
 		}
 	}
 	return nil
+}
+
+// metric is the name without the suffix that series of histograms have.
+func (c *Catalogue) metric(series string) string {
+	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+		if name, ok := strings.CutSuffix(series, suffix); ok && c.Metrics[name].Kind == "histogram" {
+			return name
+		}
+	}
+	return series
 }

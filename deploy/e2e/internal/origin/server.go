@@ -59,10 +59,6 @@ func (s *Server) Certificate() []byte {
 // Address is the host and port, with localhost as the host.
 func (s *Server) Address() string { return bare(s.base) }
 
-// PageByAddress is the URL of a page without a scheme, with the address of the server
-// instead of its name. Certificates of StartTLS are for addresses.
-func (s *Server) PageByAddress(path string) string { return s.server.Listener.Addr().String() + path }
-
 // Port of the server.
 func (s *Server) Port() int {
 	port, _ := strconv.Atoi(portOf(s.Address()))
