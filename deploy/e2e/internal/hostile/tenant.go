@@ -2,6 +2,7 @@
 package hostile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -57,8 +59,29 @@ func New(w *world.World, scale int) *Tenant {
 type Attack struct {
 	// Name completes the sentence "a tenant …".
 	Name string
-	// Run starts it.
-	Run func(ctx context.Context, a *Tenant)
+
+	// objects is the number of ConfigMaps, named by the prefix (empty: hostile), and traits returns those of number i.
+	objects int
+	prefix  string
+	traits  func(a *Tenant, i int) []world.Trait
+	// edits is how often each is patched, and edit returns patch n of number i.
+	edits int
+	edit  func(a *Tenant, i, n int) map[string]any
+	// again is how often all are deleted and created again.
+	again int
+}
+
+// Run starts the attack.
+func (x Attack) Run(ctx context.Context, a *Tenant) {
+	GinkgoHelper()
+	a.create(ctx, x)
+	for range x.again {
+		a.Clear(ctx)
+		a.create(ctx, x)
+	}
+	for n := range x.edits {
+		a.merge(ctx, x, n)
+	}
 }
 
 // Attacks returns all attacks.
@@ -67,48 +90,46 @@ func Attacks() []Attack { return slices.Concat(forgeries(), failures(), loads(),
 // forgeries are statuses, reasons and names that a user makes up, and edits in a row.
 func forgeries() []Attack {
 	return []Attack{
-		{"sets curl-now on 300 keys of a slow host", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 300, func(i int) []world.Trait {
-				return []world.Trait{a.asking("slow", i), world.Annotated(nowKey, "1")}
-			})
-			a.each(ctx, 300, func(int) map[string]any { return annotate(nowKey, "2") })
+		{
+			Name: "sets curl-now on 300 keys of a slow host", objects: 300,
+			traits: asking("slow", world.Annotated(nowKey, "1")),
+			edits:  1, edit: func(*Tenant, int, int) map[string]any { return annotate(nowKey, "2") },
+		},
+		{Name: "writes ten statuses of 220 KiB", objects: 10, traits: func(*Tenant, int) []world.Trait {
+			return []world.Trait{world.Annotated(annotation.StatusKey, forged(20_000, nil))}
 		}},
-		{"writes ten statuses of 220 KiB", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 10, func(int) []world.Trait {
-				return []world.Trait{world.Annotated(annotation.StatusKey, forged(20_000, nil))}
-			})
-		}},
-		{"claims 1,300 written keys that nobody asks for", func(ctx context.Context, a *Tenant) {
-			entry := map[string]any{"sha256": strings.Repeat("0", 64)}
-			a.create(ctx, 10, func(int) []world.Trait {
+		{
+			Name: "claims 1,300 written keys that nobody asks for", objects: 10,
+			traits: func(*Tenant, int) []world.Trait {
+				entry := map[string]any{"sha256": strings.Repeat("0", 64)}
 				return []world.Trait{world.Annotated(annotation.StatusKey, forged(130, entry))}
-			})
-		}},
-		{"makes up a reason for each of 500 failures", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 500, func(i int) []world.Trait {
+			},
+		},
+		{
+			Name: "makes up a reason for each of 500 failures", objects: 500,
+			traits: func(a *Tenant, i int) []world.Trait {
 				entry := map[string]any{"error": fmt.Sprintf("Reason%d", i), "since": "2026-01-02T03:04:05Z"}
-				return []world.Trait{a.asking("missing", i), world.Annotated(annotation.StatusKey, forged(1, entry))}
-			})
-		}},
-		{"has 1,024 keys with the longest names", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 16, func(int) []world.Trait {
+				return asking("missing", world.Annotated(annotation.StatusKey, forged(1, entry)))(a, i)
+			},
+		},
+		{
+			Name: "has 1,024 keys with the longest names", objects: 16, prefix: strings.Repeat("n.", 110) + "n",
+			traits: func(a *Tenant, _ int) []world.Trait {
 				var pairs []string
 				for k := range 64 {
-					pairs = append(pairs, fmt.Sprintf("%s%02d=%s/missing/%d", strings.Repeat("k.", 110), k, a.bare(), k))
+					pairs = append(pairs, fmt.Sprintf("%s%02d=%s/missing/%d", strings.Repeat("k.", 110), k, a.site(), k))
 				}
 				return []world.Trait{world.Asking(strings.Join(pairs, " "))}
-			}, strings.Repeat("n.", 110)+"n")
-		}},
-		{"edits 100 keys of a slow host again and again", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 100, func(i int) []world.Trait { return []world.Trait{a.asking("slow", i)} })
-			for edit := range 4 {
-				a.each(ctx, 100, func(i int) map[string]any {
-					return annotate(annotation.DefaultKey, fmt.Sprintf("mydata=%s/slow/%d-%d", a.bare(), i, edit))
-				})
-			}
-		}},
-		{"asks for one slow URL in 200 objects", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 200, func(int) []world.Trait { return []world.Trait{a.asking("slow", 0)} })
+			},
+		},
+		{
+			Name: "edits 100 keys of a slow host again and again", objects: 100, traits: asking("slow"),
+			edits: 4, edit: func(a *Tenant, i, n int) map[string]any {
+				return annotate(annotation.DefaultKey, fmt.Sprintf("mydata=%s/slow/%d-%d", a.site(), i, n))
+			},
+		},
+		{Name: "asks for one slow URL in 200 objects", objects: 200, traits: func(a *Tenant, _ int) []world.Trait {
+			return asking("slow")(a, 0)
 		}},
 	}
 }
@@ -116,123 +137,94 @@ func forgeries() []Attack {
 // failures are hosts and objects that let each fetch or write fail.
 func failures() []Attack {
 	return []Attack{
-		{"refreshes 200 keys of a flapping host", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 200, func(i int) []world.Trait {
-				return []world.Trait{a.asking("flapping", i), world.Annotated(refreshKey, Refresh)}
-			})
-		}},
-		{"asks for two bodies that do not fit into one object, 10 times", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 10, func(i int) []world.Trait {
-				return []world.Trait{
-					world.Asking(fmt.Sprintf("a=%[1]s/large/%[2]d b=%[1]s/large/b%[2]d", a.bare(), i)),
-					world.Annotated(refreshKey, Refresh),
-				}
-			})
-		}},
-		{"deletes and creates 100 objects again", func(ctx context.Context, a *Tenant) {
-			for range 3 {
-				a.create(ctx, 100, func(i int) []world.Trait { return []world.Trait{a.asking("instant", i)} })
-				a.Clear(ctx)
-			}
-		}},
-		{"has 500 keys that fail with 404", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 500, func(i int) []world.Trait {
-				return []world.Trait{a.asking("missing", i), world.Annotated(refreshKey, Refresh)}
-			})
-		}},
-		{"has 300 keys of a host that hangs", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 300, func(i int) []world.Trait { return []world.Trait{a.asking("hanging", i)} })
-		}},
-		{"has 100 keys of a host that asks for an hour of pause", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 100, func(i int) []world.Trait { return []world.Trait{a.asking("busy", i)} })
-		}},
-		{"has 200 immutable objects", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 200, func(i int) []world.Trait { return []world.Trait{a.asking("instant", i), world.Immutable()} })
-		}},
+		{Name: "refreshes 200 keys of a flapping host", objects: 200, traits: asking("flapping", refreshed())},
+		{
+			Name: "asks for two bodies that do not fit into one object, 10 times", objects: 10,
+			traits: func(a *Tenant, i int) []world.Trait {
+				pairs := fmt.Sprintf("a=%[1]s/large/%[2]d b=%[1]s/large/b%[2]d", a.site(), i)
+				return []world.Trait{world.Asking(pairs), refreshed()}
+			},
+		},
+		{Name: "deletes and creates 100 objects again", objects: 100, traits: asking("instant"), again: 3},
+		{Name: "has 500 keys that fail with 404", objects: 500, traits: asking("missing", refreshed())},
+		{Name: "has 300 keys of a host that hangs", objects: 300, traits: asking("hanging")},
+		{Name: "has 100 keys of a host that asks for an hour of pause", objects: 100, traits: asking("busy")},
+		{Name: "has 200 immutable objects", objects: 200, traits: asking("instant", world.Immutable())},
 	}
 }
 
 // loads ask for much.
 func loads() []Attack {
 	return []Attack{
-		{"asks for 500 keys that exist", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 500, func(i int) []world.Trait {
-				return []world.Trait{a.asking("instant", i), world.Holding("mydata", "mine")}
-			})
-		}},
-		{"refreshes 20 large bodies that change", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 20, func(i int) []world.Trait {
-				return []world.Trait{a.asking("large", i), world.Annotated(refreshKey, Refresh)}
-			})
-		}},
-		{"refreshes 1,000 keys", func(ctx context.Context, a *Tenant) { a.refreshed(ctx, 250, 4) }},
-		{"refreshes 20,000 keys of an instant host", func(ctx context.Context, a *Tenant) { a.refreshed(ctx, 400, 50) }},
-		{"has 500 keys with rules that take too long, and sets curl-now on them", func(ctx context.Context, a *Tenant) {
-			ten := strings.Repeat("[0,0,0,0,0,0,0,0,0,0].all(x,", 8)
-			rule := "mydata=" + ten + "!body.matches('(x+x+)+y{30}')" + strings.Repeat(")", 8) + "\n"
-			a.create(ctx, 500, func(i int) []world.Trait {
-				return []world.Trait{
-					a.asking([]string{"instant", "letters"}[i%2], i), world.Annotated(expectKey, strings.Repeat(rule, 4)),
-					world.Annotated(nowKey, "0"), world.Annotated(refreshKey, Refresh),
-				}
-			})
-			for now := range 4 {
-				a.each(ctx, 500, func(int) map[string]any { return annotate(nowKey, fmt.Sprint(now+1)) })
-			}
-		}},
+		{Name: "asks for 500 keys that exist", objects: 500, traits: asking("instant", world.Holding("mydata", "mine"))},
+		{Name: "refreshes 20 large bodies that change", objects: 20, traits: asking("large", refreshed())},
+		{Name: "refreshes 1,000 keys", objects: 250, traits: instant(4)},
+		{Name: "refreshes 20,000 keys of an instant host", objects: 400, traits: instant(50)},
+		{
+			Name: "has 500 keys with rules that take too long, and sets curl-now on them", objects: 500,
+			traits: func(a *Tenant, i int) []world.Trait {
+				ten := strings.Repeat("[0,0,0,0,0,0,0,0,0,0].all(x,", 8)
+				rule := "mydata=" + ten + "!body.matches('(x+x+)+y{30}')" + strings.Repeat(")", 8) + "\n"
+				return asking([]string{"instant", "letters"}[i%2], world.Annotated(expectKey, strings.Repeat(rule, 4)),
+					world.Annotated(nowKey, "0"), refreshed())(a, i)
+			},
+			edits: 4, edit: func(_ *Tenant, _, n int) map[string]any { return annotate(nowKey, fmt.Sprint(n+1)) },
+		},
 	}
 }
 
 // repetitions do the same again and again.
 func repetitions() []Attack {
 	return []Attack{
-		{"breaks and corrects 200 annotations", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 200, func(int) []world.Trait { return []world.Trait{world.Asking("not a pair")} })
-			a.each(ctx, 200, func(i int) map[string]any {
-				return annotate(annotation.DefaultKey, fmt.Sprintf("mydata=%s/instant/%d", a.bare(), i))
-			})
-			a.each(ctx, 200, func(int) map[string]any { return annotate(annotation.DefaultKey, "=") })
-		}},
-		{"suspends and resumes 200 objects", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 200, func(i int) []world.Trait {
-				return []world.Trait{a.asking("changing", i), world.Annotated(refreshKey, Refresh)}
-			})
-			for _, value := range []string{"true", "false", "true"} {
-				a.each(ctx, 200, func(int) map[string]any { return annotate(suspendKey, value) })
-			}
-		}},
-		{"follows 100 endless bodies and redirect loops", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 100, func(i int) []world.Trait { return []world.Trait{a.asking([]string{"endless", "loop"}[i%2], i)} })
-		}},
-		{"overwrites 100 keys by hand again and again", func(ctx context.Context, a *Tenant) {
-			a.create(ctx, 100, func(i int) []world.Trait { return []world.Trait{a.asking("instant", i)} })
-			for range 4 {
-				a.each(ctx, 100, func(int) map[string]any {
-					return map[string]any{"data": map[string]any{"mydata": fmt.Sprint("mine ", time.Now())}}
-				})
-			}
-		}},
+		{
+			Name: "breaks and corrects 200 annotations", objects: 200,
+			traits: func(*Tenant, int) []world.Trait { return []world.Trait{world.Asking("not a pair")} },
+			edits:  2, edit: func(a *Tenant, i, n int) map[string]any {
+				valid := fmt.Sprintf("mydata=%s/instant/%d", a.site(), i)
+				return annotate(annotation.DefaultKey, []string{valid, "="}[n])
+			},
+		},
+		{
+			Name: "suspends and resumes 200 objects", objects: 200, traits: asking("changing", refreshed()),
+			edits: 3, edit: func(_ *Tenant, _, n int) map[string]any {
+				return annotate(suspendKey, []string{"true", "false", "true"}[n])
+			},
+		},
+		{
+			Name: "follows 100 endless bodies and redirect loops", objects: 100,
+			traits: func(a *Tenant, i int) []world.Trait { return asking([]string{"endless", "loop"}[i%2])(a, i) },
+		},
+		{
+			Name: "overwrites 100 keys by hand again and again", objects: 100, traits: asking("instant"),
+			edits: 4, edit: func(*Tenant, int, int) map[string]any {
+				return map[string]any{"data": map[string]any{"mydata": fmt.Sprint("mine ", time.Now())}}
+			},
+		},
 	}
 }
 
-// bare is the host's address without a scheme.
-func (a *Tenant) bare() string { return "http://" + a.host.Address() }
+// site is the URL of the host.
+func (a *Tenant) site() string { return "http://" + a.host.Address() }
 
-// asking asks for page i of a kind.
-func (a *Tenant) asking(kind string, i int) world.Trait {
-	return world.Asking(fmt.Sprintf("mydata=%s/%s/%d", a.bare(), kind, i))
+// asking lets object i ask for page i of a kind, and have more traits.
+func asking(kind string, more ...world.Trait) func(a *Tenant, i int) []world.Trait {
+	return func(a *Tenant, i int) []world.Trait {
+		return append([]world.Trait{world.Asking(fmt.Sprintf("mydata=%s/%s/%d", a.site(), kind, i))}, more...)
+	}
 }
 
-// refreshed creates n objects with some keys of an instant host each, which are refreshed.
-func (a *Tenant) refreshed(ctx context.Context, n, keys int) {
-	GinkgoHelper()
-	a.create(ctx, n, func(i int) []world.Trait {
+// refreshed is as often as possible.
+func refreshed() world.Trait { return world.Annotated(refreshKey, Refresh) }
+
+// instant lets each object have some keys of an instant host, which are refreshed.
+func instant(keys int) func(a *Tenant, i int) []world.Trait {
+	return func(a *Tenant, i int) []world.Trait {
 		var pairs []string
 		for k := range keys {
-			pairs = append(pairs, fmt.Sprintf("key%d=%s/instant/%d", k, a.bare(), keys*i+k))
+			pairs = append(pairs, fmt.Sprintf("key%d=%s/instant/%d", k, a.site(), keys*i+k))
 		}
-		return []world.Trait{world.Asking(strings.Join(pairs, " ")), world.Annotated(refreshKey, Refresh)}
-	})
+		return []world.Trait{world.Asking(strings.Join(pairs, " ")), refreshed()}
+	}
 }
 
 // forged is a status with n entries.
@@ -257,44 +249,47 @@ func annotate(key, value string) map[string]any {
 // workers is the number of concurrent requests of the attacker.
 const workers = 8
 
-// each merges a patch into objects, as many at a time as workers.
-func (a *Tenant) each(ctx context.Context, n int, patch func(i int) map[string]any) {
+// merge merges patch n into each object of an attack.
+func (a *Tenant) merge(ctx context.Context, x Attack, n int) {
 	GinkgoHelper()
-	a.parallel(a.scaled(n), func(i int) error {
-		body, err := json.Marshal(patch(i))
+	a.parallel(a.scaled(x.objects), func(i int) error {
+		body, err := json.Marshal(x.edit(a, i, n))
 		if err != nil {
 			return err
 		}
-		_, err = a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace).
-			Patch(ctx, name("hostile", i), types.MergePatchType, body, metav1.PatchOptions{FieldManager: "hostile"})
+		_, err = a.configMaps().
+			Patch(ctx, x.name(i), types.MergePatchType, body, metav1.PatchOptions{FieldManager: "hostile"})
 		return err
 	})
 }
 
-// create creates n objects.
-func (a *Tenant) create(ctx context.Context, n int, traits func(i int) []world.Trait, prefix ...string) {
+// create creates the objects of an attack.
+func (a *Tenant) create(ctx context.Context, x Attack) {
 	GinkgoHelper()
-	a.parallel(a.scaled(n), func(i int) error {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name(append(prefix, "hostile")[0], i)}}
-		for _, trait := range traits(i) {
+	a.parallel(a.scaled(x.objects), func(i int) error {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: x.name(i)}}
+		for _, trait := range x.traits(a, i) {
 			trait(object)
 		}
-		_, err := a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace).
-			Create(ctx, object, metav1.CreateOptions{FieldManager: "hostile"})
+		_, err := a.configMaps().Create(ctx, object, metav1.CreateOptions{FieldManager: "hostile"})
 		return err
 	})
 }
 
-func name(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
+func (x Attack) name(i int) string { return fmt.Sprintf("%s-%d", cmp.Or(x.prefix, "hostile"), i) }
+
+func (a *Tenant) configMaps() corev1client.ConfigMapInterface {
+	return a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace)
+}
 
 // Clear deletes everything.
 func (a *Tenant) Clear(ctx context.Context) {
 	GinkgoHelper()
-	list, err := a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace).List(ctx, metav1.ListOptions{})
+	list, err := a.configMaps().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	a.parallel(len(list.Items), func(i int) error {
 		a.History.DeletedBySpec(list.Items[i].UID)
-		err := a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace).Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{})
+		err := a.configMaps().Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
