@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -64,9 +66,9 @@ var _ = Describe("An outage of the API server", func() {
 		Expect(lines(w) - said).To(BeNumerically("<", 2*60+3*maxLines))
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 	},
-		Entry("429", gateway.Answer(http.StatusTooManyRequests, 1)),
-		Entry("500", gateway.Answer(http.StatusInternalServerError, 0)),
-		Entry("503", gateway.Answer(http.StatusServiceUnavailable, 0)),
+		Entry("429", gateway.Answer(apierrors.NewTooManyRequests("overloaded", 1))),
+		Entry("500", gateway.Answer(apierrors.NewInternalError(errors.New("broken")))),
+		Entry("503", gateway.Answer(apierrors.NewServiceUnavailable("starting"))),
 		Entry("no response", gateway.Fault(gateway.Silence)),
 	)
 
@@ -78,7 +80,7 @@ var _ = Describe("An outage of the API server", func() {
 
 		g.Break(func(r *http.Request) gateway.Fault {
 			if r.URL.Query().Get("watch") == "true" {
-				return gateway.Answer(http.StatusGone, 0)
+				return gateway.Answer(apierrors.NewResourceExpired("too old"))
 			}
 			return gateway.Silence
 		})

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
@@ -88,7 +89,7 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 			pages = append(pages, page)
 		}
 		b.shows(ctx, "stat", "API server", "", Equal(yes))
-		g.Break(gateway.All(gateway.Answer(http.StatusServiceUnavailable, 0)))
+		g.Break(gateway.All(gateway.Answer(apierrors.NewServiceUnavailable("starting"))))
 		for _, page := range pages {
 			page.Says("after") // else there is nothing to write
 		}

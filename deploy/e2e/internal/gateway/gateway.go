@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
@@ -121,28 +122,17 @@ func (g *Gateway) Requests(method string) int {
 // URL of the gateway. Its clients have its rights.
 func (g *Gateway) URL() string { return g.server.URL }
 
-// Answer responds with a status, as an overloaded or broken API server does. retryAfter
-// is in seconds. With 0 there is no such header.
-func Answer(code, retryAfter int) Fault {
+// Answer responds with an error, as an overloaded or broken API server does.
+func Answer(e *apierrors.StatusError) Fault {
 	return func(_ http.Handler, w http.ResponseWriter, _ *http.Request) {
-		if retryAfter > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+		if seconds, is := apierrors.SuggestsClientDelay(e); is {
+			w.Header().Set("Retry-After", strconv.Itoa(seconds))
 		}
-		reason := metav1.StatusReasonInternalError
-		switch code {
-		case http.StatusTooManyRequests:
-			reason = metav1.StatusReasonTooManyRequests
-		case http.StatusServiceUnavailable:
-			reason = metav1.StatusReasonServiceUnavailable
-		case http.StatusGone:
-			reason = metav1.StatusReasonExpired
-		}
+		status := e.Status()
+		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(metav1.Status{
-			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-			Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: http.StatusText(code),
-		})
+		w.WriteHeader(int(status.Code))
+		_ = json.NewEncoder(w).Encode(status)
 	}
 }
 
