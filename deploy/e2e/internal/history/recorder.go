@@ -31,15 +31,10 @@ type Recorder struct {
 	ended  chan struct{}
 
 	mu     sync.Mutex
-	lives  map[types.UID]*life
-	order  []types.UID
-	newest map[string]types.UID // by name
-	bySpec map[string]struct{}  // uid/resourceVersion, and uid alone of what was deleted
-}
-
-type life struct {
-	name     string
-	versions []Version
+	lives  map[types.UID]*Life // without writers
+	newest map[string]*Life    // by name
+	order  []*Life
+	bySpec map[string]struct{} // uid/resourceVersion, and uid alone of what was deleted
 }
 
 // Follow begins to record. Call Stop afterwards. The watch reconnects after the API
@@ -49,7 +44,7 @@ func Follow(ctx context.Context, client typed.ConfigMapInterface) (*Recorder, er
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Recorder{
 		client: client, stop: stop, ended: make(chan struct{}),
-		lives: map[types.UID]*life{}, newest: map[string]types.UID{}, bySpec: map[string]struct{}{},
+		lives: map[types.UID]*Life{}, newest: map[string]*Life{}, bySpec: map[string]struct{}{},
 	}
 	version, err := r.list(ctx)
 	if err != nil {
@@ -138,12 +133,11 @@ func (r *Recorder) add(kind watch.EventType, object *corev1.ConfigMap) {
 	defer r.mu.Unlock()
 	l := r.lives[object.UID]
 	if l == nil {
-		l = &life{name: object.Name}
-		r.lives[object.UID] = l
-		r.order = append(r.order, object.UID)
-		r.newest[object.Name] = object.UID
+		l = &Life{UID: object.UID, Name: object.Name}
+		r.lives[object.UID], r.newest[object.Name] = l, l
+		r.order = append(r.order, l)
 	}
-	l.versions = append(l.versions, Version{Object: object, Deleted: kind == watch.Deleted})
+	l.Versions = append(l.Versions, Version{Object: object, Deleted: kind == watch.Deleted})
 }
 
 // Stop ends the recording.
@@ -164,7 +158,7 @@ func (r *Recorder) Seen(object metav1.Object) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.lives[object.GetUID()]
-	return l != nil && slices.ContainsFunc(l.versions, func(v Version) bool {
+	return l != nil && slices.ContainsFunc(l.Versions, func(v Version) bool {
 		return v.Object.ResourceVersion == object.GetResourceVersion()
 	})
 }
@@ -190,24 +184,23 @@ func (r *Recorder) Lives() []Life {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lives := make([]Life, 0, len(r.order))
-	for _, uid := range r.order {
-		lives = append(lives, r.life(uid))
+	for _, l := range r.order {
+		lives = append(lives, r.attributed(*l))
 	}
 	return lives
 }
 
-// life returns a copy with the known writers. The caller holds the lock.
-func (r *Recorder) life(uid types.UID) Life {
-	l := r.lives[uid]
-	versions := slices.Clone(l.versions)
-	for i, v := range versions {
-		id := string(uid)
+// attributed returns a copy with the known writers. The caller holds the lock.
+func (r *Recorder) attributed(l Life) Life {
+	l.Versions = slices.Clone(l.Versions)
+	for i, v := range l.Versions {
+		id := string(l.UID)
 		if !v.Deleted {
 			id += "/" + v.Object.ResourceVersion
 		}
-		_, versions[i].BySpec = r.bySpec[id]
+		_, l.Versions[i].BySpec = r.bySpec[id]
 	}
-	return Life{UID: uid, Name: l.name, Versions: versions}
+	return l
 }
 
 // Latest returns the newest recorded version of the ConfigMap of that name, or nil if it does not
@@ -215,11 +208,11 @@ func (r *Recorder) life(uid types.UID) Life {
 func (r *Recorder) Latest(name string) *corev1.ConfigMap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.lives[r.newest[name]]
-	if l == nil || l.versions[len(l.versions)-1].Deleted {
+	l := r.newest[name]
+	if l == nil || l.Versions[len(l.Versions)-1].Deleted {
 		return nil
 	}
-	return l.versions[len(l.versions)-1].Object
+	return l.Versions[len(l.Versions)-1].Object
 }
 
 // Writes returns the number of writes by the system under test to the current or last ConfigMap of
@@ -227,11 +220,11 @@ func (r *Recorder) Latest(name string) *corev1.ConfigMap {
 func (r *Recorder) Writes(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	uid := r.newest[name]
-	if r.lives[uid] == nil {
+	l := r.newest[name]
+	if l == nil {
 		return 0
 	}
-	return r.life(uid).Writes()
+	return r.attributed(*l).Writes()
 }
 
 // CaughtUp returns nil once the latest version of every object was recorded, or else the
