@@ -90,7 +90,7 @@ var _ = Describe("A service that starts before the API server", func() {
 			"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600)).To(Succeed())
 		for _, name := range []string{world.Watcher, world.Writer} {
 			s := w.Launch(ctx, name, "--kubeconfig="+kubeconfig)
-			Eventually(func() error { return world.Ready(ctx, s.Address) }).Should(MatchError(ContainSubstring("not ready")))
+			Eventually(func() error { return s.Ready(ctx) }).Should(MatchError(ContainSubstring("not ready")))
 			Consistently(s.Running).WithTimeout(3 * aWhile).Should(BeTrue())
 			Expect(s.Log.Count()).To(BeNumerically("<", 20))
 			s.ShouldStop(ctx)

@@ -27,9 +27,9 @@ const (
 // system is NATS and some services, each a process.
 type system struct {
 	bin, dir string
-	ports    *process.Ports
+	ports    process.Ports
 	nats     string
-	programs []*program
+	programs []*process.Process
 	// signer and verifier are the flags for the signatures of wants.
 	signer, verifier string
 	// js is a client of NATS, and epoch the epoch of the stream of requests.
@@ -37,15 +37,9 @@ type system struct {
 	epoch int64
 }
 
-// program is a process with the URL of its health.
-type program struct {
-	*process.Process
-	health string
-}
-
 // init starts NATS and makes the streams.
 func (s *system) init(ctx context.Context, bin string) {
-	s.bin, s.ports = bin, process.NewPorts()
+	s.bin = bin
 	s.dir = must(os.MkdirTemp("", "curl-me-that-bench-"))
 	s.startNATS(ctx)
 	nc := must(nats.Connect(s.nats, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)))
@@ -78,10 +72,9 @@ func (s *system) streams() string { return filepath.Join(s.dir, "streams") }
 // start runs a program and waits until it is ready. The program inherits the environment, so that
 // it can be tuned.
 func (s *system) start(ctx context.Context, name, path, health string, args ...string) {
-	p := must(process.Start(process.Program{Name: name, Path: path, Args: args, Env: os.Environ()}))
-	started := &program{Process: p, health: health}
-	s.programs = append(s.programs, started)
-	started.awaitReady(ctx)
+	p := must(process.Start(process.Program{Name: name, Path: path, Args: args, Health: health, Env: os.Environ()}))
+	s.programs = append(s.programs, p)
+	awaitReady(ctx, p)
 }
 
 // service starts watcher, fetcher or writer.
@@ -96,22 +89,15 @@ func (s *system) fetcher(ctx context.Context, args ...string) {
 	s.service(ctx, "fetcher", append(args, process.AllowLoopback)...)
 }
 
-func (p *program) awaitReady(ctx context.Context) {
+func awaitReady(ctx context.Context, p *process.Process) {
 	mustAwait(ctx, p.Name+" is ready", startTimeout, func() bool {
-		p.check()
-		return process.Ready(ctx, p.health) == nil
+		check(p.Ended())
+		return p.Ready(ctx) == nil
 	})
 }
 
-// check fails if the program ended by itself.
-func (p *program) check() {
-	if !p.Running() {
-		check(fmt.Errorf("%s ended, its last line: %s", p.Name, p.Log.Last()))
-	}
-}
-
 // stop stops a program if it runs, also after ctx was cancelled.
-func (p *program) stop(ctx context.Context) error {
+func stop(ctx context.Context, p *process.Process) error {
 	if !p.Running() {
 		return nil
 	}
@@ -126,15 +112,15 @@ func (p *program) stop(ctx context.Context) error {
 // check fails if a program ended by itself.
 func (s *system) check() {
 	for _, p := range s.programs {
-		p.check()
+		check(p.Ended())
 	}
 }
 
 // remove stops all programs of a name.
 func (s *system) remove(ctx context.Context, name string) {
-	s.programs = slices.DeleteFunc(s.programs, func(p *program) bool {
+	s.programs = slices.DeleteFunc(s.programs, func(p *process.Process) bool {
 		if p.Name == name {
-			check(p.stop(ctx))
+			check(stop(ctx, p))
 		}
 		return p.Name == name
 	})
@@ -142,11 +128,11 @@ func (s *system) remove(ctx context.Context, name string) {
 
 // restart stops a program, calls meanwhile, and starts it with the same arguments.
 func (s *system) restart(ctx context.Context, name string, meanwhile func()) {
-	p := s.programs[slices.IndexFunc(s.programs, func(p *program) bool { return p.Name == name })]
-	check(p.stop(ctx))
+	p := s.programs[slices.IndexFunc(s.programs, func(p *process.Process) bool { return p.Name == name })]
+	check(stop(ctx, p))
 	meanwhile()
 	check(p.Again())
-	p.awaitReady(ctx)
+	awaitReady(ctx, p)
 }
 
 // used returns the usage of all programs.
@@ -166,7 +152,7 @@ func (s *system) stop(ctx context.Context) {
 		s.js.Conn().Close()
 	}
 	for _, p := range slices.Backward(s.programs) {
-		errs = append(errs, p.stop(ctx))
+		errs = append(errs, stop(ctx, p))
 	}
 	check(errors.Join(append(errs, os.RemoveAll(s.dir))...))
 }

@@ -41,16 +41,6 @@ func Get(ctx context.Context, url string) (body string, code int, err error) {
 	return string(text), response.StatusCode, nil
 }
 
-// Ready returns nil when the program with that URL of its health is ready, and
-// else its answer.
-func Ready(ctx context.Context, url string) error {
-	body, code, err := Get(ctx, url)
-	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("not ready: %s", strings.TrimSpace(body))
-	}
-	return err
-}
-
 // Samples returns the samples of all series of a page with metrics. Those of a histogram have their suffixes.
 func Samples(ctx context.Context, url string) (model.Vector, error) {
 	body, code, err := Get(ctx, url)

@@ -23,7 +23,8 @@ const (
 )
 
 // Ports hands out each port once in a while, so that two programs that start
-// at the same time do not get the same. It may be used from several goroutines.
+// at the same time do not get the same. It claims a block of ports at its first use, for as
+// long as the process lives. It may be used from several goroutines.
 type Ports struct {
 	mu sync.Mutex
 	// block listens at the first port of the block, and so keeps the block from
@@ -32,10 +33,6 @@ type Ports struct {
 	first int
 	next  int
 }
-
-// NewPorts returns ports of a block that is claimed at its first use, for as long
-// as the process lives.
-func NewPorts() *Ports { return &Ports{} }
 
 // Free returns an address on loopback that no socket listens at.
 func (p *Ports) Free() (address string, err error) {

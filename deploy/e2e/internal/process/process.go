@@ -4,7 +4,11 @@
 package process
 
 import (
+	"context"
+	"fmt"
+	"net/http"
 	"os/exec"
+	"strings"
 
 	"github.com/kv8s/curl-me-that/deploy/local/launch"
 )
@@ -17,6 +21,8 @@ type Program struct {
 	Path string
 	// Args behind it.
 	Args []string
+	// Health is the URL that responds with 200 when it is ready.
+	Health string
 	// Env is the whole environment. Nothing is inherited, so the shell cannot influence a
 	// test.
 	Env []string
@@ -29,6 +35,8 @@ type Process struct {
 	Args []string
 	// Log has the output of all starts.
 	Log *Log
+
+	health string
 }
 
 // Start runs a program.
@@ -38,5 +46,25 @@ func Start(p Program) (*Process, error) {
 	cmd.Env = append([]string{}, p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	started, err := launch.Start(p.Name, cmd)
-	return &Process{Process: started, Args: p.Args, Log: log}, err
+	return &Process{Process: started, Args: p.Args, Log: log, health: p.Health}, err
+}
+
+// Ended is nil while the process runs, and else an error with its last line.
+func (p *Process) Ended() error {
+	if p.Running() {
+		return nil
+	}
+	return fmt.Errorf("%s has ended, its last line: %s", p.Name, p.Log.Last())
+}
+
+// Ready returns nil when the process is ready, and else its answer.
+func (p *Process) Ready(ctx context.Context) error {
+	if err := p.Ended(); err != nil {
+		return err
+	}
+	body, code, err := Get(ctx, p.health)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("not ready: %s", strings.TrimSpace(body))
+	}
+	return err
 }

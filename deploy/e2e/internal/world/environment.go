@@ -38,7 +38,7 @@ type Environment struct {
 	Cluster *Cluster
 
 	bin   string
-	ports *process.Ports
+	ports process.Ports
 	// signingKey and trustedKeys are the files to sign and verify wants.
 	signingKey, trustedKeys string
 }
@@ -91,7 +91,7 @@ func Open() *Environment {
 	}
 	bin = suitetest.Must(filepath.Abs(bin))
 	var err error
-	e := &Environment{Cluster: cluster, bin: bin, ports: process.NewPorts()}
+	e := &Environment{Cluster: cluster, bin: bin}
 	e.signingKey, e.trustedKeys, err = signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	for _, name := range Services() {

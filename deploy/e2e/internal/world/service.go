@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +32,7 @@ func (w *World) Launch(ctx context.Context, name string, flags ...string) *Servi
 	args = append(args, w.options.Flags[name]...)
 	p := suitetest.Must(process.Start(process.Program{
 		Name: name, Path: w.Program(name), Args: append(args, flags...), Env: w.options.Env,
+		Health: "http://" + address + "/readyz",
 	}))
 	s := &Service{Process: p, Address: address}
 	w.all = append(w.all, s)
@@ -83,20 +83,12 @@ func (w *World) Service(name string) *Service { return w.services[name] }
 // EventuallyReady waits until the service reports that all its parts work.
 func (s *Service) EventuallyReady(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, func() error { return s.ready(ctx) }).WithTimeout(readyTimeout).Should(Succeed())
-}
-
-func (s *Service) ready(ctx context.Context) error {
-	if !s.Running() {
-		return StopTrying(fmt.Sprintf("%s has ended: %s", s.Name, s.Log.Last()))
-	}
-	return Ready(ctx, s.Address)
-}
-
-// Ready returns nil when the process that serves health at the address is
-// ready, and else its answer.
-func Ready(ctx context.Context, address string) error {
-	return process.Ready(ctx, "http://"+address+"/readyz")
+	Eventually(ctx, func() error {
+		if err := s.Ended(); err != nil {
+			return StopTrying(err.Error())
+		}
+		return s.Ready(ctx)
+	}).WithTimeout(readyTimeout).Should(Succeed())
 }
 
 // Restart starts the service again after it has ended, and waits until it is
