@@ -66,9 +66,9 @@ var _ = Describe("An outage of the API server", func() {
 		Expect(lines(w) - said).To(BeNumerically("<", 2*60+3*maxLines))
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 	},
-		Entry("429", gateway.Answer(apierrors.NewTooManyRequests("overloaded", 1))),
+		Entry("429", gateway.Answer(apierrors.NewTooManyRequests("Too Many Requests", 1))),
 		Entry("500", gateway.Answer(apierrors.NewInternalError(errors.New("broken")))),
-		Entry("503", gateway.Answer(apierrors.NewServiceUnavailable("starting"))),
+		Entry("503", gateway.Answer(apierrors.NewServiceUnavailable("Service Unavailable"))),
 		Entry("no response", gateway.Fault(gateway.Silence)),
 	)
 

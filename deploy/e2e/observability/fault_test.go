@@ -89,7 +89,7 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 			pages = append(pages, page)
 		}
 		b.shows(ctx, "stat", "API server", "", Equal(yes))
-		g.Break(gateway.All(gateway.Answer(apierrors.NewServiceUnavailable("starting"))))
+		g.Break(gateway.All(gateway.Answer(apierrors.NewServiceUnavailable("Service Unavailable"))))
 		for _, page := range pages {
 			page.Says("after") // else there is nothing to write
 		}

@@ -73,11 +73,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rule, healed := g.rule, g.healed
 	g.counts[r.Method]++
 	g.mu.Unlock()
-	if rule == nil {
-		g.proxy.ServeHTTP(w, r)
-		return
+	var fault Fault
+	if rule != nil {
+		fault = rule(r)
 	}
-	fault := rule(r)
 	if fault == nil {
 		g.proxy.ServeHTTP(w, r)
 		return
