@@ -4,7 +4,6 @@ package history
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -58,71 +58,75 @@ func Follow(ctx context.Context, client typed.ConfigMapInterface) (*Recorder, er
 	return r, nil
 }
 
-// follow records until ctx is done.
+// follow records until ctx is done. After any error, it tries again.
 func (r *Recorder) follow(ctx context.Context, version string) {
-	pause := time.NewTicker(retryPause)
-	defer pause.Stop()
-	for ctx.Err() == nil {
-		var err error
+	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
 		if version == "" {
-			version, err = r.list(ctx)
+			version, _ = r.list(ctx)
 		}
-		if err == nil {
-			version, err = r.watch(ctx, version)
+		if version != "" {
+			version = r.watch(ctx, version)
 		}
-		if err == nil {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		}
-	}
+		return false, nil
+	})
 }
 
 // list records the current objects, and returns the version to watch from.
 func (r *Recorder) list(ctx context.Context) (version string, err error) {
+	unseen, gone, version, err := r.missing(ctx)
+	for _, object := range unseen {
+		r.add(watch.Modified, object)
+	}
+	for _, object := range gone {
+		r.add(watch.Deleted, object)
+	}
+	return version, err
+}
+
+// missing returns current objects that are not recorded in that version, recorded ones whose end is
+// not, and the version of the list.
+func (r *Recorder) missing(ctx context.Context) (unseen, gone []*corev1.ConfigMap, version string, err error) {
 	list, err := r.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return "", fmt.Errorf("list ConfigMaps: %w", err)
+		return nil, nil, "", fmt.Errorf("list ConfigMaps: %w", err)
 	}
-	there := map[types.UID]struct{}{}
+	there := map[types.UID]bool{}
 	for i := range list.Items {
 		object := &list.Items[i]
-		there[object.UID] = struct{}{}
-		if !r.Seen(object) {
-			r.add(watch.Modified, object)
+		there[object.UID] = true
+		if object.Name != annotation.RootCA && !r.Seen(object) {
+			unseen = append(unseen, object)
 		}
 	}
 	for _, l := range r.Lives() {
 		last := l.Versions[len(l.Versions)-1]
-		if _, still := there[l.UID]; !still && !last.Deleted {
-			r.add(watch.Deleted, last.Object)
+		if !there[l.UID] && !last.Deleted {
+			gone = append(gone, last.Object)
 		}
 	}
-	return list.ResourceVersion, nil
+	return unseen, gone, list.ResourceVersion, nil
 }
 
 // watch records changes from a version on until the watch ends. It returns the version to
 // continue from, or nothing if a new list is needed.
-func (r *Recorder) watch(ctx context.Context, version string) (last string, err error) {
+func (r *Recorder) watch(ctx context.Context, version string) (last string) {
 	watcher, err := r.client.Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return "", nil
+		return ""
 	}
 	if err != nil {
-		return version, fmt.Errorf("watch ConfigMaps: %w", err)
+		return version
 	}
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {
 		object, ok := event.Object.(*corev1.ConfigMap)
-		if !ok {
-			return "", fmt.Errorf("watch ConfigMaps: %w", apierrors.FromObject(event.Object))
+		if !ok { // an error
+			return ""
 		}
 		version = object.ResourceVersion
 		r.add(event.Type, object)
 	}
-	return version, errors.New("watch ConfigMaps: it ended")
+	return version
 }
 
 func (r *Recorder) add(kind watch.EventType, object *corev1.ConfigMap) {
@@ -230,23 +234,13 @@ func (r *Recorder) Writes(name string) int {
 // CaughtUp returns nil once the latest version of every object was recorded, or else the
 // difference.
 func (r *Recorder) CaughtUp(ctx context.Context) error {
-	list, err := r.client.List(ctx, metav1.ListOptions{})
+	unseen, gone, _, err := r.missing(ctx)
 	if err != nil {
-		return fmt.Errorf("list ConfigMaps: %w", err)
+		return err
 	}
 	var behind []string
-	there := map[types.UID]bool{}
-	for i := range list.Items {
-		object := &list.Items[i]
-		there[object.UID] = true
-		if object.Name != annotation.RootCA && !r.Seen(object) {
-			behind = append(behind, object.Name)
-		}
-	}
-	for _, l := range r.Lives() {
-		if !there[l.UID] && !l.Versions[len(l.Versions)-1].Deleted {
-			behind = append(behind, l.Name)
-		}
+	for _, object := range slices.Concat(unseen, gone) {
+		behind = append(behind, object.Name)
 	}
 	if len(behind) > 0 {
 		return fmt.Errorf("not yet recorded: %s", strings.Join(behind, ", "))
