@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -82,11 +81,10 @@ func (row *slowHost) measure(ctx context.Context, o Options, latency time.Durati
 	s := &system{}
 	defer s.stop(ctx)
 	s.init(ctx, o.Bin)
-	h := &host{latency: latency}
+	h := &host{latency: latency, timers: s.count(pipeline.KindTimer), gets: s.count(pipeline.KindContent)}
 	h.server = httptest.NewServer(h)
 	defer h.server.Close()
 	defer h.server.CloseClientConnections()
-	h.follow(s.js.Conn())
 	for range row.Fetchers {
 		s.fetcher(ctx, "--timeout=20s")
 	}
@@ -95,7 +93,7 @@ func (row *slowHost) measure(ctx context.Context, o Options, latency time.Durati
 		h.ask(ctx, s, "known", known)
 		mustAwait(ctx, "all fetchers know the host", time.Minute, func() bool {
 			s.check()
-			return h.filled() >= known
+			return h.gets.Load() >= int64(known)
 		})
 	}
 	before := s.used()
@@ -112,7 +110,7 @@ func (row *slowHost) observe(ctx context.Context, s *system, h *host, limit time
 		edited = edited.Add(limit)
 	}
 	until := edited.Add(limit)
-	for n := 1; time.Now().Before(until) && (row.Edits || h.filled() < row.Keys); n++ {
+	for n := 1; time.Now().Before(until) && (row.Edits || h.gets.Load() < int64(row.Keys)); n++ {
 		if time.Now().Before(edited) {
 			check(h.publish(ctx, s, "key", rand.IntN(row.Keys), n))
 		}
@@ -126,9 +124,9 @@ func (row *slowHost) read(h *host, cpu map[string]float64) {
 	defer h.mu.Unlock()
 	h.count(0)
 	took := h.since.Sub(h.began).Seconds()
-	row.Seconds, row.Gets = took, h.gets
+	row.Seconds, row.Gets = took, int(h.gets.Load())
 	row.Used = h.busy.Seconds() / (slots * float64(row.Fetchers) * took)
-	row.TimersPerGet = float64(h.timers) / float64(max(1, h.gets))
+	row.TimersPerGet = float64(h.timers.Load()) / float64(max(1, row.Gets))
 	row.Cores = map[string]float64{}
 	for name, ms := range cpu {
 		row.Cores[name] = ms / 1000 / took
@@ -139,6 +137,8 @@ func (row *slowHost) read(h *host, cpu map[string]float64) {
 type host struct {
 	server  *httptest.Server
 	latency time.Duration
+	// gets and timers are the numbers of bodies and of messages that park keys.
+	gets, timers *atomic.Int64
 	// wants are the sequences of the wants by name.
 	wants sync.Map
 
@@ -148,7 +148,6 @@ type host struct {
 	began, since time.Time
 	inUse        int
 	busy         time.Duration
-	gets, timers int
 }
 
 // ServeHTTP sends the headers at once, since a fetcher waits 5 s for them, and the body
@@ -181,26 +180,9 @@ func (h *host) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.began, h.since = time.Now(), time.Now()
-	h.busy, h.gets, h.timers = 0, 0, 0
-}
-
-func (h *host) filled() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.gets
-}
-
-// follow counts timers and bodies.
-func (h *host) follow(conn *nats.Conn) {
-	for kind, counter := range map[pipeline.Kind]*int{pipeline.KindTimer: &h.timers, pipeline.KindContent: &h.gets} {
-		s := must(conn.Subscribe(kind.All(), func(*nats.Msg) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			*counter++
-		}))
-		check(s.SetPendingLimits(-1, -1))
-	}
-	check(conn.Flush())
+	h.busy = 0
+	h.gets.Store(0)
+	h.timers.Store(0)
 }
 
 // ask publishes the wants of some keys in one namespace.

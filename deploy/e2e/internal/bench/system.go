@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -114,6 +115,15 @@ func (s *system) check() {
 	for _, p := range s.programs {
 		check(p.Ended())
 	}
+}
+
+// count counts messages of a kind from now on.
+func (s *system) count(kind pipeline.Kind) *atomic.Int64 {
+	n := &atomic.Int64{}
+	messages := must(s.js.Conn().Subscribe(kind.All(), func(*nats.Msg) { n.Add(1) }))
+	check(messages.SetPendingLimits(-1, -1))
+	check(s.js.Conn().Flush())
+	return n
 }
 
 // remove stops all programs of a name.
