@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // maxSamples and queryTimeout bound one query.
@@ -41,18 +42,13 @@ func New(rules *Rules, targets ...Process) *Monitor {
 
 // Run scrapes at an interval until ctx ends.
 func (m *Monitor) Run(ctx context.Context, interval time.Duration) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		if err := m.Scrape(ctx); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		return false, m.Scrape(ctx)
+	})
+	if wait.Interrupted(err) {
+		return nil
 	}
+	return err
 }
 
 // Scrape reads the metrics of all targets and evaluates the recording rules. A target that does not

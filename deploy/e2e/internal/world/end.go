@@ -53,8 +53,6 @@ func (w *World) Unfinished() { w.unfinished = true }
 // stopAll sends SIGTERM to all services that run, at once.
 func (w *World) stopAll(ctx context.Context) {
 	GinkgoHelper()
-	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
-	defer cancel()
 	var group sync.WaitGroup
 	for _, s := range w.all {
 		if s.Running() {
