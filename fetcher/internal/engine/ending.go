@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -24,11 +26,23 @@ const (
 	postponed  outcome = "postponed"  // the broker did not accept the outcome during a drain, or a replica lags
 )
 
-func outcomes() []outcome {
-	return []outcome{
-		content, recovered, unmodified, inSync, retry, gaveUp,
-		parked, waits, superseded, tombstone, malformed, postponed,
-	}
+// logLines has the level and the message of the log line about each outcome, see describe.
+var logLines = map[outcome]struct {
+	level zerolog.Level
+	text  string
+}{
+	content:    {zerolog.InfoLevel, "fetched"},
+	recovered:  {zerolog.InfoLevel, "recovered"},
+	unmodified: {zerolog.DebugLevel, "unchanged"},
+	inSync:     {zerolog.DebugLevel, "unchanged"},
+	retry:      {zerolog.DebugLevel, "fetch failed, retrying in "},
+	gaveUp:     {zerolog.WarnLevel, "gave up"},
+	parked:     {zerolog.DebugLevel, "waiting for a slot"},
+	waits:      {zerolog.DebugLevel, "waiting for a slot"},
+	superseded: {zerolog.DebugLevel, "no longer wanted"},
+	tombstone:  {zerolog.DebugLevel, "no longer wanted"},
+	malformed:  {zerolog.WarnLevel, "message cannot be handled"},
+	postponed:  {zerolog.DebugLevel, "outcome not accepted by NATS, retrying"},
 }
 
 // ending is the end of the handling of a message.

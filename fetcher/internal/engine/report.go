@@ -43,36 +43,20 @@ func (e *Engine) report(t *trigger, ended ending) {
 	line.Msg(text)
 }
 
-// describe returns the level and the message of the line about an outcome.
+// describe returns the level and the message of the line about an outcome. The level depends on
+// whether the state of the key changes.
 func describe(t *trigger, ended ending) (zerolog.Level, string) {
-	switch ended.outcome {
-	case content:
-		return zerolog.InfoLevel, "fetched"
-	case recovered:
-		return zerolog.InfoLevel, "recovered"
-	case retry:
-		level := zerolog.DebugLevel
+	line := logLines[ended.outcome]
+	switch {
+	case ended.outcome == retry:
+		line.text += duration.Format(max(ended.wait.Round(time.Second), time.Second))
 		if !t.failing() {
-			level = zerolog.InfoLevel
+			line.level = zerolog.InfoLevel
 		}
-		return level, "fetch failed, retrying in " + duration.Format(max(ended.wait.Round(time.Second), time.Second))
-	case gaveUp:
-		level := zerolog.WarnLevel
-		if t.past.GetGaveUp() && t.reported() == ended.failure.Class {
-			level = zerolog.DebugLevel
-		}
-		return level, "gave up"
-	case malformed:
-		return zerolog.WarnLevel, "message cannot be handled"
-	case unmodified, inSync:
-		return zerolog.DebugLevel, "unchanged"
-	case parked, waits:
-		return zerolog.DebugLevel, "waiting for a slot"
-	case superseded, tombstone:
-		return zerolog.DebugLevel, "no longer wanted"
-	default:
-		return zerolog.DebugLevel, "outcome not accepted by NATS, retrying"
+	case ended.outcome == gaveUp && t.past.GetGaveUp() && t.reported() == ended.failure.Class:
+		line.level = zerolog.DebugLevel
 	}
+	return line.level, line.text
 }
 
 const (
