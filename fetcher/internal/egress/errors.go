@@ -52,18 +52,15 @@ type DeniedError struct {
 
 // Error names the rule in one sentence.
 func (d *DeniedError) Error() string {
-	switch d.Rule {
-	case RuleSyntax:
-		return "the URL is not an absolute URL of printable ASCII characters"
-	case RuleLength:
-		return "the URL is longer than " + strconv.Itoa(weburl.MaxBytes) + " characters"
-	case RuleUserinfo:
-		return "the URL contains credentials"
-	case RuleHost:
-		return "the host is neither a DNS name nor an address in its usual form"
-	default:
-		return condition.Detail(&v1.Failure{Detail: d.Detail()})
-	}
+	return cmp.Or(sentences[d.Rule], condition.Detail(&v1.Failure{Detail: d.Detail()}))
+}
+
+// sentences has those of rules without a failure detail of their own.
+var sentences = map[Rule]string{
+	RuleSyntax:   "the URL is not an absolute URL of printable ASCII characters",
+	RuleLength:   "the URL is longer than " + strconv.Itoa(weburl.MaxBytes) + " characters",
+	RuleUserinfo: "the URL contains credentials",
+	RuleHost:     "the host is neither a DNS name nor an address in its usual form",
 }
 
 // details has the failure details of rules. All others have DENIED_URL.
