@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -96,17 +97,14 @@ func named(flag string, option nats.Option) nats.Option {
 	}
 }
 
+// credentials matches a server address up to its userinfo.
+var credentials = regexp.MustCompile(`(?s)^(.*?://)?.*@`)
+
 // RedactServers returns comma-separated server addresses without credentials.
 func RedactServers(servers string) string {
 	parts := strings.Split(servers, ",")
-	for i, p := range parts {
-		scheme, rest, found := strings.Cut(strings.TrimSpace(p), "://")
-		if !found {
-			scheme, rest = "", scheme
-		} else {
-			scheme += "://"
-		}
-		parts[i] = scheme + rest[strings.LastIndex(rest, "@")+1:]
+	for i, server := range parts {
+		parts[i] = credentials.ReplaceAllString(strings.TrimSpace(server), "$1")
 	}
 	return strings.Join(parts, ",")
 }
