@@ -64,16 +64,10 @@ func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq 
 	if err != nil {
 		return 0, err
 	}
-	seq, err = c.replaceWant(ctx, m, key, last)
-	if !errors.Is(err, ErrSuperseded) {
-		return seq, err
-	}
-	have, at, ok := c.readBack(ctx, key, last)
-	if ok && have != nil && have.GetEpoch() == w.GetEpoch() && SameRequest(have, w) &&
-		(have.GetCached() == nil || w.GetCached() != nil) { // one that is in sync triggers no fetch
-		return at, nil
-	}
-	return 0, err
+	return c.replaceWant(ctx, m, key, last, func(have *v1.Want) bool {
+		return have != nil && have.GetEpoch() == w.GetEpoch() && SameRequest(have, w) &&
+			(have.GetCached() == nil || w.GetCached() != nil) // one that is in sync triggers no fetch
+	})
 }
 
 // PublishTombstone replaces the want of a key with a tombstone and cancels the
@@ -84,14 +78,8 @@ func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (se
 		return 0, err
 	}
 	m.Header.Set(headerOperation, operationDelete)
-	seq, err = c.replaceWant(ctx, m, key, last, jetstream.WithMsgTTL(TombstoneTTL))
-	if !errors.Is(err, ErrSuperseded) {
-		return seq, err
-	}
-	if have, at, ok := c.readBack(ctx, key, last); ok && have == nil {
-		return at, nil
-	}
-	return 0, err
+	isTombstone := func(have *v1.Want) bool { return have == nil }
+	return c.replaceWant(ctx, m, key, last, isTombstone, jetstream.WithMsgTTL(TombstoneTTL))
 }
 
 // readBack returns the message that replaced the one with the sequence last, if it can be decoded.
@@ -109,15 +97,29 @@ func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.W
 	}
 }
 
-// replaceWant publishes m in place of the want of a key.
-func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uint64,
+// replaceWant publishes m in place of the want of a key. A message that is there instead counts as m
+// if it is ours.
+func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uint64, ours func(have *v1.Want) bool,
 	opts ...jetstream.PublishOpt,
 ) (uint64, error) {
 	cancelTimer(m, key)
+	seq, err := c.replace(ctx, "publish want of "+key.String(), m, last, opts...)
+	if !errors.Is(err, ErrSuperseded) {
+		return seq, err
+	}
+	if have, at, ok := c.readBack(ctx, key, last); ok && ours(have) {
+		return at, nil
+	}
+	return 0, err
+}
+
+// replace publishes m to Requests, if the last message on its subject still has the sequence last.
+func (c *Client) replace(ctx context.Context, what string, m *nats.Msg, last uint64, opts ...jetstream.PublishOpt,
+) (uint64, error) {
 	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last))
 	ack, err := c.js.PublishMsg(ctx, m, opts...)
 	if err != nil {
-		return 0, fmt.Errorf("publish want of %s: %w", key, Refusal(err))
+		return 0, fmt.Errorf("%s: %w", what, Refusal(err))
 	}
 	return ack.Sequence, nil
 }
@@ -146,12 +148,7 @@ func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, la
 	if err != nil {
 		return 0, err
 	}
-	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
-		jetstream.WithExpectLastSequencePerSubject(last))
-	if err != nil {
-		return 0, fmt.Errorf("replace timer of %s: %w", key, Refusal(err))
-	}
-	return ack.Sequence, nil
+	return c.replace(ctx, "replace timer of "+key.String(), m, last)
 }
 
 // cancelTTL is how long the message stays that cancels a timer.

@@ -52,12 +52,6 @@ func (c *Client) MessageAt(ctx context.Context, stream string, sequence uint64) 
 	return c.request(ctx, stream, map[string]any{"seq": sequence})
 }
 
-// NextMessage returns the first message at or after a sequence that matches a subject filter, like
-// LastMessage.
-func (c *Client) NextMessage(ctx context.Context, stream, filter string, from uint64) (Message, error) {
-	return c.request(ctx, stream, map[string]any{"seq": from, "next_by_subj": filter})
-}
-
 func (c *Client) request(ctx context.Context, stream string, request map[string]any) (Message, error) {
 	data, err := json.Marshal(request)
 	if err != nil {
@@ -97,7 +91,7 @@ func FiresAt(m Message) (time.Time, error) {
 func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err error) {
 	none := true
 	for _, kind := range []Kind{KindWant, KindDue} {
-		m, err := c.NextMessage(ctx, Requests, kind.All(), from)
+		m, err := c.request(ctx, Requests, map[string]any{"seq": from, "next_by_subj": kind.All()})
 		switch {
 		case errors.Is(err, ErrNoMessage):
 		case err != nil:
