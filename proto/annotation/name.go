@@ -18,15 +18,8 @@ func OptionNames() []string {
 // name looks like a typo of one.
 func (g *Grammar) Concerns(o metav1.Object) bool {
 	annotations := o.GetAnnotations()
-	if _, _, found := g.Find(annotations); found {
-		return true
-	}
-	for name := range annotations {
-		if g.unknown(name) {
-			return true
-		}
-	}
-	return len(g.mislabeled(o.GetLabels())) > 0
+	_, _, found := g.Find(annotations)
+	return found || len(g.unknownNames(annotations)) > 0 || len(g.mislabeled(o.GetLabels())) > 0
 }
 
 // unknown reports whether an annotation is none of ours, but has a similar name: an accepted prefix

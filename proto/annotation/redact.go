@@ -4,10 +4,9 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
-)
 
-// maxShown is the maximum number of characters of a rejected value that an Event repeats.
-const maxShown = 200
+	"github.com/kv8s/curl-me-that/proto/rule"
+)
 
 // hidden replaces the hidden parts.
 const hidden = "…"
@@ -17,7 +16,7 @@ const hidden = "…"
 var pairStart = regexp.MustCompile(`(?:^|\s)[^\s=:/?#@]+=`)
 
 // quotable returns value in a form that an Event may repeat: on one line, without query strings,
-// fragments and userinfo, at most maxShown characters.
+// fragments and userinfo, and not too long.
 //
 // The value is malformed, so the end of a secret can be unclear. A query is therefore hidden up to
 // the next pair, including white space, and a URL with an @ is hidden completely.
@@ -37,11 +36,7 @@ func quotable(value string) string {
 	}
 	text.WriteString(redact(line[start:]))
 
-	shown := []rune(text.String())
-	if len(shown) > maxShown {
-		return string(shown[:maxShown-1]) + hidden
-	}
-	return string(shown)
+	return rule.Shortened(text.String())
 }
 
 // redact hides the secret parts of one pair, or of a malformed one.
