@@ -51,18 +51,13 @@ func ContextWithTrace(ctx context.Context, h nats.Header) context.Context {
 // Traceparent formats a trace context for a payload (W3C Trace Context section 3.2.2); empty if
 // there is none.
 func Traceparent(span trace.SpanContext) string {
-	if !span.IsValid() {
-		return ""
-	}
-	return "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-" +
-		(span.TraceFlags() & trace.FlagsSampled).String()
+	fields := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), span), fields)
+	return fields[headerTraceparent]
 }
 
 // ParseTraceparent is the inverse of Traceparent. Malformed text gives an invalid trace context.
 func ParseTraceparent(text string) trace.SpanContext {
-	if text == "" {
-		return trace.SpanContext{}
-	}
 	fields := propagation.MapCarrier{headerTraceparent: text}
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), fields))
 }
