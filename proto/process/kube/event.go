@@ -11,7 +11,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -192,13 +191,7 @@ func (e Event) name() string {
 	return strings.TrimRight(cut(e.Name, 230), "-.") + "." + hex.EncodeToString(sum[:8])
 }
 
-// cut truncates s to at most n bytes without breaking a character.
+// cut returns at most n bytes of s, without a broken character.
 func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
+	return strings.ToValidUTF8(s[:min(len(s), n)], "")
 }
