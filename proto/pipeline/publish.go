@@ -78,8 +78,8 @@ func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (se
 		return 0, err
 	}
 	m.Header.Set(headerOperation, operationDelete)
-	isTombstone := func(have *v1.Want) bool { return have == nil }
-	return c.replaceWant(ctx, m, key, last, isTombstone, jetstream.WithMsgTTL(TombstoneTTL))
+	m.Header.Set(jetstream.MsgTTLHeader, TombstoneTTL.String())
+	return c.replaceWant(ctx, m, key, last, func(have *v1.Want) bool { return have == nil })
 }
 
 // readBack returns the message that replaced the one with the sequence last, if it can be decoded.
@@ -100,10 +100,9 @@ func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.W
 // replaceWant publishes m in place of the want of a key. A message that is there instead counts as m
 // if it is ours.
 func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uint64, ours func(have *v1.Want) bool,
-	opts ...jetstream.PublishOpt,
 ) (uint64, error) {
 	cancelTimer(m, key)
-	seq, err := c.replace(ctx, "publish want of "+key.String(), m, last, opts...)
+	seq, err := c.replace(ctx, "publish want of "+key.String(), m, last)
 	if !errors.Is(err, ErrSuperseded) {
 		return seq, err
 	}
@@ -114,10 +113,9 @@ func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uin
 }
 
 // replace publishes m to Requests, if the last message on its subject still has the sequence last.
-func (c *Client) replace(ctx context.Context, what string, m *nats.Msg, last uint64, opts ...jetstream.PublishOpt,
-) (uint64, error) {
-	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last))
-	ack, err := c.js.PublishMsg(ctx, m, opts...)
+func (c *Client) replace(ctx context.Context, what string, m *nats.Msg, last uint64) (uint64, error) {
+	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
+		jetstream.WithExpectLastSequencePerSubject(last))
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, Refusal(err))
 	}

@@ -51,9 +51,11 @@ func ContextWithTrace(ctx context.Context, h nats.Header) context.Context {
 // Traceparent formats a trace context for a payload (W3C Trace Context section 3.2.2); empty if
 // there is none.
 func Traceparent(span trace.SpanContext) string {
-	fields := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), span), fields)
-	return fields[headerTraceparent]
+	if !span.IsValid() {
+		return ""
+	}
+	return "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-" +
+		(span.TraceFlags() & trace.FlagsSampled).String()
 }
 
 // ParseTraceparent is the inverse of Traceparent. Malformed text gives an invalid trace context.
