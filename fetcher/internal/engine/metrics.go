@@ -50,7 +50,8 @@ type Metrics struct {
 func NewMetrics(set *metric.Set) *Metrics {
 	failures := getFailures()
 	return &Metrics{
-		requests: set.Counters("requests_total", "Messages handled, by outcome.", metric.Of("outcome", slices.Sorted(maps.Keys(logLines))...)),
+		requests: set.Counters("requests_total", "Messages handled, by outcome.",
+			metric.Of("outcome", slices.Sorted(maps.Keys(logLines))...)),
 		gets: set.Counters("gets_total", "GETs made, by result: ok, or the reason of the failure.",
 			metric.Of("result", append([]string{ok}, failures...)...)),
 		phases: set.Histograms("get_duration_seconds", "Duration of GETs by phase. The phase total includes failed ones.",
