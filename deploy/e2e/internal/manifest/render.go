@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -19,7 +20,7 @@ import (
 )
 
 // errNoHelm means that $HELM is not set.
-var errNoHelm = errors.New("set HELM to the program, or run `make test`")
+var errNoHelm = errors.New("set HELM to the program, or run `make test` or `make test-cluster`")
 
 // Chart selects the templates and values to render.
 type Chart struct {
@@ -37,10 +38,6 @@ type Chart struct {
 
 // Render runs $HELM and returns the objects of the templates. The error has its messages.
 func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) {
-	program := os.Getenv("HELM")
-	if program == "" {
-		return nil, errNoHelm
-	}
 	args := []string{"template", c.Release, c.Dir, "--namespace", c.Namespace}
 	for _, t := range c.Templates {
 		args = append(args, "--show-only", "templates/"+t)
@@ -49,15 +46,33 @@ func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) 
 		args = append(args, "--set", s)
 	}
 	args = append(args, c.Flags...)
+	out, err := Helm(ctx, nil, args...)
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w", c.Dir, err)
+	}
+	return access.Decode(out)
+}
+
+// Helm runs $HELM without the configuration of the user, and returns its output. The error has its messages.
+func Helm(ctx context.Context, stdin io.Reader, args ...string) (output []byte, err error) {
+	program := os.Getenv("HELM")
+	if program == "" {
+		return nil, errNoHelm
+	}
+	home, err := os.MkdirTemp("", "helm-")
+	if err != nil {
+		return nil, fmt.Errorf("make a home for helm: %w", err)
+	}
+	defer os.RemoveAll(home)
 	//nolint:gosec // the environment names it, as that of the other programs
 	cmd := exec.CommandContext(ctx, program, args...)
 	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("render %s: %w: %s", c.Dir, err, complaint.String())
+	cmd.Stdin, cmd.Stderr = stdin, &complaint
+	cmd.Env = append(os.Environ(), "HOME="+home)
+	if output, err = cmd.Output(); err != nil {
+		return nil, fmt.Errorf("helm %s: %w: %s", args[0], err, complaint.String())
 	}
-	return access.Decode(out)
+	return output, nil
 }
 
 // Manager is the field manager of kubectl apply.
