@@ -55,8 +55,8 @@ func hostDown(ctx context.Context, d *demo) error {
 	if d.Installed {
 		fmt.Fprint(d.Out, "The fetcher tries six times in about a minute, and then gives up.\n")
 	} else {
-		fmt.Fprintf(d.Out, "The fetcher of the demo tries %d times and then gives up. The default is 6 times\nin about a minute.\n",
-			attempts)
+		fmt.Fprintf(d.Out, "The fetcher of the demo tries %d times and then gives up. By default, it tries\n"+
+			"6 times in about a minute.\n", attempts)
 	}
 	if err := d.waitFor(ctx, giveUpTimeout, "The failure is listed", func(ctx context.Context) (bool, error) {
 		var listed bytes.Buffer
