@@ -25,8 +25,8 @@ print-%:
 	@echo $($*)
 
 # The longest suites start first. Suites that measure or need a running installation have their own targets.
-LONGEST := $(addprefix ./deploy/e2e/,fault acceptance broker permissions console) ./deploy/curlctl \
-           ./fetcher/internal/throttle ./watcher/internal/audit
+LONGEST := $(addprefix ./deploy/e2e/,acceptance permissions fault console broker random watchers observability) \
+           ./deploy/curlctl ./fetcher/internal/throttle ./deploy/local/controlplane ./writer
 SUITES   = $(LONGEST) $(UNIT) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(hostile|installed|compose|cluster)$$')
 
 # The default version is "dev" for images and `git describe` for programs.
