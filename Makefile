@@ -84,7 +84,7 @@ plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_
 	install -m 755 deploy/curlctl/kubectl/kubectl_complete-curl_me_that $(PLUGIN_DIR)/
 
 .PHONY: demo
-demo: ## See it work: watch keys being filled, failing and being replayed (Ctrl-C to stop)
+demo: ## See it work: watch keys fill, fail and recover (Ctrl-C to stop)
 	@echo 'Building the demo: this takes minutes the first time, then seconds.'
 	@$(ONE_WAY) go run -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
 	bin/curl-me-that demo $(DEMO_ARGS)
@@ -133,7 +133,7 @@ manifests: ## Write install.yaml, install-small.yaml, watchers.yaml and sidecars
 ##@ Test
 
 .PHONY: test
-test: test-rules test-chart test-suites ## Run all tests that need no containers, 12 minutes on two cores
+test: test-rules test-chart test-suites ## Run all tests that need no containers, 10 minutes on two cores
 
 # The control plane keeps its address, so that Go can cache results.
 .PHONY: test-fast
