@@ -45,7 +45,7 @@ func demoCommand() *cobra.Command {
 	d := demo.Config{Out: os.Stdout}
 	cmd := process.NewCommand(&cobra.Command{
 		Use:   "demo",
-		Short: "Watch ConfigMaps being filled, failing and being replayed",
+		Short: "Watch keys fill, fail and recover",
 	}, &c, func(ctx context.Context) error { return demo.Run(ctx, d, c) })
 	for flag, value := range map[string]string{
 		"data-dir": "", "nats-listen": "127.0.0.1:0",
