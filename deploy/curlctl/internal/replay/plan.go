@@ -119,6 +119,7 @@ func each(
 			continue
 		}
 		if ctx.Err() != nil {
+			group.Go(func() error { return context.Cause(ctx) }) // even if nothing runs
 			break
 		}
 		group.Go(func() error {
