@@ -161,9 +161,9 @@ PARALLEL ?= 6
 
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
-# Without the race detector, which would only slow down the brokers and the measurements of the suites: the
-# programs run as processes. The simulations of package throttle and the long histories of curlctl
-# are too large for it.
+# The suites run without the race detector: it would only slow down the brokers and what they measure,
+# because the programs run as processes. The simulations of package throttle and the long histories of
+# curlctl are too large for it.
 GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(ONE_WAY) $(WITH_CLUSTER) \
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
 # go prints results in start order, so those of the longest suite come first.

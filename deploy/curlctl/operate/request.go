@@ -14,7 +14,7 @@ import (
 // Timer is the pending timer of a key, or a due: what it has published when it fired.
 type Timer struct {
 	Key pipeline.Key
-	// At is when it fires, SetAt when it was set. Both times of a due are those of publishing.
+	// At is when it fires, SetAt when it was set. For a due, both are the time when it was published.
 	At, SetAt time.Time
 	// Fired reports that it is a due.
 	Fired bool

@@ -55,7 +55,7 @@ func (d *DeniedError) Error() string {
 	return cmp.Or(sentences[d.Rule], condition.Detail(&v1.Failure{Detail: d.Detail()}))
 }
 
-// sentences has those of rules without a failure detail of their own.
+// sentences has the texts for rules that have no failure detail.
 var sentences = map[Rule]string{
 	RuleSyntax:   "the URL is not an absolute URL of printable ASCII characters",
 	RuleLength:   "the URL is longer than " + strconv.Itoa(weburl.MaxBytes) + " characters",

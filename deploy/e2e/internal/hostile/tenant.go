@@ -60,14 +60,15 @@ type Attack struct {
 	// Name completes the sentence "a tenant …".
 	Name string
 
-	// objects is the number of ConfigMaps, named by the prefix (empty: hostile), and traits returns those of number i.
+	// objects is the number of ConfigMaps. Their names start with prefix (empty: hostile).
 	objects int
 	prefix  string
-	traits  func(a *Tenant, i int) []world.Trait
-	// edits is how often each is patched, and edit returns patch n of number i.
+	// traits returns the traits of ConfigMap i.
+	traits func(a *Tenant, i int) []world.Trait
+	// edits is the number of patches of each ConfigMap, and edit returns patch n of ConfigMap i.
 	edits int
 	edit  func(a *Tenant, i, n int) map[string]any
-	// again is how often all are deleted and created again.
+	// again is the number of times that all ConfigMaps are deleted and created again.
 	again int
 }
 
@@ -213,7 +214,7 @@ func asking(kind string, more ...world.Trait) func(a *Tenant, i int) []world.Tra
 	}
 }
 
-// refreshed is as often as possible.
+// refreshed lets an object ask for the shortest refresh interval.
 func refreshed() world.Trait { return world.Annotated(refreshKey, Refresh) }
 
 // instant lets each object have some keys of an instant host, which are refreshed.

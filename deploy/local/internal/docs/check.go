@@ -21,8 +21,7 @@ var (
 	decision = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
 )
 
-// Paths returns the paths of all files and folders of a repository, without those of git and
-// of the build.
+// Paths lists all files and folders of a repository, except those of git and of the build.
 func Paths(tree fs.FS) ([]string, error) {
 	skipped := []string{".git", ".cache", "bin", "dist"}
 	var paths []string
