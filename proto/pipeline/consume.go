@@ -28,9 +28,6 @@ type ConsumeOptions struct {
 	// Observe, if set, is called with the disposition of each message, after the server was
 	// informed. Calls may overlap.
 	Observe func(*Delivery, Disposition)
-
-	// heartbeat is the interval of the server's idle heartbeats (0 means 5 s).
-	heartbeat time.Duration
 }
 
 // changes forwards a state if it differs from the previous one.

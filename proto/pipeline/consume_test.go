@@ -1,7 +1,9 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,7 +128,7 @@ var _ = Describe("Consume", func() {
 
 	It("treats a paused consumer like one without messages", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		r := consume(ctx, js, fetcher.WithHeartbeat(time.Second), always(pipeline.Ack()))
+		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		must(js.PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, time.Now().Add(time.Hour)))
 		publishWants(ctx, pipeline.NewClient(js), 1, 10)
@@ -134,6 +136,17 @@ var _ = Describe("Consume", func() {
 		must(js.ResumeConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
 		Eventually(r.handled).Should(HaveLen(1))
 		Expect(r.states()).To(HaveLen(1))
+	})
+
+	It("reads on soon after a request for messages got lost, and does not report that", func(ctx SpecContext) {
+		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		must(js.Conn().Subscribe(lostRequests+">", func(*nats.Msg) {})) // otherwise the server reports the loss
+		publishWants(ctx, pipeline.NewClient(js), 20, 10)
+		broken := &losing{Server: s, lost: 2}
+		r := consume(ctx, pipelinetest.Connect(GinkgoTB(), s, nats.InProcessServer(broken)), fetcher, always(pipeline.Ack()))
+		Eventually(r.handled, 5*time.Second).Should(HaveLen(20))
+		Expect(broken.requests.Load()).To(BeNumerically(">", broken.lost))
+		Expect(r.states()).To(HaveExactElements(BeNil()))
 	})
 
 	It("ends while the server is unavailable", func(ctx SpecContext) {
@@ -153,7 +166,7 @@ var _ = Describe("Consume", func() {
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { faults.Add(1) }))
 		c := pipeline.NewClient(js)
 		finish := make(chan struct{})
-		r := consume(ctx, js, fetcher.WithHeartbeat(time.Second),
+		r := consume(ctx, js, fetcher,
 			acking(func(context.Context, *pipeline.Delivery) { <-finish }))
 		publishWants(ctx, c, 4, 10)
 		Eventually(r.begun).Should(HaveLen(4))
@@ -168,6 +181,32 @@ var _ = Describe("Consume", func() {
 		Expect(faults.Load()).To(BeZero())
 	})
 })
+
+const requests, lostRequests = "$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.CONSUMER.MSG.LOST."
+
+// losing is a server to which one request for messages gets lost, by its number.
+type losing struct {
+	*natstest.Server
+	lost     int32
+	requests atomic.Int32
+}
+
+func (l *losing) InProcessConn() (net.Conn, error) {
+	conn, err := l.Server.InProcessConn()
+	return &losingConn{Conn: conn, server: l}, err
+}
+
+type losingConn struct {
+	net.Conn
+	server *losing
+}
+
+func (c *losingConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(requests)) && c.server.requests.Add(1) == c.server.lost {
+		b = bytes.Replace(b, []byte(requests), []byte(lostRequests), 1)
+	}
+	return c.Conn.Write(b)
+}
 
 // outstanding returns the number of unacknowledged messages of the fetchers.
 func outstanding(ctx context.Context, js jetstream.JetStream) int {

@@ -70,7 +70,6 @@ type Consumer struct {
 // NewConsumer returns the Consumer for these options.
 func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Consumer {
 	o.InProgressEvery = cmp.Or(o.InProgressEvery, AckWait/3)
-	o.heartbeat = cmp.Or(o.heartbeat, 5*time.Second)
 	o.MaxUnended = cmp.Or(o.MaxUnended, DefaultMaxUnended)
 	if o.Poison == nil {
 		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(errPoison) }

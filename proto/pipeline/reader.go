@@ -22,6 +22,15 @@ const bufferMessages = 16
 // which are redelivered only after AckWait.
 const bufferBytes = 16 << 20
 
+const (
+	// idleHeartbeat is the interval of the server's idle heartbeats, and expiry the time after which the
+	// server ends a request for messages. nats.go requests messages again after two missed heartbeats,
+	// so no message waits longer for a request that got lost. nats.go 1.55 loses one if all requested
+	// messages are handled before the goroutine that sent the request has gone on (nats.go issue 1622).
+	idleHeartbeat = 500 * time.Millisecond
+	expiry        = 3 * time.Second
+)
+
 // reader reads messages from a durable consumer.
 type reader struct {
 	options ConsumeOptions
@@ -65,6 +74,7 @@ func (r *reader) read(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var unbegun leftover
+	var missed time.Time
 	consuming, err := consumer.Consume(
 		func(m jetstream.Msg) {
 			if !r.start(ctx, m) {
@@ -73,10 +83,14 @@ func (r *reader) read(ctx context.Context) error {
 		},
 		jetstream.PullMaxMessagesWithBytesLimit(min(r.options.Concurrency, bufferMessages),
 			bufferBytes+int(r.js.Conn().MaxPayload())),
-		jetstream.PullExpiry(3*r.options.heartbeat),
-		jetstream.PullHeartbeat(r.options.heartbeat),
+		jetstream.PullExpiry(expiry),
+		jetstream.PullHeartbeat(idleHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-			if !errors.Is(err, jetstream.ErrConsumerLeadershipChanged) { // nats.go asks the new one
+			switch {
+			case errors.Is(err, jetstream.ErrConsumerLeadershipChanged): // nats.go requests from the new one
+			case errors.Is(err, jetstream.ErrNoHeartbeat) && time.Since(missed) > 4*idleHeartbeat:
+				missed = time.Now() // nats.go requests again
+			default:
 				cancel(err)
 			}
 		}),
