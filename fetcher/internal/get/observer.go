@@ -1,6 +1,7 @@
 package get
 
 import (
+	"crypto/tls"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -49,12 +50,14 @@ func newStopwatch(observe func(Phase, time.Duration)) *stopwatch {
 }
 
 func (s *stopwatch) trace() *httptrace.ClientTrace {
-	dns, request := moment{phase: phaseDNS}, moment{phase: phaseFirstByte}
+	dns, handshake, request := moment{phase: phaseDNS}, moment{phase: phaseTLS}, moment{phase: phaseFirstByte}
 	return &httptrace.ClientTrace{
-		DNSStart:     func(httptrace.DNSStartInfo) { s.begin(dns) },
-		DNSDone:      func(info httptrace.DNSDoneInfo) { s.end(dns, info.Err) },
-		ConnectStart: func(_, addr string) { s.begin(moment{phaseConnect, addr}) },
-		ConnectDone:  func(_, addr string, err error) { s.end(moment{phaseConnect, addr}, err) },
+		DNSStart:          func(httptrace.DNSStartInfo) { s.begin(dns) },
+		DNSDone:           func(info httptrace.DNSDoneInfo) { s.end(dns, info.Err) },
+		ConnectStart:      func(_, addr string) { s.begin(moment{phaseConnect, addr}) },
+		ConnectDone:       func(_, addr string, err error) { s.end(moment{phaseConnect, addr}, err) },
+		TLSHandshakeStart: func() { s.begin(handshake) },
+		TLSHandshakeDone:  func(_ tls.ConnectionState, err error) { s.end(handshake, err) },
 		GotConn: func(info httptrace.GotConnInfo) {
 			conn, _ := info.Conn.(*deferredConn)
 			s.conn.Store(conn)

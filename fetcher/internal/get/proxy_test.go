@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -21,10 +22,11 @@ var _ = Describe("an egress proxy", func() {
 		seen   *recorder
 		cfg    get.Config
 		policy egress.Config
+		heard  *phases
 	)
 
 	BeforeEach(func() {
-		seen, policy = &recorder{}, egress.Config{}
+		seen, policy, heard = &recorder{}, egress.Config{}, &phases{seen: map[get.Phase]int{}}
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			switch {
@@ -49,7 +51,7 @@ var _ = Describe("an egress proxy", func() {
 		}
 		// The policy permits public addresses only. The proxy is the operator's.
 		gate := must(egress.New(policy, egress.Deps{Resolver: dns.Resolver()}))
-		return newClient(cfg, gate, get.Deps{})
+		return newClient(cfg, gate, get.Deps{Observe: heard.ObservePhase})
 	}
 
 	It("receives the requests that the policy permits", func(ctx SpecContext) {
@@ -100,6 +102,23 @@ var _ = Describe("an egress proxy", func() {
 	It("opens a tunnel for TLS, in which the certificate is checked", func(ctx SpecContext) {
 		Expect(failed(newProxied(nil).Do(ctx, get.Request{URL: "https://tunnel.example.com/"})).Class).To(Equal(tlsFailed))
 		Expect(seen.requests()).To(HaveLen(1))
+	})
+
+	It("does not hide the duration of the handshake in a tunnel", func(ctx SpecContext) {
+		ca := newAuthority()
+		port := secureServer(ca, "data.example.com", nil, redirectOr("hello", http.StatusOK))
+		proxy := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
+			defer GinkgoRecover()
+			client, _, err := w.(http.Hijacker).Hijack()
+			Expect(err).NotTo(HaveOccurred())
+			server := must(net.Dial("tcp", hostPort("127.0.0.1", port)))
+			_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
+			go func() { _, _ = io.Copy(server, client) }()
+			_, _ = io.Copy(client, server)
+		})
+		cfg.CABundle, cfg.Proxy = writeFile("ca.pem", ca.pem()), "http://"+hostPort("127.0.0.1", proxy)
+		Expect(newProxied(nil).Do(ctx, get.Request{URL: "https://data.example.com/"})).Error().NotTo(HaveOccurred())
+		Expect(heard.counts()).To(HaveKeyWithValue(get.Phase("tls"), 1))
 	})
 
 	It("is not used for direct hosts", func(ctx SpecContext) {

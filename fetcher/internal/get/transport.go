@@ -142,7 +142,6 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 	cfg = cfg.Clone()
 	cfg.ServerName = name
 	secured := tls.Client(conn, cfg)
-	start := time.Now()
 	// http.Transport calls these hooks for its own handshakes only.
 	hooks := httptrace.ContextClientTrace(ctx)
 	if hooks != nil && hooks.TLSHandshakeStart != nil {
@@ -159,7 +158,6 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 		}
 		return nil, &handshakeError{err}
 	}
-	c.deps.Observe(phaseTLS, time.Since(start))
 	return newDeferredConn(secured), nil
 }
 
