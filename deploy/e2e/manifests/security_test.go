@@ -243,9 +243,9 @@ var _ = Describe("The table in the security model", func() {
 
 	It("describes the destinations that the manifests allow instead of the API server's address", func() {
 		text := suitetest.Must(os.ReadFile(securityPage))
-		Expect(string(text)).To(ContainSubstring("In `install.yaml` and `watchers.yaml` it is " + anyAPIServer))
+		Expect(string(text)).To(ContainSubstring("In `install.yaml`, `install-small.yaml` and `watchers.yaml` it is " + anyAPIServer))
 		rows := securityRows()
-		for _, file := range []string{installed, watchers} {
+		for _, file := range []string{installed, small, watchers} {
 			found := reached(rendered[file])
 			Expect(found).NotTo(BeEmpty())
 			for of, places := range found {
