@@ -123,7 +123,7 @@ const repeatAfter = 30 * time.Minute
 // lastOfRound returns the consequence of the last attempt of a round.
 func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) followUp {
 	a := followUp{failure: f, at: now, gaveUp: true, interval: e.cfg.Recheck}
-	a.next = now.Add(schedule.Around(e.cfg.Recheck, e.deps.Random()))
+	a.next = now.Add(schedule.Jitter(e.cfg.Recheck, e.deps.Random()))
 	if interval := t.want.GetRefresh().AsDuration(); interval > 0 {
 		a.interval, a.next = interval, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, 0)
 	}

@@ -76,7 +76,7 @@ func try(ctx context.Context, call func(context.Context) error) error {
 }
 
 func (e *Engine) pause(d time.Duration) error {
-	timer := time.NewTimer(schedule.Around(d, e.deps.Random()))
+	timer := time.NewTimer(schedule.Jitter(d, e.deps.Random()))
 	defer timer.Stop()
 	select {
 	case <-e.deps.Draining:

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// jitter is the part by which a delay differs from the computed one, so that
-// what failed together does not come back together.
+// jitter is the jitter of a pause as a fraction, so that keys that failed together are not retried
+// together.
 const jitter = 0.2
 
-// Backoff spaces the attempts of an unbroken row of failures.
+// Backoff computes the pauses between failed attempts.
 type Backoff struct {
-	// Base is the delay after the first failure. Each further one doubles it.
+	// Base is the pause after the first failure. Each further failure doubles it.
 	Base time.Duration
-	// Max bounds the delay.
+	// Max is the maximum pause, before jitter.
 	Max time.Duration
 }
 
-// Validate checks the bounds, and names the flag of one that is out of range.
+// Validate names the first flag that is out of range.
 func (b Backoff) Validate() error {
 	switch {
 	case b.Base <= 0:
@@ -28,9 +28,8 @@ func (b Backoff) Validate() error {
 	return nil
 }
 
-// Delay returns how long to wait after the attempts-th failure, give or take a
-// fifth. What the server asks for (Retry-After, RFC 9110 section 10.2.3) is
-// never undercut. random is in [0, 1).
+// Delay returns the pause after a number of failed attempts, with jitter. It is at least retryAfter
+// if that exceeds the back-off (RFC 9110 section 10.2.3). random is in [0, 1).
 func (b Backoff) Delay(attempts uint32, retryAfter time.Duration, random float64) time.Duration {
 	delay := b.Base
 	for range min(max(attempts, 1)-1, 64) {
@@ -39,10 +38,10 @@ func (b Backoff) Delay(attempts uint32, retryAfter time.Duration, random float64
 	if retryAfter > delay {
 		return retryAfter + time.Duration(float64(delay)*jitter*random)
 	}
-	return Around(delay, random)
+	return Jitter(delay, random)
 }
 
-// Around returns a duration within a fifth of d. random is in [0, 1).
-func Around(d time.Duration, random float64) time.Duration {
+// Jitter returns d ±20 %. random is in [0, 1).
+func Jitter(d time.Duration, random float64) time.Duration {
 	return d + time.Duration(float64(d)*jitter*(2*random-1))
 }

@@ -15,26 +15,24 @@ func TestBackoffDelay(t *testing.T) {
 		attempts   uint32
 		retryAfter time.Duration
 		random     float64
-		least      time.Duration
-		most       time.Duration
+		from, to   time.Duration
 	}{
-		"first":                   {1, 0, middle, 2 * time.Second, 2 * time.Second},
-		"none counts as first":    {0, 0, middle, 2 * time.Second, 2 * time.Second},
-		"second":                  {2, 0, middle, 4 * time.Second, 4 * time.Second},
-		"fifth":                   {5, 0, middle, 32 * time.Second, 32 * time.Second},
-		"capped":                  {9, 0, middle, 5 * time.Minute, 5 * time.Minute},
-		"never overflows":         {math.MaxUint32, 0, middle, 5 * time.Minute, 5 * time.Minute},
-		"a fifth less":            {1, 0, low, 1600 * time.Millisecond, 1600 * time.Millisecond},
-		"a fifth more":            {1, 0, high, 2399 * time.Millisecond, 2400 * time.Millisecond},
-		"as the server asks":      {1, time.Minute, low, time.Minute, time.Minute},
-		"a little more than that": {1, time.Minute, high, time.Minute, time.Minute + 400*time.Millisecond},
-		"server asks for less":    {5, time.Second, middle, 32 * time.Second, 32 * time.Second},
+		"first":                  {1, 0, middle, 2 * time.Second, 2 * time.Second},
+		"zero counts as first":   {0, 0, middle, 2 * time.Second, 2 * time.Second},
+		"second":                 {2, 0, middle, 4 * time.Second, 4 * time.Second},
+		"fifth":                  {5, 0, middle, 32 * time.Second, 32 * time.Second},
+		"capped":                 {9, 0, middle, 5 * time.Minute, 5 * time.Minute},
+		"never overflows":        {math.MaxUint32, 0, middle, 5 * time.Minute, 5 * time.Minute},
+		"a fifth less":           {1, 0, low, 1600 * time.Millisecond, 1600 * time.Millisecond},
+		"a fifth more":           {1, 0, high, 2399 * time.Millisecond, 2400 * time.Millisecond},
+		"as the server requests": {1, time.Minute, low, time.Minute, time.Minute},
+		"with jitter after that": {1, time.Minute, high, time.Minute, time.Minute + 400*time.Millisecond},
+		"server requests less":   {5, time.Second, middle, 32 * time.Second, 32 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := b.Delay(tc.attempts, tc.retryAfter, tc.random)
-			if got < tc.least || got > tc.most {
-				t.Errorf("Delay(%d, %s, %v) = %s, want from %s to %s", tc.attempts, tc.retryAfter, tc.random, got, tc.least,
-					tc.most)
+			if got < tc.from || got > tc.to {
+				t.Errorf("Delay(%d, %s, %v) = %s, want from %s to %s", tc.attempts, tc.retryAfter, tc.random, got, tc.from, tc.to)
 			}
 		})
 	}

@@ -1,4 +1,3 @@
-// Package schedule computes when a key is looked at again: after a failure,
-// and at regular intervals. It only computes. The times are kept by message
-// schedules, so that no timer lives in a process.
+// Package schedule computes the time of the next fetch of a key: with back-off after a failure, and
+// at regular intervals. The timers are message schedules in NATS, so they survive the process.
 package schedule

@@ -7,19 +7,17 @@ import (
 	"time"
 )
 
-// Refresh spaces regular fetches.
+// Refresh computes the times of regular fetches.
 type Refresh struct {
-	// Min is the shortest interval. A shorter one that is asked for counts as
-	// this one.
+	// Min is the minimum interval. Shorter ones are raised to it.
 	Min time.Duration
-	// Max bounds what Cache-Control may lengthen an interval to.
+	// Max is the longest interval that max-age can set.
 	Max time.Duration
-	// Jitter is the part of the interval, from 0 to 0.25, by which fetches of a
-	// URL stray from a strict beat.
+	// Jitter is the jitter as a fraction of the interval, from 0 to 0.25.
 	Jitter float64
 }
 
-// Validate checks the bounds, and names the flag of one that is out of range.
+// Validate names the first flag that is out of range.
 func (r Refresh) Validate() error {
 	switch {
 	case r.Min <= 0:
@@ -32,14 +30,12 @@ func (r Refresh) Validate() error {
 	return nil
 }
 
-// Next returns when a URL is fetched again that was fetched now.
+// Next returns the time of the next fetch of a URL that was fetched now.
 //
-// Time is divided into slots of one interval, shifted by a hash of the URL:
-// objects that share URL and interval meet, so that one GET serves all, and
-// different URLs spread over the interval. The first slot that is at least
-// half an interval ahead is taken, thus a steady refresh comes once per
-// interval. maxAge, for how long the answer stays fresh (RFC 9111 section
-// 4.2), puts it off, up to Max; it never brings it forward.
+// Time is divided into slots of one interval, with an offset from a hash of the URL. Objects with
+// the same URL and interval are therefore fetched together and share one GET, and different URLs
+// spread over the interval. Next chooses the first slot at least half an interval ahead, so a steady
+// refresh comes once per interval. A longer maxAge (RFC 9111 section 4.2) delays it, up to Max.
 func (r Refresh) Next(now time.Time, url string, interval, maxAge time.Duration) time.Time {
 	interval = max(interval, r.Min)
 	wait := interval / 2
@@ -53,9 +49,9 @@ func (r Refresh) Next(now time.Time, url string, interval, maxAge time.Duration)
 	return r.at(slot, url, interval)
 }
 
-// firstSlot returns the number of the first slot that does not begin before t.
+// firstSlot returns the number of the first slot that starts at t or later.
 func firstSlot(t time.Time, url string, interval time.Duration) int64 {
-	since := t.UnixNano() - shift(url, interval)
+	since := t.UnixNano() - offset(url, interval)
 	slot := since / int64(interval)
 	if since > slot*int64(interval) {
 		slot++
@@ -63,15 +59,15 @@ func firstSlot(t time.Time, url string, interval time.Duration) int64 {
 	return slot
 }
 
-// at returns when a slot begins. Its jitter depends on URL and slot only, so
-// that all objects that share them agree.
+// at returns the start of a slot. Its jitter depends only on URL and slot, so that objects with the
+// same URL are still fetched together.
 func (r Refresh) at(slot int64, url string, interval time.Duration) time.Time {
-	begin := slot*int64(interval) + shift(url, interval)
-	stray := float64(hash(url, strconv.FormatInt(slot, 36))%1024) / 1024
-	return time.Unix(0, begin+int64(float64(interval)*r.Jitter*stray))
+	start := slot*int64(interval) + offset(url, interval)
+	fraction := float64(hash(url, strconv.FormatInt(slot, 36))%1024) / 1024
+	return time.Unix(0, start+int64(float64(interval)*r.Jitter*fraction))
 }
 
-func shift(url string, interval time.Duration) int64 {
+func offset(url string, interval time.Duration) int64 {
 	return int64(hash(url, "") % uint64(interval))
 }
 
@@ -80,7 +76,7 @@ func hash(url, salt string) uint64 {
 	_, _ = h.Write([]byte(url))
 	_, _ = h.Write([]byte{0})
 	_, _ = h.Write([]byte(salt))
-	// FNV leaves the high bits of short texts alike; mix them (splitmix64).
+	// The high bits of FNV hashes of short texts are similar, so mix them (splitmix64).
 	x := h.Sum64()
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

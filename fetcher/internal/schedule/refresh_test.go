@@ -17,10 +17,10 @@ func TestRefreshComesOncePerInterval(t *testing.T) {
 		r := schedule.Refresh{Min: time.Second, Max: 24 * time.Hour, Jitter: jitter}
 		at := r.Next(time.Unix(1_800_000_000, 0), url, interval, 0)
 		for range 1000 {
-			// A timer fires a little late, and the GET takes its time.
+			// The timer fires a little late, and the GET takes a while.
 			next := r.Next(at.Add(12*time.Second), url, interval, 0)
-			stray := time.Duration(float64(interval) * jitter)
-			if gap := next.Sub(at); gap < interval-stray || gap > interval+stray {
+			tolerance := time.Duration(float64(interval) * jitter)
+			if gap := next.Sub(at); gap < interval-tolerance || gap > interval+tolerance {
 				t.Fatalf("jitter %v: refresh after %s instead of %s", jitter, gap, interval)
 			}
 			at = next
@@ -28,7 +28,7 @@ func TestRefreshComesOncePerInterval(t *testing.T) {
 	}
 }
 
-func TestFirstRefreshComesWithinHalfAnInterval(t *testing.T) {
+func TestFirstRefreshComesWithinOneAndAHalfIntervals(t *testing.T) {
 	const interval = time.Hour
 	r := schedule.Refresh{Min: time.Second, Max: 24 * time.Hour}
 	for i := range 1000 {
@@ -39,19 +39,19 @@ func TestFirstRefreshComesWithinHalfAnInterval(t *testing.T) {
 	}
 }
 
-func TestObjectsThatShareAURLMeet(t *testing.T) {
+func TestObjectsWithTheSameURLAreFetchedTogether(t *testing.T) {
 	r := schedule.Refresh{Min: time.Second, Max: 24 * time.Hour, Jitter: 0.05}
 	now := time.Unix(1_800_000_000, 0)
-	meetings := map[time.Time]int{}
+	times := map[time.Time]int{}
 	for i := range 100 { // fetched at different moments of one minute
-		meetings[r.Next(now.Add(time.Duration(i)*600*time.Millisecond), url, 10*time.Minute, 0)]++
+		times[r.Next(now.Add(time.Duration(i)*600*time.Millisecond), url, 10*time.Minute, 0)]++
 	}
-	if len(meetings) > 2 {
-		t.Errorf("objects come at %d different times", len(meetings))
+	if len(times) > 2 {
+		t.Errorf("objects are fetched at %d different times", len(times))
 	}
 }
 
-func TestDifferentURLsSpread(t *testing.T) {
+func TestDifferentURLsSpreadOverTheInterval(t *testing.T) {
 	const interval, parts, each = 10 * time.Minute, 10, 200
 	r := schedule.Refresh{Min: time.Second, Max: 24 * time.Hour}
 	now := time.Unix(1_800_000_000, 0)
@@ -72,9 +72,9 @@ func TestRefreshBounds(t *testing.T) {
 	r := schedule.Refresh{Min: time.Minute, Max: 24 * time.Hour}
 	for name, tc := range map[string]struct {
 		interval, maxAge time.Duration
-		least, most      time.Duration
+		from, to         time.Duration
 	}{
-		"too short an interval":        {time.Second, 0, 30 * time.Second, 90 * time.Second},
+		"interval below the minimum":   {time.Second, 0, 30 * time.Second, 90 * time.Second},
 		"fresh for less than interval": {time.Hour, 30 * time.Minute, 30 * time.Minute, 90 * time.Minute},
 		"fresh for longer":             {10 * time.Minute, 3 * time.Hour, 3 * time.Hour, 3*time.Hour + 10*time.Minute},
 		"fresh for ever":               {10 * time.Minute, math.MaxInt64, 24*time.Hour - 10*time.Minute, 24 * time.Hour},
@@ -83,8 +83,8 @@ func TestRefreshBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for i := range 100 {
 				gap := r.Next(now, fmt.Sprint(url, i), tc.interval, tc.maxAge).Sub(now)
-				if gap < tc.least || gap > tc.most {
-					t.Fatalf("next after %s, want from %s to %s", gap, tc.least, tc.most)
+				if gap < tc.from || gap > tc.to {
+					t.Fatalf("next after %s, want from %s to %s", gap, tc.from, tc.to)
 				}
 			}
 		})
