@@ -28,8 +28,8 @@ func (b Backoff) Validate() error {
 	return nil
 }
 
-// Delay returns the pause after a number of failed attempts, with jitter. It is at least retryAfter
-// if that exceeds the back-off (RFC 9110 section 10.2.3). random is in [0, 1).
+// Delay returns the pause after a number of failed attempts, with jitter. It is never shorter than
+// retryAfter (RFC 9110 section 10.2.3). random is in [0, 1).
 func (b Backoff) Delay(attempts uint32, retryAfter time.Duration, random float64) time.Duration {
 	delay := b.Base
 	for range min(max(attempts, 1)-1, 64) {
@@ -38,7 +38,7 @@ func (b Backoff) Delay(attempts uint32, retryAfter time.Duration, random float64
 	if retryAfter > delay {
 		return retryAfter + time.Duration(float64(delay)*jitter*random)
 	}
-	return Jitter(delay, random)
+	return max(retryAfter, Jitter(delay, random))
 }
 
 // Jitter returns d ±20 %. random is in [0, 1).

@@ -28,6 +28,7 @@ func TestBackoffDelay(t *testing.T) {
 		"as the server requests": {1, time.Minute, low, time.Minute, time.Minute},
 		"with jitter after that": {1, time.Minute, high, time.Minute, time.Minute + 400*time.Millisecond},
 		"server requests less":   {5, time.Second, middle, 32 * time.Second, 32 * time.Second},
+		"jitter below that":      {5, 32 * time.Second, low, 32 * time.Second, 32 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := b.Delay(tc.attempts, tc.retryAfter, tc.random)
