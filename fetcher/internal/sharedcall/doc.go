@@ -1,3 +1,3 @@
-// Package sharedcall lets callers that ask for the same share one call, while it
-// runs and for a moment after.
+// Package sharedcall lets callers with the same key share one call, while it runs and for a moment
+// after.
 package sharedcall

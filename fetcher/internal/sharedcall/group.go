@@ -6,44 +6,42 @@ import (
 	"time"
 )
 
-// ErrSlow means that the call took longer than the caller may wait, or has no outcome
-// since it panicked. It goes on for the others, which have waited for less.
-var ErrSlow = errors.New("shared call takes longer than may be waited for")
+// ErrSlow means that a shared call did not end in time, or panicked.
+var ErrSlow = errors.New("shared call takes too long")
 
-// Config bounds a Group.
+// Config limits a Group.
 type Config struct {
-	// Window is how long after its end the outcome of a call is handed out.
+	// Window is how long an outcome is reused after the end of its call.
 	Window time.Duration
-	// JoinWithin is how long after its begin a call is waited for by others.
+	// JoinWithin is how long after the start of a call other callers wait for it.
 	JoinWithin time.Duration
-	// Entries and Bytes bound the outcomes that are kept; those that are
-	// expendable soonest go first.
+	// Entries and Bytes limit the outcomes to reuse. The oldest are dropped first. Entries also
+	// limits the functions that wait for one call, see After.
 	Entries int
 	Bytes   int64
 }
 
-// Outcome is what a call came to.
+// Outcome is the result of a call.
 type Outcome[V any] struct {
-	// Value of the call.
 	Value V
-	// Size in bytes of what the value holds on to.
+	// Size is the memory of the value in bytes.
 	Size int64
-	// Reuse the value for calls within the window.
+	// Reuse reports whether calls within the window get the value.
 	Reuse bool
 }
 
-// Group holds calls by key. It is safe for concurrent use.
+// Group shares calls by key. It is safe for concurrent use.
 type Group[K comparable, V any] struct {
 	cfg Config
 	now func() time.Time
 
 	mu    sync.Mutex
 	calls map[K]*call[V]
-	kept  []entry[K, V] // in the order in which they ended
+	kept  []entry[K, V] // by the end of the call
 	bytes int64
 }
 
-// call is under way until done is closed.
+// call is running until done is closed.
 type call[V any] struct {
 	began time.Time
 	ended time.Time
@@ -52,7 +50,7 @@ type call[V any] struct {
 	ok    bool
 	value V
 	size  int64
-	// after is called at the end of the call.
+	// after has the functions to call at the end.
 	after []func()
 }
 
@@ -66,14 +64,14 @@ func New[K comparable, V any](cfg Config, now func() time.Time) *Group[K, V] {
 	return &Group[K, V]{cfg: cfg, now: now, calls: map[K]*call[V]{}}
 }
 
-// Do returns the outcome of the call for the key that is under way or ended
-// just now, shared being true, or else makes the call. A call that began before
-// after is not shared. It goes on for the callers that joined it. The error is ErrSlow.
-func (g *Group[K, V]) Do(key K, after time.Time, fn func() Outcome[V]) (value V, shared bool, err error) {
+// Do shares the call for the key that is running or ended within the window, unless it began before
+// notBefore. Otherwise it calls fn, and callers that joined an earlier call still get that one's
+// outcome. The error is ErrSlow.
+func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Outcome[V]) (value V, shared bool, err error) {
 	g.mu.Lock()
 	now := g.now()
 	g.expire(now)
-	if c, ok := g.calls[key]; ok && !c.began.Before(after) {
+	if c, ok := g.calls[key]; ok && !c.began.Before(notBefore) {
 		kept := !c.ended.IsZero()
 		g.mu.Unlock()
 		if kept {
@@ -99,8 +97,8 @@ func (c *call[V]) wait(limit time.Duration) (value V, err error) {
 	return value, ErrSlow
 }
 
-// After calls fn at the end of the call for the key, and at once if none is under way. At most
-// Config.Entries functions wait for a call. More are dropped.
+// After calls fn at the end of the running call for the key, or at once if there is none. At most
+// Config.Entries functions wait for a call. Further ones are dropped.
 func (g *Group[K, V]) After(key K, fn func()) {
 	g.mu.Lock()
 	c := g.calls[key]
@@ -114,7 +112,7 @@ func (g *Group[K, V]) After(key K, fn func()) {
 	}
 }
 
-// lead makes the call for all.
+// lead makes the call for all callers.
 func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
 	var o Outcome[V]
 	returned := false
@@ -145,14 +143,14 @@ func (g *Group[K, V]) end(key K, c *call[V], o Outcome[V], returned bool) {
 	}
 }
 
-// expire drops what ended before the window.
+// expire drops the outcomes that are older than the window.
 func (g *Group[K, V]) expire(now time.Time) {
 	for len(g.kept) > 0 && now.Sub(g.kept[0].call.ended) > g.cfg.Window {
 		g.drop()
 	}
 }
 
-// drop removes the outcome that is expendable soonest.
+// drop removes the oldest outcome.
 func (g *Group[K, V]) drop() {
 	oldest := g.kept[0]
 	g.kept[0] = entry[K, V]{}
@@ -161,7 +159,7 @@ func (g *Group[K, V]) drop() {
 	g.forget(oldest.key, oldest.call)
 }
 
-// forget removes a call, unless a later one has taken its place.
+// forget removes a call, unless a newer one has replaced it.
 func (g *Group[K, V]) forget(key K, c *call[V]) {
 	if g.calls[key] == c {
 		delete(g.calls, key)

@@ -29,7 +29,7 @@ func try(t *testing.T, test func(*trial)) {
 	})
 }
 
-// counter returns a call that takes a while and tells its number.
+// counter returns a function that takes a while and returns how often it was called.
 func counter(takes time.Duration, size int64, keep bool) func() sharedcall.Outcome[int] {
 	var mu sync.Mutex
 	n := 0
@@ -51,7 +51,7 @@ func (t *trial) expect(key string, fn func() sharedcall.Outcome[int], value int,
 	}
 }
 
-func TestCallersShareACallUnderWay(t *testing.T) {
+func TestCallersShareARunningCall(t *testing.T) {
 	try(t, func(t *trial) {
 		fn := counter(joinWithin/2, 1, true)
 		var wg sync.WaitGroup
@@ -83,24 +83,24 @@ func TestAnOlderCallIsNotShared(t *testing.T) {
 		wg.Go(func() { t.expect("a", slow, 1, false) })
 		synctest.Wait()
 		pass(joinWithin / 2)
-		asked := time.Now()
+		notBefore := time.Now()
 		for number, shared := range []bool{false, true} { // the second joins the first
-			if got, wasShared, err := t.Do("a", asked, fn); got != 1 || wasShared != shared || err != nil {
+			if got, wasShared, err := t.Do("a", notBefore, fn); got != 1 || wasShared != shared || err != nil {
 				t.Errorf("%d: Do() = %d, shared %v, %v", number, got, wasShared, err)
 			}
 		}
-		wg.Wait() // what the older call comes to takes no place
+		wg.Wait() // the older call does not replace the newer outcome
 		t.expect("a", fn, 1, true)
 		pass(time.Millisecond)
 		if got, shared, err := t.Do("a", time.Now(), fn); got != 2 || shared || err != nil {
-			t.Errorf("a kept one: Do() = %d, shared %v, %v", got, shared, err)
+			t.Errorf("after the end: Do() = %d, shared %v, %v", got, shared, err)
 		}
 		pass(time.Hour)
 		t.expect("a", fn, 3, false)
 	})
 }
 
-func TestACallThatIsNotToBeKeptIsMadeAgain(t *testing.T) {
+func TestAnOutcomeWithoutReuseIsNotKept(t *testing.T) {
 	try(t, func(t *trial) {
 		fn := counter(0, 1, false)
 		t.expect("a", fn, 1, false)
@@ -108,13 +108,13 @@ func TestACallThatIsNotToBeKeptIsMadeAgain(t *testing.T) {
 	})
 }
 
-func TestCallersWaitForAnotherForABoundedTime(t *testing.T) {
+func TestCallersWaitOnlyUntilTheJoinLimit(t *testing.T) {
 	try(t, func(t *trial) {
 		fn := counter(10*time.Second, 1, true)
 		var wg sync.WaitGroup
 		wg.Go(func() { t.expect("a", fn, 1, false) })
 		synctest.Wait()
-		for _, waits := range []time.Duration{joinWithin, 0} { // it has been under way for so long, then
+		for _, waits := range []time.Duration{joinWithin, 0} { // the second caller comes after the limit
 			began := time.Now()
 			if _, _, err := t.Do("a", time.Time{}, fn); !errors.Is(err, sharedcall.ErrSlow) {
 				t.Errorf("Do() = %v, want ErrSlow", err)
@@ -128,13 +128,13 @@ func TestCallersWaitForAnotherForABoundedTime(t *testing.T) {
 	})
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestMemoryIsLimited(t *testing.T) {
 	try(t, func(t *trial) {
 		big, small := counter(0, 60, true), counter(0, 1, true)
 		t.expect("a", big, 1, false)
-		t.expect("b", big, 2, false) // 120 bytes: a goes
+		t.expect("b", big, 2, false) // 120 bytes, so a is dropped
 		t.expect("b", big, 2, true)
-		t.expect("a", big, 3, false) // and b goes
+		t.expect("a", big, 3, false) // and b is dropped
 		for _, key := range []string{"c", "d", "e"} {
 			t.expect(key, small, int(key[0]-'b'), false)
 		}
@@ -154,7 +154,7 @@ func TestAPanicLeavesNoCallerWaiting(t *testing.T) {
 		})
 		synctest.Wait()
 		if _, _, err := t.Do("a", time.Time{}, counter(0, 1, true)); !errors.Is(err, sharedcall.ErrSlow) {
-			t.Errorf("shares a call that panicked: %v", err)
+			t.Errorf("a call that panicked was shared: %v", err)
 		}
 		wg.Wait()
 		t.expect("a", counter(0, 1, true), 1, false)
@@ -171,7 +171,7 @@ func TestFunctionsAreCalledAfterTheCall(t *testing.T) {
 			t.After("a", func() { called.Add(1) })
 		}
 		if called.Load() > 0 {
-			t.Error("called while the call is under way")
+			t.Error("called before the end of the call")
 		}
 		wg.Wait()
 		if called.Load() != 3 {
