@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// Config bounds a Throttle.
+// Config limits a Throttle.
 type Config struct {
-	// Slots is the maximum number of GETs at a time.
+	// Slots is the maximum number of concurrent GETs, each until its outcome is published.
 	Slots int
-	// PerHost is the maximum number of GETs at a time to one host. One of them is
-	// kept for a second namespace, if there are two or more.
+	// PerHost is the maximum number of concurrent GETs to one host. Of two or more, one is reserved
+	// for a second namespace.
 	PerHost int
-	// Share is the part of the slots, above 0 to 1, that one namespace may
-	// hold while others want slots, too.
+	// Share is the maximum fraction of the slots for one namespace while others wait, above 0 to 1.
 	Share float64
 }
 
-// Defaults returns the usual bounds.
+// Defaults returns the default limits.
 func Defaults() Config { return Config{Slots: 64, PerHost: 8, Share: 0.5} }
 
-// Validate checks the bounds, and names the flag of one that is out of range.
+// Validate names the first flag that is out of range.
 func (c Config) Validate() error {
 	switch {
 	case c.Slots < 1 || c.Slots > 4096:
@@ -37,32 +36,31 @@ func (c Config) Validate() error {
 type Request struct {
 	// Host is the authority of the URL: host and port.
 	Host string
-	// Namespace that the slot counts for.
+	// Namespace of the key.
 	Namespace string
-	// Slot of a started key. Nil means none.
+	// Slot is the one that a started key has. Nil means none.
 	Slot *Slot
-	// Backlog reports whether further requests wait at the broker.
+	// Backlog reports whether more messages wait at the broker.
 	Backlog bool
-	// Urgent reports whether a person asks for the GET now. A pause of the host
-	// does not delay it.
+	// Urgent reports whether a person requested the GET. A pause of the host delays it only if the
+	// namespace has another GET there.
 	Urgent bool
 }
 
-// Cause is why a GET may not be made now, from a closed set.
+// Cause is the reason why a GET has to wait, from a closed set.
 type Cause string
 
 // Causes.
 const (
 	HostBusy       Cause = "host_busy"       // the host has no free slot for the namespace
-	HostSlowed     Cause = "host_slowed"     // the host has asked for a pause
-	NamespaceShare Cause = "namespace_share" // the namespace holds its share of the slots
+	HostSlowed     Cause = "host_slowed"     // the host requested a pause
+	NamespaceShare Cause = "namespace_share" // the namespace has used up its share of the slots
 	SlotsBusy      Cause = "slots_busy"      // all slots of the fetcher are taken
 )
 
-// Busy is why a GET may not be made now.
+// Busy explains why a GET has to wait.
 type Busy struct {
-	// Cause of the refusal.
 	Cause Cause
-	// Pause is how long the host still rests, if that is the cause.
+	// Pause is the remaining pause of the host for HostSlowed.
 	Pause time.Duration
 }

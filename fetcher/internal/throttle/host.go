@@ -2,7 +2,7 @@ package throttle
 
 import "time"
 
-// host is the work for one host.
+// host is the state of one host.
 type host struct {
 	counts
 	name string
@@ -10,74 +10,73 @@ type host struct {
 	tenants map[string]*tenant
 	// waiting are the requests that wait in memory, oldest first.
 	waiting []*Slot
-	// taken is when the last slot was taken, and mean the moving average of how long slots were held.
-	taken time.Time
-	mean  time.Duration
-	// refusals counts pauses in a row, of which the last began at refused.
-	refusals uint
-	refused  time.Time
-	// restsUntil is the end of the pause for all namespaces.
-	restsUntil time.Time
+	// lastTaken is when the last slot was taken, and mean the moving average of the duration of GETs.
+	lastTaken time.Time
+	mean      time.Duration
+	// refusals counts the refusals in a row, without those of concurrent GETs.
+	refusals    uint
+	lastRefused time.Time
+	// pausedUntil is the end of the pause for all namespaces.
+	pausedUntil time.Time
 }
 
-// counts are slots: held by GETs, and expected by started keys.
+// counts are numbers of slots that GETs hold, and that started keys will need.
 type counts struct{ held, claiming int }
 
-// used counts both.
 func (c counts) used() int { return c.held + c.claiming }
 
-// tenant is the work of one namespace for one host.
+// tenant is the state of one namespace at one host.
 type tenant struct {
 	counts
 	throttle  *Throttle
 	host      *host
 	namespace *namespace
-	// queue are the waiting keys, and waiting counts the requests that wait in memory.
+	// queue has the waiting keys, and waiting counts the requests that wait in memory.
 	queue   []*Waiter
 	waiting int
-	// restsUntil is the end of the pause for the namespace whose request the host has refused.
-	restsUntil time.Time
+	// pausedUntil is the end of the pause after the host refused a request of this namespace.
+	pausedUntil time.Time
 }
 
-// namespace is the work of one namespace for all hosts.
+// namespace is the state of one namespace at all hosts.
 type namespace struct {
 	counts
 	name string
 	// bytes is the memory of its waiting keys.
 	bytes int
-	// tenants counts the hosts that it uses. Those in ready may have room for a key.
+	// tenants counts its hosts. Those in ready may have a slot for a waiting key.
 	tenants int
 	ready   map[*tenant]struct{}
 }
 
 // tenant returns the state of a namespace at a host.
-func (t *Throttle) tenant(name, of string) *tenant {
+func (t *Throttle) tenant(name, ns string) *tenant {
 	h := t.hosts[name]
 	if h == nil {
 		h = &host{name: name, tenants: map[string]*tenant{}}
 		t.hosts[name] = h
 	}
-	if t.namespaces[of] == nil {
-		t.namespaces[of] = &namespace{name: of, ready: map[*tenant]struct{}{}}
+	if t.namespaces[ns] == nil {
+		t.namespaces[ns] = &namespace{name: ns, ready: map[*tenant]struct{}{}}
 	}
-	if h.tenants[of] == nil {
-		h.tenants[of] = &tenant{throttle: t, host: h, namespace: t.namespaces[of]}
-		t.namespaces[of].tenants++
+	if h.tenants[ns] == nil {
+		h.tenants[ns] = &tenant{throttle: t, host: h, namespace: t.namespaces[ns]}
+		t.namespaces[ns].tenants++
 	}
-	return h.tenants[of]
+	return h.tenants[ns]
 }
 
-// forget drops the state of a namespace at a host, and that of the host, if nothing needs it.
+// forget drops the state of an idle tenant, and then of a namespace and a host without tenants.
 func (n *tenant) forget(now time.Time) {
-	t, h, of := n.throttle, n.host, n.namespace
-	if n.needs() == 0 && !n.restsUntil.After(now) && h.tenants[of.name] == n {
-		delete(h.tenants, of.name)
-		delete(of.ready, n)
-		if of.tenants--; of.tenants == 0 {
-			delete(t.namespaces, of.name)
+	t, h, ns := n.throttle, n.host, n.namespace
+	if n.needs() == 0 && !n.pausedUntil.After(now) && h.tenants[ns.name] == n {
+		delete(h.tenants, ns.name)
+		delete(ns.ready, n)
+		if ns.tenants--; ns.tenants == 0 {
+			delete(t.namespaces, ns.name)
 		}
 	}
-	if len(h.tenants) == 0 && now.Sub(h.refused) >= rememberFor && t.hosts[h.name] == h {
+	if len(h.tenants) == 0 && now.Sub(h.lastRefused) >= rememberFor && t.hosts[h.name] == h {
 		delete(t.hosts, h.name)
 	}
 }
@@ -89,32 +88,32 @@ func (n *tenant) wake() {
 	}
 }
 
-// needs is how many slots of the host the namespace could use.
+// needs returns how many slots of the host the namespace could use.
 func (n *tenant) needs() int { return n.used() + n.waiting + len(n.queue) }
 
-// limit is how many slots of the host a namespace may hold: all but those that the other
-// namespaces need, up to an equal share of each, and one less in any case.
-func (h *host) limit(of *tenant, perHost int) int {
-	kept := 0
+// limit returns how many slots of the host a namespace may hold. At least one slot is reserved for
+// other namespaces, and as many as they need, up to an equal share for each.
+func (h *host) limit(n *tenant, perHost int) int {
+	reserved := 0
 	for _, other := range h.tenants {
-		if other != of {
-			kept += min(max(1, perHost/len(h.tenants)), other.needs())
+		if other != n {
+			reserved += min(max(1, perHost/len(h.tenants)), other.needs())
 		}
 	}
-	return max(1, perHost-max(1, kept))
+	return max(1, perHost-max(1, reserved))
 }
 
-// expected is how long a GET will probably take. While slots are held, it is at least as long as
-// the last one has been.
+// expected estimates the duration of a GET: the mean, or the time since a slot was last taken, if
+// that is longer and GETs are running.
 func (h *host) expected(now time.Time) time.Duration {
 	if h.held == 0 {
 		return h.mean
 	}
-	return max(h.mean, now.Sub(h.taken))
+	return max(h.mean, now.Sub(h.lastTaken))
 }
 
-// ahead is how many keys may be started before their slots come free: as many slots as come free
-// in a few times the duration of a claim, and one more unless it would wait for long.
+// ahead returns how many keys may be started before their slots come free: one, and as many as come
+// free during four claims. It is zero if a started key might wait longer than claimedWait.
 func (h *host) ahead(limit int, claim time.Duration, now time.Time) int {
 	perSecond := float64(limit) / h.expected(now).Seconds()
 	if h.mean == 0 || perSecond*claimedWait.Seconds() < 2 {
@@ -123,11 +122,11 @@ func (h *host) ahead(limit int, claim time.Duration, now time.Time) int {
 	return min(limit, 1+int(4*perSecond*claim.Seconds()))
 }
 
-// States returns the states of hosts: paused hosts have asked for a pause, keys of queued ones wait
-// for a slot, and active ones have GETs under way. A host is in the first that fits, or in none.
+// States returns the states of hosts: paused (at the host's request), queued (keys wait for a slot)
+// and active (with running GETs).
 func States() []string { return []string{"paused", "queued", "active"} }
 
-// Hosts counts the hosts by state.
+// Hosts counts the hosts by state, each in the first state that applies.
 func (t *Throttle) Hosts() map[string]float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +137,7 @@ func (t *Throttle) Hosts() map[string]float64 {
 			waiting += len(n.queue)
 		}
 		switch {
-		case h.restsUntil.After(time.Now()):
+		case h.pausedUntil.After(time.Now()):
 			counts["paused"]++
 		case waiting > 0:
 			counts["queued"]++

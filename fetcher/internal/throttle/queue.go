@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxQueued bounds the memory of the queues in bytes. One namespace may use half of the memory
+	// maxQueuedBytes is the maximum memory of the queues. One namespace may use half of the memory
 	// that the others leave free.
-	maxQueued = 32 << 20
-	// waiterBytes is the memory of a waiter besides its payload.
+	maxQueuedBytes = 32 << 20
+	// waiterBytes is the memory of a waiter without its payload.
 	waiterBytes = 512
 	// leaseMargin is how long before its end a lease is no longer claimed.
 	leaseMargin = 100 * time.Millisecond
@@ -24,31 +24,31 @@ type Waiter struct {
 	Host string
 	// Want is the sequence of its want.
 	Want uint64
-	// Rank orders the keys of a namespace, and Since those of one rank.
+	// Rank orders the keys of a namespace, and Since, the start of the wait, those of one rank.
 	Rank  Rank
 	Since time.Time
 	// Until is the end of its lease.
 	Until time.Time
-	// Bytes is the size of the payload that Start holds. The throttle adds its own part.
+	// Bytes is the size of the payload that Start holds.
 	Bytes int
-	// Start claims the key and makes its GET with the slot. It is called in a goroutine of its own.
+	// Start claims the key and makes its GET with the slot. It runs in its own goroutine.
 	Start func(*Slot)
 
 	tenant *tenant
 }
 
-// Rank is the importance of a key among those of its namespace.
+// Rank is the priority of a key within its namespace.
 type Rank int
 
-// Ranks, the first before the others.
+// Ranks, highest priority first.
 const (
-	Urgent  Rank = iota // a person asks for it now
-	Wanted              // it has no body yet, was changed, or is retried
-	Refresh             // it has a body
+	Urgent  Rank = iota // a person requested the fetch
+	Wanted              // a new or changed key, or a retry
+	Refresh             // a refresh or a recheck
 )
 
-// Enqueue lets a key with a lease wait, if there is room. A key that waits already
-// keeps its place, also with another want.
+// Enqueue queues a key with a lease, if there is memory for it. A key that is already queued keeps
+// its waiting time, even with another want.
 func (t *Throttle) Enqueue(w *Waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +63,7 @@ func (t *Throttle) Enqueue(w *Waiter) {
 	n := t.tenant(w.Host, w.Key.Namespace)
 	defer n.forget(now)
 	w.tenant, w.Bytes = n, w.Bytes+waiterBytes
-	if n.namespace.bytes+w.Bytes > maxQueued-t.bytes {
+	if n.namespace.bytes+w.Bytes > maxQueuedBytes-t.bytes {
 		return
 	}
 	t.queued[w.Key] = w
@@ -76,7 +76,7 @@ func (t *Throttle) Enqueue(w *Waiter) {
 	t.dispatch(now)
 }
 
-// drop takes a key out of its queue.
+// drop removes a key from its queue.
 func (t *Throttle) drop(w *Waiter) {
 	delete(t.queued, w.Key)
 	t.resize(w.tenant, -w.Bytes)
@@ -89,7 +89,7 @@ func (t *Throttle) resize(n *tenant, by int) {
 	n.namespace.bytes += by
 }
 
-// Waits reports whether a key waits with this want.
+// Waits reports whether a key is queued with this want.
 func (t *Throttle) Waits(key pipeline.Key, want uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,19 +97,19 @@ func (t *Throttle) Waits(key pipeline.Key, want uint64) bool {
 	return w != nil && w.Want == want
 }
 
-// Queued returns the number of keys that wait.
+// Queued returns the number of queued keys.
 func (t *Throttle) Queued() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.queued)
 }
 
-// maxLease is the maximum time after which the broker delivers a waiting key again,
-// perhaps to another fetcher.
+// maxLease is the maximum time after which the broker delivers a queued key again, perhaps to
+// another fetcher.
 const maxLease = time.Minute
 
-// Lease is how long a key is left to a queue. The first lease spreads keys that come at
-// once. Random is from [0, 1).
+// Lease returns the duration of a lease. First leases have more jitter, because many keys may arrive
+// at once. random is in [0, 1).
 func Lease(first bool, random float64) time.Duration {
 	spread := maxLease / 10
 	if first {

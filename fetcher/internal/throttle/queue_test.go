@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// enqueue lets a key wait on host a.
+// enqueue queues a key for host a.
 func (t *trial) enqueue(w throttle.Waiter, lease time.Duration) {
 	w.Host = "a"
 	w.Start = func(slot *throttle.Slot) {
@@ -29,7 +29,7 @@ func (t *trial) enqueue(w throttle.Waiter, lease time.Duration) {
 	t.Enqueue(&w)
 }
 
-// order lets everything run, and returns what was started.
+// order lets all keys run, and returns them in the order of their starts.
 func (t *trial) order() []string {
 	pass(time.Minute)
 	var all []string
@@ -39,7 +39,7 @@ func (t *trial) order() []string {
 	return all
 }
 
-// starts expects that the keys are started in this order, and no others.
+// starts expects exactly these keys to be started, in this order.
 func (t *trial) starts(want ...string) {
 	t.Helper()
 	if got := t.order(); !slices.Equal(got, want) {
@@ -47,7 +47,7 @@ func (t *trial) starts(want ...string) {
 	}
 }
 
-// end ends GETs that have taken a second.
+// end ends GETs after a second.
 func end(slots ...*throttle.Slot) {
 	pass(time.Second)
 	for _, s := range slots {
@@ -55,7 +55,7 @@ func end(slots ...*throttle.Slot) {
 	}
 }
 
-// waits lets a key wait for up to an hour.
+// waits queues a key with a lease of an hour.
 func (t *trial) waits(namespace, name string, rank throttle.Rank, since time.Time) {
 	t.enqueue(throttle.Waiter{
 		Key: pipeline.Key{Namespace: namespace, Name: name}, Want: 1, Rank: rank, Since: since,
@@ -93,7 +93,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	})
 }
 
-func TestAnEditedKeyKeepsItsPlace(t *testing.T) {
+func TestAnEditedKeyKeepsItsPlaceInTheQueue(t *testing.T) {
 	try(t, perHost(1), func(t *trial) {
 		now := time.Now()
 		slot := t.granted(on("a", "one"))
@@ -126,7 +126,7 @@ func TestAKeyIsNotStartedAfterItsLease(t *testing.T) {
 	})
 }
 
-func TestAPauseHoldsUpTheQueueUntilItsEnd(t *testing.T) {
+func TestAPauseStopsTheQueueExceptForAnUrgentKey(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		slot := t.granted(on("a", "one"))
 		slot.Pause(3 * time.Second)
@@ -135,7 +135,7 @@ func TestAPauseHoldsUpTheQueueUntilItsEnd(t *testing.T) {
 		t.waits("two", "urgent", throttle.Urgent, time.Now())
 		synctest.Wait()
 		if len(t.names) != 1 || <-t.names != "two/urgent" {
-			t.Error("only what a person asks for is started while the host rests")
+			t.Error("not only the urgent key was started during the pause")
 		}
 		t.starts("one/0")
 	})
@@ -174,7 +174,7 @@ func TestStopWaitsForStartedKeysAndStartsNoMore(t *testing.T) {
 		began := time.Now()
 		t.Stop()
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("ended after %s", took)
+			t.Errorf("stopped after %s", took)
 		}
 		t.starts("one/0")
 	})
@@ -191,7 +191,7 @@ func TestStartedKeysCountAgainstTheSlots(t *testing.T) {
 		one.Release()
 		synctest.Wait()
 		if len(t.names) > 0 {
-			t.Error("started while the outcome of a GET is not published")
+			t.Error("started before the outcome of a GET was published")
 		}
 		one.End()
 		synctest.Wait()

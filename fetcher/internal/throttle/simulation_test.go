@@ -16,31 +16,30 @@ import (
 )
 
 const (
-	// host is the one of all keys.
+	// host is the host of all keys.
 	host = "a"
-	// timerFloor is the least time from the publish of a timer until it fires,
-	// and timerLate by how much later it may fire (nats-server 2.15.2).
-	timerFloor = 250 * time.Millisecond
-	timerLate  = 20 * time.Millisecond
-	// brokerTime is the time of the broker for one message: it handles 8,000 a second.
+	// minTimer is the minimum delay of a timer, and timerLag the maximum time by which it fires late
+	// (nats-server 2.15.2).
+	minTimer = 250 * time.Millisecond
+	timerLag = 20 * time.Millisecond
+	// brokerTime is how long the broker takes for one message (8,000 per second).
 	brokerTime = 125 * time.Microsecond
 	// claimFor is the lease of a claimed key.
 	claimFor = 30 * time.Second
 )
 
-// simulation is a broker with fetchers. Everything but the throttle takes place in the
-// virtual time of a bubble.
+// simulation is a simulated broker with fetchers, whose throttles are real, in virtual time.
 type simulation struct {
 	cfg     throttle.Config
 	latency time.Duration
-	// roundTrip is the time of the network for one message.
+	// roundTrip is the network's round-trip time.
 	roundTrip time.Duration
 	random    *rand.Rand
 
 	mu sync.Mutex
-	// more is signalled for each message, and over when all is done.
+	// more is signalled for each message, and over at the end of the simulation.
 	more, over *sync.Cond
-	// free is when the broker has handled all messages so far.
+	// free is when the broker will have handled all messages so far.
 	free     time.Time
 	queue    []message
 	keys     map[pipeline.Key]*state
@@ -49,15 +48,15 @@ type simulation struct {
 	left  int
 	began time.Time
 	ended bool
-	// busy is the time that slots were held, dues the number of fired timers, and
-	// waited the time that keys waited.
+	// busy is the total duration of GETs, waited the total waiting time of keys, and dues the number
+	// of fired timers.
 	busy, waited time.Duration
 	dues, gets   int
 	claims, lost int
 	done         map[string]time.Duration
 }
 
-// state is what the broker knows of a key.
+// state is the broker's state of a key.
 type state struct {
 	want, timer int
 	pending     *time.Timer
@@ -69,7 +68,7 @@ type message struct {
 	key  pipeline.Key
 	want int
 	due  bool
-	// since is when the want began to wait, as the due carries it.
+	// since is the start of the wait.
 	since time.Time
 }
 
@@ -80,7 +79,7 @@ type fetcher struct {
 	busy     time.Duration
 }
 
-// simulate runs a test with fetchers in a bubble. A GET takes the latency.
+// simulate runs a test with fetchers in a bubble. Each GET takes latency.
 func simulate(t *testing.T, latency time.Duration, fetchers int, test func(*simulation)) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
@@ -94,7 +93,7 @@ func simulate(t *testing.T, latency time.Duration, fetchers int, test func(*simu
 		}
 		test(s)
 		s.end()
-		pass(time.Minute) // all goroutines end
+		pass(time.Minute) // until all goroutines have ended
 	})
 }
 
@@ -109,7 +108,7 @@ func (s *simulation) start() *fetcher {
 	return f
 }
 
-// publish publishes wants of the first keys of a namespace.
+// publish publishes wants of the first n keys of a namespace that were not fetched yet.
 func (s *simulation) publish(n int, namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +144,7 @@ func (s *simulation) setTimer(have *state, m *message, wait time.Duration) int {
 	}
 	set, fired := have.timer, *m
 	fired.due = true
-	have.pending = time.AfterFunc(max(wait, timerFloor)+time.Duration(s.random.Int64N(int64(timerLate))), func() {
+	have.pending = time.AfterFunc(max(wait, minTimer)+time.Duration(s.random.Int64N(int64(timerLag))), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if have.timer == set {
@@ -158,7 +157,7 @@ func (s *simulation) setTimer(have *state, m *message, wait time.Duration) int {
 	return set
 }
 
-// message lets the broker handle one message.
+// message waits until the broker has handled one message.
 func (s *simulation) message() {
 	s.mu.Lock()
 	s.free = maxTime(s.free, time.Now()).Add(brokerTime)
@@ -174,7 +173,7 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-// run lets the fetchers work until all is done, or for so long.
+// run lets the fetchers work until all keys are fetched, or until the limit.
 func (s *simulation) run(limit time.Duration) (took time.Duration) {
 	timer := time.AfterFunc(limit, s.end)
 	defer timer.Stop()
@@ -275,7 +274,7 @@ func (f *fetcher) park(m message) {
 	})
 }
 
-// claim is what a fetcher does with a key whose turn has come.
+// claim claims and fetches a started key.
 func (f *fetcher) claim(m message, timer int, slot *throttle.Slot) {
 	s := f.s
 	s.message()
@@ -326,7 +325,7 @@ func (f *fetcher) get(m message, slot *throttle.Slot) {
 	slot.End()
 }
 
-// report logs the figures. It returns the part of the slots that was used, and the messages for each
+// report logs the figures. It returns the used fraction of the slots, and the number of messages per
 // waiting key and minute.
 func (s *simulation) report(t *testing.T, took time.Duration) (used, perMinute float64) {
 	t.Helper()
@@ -334,7 +333,7 @@ func (s *simulation) report(t *testing.T, took time.Duration) (used, perMinute f
 	defer s.mu.Unlock()
 	used = s.busy.Seconds() / (float64(s.cfg.PerHost*len(s.fetchers)) * took.Seconds())
 	perMinute = float64(s.dues) / s.waited.Minutes()
-	t.Logf("%.3f of the slots used in %s; %d GETs, %d claims (%d lost), %.2f messages for each waiting key and minute",
+	t.Logf("%.3f of the slots used in %s, %d GETs, %d claims (%d lost), %.2f messages per waiting key and minute",
 		used, took.Round(time.Millisecond), s.gets, s.claims, s.lost, perMinute)
 	return used, perMinute
 }
@@ -356,7 +355,7 @@ func TestAQueueUsesTheSlots(t *testing.T) {
 						used, perMinute := s.report(t, took)
 						least := 0.85
 						switch rounds := wants / fetchers / s.cfg.PerHost; {
-						case rounds < 40: // in the last ones not every slot is used
+						case rounds < 40: // the last rounds do not use every slot
 							least = 0.7
 						case fetchers > 1:
 							least = 0.8
@@ -365,7 +364,7 @@ func TestAQueueUsesTheSlots(t *testing.T) {
 							t.Errorf("used %.3f of the slots", used)
 						}
 						if perMinute > 1.1 {
-							t.Errorf("%.2f messages for each waiting key and minute", perMinute)
+							t.Errorf("%.2f messages per waiting key and minute", perMinute)
 						}
 					})
 				})
@@ -389,8 +388,8 @@ func TestSlowClaimsLeaveNoSlotIdle(t *testing.T) {
 	}
 }
 
-// Edits take the lease of a key away: its entry must not keep a slot idle, and the
-// key keeps its place.
+// An edit cancels the lease of a queued key. The claim that then fails must not leave a slot idle, and
+// the key keeps its place.
 func TestEditsLeaveNoSlotIdle(t *testing.T) {
 	for _, latency := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second} {
 		for _, fetchers := range []int{1, 2, 4} {
@@ -398,7 +397,7 @@ func TestEditsLeaveNoSlotIdle(t *testing.T) {
 				simulate(t, latency, fetchers, func(s *simulation) {
 					const keys = 2_000
 					s.publish(keys, "one")
-					for i := range 60 { // a part is edited again and again
+					for i := range 60 { // a quarter is edited every five seconds
 						time.AfterFunc(time.Duration(5*(i+1))*time.Second, func() { s.publish(keys/4, "one") })
 					}
 					used, _ := s.report(t, s.run(5*time.Minute+10*time.Second))
@@ -410,7 +409,7 @@ func TestEditsLeaveNoSlotIdle(t *testing.T) {
 						t.Errorf("used %.3f of the slots", used)
 					}
 					if edited := s.keys[pipeline.Key{Namespace: "one", Name: "0"}]; latency == time.Second && !edited.fetched {
-						t.Error("a key that is edited again and again was never fetched")
+						t.Error("a key that is edited every five seconds was never fetched")
 					}
 				})
 			})
@@ -418,7 +417,7 @@ func TestEditsLeaveNoSlotIdle(t *testing.T) {
 	}
 }
 
-func TestAStartedFetcherTakesItsShareOfWaitingKeys(t *testing.T) {
+func TestANewFetcherTakesItsShareOfWaitingKeys(t *testing.T) {
 	simulate(t, time.Second, 1, func(s *simulation) {
 		s.publish(16_000, "one")
 		pass(2 * time.Minute)
@@ -438,7 +437,7 @@ func TestAStartedFetcherTakesItsShareOfWaitingKeys(t *testing.T) {
 	})
 }
 
-func TestTheKeysOfAKilledFetcherComeBack(t *testing.T) {
+func TestOtherFetchersGetTheKeysOfAKilledOne(t *testing.T) {
 	simulate(t, 5*time.Second, 2, func(s *simulation) {
 		s.publish(500, "one")
 		pass(90 * time.Second)
@@ -458,12 +457,12 @@ func TestTheKeysOfAKilledFetcherComeBack(t *testing.T) {
 		}
 		s.mu.Unlock()
 		if missing > s.cfg.PerHost {
-			t.Errorf("%d keys did not come back", missing)
+			t.Errorf("%d keys are missing", missing)
 		}
 	})
 }
 
-func TestANamespaceIsNotHeldUpByAnotherOnTheSameHost(t *testing.T) {
+func TestANamespaceIsNotDelayedByAnotherOnTheSameHost(t *testing.T) {
 	longest := map[bool]time.Duration{}
 	for _, shared := range []bool{false, true} {
 		simulate(t, 10*time.Second, 1, func(s *simulation) {
@@ -476,8 +475,8 @@ func TestANamespaceIsNotHeldUpByAnotherOnTheSameHost(t *testing.T) {
 			longest[shared] = s.done["ordinary"] - time.Minute
 		})
 	}
-	t.Logf("20 keys take %s alone, and %s beside 1,000 of another namespace", longest[false], longest[true])
+	t.Logf("20 keys take %s alone, and %s next to 1,000 of another namespace", longest[false], longest[true])
 	if longest[true] > 2*longest[false]+5*time.Second {
-		t.Errorf("20 keys take %s, and %s alone", longest[true], longest[false])
+		t.Errorf("20 keys take %s next to others, and %s alone", longest[true], longest[false])
 	}
 }

@@ -3,20 +3,20 @@ package throttle
 import "time"
 
 const (
-	// firstPause is the first pause after a refusal. It doubles with each further one, maxDoublings
-	// times at most.
+	// firstPause is the pause of a host after its first refusal. Each further one doubles it, at most
+	// maxDoublings times.
 	firstPause   = time.Second
 	maxDoublings = 16
-	// maxPause bounds the pause of a host for the namespace whose request it has refused, and
-	// maxPauseOthers that for all other namespaces.
+	// maxPause is the maximum pause for the namespace whose request was refused, and maxPauseOthers
+	// for all others.
 	maxPause       = time.Minute
 	maxPauseOthers = 5 * time.Second
-	// rememberFor is how long the refusals of a host count.
+	// rememberFor is how long the refusals of an idle host are remembered.
 	rememberFor = 2 * maxPause
-	// maxPaused is the maximum number of paused hosts: with names under a wildcard one namespace
-	// could invent any number of them.
-	maxPaused = 16 * 1024
-	// meanWeight is the divisor for one duration in a moving average.
+	// maxHosts is the number of known hosts from which pauses are ignored. With a wildcard DNS name
+	// one namespace could invent any number of hosts.
+	maxHosts = 16 * 1024
+	// meanWeight is the divisor of a new value in a moving average.
 	meanWeight = 8
 )
 
@@ -35,15 +35,15 @@ type Slot struct {
 type state int
 
 const (
-	arriving state = iota // the key was delivered
-	starting              // the key was queued, is being claimed, and has a slot of the process
-	claimed               // it needs one of the host, too
-	getting               // it has both
+	arriving state = iota // the key was just delivered
+	starting              // the key was queued, has a slot of the process, and is being claimed
+	claimed               // it needs a slot of the host, too
+	getting               // it has both slots
 	released              // its GET has ended
 	ended                 // its outcome is published
 )
 
-// count changes how many slots of the host are held and expected.
+// count adds to the counts of the tenant, its host and its namespace.
 func (s *Slot) count(held, claiming int) {
 	for _, c := range []*counts{&s.tenant.counts, &s.tenant.host.counts, &s.tenant.namespace.counts} {
 		c.held += held
@@ -59,14 +59,14 @@ func (s *Slot) take(now time.Time) {
 		s.count(1, 0)
 		s.tenant.throttle.held++
 	}
-	s.state, s.began, s.tenant.host.taken = getting, now, now
+	s.state, s.began, s.tenant.host.lastTaken = getting, now, now
 }
 
-// Release gives the slot of the host back once the GET has ended. A second call does nothing.
+// Release returns the slot of the host after the GET. A second call does nothing.
 func (s *Slot) Release() { s.advance(released) }
 
-// End gives the slot of the process back, too, once the outcome is published: until then the body
-// takes memory. A second call does nothing, and neither does one without a slot.
+// End also returns the slot of the process after the outcome is published, because the body uses
+// memory until then. A second call does nothing, nor does a call on nil.
 func (s *Slot) End() {
 	if s != nil {
 		s.advance(ended)
@@ -92,24 +92,24 @@ func (s *Slot) advance(to state) {
 	t.settle(s.tenant, now)
 }
 
-// Pause notes that the host has refused the GET and asks for a pause. The caller delays the URL
-// itself. Others on the host wait for a short time only, which grows with each refusal: longer for
-// the same namespace than for others.
-func (s *Slot) Pause(asked time.Duration) {
+// Pause records that the host refused the GET and requested a pause. The caller delays the URL
+// itself. The pause of the whole host is short, doubles with each refusal, and may get longer for the
+// same namespace than for others.
+func (s *Slot) Pause(requested time.Duration) {
 	n, h, now := s.tenant, s.tenant.host, time.Now()
 	t := n.throttle
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.hosts) >= maxPaused {
+	if len(t.hosts) >= maxHosts {
 		return
 	}
-	if !s.began.Before(h.refused) { // refusals of GETs that were under way count once
+	if !s.began.Before(h.lastRefused) { // refusals of concurrent GETs count once
 		h.refusals++
 	}
-	h.refused = now
-	own := min(asked, firstPause<<min(h.refusals-1, maxDoublings), maxPause)
+	h.lastRefused = now
+	own := min(requested, firstPause<<min(h.refusals-1, maxDoublings), maxPause)
 	others := min(own, maxPauseOthers)
-	n.restsUntil, h.restsUntil = later(n.restsUntil, now.Add(own)), later(h.restsUntil, now.Add(others))
+	n.pausedUntil, h.pausedUntil = later(n.pausedUntil, now.Add(own)), later(h.pausedUntil, now.Add(others))
 	for _, wait := range []time.Duration{own, others, rememberFor} {
 		time.AfterFunc(wait, func() {
 			t.mu.Lock()
@@ -119,23 +119,23 @@ func (s *Slot) Pause(asked time.Duration) {
 	}
 }
 
-// Resume records that the host has responded well, which ends its pause unless the GET began
-// before that.
+// Resume records a good response, which ends the pause of the host unless the GET began before the
+// last refusal.
 func (s *Slot) Resume() {
 	t, h := s.tenant.throttle, s.tenant.host
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if h.refusals == 0 || s.began.Before(h.refused) {
+	if h.refusals == 0 || s.began.Before(h.lastRefused) {
 		return
 	}
-	h.refusals, h.refused, h.restsUntil = 0, time.Time{}, time.Time{}
+	h.refusals, h.lastRefused, h.pausedUntil = 0, time.Time{}, time.Time{}
 	for _, n := range h.tenants {
-		n.restsUntil = time.Time{}
+		n.pausedUntil = time.Time{}
 	}
 	t.settle(s.tenant, time.Now())
 }
 
-// average adds a duration to a moving average (0: there is none yet).
+// average adds a duration to a moving average. Zero means none yet.
 func average(mean, d time.Duration) time.Duration {
 	d = max(d, time.Microsecond)
 	if mean == 0 {

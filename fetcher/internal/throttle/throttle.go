@@ -9,35 +9,35 @@ import (
 )
 
 const (
-	// maxWait is how long a request may wait in memory for a slot of a quick host.
+	// maxWait is how long a request may wait in memory for a slot of a fast host.
 	maxWait = 25 * time.Millisecond
 	// claimedWait is how long a started key may wait in memory for its slot.
 	claimedWait = time.Second
-	// contention is how long the slots count as contended after another namespace asked for one.
+	// contention is how long the slots count as contended after requests of different namespaces.
 	contention = 10 * time.Second
-	// firstClaim is the expected duration of the first claim.
+	// firstClaim is the first estimate of the duration of a claim.
 	firstClaim = 50 * time.Millisecond
 )
 
 // Throttle hands out slots. It is safe for concurrent use.
 type Throttle struct {
 	cfg Config
-	// running are the started keys.
+	// running counts the started keys.
 	running sync.WaitGroup
 
 	mu         sync.Mutex
 	stopped    bool
 	hosts      map[string]*host
 	namespaces map[string]*namespace
-	// held counts the slots of the process. Each is held until the outcome of its GET is published.
+	// held counts the taken slots of the process.
 	held int
-	// queued are the keys that wait with a lease, and bytes is their memory.
+	// queued has the waiting keys, and bytes is their memory.
 	queued map[pipeline.Key]*Waiter
 	bytes  int
 	// claim is the moving average of the duration of claims.
 	claim time.Duration
-	// asked is the namespace of the last request. The slots are contended until contendedUntil.
-	asked          string
+	// lastNamespace and backlog are those of the last request.
+	lastNamespace  string
 	backlog        bool
 	contendedUntil time.Time
 }
@@ -50,7 +50,7 @@ func New(cfg Config) *Throttle {
 	}
 }
 
-// Stop starts no further key, and waits until the started ones have ended.
+// Stop prevents further starts of queued keys, and waits for the started ones.
 func (t *Throttle) Stop() {
 	t.mu.Lock()
 	t.stopped = true
@@ -58,15 +58,15 @@ func (t *Throttle) Stop() {
 	t.running.Wait()
 }
 
-// Acquire returns a slot, or why there is none. It may wait for a moment.
+// Acquire returns a slot, or the reason why there is none. It may block for a moment.
 func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if t.asked != "" && t.asked != r.Namespace {
+	if t.lastNamespace != "" && t.lastNamespace != r.Namespace {
 		t.contendedUntil = now.Add(contention)
 	}
-	t.asked, t.backlog = r.Namespace, r.Backlog
+	t.lastNamespace, t.backlog = r.Namespace, r.Backlog
 	s := r.Slot
 	if s == nil {
 		s = &Slot{tenant: t.tenant(r.Host, r.Namespace), urgent: r.Urgent}
@@ -85,7 +85,7 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 	return s, nil
 }
 
-// await waits in memory for a slot. It reports whether the slot was granted.
+// await waits in memory for a slot, and reports whether it was granted.
 func (t *Throttle) await(s *Slot, wait time.Duration) bool {
 	n, h := s.tenant, s.tenant.host
 	s.granted = make(chan struct{})
@@ -102,7 +102,7 @@ func (t *Throttle) await(s *Slot, wait time.Duration) bool {
 	return s.state == getting
 }
 
-// patience is how long a request may wait in memory for a slot.
+// patience returns how long a request may wait in memory for a slot.
 func (t *Throttle) patience(s *Slot, cause Cause, now time.Time) time.Duration {
 	n, h := s.tenant, s.tenant.host
 	rounds := 1 + (n.waiting+len(n.queue))/h.limit(n, t.cfg.PerHost)
@@ -117,11 +117,11 @@ func (t *Throttle) patience(s *Slot, cause Cause, now time.Time) time.Duration {
 	return 0
 }
 
-// refusal returns why a key may not have a slot now.
+// refusal returns the reason why a key gets no slot now, or nil.
 func (t *Throttle) refusal(s *Slot, now time.Time) *Busy {
 	n, h := s.tenant, s.tenant.host
 	used, usedOfHost, ahead := n.held, h.held, 0
-	inOrder := s.state == arriving && h.expected(now) >= maxWait // waiting for a started key takes too long
+	inOrder := s.state == arriving && h.expected(now) >= maxWait // only a fast host serves it before queued keys
 	if inOrder || s.state == starting {
 		used, usedOfHost = n.used(), h.used()
 	}
@@ -129,7 +129,7 @@ func (t *Throttle) refusal(s *Slot, now time.Time) *Busy {
 	if s.state == starting {
 		ahead = h.ahead(limit, t.claim, now)
 	}
-	until := later(h.restsUntil, n.restsUntil)
+	until := later(h.pausedUntil, n.pausedUntil)
 	switch {
 	case until.After(now) && !(s.urgent && used == 0):
 		return &Busy{Cause: HostSlowed, Pause: until.Sub(now)}
@@ -145,14 +145,14 @@ func (t *Throttle) refusal(s *Slot, now time.Time) *Busy {
 	return nil
 }
 
-// overShare reports whether a namespace holds its share of the slots while others want some.
-func (t *Throttle) overShare(of *namespace, now time.Time) bool {
+// overShare reports whether a namespace has used up its share of the slots while others may wait.
+func (t *Throttle) overShare(ns *namespace, now time.Time) bool {
 	share := max(1, int(float64(t.cfg.Slots)*t.cfg.Share))
-	return of.used() >= share && (t.backlog || now.Before(t.contendedUntil))
+	return ns.used() >= share && (t.backlog || now.Before(t.contendedUntil))
 }
 
-// settle hands out the free slots of a host: first to the requests that wait in memory, then to the queues.
-// It forgets the tenant if nothing needs it.
+// settle assigns free slots after a change at a tenant: first to requests for its host that wait in
+// memory, then to queued keys. It forgets the tenant if it is idle.
 func (t *Throttle) settle(n *tenant, now time.Time) {
 	h := n.host
 	for _, s := range h.waiting {
@@ -173,9 +173,9 @@ func (t *Throttle) settle(n *tenant, now time.Time) {
 func (t *Throttle) dispatch(now time.Time) {
 	for len(t.queued) > 0 && t.held < t.cfg.Slots && !t.stopped {
 		var fewest *namespace
-		for _, of := range t.namespaces {
-			if len(of.ready) > 0 && (fewest == nil || of.used() < fewest.used()) && !t.overShare(of, now) {
-				fewest = of
+		for _, ns := range t.namespaces {
+			if len(ns.ready) > 0 && (fewest == nil || ns.used() < fewest.used()) && !t.overShare(ns, now) {
+				fewest = ns
 			}
 		}
 		if fewest == nil {
@@ -188,7 +188,7 @@ func (t *Throttle) dispatch(now time.Time) {
 	}
 }
 
-// start starts the next key of a namespace for a host, if there is room for it.
+// start starts the next key of a tenant, if there is room for it.
 func (t *Throttle) start(n *tenant, now time.Time) {
 	delete(n.namespace.ready, n)
 	for len(n.queue) > 0 && n.queue[0].Until.Before(now.Add(leaseMargin)) {

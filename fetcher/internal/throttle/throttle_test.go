@@ -13,7 +13,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// trial is a throttle in virtual time. It records which keys it starts. They make a GET of one second.
+// trial is a throttle in virtual time. It records the started keys, each of which makes a GET of one
+// second.
 type trial struct {
 	*testing.T
 	*throttle.Throttle
@@ -57,7 +58,7 @@ func (t *trial) refused(r throttle.Request, cause throttle.Cause) time.Duration 
 	return busy.Pause
 }
 
-// paused lets the response to a GET pause its host for an hour.
+// paused makes a GET whose response requests a pause of an hour.
 func (t *trial) paused(host, namespace string) {
 	t.Helper()
 	slot := t.granted(on(host, namespace))
@@ -69,7 +70,7 @@ func on(host, namespace string) throttle.Request {
 	return throttle.Request{Host: host, Namespace: namespace}
 }
 
-func TestOneSlotOfAHostIsKeptForASecondNamespace(t *testing.T) {
+func TestOneSlotOfAHostIsReservedForASecondNamespace(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		first := t.granted(on("a", "one"))
 		t.granted(on("a", "one"))
@@ -84,7 +85,7 @@ func TestOneSlotOfAHostIsKeptForASecondNamespace(t *testing.T) {
 	})
 }
 
-func TestAHostWithOneSlotServesAll(t *testing.T) {
+func TestAHostWithOneSlotServesAllNamespaces(t *testing.T) {
 	try(t, perHost(1), func(t *trial) {
 		t.granted(on("a", "one")).Release()
 		t.granted(on("a", "two")).Release()
@@ -97,20 +98,20 @@ func TestNoRequestWaitsLongForAHangingHost(t *testing.T) {
 		t.granted(on("a", "one"))
 		began := time.Now()
 		t.refused(on("a", "one"), throttle.HostBusy)
-		learnt := time.Since(began)
-		if learnt > 25*time.Millisecond {
-			t.Errorf("waited for %s to learn that the host hangs", learnt)
+		first := time.Since(began)
+		if first > 25*time.Millisecond {
+			t.Errorf("the first request waited for %s", first)
 		}
 		for range 10 {
 			t.refused(on("a", "one"), throttle.HostBusy)
 		}
-		if took := time.Since(began); took != learnt {
-			t.Errorf("waited for %s more", took-learnt)
+		if took := time.Since(began); took != first {
+			t.Errorf("further requests waited for %s", took-first)
 		}
 	})
 }
 
-func TestAQuickHostIsWaitedForInOrder(t *testing.T) {
+func TestRequestsWaitForAFastHostInOrder(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		var mu sync.Mutex
 		var order []int
@@ -133,7 +134,7 @@ func TestAQuickHostIsWaitedForInOrder(t *testing.T) {
 	})
 }
 
-func TestANamespaceMayTakeAllWhileNoOtherWantsAny(t *testing.T) {
+func TestANamespaceMayTakeAllSlotsWhileNoOtherWaits(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		for i := range 8 {
 			t.granted(on(fmt.Sprint("host", i), "greedy"))
@@ -141,7 +142,7 @@ func TestANamespaceMayTakeAllWhileNoOtherWantsAny(t *testing.T) {
 	})
 }
 
-func TestANamespaceHoldsItsShareWhileOthersWantSlots(t *testing.T) {
+func TestANamespaceIsLimitedToItsShareWhileOthersWait(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		t.granted(on("other", "modest")).Release()
 		var slots []*throttle.Slot
@@ -158,7 +159,7 @@ func TestANamespaceHoldsItsShareWhileOthersWantSlots(t *testing.T) {
 	})
 }
 
-func TestABacklogCountsAsOthers(t *testing.T) {
+func TestABacklogLimitsANamespaceToItsShare(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		for i := range 4 {
 			t.granted(on(fmt.Sprint("host", i), "greedy"))
@@ -176,11 +177,11 @@ func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 			slot.Pause(time.Hour)
 			slot.End()
 			if wait := t.refused(on("a", "other"), throttle.HostSlowed); wait != want {
-				t.Errorf("refusal %d: others come back after %s, want %s", i+1, wait, want)
+				t.Errorf("refusal %d: others pause for %s, want %s", i+1, wait, want)
 			}
 			want = min(time.Second<<min(i, 8), time.Minute)
 			if wait := t.refused(on("a", "asks"), throttle.HostSlowed); wait != want {
-				t.Errorf("refusal %d: the namespace comes back after %s, want %s", i+1, wait, want)
+				t.Errorf("refusal %d: the namespace pauses for %s, want %s", i+1, wait, want)
 			}
 			t.granted(on("b", "asks")).End()
 			pass(time.Minute)
@@ -188,7 +189,7 @@ func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 	})
 }
 
-func TestRefusalsOfGETsUnderWayCountOnce(t *testing.T) {
+func TestRefusalsOfConcurrentGETsCountOnce(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		one, two := t.granted(on("a", "asks")), t.granted(on("a", "asks"))
 		pass(time.Second)
@@ -197,18 +198,18 @@ func TestRefusalsOfGETsUnderWayCountOnce(t *testing.T) {
 			slot.Release()
 		}
 		if wait := t.refused(on("a", "other"), throttle.HostSlowed); wait != time.Second {
-			t.Errorf("others come back after %s", wait)
+			t.Errorf("others pause for %s", wait)
 		}
 	})
 }
 
-func TestAPauseEndsWithItsCause(t *testing.T) {
+func TestAPauseEndsWithAGoodResponse(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		old, slot := t.granted(on("a", "two")), t.granted(on("a", "asks"))
 		pass(time.Millisecond)
 		slot.Pause(time.Hour)
 		slot.Release()
-		old.Resume() // it began before
+		old.Resume() // its GET began before the refusal
 		old.Release()
 		t.refused(on("a", "two"), throttle.HostSlowed)
 		urgent := t.granted(throttle.Request{Host: "a", Namespace: "two", Urgent: true})
@@ -221,10 +222,9 @@ func TestAPauseEndsWithItsCause(t *testing.T) {
 	})
 }
 
-// Idle hosts are forgotten when there are many, and only those: else what is known of
-// hosts would grow without bound, and pauses would be no more.
+// Too many known hosts would use up the memory, and end all pauses.
 func TestOnlyIdleHostsAreForgotten(t *testing.T) {
-	const many = 16 * 1024 // of which pauses are remembered
+	const many = 16 * 1024 // the number of hosts from which pauses are ignored
 	try(t, perHost(3), func(t *trial) {
 		t.granted(on("busy", "one"))
 		t.granted(on("busy", "one"))
@@ -239,7 +239,7 @@ func TestOnlyIdleHostsAreForgotten(t *testing.T) {
 	})
 }
 
-func TestPausesAreBounded(t *testing.T) {
+func TestTheNumberOfPausesIsLimited(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		for n := range 16*1024 - 1 {
 			t.paused(fmt.Sprint("host", n), fmt.Sprint("namespace", n))
@@ -247,7 +247,7 @@ func TestPausesAreBounded(t *testing.T) {
 		t.refused(on(fmt.Sprint("host", 16*1024-2), "one"), throttle.HostSlowed)
 		t.paused("another", "one")
 		t.granted(on("another", "two"))
-		pass(time.Minute) // the ends of all pauses
+		pass(time.Minute) // all pauses end
 	})
 }
 
@@ -275,10 +275,10 @@ func TestHostsAreCountedByState(t *testing.T) {
 	})
 }
 
-func TestASlotThatIsHandedOnCountsForHostAndNamespace(t *testing.T) {
+func TestASlotOfAWaitingRequestCountsForHostAndNamespace(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		once := t.granted(on("a", "one"))
-		pass(5 * time.Millisecond) // how long the host takes
+		pass(5 * time.Millisecond) // a fast host
 		once.Release()
 		first := t.granted(on("a", "one"))
 		t.granted(on("a", "one"))
