@@ -9,14 +9,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// replicaLag is the delay of a trigger that is newer than the want on a replica of the stream.
+// replicaLag is the delay of a trigger whose want a lagging replica does not have yet.
 const replicaLag = time.Second
 
-// lookups is the number of lookups without a want before it counts as purged. A lagging replica has
-// no want either.
+// lookups is the number of failed lookups after which a want counts as purged. Fewer may be due to a
+// lagging replica.
 const lookups = 3
 
-// confirm reads the want of a due, and returns an ending if nothing is to be done.
+// confirm reads the want of a due, and returns an ending if there is nothing to fetch.
 func (e *Engine) confirm(ctx context.Context, t *trigger) ending {
 	if t.kind != pipeline.KindDue {
 		return ending{}
@@ -25,7 +25,7 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) ending {
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && t.deliveries < lookups:
 		return ending{outcome: postponed, wait: replicaLag}
-	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed): // it was malformed as a trigger
+	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed): // which has its own dead letter
 		return ending{outcome: superseded}
 	case err != nil:
 		return afterPublishError(err)
@@ -57,7 +57,7 @@ func (e *Engine) current(ctx context.Context, t *trigger) error {
 }
 
 func (e *Engine) lastWant(ctx context.Context, key pipeline.Key) (want *v1.Want, sequence uint64, err error) {
-	err = e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
+	err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
 		want, sequence, err = e.deps.Client.LastWant(ctx, key)
 		return err
 	})

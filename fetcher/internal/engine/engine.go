@@ -79,7 +79,7 @@ func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disp
 	return e.handle(ctx, d, e.fetchAndPublish)
 }
 
-// Poison gives up a key whose message was started several times without an end.
+// Poison gives up a key whose message was started several times but never finished.
 func (e *Engine) Poison(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 	return e.handle(ctx, d, func(ctx context.Context, t *trigger) ending {
 		return e.giveUp(ctx, t, poisoned())

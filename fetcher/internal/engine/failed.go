@@ -65,8 +65,7 @@ type followUp struct {
 	// interval.
 	gaveUp   bool
 	interval time.Duration
-	// publish means that the writer gets the failure, again that it gets it although nothing has
-	// changed.
+	// publish means that the writer gets the failure, and again that it has got the same one before.
 	publish, again bool
 }
 
@@ -79,7 +78,7 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) ending {
 	a := e.lastOfRound(t, f, e.deps.Clock.Now())
 	dropped := false
 	err := t.inOrder(
-		func() error { return e.lookAgain(ctx, t, a) },
+		func() error { return e.scheduleNextRound(ctx, t, a) },
 		func() error {
 			dropped = e.keepDeadLetter(ctx, t, a)
 			return e.publishFailure(ctx, t, a)
@@ -104,8 +103,8 @@ func (e *Engine) keepDeadLetter(ctx context.Context, t *trigger, a followUp) (dr
 	return dropped
 }
 
-// lookAgain sets the timer of the next refresh or recheck.
-func (e *Engine) lookAgain(ctx context.Context, t *trigger, a followUp) error {
+// scheduleNextRound sets the timer of the next refresh or recheck.
+func (e *Engine) scheduleNextRound(ctx context.Context, t *trigger, a followUp) error {
 	cause := v1.Cause_CAUSE_RECHECK
 	if t.want.GetRefresh().AsDuration() > 0 {
 		cause = v1.Cause_CAUSE_REFRESH
@@ -183,7 +182,7 @@ func (t *trigger) failingSince(now time.Time) time.Time {
 	return t.past.GetFirstFailedAt().AsTime()
 }
 
-// publishFailure publishes a change of the failure for the writer.
+// publishFailure publishes the failure for the writer, unless it is withheld or known.
 func (e *Engine) publishFailure(ctx context.Context, t *trigger, a followUp) error {
 	if !a.publish {
 		return nil

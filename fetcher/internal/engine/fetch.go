@@ -18,7 +18,7 @@ import (
 // fetched is the outcome of a GET: no slot, a failure or a response.
 type fetched struct {
 	busy *throttle.Busy
-	// request of the shared GET that takes too long, if that is why.
+	// request is that of the shared GET that takes too long.
 	request  get.Request
 	err      error
 	response get.Response
@@ -37,10 +37,10 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) fetched {
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(t.want) != nil
 	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, t, r) }
 	got, shared, err := e.shared.Do(r, t.notBefore(), get)
-	if shared && got.busy != nil { // the namespace that leads the call has no slot
+	if shared && got.busy != nil { // the namespace that made the call got no slot
 		got, shared = get().Value, false
 	}
-	if shared && err == nil && t.hasOtherDigest(got) { // the digest may be that of a body that came since
+	if shared && err == nil && t.hasOtherDigest(got) { // the server may have the required body by now
 		got, shared, err = e.shared.Do(r, t.storedAt, get)
 	}
 	switch {
@@ -66,7 +66,7 @@ func (t *trigger) notBefore() time.Time {
 	}
 }
 
-// urgent reports whether a person has asked for a fetch that was not attempted yet.
+// urgent reports whether a person requested a fetch that was not attempted yet.
 func (t *trigger) urgent() bool {
 	switch {
 	case t.past.GetAttempts() > 0:
@@ -148,7 +148,7 @@ func failureOf(err error) failure {
 	}
 }
 
-// poisoned is the failure of a trigger that was delivered too often.
+// poisoned is the failure of a key whose messages were started too often but never finished.
 func poisoned() failure {
 	return failure{
 		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_POISON},

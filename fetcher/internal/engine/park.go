@@ -10,11 +10,11 @@ import (
 
 // Causes of a parked attempt besides those of package throttle.
 const (
-	sharedCallSlow throttle.Cause = "shared_call_slow" // a GET of the same is under way and takes long
-	namespaceBytes throttle.Cause = "namespace_bytes"  // the namespace has published all the bytes of its budget
+	sharedCallSlow throttle.Cause = "shared_call_slow" // a shared GET takes too long
+	namespaceBytes throttle.Cause = "namespace_bytes"  // the namespace exceeded its budget of bodies
 )
 
-// waitsFor has the cause of a parked attempt as its timer carries it.
+// waitsFor has the cause of a parked attempt in its timer.
 var waitsFor = map[throttle.Cause]v1.WaitsFor{
 	sharedCallSlow:          v1.WaitsFor_WAITS_FOR_SHARED_GET,
 	namespaceBytes:          v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES,
@@ -24,7 +24,7 @@ var waitsFor = map[throttle.Cause]v1.WaitsFor{
 	throttle.SlotsBusy:      v1.WaitsFor_WAITS_FOR_SLOTS,
 }
 
-// park sets a timer for an attempt that was not made.
+// park postpones an attempt by a timer.
 func (e *Engine) park(ctx context.Context, t *trigger, cause throttle.Cause, wait time.Duration) ending {
 	due := t.due(v1.Cause_CAUSE_PARKED)
 	due.WaitsFor = waitsFor[cause]

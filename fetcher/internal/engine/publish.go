@@ -14,13 +14,13 @@ import (
 const (
 	// publishTimeout is the time limit of one attempt to reach the broker.
 	publishTimeout = 5 * time.Second
-	// publishFirst and publishMax bound the pauses between attempts.
+	// publishFirst and publishMax are the minimum and maximum pause between attempts.
 	publishFirst = 200 * time.Millisecond
 	publishMax   = 5 * time.Second
 )
 
 var (
-	// errRefused means that the broker will never accept a message.
+	// errRefused means that the broker will never accept the outcome.
 	errRefused = errors.New("broker refuses the message")
 	// errDraining means that the process drained before the broker responded.
 	errDraining = errors.New("process is draining")
@@ -29,7 +29,7 @@ var (
 // setTimer sets the timer of a key and returns its sequence. The error wraps
 // pipeline.ErrSuperseded, errRefused or errDraining.
 func (e *Engine) setTimer(ctx context.Context, due *v1.Due, at time.Time) (sequence uint64, err error) {
-	err = e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
+	err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
 		sequence, err = e.deps.Client.SetTimer(ctx, due, at)
 		return err
 	})
@@ -38,14 +38,14 @@ func (e *Engine) setTimer(ctx context.Context, due *v1.Due, at time.Time) (seque
 
 // publishResult publishes an outcome for the writer, with the errors of setTimer.
 func (e *Engine) publishResult(ctx context.Context, result *v1.Result) error {
-	return e.untilTaken(ctx, pipeline.Results, func(ctx context.Context) error {
+	return e.untilAccepted(ctx, pipeline.Results, func(ctx context.Context) error {
 		return e.deps.Client.PublishResult(ctx, result)
 	})
 }
 
-// untilTaken repeats a call until the broker has accepted it, so that a body is not fetched twice.
+// untilAccepted repeats a call until the broker has accepted it, so that a body is not fetched twice.
 // It stops while the process drains, and at errors that a retry cannot fix.
-func (e *Engine) untilTaken(ctx context.Context, stream string, call func(context.Context) error) error {
+func (e *Engine) untilAccepted(ctx context.Context, stream string, call func(context.Context) error) error {
 	for pause := publishFirst; ; pause = min(2*pause, publishMax) {
 		err := try(ctx, call)
 		switch {
@@ -63,7 +63,7 @@ func (e *Engine) untilTaken(ctx context.Context, stream string, call func(contex
 	}
 }
 
-// isFinal reports whether an error is the answer of the broker.
+// isFinal reports whether an error is a response of the broker that a retry does not change.
 func isFinal(err error) bool {
 	return errors.Is(err, pipeline.ErrSuperseded) || errors.Is(err, pipeline.ErrNoMessage) ||
 		errors.Is(err, pipeline.ErrMalformed)
@@ -92,7 +92,7 @@ func afterPublishError(err error) ending {
 	case errors.Is(err, pipeline.ErrSuperseded):
 		return ending{outcome: superseded}
 	case errors.Is(err, errRefused):
-		return ending{outcome: malformed, failure: unhandled("broker refuses what the message leads to", err)}
+		return ending{outcome: malformed, failure: unhandled("broker refuses the outcome of the message", err)}
 	}
 	return ending{outcome: postponed}
 }

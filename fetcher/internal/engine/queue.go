@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// claimFor is how long a claimed key is left to the fetcher that makes its GET.
+// claimFor is the time after which a claimed key is delivered again.
 const claimFor = pipeline.AckWait
 
 // wait lets a key without a slot wait in the queue of its host, or for the end of a shared GET. Its
@@ -26,7 +26,7 @@ func (e *Engine) wait(ctx context.Context, t *trigger, why fetched) ending {
 	now, since := e.deps.Clock.Now(), t.past.GetWaitingSince()
 	lease := throttle.Lease(since == nil, e.deps.Random())
 	rests := why.busy.Pause > lease
-	if rests { // longer than a queue would be left alone
+	if rests { // the timer alone brings the key back
 		lease = why.busy.Pause + lease/10
 	}
 	if since == nil {
@@ -49,7 +49,7 @@ func (e *Engine) wait(ctx context.Context, t *trigger, why fetched) ending {
 	if err != nil || rests {
 		return ended
 	}
-	w := waiting{key: t.key, due: data, timer: timer, since: since.AsTime(), trace: pipeline.Traceparent(t.origin)}
+	w := queuedKey{key: t.key, due: data, timer: timer, since: since.AsTime(), trace: pipeline.Traceparent(t.origin)}
 	waiter := &throttle.Waiter{
 		Key: t.key, Host: authority(t.want.GetUrl()), Want: t.wantSequence, Rank: t.rank(), Since: since.AsTime(),
 		Until: time.Now().Add(lease), Bytes: len(data),
@@ -64,7 +64,7 @@ func (e *Engine) wait(ctx context.Context, t *trigger, why fetched) ending {
 	return ended
 }
 
-// rank is the importance of a key among those of its namespace.
+// rank returns the priority of a key within its namespace.
 func (t *trigger) rank() throttle.Rank {
 	switch {
 	case t.urgent():
@@ -75,10 +75,10 @@ func (t *trigger) rank() throttle.Rank {
 	return throttle.Refresh
 }
 
-// start handles a key whose turn has come, if it can be claimed: its timer is set in place of its
-// lease. That fails when another fetcher has the key, or when it was edited or replayed. If this
-// process ends, the timer brings the key back.
-func (e *Engine) start(w waiting, slot *throttle.Slot) {
+// start claims a queued key and handles it. The claim is a timer in place of the lease, which brings
+// the key back if this process ends. It fails if another fetcher has the key, or if the key was
+// edited or replayed.
+func (e *Engine) start(w queuedKey, slot *throttle.Slot) {
 	t := &trigger{
 		kind: pipeline.KindDue, key: w.key, storedAt: w.since, deliveries: 1,
 		claimed: true, slot: slot, began: e.deps.Clock.Now(),
@@ -89,7 +89,7 @@ func (e *Engine) start(w waiting, slot *throttle.Slot) {
 		claim := proto.CloneOf(due)
 		claim.Unended++
 		ctx := pipeline.ContextWithTrace(context.Background(), w.Headers())
-		err = e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
+		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
 			t.sequence, err = e.deps.Client.ReplaceTimer(ctx, claim, e.deps.Clock.Now().Add(claimFor), w.timer)
 			return err
 		})
@@ -102,13 +102,13 @@ func (e *Engine) start(w waiting, slot *throttle.Slot) {
 	e.run(context.Background(), t, w, e.handleClaimed)
 }
 
-// handleClaimed follows a claimed key as far as it goes. A panic must not end the
-// process. Nothing else would count it.
+// handleClaimed fetches a claimed key. Unlike for a delivered message, nothing else recovers a panic
+// or stores a dead letter.
 func (e *Engine) handleClaimed(ctx context.Context, t *trigger) (ended ending) {
 	defer func() {
 		if value := recover(); value != nil {
 			e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).
-				Msg("handling of a waiting key panicked")
+				Msg("handling of a queued key panicked")
 			ended = e.giveUp(ctx, t, poisoned())
 		}
 	}()
@@ -119,10 +119,10 @@ func (e *Engine) handleClaimed(ctx context.Context, t *trigger) (ended ending) {
 	return ended
 }
 
-// inOrder sets the timer of a key and publishes its outcome. For a delivered message
-// the timer comes first, which proves that the want is still current; if the process
-// ends between the two, the message is delivered again. For a claimed key the timer
-// comes last, since the claim is what brings it back.
+// inOrder sets the timer of a key and publishes its outcome. For a delivered message the timer comes
+// first, because it fails if the want was replaced. If the process ends after it, the message is
+// delivered again. For a claimed key the timer comes last, because only the claim, which the timer
+// replaces, brings the key back.
 func (t *trigger) inOrder(setTimer, publish func() error) error {
 	if t.claimed {
 		setTimer, publish = publish, setTimer
@@ -133,8 +133,8 @@ func (t *trigger) inOrder(setTimer, publish func() error) error {
 	return publish()
 }
 
-// waiting is a key with a lease, as package tracing sees a message.
-type waiting struct {
+// queuedKey is a key with a lease. It is a tracing.Message.
+type queuedKey struct {
 	key pipeline.Key
 	// due is the payload of the lease, and timer its sequence.
 	due   []byte
@@ -144,13 +144,13 @@ type waiting struct {
 }
 
 // Subject implements tracing.Message.
-func (w waiting) Subject() string { return w.key.Due() }
+func (w queuedKey) Subject() string { return w.key.Due() }
 
 // Data implements tracing.Message.
-func (w waiting) Data() []byte { return w.due }
+func (w queuedKey) Data() []byte { return w.due }
 
 // Headers implements tracing.Message.
-func (w waiting) Headers() nats.Header { return nats.Header{"traceparent": []string{w.trace}} }
+func (w queuedKey) Headers() nats.Header { return nats.Header{"traceparent": []string{w.trace}} }
 
 // Metadata implements tracing.Message.
-func (w waiting) Metadata() (*jetstream.MsgMetadata, error) { return nil, pipeline.ErrNoMessage }
+func (w queuedKey) Metadata() (*jetstream.MsgMetadata, error) { return nil, pipeline.ErrNoMessage }

@@ -14,8 +14,7 @@ import (
 )
 
 // report counts and logs an outcome, without the URL, which may contain secrets, and without text of
-// the server. The level is info or warn if the state of the key changes. Many lines of one outcome
-// are counted instead.
+// the server. If there are too many lines of one outcome, they are only counted.
 func (e *Engine) report(t *trigger, ended ending) {
 	e.deps.Metrics.requests.WithLabelValues(string(ended.outcome)).Inc()
 	host := pipeline.HostOf(t.want.GetUrl())
@@ -60,10 +59,10 @@ func describe(t *trigger, ended ending) (zerolog.Level, string) {
 }
 
 const (
-	// manyKeys is the number of keys that begin to fail, with no success of their host in between,
-	// after which the host is logged.
+	// manyKeys is the number of keys that must begin to fail, with no success of their host in
+	// between, before the host is logged.
 	manyKeys = 10
-	// maxFailingHosts limits the memory for hosts.
+	// maxFailingHosts is the maximum number of hosts to remember.
 	maxFailingHosts = 10_000
 )
 
@@ -96,7 +95,7 @@ func (h *hostHealth) observe(log zerolog.Logger, host string, t *trigger, ended 
 	}
 }
 
-// logShortage logs that a namespace has exceeded a budget, once.
+// logShortage logs once that a namespace has exceeded a budget.
 func (e *Engine) logShortage(t *trigger, short *budget.Shortage, kind, text string) {
 	if !short.First {
 		return

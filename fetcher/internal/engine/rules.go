@@ -10,8 +10,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-// evaluations is the time that a namespace may use for evaluations at once, and refill the time in which
-// it is refilled. Evaluations take turns, and messages that wait for theirs hold up those of others.
+// evaluations is the budget of evaluation time of one namespace, and refill the time in which it
+// refills. Only one evaluation runs at a time, so the rules of one namespace could delay all others.
 const evaluations, refill = time.Second, 10 * time.Second
 
 // evaluationsShort returns the shortage of a namespace that has no time left for the rules of a want.
@@ -22,21 +22,21 @@ func (e *Engine) evaluationsShort(t *trigger) *budget.Shortage {
 	short := e.rules.Budget.Check(t.key.Namespace)
 	if short != nil {
 		e.logShortage(t, short, "evaluations",
-			"the namespace has used up its time for rules and selections, so keys that have some are fetched later")
+			"the namespace exceeded its time for rules and selections, its keys with any are delayed")
 	}
 	return short
 }
 
-// details of the failures of expressions.
+// details has the failure details of the causes.
 var details = map[rule.Cause]v1.FailureDetail{
 	rule.NotJSON:      v1.FailureDetail_FAILURE_DETAIL_NOT_JSON,
 	rule.Inapplicable: v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE,
 	rule.Costly:       v1.FailureDetail_FAILURE_DETAIL_COSTLY,
 }
 
-// pass evaluates the rules and the selection of a want on a new body. It returns the response with
-// the selected part of the body, the failure of the first expression that the body does not pass, or how
-// long to wait for an evaluation.
+// pass evaluates the rules and the selection of a want on a new body. It returns the response with the
+// selected part of the body, the failure of the first expression that rejects the body, or how long
+// to wait for the evaluation.
 func (e *Engine) pass(t *trigger, r get.Response) (get.Response, time.Duration, *failure) {
 	set := rule.Of(t.want)
 	if set.Empty() || r.NotModified { // the body of a 304 has passed

@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-// headroom is the maximum size of a result's headers, in bytes.
+// headroom is the room for the headers of a result, in bytes.
 const headroom = 1 << 10
 
 // keepInSync sets the timer of a want whose key already has its body.
@@ -76,13 +76,13 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 	return ended
 }
 
-// schedule sets the timer of the next regular fetch after a good response. Without refresh it only
-// checks that the want still holds. The error for a replaced want wraps pipeline.ErrSuperseded.
+// schedule sets the timer of the next regular fetch. Without refresh it only checks that the want was
+// not replaced, or cancels the claim. The error for a replaced want wraps pipeline.ErrSuperseded.
 func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxAge time.Duration) error {
 	interval := t.want.GetRefresh().AsDuration()
 	switch {
 	case interval <= 0 && t.claimed:
-		return e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) error {
+		return e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) error {
 			return e.deps.Client.CancelTimer(ctx, t.key, t.wantSequence)
 		})
 	case interval <= 0:
@@ -95,7 +95,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxA
 	if t.gotResponse {
 		due.FreshUntil = timestamppb.New(at)
 	}
-	// A result that the writer may drop must be published again.
+	// Otherwise the writer may drop the result, so the refresh must publish it again.
 	if !t.overtaken(now) {
 		due.Cached, due.Reported, due.Withheld, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, false, 0
 		due.Detail = v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED

@@ -32,11 +32,11 @@ func (e *Engine) begin(ctx context.Context, t *trigger, m tracing.Message) conte
 	if !t.origin.IsValid() {
 		t.origin = t.span.SpanContext()
 	}
-	what := tracing.EarlierAttempt
+	relation := tracing.EarlierAttempt
 	if t.cause == v1.Cause_CAUSE_REPLAY {
-		what = tracing.ReplayedFailure
+		relation = tracing.ReplayedFailure
 	}
-	tracing.LinkTo(t.span, pipeline.ParseTraceparent(t.past.GetEarlier()), what)
+	tracing.LinkTo(t.span, pipeline.ParseTraceparent(t.past.GetEarlier()), relation)
 	return ctx
 }
 
@@ -118,7 +118,7 @@ func setSpanResponse(span trace.Span, r get.Response) {
 	span.SetAttributes(semconv.HTTPResponseStatusCode(code), semconv.HTTPResponseBodySize(len(r.Body)))
 }
 
-// failedPhase marks the end of a failed phase. No event has the error, because it may contain
+// failedPhase reports whether a phase failed. No event has the error, because it may contain
 // addresses.
 const failedPhase attribute.Key = "curlmethat.failed"
 

@@ -18,7 +18,7 @@ import (
 type trigger struct {
 	kind pipeline.Kind
 	key  pipeline.Key
-	// sequence of the message, or of the claim of a waiting key.
+	// sequence of the message, or of the claim of a queued key.
 	sequence uint64
 	// storedAt is the time at which the stream took the message.
 	storedAt time.Time
@@ -26,8 +26,8 @@ type trigger struct {
 	// behind it.
 	deliveries uint64
 	backlog    bool
-	// claimed reports whether the key has waited. Its timer is the claim until the
-	// outcome is published.
+	// claimed reports whether the key was queued. Until its outcome is published, its timer is the
+	// claim.
 	claimed bool
 	// began is the start of the handling.
 	began time.Time
@@ -35,9 +35,9 @@ type trigger struct {
 	// without one.
 	span   trace.Span
 	origin trace.SpanContext
-	// slot of its own GET. Nil means none.
+	// slot of the GET, unless it is that of another trigger. Nil means none.
 	slot *throttle.Slot
-	// gotResponse reports whether a GET succeeded.
+	// gotResponse reports whether the GET succeeded.
 	gotResponse bool
 
 	// want of the key. Nil means none.
