@@ -61,7 +61,7 @@ var _ = Describe("A broker in trouble", func() {
 			Eventually(w.results).Should(HaveLen(1))
 			Eventually(w.pending).Should(BeZero())
 			Expect(o.gets.Load()).To(BeEquivalentTo(2), "the body was kept, not fetched again")
-			Expect(loggedLines(log, "takes messages again")()).To(BeZero(), "there may be room for one only")
+			Expect(loggedLines(log, "takes messages again")()).To(BeZero(), "the stream may have room for one message only")
 			w.clock.Advance(10 * time.Second)
 			w.publish(w.want(serve(says("hello there")).URL))
 			Eventually(loggedLines(log, "takes messages again")).Should(Equal(1))
@@ -77,7 +77,7 @@ var _ = Describe("A broker in trouble", func() {
 			m := w.next()
 			// An open request of the draining fetcher may receive it again, and gives it back, too.
 			Expect(must(m.Metadata()).NumDelivered).To(BeNumerically(">=", 2))
-			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*4/5), "it did not wait out AckWait")
+			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*4/5), "the message was given back before AckWait")
 		})
 	})
 
@@ -95,7 +95,7 @@ var _ = Describe("A broker in trouble", func() {
 		Eventually(w.results).Should(HaveLen(1))
 		Expect(w.timer()).NotTo(BeNil())
 		Expect(o.gets.Load()).To(BeEquivalentTo(1))
-		Expect(loggedLines(log, "broker does not respond")()).To(Equal(1), "said once per change of state")
+		Expect(loggedLines(log, "broker does not respond")()).To(Equal(1), "one line per change of state")
 	})
 
 	It("that refuses a timer for its size gets a dead letter, without a retry", func() {

@@ -30,19 +30,19 @@ var _ = Describe("The budget of a namespace", func() {
 		for i := range 5 {
 			f.fetch(w.want(o.URL, in("greedy"), named("cm", i)))
 		}
-		Expect(w.contents()).To(Equal(3), "what is over is not looked for")
+		Expect(w.contents()).To(Equal(3), "no GET without a budget")
 		Expect(f.parked("namespace_bytes")).To(Equal(2))
 		Expect(strings.Count(string(log.Contents()), `"budget":"namespace_bytes"`)).To(Equal(1))
 		Expect(log).To(gbytes.Say(`"namespace":"greedy".*its budget of bodies`))
 
 		f.fetch(w.want(o.URL, in("modest"), named("cm", 9)))
-		Expect(w.contents()).To(Equal(4), "another namespace has one of its own")
+		Expect(w.contents()).To(Equal(4), "another namespace has its own budget")
 
 		first := w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})
 		second := w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0004", Key: key.Key})
 		Expect(first.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
 		Expect(first.GetAttempts()).To(BeZero())
-		Expect(second.at.Sub(first.at)).To(BeNumerically(">", time.Second), "each has a time of its own")
+		Expect(second.at.Sub(first.at)).To(BeNumerically(">", time.Second), "each key has its own time")
 		w.clock.Advance(first.at.Sub(w.clock.Now()))
 		w.fire(first.Due)
 		f.step()
@@ -77,7 +77,7 @@ var _ = Describe("The budget of a namespace", func() {
 		}
 		f.fetch(w.want(o.URL, in("modest"), named("cm", 9)))
 		Expect(w.deadLetters()).To(HaveLen(3))
-		Expect(w.deadLetters()[2].GetWant().GetNamespace()).To(Equal("modest"), "another namespace has a budget of its own")
+		Expect(w.deadLetters()[2].GetWant().GetNamespace()).To(Equal("modest"), "another namespace has its own budget")
 		Expect(w.results()).To(HaveLen(5), "each failure reaches the status")
 		for _, r := range w.results() {
 			Expect(r.GetFailure().GetGaveUp()).To(BeTrue())
@@ -87,6 +87,6 @@ var _ = Describe("The budget of a namespace", func() {
 		Expect(strings.Count(string(log.Contents()), `"dead_letter_dropped":true`)).To(Equal(2))
 		Expect(strings.Count(string(log.Contents()), `"budget":"dead_letters"`)).To(Equal(1))
 		Expect(w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})).NotTo(BeNil(),
-			"the key is looked at again")
+			"the key is fetched again")
 	})
 })

@@ -25,7 +25,8 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) ending {
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && t.deliveries < lookups:
 		return ending{outcome: postponed, wait: replicaLag}
-	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed): // which has its own dead letter
+	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
+		// A malformed want has its own dead letter.
 		return ending{outcome: superseded}
 	case err != nil:
 		return afterPublishError(err)

@@ -72,17 +72,16 @@ var _ = Describe("Credentials", func() {
 		failure := w.result().GetFailure()
 		Expect(failure.GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED))
 		Expect(failure.GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS))
-		Expect(failure.GetNextAt()).To(BeNil(), "the watcher asks before the next look")
+		Expect(failure.GetNextAt()).To(BeNil(), "the watcher publishes the want again before the next fetch")
 		Expect(w.timer().Due).To(And(
 			HaveField("Reported", v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED),
-			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)), "so that it is listed, and the audit "+
-			"sees that a look is in vain")
+			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)), "for curlctl and the audit")
 		Expect(w.deadLetters()).To(HaveLen(1))
 		Eventually(w.pending).Should(BeZero())
 		return sequence
 	}
 
-	It("are sent at the refresh of a signed want, and the writer reads first", func() {
+	It("are sent at the refresh of a signed want, and the writer reads the object first", func() {
 		f.fetchDue(signed("/private/a", every(10*time.Minute)), &v1.Due{Cause: v1.Cause_CAUSE_REFRESH})
 		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
 		Expect(w.result().GetWant().GetReadFirst()).To(BeTrue())
@@ -96,19 +95,19 @@ var _ = Describe("Credentials", func() {
 		Expect(sent()).To(BeEmpty())
 	})
 
-	It("are tried once per interval without a request while the want is not signed", func() {
+	It("are checked once per interval without a request while the want is not signed", func() {
 		sequence := refused(w.want(o.URL+"/private/a", every(10*time.Minute)))
 		reports := len(w.results())
-		for range 4 { // the first slot of a URL is half an interval to one and a half away
+		for range 4 { // the first refresh comes after half an interval to one and a half
 			Expect(w.timer().at).To(BeTemporally(">", w.clock.Now().Add(4*time.Minute)))
 			f.elapse()
 			Eventually(w.pending).Should(BeZero())
 			Expect(w.timer().Due).To(And(HaveField("WantSequence", sequence),
 				HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)))
 		}
-		Expect(w.results()).To(HaveLen(reports+1), "one more when it has lasted for three intervals")
+		Expect(w.results()).To(HaveLen(reports+1), "one more after three intervals")
 		Expect(sent()).To(BeEmpty())
-		By("and sending them once it is signed")
+		By("sending them once it is signed")
 		f.fetch(signed("/private/a", every(10*time.Minute)))
 		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
 		Expect(w.timer().Due).To(And(HaveField("Reported", v1.FailureClass_FAILURE_CLASS_UNSPECIFIED),
@@ -151,7 +150,7 @@ var _ = Describe("Credentials", func() {
 		Entry("one as before", "/private/denied", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED, false),
 	)
 
-	It("names the source of a refused credential, and puts the credential into no message", func() {
+	It("are named by their source if refused, and appear in no message", func() {
 		f.fetch(signed("/private/denied"))
 		Expect(w.result().GetFailure().GetCredential()).To(Equal("entry 1 of the header file"))
 		Expect(w.deadLetters()).To(HaveLen(1))

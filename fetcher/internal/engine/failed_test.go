@@ -31,7 +31,7 @@ var _ = Describe("A failed attempt", func() {
 		return all
 	}
 
-	It("is repeated later, and published after the third", func() {
+	It("is retried with back-off, and published after the third", func() {
 		f := w.fetcher(func(o *fetcherOptions) { o.config.MaxAttempts = 6 })
 		o := serve(fails(http.StatusInternalServerError))
 		sequence := f.fetch(w.want(o.URL))
@@ -52,7 +52,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(t.GetWithheld()).To(BeTrue())
 		Expect(t.at.Sub(w.clock.Now())).To(Equal(4*time.Second), "back-off doubles")
 		Expect(t.GetFirstFailedAt().AsTime()).To(Equal(first.AsTime()))
-		Expect(w.results()).To(BeEmpty(), "it may be over with the next attempt")
+		Expect(w.results()).To(BeEmpty(), "the next attempt may succeed")
 
 		f.elapse()
 		t = w.timer()
@@ -64,10 +64,10 @@ var _ = Describe("A failed attempt", func() {
 		Expect(told.GetFailure().GetAttempts()).To(BeEquivalentTo(3))
 		Expect(told.GetFailure().GetHost()).To(Equal(pipeline.HiddenHost))
 		Expect(told.GetFailure().GetGaveUp()).To(BeFalse())
-		Expect(told.GetFailure().GetNextAt().AsTime()).To(BeTemporally("==", t.at), "a person wants to know what comes next")
+		Expect(told.GetFailure().GetNextAt().AsTime()).To(BeTemporally("==", t.at), "the Event names the next attempt")
 
 		f.elapse()
-		Expect(w.results()).To(HaveLen(1), "the class is no news")
+		Expect(w.results()).To(HaveLen(1), "the class is known")
 	})
 
 	It("is not published if the server fails every other time", func() {
@@ -88,7 +88,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
 	})
 
-	It("has its end published if it was published, even if another one was withheld since", func() {
+	It("has its recovery published if it was published, even if a later failure was withheld", func() {
 		o := serve(fails(http.StatusNotFound))
 		f.fetchDue(w.want(o.URL, every(time.Minute)), &v1.Due{
 			Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`},
@@ -105,7 +105,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(results[1].GetUnmodified()).NotTo(BeNil())
 	})
 
-	It("leaves a dead letter, a published failure and a slow recheck if it was the last", func() {
+	It("leaves a dead letter, a published failure and the timer of a recheck if it was the last", func() {
 		o := serve(fails(http.StatusInternalServerError))
 		f.fetch(w.want(o.URL))
 		began := w.clock.Now()
@@ -145,7 +145,7 @@ var _ = Describe("A failed attempt", func() {
 
 		since := t.GetFirstFailedAt()
 		f.elapse()
-		Expect(failures()).To(HaveLen(1), "still failing for the same is no news")
+		Expect(failures()).To(HaveLen(1), "the reason is known")
 		Expect(w.deadLetters()).To(HaveLen(2))
 		Expect(w.timer().GetFirstFailedAt().AsTime()).To(Equal(since.AsTime()))
 	})
@@ -171,7 +171,7 @@ var _ = Describe("A failed attempt", func() {
 		}
 	})
 
-	It("is published again if a person has asked for a fetch", func() {
+	It("is published again if a person requested the fetch", func() {
 		o := serve(fails(http.StatusNotFound))
 		f.fetch(w.want(o.URL, func(w *v1.Want) { w.Now, w.Cause = "please", v1.Cause_CAUSE_NOW }))
 		Expect(failures()).To(HaveLen(1))
@@ -181,7 +181,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(failures()[1].GetAgain()).To(BeTrue())
 	})
 
-	It("is published at once, with the end of the pause, if the host requests a long one", func() {
+	It("is published at once, with the end of the pause, if the host requests a long pause", func() {
 		f.fetch(w.want(serve(asking(http.StatusTooManyRequests, "1200")).URL))
 		Expect(w.timer().GetWaitsFor()).To(Equal(v1.WaitsFor_WAITS_FOR_PAUSE))
 		Expect(w.timer().GetWithheld()).To(BeFalse())
@@ -190,7 +190,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(failures()[0].GetNextAt().AsTime()).To(BeTemporally("~", w.clock.Now().Add(20*time.Minute), 5*time.Minute))
 	})
 
-	It("recovers by itself at the recheck", func() {
+	It("is followed by a recovery at the recheck", func() {
 		o := serve(fails(http.StatusGone))
 		f.fetch(w.want(o.URL))
 		o.now(says("hello there"))
@@ -199,7 +199,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.results()[1].GetContent().GetBody()).To(BeEquivalentTo("hello there"))
 	})
 
-	It("holds up nothing if the stream refuses its dead letter", func() {
+	It("delays nothing if the stream refuses its dead letter", func() {
 		Expect(w.js.DeleteStream(w.ctx, pipeline.Failures)).To(Succeed())
 		bad, good := serve(fails(http.StatusNotFound)), serve(says("hello there"))
 		f.run()
@@ -239,27 +239,27 @@ var _ = Describe("A failed attempt", func() {
 	})
 
 	Describe("with Retry-After", func() {
-		DescribeTable("is not repeated sooner", func(status int, value string, wait time.Duration) {
+		DescribeTable("is retried after", func(status int, value string, wait time.Duration) {
 			f.fetch(w.want(serve(asking(status, value)).URL))
 			Expect(w.timer().at.Sub(w.clock.Now())).To(And(BeNumerically(">=", wait), BeNumerically("<=", wait+time.Second)))
 		},
-			Entry("than requested", http.StatusServiceUnavailable, "120", 2*time.Minute),
-			Entry("than the limit", http.StatusTooManyRequests, "1000000000000", time.Hour),
+			Entry("the requested pause", http.StatusServiceUnavailable, "120", 2*time.Minute),
+			Entry("the maximum pause", http.StatusTooManyRequests, "1000000000000", time.Hour),
 		)
 
-		It("pauses its host for a short time, and no other one", func() {
+		It("pauses its host for a short time, and no other host", func() {
 			slow := serve(asking(http.StatusTooManyRequests, "120"))
 			f.fetch(w.want(slow.URL))
 			gets := slow.gets.Load()
 
 			f.fetch(w.want(slow.URL + "/another"))
 			t := w.timer()
-			Expect(slow.gets.Load()).To(Equal(gets), "asked although told to wait")
+			Expect(slow.gets.Load()).To(Equal(gets), "no GET during the pause")
 			Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
 			Expect(t.GetAttempts()).To(BeZero(), "no attempt was made")
 			Expect(t.GetStatusCode()).To(BeZero(), "no attempt was made")
 			Expect(t.GetWaitsFor()).To(Equal(v1.WaitsFor_WAITS_FOR_PAUSE))
-			Expect(t.at.Sub(w.clock.Now())).To(BeNumerically("<=", time.Minute), "its wish bounds the URL that asked")
+			Expect(t.at.Sub(w.clock.Now())).To(BeNumerically("<=", time.Minute), "only the URL waits as requested")
 
 			f.fetch(w.want(serve(says("hello there")).URL, named("other", 0)))
 			results := w.results()
@@ -268,7 +268,7 @@ var _ = Describe("A failed attempt", func() {
 			Eventually(slow.gets.Load).WithTimeout(5 * time.Second).Should(Equal(gets + 1))
 		})
 
-		It("does not pause a host that redirects to the one that requests it", func() {
+		It("does not pause a host that only redirects to the failing one", func() {
 			slow := serve(asking(http.StatusTooManyRequests, "3600"))
 			redirects := serve(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/fine" {
@@ -279,13 +279,13 @@ var _ = Describe("A failed attempt", func() {
 			})
 			f.fetch(w.want(redirects.URL + "/elsewhere"))
 			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically(">=", time.Hour),
-				"the URL itself is not repeated sooner than asked")
+				"the URL waits as requested")
 
 			f.fetch(w.want(redirects.URL+"/fine", named("other", 0)))
 			Expect(w.contents()).To(Equal(1))
 		})
 
-		It("does not delay one fetch that a person asks for", func() {
+		It("does not delay one fetch that a person requests", func() {
 			slow := serve(asking(http.StatusTooManyRequests, "3600"))
 			f.fetch(w.want(slow.URL))
 			now := func(w *v1.Want) { w.Cause, w.Now = v1.Cause_CAUSE_NOW, "now" }
@@ -302,7 +302,7 @@ var _ = Describe("A failed attempt", func() {
 				"refetch")
 			Expect(err).NotTo(HaveOccurred())
 			f.step()
-			Expect(slow.gets.Load()).To(BeEquivalentTo(3), "as refetch asks")
+			Expect(slow.gets.Load()).To(BeEquivalentTo(3), "curlctl refetch does not wait")
 		})
 	})
 })

@@ -14,13 +14,13 @@ import (
 )
 
 var _ = Describe("A key that waits for a slot of its host", func() {
-	const perHost = 3 // of which one namespace gets two
+	const perHost = 3 // one namespace gets two of them
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 	few := func(o *fetcherOptions) { o.limits.PerHost = perHost }
 	claims := func(f *fetcher, result string) int { return int(f.metric("curlmethat_fetcher_claims_total", result)) }
 
-	It("is parked, which counts as no attempt", func() {
+	It("is parked, without an attempt", func() {
 		hanging := w.hangs()
 		f := w.fetcher(few)
 		w.publishMany(hanging, 2, key.Namespace)
@@ -70,7 +70,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 			And(Not(BeNil()), HaveField("GetCause()", v1.Cause_CAUSE_REFRESH)), every(10*time.Minute)),
 	)
 
-	It("comes back by its claim if the fetcher ends during the GET", func() {
+	It("has a claim that brings it back if the fetcher ends during the GET", func() {
 		release := make(chan struct{})
 		var host *origin
 		host = serve(func(http.ResponseWriter, *http.Request) {
@@ -93,7 +93,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		Expect(claim.GetUnended()).To(BeEquivalentTo(1))
 	})
 
-	It("becomes a dead letter after too many claims without an end", func() {
+	It("becomes a dead letter after too many unfinished claims", func() {
 		w.fetcher().fetchDue(w.want(serve(says("hello there")).URL),
 			&v1.Due{Cause: v1.Cause_CAUSE_PARKED, Unended: pipeline.DefaultMaxUnended})
 		Expect(w.deadLetter().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
@@ -116,7 +116,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		stop()
 	})
 
-	It("goes to the fetcher that its lease was delivered to", func() {
+	It("is fetched by the fetcher that gets its due", func() {
 		slow := w.hangs()
 		first, second := w.fetcher(few), w.fetcher(few)
 		stop := first.run()
@@ -124,7 +124,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		Eventually(func() int { return first.parked("host_busy") }).Should(Equal(len(keys) - perHost + 1))
 		moved := w.waiting(keys)
 		stopped := make(chan struct{})
-		go func() { defer close(stopped); stop() }() // it reads no more
+		go func() { defer close(stopped); stop() }() // it reads no more messages
 		defer func() { <-stopped }()
 		second.run()
 		for _, k := range moved {
@@ -136,27 +136,27 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		Expect(slow.gets.Load()).To(BeEquivalentTo(len(keys)), "no GET is made twice")
 	})
 
-	It("holds no worker, also if a person asks for many keys of a slow host", func() {
-		slow, quick := w.hangs(), serve(says("hello there"))
+	It("blocks no worker, even if a person requests many keys of a slow host", func() {
+		slow, fast := w.hangs(), serve(says("hello there"))
 		f := w.fetcher(func(o *fetcherOptions) { o.clock = clockOf(time.Now) })
 		f.run()
 		w.publishMany(slow, 300, "greedy", func(v *v1.Want) { v.Cause, v.Now = v1.Cause_CAUSE_NOW, "1" })
 		parked := func() int { return f.parked("host_busy") }
 		Eventually(parked).Should(BeNumerically(">=", 300-7))
-		// A lease ends after 20 s at the earliest, which a slow machine reaches.
+		// A lease lasts at least 20 s, so a slow machine may reach the end of some.
 		once := BeNumerically("<", 2*300)
-		Consistently(parked).WithTimeout(3*time.Second).Should(once, "no key asks again and again")
-		w.publishMany(quick, 5, "modest")
-		Eventually(quick.gets.Load).WithTimeout(2 * time.Second).Should(BeEquivalentTo(5))
+		Consistently(parked).WithTimeout(3*time.Second).Should(once, "no key is parked again and again")
+		w.publishMany(fast, 5, "modest")
+		Eventually(fast.gets.Load).WithTimeout(2 * time.Second).Should(BeEquivalentTo(5))
 		Expect(parked()).To(once)
 	})
 
-	It("does not wait for a slot of the namespace that asks for the same URL", func() {
+	It("does not wait for another namespace that needs a slot for the same URL", func() {
 		slow := w.hangs()
 		f := w.fetcher(few)
 		w.publishMany(slow, 20, "greedy")
 		w.publish(w.want(slow.URL+"/19", in("modest")))
 		f.run()
-		Eventually(slow.gets.Load).Should(BeEquivalentTo(perHost), "the slot that is kept for another namespace")
+		Eventually(slow.gets.Load).Should(BeEquivalentTo(perHost), "the slot reserved for another namespace is used")
 	})
 })

@@ -63,10 +63,10 @@ var _ = Describe("Objects with the same URL", func() {
 				&v1.Due{Cached: &v1.Cached{Sha256: digest("old"), Etag: tag}})
 		}
 		Expect(o.gets.Load()).To(BeEquivalentTo(3))
-		Expect(w.results()).To(HaveLen(2), "the third was answered with 304")
+		Expect(w.results()).To(HaveLen(2), "the third response is a 304")
 	})
 
-	It("wait for a hanging GET at one message a minute, and get its outcome at once", func() {
+	It("wait for a slow GET at one message per minute, and get its outcome at once", func() {
 		const keys = 40
 		hanging, _, release := held("hello there")
 		f := w.fetcher(func(o *fetcherOptions) { o.limits.Slots = 8 })
@@ -83,7 +83,7 @@ var _ = Describe("Objects with the same URL", func() {
 			k := pipeline.Key{Namespace: key.Namespace, Name: fmt.Sprintf("hanging-%04d", i), Key: key.Key}
 			if t := w.timerOf(k); t != nil {
 				Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
-				Expect(t.at.Sub(w.clock.Now())).To(Equal(40*time.Second), "the first one is spread")
+				Expect(t.at.Sub(w.clock.Now())).To(Equal(40*time.Second), "first leases have more jitter")
 				last = k
 			}
 		}
@@ -120,7 +120,7 @@ var _ = Describe("A want for a lost body", func() {
 			Expect(w.results()[1].GetContent().GetBody()).To(BeEquivalentTo("hello there"))
 			Expect(w.results()[1].GetCause()).To(Equal(cause))
 			Expect(conditional).To(BeZero())
-			Expect(o.gets.Load()).To(BeEquivalentTo(2), "what was fetched before the want is older than what it asks for")
+			Expect(o.gets.Load()).To(BeEquivalentTo(2), "the want needs a newer GET")
 		},
 		Entry("from the audit", v1.Cause_CAUSE_AUDIT),
 		Entry("after a drift", v1.Cause_CAUSE_DRIFT),

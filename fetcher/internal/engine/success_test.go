@@ -56,11 +56,11 @@ var _ = Describe("A good response", func() {
 		Expect(r.GetWant().GetStatus()).To(Equal(want.GetStatus()))
 		Expect(r.GetWant().GetResourceVersion()).To(Equal("7"))
 		Expect(r.GetWant().GetReadFirst()).To(BeFalse())
-		Expect(w.timer()).To(BeNil(), "nothing asked for another fetch")
+		Expect(w.timer()).To(BeNil(), "there is no refresh")
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("to a due makes the writer read first, because the status in its want is old", func() {
+	It("to a due makes the writer read the object first, because the status in the want is old", func() {
 		o := serve(says("hello there"))
 		sequence := w.fetcher().fetchDue(w.want(o.URL), &v1.Due{Cause: v1.Cause_CAUSE_REFRESH})
 		r := w.result()
@@ -83,7 +83,7 @@ var _ = Describe("A good response", func() {
 		Expect(w.results()).To(HaveLen(1))
 	})
 
-	DescribeTable("with the same body to a refresh publishes only the next timer",
+	DescribeTable("with the same body to a refresh publishes only the next timer, if it is a",
 		func(handler http.HandlerFunc, etag string) {
 			cached := &v1.Cached{Sha256: digest("hello there"), Etag: etag}
 			w.fetcher().fetchDue(w.want(serve(handler).URL, every(10*time.Minute)), &v1.Due{Cached: cached})
@@ -92,8 +92,8 @@ var _ = Describe("A good response", func() {
 			Expect(w.timer().GetCached().GetEtag()).To(Equal(etag))
 			Eventually(w.pending).Should(BeZero())
 		},
-		Entry("of 304", tagged(`"v1"`, "hello there"), `"v1"`),
-		Entry("of 200", says("hello there"), ""),
+		Entry("304", tagged(`"v1"`, "hello there"), `"v1"`),
+		Entry("200", says("hello there"), ""),
 	)
 
 	It("with the same body after failures publishes the recovery", func() {
@@ -133,7 +133,7 @@ var _ = Describe("A good response", func() {
 			Eventually(w.pending).Should(BeZero())
 		},
 		Entry("with refresh", every(10*time.Minute)),
-		Entry("without", func(*v1.Want) {}),
+		Entry("without refresh", func(*v1.Want) {}),
 	)
 
 	It("is published even if a replica does not have its want yet", func() {

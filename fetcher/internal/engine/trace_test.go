@@ -86,7 +86,7 @@ var _ = Describe("A trace", func() {
 	})
 
 	It("separates a handshake from a connect", func() {
-		o := httptest.NewTLSServer(says("hello there")) // whose certificate nobody trusts
+		o := httptest.NewTLSServer(says("hello there")) // its certificate is not trusted
 		DeferCleanup(o.Close)
 		fetch(w.want(o.URL))
 		Expect(last().Events).To(ContainElement(HaveField("Name", "tls.done")))
@@ -108,9 +108,9 @@ var _ = Describe("A trace", func() {
 		o := serve(says("hello there"))
 		w.publish(w.want(o.URL))
 		m := w.next()
-		f.handle(unacknowledged{m}) // the process ends before the server hears of it
+		f.handle(unacknowledged{m}) // the process ends before it acknowledges
 		Expect(m.Nak()).To(Succeed())
-		w.clock.Advance(time.Second) // what was fetched is shared no more
+		w.clock.Advance(time.Second) // the outcome is no longer shared
 		f.step()
 		all := spans.GetSpans()
 		Expect(all).To(HaveLen(2))
@@ -126,7 +126,7 @@ var _ = Describe("A trace", func() {
 		Expect(deadLetter.GetTraceparent()).To(Equal(pipeline.Traceparent(last().SpanContext)))
 		Expect(deadLetter.GetTraceparent()).To(ContainSubstring("0af7651916cd43dd8448eb211c80319c"))
 
-		w.clock.Advance(time.Second) // what was fetched is shared no more
+		w.clock.Advance(time.Second) // the outcome is no longer shared
 		w.fire(&v1.Due{
 			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 1, Earlier: deadLetter.GetTraceparent(),
 		})
@@ -165,7 +165,7 @@ var _ = Describe("A trace", func() {
 		}
 	})
 
-	It("is passed on, and none is started, without tracing", func() {
+	It("is passed on, but not started, without tracing", func() {
 		f = w.fetcher()
 		o := serve(says("hello there"))
 		f.fetch(w.want(o.URL))

@@ -64,7 +64,7 @@ var _ = Describe("A message", func() {
 	It("is acknowledged if it is a tombstone", func() {
 		Expect(w.client.PublishTombstone(w.ctx, key, 0)).Error().NotTo(HaveOccurred())
 		f.step()
-		Eventually(w.pending).Should(BeZero(), "the server takes an acknowledgement in its own time")
+		Eventually(w.pending).Should(BeZero(), "the server handles acknowledgements asynchronously")
 		Expect(w.results()).To(BeEmpty())
 	})
 
@@ -98,7 +98,7 @@ var _ = Describe("A message", func() {
 			Entry("removed", func() error { _, err := w.client.PublishTombstone(w.ctx, key, sequence); return err }),
 		)
 
-		It("is acknowledged in the end if its key has no want", func() {
+		It("is acknowledged after three lookups if its key has no want", func() {
 			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })
 			w.fire(&v1.Due{Want: stranger, WantSequence: sequence})
 			for range 3 {
@@ -127,7 +127,7 @@ var _ = Describe("A message", func() {
 			Expect(m.Ack()).To(Succeed())
 		})
 
-		It("makes the writer read first if it is poison", func() {
+		It("makes the writer read the object first if it is poison", func() {
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
 			w.beginWithoutEnd(5)
 			f.step()
@@ -158,7 +158,7 @@ var _ = Describe("A message", func() {
 
 			w.fire(t.Due)
 			f.step()
-			Expect(o.gets.Load()).To(BeEquivalentTo(1), "a due is a reason to fetch")
+			Expect(o.gets.Load()).To(BeEquivalentTo(1), "a due always fetches")
 		})
 
 		It("does nothing without refresh", func() {
