@@ -30,15 +30,15 @@ func isToken(s string) bool {
 	return s != "" && len(s) <= maxToken && httpguts.ValidHeaderFieldValue(s)
 }
 
-// Identity is the TLS configuration of one entry. Equal pointers have equal content.
+// Identity is the TLS configuration of one entry. It is immutable.
 type Identity struct {
 	// Certificates are shown to the server. None means that the client stays anonymous.
 	Certificates []tls.Certificate
-	// Roots are the only trusted authorities (nil means those of the process).
+	// Roots are the only trusted authorities (nil means those of the client).
 	Roots *x509.CertPool
 }
 
-// NewIdentity parses PEM. Empty parts are absent.
+// NewIdentity parses PEM. Empty parts are skipped.
 func NewIdentity(certificate, key, authorities []byte) (*Identity, error) {
 	id := &Identity{}
 	if len(certificate)+len(key) > 0 {
@@ -57,7 +57,7 @@ func NewIdentity(certificate, key, authorities []byte) (*Identity, error) {
 	return id, nil
 }
 
-// OpenIdentity follows the files of an Identity; empty paths are absent.
+// OpenIdentity follows the files of an Identity. Empty paths are skipped.
 func OpenIdentity(certificate, key, authorities string) (*reload.File[*Identity], error) {
 	paths := slices.DeleteFunc([]string{certificate, key, authorities}, func(path string) bool { return path == "" })
 	return reload.OpenAll(paths, func(content [][]byte) (*Identity, error) {

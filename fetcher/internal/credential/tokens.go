@@ -21,7 +21,7 @@ const (
 	// renewAfter is how old a token must be to be renewed after a 401, so that a URL that always
 	// responds with 401 does not flood the token URL.
 	renewAfter = 10 * time.Second
-	// failFor is how long a failure holds for further requests.
+	// failFor is how long requests fail after a failure, without another one to the token URL.
 	failFor = time.Second
 	// never is the life of a token that does not expire.
 	never = 100 * 365 * 24 * time.Hour
@@ -45,7 +45,7 @@ func (o *OAuth2) Validate() error {
 	u, err := url.Parse(o.TokenURL)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
-		return errors.New("oauth2: tokenURL is an https URL without credentials")
+		return errors.New("oauth2: tokenURL must be an https URL without credentials")
 	case o.ClientID == "" || o.ClientSecretFile == "":
 		return errors.New("oauth2: add clientID and clientSecretFile")
 	}
@@ -75,7 +75,7 @@ type Tokens struct {
 	failed time.Time
 }
 
-// NewTokens obtains the first token when it is needed.
+// NewTokens returns Tokens that obtain the first token on demand.
 func NewTokens(o OAuth2, secret *reload.File[string]) *Tokens {
 	t := &Tokens{secret: secret}
 	t.cfg = clientcredentials.Config{ClientID: o.ClientID, TokenURL: o.TokenURL, Scopes: o.Scopes}
@@ -85,7 +85,7 @@ func NewTokens(o OAuth2, secret *reload.File[string]) *Tokens {
 	return t
 }
 
-// Requests say how to ask the token URL.
+// Requests has the settings of requests to the token URL.
 type Requests struct {
 	// Transport makes the requests. Redirects are not followed.
 	Transport http.RoundTripper
@@ -111,8 +111,8 @@ func (t *Tokens) Token(ctx context.Context, by Requests) (string, error) {
 	return wait(ctx, renewed)
 }
 
-// Replace returns a token after a server has refused one with a 401: a newer one, or the same if it
-// is too new to be renewed.
+// Replace returns another token after a server refused one with a 401, or the same one if that is too
+// new to be renewed.
 func (t *Tokens) Replace(ctx context.Context, by Requests, refused string) (string, error) {
 	t.mu.Lock()
 	value, obtained := t.value, t.obtained
@@ -133,7 +133,7 @@ func wait(ctx context.Context, renewed <-chan singleflight.Result) (string, erro
 	}
 }
 
-// renew makes one request for all callers, so the end of a caller does not end it.
+// renew makes one request for all callers, which outlives each of them.
 func (t *Tokens) renew(ctx context.Context, by Requests) <-chan singleflight.Result {
 	ctx = context.WithoutCancel(ctx)
 	return t.group.DoChan("", func() (any, error) {

@@ -51,7 +51,7 @@ type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }
 
-// failure converts the cause of a failed GET to an Error.
+// failure returns the Error for the cause of a failed GET.
 func (x *exchange) failure(cause error) *Error {
 	e := x.classify(cause)
 	e.Host, e.Redirected, e.Redirects = x.host, x.redirected, x.hops
@@ -88,7 +88,7 @@ func (x *exchange) classify(cause error) Error {
 	return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP}
 }
 
-// timedOut returns the failure for a limit other than that of the whole GET.
+// timedOut returns the failure for the time limit of a dial or of the headers.
 func (x *exchange) timedOut(cause error) Error {
 	var operation *net.OpError
 	if errors.As(cause, &operation) && operation.Op == "dial" {

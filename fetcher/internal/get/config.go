@@ -9,7 +9,7 @@ import (
 
 // Config has the limits of a GET. Start from Defaults. egress.Deps has the time limit of a dial.
 type Config struct {
-	// Version of this program, for the User-Agent.
+	// Version is the version of this program, for the User-Agent.
 	Version string
 	// MaxBody is the maximum size of a body, in bytes.
 	MaxBody int64
@@ -29,7 +29,7 @@ type Config struct {
 	// HeaderFile is the path of a file with headers per host (empty means none).
 	HeaderFile string
 	// TeamFile is the path of the file that keeper compiles from the Secrets of teams; empty means
-	// none. The header file is asked first.
+	// none. The header file takes precedence.
 	TeamFile string
 	// Proxy is the URL of the operator's egress proxy; empty means none. Proxies in the environment
 	// are never used.

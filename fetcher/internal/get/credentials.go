@@ -11,10 +11,11 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// grants are the entries of the header files that one namespace may use for one host, comparable.
+// grants are the entries of the header files that one namespace may use for one host. They are
+// comparable.
 type grants struct{ operator, team hostEntries }
 
-// find returns the entry for a URL of the host. The operator's are asked first.
+// find returns the entry for a URL of the host. The operator's entries take precedence.
 func (g grants) find(u *url.URL) *headerEntry {
 	if e := g.operator.find(u); e != nil {
 		return e
@@ -22,7 +23,7 @@ func (g grants) find(u *url.URL) *headerEntry {
 	return g.team.find(u)
 }
 
-// credentials are what one hop sends. They have no String method and appear in no error.
+// credentials are the credentials of one hop. They have no String method and appear in no error.
 type credentials struct {
 	login    *login
 	entry    *headerEntry
@@ -92,8 +93,8 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 	return refused, true
 }
 
-// tokenRequests are subject to the policy of all namespaces, because all namespaces of an entry share
-// its token.
+// tokenRequests returns the settings of requests to a token URL. They are subject to the policy of
+// all namespaces, because all namespaces of an entry share its token.
 func (c *Client) tokenRequests(host string) credential.Requests {
 	policy := c.deps.Gate.For("")
 	transport := c.transport(Request{policy: policy}, credentials{}, host)
@@ -102,7 +103,7 @@ func (c *Client) tokenRequests(host string) credential.Requests {
 	}
 }
 
-// permitted makes requests that a policy permits.
+// permitted makes only requests that a policy permits.
 type permitted struct {
 	policy *egress.Policy
 	next   http.RoundTripper
@@ -122,7 +123,7 @@ func errNoToken(e *headerEntry, cause error) *Error {
 	}
 }
 
-// explain says in an error which credential a server refused.
+// explain adds the refused credential to an error.
 func (c credentials) explain(e *Error) *Error {
 	if c.sends() {
 		e.Credential = c.entry.source

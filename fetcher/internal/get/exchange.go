@@ -69,7 +69,7 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 	}
 }
 
-// attempt makes a hop with its credentials, and again with others if they have changed.
+// attempt makes a hop with its credentials. After a 401 it tries again with newer ones, if any.
 func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *url.URL, _ error) {
 	var entry *headerEntry
 	if !x.redirected {

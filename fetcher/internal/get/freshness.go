@@ -29,7 +29,7 @@ func validETag(s string) string {
 // validDate returns an HTTP date (RFC 9110 section 5.6.7), or "".
 func validDate(s string) string {
 	if s == "" {
-		return "" // the error of the parser takes longer than the rest of a GET's headers
+		return "" // http.ParseTime takes long to fail
 	}
 	if _, err := http.ParseTime(s); err != nil {
 		return ""
@@ -57,8 +57,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// maxAge returns how long a response stays fresh: max-age minus Age (RFC 9111 section 4.2). Zero if
-// it must be revalidated.
+// maxAge returns how long a response stays fresh: max-age minus Age (RFC 9111 section 4.2). Zero means
+// unknown, or that it must be revalidated.
 func maxAge(h http.Header) time.Duration {
 	var age time.Duration
 	for directive := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
@@ -86,7 +86,7 @@ func seconds(s string) (time.Duration, bool) {
 	return time.Duration(n) * time.Second, true
 }
 
-// isUncoded reports whether a body has no Content-Encoding. "identity" means none, too.
+// isUncoded reports whether a body has no Content-Encoding, or only "identity".
 func isUncoded(h http.Header) bool {
 	for _, coding := range h.Values("Content-Encoding") {
 		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {

@@ -27,7 +27,7 @@ type headerFile struct{ entries []*headerEntry }
 // values are the same entries of the same file. The zero value has none.
 type hostEntries struct {
 	file *headerFile
-	// marks has one byte for each entry of the file: 1 if it may be used.
+	// marks has one byte per entry of the file: 1 if it may be used.
 	marks string
 }
 
@@ -47,17 +47,17 @@ type headerEntry struct {
 	Headers map[string]string `yaml:"headers"`
 	// Netrc reports whether the login of the netrc file is sent.
 	Netrc bool `yaml:"netrc"`
-	// OAuth2 obtains the bearer token that is sent.
+	// OAuth2 has the settings to obtain the bearer token.
 	OAuth2 *credential.OAuth2 `yaml:"oauth2"`
-	// BearerFile has the bearer token that is sent. Like all files of an entry it lies next to the
-	// header file.
+	// BearerFile is the name of a file with the bearer token. Like all files of an entry it is in the
+	// directory of the header file, or below.
 	BearerFile string `yaml:"bearerFile"`
 	// ClientCertificate is shown to the server.
 	ClientCertificate *clientCertificate `yaml:"clientCertificate"`
-	// CAFile has the only authorities that are trusted.
+	// CAFile is the name of a file with the only trusted authorities.
 	CAFile string `yaml:"caFile"`
 
-	// source says in messages where the entry is.
+	// source is the name of the entry in messages.
 	source     string
 	host       egress.Pattern
 	namespaces []egress.Pattern
@@ -224,7 +224,7 @@ func (e *headerEntry) open(dir string) error {
 			return ""
 		}
 		if !filepath.IsLocal(name) {
-			errs[0] = errors.New("its files lie next to the header file, or in a directory there")
+			errs[0] = errors.New("files must be in the directory of the header file, or below")
 		}
 		return filepath.Join(dir, name)
 	}
@@ -259,16 +259,16 @@ func (e *headerEntry) compileURL() error {
 	}
 	for _, s := range e.Schemes {
 		if s != "http" && s != "https" {
-			return errors.New("schemes are http and https")
+			return errors.New("schemes must be http or https")
 		}
 	}
 	for _, p := range e.Ports {
 		if p < 1 || p > 65535 {
-			return errors.New("ports are from 1 to 65535")
+			return errors.New("ports must be from 1 to 65535")
 		}
 	}
 	if e.PathPrefix != "" && (e.PathPrefix[0] != '/' || !headerfile.Below(e.PathPrefix, e.PathPrefix)) {
-		return errors.New("pathPrefix begins with a slash, and all servers read it in one way")
+		return errors.New("pathPrefix must start with a slash and mean the same to every server")
 	}
 	return nil
 }

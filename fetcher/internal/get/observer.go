@@ -16,7 +16,7 @@ const (
 	phaseDNS       Phase = "dns"        // the lookup of a name
 	phaseConnect   Phase = "connect"    // the opening of one TCP connection
 	phaseTLS       Phase = "tls"        // one handshake
-	phaseFirstByte Phase = "first_byte" // from the request to the first byte of the answer
+	phaseFirstByte Phase = "first_byte" // from the request to the first byte of the response
 	phaseTransfer  Phase = "transfer"   // from the headers to the end of the body
 	phaseTotal     Phase = "total"      // the whole GET with all redirects, good or bad
 )
@@ -26,8 +26,8 @@ func Phases() []Phase {
 	return []Phase{phaseDNS, phaseConnect, phaseTLS, phaseFirstByte, phaseTransfer, phaseTotal}
 }
 
-// stopwatch measures the phases of one hop. http.Transport calls its hooks
-// from the goroutines of its dials, which may outlive the hop.
+// stopwatch measures the phases of one hop. http.Transport calls the hooks from the goroutines of its
+// dials, which may outlive the hop.
 type stopwatch struct {
 	observe func(Phase, time.Duration)
 

@@ -9,8 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// isRedirect reports whether a status asks for the same GET elsewhere (RFC 9110
-// section 15.4).
+// isRedirect reports whether a status redirects a GET (RFC 9110 section 15.4).
 func isRedirect(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,

@@ -45,7 +45,7 @@ func teamEntry(t headerfile.TeamEntry) (*headerEntry, error) {
 		return nil, err
 	}
 	if !e.host.IsExact() || !e.namespaces[0].IsExact() {
-		return nil, errors.New("host and namespace are no patterns")
+		return nil, errors.New("host and namespace must not be patterns")
 	}
 	return e, nil
 }

@@ -93,9 +93,9 @@ var _ = Describe("the credentials of teams", func() {
 			Expect(err).To(MatchError("set up GET: read " + cfg.TeamFile + ": entry 1: " + text))
 		},
 		Entry("a namespace pattern", func(e *headerfile.TeamEntry) { e.Namespace = "*" },
-			"host and namespace are no patterns"),
+			"host and namespace must not be patterns"),
 		Entry("a host pattern", func(e *headerfile.TeamEntry) { e.Host = "*.example.com" },
-			"host and namespace are no patterns"),
+			"host and namespace must not be patterns"),
 		Entry("a header", func(e *headerfile.TeamEntry) { e.Headers = map[string]string{"Cookie": secret} },
 			"not a header that may be set"),
 		Entry("a certificate", func(e *headerfile.TeamEntry) { e.Certificate = secret },

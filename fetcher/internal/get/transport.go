@@ -35,7 +35,7 @@ type transportKey struct {
 	roots  *x509.CertPool
 	// direct connections bypass the egress proxy.
 	direct bool
-	// entry has the identity, if there is one.
+	// entry is the entry of the identity, if there is one.
 	entry    *headerEntry
 	identity *credential.Identity
 }
@@ -161,8 +161,8 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 	return newDeferredConn(secured), nil
 }
 
-// useProxy sends requests to the operator's proxy, after the policy has
-// permitted every address that the proxy may choose. Nothing else is dialled.
+// useProxy sends requests to the operator's proxy, and to nothing else, after the policy has permitted
+// every address that the proxy may choose.
 func (c *Client) useProxy(t *http.Transport, policy *egress.Policy) {
 	t.Proxy = func(r *http.Request) (*url.URL, error) {
 		if err := policy.Admit(r.Context(), r.URL); err != nil {
