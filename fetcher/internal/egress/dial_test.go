@@ -52,7 +52,7 @@ var _ = Describe("a name", func() {
 			err := attempt(ctx, gate, raw)
 
 			Expect(err).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
-			trap.expectNobody(ctx)
+			trap.expectNoVisitor(ctx)
 		},
 		Entry("on loopback", "127.0.0.1"),
 		Entry("on loopback in an IPv6 record", "::ffff:127.0.0.1"),
@@ -75,7 +75,7 @@ var _ = Describe("a name", func() {
 
 		Expect(gate.Verdict(ctx, "team-a", raw).Allowed).To(BeTrue())
 		Expect(attempt(ctx, gate, raw)).To(MatchError(egress.ErrDenied))
-		trap.expectNobody(ctx)
+		trap.expectNoVisitor(ctx)
 	})
 
 	It("leads only to the public ones of several addresses", func(ctx SpecContext) {
@@ -189,7 +189,7 @@ var _ = Describe("a name", func() {
 		Expect(attempt(ctx, gate, "http://data.example.com/")).NotTo(Succeed())
 		Expect(gate.Verdict(ctx, "team-a", "http://data.example.com/").Allowed).To(BeFalse())
 		Expect(time.Since(start)).To(BeNumerically("<", 10*time.Second))
-		Eventually(deadlines).Should(Receive(BeTemporally("==", time.Unix(1, 0))), "the query goes on though no caller waits")
+		Eventually(deadlines).Should(Receive(BeTemporally("==", time.Unix(1, 0))), "the query is not aborted")
 	})
 })
 

@@ -29,10 +29,10 @@
 //
 //  8. It is in no deny-cidr.
 //  9. If it is in an allow-cidr, it is permitted regardless of rules 6, 7 and
-//     10: an allowed range implies any port and any name. If rule 6 or 7
-//     objects and there is an allow-cidr, the decision is left to the dial. An
-//     address of the NAT64 prefix 64:ff9b::/96 is permitted only if the IPv4
-//     address in it is.
+//     10: an allowed range implies any port and any name. So with an
+//     allow-cidr, a denial by rule 6 or 7 waits for the dial. An address of
+//     the NAT64 prefix 64:ff9b::/96 is permitted only if the IPv4 address in
+//     it is.
 //  10. It is public: in no range of the IANA special-purpose registries, inside
 //     2000::/3, not internal to a cloud (providerPrefixes), and without an
 //     ISATAP interface identifier (RFC 5214 section 6.1).

@@ -28,7 +28,7 @@ func reserved() []string {
 
 // host is the parsed host of a URL.
 type host struct {
-	// name is in lower case, without a trailing dot; canonical for an address.
+	// name is in lower case and without a trailing dot, or the canonical form of an address.
 	name string
 	// addr is valid if the host is an address.
 	addr netip.Addr
@@ -51,8 +51,8 @@ func parseHost(s string) (host, error) {
 	return host{name: name}, nil
 }
 
-// isPrivateName reports whether a name cannot be public: a single label, or a
-// reserved suffix.
+// isPrivateName reports whether a name cannot be public: it is a single label or has a reserved
+// suffix.
 func isPrivateName(name string) bool {
 	return !strings.Contains(name, ".") ||
 		slices.ContainsFunc(reserved(), func(suffix string) bool { return strings.HasSuffix(name, "."+suffix) })

@@ -42,9 +42,8 @@ func (p *Policy) CheckURL(u *url.URL) error {
 type target struct {
 	host
 	port uint16
-	// unless is the objection of the name rule or the port rule, which only an
-	// allow-cidr lifts. Nil if there is none.
-	unless *DeniedError
+	// denial by the name or port rule, which only an allow-cidr lifts. Nil means none.
+	denial *DeniedError
 }
 
 func (p *Policy) target(u *url.URL) (target, error) {
@@ -66,15 +65,15 @@ func (p *Policy) admit(h host, port uint16) (target, error) {
 	}
 	switch {
 	case !h.addr.IsValid() && isPrivateName(h.name) && !matchesAny(p.allowHosts, h.name):
-		t.unless = &DeniedError{Rule: RuleName}
+		t.denial = &DeniedError{Rule: RuleName}
 	case !slices.Contains(p.ports, port):
-		t.unless = &DeniedError{Rule: RulePort}
+		t.denial = &DeniedError{Rule: RulePort}
 	}
 	if h.addr.IsValid() {
 		return t, p.address(t, h.addr)
 	}
-	if t.unless != nil && len(p.allow) == 0 {
-		return t, t.unless
+	if t.denial != nil && len(p.allow) == 0 {
+		return t, t.denial
 	}
 	return t, nil
 }
@@ -96,8 +95,8 @@ func (p *Policy) address(t target, addr netip.Addr) error {
 			return p.address(t, embedded(addr, ssrf.IPv6NAT64Prefix.Bits()))
 		}
 		return nil
-	case t.unless != nil:
-		return t.unless
+	case t.denial != nil:
+		return t.denial
 	case isISATAP(addr):
 		return &DeniedError{Rule: RuleAddress}
 	}

@@ -93,12 +93,12 @@ func startCanary() canary {
 	return c
 }
 
-// expectNobody connects to the canary and expects to be its first visitor.
-func (c canary) expectNobody(ctx context.Context) {
+// expectNoVisitor connects to the canary and expects to be its first visitor.
+func (c canary) expectNoVisitor(ctx context.Context) {
 	GinkgoHelper()
 	conn := must(new(net.Dialer).DialContext(ctx, "tcp", c.String()))
 	defer func() { _ = conn.Close() }()
-	Eventually(c.visits).Should(Receive(Equal(conn.LocalAddr().String())), "somebody was at the canary")
+	Eventually(c.visits).Should(Receive(Equal(conn.LocalAddr().String())), "the canary had another visitor")
 }
 
 // must returns the value of a call that must succeed.

@@ -88,7 +88,7 @@ var _ = Describe("a client", func() {
 		DeferCleanup(func() { log.SetOutput(io.Discard) })
 		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 
-		url := urlOf(serve(unasked("SSH-2.0-"+secret+"\r\n")), "/")
+		url := urlOf(serve(sendFirst("SSH-2.0-"+secret+"\r\n")), "/")
 		Expect(failed(client.Do(ctx, get.Request{URL: url})).Class).To(Equal(badResponse))
 		Expect(said.Contents()).To(BeEmpty())
 	})

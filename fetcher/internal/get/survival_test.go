@@ -73,7 +73,7 @@ var _ = Describe("the client", func() {
 		})
 	}
 
-	DescribeTable("waits for a hostile server only as long as for headers:",
+	DescribeTable("waits for a hostile server no longer than for headers:",
 		func(ctx SpecContext, handle func(context.Context, net.Conn)) {
 			cfg := get.Defaults()
 			cfg.HeaderTimeout = 200 * time.Millisecond
@@ -91,7 +91,7 @@ var _ = Describe("the client", func() {
 
 	It("survives 32 concurrent hostile servers within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-		// With so many connections on a busy machine, a slow server must not look like a silent
+		// With so many connections on a busy machine, a slow server must not count as a silent
 		// one.
 		cfg := shortLimits()
 		cfg.Timeout, cfg.HeaderTimeout = 6*time.Second, 4*time.Second

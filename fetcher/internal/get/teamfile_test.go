@@ -56,16 +56,16 @@ var _ = Describe("the credentials of teams", func() {
 		return seen.lastAuthorization()
 	}
 
-	It("go with the requests of their namespace only, once there are any", func(ctx SpecContext) {
+	It("are sent only with requests of their namespace, once they exist", func(ctx SpecContext) {
 		client, reload = newReloading(cfg, get.Deps{})
-		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed), "nobody has named an authority")
+		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed), "the authority is unknown")
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "b"))
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("a"))
 		Expect(sent(ctx, in("team-b", "/v1/x"))).To(Equal("b"))
 		for _, r := range []get.Request{in("team-c", "/v1"), in("team-a", "/"), in("", "/v1")} {
 			Expect(failed(client.Do(ctx, r)).Class).To(Equal(tlsFailed))
 		}
-		By("changed and removed")
+		By("changing and removing them")
 		put(entry("team-a", "rules", "new"))
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("new"))
 		Expect(failed(client.Do(ctx, in("team-b", "/v1"))).Class).To(Equal(tlsFailed))
@@ -73,7 +73,7 @@ var _ = Describe("the credentials of teams", func() {
 		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed))
 	})
 
-	It("are asked after the file of the operator, and named by their Secret", func(ctx SpecContext) {
+	It("are used after those of the header file, and named by their Secret", func(ctx SpecContext) {
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		cfg.HeaderFile = writeFile("headers.yaml", "- {host: "+host+", namespaces: [team-a], ports: [1, "+
 			hostPort("", port)[1:]+"], headers: {Authorization: operator}}\n")

@@ -51,7 +51,7 @@ func pemOf(c tls.Certificate) (certificate, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// testClock stands still until it is moved.
+// testClock advances only on request.
 type testClock struct {
 	mu sync.Mutex
 	at time.Time
@@ -83,7 +83,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		entry    string
 	)
 	give := func(handler http.HandlerFunc) { answer.Store(&handler) }
-	// grant gives the token-1, token-2 and so on.
+	// grant returns token-1, token-2 and so on.
 	grant := func(expires int) {
 		give(func(w http.ResponseWriter, r *http.Request) {
 			n := asked.Add(1)
@@ -145,7 +145,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		do()
 		Eventually(func() string { do(); return seen.lastAuthorization() }).Should(Equal("Bearer token-2"))
 		Expect(asked.Load()).To(BeEquivalentTo(2))
-		By("and a token URL that fails does not fail requests before the token expires")
+		By("using the token until it expires if the token URL fails")
 		give(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 		clock.advance(9*time.Minute + 30*time.Second)
 		do()
@@ -162,7 +162,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		accepted.Store(new("token-2"))
 		together(ctx, client, 20, request)
 		Expect(asked.Load()).To(BeEquivalentTo(2))
-		By("but not again if the new one is refused, too")
+		By("not renewing it again if the new one is refused, too")
 		accepted.Store(new("none"))
 		err := failed(client.Do(ctx, request))
 		Expect(err.StatusCode).To(Equal(http.StatusUnauthorized))
@@ -182,7 +182,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		Eventually(func() string { load(); return seen.lastAuthorization() }).Should(Equal("Bearer token-2"))
 	})
 
-	It("is not asked for where the token URL redirects to", func(ctx SpecContext) {
+	It("is not requested from the target of a redirect", func(ctx SpecContext) {
 		leaked := &recorder{}
 		target := secureServer(ca, host, nil, func(_ http.ResponseWriter, r *http.Request) { leaked.note(r) })
 		give(func(w http.ResponseWriter, r *http.Request) {
@@ -215,7 +215,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		Entry("sends a token without end", 200, `{"token_type":"bearer","access_token":"`+strings.Repeat("a", 1<<21)),
 	)
 
-	It("is not waited for longer than the GET may take", func(ctx SpecContext) {
+	It("is awaited no longer than the GET may take", func(ctx SpecContext) {
 		release := make(chan struct{})
 		DeferCleanup(func() { close(release) })
 		give(func(_ http.ResponseWriter, r *http.Request) {
@@ -229,7 +229,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
 	})
 
-	It("is not asked for where the policy denies the token URL", func(ctx SpecContext) {
+	It("is not requested if the policy denies the token URL", func(ctx SpecContext) {
 		grant(3600)
 		client := newClient(cfg, newGate(egress.Config{DenyHosts: []string{login}}), get.Deps{Now: clock.Now})
 		Expect(failed(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
@@ -245,7 +245,7 @@ var _ = Describe("the files of an entry", func() {
 		port    int
 		seen    *recorder
 	)
-	// names are the client certificates and tokens that requests had.
+	// names returns path, token and client certificate of each request.
 	names := func() (all []string) {
 		for _, r := range seen.requests() {
 			name := r.Header.Get("Authorization")
@@ -291,7 +291,7 @@ var _ = Describe("the files of an entry", func() {
 		do(ctx, client, in("team-a", "/v2"))
 		do(ctx, client, in("team-a", "/v1?to=/v2"))
 		Expect(names()).To(Equal([]string{"/v1 team-a", "/v1 ", "/v2 ", "/v1 team-a", "/v2 "}))
-		By("and the authorities are trusted nowhere else")
+		By("trusting the authorities nowhere else")
 		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], caFile: ca.crt}\n", host, port))
 		Expect(reload()).To(Succeed())
 		do(ctx, client, in("team-a", "/"))
@@ -320,7 +320,7 @@ var _ = Describe("the files of an entry", func() {
 		Eventually(seen.requests).ShouldNot(BeEmpty())
 		Expect(last()).To(Equal("/ Bearer oneone"))
 		certificate, key := pemOf(private.issue("two", time.Now().Add(time.Hour)))
-		put("client.key", key) // without its certificate: the last pair stays
+		put("client.key", key) // without its certificate, so the last pair stays in use
 		put("token", "two\n")
 		_ = reload()
 		Eventually(last).Should(Equal("/ Bearer twoone"))
@@ -331,7 +331,7 @@ var _ = Describe("the files of an entry", func() {
 		Expect(group.Wait()).To(Succeed())
 	})
 
-	It("are found when they appear after the header file", func() {
+	It("may appear after the header file", func() {
 		_, reload := newReloading(cfg, get.Deps{})
 		put("headers.yaml", "- {host: a.example.com, namespaces: [team-a], bearerFile: token}\n")
 		Expect(reload()).To(MatchError(ContainSubstring("entry 1: bearerFile: no such file or directory")))

@@ -1,4 +1,4 @@
-// Package dnstest is a DNS server in memory for tests, which decide what names resolve to.
+// Package dnstest is an in-memory DNS server for tests.
 package dnstest
 
 import (
@@ -16,8 +16,8 @@ import (
 // Server responds from its table. It is safe for concurrent use.
 type Server struct {
 	mu sync.Mutex
-	// answers are the addresses of both families for a name, by lookup. Those for "" are the answers
-	// for all names without any.
+	// answers has the addresses of both families of a name for each lookup in turn. The name "" stands
+	// for all names without an entry.
 	answers map[string][][]string
 	asked   map[dnsmessage.Question]int
 }
