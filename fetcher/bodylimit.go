@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// envelope is the size of a result without its body, in bytes, unless URL, options and status
-	// annotation are very long.
+	// envelope is the usual maximum size of a result without its body, in bytes. With a very long URL
+	// or status annotation it is larger, see Engine.fit.
 	envelope = 16 << 10
-	// copies of a body that exist at a time: the received one and the one in a message.
+	// copies is the number of copies of a body in memory: as received and in a message.
 	copies = 2
 	// sharedBodies is the number of bodies that are kept for other fetches of the same URL.
 	sharedBodies = 4
 )
 
-// limitBodies lowers the body limit to what the broker and the memory permit.
+// limitBodies lowers the body limit to that of the broker. It fails if the bodies of all messages in
+// flight do not fit into memory.
 func (c *Config) limitBodies(rt *process.Runtime) error {
 	maxPayload := rt.NATS.MaxPayload()
 	body, err := bodyLimit(c.Get.MaxBody, maxPayload)
@@ -43,7 +44,7 @@ func bodyLimit(maxBody, maxPayload int64) (int64, error) {
 	return min(maxBody, maxPayload-envelope), nil
 }
 
-// memoryLimit returns GOMEMLIMIT in bytes. Zero means none.
+// memoryLimit returns GOMEMLIMIT in bytes (0 means none).
 func memoryLimit() int64 {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return limit
@@ -51,8 +52,7 @@ func memoryLimit() int64 {
 	return 0
 }
 
-// checkMemory reports whether the bodies of all messages in flight fit into a memory limit; zero
-// means none.
+// checkMemory fails if the bodies of all messages in flight exceed a memory limit (0 means none).
 func checkMemory(concurrency int, body, limit int64) error {
 	need := float64(concurrency) * float64(body) * copies
 	if limit == 0 || need <= float64(limit) {
@@ -60,7 +60,6 @@ func checkMemory(concurrency int, body, limit int64) error {
 	}
 	const mebibyte = 1 << 20
 	return fmt.Errorf("--concurrency %d times bodies of %d bytes, each held %d times, needs %.0f MiB and GOMEMLIMIT "+
-		"is %.0f MiB: "+
-		"lower --concurrency or --max-body, or raise GOMEMLIMIT",
+		"is %.0f MiB: lower --concurrency or --max-body, or raise GOMEMLIMIT",
 		concurrency, body, copies, math.Ceil(need/mebibyte), math.Floor(float64(limit)/mebibyte))
 }

@@ -10,10 +10,10 @@ func TestBodyLimit(t *testing.T) {
 		maxBody, maxPayload, want int64
 		fails                     bool
 	}{
-		"default of NATS":       {maxBody: 1_000_000, maxPayload: 1 << 20, want: 1_000_000},
-		"the broker takes less": {maxBody: 1_000_000, maxPayload: 512 << 10, want: 496 << 10},
-		"the flag allows less":  {maxBody: 1000, maxPayload: 1 << 20, want: 1000},
-		"no room at all":        {maxBody: 1000, maxPayload: 16 << 10, fails: true},
+		"default of NATS":     {maxBody: 1_000_000, maxPayload: 1 << 20, want: 1_000_000},
+		"less in max_payload": {maxBody: 1_000_000, maxPayload: 512 << 10, want: 496 << 10},
+		"less in the flag":    {maxBody: 1000, maxPayload: 1 << 20, want: 1000},
+		"no room for a body":  {maxBody: 1000, maxPayload: 16 << 10, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := bodyLimit(tc.maxBody, tc.maxPayload)
@@ -35,7 +35,7 @@ func TestCheckMemory(t *testing.T) {
 		"64 in 64 MiB": {concurrency: 64, body: 1_000_000, limit: 64 << 20, says: "needs 123 MiB and GOMEMLIMIT is " +
 			"64 MiB"},
 		"names the flags":  {concurrency: 64, body: 1_000_000, limit: 64 << 20, says: "lower --concurrency or --max-body"},
-		"does not wrap":    {concurrency: 4096, body: 1 << 62, limit: 64 << 20, says: "GOMEMLIMIT"},
+		"no overflow":      {concurrency: 4096, body: 1 << 62, limit: 64 << 20, says: "GOMEMLIMIT"},
 		"exactly":          {concurrency: 1, body: 32 << 20, limit: 64 << 20},
 		"one byte too big": {concurrency: 1, body: 32<<20 + 1, limit: 64 << 20, says: "GOMEMLIMIT"},
 	} {

@@ -20,8 +20,8 @@ func checkCommand() *cobra.Command {
 		Use:   "check URL",
 		Short: "Check whether the egress policy permits a URL",
 		Long: "Check applies the egress policy to a URL like a fetch and looks its name up, but does not\n" +
-			"connect. It exits with 0 if the URL is permitted and with 1 if not. Give it the\n" +
-			"flags and the policy file of the fetcher.",
+			"connect. It exits with 0 if the URL is permitted and with 1 if not. Use the flags and\n" +
+			"the policy file of the fetcher.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return check(cmd.Context(), cmd.OutOrStdout(), cfg, namespace, args[0])
@@ -32,7 +32,7 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// defaultScheme is the default of the watcher's flag.
+// defaultScheme is the default of the watcher's --default-scheme.
 const defaultScheme = "https"
 
 func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string) error {
@@ -56,7 +56,7 @@ func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string
 			fmt.Fprintf(out, "  %s: %s\n", a.Addr, a.Err)
 			continue
 		}
-		fmt.Fprintf(out, "  %s: may be reached\n", a.Addr)
+		fmt.Fprintf(out, "  %s: allowed\n", a.Addr)
 	}
 	if preview.Credential != "" {
 		fmt.Fprintln(out, preview.Credential)

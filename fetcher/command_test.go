@@ -30,7 +30,7 @@ func execute(args ...string) (string, error) {
 }
 
 var _ = Describe("The command line", func() {
-	It("refuses a mistake in one sentence with the flag", func() {
+	It("reports an invalid flag in one sentence with its name", func() {
 		for _, mistake := range []string{
 			"concurrency=0", "concurrency=100000", "concurrency=many", "per-host=0",
 			"namespace-share=1.5", "max-body=0", "trusted-keys=/dev/null",
@@ -48,7 +48,7 @@ var _ = Describe("The command line", func() {
 		}
 	})
 
-	It("has every flag on a page next to the code", func() {
+	It("has every flag on a page", func() {
 		var pages strings.Builder
 		const docs = "../deploy/docs/"
 		for _, name := range []string{"README.md", docs + "egress.md", docs + "credentials.md", docs + "rules.md"} {
@@ -69,7 +69,7 @@ var _ = Describe("The command line", func() {
 var _ = Describe("fetcher check", func() {
 	code := func(err error) int {
 		if exit, ok := errors.AsType[process.ExitError](err); ok {
-			Expect(exit.Silent).To(BeTrue(), "all has been said")
+			Expect(exit.Silent).To(BeTrue(), "the verdict is printed already")
 			return exit.Code
 		}
 		Expect(err).NotTo(HaveOccurred())
@@ -82,7 +82,7 @@ var _ = Describe("fetcher check", func() {
 		return path
 	}
 
-	DescribeTable("prints verdict and reason, and exits with it",
+	DescribeTable("prints the verdict with its reason, and exits accordingly:",
 		func(want int, says string, args ...string) {
 			out, err := execute(append([]string{"check"}, args...)...)
 			Expect(code(err)).To(Equal(want))

@@ -24,18 +24,18 @@ import (
 
 // Config is the configuration of a fetcher. Start from DefaultConfig.
 type Config struct {
-	// Egress is the egress policy of the flags.
+	// Egress is the egress policy of all namespaces.
 	Egress egress.Config
-	// PolicyFile is the path of a file with policies of namespaces.
+	// PolicyFile is the path of a file with additions to it by namespace.
 	PolicyFile string
-	// DialTimeout is the time limit of one dial with its lookup.
+	// DialTimeout is the time limit of one dial, with the lookup.
 	DialTimeout time.Duration
 	// Get has the limits of one GET.
 	Get get.Config
 	// Throttle limits concurrent GETs. Its Slots also limit the messages in flight.
 	Throttle throttle.Config
-	// TrustedKeys is the path of a file with one or two public NKeys of the watcher. If it is
-	// empty, credentials are sent for every want, whoever has published it.
+	// TrustedKeys is the path of a file with one or two public NKeys of the watcher. If it is empty,
+	// credentials are sent for every want, whoever published it.
 	TrustedKeys string
 	Engine      engine.Config
 }
@@ -90,7 +90,7 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Get.HeaderFile, "header-file", c.Get.HeaderFile,
 		"file with headers to send to hosts, reloaded on change")
 	fs.StringVar(&c.Get.TeamFile, "tenant-header-file", c.Get.TeamFile,
-		"file that keeper --credentials compiles from the Secrets of teams, asked after --header-file, reloaded on change")
+		"file that keeper --credentials compiles from the Secrets of teams, used after --header-file, reloaded on change")
 	fs.StringVar(&c.Get.Proxy, "proxy", c.Get.Proxy, "URL of an egress proxy; proxies in the environment are ignored")
 	fs.StringSliceVar(&e.DirectHosts, "direct-host", e.DirectHosts, "host patterns to reach without the proxy")
 	fs.BoolVar(&e.ProxyResolves, "proxy-resolves", e.ProxyResolves,

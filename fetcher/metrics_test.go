@@ -89,7 +89,7 @@ func (l *lab) start(change func(*fetcher.Config)) {
 		change(&cfg)
 	}
 	health := process.NewHealth()
-	begun := health.Part("begun") // else health has no parts, which is ready
+	begun := health.Part("begun") // without a part it would be ready at once
 	host := process.Host{
 		Log: zerolog.New(GinkgoWriter), Health: health, Metrics: l.registry,
 		NATS: process.NATSOptions{URL: "nats://in.process", Dial: l.server.Dial()},
@@ -138,7 +138,7 @@ func (l *lab) awaitHanging() {
 	Eventually(l.value("curlmethat_fetcher_in_flight_messages")).Should(BeNumerically(">=", 1))
 }
 
-// move is an action that moves series.
+// move is an action that increases series.
 type move struct {
 	series []string
 	do     func(*lab)
@@ -211,12 +211,12 @@ func moves() []move {
 	}
 }
 
-// limit is the metric of a setting.
+// limit is the only series that no action moves.
 const limit = "curlmethat_fetcher_in_flight_limit_messages"
 
 var _ = Describe("The metrics of a fetcher", func() {
 	for _, m := range moves() {
-		It("move: "+strings.Join(m.series, ", "), func() {
+		It("increase: "+strings.Join(m.series, ", "), func() {
 			l, before := newLab(m.change), map[string]float64{}
 			for _, series := range m.series {
 				before[series] = suitetest.Must(l.value(series)())
@@ -228,12 +228,12 @@ var _ = Describe("The metrics of a fetcher", func() {
 		})
 	}
 
-	It("show the maximum of messages in flight", func() {
+	It("show the maximum number of messages in flight", func() {
 		l := newLab(func(c *fetcher.Config) { c.Throttle.Slots = 7 })
 		Expect(l.value(limit)()).To(BeEquivalentTo(7))
 	})
 
-	It("each have a spec", func() {
+	It("have a spec each", func() {
 		series := []string{limit}
 		for _, m := range moves() {
 			series = append(series, m.series...)
@@ -241,7 +241,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		Expect(metrictest.Unnamed(fetcher.Metrics(), series)).To(BeEmpty())
 	})
 
-	It("follow the conventions and have only the labels and values of their definitions, whatever the host", func() {
+	It("follow the conventions and have only the labels and values of their definitions, for any host", func() {
 		l := newLab(nil)
 		for i, path := range []string{"/ok", "/missing", "/busy", "http://10.1.2.3/"} {
 			l.want(fmt.Sprint("cm-", i), path)

@@ -15,25 +15,25 @@ import (
 
 // Preview is the expected outcome of a fetch.
 type Preview struct {
-	// Allowed reports whether the egress policy permits the URL. Reason is one sentence without an
-	// address.
+	// Allowed reports whether the egress policy permits the URL. Reason explains this or a failed GET,
+	// without an address.
 	Allowed bool
 	Reason  string
 	// Failure is the reason of a failed lookup or GET, as in Events. Empty means none.
 	Failure string
-	// Credential says which credential is sent (empty without a header file).
+	// Credential names the credential to send (empty without a header file).
 	Credential string
 	// Size and SHA256 describe the body, if there is one.
 	Size   int
 	SHA256 string
-	// Outcome of the rules and the selection on the body.
+	// Outcome is that of the rules and the selection on the body.
 	Outcome rule.Outcome
 
 	addresses []egress.AddressVerdict
 	err       error
 }
 
-// PreviewRequest names a URL and what to try with it.
+// PreviewRequest describes a preview.
 type PreviewRequest struct {
 	Namespace, URL string
 	// Fetch makes one GET if the URL is allowed.
@@ -66,7 +66,7 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	}
 	ended, end := context.WithCancel(ctx)
 	end()
-	defer func() { _ = client.Run(ended) }() // closes what is open
+	defer func() { _ = client.Run(ended) }() // closes idle connections
 	response, err := client.Do(ctx, get.Request{URL: r.URL, Namespace: r.Namespace})
 	var failed *get.Error
 	switch {

@@ -30,8 +30,8 @@ func TestPreview(t *testing.T) {
 		size    int
 	}{
 		"denied":     {config: closed, url: site.URL, fetch: true},
-		"no name":    {config: closed, url: "http://nothing.example.invalid/", failure: "DNSFailed"},
-		"not asked":  {config: open, url: site.URL, allowed: true},
+		"not in DNS": {config: closed, url: "http://nothing.example.invalid/", failure: "DNSFailed"},
+		"no fetch":   {config: open, url: site.URL, allowed: true},
 		"fetched":    {config: open, url: site.URL, fetch: true, allowed: true, size: 5},
 		"bad status": {config: open, url: site.URL + "/none", fetch: true, allowed: true, failure: "BadStatus"},
 	} {

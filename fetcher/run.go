@@ -20,8 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
 
-// Run handles messages until ctx is done, and then finishes running work. It waits for the streams
-// and the consumer.
+// Run waits for the streams, handles messages until ctx is done, and then finishes messages in flight.
 func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -45,13 +44,13 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 		Draining: ctx.Done(), Clock: clock, Random: rand.Float64, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics,
 	})
 
-	// The files are reloaded until the last GET has ended.
-	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// Files are reloaded until the last GET has ended.
+	reloading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
-	group.Go(func() error { return client.Run(following) })
-	group.Go(func() error { return signatures.Run(following, reload.Report(rt.Log)) })
+	group.Go(func() error { return client.Run(reloading) })
+	group.Go(func() error { return signatures.Run(reloading, reload.Report(rt.Log)) })
 	group.Go(func() error {
-		clock.Run(following, func(ctx context.Context) (time.Time, error) { return brokerTime(ctx, rt) })
+		clock.Run(reloading, func(ctx context.Context) (time.Time, error) { return brokerTime(ctx, rt) })
 		return nil
 	})
 	defer context.AfterFunc(ctx, slots.Stop)()
@@ -67,13 +66,13 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 			Observe:     handler.Observe,
 			Poison:      timed(clock, handler.Poison),
 		}, timed(clock, handler.Handle))
-		slots.Stop() // waits for the GETs of queued keys
+		slots.Stop() // waits for started keys
 		return err
 	})
 	return group.Wait()
 }
 
-// timed handles messages once the broker's time is known.
+// timed delays handling until the broker's time is known.
 func timed(clock *brokerclock.Clock, handle pipeline.Handler) pipeline.Handler {
 	return func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 		if !clock.Wait(d.Draining()) {
@@ -92,11 +91,11 @@ func newGetter(
 			cfg.Egress.DenyHosts = append(slices.Clone(cfg.Egress.DenyHosts), proxy)
 		}
 		if cfg.Egress.ProxyResolves {
-			log.Warn().Msg("names are checked here, and addresses by the egress proxy: let it deny private addresses")
+			log.Warn().Msg("the fetcher checks only names, so the egress proxy must deny private addresses")
 		}
 	}
 	if cfg.TrustedKeys == "" && cfg.Get.HeaderFile+cfg.Get.TeamFile != "" {
-		log.Warn().Msg("credentials go with every want, whoever has published it (see --trusted-keys)")
+		log.Warn().Msg("credentials are sent for every want, whoever published it (see --trusted-keys)")
 	}
 	gate, err := egress.New(cfg.Egress, egress.Deps{File: cfg.PolicyFile, DialTimeout: cfg.DialTimeout})
 	if err != nil {
@@ -106,7 +105,7 @@ func newGetter(
 	return gate, client, err
 }
 
-// brokerTime returns the broker's time.
+// brokerTime returns the broker's current time.
 func brokerTime(ctx context.Context, rt *process.Runtime) (time.Time, error) {
 	consumer, err := rt.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil {
