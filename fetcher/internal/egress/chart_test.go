@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("The NetworkPolicy of the chart", func() {
-	It("denies each range that the fetcher denies itself", func() {
+	It("denies each range that the fetcher itself denies", func() {
 		file := must(os.ReadFile("../../../deploy/chart/values.yaml"))
 		var values struct {
 			NetworkPolicy struct {

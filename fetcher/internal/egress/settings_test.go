@@ -155,7 +155,7 @@ var _ = Describe("the operator's settings", func() {
 		})
 	})
 
-	DescribeTable("are rejected if a flag makes no sense",
+	DescribeTable("are rejected if a flag is invalid",
 		func(cfg egress.Config, text string) {
 			_, err := egress.New(cfg, egress.Deps{})
 			Expect(err).To(MatchError("set up egress policy: " + text))

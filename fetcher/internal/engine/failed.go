@@ -115,7 +115,7 @@ func (e *Engine) scheduleNextRound(ctx context.Context, t *trigger, a followUp) 
 	return err
 }
 
-// repeatAfter is how long a lasting failure is not published again, unless a person asks for a
+// repeatAfter is how long a lasting failure is not published again, unless a person requests a
 // fetch.
 const repeatAfter = 30 * time.Minute
 
@@ -139,7 +139,7 @@ func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) followUp {
 
 const noCredential = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
 
-// isRepeated reports whether to publish a known failure again: a person asked for a fetch, other
+// isRepeated reports whether to publish a known failure again: a person requested the fetch, other
 // credentials were sent, the last report is old, or the key has become stale since.
 func (t *trigger) isRepeated(f failure, now time.Time) bool {
 	switch {

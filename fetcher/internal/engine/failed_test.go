@@ -58,13 +58,13 @@ var _ = Describe("A failed attempt", func() {
 		t = w.timer()
 		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
 		Expect(t.GetWithheld()).To(BeFalse())
-		told := w.result()
-		Expect(told.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
-		Expect(told.GetFailure().GetStatusCode()).To(BeEquivalentTo(500))
-		Expect(told.GetFailure().GetAttempts()).To(BeEquivalentTo(3))
-		Expect(told.GetFailure().GetHost()).To(Equal(pipeline.HiddenHost))
-		Expect(told.GetFailure().GetGaveUp()).To(BeFalse())
-		Expect(told.GetFailure().GetNextAt().AsTime()).To(BeTemporally("==", t.at), "the Event names the next attempt")
+		published := w.result()
+		Expect(published.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
+		Expect(published.GetFailure().GetStatusCode()).To(BeEquivalentTo(500))
+		Expect(published.GetFailure().GetAttempts()).To(BeEquivalentTo(3))
+		Expect(published.GetFailure().GetHost()).To(Equal(pipeline.HiddenHost))
+		Expect(published.GetFailure().GetGaveUp()).To(BeFalse())
+		Expect(published.GetFailure().GetNextAt().AsTime()).To(BeTemporally("==", t.at), "the Event names the next attempt")
 
 		f.elapse()
 		Expect(w.results()).To(HaveLen(1), "the class is known")
@@ -182,7 +182,7 @@ var _ = Describe("A failed attempt", func() {
 	})
 
 	It("is published at once, with the end of the pause, if the host requests a long pause", func() {
-		f.fetch(w.want(serve(asking(http.StatusTooManyRequests, "1200")).URL))
+		f.fetch(w.want(serve(retryLater(http.StatusTooManyRequests, "1200")).URL))
 		Expect(w.timer().GetWaitsFor()).To(Equal(v1.WaitsFor_WAITS_FOR_PAUSE))
 		Expect(w.timer().GetWithheld()).To(BeFalse())
 		Expect(failures()).To(HaveLen(1))
@@ -240,7 +240,7 @@ var _ = Describe("A failed attempt", func() {
 
 	Describe("with Retry-After", func() {
 		DescribeTable("is retried after", func(status int, value string, wait time.Duration) {
-			f.fetch(w.want(serve(asking(status, value)).URL))
+			f.fetch(w.want(serve(retryLater(status, value)).URL))
 			Expect(w.timer().at.Sub(w.clock.Now())).To(And(BeNumerically(">=", wait), BeNumerically("<=", wait+time.Second)))
 		},
 			Entry("the requested pause", http.StatusServiceUnavailable, "120", 2*time.Minute),
@@ -248,7 +248,7 @@ var _ = Describe("A failed attempt", func() {
 		)
 
 		It("pauses its host for a short time, and no other host", func() {
-			slow := serve(asking(http.StatusTooManyRequests, "120"))
+			slow := serve(retryLater(http.StatusTooManyRequests, "120"))
 			f.fetch(w.want(slow.URL))
 			gets := slow.gets.Load()
 
@@ -269,7 +269,7 @@ var _ = Describe("A failed attempt", func() {
 		})
 
 		It("does not pause a host that only redirects to the failing one", func() {
-			slow := serve(asking(http.StatusTooManyRequests, "3600"))
+			slow := serve(retryLater(http.StatusTooManyRequests, "3600"))
 			redirects := serve(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/fine" {
 					says("hello there")(w, r)
@@ -286,7 +286,7 @@ var _ = Describe("A failed attempt", func() {
 		})
 
 		It("does not delay one fetch that a person requests", func() {
-			slow := serve(asking(http.StatusTooManyRequests, "3600"))
+			slow := serve(retryLater(http.StatusTooManyRequests, "3600"))
 			f.fetch(w.want(slow.URL))
 			now := func(w *v1.Want) { w.Cause, w.Now = v1.Cause_CAUSE_NOW, "now" }
 			f.fetch(w.want(slow.URL+"/another", now))

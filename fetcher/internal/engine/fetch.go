@@ -55,8 +55,7 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) fetched {
 
 // notBefore is the earliest start of a shared GET for a trigger. A fetch on demand needs a GET that
 // started later, and so does a want for a body that Kubernetes has lost. All others may share a GET
-// that is a second old. The time is the broker's: a clock that is ahead costs a GET, and one that
-// is behind shortens that second.
+// that is a second old. Both times are by the broker's clock.
 func (t *trigger) notBefore() time.Time {
 	switch {
 	case t.urgent(), t.cause == v1.Cause_CAUSE_AUDIT, t.cause == v1.Cause_CAUSE_DRIFT:

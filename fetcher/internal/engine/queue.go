@@ -21,12 +21,12 @@ const claimFor = pipeline.AckWait
 
 // wait lets a key without a slot wait in the queue of its host, or for the end of a shared GET. Its
 // timer is a lease, after which the broker delivers it again, perhaps to another fetcher. A key
-// whose lease has ended without its turn gets another one.
+// whose lease ends before its turn gets another one.
 func (e *Engine) wait(ctx context.Context, t *trigger, why fetched) ending {
 	now, since := e.deps.Clock.Now(), t.past.GetWaitingSince()
 	lease := throttle.Lease(since == nil, e.deps.Random())
-	rests := why.busy.Pause > lease
-	if rests { // the timer alone brings the key back
+	long := why.busy.Pause > lease
+	if long { // the key is not queued
 		lease = why.busy.Pause + lease/10
 	}
 	if since == nil {
@@ -46,7 +46,7 @@ func (e *Engine) wait(ctx context.Context, t *trigger, why fetched) ending {
 		e.deps.Metrics.parked.WithLabelValues(string(why.busy.Cause)).Inc()
 	}
 	data, err := proto.Marshal(due)
-	if err != nil || rests {
+	if err != nil || long {
 		return ended
 	}
 	w := queuedKey{key: t.key, due: data, timer: timer, since: since.AsTime(), trace: pipeline.Traceparent(t.origin)}

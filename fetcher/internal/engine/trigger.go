@@ -74,7 +74,7 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 			t.take(due)
 		}
 	default:
-		err = fmt.Errorf("%w: %q asks for no fetch", pipeline.ErrSubject, d.Subject())
+		err = fmt.Errorf("%w: %q does not request a fetch", pipeline.ErrSubject, d.Subject())
 	}
 	return t, err
 }

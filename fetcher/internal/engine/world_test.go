@@ -200,8 +200,8 @@ func says(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
 }
 
-// asking responds with a status and Retry-After.
-func asking(status int, retryAfter string) http.HandlerFunc {
+// retryLater responds with a status and Retry-After.
+func retryLater(status int, retryAfter string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", retryAfter)
 		fails(status)(w, r)

@@ -113,7 +113,7 @@ var _ = Describe("credentials", func() {
 		Expect(seen.authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "a")}))
 	})
 
-	It("never follow a redirect to another host, nor come back from there", func(ctx SpecContext) {
+	It("never follow a redirect to another host, nor one back from it", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc",
 			"machine data.example.com login me password a\nmachine evil.example.com login e password e\n")
 		cfg.HeaderFile = writeFile("headers.yaml",
@@ -276,7 +276,7 @@ var _ = Describe("credentials", func() {
 		Eventually(closed).Should(Receive())
 	})
 
-	It("come from the file's content at the time when sharing of the GET was decided", func(ctx SpecContext) {
+	It("come from the content of the file when the request was resolved", func(ctx SpecContext) {
 		cfg.HeaderFile = writeFile("headers.yaml", "[]")
 		client, reload := newReloading(cfg, get.Deps{})
 		request := get.Request{Namespace: "team-a", URL: at("data.example.com", "/?to=/x")}

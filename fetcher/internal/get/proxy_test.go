@@ -140,7 +140,7 @@ var _ = Describe("an egress proxy", func() {
 			}
 		})
 
-		It("gets names that nobody else knows", func(ctx SpecContext) {
+		It("gets names that are not in DNS", func(ctx SpecContext) {
 			client := newProxied(map[string][]string{"data.example.com": {}, "data.corp.example": {}})
 			response := must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 			Expect(string(response.Body)).To(Equal("by proxy"))

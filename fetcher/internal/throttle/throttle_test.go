@@ -172,7 +172,7 @@ func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		for i := range 80 {
 			want := min(time.Second<<min(i, 8), 5*time.Second)
-			slot := t.granted(on("a", "asks"))
+			slot := t.granted(on("a", "slowed"))
 			pass(time.Millisecond)
 			slot.Pause(time.Hour)
 			slot.End()
@@ -180,10 +180,10 @@ func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 				t.Errorf("refusal %d: others pause for %s, want %s", i+1, wait, want)
 			}
 			want = min(time.Second<<min(i, 8), time.Minute)
-			if wait := t.refused(on("a", "asks"), throttle.HostSlowed); wait != want {
+			if wait := t.refused(on("a", "slowed"), throttle.HostSlowed); wait != want {
 				t.Errorf("refusal %d: the namespace pauses for %s, want %s", i+1, wait, want)
 			}
-			t.granted(on("b", "asks")).End()
+			t.granted(on("b", "slowed")).End()
 			pass(time.Minute)
 		}
 	})
@@ -191,7 +191,7 @@ func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 
 func TestRefusalsOfConcurrentGETsCountOnce(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
-		one, two := t.granted(on("a", "asks")), t.granted(on("a", "asks"))
+		one, two := t.granted(on("a", "slowed")), t.granted(on("a", "slowed"))
 		pass(time.Second)
 		for _, slot := range []*throttle.Slot{one, two} {
 			slot.Pause(time.Hour)
@@ -205,7 +205,7 @@ func TestRefusalsOfConcurrentGETsCountOnce(t *testing.T) {
 
 func TestAPauseEndsWithAGoodResponse(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
-		old, slot := t.granted(on("a", "two")), t.granted(on("a", "asks"))
+		old, slot := t.granted(on("a", "two")), t.granted(on("a", "slowed"))
 		pass(time.Millisecond)
 		slot.Pause(time.Hour)
 		slot.Release()
@@ -218,7 +218,7 @@ func TestAPauseEndsWithAGoodResponse(t *testing.T) {
 		urgent.Resume()
 		urgent.Release()
 		t.granted(on("a", "two"))
-		t.granted(on("a", "asks"))
+		t.granted(on("a", "slowed"))
 	})
 }
 
