@@ -24,7 +24,7 @@ func BenchmarkPass(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			t := &trigger{want: &v1.Want{Expect: rules}, past: new(v1.Due)}
-			quickest, digest := time.Hour, time.Hour // other programs use the machine, too
+			fastest, digest := time.Hour, time.Hour // other programs use the machine, too
 			for b.Loop() {
 				began := time.Now()
 				_, _, rejected := e.pass(t, get.Response{Body: body})
@@ -33,10 +33,10 @@ func BenchmarkPass(b *testing.B) {
 				}
 				passed := time.Now()
 				sha256.Sum256(body)
-				quickest, digest = min(quickest, passed.Sub(began)), min(digest, time.Since(passed))
+				fastest, digest = min(fastest, passed.Sub(began)), min(digest, time.Since(passed))
 			}
-			b.ReportMetric(float64(quickest.Nanoseconds()), "min-ns/op")
-			b.ReportMetric(float64(quickest)/float64(digest), "of-digest")
+			b.ReportMetric(float64(fastest.Nanoseconds()), "min-ns/op")
+			b.ReportMetric(float64(fastest)/float64(digest), "of-digest")
 		})
 	}
 }
