@@ -154,7 +154,7 @@ var _ = Describe("A restored backup", func() {
 		_, deleted := w.Fill(ctx, "deleted", "once")
 		w.EventuallyQuiet(ctx)
 		Expect(plane.Stop(ctx)).To(Succeed())
-		world.PutBack(saved, home)
+		world.ReplaceDir(saved, home)
 
 		plane = startPlane(ctx, home)
 		page.Says("newer")
@@ -166,7 +166,7 @@ var _ = Describe("A restored backup", func() {
 		deleted.Delete(ctx)
 		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).Should(Equal(2), "refreshes")
 		Expect(plane.Stop(ctx)).To(Succeed())
-		world.PutBack(home, saved)
+		world.ReplaceDir(home, saved)
 		plane = startPlane(ctx, home)
 		w.Restored(ctx)
 

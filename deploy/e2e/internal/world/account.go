@@ -17,8 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// WatcherRules are all the rights that the watcher needs in a namespace that
-// it watches.
+// WatcherRules returns the permissions that the watcher needs in a watched namespace.
 func WatcherRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		rule("", "configmaps", "list", "watch"),
@@ -31,8 +30,7 @@ func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
-// WriterRules are all the rights that the writer needs in a namespace that it
-// writes to.
+// WriterRules returns the permissions that the writer needs in a watched namespace.
 func WriterRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		rule("", "configmaps", "get", "patch"),
@@ -40,7 +38,7 @@ func WriterRules() []rbacv1.PolicyRule {
 	}
 }
 
-// KeeperRules are all the rights that keeper needs in a namespace.
+// KeeperRules returns the permissions that keeper needs in a namespace.
 func KeeperRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		rule("watch.x-kv8s.io", "watchers", "list", "watch"),
@@ -52,19 +50,19 @@ func KeeperRules() []rbacv1.PolicyRule {
 	}
 }
 
-// With returns the function that Options.Kubeconfigs needs: it creates an account with these rights.
+// With returns a function for Options.Kubeconfigs that creates an account with these permissions.
 func (c *Cluster) With(account string, rules ...rbacv1.PolicyRule) func(ctx context.Context, namespace string) string {
 	return func(ctx context.Context, namespace string) string {
 		return c.Account(ctx, namespace, account, rules...).Kubeconfig
 	}
 }
 
-// KeeperWithSidecars gives keeper an account with the rights that it needs for sidecars.
+// KeeperWithSidecars returns a function for Options.Kubeconfigs: an account with the permissions for sidecars.
 func KeeperWithSidecars(c *Cluster) func(ctx context.Context, namespace string) string {
 	return c.With("curl-me-that-keeper", append(KeeperRules(), rule("", "pods", "list", "watch"))...)
 }
 
-// LeastRights gives each service an account with minimal rights.
+// LeastRights gives each service with access to Kubernetes an account with minimal permissions.
 func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace string) string {
 	return map[string]func(context.Context, string) string{
 		Watcher: c.With(Watcher, WatcherRules()...), Writer: c.With(Writer, WriterRules()...),
@@ -72,7 +70,7 @@ func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace stri
 	}
 }
 
-// WriterAccount gives the writer an account with minimal rights, and stores it in account.
+// WriterAccount gives the writer an account with minimal permissions, and stores it in account.
 func (c *Cluster) WriterAccount(account **Account) map[string]func(ctx context.Context, namespace string) string {
 	return map[string]func(context.Context, string) string{Writer: func(ctx context.Context, namespace string) string {
 		*account = c.Account(ctx, namespace, Writer, WriterRules()...)
@@ -80,21 +78,21 @@ func (c *Cluster) WriterAccount(account **Account) map[string]func(ctx context.C
 	}}
 }
 
-// Account is a service account with rights in one namespace.
+// Account is a service account with permissions in one namespace.
 type Account struct {
-	// Kubeconfig with a token of the account.
+	// Kubeconfig is a file with a token of the account.
 	Kubeconfig string
 	// Config is the parsed kubeconfig, and Client its client.
 	Config *rest.Config
 	Client kubernetes.Interface
 
 	cluster *Cluster
-	// namespace of the rights, and home of the account.
+	// namespace of the permissions, and home of the account.
 	namespace, home, name string
 	probe                 authorizationv1.ResourceAttributes
 }
 
-// Account creates a service account, and returns when it has its rights.
+// Account creates a service account, and waits until its permissions are in force.
 func (c *Cluster) Account(ctx context.Context, namespace, name string, rules ...rbacv1.PolicyRule) *Account {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
@@ -103,8 +101,8 @@ func (c *Cluster) Account(ctx context.Context, namespace, name string, rules ...
 	return c.ExistingAccount(ctx, namespace, name).In(ctx, namespace, rules...)
 }
 
-// In gives the account rights in a namespace, and returns when they are in force. Grant
-// and Revoke of the result apply to that namespace.
+// In grants permissions in a namespace, and waits until they are in force. Grant and Revoke of the result apply
+// to that namespace.
 func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) *Account {
 	GinkgoHelper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: a.name}, Rules: rules}
@@ -119,7 +117,7 @@ func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.Poli
 	return &there
 }
 
-// ExistingAccount returns a service account that exists, whatever its rights.
+// ExistingAccount returns an existing service account with its current permissions.
 func (c *Cluster) ExistingAccount(ctx context.Context, namespace, name string) *Account {
 	GinkgoHelper()
 	administrator := suitetest.Must(access.Load(c.Kubeconfig, ""))
@@ -133,7 +131,7 @@ func (c *Cluster) ExistingAccount(ctx context.Context, namespace, name string) *
 	return a
 }
 
-// Grant gives the account its rights, and returns when they are in force.
+// Grant grants the permissions, and waits until they are in force.
 func (a *Account) Grant(ctx context.Context) {
 	GinkgoHelper()
 	suitetest.Must(a.cluster.Client.RbacV1().RoleBindings(a.namespace).Create(ctx, &rbacv1.RoleBinding{
@@ -141,14 +139,14 @@ func (a *Account) Grant(ctx context.Context) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: a.name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: a.name, Namespace: a.home}},
 	}, metav1.CreateOptions{}))
-	Eventually(ctx, a.may).WithPolling(eventPolling).Should(BeTrue(), "rights of %s", a.name)
+	Eventually(ctx, a.may).WithPolling(eventPolling).Should(BeTrue(), "permissions of %s", a.name)
 }
 
-// Revoke removes all rights, and returns when they are gone.
+// Revoke removes the permissions, and waits until they are gone.
 func (a *Account) Revoke(ctx context.Context) {
 	GinkgoHelper()
 	Expect(a.cluster.Client.RbacV1().RoleBindings(a.namespace).Delete(ctx, a.name, metav1.DeleteOptions{})).To(Succeed())
-	Eventually(ctx, a.may).WithPolling(eventPolling).Should(BeFalse(), "rights of %s", a.name)
+	Eventually(ctx, a.may).WithPolling(eventPolling).Should(BeFalse(), "permissions of %s", a.name)
 }
 
 func (a *Account) may(ctx context.Context) (bool, error) {

@@ -13,13 +13,12 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// denial is a policy and its binding, with words for the namespace and the key.
+// denial is a policy and its binding, with placeholders for the namespace and the key.
 //
 //go:embed denial.yaml
 var denial string
 
-// Deny makes the API server reject ConfigMaps with a key in data, and returns once it does. lift
-// ends that.
+// Deny makes the API server reject ConfigMaps with a key in data, and waits until it does. lift ends that.
 func (w *World) Deny(ctx context.Context, key string) (lift func(context.Context)) {
 	GinkgoHelper()
 	manifest := strings.NewReplacer("NAMESPACE", w.Namespace, "KEY", key).Replace(denial)

@@ -22,12 +22,10 @@ import (
 
 // Cluster is a real API server with administrator access.
 type Cluster struct {
-	// Kubeconfig is the administrator's.
+	// Kubeconfig is the file of the administrator, Config its content and Client a client.
 	Kubeconfig string
-	// Config is its content.
-	Config *rest.Config
-	// Client of the administrator.
-	Client kubernetes.Interface
+	Config     *rest.Config
+	Client     kubernetes.Interface
 }
 
 // OpenCluster reads a kubeconfig.
@@ -44,14 +42,13 @@ func OpenCluster(kubeconfig string) (*Cluster, error) {
 	return &Cluster{Kubeconfig: kubeconfig, Config: config, Client: client}, nil
 }
 
-// Namespace creates a namespace that lives as long as the spec.
+// Namespace creates a namespace and deletes it at the end of the spec.
 func (c *Cluster) Namespace(ctx context.Context) string {
 	GinkgoHelper()
 	created := suitetest.Must(c.Client.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-e2e-"}}, metav1.CreateOptions{}))
 	DeferCleanup(func(ctx SpecContext) {
-		// Without controllers the namespace is never gone. The control plane does not
-		// live long.
+		// Without a namespace controller it stays in Terminating, until the control plane is deleted.
 		_ = c.Client.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{})
 	})
 	return created.Name
@@ -64,7 +61,7 @@ func (c *Cluster) Label(ctx context.Context, namespace, name, value string) {
 		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, name, value), metav1.PatchOptions{}))
 }
 
-// RunPods creates the account that pods in a namespace need, because no controller does.
+// RunPods creates the service account that pods in a namespace need, because no controller does.
 func (c *Cluster) RunPods(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -72,7 +69,7 @@ func (c *Cluster) RunPods(ctx context.Context, namespace string) {
 		To(Or(Succeed(), MatchError(apierrors.IsAlreadyExists, "already exists")))
 }
 
-// Credential creates a Secret of a team with a credential for hosts.
+// Credential creates a Secret with a team's credential for hosts.
 func (c *Cluster) Credential(ctx context.Context, namespace, name, hosts string, data map[string]string) {
 	GinkgoHelper()
 	suitetest.Must(c.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
@@ -84,8 +81,8 @@ func (c *Cluster) Credential(ctx context.Context, namespace, name, hosts string,
 	}, metav1.CreateOptions{}))
 }
 
-// ServeWatchers installs the CRD of Watchers and returns a client for them. Other suites may do so
-// at the same time, and none removes the CRD.
+// ServeWatchers installs the CRD of Watchers and returns a client for them. Other suites may do the same at any
+// time, so none removes the CRD.
 func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
 	GinkgoHelper()
 	Expect(access.ApplyManifest(ctx, c.Config, "e2e", "", crd.Watchers)).To(Succeed())

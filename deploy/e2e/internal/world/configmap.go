@@ -18,33 +18,33 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// manager is the field manager of specs.
+// manager is the field manager of the specs' own writes.
 const manager = "kubectl-edit"
 
-// ConfigMap is a ConfigMap of a spec.
+// ConfigMap is a ConfigMap in the namespace of a world.
 type ConfigMap struct {
-	// Name in the namespace of the world.
+	// Name of the ConfigMap.
 	Name  string
 	world *World
 }
 
-// Trait is something that a new ConfigMap has.
+// Trait sets a property of a new ConfigMap.
 type Trait func(*corev1.ConfigMap)
 
-// Asking for pairs of key=url.
+// Asking requests pairs of key=url.
 func Asking(pairs string) Trait { return Annotated(annotation.DefaultKey, pairs) }
 
-// Annotated with a value.
+// Annotated sets an annotation.
 func Annotated(key, value string) Trait {
 	return func(o *corev1.ConfigMap) { metav1.SetMetaDataAnnotation(&o.ObjectMeta, key, value) }
 }
 
-// Labelled with a value.
+// Labelled sets a label.
 func Labelled(key, value string) Trait {
 	return func(o *corev1.ConfigMap) { metav1.SetMetaDataLabel(&o.ObjectMeta, key, value) }
 }
 
-// Holding a value.
+// Holding sets a key in data.
 func Holding(key, value string) Trait {
 	return func(o *corev1.ConfigMap) {
 		if o.Data == nil {
@@ -54,7 +54,7 @@ func Holding(key, value string) Trait {
 	}
 }
 
-// Immutable marked so.
+// Immutable makes the ConfigMap immutable.
 func Immutable() Trait {
 	return func(o *corev1.ConfigMap) { o.Immutable = new(true) }
 }
@@ -82,7 +82,7 @@ func (w *World) Fill(ctx context.Context, name, body string, traits ...Trait) (*
 	return page, cm
 }
 
-// Fetching is Fill up to the GET, which waits until release is called.
+// Fetching is Fill up to the GET, which is held until release is called.
 func (w *World) Fetching(ctx context.Context, name, body string, traits ...Trait) (page *origin.Page, cm *ConfigMap,
 	release func(),
 ) {
@@ -109,7 +109,7 @@ func (c *ConfigMap) Unannotate(ctx context.Context, key string) {
 	c.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: nil}}})
 }
 
-// Ask sets the annotation.
+// Ask sets the annotation curl-me-that.
 func (c *ConfigMap) Ask(ctx context.Context, pairs string) {
 	GinkgoHelper()
 	c.Annotate(ctx, annotation.DefaultKey, pairs)
@@ -146,7 +146,7 @@ func (c *ConfigMap) Patch(ctx context.Context, patch map[string]any) {
 	c.world.wrote(ctx, patched)
 }
 
-// Replace overwrites the ConfigMap, whatever its version.
+// Replace replaces the whole ConfigMap, like kubectl replace.
 func (c *ConfigMap) Replace(ctx context.Context, object *corev1.ConfigMap) {
 	GinkgoHelper()
 	replaced := suitetest.Must(c.api().Update(ctx, object, metav1.UpdateOptions{FieldManager: manager}))
@@ -157,8 +157,8 @@ func (c *ConfigMap) api() corev1client.ConfigMapInterface {
 	return c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace)
 }
 
-// wrote attributes a write to the spec, and waits until the history has it, so that the
-// next expectation sees later versions only.
+// wrote attributes a write to the spec, and waits until the history has it. So the next expectation sees only
+// later versions.
 func (w *World) wrote(ctx context.Context, object *corev1.ConfigMap) {
 	GinkgoHelper()
 	w.History.BySpec(object)
@@ -166,7 +166,7 @@ func (w *World) wrote(ctx context.Context, object *corev1.ConfigMap) {
 		Should(BeTrue(), "the watch shows the write")
 }
 
-// Delete deletes the ConfigMap, and waits until its end is in the history.
+// Delete deletes the ConfigMap, and waits until the history has the deletion.
 func (c *ConfigMap) Delete(ctx context.Context) {
 	GinkgoHelper()
 	uid := c.Get(ctx).UID
@@ -209,8 +209,8 @@ func (c *ConfigMap) Writes(ctx context.Context) int {
 	return c.world.History.Writes(c.Name)
 }
 
-// EventuallyCaughtUp waits until the history is complete. It lists all ConfigMaps, so
-// call it once before History.Writes of many.
+// EventuallyCaughtUp waits until the history is complete. It lists all ConfigMaps, so call it once before
+// reading History.Writes of many.
 func (w *World) EventuallyCaughtUp(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// drainTimeout is the time limit for a service to stop.
+	// drainTimeout is how long a service may take to stop.
 	drainTimeout = 30 * time.Second
-	// dumpLines is how much of each log a failed spec shows.
+	// dumpLines is the number of lines of each log that a failed spec prints.
 	dumpLines = 80
 )
 
@@ -39,10 +39,10 @@ func (w *World) check(ctx SpecContext) {
 	Expect(broken).To(ConsistOf(w.breaks...), "broken promises")
 }
 
-// Breaks expects a broken promise with this text. Any other finding fails the spec.
+// Breaks expects a broken promise with this text. Any other broken promise fails the spec.
 func (w *World) Breaks(found string) { w.breaks = append(w.breaks, ContainSubstring(found)) }
 
-// Checker of the promises in this world.
+// Checker returns the checker of promises for this world.
 func (w *World) Checker() promise.Checker {
 	return promise.Checker{Grammar: w.grammar(), Served: w.served}
 }
@@ -50,7 +50,7 @@ func (w *World) Checker() promise.Checker {
 // Unfinished allows the spec to end with work in progress.
 func (w *World) Unfinished() { w.unfinished = true }
 
-// stopAll sends SIGTERM to all services that run, at once.
+// stopAll sends SIGTERM to all running services at once.
 func (w *World) stopAll(ctx context.Context) {
 	GinkgoHelper()
 	var group sync.WaitGroup
@@ -73,7 +73,7 @@ func (s *Service) ShouldStop(ctx context.Context) {
 	Expect(s.Stop(ctx)).To(BeZero(), "exit code of %s, whose last line is: %s", s.Name, s.Log.Last())
 }
 
-// checkWords fails if Events or logs contain a response body, the address of a host, or a
+// checkWords fails if Events or logs contain the body of an error response, an IP address of a host, or a
 // panic.
 func (w *World) checkWords(ctx context.Context) {
 	GinkgoHelper()
@@ -83,7 +83,7 @@ func (w *World) checkWords(ctx context.Context) {
 	}
 	for _, s := range w.all {
 		Expect(s.Log.Matching(origin.ServerText)).To(BeEmpty(), "log of %s", s.Name)
-		for _, line := range s.Log.Matching("127.0.0.1") { // the broker's was named by who started it
+		for _, line := range s.Log.Matching("127.0.0.1") { // the broker's address is in the flags
 			Expect(strings.ReplaceAll(line, w.broker, "")).NotTo(ContainSubstring("127.0.0.1"), "log of %s", s.Name)
 		}
 		for _, word := range []string{"panic:", "fatal error:", "DATA RACE", "goroutine "} {
@@ -96,12 +96,12 @@ func (w *World) checkWords(ctx context.Context) {
 func (w *World) kill() {
 	for _, s := range w.all {
 		if s.Running() {
-			_ = s.Kill() // it may have ended meanwhile
+			_ = s.Kill() // it may have exited meanwhile
 		}
 	}
 }
 
-// dump shows the end of the logs of a spec that has failed.
+// dump prints the end of each log if the spec failed.
 func (w *World) dump() {
 	if !CurrentSpecReport().Failed() {
 		return

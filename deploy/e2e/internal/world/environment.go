@@ -25,38 +25,37 @@ const (
 	Watcher = "watcher"
 	Fetcher = "fetcher"
 	Writer  = "writer"
-	// Keeper is launched by specs with Watchers.
+	// Keeper is started only by specs with Watchers.
 	Keeper = "keeper"
 )
 
-// Services returns the names of all services.
+// Services returns the names of the services that every world starts.
 func Services() []string { return []string{Watcher, Fetcher, Writer} }
 
 // Environment is shared by the specs of a suite.
 type Environment struct {
-	// Cluster that the services work on, unless a spec has its own.
+	// Cluster of the services, unless a spec has its own.
 	Cluster *Cluster
 
 	bin   string
 	ports process.Ports
-	// signingKey and trustedKeys are the files to sign and verify wants.
+	// signingKey and trustedKeys are the files with the keys that sign and verify wants.
 	signingKey, trustedKeys string
 }
 
 const (
-	// patience is the time limit of an expectation on a busy machine. It is less than
-	// pipeline.AckWait, so that a result that needs a redelivery is too late.
+	// patience is how long an expectation waits on a busy machine. It is less than pipeline.AckWait, so a
+	// result that needs a redelivery fails the spec.
 	patience = 25 * time.Second
 	// polling is the interval of cheap checks.
 	polling = 10 * time.Millisecond
-	// suiteTimeout is below the -timeout of make test, and hangs is the time
-	// after which the report shows where a spec is.
-	suiteTimeout = 25 * time.Minute
-	hangs        = 90 * time.Second
+	// suiteTimeout is shorter than the -timeout of make test. After progressAfter, the report shows where a
+	// spec hangs.
+	suiteTimeout  = 25 * time.Minute
+	progressAfter = 90 * time.Second
 )
 
-// Run runs the specs of a suite. They wait with the timeouts of this package
-// unless they have their own, and the suite ends some time, whatever hangs.
+// Run runs a suite with the default timeouts of this package, and a time limit for the whole suite.
 func Run(t *testing.T, suite string) {
 	t.Helper()
 	RunWithin(t, suite, suiteTimeout)
@@ -71,13 +70,13 @@ func RunWithin(t *testing.T, suite string, limit time.Duration) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	config, reporter := GinkgoConfiguration()
 	config.Timeout = limit
-	config.PollProgressAfter = hangs
+	config.PollProgressAfter = progressAfter
 	ReportAfterSuite("time of each spec", func(r Report) { Expect(noteTimes(os.Getenv(timesFile), r)).To(Succeed()) })
 	RunSpecs(t, suite, config, reporter)
 }
 
-// Open uses the cluster of KUBECONFIG and the programs in CURLMETHAT_BIN, or in bin at
-// the root of the repository. It fails the suite with one sentence if there is none.
+// Open uses the cluster of KUBECONFIG and the programs in CURLMETHAT_BIN, or in bin at the root of the
+// repository. It fails the suite if one is missing.
 func Open() *Environment {
 	GinkgoHelper()
 	kubeconfig := os.Getenv("KUBECONFIG")
@@ -102,8 +101,8 @@ func Open() *Environment {
 	return e
 }
 
-// Gateway starts a gateway to the cluster for the spec, and returns it with a kubeconfig
-// for services, see Options.
+// Gateway starts a gateway to the cluster for the spec. It returns the gateway and a kubeconfig for
+// Options.Kubeconfigs.
 func (e *Environment) Gateway() (g *gateway.Gateway, kubeconfig func(ctx context.Context, namespace string) string) {
 	GinkgoHelper()
 	g = suitetest.Must(gateway.Start(e.Cluster.Config))
@@ -114,10 +113,10 @@ func (e *Environment) Gateway() (g *gateway.Gateway, kubeconfig func(ctx context
 	return g, func(context.Context, string) string { return path }
 }
 
-// Program returns the path of a program of ours.
+// Program returns the path of one of our programs.
 func (e *Environment) Program(name string) string { return filepath.Join(e.bin, name) }
 
-// FreeAddress returns an address on loopback that no socket listens at.
+// FreeAddress returns an unused loopback address.
 func (e *Environment) FreeAddress() string {
 	GinkgoHelper()
 	return suitetest.Must(e.ports.Free())
@@ -133,12 +132,11 @@ func Kubectl() string {
 	return path
 }
 
-// timesFile is the variable with the file that each suite adds the times of its
-// specs to. go test shows nothing of a suite that passes.
+// timesFile is the environment variable that names a file. Each suite appends the times of its specs to it,
+// because go test prints nothing for a suite that passes.
 const timesFile = "SPEC_TIMES"
 
-// noteTimes adds a line for each spec that ran: its seconds and its name. No
-// file: nothing.
+// noteTimes appends the duration and name of each spec that ran to the file, if one is set.
 func noteTimes(file string, r Report) error {
 	if file == "" {
 		return nil

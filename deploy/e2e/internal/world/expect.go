@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// data returns the newest value of a key, or nil without the key.
+// data returns the newest value of a key, or nil if the key does not exist.
 func (c *ConfigMap) data(key string) any {
 	if object := c.world.History.Latest(c.Name); object != nil {
 		if value, found := object.Data[key]; found {
@@ -57,7 +57,7 @@ func (c *ConfigMap) EventuallyLacks(ctx context.Context, key string) {
 		Should(BeTrue(), "ConfigMap %s still has key %s", c.Name, key)
 }
 
-// EventuallyReports waits until the status of a key has an error, or none if the error is empty.
+// EventuallyReports waits until the status of a key has this error, or no error if reason is empty.
 func (c *ConfigMap) EventuallyReports(ctx context.Context, key, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func() any {
@@ -73,10 +73,10 @@ func (c *ConfigMap) EventuallyReports(ctx context.Context, key, reason string) {
 	}).Should(Equal(reason), "error in the status of %s for key %s", c.Name, key)
 }
 
-// eventPolling spares the API server, which lists Events slowly.
+// eventPolling is slow because listing Events is expensive for the API server.
 const eventPolling = 50 * time.Millisecond
 
-// Events returns all Events in the namespace, whoever wrote them.
+// Events returns all Events in the namespace, from any reporter.
 func (w *World) Events(ctx context.Context) []eventsv1.Event {
 	GinkgoHelper()
 	var list *eventsv1.EventList
@@ -87,8 +87,7 @@ func (w *World) Events(ctx context.Context) []eventsv1.Event {
 	return list.Items
 }
 
-// Events returns the Events about the ConfigMap, or those with one of the
-// reasons.
+// Events returns the Events about the ConfigMap, optionally only those with one of the reasons.
 func (c *ConfigMap) Events(ctx context.Context, reasons ...string) []eventsv1.Event {
 	GinkgoHelper()
 	var events []eventsv1.Event
@@ -111,8 +110,7 @@ func (c *ConfigMap) Reasons(ctx context.Context) []string {
 	return reasons
 }
 
-// EventuallyTells waits until Events about the ConfigMap have these reasons, in
-// any order and no other.
+// EventuallyTells waits until the Events about the ConfigMap have exactly these reasons, in any order.
 func (c *ConfigMap) EventuallyTells(ctx context.Context, reasons ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() []string { return c.Reasons(ctx) }).WithPolling(eventPolling).Should(ConsistOf(reasons))
@@ -125,8 +123,7 @@ func (c *ConfigMap) EventuallyTellsWithin(ctx context.Context, limit time.Durati
 		Should(ConsistOf(reasons))
 }
 
-// Tells expects that Events about the ConfigMap have these reasons and no
-// other.
+// Tells expects that the Events about the ConfigMap have exactly these reasons, in any order.
 func (c *ConfigMap) Tells(ctx context.Context, reasons ...string) {
 	GinkgoHelper()
 	Expect(c.Reasons(ctx)).To(ConsistOf(reasons))

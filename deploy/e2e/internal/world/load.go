@@ -15,11 +15,11 @@ import (
 // creators is the number of concurrent creators of ConfigMaps.
 const creators = 4
 
-// Load is a number of ConfigMaps, each with its own page.
+// Load is a set of ConfigMaps, each with its own page.
 type Load struct {
 	// ConfigMaps in the order of their pages.
 	ConfigMaps []*ConfigMap
-	// Pages that they ask for under the key "mydata", if the spec runs the web server.
+	// Pages that they request for the key mydata, if the spec runs the web server.
 	Pages []*origin.Page
 
 	world *World
@@ -27,8 +27,8 @@ type Load struct {
 	done  sync.WaitGroup
 }
 
-// Load returns a load with a ConfigMap for each URL, which are not created yet. Their names begin with a prefix. The
-// URL number i serves Body(i).
+// Load returns a load with one ConfigMap per URL, none of which is created yet. Names start with prefix. URL i
+// must serve Body(i).
 func (w *World) Load(prefix string, urls []string) *Load {
 	l := &Load{world: w, urls: urls}
 	for i := range urls {
@@ -37,8 +37,7 @@ func (w *World) Load(prefix string, urls []string) *Load {
 	return l
 }
 
-// Begin creates n ConfigMaps in the background, so that the spec can inject faults
-// meanwhile.
+// Begin creates n ConfigMaps in the background, so that the spec can inject faults meanwhile.
 func (w *World) Begin(ctx context.Context, n int) *Load {
 	GinkgoHelper()
 	pages := w.Origin.Pages(n)
@@ -66,7 +65,7 @@ func (l *Load) Create(ctx context.Context, i int) {
 	l.world.Create(ctx, l.ConfigMaps[i].Name, Asking("mydata="+l.urls[i]))
 }
 
-// Filled returns the number of ConfigMaps with data.
+// Filled returns the number of ConfigMaps that have their body.
 func (l *Load) Filled() int {
 	n := 0
 	for i, cm := range l.ConfigMaps {
@@ -109,8 +108,8 @@ func (l *Load) MostHits() int {
 	return most
 }
 
-// Meanwhile calls do again and again until stop is called. It takes a quarter of the time at most,
-// so that it leaves room for other writers on a busy machine too.
+// Meanwhile calls do in a loop until stop is called. It pauses for three quarters of the time, to leave room
+// for other writers on a busy machine.
 func Meanwhile(ctx context.Context, do func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -14,17 +14,17 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// Service is one of the services as a process.
+// Service is a service that runs as a process.
 type Service struct {
 	*process.Process
 	// Address where it serves health and metrics.
 	Address string
 }
 
-// readyTimeout is for a start on a machine that is busy with other tests.
+// readyTimeout is long because other tests may keep the machine busy.
 const readyTimeout = 40 * time.Second
 
-// Launch starts one more service with more flags.
+// Launch starts another service, with additional flags.
 func (w *World) Launch(ctx context.Context, name string, flags ...string) *Service {
 	GinkgoHelper()
 	address := w.FreeAddress()
@@ -39,7 +39,7 @@ func (w *World) Launch(ctx context.Context, name string, flags ...string) *Servi
 	return s
 }
 
-// flags that a service has in every world.
+// flags returns the flags of a service in every world.
 func (w *World) flags(ctx context.Context, name string) []string {
 	GinkgoHelper()
 	flags := []string{}
@@ -57,7 +57,7 @@ func (w *World) flags(ctx context.Context, name string) []string {
 		if w.options.AckWait > 0 {
 			flags = append(flags, "--manage-streams=off")
 		}
-	case Fetcher: // it has no cluster at all
+	case Fetcher: // it has no access to Kubernetes
 		flags = append(flags, process.AllowLoopback, "--min-refresh=1s", "--retry-base=200ms",
 			"--trusted-keys="+w.trustedKeys)
 	case Writer:
@@ -68,19 +68,19 @@ func (w *World) flags(ctx context.Context, name string) []string {
 	return flags
 }
 
-// Watcher is the watcher that the world began with.
+// Watcher returns the watcher that World started.
 func (w *World) Watcher() *Service { return w.services[Watcher] }
 
-// Fetcher is the fetcher that the world began with.
+// Fetcher returns the fetcher that World started.
 func (w *World) Fetcher() *Service { return w.services[Fetcher] }
 
-// Writer is the writer that the world began with.
+// Writer returns the writer that World started.
 func (w *World) Writer() *Service { return w.services[Writer] }
 
-// Service returns the service of that name that the world began with.
+// Service returns the service of that name that World started.
 func (w *World) Service(name string) *Service { return w.services[name] }
 
-// EventuallyReady waits until the service reports that all its parts work.
+// EventuallyReady waits until the service is ready.
 func (s *Service) EventuallyReady(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func() error {
@@ -91,15 +91,14 @@ func (s *Service) EventuallyReady(ctx context.Context) {
 	}).WithTimeout(readyTimeout).Should(Succeed())
 }
 
-// Restart starts the service again after it has ended, and waits until it is
-// ready.
+// Restart starts the service again after it exited, and waits until it is ready.
 func (s *Service) Restart(ctx context.Context) {
 	GinkgoHelper()
 	Expect(s.Again()).To(Succeed())
 	s.EventuallyReady(ctx)
 }
 
-// Metric returns the sum of all series of a metric whose labels contain a text such as
+// Metric returns the sum of all series of a metric whose labels contain each of the texts, such as
 // `outcome="ok"`.
 func (s *Service) Metric(ctx context.Context, name string, labels ...string) float64 {
 	GinkgoHelper()
@@ -119,8 +118,8 @@ func (s *Service) Metric(ctx context.Context, name string, labels ...string) flo
 	return sum
 }
 
-// Counters returns all counters of the services and sequences of the streams, which
-// change with every publish, fetch, write and Event.
+// Counters returns counters of the services, streams, Events and versions. Every publish, fetch, write, Event
+// and log line changes one of them.
 func (w *World) Counters(ctx context.Context) map[string]float64 {
 	GinkgoHelper()
 	flow := w.eventuallyFlow(ctx)

@@ -15,14 +15,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// quietFor is how long nothing may change before a world counts as quiet. It is longer than the
-// watcher's coalescing of edits.
+// quietFor is how long nothing may change before a world counts as quiet. It is longer than the time for which
+// the watcher coalesces edits.
 const quietFor = 400 * time.Millisecond
 
-// flow is the progress of the pipeline.
 type flow struct {
-	requests, results uint64 // last sequences
-	waiting           uint64 // messages for fetchers and writers, or in work there
+	requests, results uint64 // last sequences of the streams
+	waiting           uint64 // messages that fetchers and writers have not acknowledged
 }
 
 // flow reads the progress of the pipeline.
@@ -50,8 +49,7 @@ func (w *World) flow(ctx context.Context) (flow, error) {
 	return f, nil
 }
 
-// EventuallyQuiet waits until every message has been handled and no new one came for a
-// while.
+// EventuallyQuiet waits until every message is acknowledged and no new one has come for quietFor.
 func (w *World) EventuallyQuiet(ctx context.Context) {
 	GinkgoHelper()
 	var last flow
@@ -67,8 +65,7 @@ func (w *World) EventuallyQuiet(ctx context.Context) {
 	}).WithTimeout(45 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
 }
 
-// eventuallyFlow is flow, tried again while a broker that has just started does
-// not respond.
+// eventuallyFlow is flow with retries, for a broker that is still starting.
 func (w *World) eventuallyFlow(ctx context.Context) (f flow) {
 	GinkgoHelper()
 	Eventually(ctx, func() (err error) {
@@ -121,7 +118,7 @@ func (w *World) Backlog(ctx context.Context) uint64 {
 	return consumer.CachedInfo().NumPending
 }
 
-// Broker is a NATS server whose store can be saved and brought back.
+// Broker is a NATS server whose store can be saved and restored.
 type Broker struct {
 	*natstest.Server
 	store, saved string
@@ -141,21 +138,21 @@ func RunBroker() *Broker {
 func (b *Broker) Save() {
 	GinkgoHelper()
 	b.Stop()
-	PutBack(b.saved, b.store)
+	ReplaceDir(b.saved, b.store)
 	Expect(b.Start()).To(Succeed())
 }
 
-// Restore brings the saved store back.
+// Restore replaces the store by the saved one.
 func (b *Broker) Restore() {
 	GinkgoHelper()
 	b.Stop()
-	PutBack(b.store, b.saved)
+	ReplaceDir(b.store, b.saved)
 	Expect(b.Start()).To(Succeed())
 }
 
-// PutBack replaces a folder with a copy of another.
-func PutBack(dir, by string) {
+// ReplaceDir replaces a folder with a copy of another.
+func ReplaceDir(dir, source string) {
 	GinkgoHelper()
 	Expect(os.RemoveAll(dir)).To(Succeed())
-	Expect(os.CopyFS(dir, os.DirFS(by))).To(Succeed())
+	Expect(os.CopyFS(dir, os.DirFS(source))).To(Succeed())
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// Visit returns a world around existing services: a namespace with ConfigMaps and their
-// history. At the end it checks the history against the promises. served reports whether
-// a URL has ever returned a body.
+// Visit returns a world around existing services: a namespace and the history of its ConfigMaps. At the end of
+// the spec it checks the promises. served reports whether a URL has ever returned a body.
 func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte) bool) *World {
 	GinkgoHelper()
 	w := &World{Cluster: c, visited: served}
@@ -25,7 +24,7 @@ func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte)
 	return w
 }
 
-// ShouldKeepPromises checks the history so far against the promises.
+// ShouldKeepPromises checks the promises so far.
 func (w *World) ShouldKeepPromises(ctx context.Context) {
 	GinkgoHelper()
 	w.EventuallyCaughtUp(ctx)
@@ -33,8 +32,7 @@ func (w *World) ShouldKeepPromises(ctx context.Context) {
 	w.checkWords(ctx)
 }
 
-// clear removes the objects of a namespace and then the namespace, since there may be no
-// controller manager.
+// clear deletes the objects of the namespace, too, since there may be no controller manager.
 func (w *World) clear(ctx SpecContext) {
 	core := w.Cluster.Client.CoreV1()
 	_, err := core.ConfigMaps(w.Namespace).Get(ctx, annotation.RootCA, metav1.GetOptions{})

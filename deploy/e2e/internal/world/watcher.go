@@ -15,7 +15,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// WatcherOf returns a Watcher. The spec is the inside of a YAML mapping.
+// WatcherOf returns a Watcher. spec is the content of a YAML flow mapping.
 func WatcherOf(name, spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	o := &unstructured.Unstructured{}
@@ -35,7 +35,7 @@ func ReadWatcher(ctx context.Context, in dynamic.ResourceInterface, name string)
 	return w, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, w)
 }
 
-// ConditionOf returns a condition of the newest generation as "status/reason", or "-" without one.
+// ConditionOf returns a condition as "status/reason", or "-" if the current generation does not have it yet.
 func ConditionOf(w *watchv1.Watcher, kind string) string {
 	c := meta.FindStatusCondition(w.Status.Conditions, kind)
 	if c == nil || c.ObservedGeneration != w.Generation {

@@ -1,6 +1,5 @@
-// Package world sets the stage for a spec: a separate namespace, a NATS server, a web server to
-// fetch from, and the real services as processes. At the end of the spec, it stops the services and
-// checks the promises about all writes.
+// Package world sets the stage for a spec: a separate namespace, a NATS server, a web server to fetch from, and
+// the real services as processes. At the end of the spec, it stops the services and checks the promises.
 package world
 
 import (
@@ -23,36 +22,37 @@ import (
 
 // Options of the world of a spec.
 type Options struct {
-	// Cluster, if not the one of the environment.
+	// Cluster overrides the cluster of the environment.
 	Cluster *Cluster
-	// Kubeconfigs by service for the spec's namespace, if not the administrator's.
+	// Kubeconfigs return a kubeconfig for a namespace, by service. By default, services use the
+	// administrator's.
 	Kubeconfigs map[string]func(ctx context.Context, namespace string) string
-	// Flags by service, which follow the usual ones and overrule them.
+	// Flags are additional flags, by service. They override the usual ones.
 	Flags map[string][]string
 	// Env is the environment of the services.
 	Env []string
-	// Grammar of the annotations, if not the default.
+	// Grammar overrides the default grammar of the annotations.
 	Grammar *annotation.Options
-	// AckWait is the time after which the work of a killed service is redelivered. Zero
-	// means pipeline.AckWait.
+	// AckWait is the time after which the messages of a killed service are redelivered (0 means
+	// pipeline.AckWait).
 	AckWait time.Duration
-	// Broker is the address of a NATS that the spec runs itself, and Connect connects the spec to
-	// it.
+	// Broker is the address of a NATS server that the spec runs itself, and Connect has the options to connect
+	// to it.
 	Broker  string
 	Connect []nats.Option
-	// Tenants is the number of further namespaces of the services.
+	// Tenants is the number of additional namespaces of the services.
 	Tenants int
 	// Without lists services that are not started.
 	Without []string
 }
 
-// Audited are options of a world with an audit each second.
+// Audited sets an audit every second, and refreshes without jitter.
 func Audited(o Options) Options {
 	o.Flags = map[string][]string{Watcher: {"--audit-interval=1s"}, Fetcher: {"--refresh-jitter=0"}}
 	return o
 }
 
-// World is where a spec takes place. Its helpers fail the spec.
+// World is the surroundings of a spec. Its helpers fail the spec.
 type World struct {
 	// Environment of the suite.
 	*Environment
@@ -60,36 +60,33 @@ type World struct {
 	Cluster *Cluster
 	// Namespace of the spec. The services use only this one and those of the tenants.
 	Namespace string
-	// Tenants are views of the world from further namespaces, each with a separate web server and
-	// history.
+	// Tenants are views of the world from the additional namespaces, each with its own web server and history.
 	Tenants []*World
 	// Origin is the web server to fetch from.
 	Origin *origin.Server
-	// NATS is the broker, unless the spec runs its own.
+	// NATS is the server, unless the spec runs its own.
 	NATS *natstest.Server
-	// Conn is a connection of the spec's own to the broker, and JetStream its
-	// context.
+	// Conn is the spec's own connection to NATS, and JetStream its context.
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	// History of all ConfigMaps in the namespace.
 	History *history.Recorder
 
 	options Options
-	// visited reports whether a URL has served a body, if the suite does not run the
-	// origin.
+	// visited replaces the check of the origins if the suite does not run them.
 	visited  func(url string, body []byte) bool
 	broker   string
 	origins  []*origin.Server
 	services map[string]*Service
 	all      []*Service
-	// unfinished is set if the end of the spec should not wait for the work to end.
+	// unfinished is set if the end of the spec should not wait for work in progress.
 	unfinished bool
-	// breaks match the promises that the spec breaks on purpose.
+	// breaks are matchers for the promises that the spec breaks on purpose.
 	breaks []any
 }
 
-// World starts a world and waits until its services are ready. At the end of the spec, it is
-// checked and stopped.
+// World starts a world and waits until its services are ready. At the end of the spec, it checks and stops
+// them.
 func (e *Environment) World(ctx context.Context, o Options) *World {
 	GinkgoHelper()
 	w := &World{Environment: e, Cluster: e.Cluster, options: o, services: map[string]*Service{}}
@@ -116,7 +113,7 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 			w.services[name] = w.Launch(ctx, name)
 		}
 	}
-	if !slices.Contains(o.Without, Watcher) { // it makes the streams that the others wait for
+	if !slices.Contains(o.Without, Watcher) { // without it, no service becomes ready: it creates the streams
 		for _, s := range w.all {
 			s.EventuallyReady(ctx)
 		}
@@ -125,7 +122,7 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 	return w
 }
 
-// inhabit gives the world a namespace, its history and a web server.
+// inhabit creates a namespace and a web server, and starts the history.
 func (w *World) inhabit(ctx context.Context) {
 	GinkgoHelper()
 	w.Namespace = w.Cluster.Namespace(ctx)
@@ -136,7 +133,7 @@ func (w *World) inhabit(ctx context.Context) {
 	w.follow(ctx)
 }
 
-// follow begins a history.
+// follow starts the history.
 func (w *World) follow(ctx context.Context) {
 	GinkgoHelper()
 	w.History = suitetest.Must(history.Follow(ctx, w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace)))
@@ -153,7 +150,7 @@ func (w *World) Restored(ctx context.Context) {
 	w.History.AllBySpec()
 }
 
-// namespaces that the services work on.
+// namespaces returns the namespaces of the services.
 func (w *World) namespaces() []string {
 	all := []string{w.Namespace}
 	for _, tenant := range w.Tenants {
@@ -162,7 +159,7 @@ func (w *World) namespaces() []string {
 	return all
 }
 
-// connect runs the broker, unless the spec does, and connects to it.
+// connect connects to NATS, and first starts it unless the spec does.
 func (w *World) connect() {
 	GinkgoHelper()
 	if w.options.Broker == "" {
@@ -180,7 +177,7 @@ func (w *World) connect() {
 	w.JetStream = suitetest.Must(jetstream.New(conn))
 }
 
-// Trust accepts the bodies of another web server.
+// Trust accepts bodies of another web server as good.
 func (w *World) Trust(s *origin.Server) { w.origins = append(w.origins, s) }
 
 func (w *World) served(url string, body []byte) bool {
@@ -190,8 +187,8 @@ func (w *World) served(url string, body []byte) bool {
 	return slices.ContainsFunc(w.origins, func(s *origin.Server) bool { return s.Served(url, body) })
 }
 
-// MakeStreams creates missing streams and consumers before the watcher does, which would
-// set AckWait to its default.
+// MakeStreams creates the streams and consumers before the watcher does, which would set AckWait to its
+// default.
 func (w *World) MakeStreams(ctx context.Context) {
 	GinkgoHelper()
 	suitetest.Must(pipeline.Ensure(ctx, w.JetStream, pipeline.Topology{}))
@@ -206,7 +203,7 @@ func (w *World) MakeStreams(ctx context.Context) {
 	}
 }
 
-// grammar of the annotations of the services.
+// grammar returns the grammar of the services.
 func (w *World) grammar() *annotation.Grammar {
 	GinkgoHelper()
 	o := annotation.Defaults()
@@ -216,5 +213,5 @@ func (w *World) grammar() *annotation.Grammar {
 	return suitetest.Must(annotation.New(o))
 }
 
-// Broker is the address of NATS.
+// Broker returns the address of NATS.
 func (w *World) Broker() string { return w.broker }
