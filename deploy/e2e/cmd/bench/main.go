@@ -1,4 +1,4 @@
-// Command bench measures the assembled system on the cluster of $KUBECONFIG.
+// Command bench measures the assembled system in the cluster of $KUBECONFIG.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	var options bench.Options
 	options.BindFlags(flag.CommandLine)
 	file := flag.String("json", "",
-		"file for the figures, an array with one entry per mode (empty: print them)")
+		"file for the figures, an array with one entry per mode (default: standard output)")
 	flag.Parse()
 	if err := measure(ctx, options, *file); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

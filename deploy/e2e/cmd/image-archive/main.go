@@ -1,6 +1,5 @@
-// Command image-archive prints images of static programs as an archive for `docker load` and
-// `ctr images import`. It needs no container engine, for tests where there is none.
-// deploy/docker/Dockerfile makes the released images.
+// Command image-archive prints images of static programs as an archive for `docker load` and `ctr images
+// import`. It needs no container engine. deploy/docker/Dockerfile builds the released images.
 package main
 
 import (
@@ -69,7 +68,7 @@ func write(w io.Writer, file string, args []string) error {
 	return nil
 }
 
-// image returns an image of a program with one more file, PATH=FILE, unless that is empty.
+// image returns an image with a program and, if file is PATH=FILE, that file.
 func image(program, entrypoint, file string) (v1.Image, error) {
 	var content bytes.Buffer
 	archive := tar.NewWriter(&content)
@@ -84,14 +83,14 @@ func image(program, entrypoint, file string) (v1.Image, error) {
 		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the layer: %w", err)
+		return nil, fmt.Errorf("create the layer: %w", err)
 	}
 	base, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
 		Architecture: runtime.GOARCH, OS: "linux", RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{Entrypoint: []string{entrypoint}, User: user, WorkingDir: "/"},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the configuration: %w", err)
+		return nil, fmt.Errorf("create the configuration: %w", err)
 	}
 	return mutate.AppendLayers(base, layer)
 }
@@ -101,7 +100,7 @@ func add(archive *tar.Writer, to, from string, mode int64) error {
 	if err != nil {
 		return err
 	}
-	// Archives have paths without the leading slash.
+	// Paths in archives have no leading slash.
 	header := &tar.Header{Name: strings.TrimPrefix(to, "/"), Mode: mode, Size: int64(len(content)), Typeflag: tar.TypeReg}
 	if err := archive.WriteHeader(header); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Command origin is a web server to try curl-me-that with: a joke for
-// people, and pages that a test outside controls.
+// Command origin is a web server for demos and tests of curl-me-that. It serves a joke for people, and pages
+// that a test controls.
 package main
 
 import (
@@ -54,14 +54,14 @@ func command() *cobra.Command {
 // options are the flags.
 type options struct{ pages, secure, listen, tls string }
 
-// serve answers at all addresses until ctx is done.
+// serve serves all addresses until ctx is done.
 func serve(ctx context.Context, o options) error {
 	site := origin.NewSite("")
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	aside := http.NewServeMux()
-	aside.Handle("/", process.Handler(process.NewHealth(), registry))
-	aside.Handle("/pages/", remote.Handler(site))
+	control := http.NewServeMux()
+	control.Handle("/", process.Handler(process.NewHealth(), registry))
+	control.Handle("/pages/", remote.Handler(site))
 
 	group, ctx := errgroup.WithContext(ctx)
 	type server struct {
@@ -69,7 +69,7 @@ func serve(ctx context.Context, o options) error {
 		handler       http.Handler
 		secure        *tls.Config
 	}
-	servers := []server{{"pages", o.pages, proxied(o.secure, front(site)), nil}, {"listen", o.listen, aside, nil}}
+	servers := []server{{"pages", o.pages, proxied(o.secure, front(site)), nil}, {"listen", o.listen, control, nil}}
 	pair, err := tls.LoadX509KeyPair(filepath.Join(o.tls, "tls.crt"), filepath.Join(o.tls, "tls.key"))
 	switch {
 	case err == nil:
@@ -92,9 +92,9 @@ func serve(ctx context.Context, o options) error {
 	return group.Wait()
 }
 
-const index = "Ask for " + joke.Path + ", which has another joke each time.\n"
+const index = "Get " + joke.Path + " for a different joke each time.\n"
 
-// front serves a page for people, and the pages of the site. No request adds a page.
+// front serves a page for people, and the pages of the site. A request never creates a page.
 func front(site *origin.Site) http.Handler {
 	people := http.NewServeMux()
 	people.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })

@@ -23,7 +23,7 @@ var _ = Describe("The origin's built-in site", func() {
 		return answer.Code, string(body)
 	}
 
-	DescribeTable("has a page for people", func(path string, status int, words string) {
+	DescribeTable("serves people", func(path string, status int, words string) {
 		code, body := ask(front(origin.NewSite("")), path)
 		Expect(code).To(Equal(status))
 		Expect(body).To(MatchRegexp(words))

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// proxied makes next an egress proxy too. It resolves every name to itself: a request for any host gets
-// a page, and CONNECT leads to the address secure.
+// proxied makes next an egress proxy too, which resolves every name to itself. A request for any host gets a
+// page of next, and CONNECT leads to the address secure.
 func proxied(secure string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {

@@ -1,6 +1,6 @@
-// Package bench measures how fast the assembled system fills and refreshes ConfigMaps, the cost of
-// that, and the effect of a slow host and of restarts. Each figure has a baseline from the same
-// run: patches in a loop, plain GETs, or the slots of a host.
+// Package bench measures how fast and at what cost the assembled system fills and refreshes ConfigMaps, and the
+// effect of a slow host and of restarts. Each figure has a baseline from the same run: patches in a loop, plain
+// GETs, or the slots of a host.
 package bench
 
 import (
@@ -22,9 +22,9 @@ import (
 type Options struct {
 	// N is the number of ConfigMaps of a round.
 	N int
-	// Rounds is the number of comparisons with bare patches, and of counted refreshes of each key.
+	// Rounds is the number of comparisons with bare patches, or of refreshes of each key.
 	Rounds int
-	// Apart repeats each round with the control plane on a separate processor.
+	// Apart repeats each round with the control plane on its own processor.
 	Apart bool
 	// Scale lists counts of ConfigMaps that replace N, each with one round.
 	Scale string
@@ -32,11 +32,11 @@ type Options struct {
 	Refresh int
 	// SlowHost measures a host that 16,000 keys wait for.
 	SlowHost bool
-	// Latencies of that host, and numbers of Fetchers.
+	// Latencies of that host, and numbers of fetchers.
 	Latencies, Fetchers string
-	// Restart is the number of ConfigMaps next to which each program is restarted.
+	// Restart is the number of other ConfigMaps while each program is restarted.
 	Restart int
-	// Short measures a fiftieth of everything.
+	// Short reduces everything to a fiftieth.
 	Short bool
 	// Bin is the folder of the programs.
 	Bin string
@@ -49,37 +49,37 @@ type Options struct {
 	latencies        []time.Duration
 }
 
-// Mode measures one thing.
+// Mode is one kind of measurement.
 type Mode struct {
 	Name string
-	// measure reports the figures, with units in their JSON names, after each step.
+	// measure reports the figures so far after each step. Their JSON names include the units.
 	measure func(context.Context, Options, func(any))
 	wanted  bool
 }
 
-// Measure returns the figures. If it fails, it returns those measured so far.
+// Measure returns the figures, or those so far if it fails.
 func (m Mode) Measure(ctx context.Context, o Options) (figures any, err error) {
 	defer func() { err = failed(recover()) }()
 	m.measure(ctx, o, func(so any) { figures = so })
 	return figures, nil
 }
 
-// BindFlags adds the flags.
+// BindFlags binds the options to flags.
 func (o *Options) BindFlags(fs *flag.FlagSet) {
-	fs.IntVar(&o.N, "n", 2000, "ConfigMaps in a round")
+	fs.IntVar(&o.N, "n", 2000, "number of ConfigMaps in a round")
 	fs.IntVar(&o.Rounds, "rounds", 3,
 		"number of rounds, with the median as the result (with -refresh: refreshes of each key)")
-	fs.BoolVar(&o.Apart, "apart", false, "compare with bare patches also with the control plane on a processor of its own")
+	fs.BoolVar(&o.Apart, "apart", false, "repeat each round with the control plane on its own processor")
 	fs.StringVar(&o.Scale, "scale", "",
-		"compare with bare patches, one round with each of these counts of ConfigMaps, such as 2000,10000")
+		"run one round for each of these numbers of ConfigMaps, such as 2000,10000")
 	fs.IntVar(&o.Refresh, "refresh", 0, "measure the cost of refreshing this many unchanged keys every 10s")
 	fs.BoolVar(&o.SlowHost, "slow-host", false,
-		"measure the slots in use of a slow host and the timer messages for each GET")
+		"measure the slots in use of a slow host and the timer messages per GET")
 	fs.StringVar(&o.Latencies, "latencies", "1ms,100ms,1s,10s", "with -slow-host: latencies of the host")
 	fs.StringVar(&o.Fetchers, "fetchers", "1,2,4,8", "with -slow-host: numbers of fetchers")
 	fs.IntVar(&o.Restart, "restart", 0,
-		"measure how soon a want is served after a restart of each program, with this many other ConfigMaps")
-	fs.BoolVar(&o.Short, "short", false, "run everything at a fiftieth of its size, as a quick check")
+		"measure how soon a want is served after each program is restarted, with this many other ConfigMaps")
+	fs.BoolVar(&o.Short, "short", false, "reduce everything to a fiftieth, as a quick check")
 	fs.StringVar(&o.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
 	fs.DurationVar(&o.Timeout, "timeout", 30*time.Minute, "maximum duration of the run")
 }
@@ -96,10 +96,10 @@ func (o *Options) Modes() []Mode {
 	return slices.DeleteFunc(modes, func(m Mode) bool { return !m.wanted })
 }
 
-// part is how much of everything a short run measures.
+// part is the fraction that a short run measures.
 const part = 0.02
 
-// short returns a count or a duration, or a fiftieth of it in a short run.
+// short returns n, reduced in a short run.
 func short[T int | time.Duration](o Options, n T) T {
 	if o.Short {
 		return T(float64(n) * part)
@@ -107,7 +107,7 @@ func short[T int | time.Duration](o Options, n T) T {
 	return n
 }
 
-// Complete checks the options, applies Short, and returns the first error as a sentence.
+// Complete checks the options, applies Short and Scale, and returns the first error.
 func (o *Options) Complete() (err error) {
 	if o.N < 2 || o.Rounds < 1 || o.Refresh < 0 || o.Restart < 0 || o.Timeout <= 0 {
 		return errors.New("-n must be at least 2, -rounds and -timeout positive, and no count negative")
@@ -152,7 +152,7 @@ func parse[T int | time.Duration](flag, list string, one func(string) (T, error)
 	return values, nil
 }
 
-// pause waits, or returns why ctx ended.
+// pause waits, or returns the cause if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -162,13 +162,13 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// mustAwait polls until a condition is met, which must be in time.
+// mustAwait polls until a condition is met, and fails after limit.
 func mustAwait(ctx context.Context, what string, limit time.Duration, met func() bool) {
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
 		return met(), nil
 	})
 	if err != nil {
-		check(fmt.Errorf("%s: not after %s", what, limit))
+		check(fmt.Errorf("%s: not within %s", what, limit))
 	}
 }
 

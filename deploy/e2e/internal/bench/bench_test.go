@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestOptionsNameTheFlagThatIsWrong(t *testing.T) {
+func TestErrorsNameTheInvalidFlag(t *testing.T) {
 	o := Options{N: 2, Rounds: 1, Timeout: time.Second, Bin: t.TempDir()}
 	if err := o.Complete(); err == nil || !strings.Contains(err.Error(), "run make build first") {
 		t.Errorf("got %v", err)

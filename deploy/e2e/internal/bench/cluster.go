@@ -19,11 +19,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
-// inFlight is the number of concurrent requests. More make an API server on two cores
-// respond later, not faster.
+// inFlight is the number of concurrent requests. More only increase the latency of an API server on two cores.
 const inFlight = 32
 
-// cluster is the API server of $KUBECONFIG, without a limit in the client.
+// cluster is the API server of $KUBECONFIG, without rate limits in the client.
 type cluster struct {
 	kubernetes.Interface
 	metadata metadata.Interface
@@ -39,7 +38,7 @@ func connect() *cluster {
 	}
 }
 
-// namespace creates one.
+// namespace creates a namespace and returns its name.
 func (c *cluster) namespace(ctx context.Context) string {
 	created := must(c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-bench-"},
@@ -48,7 +47,7 @@ func (c *cluster) namespace(ctx context.Context) string {
 	return created.Name
 }
 
-// create makes ConfigMaps.
+// create creates ConfigMaps.
 func (c *cluster) create(ctx context.Context, namespace string, count int, object func(n int) *corev1.ConfigMap) {
 	check(inParallel(ctx, count, func(ctx context.Context, n int) error {
 		_, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, object(n), metav1.CreateOptions{})
@@ -56,7 +55,7 @@ func (c *cluster) create(ctx context.Context, namespace string, count int, objec
 	}))
 }
 
-// list returns the metadata of all ConfigMaps of a namespace.
+// list returns the metadata of all ConfigMaps in a namespace.
 func (c *cluster) list(ctx context.Context, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	list, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).
 		List(ctx, metav1.ListOptions{})
@@ -66,8 +65,7 @@ func (c *cluster) list(ctx context.Context, namespace string) ([]metav1.PartialO
 	return list.Items, nil
 }
 
-// remove deletes all objects. The API server of make bench has no controller that empties
-// namespaces.
+// remove deletes all objects. The API server of make bench has no controller that empties namespaces.
 func (c *cluster) remove(ctx context.Context) error {
 	var errs []error
 	for _, namespace := range c.created {
@@ -86,13 +84,13 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// change is a ConfigMap that was created or updated, and when the watch delivered it.
+// change is a ConfigMap that was created or updated, and the time when the watch delivered it.
 type change struct {
 	*metav1.PartialObjectMetadata
 	at time.Time
 }
 
-// watch delivers all changes in a namespace until ctx ends. It returns once the first list was read.
+// watch delivers all changes in a namespace until ctx ends. It returns after the first list.
 func (c *cluster) watch(ctx context.Context, namespace string) <-chan change {
 	changes := make(chan change, 4096)
 	send := func(object any) {

@@ -31,11 +31,11 @@ const (
 	bodySize = 256
 	// maxBare is the maximum number of bare patches, which take some seconds.
 	maxBare = 5000
-	// stallTimeout is how long the pipeline may fill nothing before the run fails.
+	// stallTimeout is the maximum time without a newly filled ConfigMap.
 	stallTimeout = 3 * time.Minute
 )
 
-// placement says which processors the programs run on.
+// placement tells which processors the programs run on.
 type placement string
 
 const (
@@ -43,14 +43,14 @@ const (
 	apart  placement = "control plane on one processor, everything else on another"
 )
 
-// filled are the rounds with one count and one placement.
+// filled has the rounds of one count and one placement.
 type filled struct {
 	N         int       `json:"n"`
 	Placement placement `json:"placement"`
-	// Ratios of all rounds, from the lowest, and the round with the median one.
+	// Ratios of all rounds in ascending order, and the round with the median.
 	Ratios []float64 `json:"ratios"`
 	Median round     `json:"medianRound"`
-	// Memory at the end, by program.
+	// Memory of each program at the end.
 	Memory usages `json:"memory"`
 }
 
@@ -68,20 +68,20 @@ type round struct {
 	OwnCPU float64 `json:"ownCpuMillisecondsPerConfigMap"`
 }
 
-// bare is the API server's performance with a patching loop.
+// bare is the API server's performance for patches in a loop.
 type bare struct {
 	PerSecond float64            `json:"perSecond"`
 	CPU       map[string]float64 `json:"cpuMillisecondsPerPatch"`
 }
 
-// filler fills ConfigMaps of one count.
+// filler measures one count of ConfigMaps.
 type filler struct {
 	Options
 	cluster *cluster
 	system  *system
 	server  *httptest.Server
 	control map[string]int
-	// bare and piped are namespaces. changes are those in piped.
+	// bare and piped are namespaces. changes are the changes in piped.
 	bare, piped string
 	changes     <-chan change
 }
@@ -99,7 +99,7 @@ func measureFill(ctx context.Context, o Options, report func(any)) {
 	}
 }
 
-// withFiller starts the system, and finally removes all objects.
+// withFiller starts the system, and deletes all objects at the end.
 func withFiller(ctx context.Context, o Options, n int, do func(*filler)) {
 	f := &filler{Options: o, control: controlPlane(), server: httptest.NewServer(http.HandlerFunc(respond))}
 	f.N = n
@@ -122,7 +122,7 @@ func withFiller(ctx context.Context, o Options, n int, do func(*filler)) {
 	do(f)
 }
 
-// respond serves the body of a path.
+// respond serves a body that depends on the path.
 func respond(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(body(r.URL.Path))) //nolint:gosec // G705: no browser reads it
 }
@@ -135,7 +135,7 @@ func configMap(kind string, n int) *corev1.ConfigMap {
 	}
 }
 
-// request returns the annotation that asks for a body.
+// request returns the annotation that requests a body.
 func (f *filler) request(name string) map[string]string {
 	return map[string]string{annotation.DefaultKey: dataKey + "=" + f.server.URL + "/" + name}
 }
@@ -158,7 +158,7 @@ func (f *filler) placements() []placement {
 	return []placement{shared}
 }
 
-// place moves all programs. A program that is started later runs where the benchmark does.
+// place moves all programs. A program started later runs on the processors of the benchmark.
 func (f *filler) place(p placement) {
 	if !f.Apart {
 		return
@@ -214,17 +214,17 @@ func (f *filler) round(ctx context.Context) round {
 	return r
 }
 
-// prepare creates the ConfigMaps before the watcher starts.
+// prepare creates the ConfigMaps while no watcher runs.
 func (f *filler) prepare(ctx context.Context) {
 	f.system.remove(ctx, "watcher")
 	f.piped = f.cluster.namespace(ctx)
 	f.cluster.create(ctx, f.piped, f.N, func(n int) *corev1.ConfigMap { return f.annotated("piped", n) })
 }
 
-// patch measures the API server's rate of patches of the size of a body.
+// patch measures the API server's rate of patches, each as large as a body.
 func (f *filler) patch(ctx context.Context) (b bare) {
 	objects, before := must(f.cluster.list(ctx, f.bare)), f.used()
-	// a patch without effect is not stored
+	// a patch without a change is not stored
 	client, value := f.cluster.CoreV1().RESTClient(), body(fmt.Sprint(time.Now().UnixNano()))
 	began := time.Now()
 	check(inParallel(ctx, len(objects), func(ctx context.Context, n int) error {
@@ -292,7 +292,7 @@ func (f *filler) verify(ctx context.Context) {
 	}
 }
 
-// awaitOne returns when the watch delivered a ConfigMap with its data.
+// awaitOne returns the time when the watch delivered a ConfigMap with its data.
 func (f *filler) awaitOne(ctx context.Context, name string) time.Time {
 	for {
 		if one := f.next(ctx); one.Name == name {

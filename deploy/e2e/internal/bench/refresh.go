@@ -15,43 +15,43 @@ import (
 )
 
 const (
-	// refreshEvery is the shortest interval that a user may ask for.
+	// refreshEvery is the default minimum of the refresh interval.
 	refreshEvery = 10 * time.Second
 	fillTimeout  = 5 * time.Minute
-	// bareGets take long enough for a clock of hundredths of a second.
+	// bareGets is large enough for CPU times in units of 10 ms.
 	bareGets = 20_000
 
 	etag = `"one"`
 )
 
-// refresh is the cost of looking again at keys that do not change.
+// refresh is the cost of refreshing unchanged keys.
 type refresh struct {
 	Keys int `json:"keys"`
 	// PerSecond is Keys ÷ 10 if the fetcher keeps up.
 	PerSecond float64 `json:"refreshesPerSecond"`
-	// Bodies are the responses that were no 304, and Results the messages to the writer.
-	// Both are 0 if all is well.
+	// Bodies is the number of responses other than 304, and Results the number of messages to the writer. Both
+	// should be 0.
 	Bodies  int `json:"bodies"`
 	Results int `json:"results"`
 	// Stored is the number of messages that JetStream stored.
 	Stored float64            `json:"messagesPerRefresh"`
 	CPU    map[string]float64 `json:"cpuMillisecondsPerRefresh"`
-	// Bare is the cost of a GET with a 304 in a loop, client and host together. Ratio is the cost
-	// of a refresh in our programs, as a multiple of Bare.
+	// Bare is the cost of a GET with a 304 in a loop, of client and host together. Ratio is the cost of a
+	// refresh in our programs, as a multiple of Bare.
 	Bare   float64 `json:"cpuMillisecondsPerBareGet"`
 	Ratio  float64 `json:"ratioToBareGet"`
 	Memory usages  `json:"memory"`
 }
 
-// origin responds with 304 to the validator of its only body.
+// origin responds with 304 to a request with the ETag of its only body.
 type origin struct {
 	*httptest.Server
 	bodies, unmodified atomic.Int64
-	// content and failures are the messages to the writer.
+	// content and failures count messages to the writer.
 	content, failures *atomic.Int64
 }
 
-// ServeHTTP answers a GET.
+// ServeHTTP responds to a GET.
 func (h *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Etag", etag)
 	if r.Header.Get("If-None-Match") == etag {
@@ -63,7 +63,7 @@ func (h *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("body"))
 }
 
-// measureRefresh runs a fetcher without Kubernetes.
+// measureRefresh measures one fetcher without Kubernetes.
 func measureRefresh(ctx context.Context, o Options, report func(any)) {
 	s := &system{}
 	defer s.stop(ctx)
@@ -71,7 +71,7 @@ func measureRefresh(ctx context.Context, o Options, report func(any)) {
 	host := &origin{content: s.count(pipeline.KindContent), failures: s.count(pipeline.KindFailure)}
 	host.Server = httptest.NewServer(host)
 	defer host.Close()
-	// All keys are on one host, which is a test of the fetcher, not of its limits.
+	// All keys are on one host, whose limits are not measured.
 	s.fetcher(ctx, "--per-host=1024", "--namespace-share=1")
 	o.Progress("publishing %d wants that are refreshed every %s", o.Refresh, refreshEvery)
 	host.fill(ctx, s, o.Refresh)
@@ -83,7 +83,7 @@ func measureRefresh(ctx context.Context, o Options, report func(any)) {
 	report(r)
 }
 
-// fill publishes the wants, and waits for the first response and the first refresh of each key.
+// fill publishes the wants, and waits for the first body and the first refresh of each key.
 func (h *origin) fill(ctx context.Context, s *system, count int) {
 	client := pipeline.NewClient(s.js)
 	check(inParallel(ctx, count, func(ctx context.Context, n int) error {
@@ -101,15 +101,15 @@ func (h *origin) fill(ctx context.Context, s *system, count int) {
 	check(pause(ctx, refreshEvery))
 }
 
-// refreshed has the counters at one moment.
-type refreshed struct {
+// snapshot has the counters at one moment.
+type snapshot struct {
 	at                          time.Time
 	bodies, unmodified, results int64
 	stored                      uint64
 	used                        usages
 }
 
-func (h *origin) read(ctx context.Context, s *system) (r refreshed) {
+func (h *origin) read(ctx context.Context, s *system) (r snapshot) {
 	for _, name := range []string{pipeline.Requests, pipeline.Results} {
 		r.stored += must(s.js.Stream(ctx, name)).CachedInfo().State.LastSeq
 	}
@@ -119,7 +119,7 @@ func (h *origin) read(ctx context.Context, s *system) (r refreshed) {
 	return r
 }
 
-// count compares two moments.
+// count compares snapshots before and after some refreshes.
 func (h *origin) count(ctx context.Context, s *system, o Options) refresh {
 	before := h.read(ctx, s)
 	check(pause(ctx, time.Duration(o.Rounds)*refreshEvery))
@@ -134,8 +134,8 @@ func (h *origin) count(ctx context.Context, s *system, o Options) refresh {
 	}
 }
 
-// bareGets makes GETs in a loop while the fetcher is stopped, and returns the CPU milliseconds of
-// each, including the host, which runs in this process.
+// bareGets makes GETs in a loop while the fetcher is stopped. It returns the CPU milliseconds per GET,
+// including the host, which runs in this process.
 func (h *origin) bareGets(ctx context.Context, s *system) (cpu float64) {
 	s.remove(ctx, "fetcher")
 	before := ownUsage()

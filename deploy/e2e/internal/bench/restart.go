@@ -10,14 +10,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// restart is one restart of a program. The first of a run is without one.
+// restart is the restart of one program. The first row of a run is a baseline without a restart.
 type restart struct {
 	What       string `json:"what"`
 	ConfigMaps int    `json:"configMaps"`
-	// Seconds from the start of the program to the data of a ConfigMap that was created
-	// while the program was stopped.
+	// Seconds from the creation of a ConfigMap, while the program is stopped, until its data is written.
 	Seconds float64 `json:"seconds"`
-	// All is when a NATS without files had all wants again.
+	// All is the seconds until a wiped NATS has all wants again.
 	All float64 `json:"allWantsSeconds,omitempty"`
 }
 

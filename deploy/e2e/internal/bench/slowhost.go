@@ -15,40 +15,41 @@ import (
 )
 
 const (
-	// waitingKeys is the number of keys that wait for the host, and editedKeys the minimum if they
-	// are edited. A fast host needs more. Edits end after half of the time, to show slots that are
-	// reserved for replaced wants.
+	// waitingKeys is the number of keys that wait for the host, and editedKeys the minimum if keys are edited.
+	// A fast host needs more. Edits stop after half of the time, to show slots that are reserved for replaced
+	// wants.
 	waitingKeys = 16_000
 	editedKeys  = 1000
 	editEvery   = 10 * time.Millisecond
-	// fewKeys is a number of keys that a fast host serves at once.
+	// fewKeys is the number of keys for a host that is too fast to keep busy.
 	fewKeys = 100
-	// window is the minimum duration of one case, which also lasts for at least three responses.
+	// window is the minimum duration of a case. It also lasts for at least three responses.
 	window = 15 * time.Second
-	// slots of one host in one fetcher. One namespace gets all but one of them.
+	// slots is the number of slots per host and fetcher. One namespace gets all but one of them.
 	slots = 8
 )
 
-// slowHost is one case: a host and the events meanwhile.
+// slowHost is one case and its figures.
 type slowHost struct {
 	Latency  float64 `json:"latencySeconds"`
 	Fetchers int     `json:"fetchers"`
-	// FirstContact: the fetchers have not used the host before. Edits: 100 of the keys
-	// are edited each second.
+	// FirstContact means that the fetchers have not used the host before, and Edits that 100 keys per second
+	// are edited.
 	FirstContact bool `json:"firstContact"`
 	Edits        bool `json:"edits"`
-	// Keys that wait, Gets that published a body, and the Seconds that was observed.
+	// Keys is the number of waiting keys, Gets the number of GETs that published a body, and Seconds the
+	// observed time.
 	Keys    int     `json:"keys"`
 	Gets    int     `json:"gets"`
 	Seconds float64 `json:"seconds"`
-	// Used is the share of all slots in use. Timers are the messages that park keys.
+	// Used is the fraction of all slots in use. Timers are messages that park keys.
 	Used         float64 `json:"slotsInUseRatio"`
 	TimersPerGet float64 `json:"timersPerGet"`
 	// Cores is the processor time of each program per second.
 	Cores map[string]float64 `json:"cpuSecondsPerSecond"`
 }
 
-// measureSlowHost measures all cases, each with a separate NATS and fetchers.
+// measureSlowHost measures all cases, each with its own NATS and fetchers.
 func measureSlowHost(ctx context.Context, o Options, report func(any)) {
 	var rows []slowHost
 	for _, latency := range o.latencies {
@@ -56,7 +57,7 @@ func measureSlowHost(ctx context.Context, o Options, report func(any)) {
 			{Fetchers: 1, FirstContact: true},
 			{Fetchers: 1, Edits: true, Keys: max(editedKeys, int(3*window/latency)*slots)},
 		}
-		if latency < 10*time.Millisecond { // edits do not keep it busy
+		if latency < 10*time.Millisecond { // edits cannot keep it busy
 			cases[1] = slowHost{Fetchers: 1, Keys: fewKeys}
 		}
 		for _, n := range o.fetchers {
@@ -103,7 +104,7 @@ func (row *slowHost) measure(ctx context.Context, o Options, latency time.Durati
 	row.read(h, s.used().cpuSince(before, 1))
 }
 
-// observe waits for the end of the window, or until no key waits.
+// observe waits for the end of the window, or until no key is waiting.
 func (row *slowHost) observe(ctx context.Context, s *system, h *host, limit time.Duration) {
 	edited := time.Now()
 	if row.Edits {
@@ -133,18 +134,17 @@ func (row *slowHost) read(h *host, cpu map[string]float64) {
 	}
 }
 
-// host responds after its latency, and measures its number of concurrent GETs.
+// host responds after its latency, and measures the number of concurrent GETs.
 type host struct {
 	server  *httptest.Server
 	latency time.Duration
-	// gets and timers are the numbers of bodies and of messages that park keys.
+	// gets and timers are the numbers of published bodies and of messages that park keys.
 	gets, timers *atomic.Int64
-	// wants are the sequences of the wants by name.
+	// wants maps names to the sequences of their wants.
 	wants sync.Map
 
 	mu sync.Mutex
-	// began is the start of the figures. busy is the time that slots were in use until
-	// since, added over slots.
+	// began is the start of the measurement. busy is the time in use until since, summed over slots.
 	began, since time.Time
 	inUse        int
 	busy         time.Duration
@@ -167,7 +167,7 @@ func (h *host) change(n int) {
 	h.count(n)
 }
 
-// count adds the time until now. The caller holds the lock.
+// count adds the time until now to busy, and then n to inUse. The caller holds the lock.
 func (h *host) count(n int) {
 	now := time.Now()
 	h.busy += time.Duration(h.inUse) * now.Sub(h.since)
@@ -175,7 +175,7 @@ func (h *host) count(n int) {
 	h.inUse += n
 }
 
-// reset begins the figures.
+// reset starts the measurement.
 func (h *host) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,7 +190,7 @@ func (h *host) ask(ctx context.Context, s *system, name string, count int) {
 	check(inParallel(ctx, count, func(ctx context.Context, n int) error { return h.publish(ctx, s, name, n, 0) }))
 }
 
-// publish publishes a want, or replaces it by one with another URL.
+// publish publishes a want, or replaces it by one with a different URL.
 func (h *host) publish(ctx context.Context, s *system, name string, n, edit int) error {
 	name = fmt.Sprint(name, "-", n)
 	last, _ := h.wants.Load(name)

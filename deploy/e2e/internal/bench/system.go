@@ -19,13 +19,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// startTimeout and stopTimeout bound the start and the end of one program.
+// startTimeout and stopTimeout limit the start and the stop of a program.
 const (
 	startTimeout = 30 * time.Second
 	stopTimeout  = 30 * time.Second
 )
 
-// system is NATS and some services, each a process.
+// system is NATS and some services, each as a process.
 type system struct {
 	bin, dir string
 	ports    process.Ports
@@ -33,12 +33,12 @@ type system struct {
 	programs []*process.Process
 	// signer and verifier are the flags for the signatures of wants.
 	signer, verifier string
-	// js is a client of NATS, and epoch the epoch of the stream of requests.
+	// js is a client of NATS, and epoch the epoch of CURL_REQUESTS.
 	js    jetstream.JetStream
 	epoch int64
 }
 
-// init starts NATS and makes the streams.
+// init starts NATS and creates the streams.
 func (s *system) init(ctx context.Context, bin string) {
 	s.bin = bin
 	s.dir = must(os.MkdirTemp("", "curl-me-that-bench-"))
@@ -51,7 +51,7 @@ func (s *system) init(ctx context.Context, bin string) {
 	s.signer, s.verifier = "--signing-key="+seed, "--trusted-keys="+keys
 }
 
-// startNATS runs the version of NATS that go.mod names.
+// startNATS starts the version of NATS in go.mod.
 func (s *system) startNATS(ctx context.Context) {
 	path := must(filepath.Abs(filepath.Join(".cache", "bench", "nats-server")))
 	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/nats-io/nats-server/v2")
@@ -67,7 +67,7 @@ func (s *system) startNATS(ctx context.Context) {
 	s.start(ctx, "nats", path, "http://"+monitor+"/healthz", "--config", file)
 }
 
-// streams is the folder of the streams.
+// streams returns the folder of the streams.
 func (s *system) streams() string { return filepath.Join(s.dir, "streams") }
 
 // start runs a program and waits until it is ready. The program inherits the environment, so that
@@ -78,14 +78,14 @@ func (s *system) start(ctx context.Context, name, path, health string, args ...s
 	awaitReady(ctx, p)
 }
 
-// service starts watcher, fetcher or writer.
+// service starts a watcher, fetcher or writer.
 func (s *system) service(ctx context.Context, name string, args ...string) {
 	address := must(s.ports.Free())
 	args = append([]string{"--nats-url=" + s.nats, "--listen=" + address}, args...)
 	s.start(ctx, name, filepath.Join(s.bin, name), "http://"+address+"/readyz", args...)
 }
 
-// fetcher starts one that may reach this machine.
+// fetcher starts a fetcher that may connect to this machine.
 func (s *system) fetcher(ctx context.Context, args ...string) {
 	s.service(ctx, "fetcher", append(args, process.AllowLoopback)...)
 }
@@ -97,7 +97,7 @@ func awaitReady(ctx context.Context, p *process.Process) {
 	})
 }
 
-// stop stops a program if it runs, also after ctx was cancelled.
+// stop stops a program if it runs, even after ctx was cancelled.
 func stop(ctx context.Context, p *process.Process) error {
 	if !p.Running() {
 		return nil
@@ -110,7 +110,7 @@ func stop(ctx context.Context, p *process.Process) error {
 	return nil
 }
 
-// check fails if a program ended by itself.
+// check fails if a program has exited.
 func (s *system) check() {
 	for _, p := range s.programs {
 		check(p.Ended())
@@ -126,7 +126,7 @@ func (s *system) count(kind pipeline.Kind) *atomic.Int64 {
 	return n
 }
 
-// remove stops all programs of a name.
+// remove stops all programs with a name.
 func (s *system) remove(ctx context.Context, name string) {
 	s.programs = slices.DeleteFunc(s.programs, func(p *process.Process) bool {
 		if p.Name == name {
@@ -136,7 +136,7 @@ func (s *system) remove(ctx context.Context, name string) {
 	})
 }
 
-// restart stops a program, calls meanwhile, and starts it with the same arguments.
+// restart stops a program, calls meanwhile, and starts the program with the same arguments.
 func (s *system) restart(ctx context.Context, name string, meanwhile func()) {
 	p := s.programs[slices.IndexFunc(s.programs, func(p *process.Process) bool { return p.Name == name })]
 	check(stop(ctx, p))
@@ -155,7 +155,7 @@ func (s *system) used() usages {
 	return used
 }
 
-// stop stops all programs, NATS last, and removes their data. Defer it: an earlier failure stays.
+// stop stops all programs, NATS last, and removes their data. Call it by defer: it keeps an earlier failure.
 func (s *system) stop(ctx context.Context) {
 	errs := []error{failed(recover())}
 	if s.js != nil {

@@ -23,11 +23,11 @@ type usage struct {
 	PeakRSS uint64 `json:"peakRssBytes"`
 }
 
-// usages has them by the name of the program.
+// usages maps the names of programs to their usage.
 type usages map[string]usage
 
-// add reads the usage of a process. Only Linux reports it: without /proc, all figures of CPU time
-// and memory are missing.
+// add adds the usage of a process. Without /proc, which only Linux has, all figures of CPU time and memory are
+// missing.
 func (u usages) add(name string, pid int) {
 	if runtime.GOOS != "linux" {
 		return
@@ -41,8 +41,8 @@ func (u usages) add(name string, pid int) {
 	u[name] = all
 }
 
-// cpuSince returns the milliseconds of processor time that each program took for
-// one of count things. A program that was not there before had used nothing.
+// cpuSince returns the milliseconds of CPU time per item for each program, given the number of items. A program
+// that was not in before started at zero.
 func (u usages) cpuSince(before usages, count int) map[string]float64 {
 	cpu := map[string]float64{}
 	for name, used := range u {
@@ -51,15 +51,15 @@ func (u usages) cpuSince(before usages, count int) map[string]float64 {
 	return cpu
 }
 
-// controlPlane returns the processes of the control plane that `bin/control-plane`
-// runs on this machine: they work in the folder of the kubeconfig.
+// controlPlane returns the processes of `bin/control-plane` on this machine. They run in the folder of the
+// kubeconfig.
 func controlPlane() map[string]int {
 	found := map[string]int{}
 	processes, _ := procfs.AllProcs() // none without /proc
 	dir, _ := filepath.EvalSymlinks(filepath.Dir(os.Getenv("KUBECONFIG")))
 	for _, process := range processes {
 		name, errName := process.Comm()
-		cwd, errCwd := process.Cwd() // not of other users' processes
+		cwd, errCwd := process.Cwd() // fails for processes of other users
 		if errors.Join(errName, errCwd) == nil && cwd == dir && (name == "etcd" || name == "kube-apiserver") {
 			found[name] = process.PID
 		}
@@ -67,7 +67,7 @@ func controlPlane() map[string]int {
 	return found
 }
 
-// pin lets a process run on these processors only, with all its threads.
+// pin restricts a process and all its threads to some processors.
 func pin(pid int, processors []int) {
 	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(processors), " ", ","), "[]")
 	text, err := exec.Command("taskset", "-a", "-c", "-p", list, strconv.Itoa(pid)).CombinedOutput()
