@@ -1,6 +1,5 @@
-// Package gateway stands between a service and a real API server and makes
-// their connection as bad as a test wants it: refusing, losing answers, or
-// silent.
+// Package gateway is a reverse proxy between a service and a real API server. It injects faults: errors, lost
+// responses and silence.
 package gateway
 
 import (
@@ -25,8 +24,7 @@ type Fault func(pass http.Handler, w http.ResponseWriter, r *http.Request)
 // Rule returns the fault for a request, or nil to let it pass.
 type Rule func(r *http.Request) Fault
 
-// Gateway is a reverse proxy on loopback. Its methods may be called from
-// several goroutines.
+// Gateway is a reverse proxy on loopback. It is safe for concurrent use.
 type Gateway struct {
 	server *httptest.Server
 	proxy  *httputil.ReverseProxy
@@ -53,7 +51,7 @@ func Start(config *rest.Config) (*Gateway, error) {
 		Transport:     transport,
 		FlushInterval: -1, // events of a watch must not wait
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-			panic(http.ErrAbortHandler) // what the client would see without us
+			panic(http.ErrAbortHandler) // drop the connection, as without a gateway
 		},
 	}
 	g.server = httptest.NewServer(g)
@@ -93,13 +91,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault(g.proxy, w, r.WithContext(ctx))
 }
 
-// Break applies a rule and cuts open requests, including watches.
+// Break applies a rule and aborts open requests, including watches.
 func (g *Gateway) Break(rule Rule) {
 	g.set(rule)
 	g.server.CloseClientConnections()
 }
 
-// Heal ends all faults. Requests that a fault holds fail.
+// Heal ends all faults. Requests held by a fault fail.
 func (g *Gateway) Heal() { g.set(nil) }
 
 func (g *Gateway) set(rule Rule) {
@@ -118,10 +116,10 @@ func (g *Gateway) Requests(method string) int {
 	return g.counts[method]
 }
 
-// URL of the gateway. Its clients have its rights.
+// URL returns the address of the gateway. Clients get the permissions of the gateway.
 func (g *Gateway) URL() string { return g.server.URL }
 
-// Answer responds with an error, as an overloaded or broken API server does.
+// Answer responds with an error, like an overloaded or broken API server.
 func Answer(e *apierrors.StatusError) Fault {
 	return func(_ http.Handler, w http.ResponseWriter, _ *http.Request) {
 		if seconds, is := apierrors.SuggestsClientDelay(e); is {
@@ -135,14 +133,14 @@ func Answer(e *apierrors.StatusError) Fault {
 	}
 }
 
-// WithholdAnswer forwards a request and never responds.
+// WithholdAnswer forwards a request and withholds the response.
 func WithholdAnswer(pass http.Handler, _ http.ResponseWriter, r *http.Request) {
 	pass.ServeHTTP(httptest.NewRecorder(), r)
 	<-r.Context().Done()
 	panic(http.ErrAbortHandler)
 }
 
-// Silence never answers, as a network that drops packets.
+// Silence never responds, like a network that drops packets.
 func Silence(_ http.Handler, _ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 	panic(http.ErrAbortHandler)

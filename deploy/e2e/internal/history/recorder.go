@@ -1,5 +1,5 @@
-// Package history records every version of every ConfigMap in a namespace and its writer. So a test
-// knows how often each object was written.
+// Package history records every version of every ConfigMap in a namespace, so that a test knows who wrote each
+// object and how often.
 package history
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// retryPause is between tries to reach the API server.
+// retryPause is the pause before the API server is tried again.
 const retryPause = 100 * time.Millisecond
 
 // Recorder watches the ConfigMaps of one namespace.
@@ -31,15 +31,14 @@ type Recorder struct {
 	ended  chan struct{}
 
 	mu     sync.Mutex
-	lives  map[types.UID]*Life // without writers
+	lives  map[types.UID]*Life // BySpec is not set
 	newest map[string]*Life    // by name
 	order  []*Life
-	bySpec map[string]struct{} // uid/resourceVersion, and uid alone of what was deleted
+	bySpec map[string]struct{} // uid/resourceVersion of each write, uid of each deletion
 }
 
-// Follow begins to record. Call Stop afterwards. The watch reconnects after the API
-// server was unavailable. If its version has expired, it records the versions in between
-// as one.
+// Follow starts to record. Call Stop afterwards. The watch reconnects if the API server was unavailable. If its
+// version has expired, several changes of an object may be recorded as one.
 func Follow(ctx context.Context, client typed.ConfigMapInterface) (*Recorder, error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Recorder{
@@ -58,7 +57,7 @@ func Follow(ctx context.Context, client typed.ConfigMapInterface) (*Recorder, er
 	return r, nil
 }
 
-// follow records until ctx is done. After any error, it tries again.
+// follow records until ctx is done, and continues after any error.
 func (r *Recorder) follow(ctx context.Context, version string) {
 	_ = wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
 		if version == "" {
@@ -83,8 +82,8 @@ func (r *Recorder) list(ctx context.Context) (version string, err error) {
 	return version, err
 }
 
-// missing returns current objects that are not recorded in that version, recorded ones whose end is
-// not, and the version of the list.
+// missing lists the ConfigMaps. It returns the versions and deletions that are not recorded yet, and the
+// version of the list.
 func (r *Recorder) missing(ctx context.Context) (unseen, gone []*corev1.ConfigMap, version string, err error) {
 	list, err := r.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -107,8 +106,8 @@ func (r *Recorder) missing(ctx context.Context) (unseen, gone []*corev1.ConfigMa
 	return unseen, gone, list.ResourceVersion, nil
 }
 
-// watch records changes from a version on until the watch ends. It returns the version to
-// continue from, or nothing if a new list is needed.
+// watch records changes after a version until the watch ends. It returns the version to continue from, or "" if
+// a new list is needed.
 func (r *Recorder) watch(ctx context.Context, version string) (last string) {
 	watcher, err := r.client.Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
@@ -150,7 +149,7 @@ func (r *Recorder) Stop() {
 	<-r.ended
 }
 
-// BySpec reports that a test has just written this version.
+// BySpec attributes this version to the test.
 func (r *Recorder) BySpec(object metav1.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,14 +175,14 @@ func (r *Recorder) AllBySpec() {
 	}
 }
 
-// DeletedBySpec reports that a test is about to delete an object.
+// DeletedBySpec attributes the deletion of an object to the test. Call it before the deletion.
 func (r *Recorder) DeletedBySpec(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.bySpec[string(uid)] = struct{}{}
 }
 
-// Lives returns the records in the order of creation.
+// Lives returns the lives of all ConfigMaps in the order of creation.
 func (r *Recorder) Lives() []Life {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +193,7 @@ func (r *Recorder) Lives() []Life {
 	return lives
 }
 
-// attributed returns a copy with the known writers. The caller holds the lock.
+// attributed returns a copy with BySpec set. The caller holds the lock.
 func (r *Recorder) attributed(l Life) Life {
 	l.Versions = slices.Clone(l.Versions)
 	for i, v := range l.Versions {
@@ -207,8 +206,7 @@ func (r *Recorder) attributed(l Life) Life {
 	return l
 }
 
-// Latest returns the newest recorded version of the ConfigMap of that name, or nil if it does not
-// exist.
+// Latest returns the newest recorded version of a ConfigMap, or nil if it does not exist.
 func (r *Recorder) Latest(name string) *corev1.ConfigMap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,8 +217,7 @@ func (r *Recorder) Latest(name string) *corev1.ConfigMap {
 	return l.Versions[len(l.Versions)-1].Object
 }
 
-// Writes returns the number of writes by the system under test to the current or last ConfigMap of
-// that name.
+// Writes returns the number of writes by the system under test to the current or last ConfigMap with a name.
 func (r *Recorder) Writes(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,8 +228,8 @@ func (r *Recorder) Writes(name string) int {
 	return r.attributed(*l).Writes()
 }
 
-// CaughtUp returns nil once the latest version of every object was recorded, or else the
-// difference.
+// CaughtUp returns nil if all current versions and deletions are recorded, or an error that lists the missing
+// ones.
 func (r *Recorder) CaughtUp(ctx context.Context) error {
 	unseen, gone, _, err := r.missing(ctx)
 	if err != nil {
@@ -250,12 +247,12 @@ func (r *Recorder) CaughtUp(ctx context.Context) error {
 
 // Version is one version of a ConfigMap.
 type Version struct {
-	// Object as it was then.
+	// Object is the recorded ConfigMap.
 	Object *corev1.ConfigMap
-	// Deleted reports that this is the end of the object.
+	// Deleted reports that the object was deleted.
 	Deleted bool
-	// BySpec reports that a test wrote or deleted this version. All others count as written by the
-	// system under test.
+	// BySpec reports that a test wrote or deleted this version. Any other counts as written by the system under
+	// test.
 	BySpec bool
 }
 

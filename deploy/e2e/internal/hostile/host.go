@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// slow is how long a slow page takes.
+	// slow is the latency of a slow page.
 	slow = 3 * time.Second
 	// large is the size of a large body. One fits into a ConfigMap, two do not.
 	large = 900_000
-	// letters is the size of a body for expressions, just within their limit.
+	// letters is the size of a body for rules, just below their limit.
 	letters = 250_000
 )
 
-// startHost starts a web server that behaves as the first part of the path says.
+// startHost starts a web server. The first segment of the path selects its behavior.
 func startHost() *origin.Server {
 	var requests atomic.Int64
 	return origin.Start(func(site http.Handler) http.Handler {
@@ -66,7 +66,7 @@ func startHost() *origin.Server {
 	})
 }
 
-// wait returns after d, or when the client is gone.
+// wait returns after d, or when the client disconnects.
 func wait(r *http.Request, d time.Duration) {
 	select {
 	case <-r.Context().Done():

@@ -1,4 +1,4 @@
-// Package hostile is a tenant who misuses everything that a tenant may touch.
+// Package hostile simulates a malicious tenant.
 package hostile
 
 import (
@@ -30,11 +30,11 @@ const (
 	nowKey     = "x-kv8s.io/curl-now"
 	suspendKey = "x-kv8s.io/curl-suspend"
 
-	// Refresh is the minimum interval by default.
+	// Refresh is the default minimum of the refresh interval.
 	Refresh = "10s"
 )
 
-// Tenant may only edit ConfigMaps in one namespace, and misuses that.
+// Tenant may only edit ConfigMaps in one namespace, and abuses that.
 type Tenant struct {
 	*world.World
 	// Scale divides the number of objects of each attack (0 means 1).
@@ -43,32 +43,32 @@ type Tenant struct {
 	host *origin.Server
 }
 
-// New returns a hostile tenant in the namespace of a world, with a web server of its own.
+// New returns a hostile tenant in the namespace of a world, with its own web server.
 func New(w *world.World, scale int) *Tenant {
 	GinkgoHelper()
 	a := &Tenant{World: w, Scale: scale, host: startHost()}
 	DeferCleanup(a.host.Close)
-	DeferCleanup(func(ctx SpecContext) { // the tenant's own writes are no promises
+	DeferCleanup(func(ctx SpecContext) { // the promises do not cover the tenant's objects
 		w.EventuallyCaughtUp(ctx)
 		w.History.AllBySpec()
 	})
 	return a
 }
 
-// Attack is one way to misuse ConfigMaps. It starts, and continues by itself.
+// Attack is one way to abuse ConfigMaps. Run starts it, and the system keeps it going.
 type Attack struct {
 	// Name completes the sentence "a tenant …".
 	Name string
 
-	// objects is the number of ConfigMaps. Their names start with prefix (empty: hostile).
+	// objects is the number of ConfigMaps. Their names start with prefix (empty means hostile).
 	objects int
 	prefix  string
 	// traits returns the traits of ConfigMap i.
 	traits func(a *Tenant, i int) []world.Trait
-	// edits is the number of patches of each ConfigMap, and edit returns patch n of ConfigMap i.
+	// edits is the number of patches per ConfigMap, and edit returns patch n of ConfigMap i.
 	edits int
 	edit  func(a *Tenant, i, n int) map[string]any
-	// again is the number of times that all ConfigMaps are deleted and created again.
+	// again is how often all ConfigMaps are deleted and re-created.
 	again int
 }
 
@@ -88,7 +88,7 @@ func (x Attack) Run(ctx context.Context, a *Tenant) {
 // Attacks returns all attacks.
 func Attacks() []Attack { return slices.Concat(forgeries(), failures(), loads(), repetitions()) }
 
-// forgeries are statuses, reasons and names that a user makes up, and edits in a row.
+// forgeries are attacks with forged statuses, long names and repeated edits.
 func forgeries() []Attack {
 	return []Attack{
 		{
@@ -100,7 +100,7 @@ func forgeries() []Attack {
 			return []world.Trait{world.Annotated(annotation.StatusKey, forged(20_000, nil))}
 		}},
 		{
-			Name: "claims 1,300 written keys that nobody asks for", objects: 10,
+			Name: "claims 1,300 written keys that no annotation requests", objects: 10,
 			traits: func(*Tenant, int) []world.Trait {
 				entry := map[string]any{"sha256": strings.Repeat("0", 64)}
 				return []world.Trait{world.Annotated(annotation.StatusKey, forged(130, entry))}
@@ -129,35 +129,35 @@ func forgeries() []Attack {
 				return annotate(annotation.DefaultKey, fmt.Sprintf("mydata=%s/slow/%d-%d", a.site(), i, n))
 			},
 		},
-		{Name: "asks for one slow URL in 200 objects", objects: 200, traits: func(a *Tenant, _ int) []world.Trait {
+		{Name: "requests one slow URL in 200 objects", objects: 200, traits: func(a *Tenant, _ int) []world.Trait {
 			return asking("slow")(a, 0)
 		}},
 	}
 }
 
-// failures are hosts and objects that let each fetch or write fail.
+// failures are attacks whose fetches or writes fail.
 func failures() []Attack {
 	return []Attack{
 		{Name: "refreshes 200 keys of a flapping host", objects: 200, traits: asking("flapping", refreshed())},
 		{
-			Name: "asks for two bodies that do not fit into one object, 10 times", objects: 10,
+			Name: "requests two bodies that do not fit into one object, in 10 objects", objects: 10,
 			traits: func(a *Tenant, i int) []world.Trait {
 				pairs := fmt.Sprintf("a=%[1]s/large/%[2]d b=%[1]s/large/b%[2]d", a.site(), i)
 				return []world.Trait{world.Asking(pairs), refreshed()}
 			},
 		},
-		{Name: "deletes and creates 100 objects again", objects: 100, traits: asking("instant"), again: 3},
+		{Name: "deletes and re-creates 100 objects", objects: 100, traits: asking("instant"), again: 3},
 		{Name: "has 500 keys that fail with 404", objects: 500, traits: asking("missing", refreshed())},
 		{Name: "has 300 keys of a host that hangs", objects: 300, traits: asking("hanging")},
-		{Name: "has 100 keys of a host that asks for an hour of pause", objects: 100, traits: asking("busy")},
+		{Name: "has 100 keys of a host with Retry-After: 3600", objects: 100, traits: asking("busy")},
 		{Name: "has 200 immutable objects", objects: 200, traits: asking("instant", world.Immutable())},
 	}
 }
 
-// loads ask for much.
+// loads are attacks with much work.
 func loads() []Attack {
 	return []Attack{
-		{Name: "asks for 500 keys that exist", objects: 500, traits: asking("instant", world.Holding("mydata", "mine"))},
+		{Name: "requests 500 keys that exist", objects: 500, traits: asking("instant", world.Holding("mydata", "mine"))},
 		{Name: "refreshes 20 large bodies that change", objects: 20, traits: asking("large", refreshed())},
 		{Name: "refreshes 1,000 keys", objects: 250, traits: instant(4)},
 		{Name: "refreshes 20,000 keys of an instant host", objects: 400, traits: instant(50)},
@@ -174,7 +174,7 @@ func loads() []Attack {
 	}
 }
 
-// repetitions do the same again and again.
+// repetitions are attacks that repeat an edit or a request.
 func repetitions() []Attack {
 	return []Attack{
 		{
@@ -204,20 +204,20 @@ func repetitions() []Attack {
 	}
 }
 
-// site is the URL of the host.
+// site returns the URL of the host.
 func (a *Tenant) site() string { return "http://" + a.host.Address() }
 
-// asking lets object i ask for page i of a kind, and have more traits.
+// asking returns the traits of object i: it requests page i of a kind, and has more traits.
 func asking(kind string, more ...world.Trait) func(a *Tenant, i int) []world.Trait {
 	return func(a *Tenant, i int) []world.Trait {
 		return append([]world.Trait{world.Asking(fmt.Sprintf("mydata=%s/%s/%d", a.site(), kind, i))}, more...)
 	}
 }
 
-// refreshed lets an object ask for the shortest refresh interval.
+// refreshed requests the minimum refresh interval.
 func refreshed() world.Trait { return world.Annotated(refreshKey, Refresh) }
 
-// instant lets each object have some keys of an instant host, which are refreshed.
+// instant requests several keys per object from an instant host, at the minimum refresh interval.
 func instant(keys int) func(a *Tenant, i int) []world.Trait {
 	return func(a *Tenant, i int) []world.Trait {
 		var pairs []string
@@ -228,7 +228,7 @@ func instant(keys int) func(a *Tenant, i int) []world.Trait {
 	}
 }
 
-// forged is a status with n entries.
+// forged returns a status with n entries.
 func forged(n int, entry map[string]any) string {
 	if entry == nil {
 		entry = map[string]any{}
@@ -242,15 +242,15 @@ func forged(n int, entry map[string]any) string {
 	return string(text)
 }
 
-// annotate is a merge patch that sets an annotation.
+// annotate returns a merge patch that sets an annotation.
 func annotate(key, value string) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
 }
 
-// workers is the number of concurrent requests of the attacker.
+// workers is the number of concurrent requests of the tenant.
 const workers = 8
 
-// merge merges patch n into each object of an attack.
+// merge applies patch n to each object of an attack.
 func (a *Tenant) merge(ctx context.Context, x Attack, n int) {
 	GinkgoHelper()
 	a.parallel(a.scaled(x.objects), func(i int) error {
@@ -283,7 +283,7 @@ func (a *Tenant) configMaps() corev1client.ConfigMapInterface {
 	return a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace)
 }
 
-// Clear deletes everything.
+// Clear deletes all ConfigMaps in the tenant's namespace.
 func (a *Tenant) Clear(ctx context.Context) {
 	GinkgoHelper()
 	list, err := a.configMaps().List(ctx, metav1.ListOptions{})
@@ -309,5 +309,5 @@ func (a *Tenant) parallel(n int, do func(i int) error) {
 	Expect(group.Wait()).To(Succeed())
 }
 
-// scaled divides a number of objects.
+// scaled divides a number of objects by Scale.
 func (a *Tenant) scaled(n int) int { return max(1, n/max(1, a.Scale)) }

@@ -29,16 +29,16 @@ import (
 )
 
 const (
-	// Patience is the time limit of an expectation: a refresh at the shortest interval,
-	// on a busy machine.
+	// Patience is how long an expectation waits: long enough for a refresh at the minimum interval, on a busy
+	// machine.
 	Patience = 90 * time.Second
-	// AWhile is long enough for something that must not happen to be seen.
+	// AWhile is how long specs watch that something does not happen.
 	AWhile = 3 * time.Second
-	// polling spares the API server and the origin.
+	// polling is slow to spare the API server and the origin.
 	polling = 100 * time.Millisecond
 )
 
-// Variables of the environment that hold where the installation is.
+// Environment variables that locate the installation.
 const (
 	kubeconfigEnv = "KUBECONFIG"
 	originEnv     = "CURLMETHAT_E2E_ORIGIN"
@@ -52,7 +52,7 @@ type Installation struct {
 	Origin *Origin
 }
 
-// Run runs the specs of a suite against an installation.
+// Run runs a suite against an installation.
 func Run(t *testing.T, suite string) {
 	t.Helper()
 	RegisterFailHandler(Fail)
@@ -67,9 +67,8 @@ func Run(t *testing.T, suite string) {
 	RunSpecs(t, suite, config, reporter)
 }
 
-// Open connects to the installation in the environment variables. It fails the suite with
-// one sentence if there is none. Call it in BeforeSuite. At the end of the suite it
-// removes its objects and checks the promises.
+// Open connects to the installation in the environment variables. It fails the suite if one is missing. Call it
+// in BeforeSuite. At the end of the suite it checks the promises and removes its objects.
 func Open(ctx context.Context) *Installation {
 	GinkgoHelper()
 	for _, name := range []string{kubeconfigEnv, originEnv, controlEnv} {
@@ -79,19 +78,19 @@ func Open(ctx context.Context) *Installation {
 	}
 	cluster := suitetest.Must(world.OpenCluster(os.Getenv(kubeconfigEnv)))
 	i := &Installation{}
-	client, control := i.way(cluster.Config, os.Getenv(controlEnv))
+	client, control := controlClient(cluster.Config, os.Getenv(controlEnv))
 	i.Origin = NewOrigin(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"))
 	i.World = world.Visit(ctx, cluster, i.Origin.Served)
 	DeferCleanup(func(ctx SpecContext) error { return i.Origin.Forget(ctx) })
 	return i
 }
 
-// service is NAMESPACE/SERVICE:PORT.
+// service matches NAMESPACE/SERVICE:PORT.
 var service = regexp.MustCompile(`^([a-z0-9-]+)/([a-z0-9-]+:[a-z0-9-]+)$`)
 
-// way returns a client and the URL of the origin's control, directly or through the API
-// server's proxy to a Service.
-func (i *Installation) way(config *rest.Config, control string) (*http.Client, string) {
+// controlClient returns a client and the URL of the origin's control, directly or through the API server's
+// proxy to a Service.
+func controlClient(config *rest.Config, control string) (*http.Client, string) {
 	GinkgoHelper()
 	parts := service.FindStringSubmatch(control)
 	if parts == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// Load is a number of ConfigMaps, each with its own page.
+// Load is a set of ConfigMaps, each with its own page.
 type Load struct {
 	*world.Load
 	// Pages in the order of the ConfigMaps.
@@ -20,7 +20,7 @@ type Load struct {
 	installation *Installation
 }
 
-// Load creates n pages and a ConfigMap for each. Names begin with the name of the load.
+// Load creates n pages and a ConfigMap for each. Their names start with the name of the load.
 func (i *Installation) Load(ctx context.Context, name string, n int) *Load {
 	GinkgoHelper()
 	l := &Load{installation: i}
@@ -36,14 +36,13 @@ func (i *Installation) Load(ctx context.Context, name string, n int) *Load {
 	return l
 }
 
-// EventuallyFills waits until at least n ConfigMaps have their data.
+// EventuallyFills waits until at least n ConfigMaps have their body.
 func (l *Load) EventuallyFills(ctx context.Context, n int, limit time.Duration) {
 	GinkgoHelper()
 	Eventually(ctx, l.Filled).WithTimeout(limit).Should(BeNumerically(">=", n), "ConfigMaps with their data")
 }
 
-// ShouldEnd waits until all ConfigMaps have their data. Each must have been written
-// exactly once, and no more for a while.
+// ShouldEnd waits until all ConfigMaps have their body. Each must have been written exactly once.
 func (l *Load) ShouldEnd(ctx context.Context, limit time.Duration) {
 	GinkgoHelper()
 	l.EventuallyFills(ctx, len(l.ConfigMaps), limit)
@@ -53,7 +52,8 @@ func (l *Load) ShouldEnd(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// shouldBeWritten checks that the system wrote each ConfigMap a number of times, and no more for a while.
+// shouldBeWritten checks that the system wrote each ConfigMap this many times, and stays at that number for a
+// while.
 func (i *Installation) shouldBeWritten(ctx context.Context, all []*world.ConfigMap, times int) {
 	GinkgoHelper()
 	others := func() (names []string) {

@@ -19,27 +19,26 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
 )
 
-// requestTimeout is for one instruction, through an API server perhaps.
+// requestTimeout is the time limit of an instruction, which may pass through the API server.
 const requestTimeout = 10 * time.Second
 
-// Origin is a test's hold on an origin that runs elsewhere. It records every
-// good body that it has let the origin give.
+// Origin controls an origin that runs elsewhere. It records every body that the origin was set to serve.
 type Origin struct {
 	client  *http.Client
 	control string
 	site    string
 
-	good sync.Map // has each good
+	good sync.Map // set of good
 }
 
-// good is a body that a URL has given.
+// good is a body that a URL was set to serve.
 type good struct {
 	url string
 	sum [sha256.Size]byte
 }
 
-// NewOrigin returns a client for the control URL of an origin. Fetchers reach the origin at the
-// URL site. All pages are below folder, which separates tests.
+// NewOrigin returns a client for the control URL of an origin. Fetchers reach the origin at the URL site. All
+// pages are in folder, which keeps tests apart.
 func NewOrigin(client *http.Client, control, site, folder string) *Origin {
 	folder = "/" + strings.Trim(folder, "/")
 	return &Origin{
@@ -49,14 +48,13 @@ func NewOrigin(client *http.Client, control, site, folder string) *Origin {
 	}
 }
 
-// Page returns the page at a path below the folder. Nothing is sent to the
-// origin yet, which responds 404 for it.
+// Page returns the page at a path below the folder. It sends nothing to the origin, which responds with 404
+// until the page is set.
 func (o *Origin) Page(path string) *Page {
 	return &Page{origin: o, path: path, instruction: remote.Instruction{Status: http.StatusNotFound}}
 }
 
-// Served reports whether the origin was ever set to respond with that body for a
-// URL, whatever its query.
+// Served reports whether a URL was ever set to serve that body. It ignores the query.
 func (o *Origin) Served(url string, body []byte) bool {
 	url, _, _ = strings.Cut(url, "?")
 	_, found := o.good.Load(good{url, sha256.Sum256(body)})
@@ -69,7 +67,7 @@ func (o *Origin) Forget(ctx context.Context) error { return o.do(ctx, http.Metho
 // errNoPage means that the origin does not have the page.
 var errNoPage = errors.New("unknown page")
 
-// do sends one request to the origin and decodes its answer into out, if any.
+// do sends a request to the origin and decodes the response into out, unless out is nil.
 func (o *Origin) do(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -92,7 +90,7 @@ func (o *Origin) do(ctx context.Context, method, path string, in, out any) error
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the answer of the origin: %w", err)
+		return fmt.Errorf("read the response of the origin: %w", err)
 	case answer.StatusCode == http.StatusNotFound:
 		return errNoPage
 	case answer.StatusCode >= http.StatusMultipleChoices:
@@ -101,12 +99,12 @@ func (o *Origin) do(ctx context.Context, method, path string, in, out any) error
 		return nil
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("read the answer of the origin: %w", err)
+		return fmt.Errorf("read the response of the origin: %w", err)
 	}
 	return nil
 }
 
-// Page is one URL of the origin. Its methods may not be called from several goroutines.
+// Page is one URL of the origin. It is not safe for concurrent use.
 type Page struct {
 	origin      *Origin
 	path        string
@@ -116,7 +114,7 @@ type Page struct {
 // Page returns the page at a path, which responds with 404 until it is set.
 func (i *Installation) Page(path string) *Page { return i.Origin.Page(path) }
 
-// URL of the page, for the fetchers.
+// URL returns the URL of the page for fetchers.
 func (p *Page) URL() string { return p.origin.site + p.path }
 
 // Says makes the page respond with 200 and a text.
@@ -162,7 +160,7 @@ func (p *Page) Hold(ctx context.Context) {
 	DeferCleanup(func(ctx SpecContext) { p.Release(ctx) })
 }
 
-// Release answers the requests that wait.
+// Release lets the held requests continue.
 func (p *Page) Release(ctx context.Context) {
 	GinkgoHelper()
 	p.instruction.Held = false
@@ -178,7 +176,7 @@ func (p *Page) Waiting(ctx context.Context) int { return p.count(ctx).Waiting }
 // NotModified returns the number of responses with 304.
 func (p *Page) NotModified(ctx context.Context) int { return p.count(ctx).NotModified }
 
-// count returns the counters of the page, or zeros if it was not set yet.
+// count returns the counters of the page, or zeros if the page was never set.
 func (p *Page) count(ctx context.Context) (c remote.Count) {
 	GinkgoHelper()
 	if err := p.origin.do(ctx, http.MethodGet, p.path, nil, &c); !errors.Is(err, errNoPage) {

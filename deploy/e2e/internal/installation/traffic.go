@@ -15,11 +15,11 @@ import (
 const (
 	// users is the number of concurrent users.
 	users = 4
-	// pause between two ConfigMaps of a user.
+	// pause is the minimum interval between two ConfigMaps of a user.
 	pause = 300 * time.Millisecond
-	// key that the ConfigMaps ask for.
+	// key is the key that the ConfigMaps request.
 	key = "mydata"
-	// endurance is how long a user waits for data during any change of the services.
+	// endurance is how long a user waits for data while services change.
 	endurance = 6 * time.Minute
 )
 
@@ -35,8 +35,7 @@ type Traffic struct {
 	slowest time.Duration
 }
 
-// Traffic starts the users. Names of their ConfigMaps and pages begin with the given
-// name.
+// Traffic starts the users. Names of their ConfigMaps and pages start with name.
 func (i *Installation) Traffic(ctx context.Context, name string) *Traffic {
 	GinkgoHelper()
 	stopped := make(chan struct{})
@@ -62,7 +61,7 @@ func (i *Installation) Traffic(ctx context.Context, name string) *Traffic {
 	return t
 }
 
-// work is a user's.
+// work simulates one user.
 func (t *Traffic) work(ctx context.Context, stopped <-chan struct{}, user string) {
 	next := time.NewTicker(pause)
 	defer next.Stop()
@@ -79,7 +78,7 @@ func (t *Traffic) work(ctx context.Context, stopped <-chan struct{}, user string
 	}
 }
 
-// edit asks for a page and then for another one.
+// edit creates a ConfigMap that requests a page, and then requests another page.
 func (t *Traffic) edit(ctx context.Context, name string) *world.ConfigMap {
 	first, second := t.page(ctx, name, 1), t.page(ctx, name, 2)
 	since := time.Now()
@@ -96,7 +95,7 @@ func (t *Traffic) page(ctx context.Context, name string, number int) *Page {
 	return t.installation.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, world.Body(number))
 }
 
-// await waits for data and remembers the longest wait.
+// await waits for data and records the longest wait.
 func (t *Traffic) await(ctx context.Context, cm *world.ConfigMap, value string, since time.Time) {
 	cm.EventuallyHasDataWithin(ctx, endurance, key, value)
 	t.mu.Lock()
@@ -111,13 +110,12 @@ func (t *Traffic) Done() int {
 	return len(t.done)
 }
 
-// ShouldEnd stops the users. Each must get the missing data, and every change must have
-// led to exactly one write. It returns the longest wait
-// for data.
+// ShouldEnd stops the users. Each must still get its data, and every change must have led to exactly one write.
+// It returns the longest wait for data.
 func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	t.stop()
-	Eventually(ctx, t.ended).WithTimeout(endurance).Should(BeClosed(), "users who still wait for data")
+	Eventually(ctx, t.ended).WithTimeout(endurance).Should(BeClosed(), "all users got their data")
 	t.installation.shouldBeWritten(ctx, t.done, 2)
 	done := map[string]bool{}
 	for _, cm := range t.done {

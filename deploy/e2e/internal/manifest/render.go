@@ -1,5 +1,4 @@
-// Package manifest renders the chart as helm template does, and deletes objects as
-// kubectl delete does.
+// Package manifest renders the chart like helm template, and deletes objects like kubectl delete.
 package manifest
 
 import (
@@ -24,19 +23,19 @@ var errNoHelm = errors.New("set HELM to the program, or run `make test` or `make
 
 // Chart selects the templates and values to render.
 type Chart struct {
-	// Dir of the chart.
+	// Dir is the folder of the chart.
 	Dir string
-	// Release and Namespace of the rendered chart.
+	// Release and Namespace to render for.
 	Release, Namespace string
-	// Templates to render, as files below its templates.
+	// Templates are files in the folder templates (empty means all).
 	Templates []string
-	// Set are values as helm --set takes them.
+	// Set has values as for helm --set.
 	Set []string
-	// Flags are more flags of helm template.
+	// Flags are additional flags of helm template.
 	Flags []string
 }
 
-// Render runs $HELM and returns the objects of the templates. The error has its messages.
+// Render runs $HELM and returns the objects of the templates. The error includes the messages of helm.
 func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) {
 	args := []string{"template", c.Release, c.Dir, "--namespace", c.Namespace}
 	for _, t := range c.Templates {
@@ -53,7 +52,8 @@ func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) 
 	return access.Decode(out)
 }
 
-// Helm runs $HELM without the configuration of the user, and returns its output. The error has its messages.
+// Helm runs $HELM without the configuration of the user, and returns its output. The error includes its
+// messages.
 func Helm(ctx context.Context, stdin io.Reader, args ...string) (output []byte, err error) {
 	program := os.Getenv("HELM")
 	if program == "" {
@@ -64,13 +64,13 @@ func Helm(ctx context.Context, stdin io.Reader, args ...string) (output []byte, 
 		return nil, fmt.Errorf("make a home for helm: %w", err)
 	}
 	defer os.RemoveAll(home)
-	//nolint:gosec // the environment names it, as that of the other programs
+	//nolint:gosec // the tests choose the program
 	cmd := exec.CommandContext(ctx, program, args...)
-	var complaint bytes.Buffer
-	cmd.Stdin, cmd.Stderr = stdin, &complaint
+	var messages bytes.Buffer
+	cmd.Stdin, cmd.Stderr = stdin, &messages
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	if output, err = cmd.Output(); err != nil {
-		return nil, fmt.Errorf("helm %s: %w: %s", args[0], err, complaint.String())
+		return nil, fmt.Errorf("helm %s: %w: %s", args[0], err, messages.String())
 	}
 	return output, nil
 }
@@ -78,8 +78,7 @@ func Helm(ctx context.Context, stdin io.Reader, args ...string) (output []byte, 
 // Manager is the field manager of kubectl apply.
 const Manager = "kubectl"
 
-// Delete deletes applied objects and their dependents, the last one first. It ignores
-// missing objects.
+// Delete deletes objects in reverse order, and their dependents. It ignores missing objects.
 func Delete(ctx context.Context, a *access.Applier, namespace string, objects []*unstructured.Unstructured) error {
 	for _, o := range slices.Backward(objects) {
 		resource, err := a.Resource(namespace, o)

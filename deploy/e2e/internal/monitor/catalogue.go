@@ -11,15 +11,15 @@ import (
 type Metric struct {
 	// Kind is counter, gauge or histogram, or empty if unknown.
 	Kind string
-	// Labels with all their values. Without values, the set is open.
+	// Labels maps each label to its values. Without values, any value is possible.
 	Labels map[string][]string
 }
 
-// Catalogue has all metrics.
+// Catalogue describes all metrics.
 type Catalogue struct {
 	// Metrics by name.
 	Metrics map[string]Metric
-	// Everywhere are labels that each series may have.
+	// Everywhere are labels that any series may have.
 	Everywhere []string
 }
 
@@ -51,7 +51,7 @@ func NewCatalogue(page string) (*Catalogue, error) {
 	return c, nil
 }
 
-// labelsOf returns the labels of a row: their values, or none if a text describes what others define.
+// labelsOf returns the labels of a row with their values, or without values if the row describes them in words.
 func labelsOf(row string) map[string][]string {
 	labels := map[string][]string{}
 	for part := range strings.SplitSeq(row, "<br>") {

@@ -62,7 +62,7 @@ func ReadDashboard(path string) (*Dashboard, error) {
 	return d, nil
 }
 
-// Shows returns the panels that have data, in their order.
+// Shows returns the panels that show data, in their order.
 func (d *Dashboard) Shows() []Panel {
 	var shown []Panel
 	for _, p := range d.Panels {
@@ -73,7 +73,7 @@ func (d *Dashboard) Shows() []Panel {
 	return shown
 }
 
-// Panel returns the first panel of that title and type.
+// Panel returns the first panel with that type and title.
 func (d *Dashboard) Panel(kind, title string) (Panel, error) {
 	for _, p := range d.Panels {
 		if p.Title == title && p.Type == kind {

@@ -1,6 +1,5 @@
-// Package monitor reads the dashboard and the alerts of the project, and
-// answers their queries from the metrics of running services, with the engine
-// of Prometheus as a library: nothing needs to be installed for it.
+// Package monitor evaluates the queries of the dashboard and the alerts against running services. It uses the
+// engine of Prometheus as a library, so nothing needs to be installed.
 package monitor
 
 import (
@@ -15,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// maxSamples and queryTimeout bound one query.
+// maxSamples and queryTimeout limit one query.
 const (
 	maxSamples   = 10_000_000
 	queryTimeout = 30 * time.Second
 )
 
-// Monitor scrapes processes and answers queries about them, as Prometheus does.
-// Its methods may be called from several goroutines, Scrape from one at a time.
+// Monitor scrapes processes and answers queries about them, like Prometheus. It is safe for concurrent use,
+// except for concurrent calls of Scrape.
 type Monitor struct {
 	targets []Process
 	rules   *Rules
@@ -31,7 +30,7 @@ type Monitor struct {
 	shown   map[string]map[string]labels.Labels // series of the last scrape, by target
 }
 
-// New returns a monitor that has scraped nothing yet.
+// New returns a monitor without samples.
 func New(rules *Rules, targets ...Process) *Monitor {
 	return &Monitor{
 		targets: targets, rules: rules, memory: &memory{series: map[string]promql.Series{}},
@@ -70,7 +69,7 @@ func (m *Monitor) Scrape(ctx context.Context) error {
 	return nil
 }
 
-// Ask answers a query as of now.
+// Ask evaluates a query at the current time.
 func (m *Monitor) Ask(ctx context.Context, q Query) (promql.Vector, error) {
 	return m.ask(ctx, q, time.Now())
 }

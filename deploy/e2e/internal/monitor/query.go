@@ -10,23 +10,22 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Query is an expression as a dashboard or a rule has it.
+// Query is a PromQL expression. It may contain variables of Grafana.
 type Query string
 
-// Values of Grafana's variables: four scrapes of 15 s, and the initial time range of the
-// dashboard.
+// Values of Grafana's variables: four scrapes of 15 s, and the default time range of the dashboard.
 const (
 	rateInterval = "1m"
 	shownRange   = "30m"
 )
 
-// promQL returns the query without variables of Grafana, for all namespaces.
+// promQL returns the query for all namespaces, with the variables replaced.
 func (q Query) promQL() string {
 	return strings.NewReplacer("$__rate_interval", rateInterval, "$__range", shownRange, "$namespace", ".*").
 		Replace(string(q))
 }
 
-// Check returns metrics, labels and values in the query that the catalogue does not have.
+// Check returns an error if the query uses a metric, label or value that the catalogue does not have.
 func (q Query) Check(c *Catalogue) error {
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(q.promQL())
 	if err != nil {
@@ -40,7 +39,7 @@ func (q Query) Check(c *Catalogue) error {
 	return nil
 }
 
-// check finds the metric of a selector, and all its labels and values.
+// check looks up the metric, labels and values of a selector.
 func (c *Catalogue) check(selector []*labels.Matcher) error {
 	shown := ""
 	for _, matcher := range selector {
@@ -62,13 +61,13 @@ func (c *Catalogue) check(selector []*labels.Matcher) error {
 			return fmt.Errorf("%s has no label %q", name, matcher.Name)
 		}
 		if len(values) > 0 && !slices.ContainsFunc(values, matcher.Matches) {
-			return fmt.Errorf("%s never matches %s, but one of %v", name, matcher, values)
+			return fmt.Errorf("%s never matches %s, its values are %v", name, matcher, values)
 		}
 	}
 	return nil
 }
 
-// metric is the name without the suffix that series of histograms have.
+// metric returns the name of the metric, without a histogram suffix.
 func (c *Catalogue) metric(series string) string {
 	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 		if name, ok := strings.CutSuffix(series, suffix); ok && c.Metrics[name].Kind == "histogram" {

@@ -11,16 +11,15 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Rules are recording rules and alerts in the order of evaluation.
+// Rules has recording and alerting rules in the order of evaluation.
 type Rules struct {
 	// Records are the recording rules.
 	Records []rulefmt.Rule
-	// Alerts are the others.
+	// Alerts are the alerting rules.
 	Alerts []rulefmt.Rule
 }
 
-// ReadRules reads all files that a pattern matches, and is as strict as
-// Prometheus about them.
+// ReadRules reads all files that match a pattern, as strictly as Prometheus.
 func ReadRules(patterns ...string) (*Rules, error) {
 	all := &Rules{}
 	for _, pattern := range patterns {

@@ -15,16 +15,16 @@ import (
 // scrapeTimeout is the time limit for a target.
 const scrapeTimeout = 5 * time.Second
 
-// Process is a process that shows metrics.
+// Process is a target of scrapes.
 type Process struct {
 	// Job is the name of the service.
 	Job string
-	// Address where it serves /metrics.
+	// Address serves /metrics.
 	Address string
 }
 
-// scrape reads the metrics of a target. As in Prometheus, series that it does
-// not have any more are stale, and "up" is whether it responded.
+// scrape reads the metrics of a target. As in Prometheus, series that disappeared become stale, and "up" shows
+// whether the target responded.
 func (m *Monitor) scrape(ctx context.Context, t Process, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (m *Monitor) scrape(ctx context.Context, t Process, now time.Time) {
 	m.shown[t.Address] = shown
 }
 
-// labels of a series of the target.
+// labels returns the labels of a series, including those of its target.
 func (t Process) labels(metric model.Metric) labels.Labels {
 	b := labels.NewBuilder(labels.EmptyLabels())
 	b.Set("job", t.Job).Set("instance", t.Address)

@@ -20,7 +20,7 @@ import (
 
 func TestMonitor(t *testing.T) { suitetest.Run(t, "Dashboard, alerts and runbooks") }
 
-// Files of the project, seen from here.
+// Files of the project, relative to this folder.
 const (
 	deploy     = "../../../"
 	metrics    = deploy + "docs/metrics.md"
@@ -31,10 +31,10 @@ const (
 	runbooks   = deploy + "runbooks/"
 )
 
-// runbookURL is where the page of an alert is.
+// runbookURL is the address of the runbooks.
 const runbookURL = "https://github.com/kv8s/curl-me-that/blob/main/deploy/runbooks/"
 
-// catalogue has all names that a query may use: metrics and recorded series.
+// catalogue returns the metrics and recorded series that a query may use.
 func catalogue(all *monitor.Rules) *monitor.Catalogue {
 	GinkgoHelper()
 	c := suitetest.Must(monitor.NewCatalogue(metrics))
@@ -107,7 +107,7 @@ var _ = Describe("The dashboard", func() {
 				Expect(x).To(BeNumerically("<", 24), p.Title)
 				for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 					cell := fmt.Sprint(x, " ", y)
-					Expect(taken[cell]).To(BeEmpty(), "%q lies there, and %q", taken[cell], p.Title)
+					Expect(taken[cell]).To(BeEmpty(), "%q and %q overlap", taken[cell], p.Title)
 					taken[cell] = p.Title
 				}
 			}
@@ -153,13 +153,13 @@ var _ = Describe("The alerting rules", func() {
 })
 
 var (
-	// panelName is the title of a panel in a runbook, and promql a query.
+	// panelName matches the title of a panel in a runbook, and promql a query.
 	panelName = regexp.MustCompile(`panel \*\*(.+?)\*\*`)
 	promql    = regexp.MustCompile("(?s)```promql\n(.+?)\n```")
 )
 
 var _ = Describe("The runbooks", func() {
-	It("are one per alert", func() {
+	It("cover every alert, and nothing else", func() {
 		linked := map[string]bool{"README.md": true}
 		for _, a := range allRules().Alerts {
 			link := suitetest.Must(url.Parse(a.Annotations["runbook_url"]))

@@ -12,13 +12,13 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// memory keeps all samples. It may be used from several goroutines.
+// memory keeps all samples. It is safe for concurrent use.
 type memory struct {
 	mu     sync.Mutex
 	series map[string]promql.Series // by labels
 }
 
-// append adds a sample, which must be newer than the others of its series.
+// append adds a sample, which must be newer than the others in its series.
 func (m *memory) append(l labels.Labels, at time.Time, value float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -27,7 +27,7 @@ func (m *memory) append(l labels.Labels, at time.Time, value float64) {
 	m.series[key] = promql.Series{Metric: l, Floats: points}
 }
 
-// queryable is the storage of the engine, which takes the samples that it wants.
+// queryable returns the samples as storage for the engine, which picks the time range itself.
 func (m *memory) queryable() storage.Queryable {
 	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{
 		SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Page is one URL of a site. Its methods may be called from several
-// goroutines.
+// Page is one URL of a site. It is safe for concurrent use.
 type Page struct {
 	site *Site
 	path string
@@ -22,10 +21,10 @@ type Page struct {
 	status   int
 	body     []byte
 	sum      [sha256.Size]byte // of body
-	header   http.Header       // of its own
+	header   http.Header       // sent with each response
 	tagged   bool
 	takes    time.Duration
-	held     chan struct{} // closed to release the held requests, nil if none is held
+	held     chan struct{} // closed to release the held requests, nil without Hold
 	arrivals []time.Time
 	requires string
 	good     map[[sha256.Size]byte]struct{}
@@ -33,7 +32,7 @@ type Page struct {
 	authorized, waiting, notModified atomic.Int64
 }
 
-// ServerText is the body of an error. It must appear nowhere.
+// ServerText is the body of error responses. It must never appear in an Event or log.
 const ServerText = "the server's own words"
 
 func newPage(s *Site, path string) *Page {
@@ -43,10 +42,10 @@ func newPage(s *Site, path string) *Page {
 	}
 }
 
-// URL of the page.
+// URL returns the URL of the page.
 func (p *Page) URL() string { return p.site.base + p.path }
 
-// Bare is the URL without its scheme.
+// Bare returns the URL without its scheme.
 func (p *Page) Bare() string { return bare(p.URL()) }
 
 // bare returns a URL without its scheme.
@@ -77,8 +76,7 @@ func (p *Page) With(name, value string) *Page {
 	return p.set(func() { p.header.Set(name, value) })
 }
 
-// Requires makes the page respond with 401 to a request without that Authorization; empty permits
-// all.
+// Requires makes the page respond with 401 to a request without that Authorization (empty allows all).
 func (p *Page) Requires(authorization string) *Page {
 	return p.set(func() { p.requires = authorization })
 }
@@ -94,7 +92,7 @@ func (p *Page) Takes(d time.Duration) *Page {
 	return p.set(func() { p.takes = d })
 }
 
-// Hold blocks requests from now on until release is called.
+// Hold holds new requests until release is called.
 func (p *Page) Hold() (release func()) {
 	p.set(func() {
 		if p.held == nil {
@@ -104,7 +102,7 @@ func (p *Page) Hold() (release func()) {
 	return p.Release
 }
 
-// Release answers held requests.
+// Release lets the held requests continue.
 func (p *Page) Release() {
 	p.set(func() {
 		if p.held != nil {
@@ -125,7 +123,7 @@ func (p *Page) set(change func()) *Page {
 // Hits returns the number of requests.
 func (p *Page) Hits() int { return len(p.Arrivals()) }
 
-// Arrivals returns when each request came.
+// Arrivals returns the time of each request.
 func (p *Page) Arrivals() []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +146,7 @@ func (p *Page) served(body []byte) bool {
 	return ok
 }
 
-// ServeHTTP counts the request and answers it.
+// ServeHTTP counts the request and responds.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.arrivals = append(p.arrivals, time.Now())
@@ -203,6 +201,6 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(status)
 	if !known {
-		_, _ = w.Write(body) //nolint:gosec // what a test has set, to a client that is no browser
+		_, _ = w.Write(body) //nolint:gosec // no browser reads it
 	}
 }

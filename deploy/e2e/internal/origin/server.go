@@ -1,5 +1,5 @@
-// Package origin is the web server of tests. The spec sets the responses of each page and their
-// time. Pages count requests and record every good body that they served.
+// Package origin is a web server for tests. Specs set the response and latency of each page. Pages count
+// requests and record every good body that they served.
 package origin
 
 import (
@@ -12,20 +12,18 @@ import (
 	"strconv"
 )
 
-// Server serves a Site on 127.0.0.1. Its methods may be called from several
-// goroutines.
+// Server serves a Site on 127.0.0.1. It is safe for concurrent use.
 type Server struct {
 	*Site
 	server *httptest.Server
 }
 
-// Start runs a plain HTTP server. The handlers wrap its site.
+// Start runs a plain HTTP server. before are middlewares.
 func Start(before ...func(http.Handler) http.Handler) *Server {
 	return start("http://", (*httptest.Server).Start, before...)
 }
 
-// StartTLS runs an HTTPS server with its own certificate, unless config has one. The handlers wrap
-// its site.
+// StartTLS runs an HTTPS server with its own certificate, unless config has one. before are middlewares.
 func StartTLS(config *tls.Config, before ...func(http.Handler) http.Handler) *Server {
 	return start("https://", func(s *httptest.Server) { s.TLS = config; s.StartTLS() }, before...)
 }
@@ -42,24 +40,24 @@ func start(scheme string, run func(*httptest.Server), before ...func(http.Handle
 	return s
 }
 
-// Close ends the server and releases held requests.
+// Close stops the server and releases held requests.
 func (s *Server) Close() {
 	s.release()
 	s.server.CloseClientConnections()
 	s.server.Close()
 }
 
-// Certificate returns the server's certificate as PEM, for clients to trust.
+// Certificate returns the certificate of the server as PEM, for clients to trust.
 func (s *Server) Certificate() []byte {
 	var b bytes.Buffer
 	_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
 	return b.Bytes()
 }
 
-// Address is the host and port, with localhost as the host.
+// Address returns the host and port, with localhost as the host.
 func (s *Server) Address() string { return bare(s.base) }
 
-// Port of the server.
+// Port returns the port of the server.
 func (s *Server) Port() int {
 	port, _ := strconv.Atoi(portOf(s.Address()))
 	return port

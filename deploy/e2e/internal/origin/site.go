@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// Site is a set of pages, to be served by whom it may. Its methods may be
-// called from several goroutines.
+// Site is a set of pages, independent of a server. It is safe for concurrent use.
 type Site struct {
 	// base is the URL of the site without a path, such as http://localhost:80.
 	base string
@@ -17,7 +16,7 @@ type Site struct {
 	pages map[string]*Page
 }
 
-// NewSite returns a site without pages whose URLs begin with base.
+// NewSite returns a site without pages. URLs start with base.
 func NewSite(base string) *Site { return &Site{base: base, pages: map[string]*Page{}} }
 
 // Page returns the page at a path such as /joke. At first it responds with 404.
@@ -53,7 +52,7 @@ func (s *Site) Forget(path string) {
 	}
 }
 
-// release answers all held requests.
+// release lets all held requests continue.
 func (s *Site) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +61,7 @@ func (s *Site) release() {
 	}
 }
 
-// Pages returns n pages, each with another body.
+// Pages returns n pages with different bodies.
 func (s *Site) Pages(n int) []*Page {
 	pages := make([]*Page, n)
 	for i := range pages {
@@ -71,7 +70,7 @@ func (s *Site) Pages(n int) []*Page {
 	return pages
 }
 
-// ServeHTTP answers for the page at the path.
+// ServeHTTP serves the page at the path.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Page(r.URL.Path).ServeHTTP(w, r) }
 
 // Hits returns the number of requests for all pages.

@@ -12,7 +12,7 @@ type Log struct {
 	text strings.Builder
 }
 
-// Write takes output of a process.
+// Write appends output.
 func (l *Log) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +29,7 @@ func (l *Log) String() string {
 // Count returns the number of lines.
 func (l *Log) Count() int { return strings.Count(l.String(), "\n") }
 
-// Lines returns all lines, an unfinished one included.
+// Lines returns all lines, including an unfinished one.
 func (l *Log) Lines() (lines []string) {
 	for line := range strings.Lines(l.String()) {
 		lines = append(lines, strings.TrimSuffix(line, "\n"))

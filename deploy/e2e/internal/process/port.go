@@ -9,11 +9,10 @@ import (
 	"sync"
 )
 
-// AllowLoopback is the flag with which a fetcher reaches origins on this machine.
+// AllowLoopback is the flag that lets a fetcher reach origins on this machine.
 const AllowLoopback = "--allow-cidr=127.0.0.0/8,::1/128"
 
-// Ports are below the range of outgoing connections. Otherwise a stopped service might
-// find its port in use.
+// Ports are below the range of outgoing connections, which might take the port of a stopped service.
 const (
 	firstPort = 20000
 	lastPort  = 32000
@@ -22,19 +21,18 @@ const (
 	portTries  = 100
 )
 
-// Ports hands out each port once in a while, so that two programs that start
-// at the same time do not get the same. It claims a block of ports at its first use, for as
-// long as the process lives. It may be used from several goroutines.
+// Ports hands out free ports. It reuses a port as late as possible, so that programs that start at the same
+// time get different ones. At its first use it claims a block of ports for the life of this process. It is safe
+// for concurrent use.
 type Ports struct {
 	mu sync.Mutex
-	// block listens at the first port of the block, and so keeps the block from
-	// other processes.
+	// block listens at the first port of the block, which reserves the block.
 	block net.Listener
 	first int
 	next  int
 }
 
-// Free returns an address on loopback that no socket listens at.
+// Free returns an unused loopback address.
 func (p *Ports) Free() (address string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +54,7 @@ func (p *Ports) Free() (address string, err error) {
 	return "", errors.New("no free port on 127.0.0.1")
 }
 
-// claim takes a free block of ports and starts at a random one. The caller holds the lock.
+// claim claims a random block of ports, and starts at a random port. The caller holds the lock.
 func (p *Ports) claim() (err error) {
 	if p.block != nil {
 		return nil

@@ -1,6 +1,5 @@
-// Package process runs programs under test as processes of the operating
-// system: it starts, stops and kills them, keeps their logs, finds addresses for
-// them and asks for their health.
+// Package process runs the programs under test. It starts, stops and kills them, keeps their logs, finds ports
+// for them and checks their health.
 package process
 
 import (
@@ -15,25 +14,24 @@ import (
 
 // Program describes a process to start.
 type Program struct {
-	// Name of the process, for people.
+	// Name of the process in messages.
 	Name string
 	// Path of the executable file.
 	Path string
-	// Args behind it.
+	// Args of the program.
 	Args []string
-	// Health is the URL that responds with 200 when it is ready.
+	// Health is a URL that responds with 200 when the process is ready.
 	Health string
-	// Env is the whole environment. Nothing is inherited, so the shell cannot influence a
-	// test.
+	// Env is the whole environment. Nothing is inherited, so the shell cannot influence a test.
 	Env []string
 }
 
-// Process is a program that was started, and may have been started again.
+// Process is a program that was started, perhaps several times.
 type Process struct {
 	*launch.Process
-	// Args behind the program.
+	// Args of the program.
 	Args []string
-	// Log has the output of all starts.
+	// Log has the output of all runs.
 	Log *Log
 
 	health string
@@ -49,7 +47,7 @@ func Start(p Program) (*Process, error) {
 	return &Process{Process: started, Args: p.Args, Log: log, health: p.Health}, err
 }
 
-// Ended is nil while the process runs, and else an error with its last line.
+// Ended returns nil while the process runs, and then an error with its last line.
 func (p *Process) Ended() error {
 	if p.Running() {
 		return nil
@@ -57,7 +55,7 @@ func (p *Process) Ended() error {
 	return fmt.Errorf("%s has ended, its last line: %s", p.Name, p.Log.Last())
 }
 
-// Ready returns nil when the process is ready, and else its answer.
+// Ready returns nil if the process is ready, or an error with its response.
 func (p *Process) Ready(ctx context.Context) error {
 	if err := p.Ended(); err != nil {
 		return err

@@ -1,9 +1,9 @@
 // Package promise checks writes to ConfigMaps against the promises of the system:
 //
-//	S1 only the annotated key and the status annotation ever change
-//	S2 a body is written only where the annotation requests it at that moment
-//	S3 nothing is created, and no result lands in another object
-//	S4 a key that was never ours is never overwritten
+//	S1 only annotated keys, keys that the system wrote, and its status change
+//	S2 a body is written only if the annotation requests it at that moment
+//	S3 no object is created, and no result lands in another object
+//	S4 a key that someone else wrote is never overwritten
 //	S5 the last good value stays on failure, and no error body is stored
 //	W1 no write is without effect
 //
@@ -32,15 +32,15 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Checker checks written values.
+// Checker checks histories of ConfigMaps.
 type Checker struct {
 	// Grammar of the annotations.
 	Grammar *annotation.Grammar
-	// Served reports whether a URL has ever given that body with status 200.
+	// Served reports whether a URL has ever served that body with status 200.
 	Served func(url string, body []byte) bool
 }
 
-// Check returns a sentence for each broken promise in the lives of ConfigMaps.
+// Check returns a message for each broken promise.
 func (c Checker) Check(lives []history.Life) []string {
 	var broken []string
 	for _, life := range lives {
@@ -124,8 +124,8 @@ func (f *finding) write(before, after *corev1.ConfigMap) {
 	}
 }
 
-// foreignChange names the first part of an object that is not ours and that
-// differs. managedFields are the API server's own.
+// foreignChange returns the first part of an object that changed although it is not ours. The API server owns
+// managedFields.
 func foreignChange(a, b *corev1.ConfigMap) string {
 	for _, part := range []struct {
 		name         string
@@ -153,12 +153,12 @@ func foreignAnnotations(object *corev1.ConfigMap) map[string]string {
 }
 
 func statusOf(object *corev1.ConfigMap) status.Status {
-	s, _ := status.Parse(object.Annotations[annotation.StatusKey]) // unreadable: none
+	s, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable status counts as none
 	return s
 }
 
-// unfenced returns entries without the fields that only order results. Of a failure they
-// stay, because the watcher needs them to see that its want was tried.
+// unfenced returns entries without the fields that only order results. Failures keep them, because the watcher
+// needs them to see that its want was tried.
 func unfenced(entries map[string]status.Entry) map[string]status.Entry {
 	rest := make(map[string]status.Entry, len(entries))
 	for key, e := range entries {
@@ -172,15 +172,14 @@ func unfenced(entries map[string]status.Entry) map[string]status.Entry {
 
 // Promises about the final state.
 const (
-	// Heals: a key is repaired within the audit interval once its cause is gone.
+	// Heals is L4: a key is repaired within the audit interval once its cause is gone.
 	Heals = "L4"
-	// Apart: no object, namespace or host stops or starves another.
+	// Apart is T1: no object, namespace or host stops or starves another.
 	Apart = "T1"
 )
 
-// Right returns a sentence for each key that does not hold the body of its annotation,
-// and for each of our keys without an annotation. The caller names the promise. A
-// suspended object and an invalid annotation request nothing.
+// Right returns a message for each key that does not hold the body of its annotation, and for each of our keys
+// without an annotation. promise is its prefix. A suspended object and an invalid annotation request nothing.
 func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 	request, err := c.Grammar.Parse(object.Annotations)
 	if err != nil || request.Suspended {
@@ -194,7 +193,7 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 	}
 	for _, key := range sets.List(keys) {
 		url, asked := request.URL(key)
-		if !asked && request.Names(key) { // in a pair that is refused
+		if !asked && request.Names(key) { // the pair is invalid
 			continue
 		}
 		if what := c.wrong(url, asked, request.Rules[key].Select, held[key], entries[key]); what != "" {
@@ -205,7 +204,7 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 	return wrong
 }
 
-// wrong describes the problem of a key, if any.
+// wrong returns the problem of a key, or "".
 func (c Checker) wrong(url string, asked bool, selected string, held *value, entry status.Entry) string {
 	switch {
 	case !asked && held != nil && entry.Written() && entry.SHA256 == digestOf(held.body):
@@ -276,7 +275,7 @@ func (w *write) breaches(key string, served func(url string, body []byte) bool) 
 		add("S2", "was written while the object is suspended")
 	case w.has[key].URL != url:
 		add("S2", "has the body of another URL than requested")
-	case w.request.Rules[key].Select == "" && !served(url, body): // a selection is only a part of it
+	case w.request.Rules[key].Select == "" && !served(url, body): // a selection is only a part of the served body
 		add("S5", "has a body that its URL never served with status 200")
 	}
 	digest := digestOf(w.is[key].body)
@@ -295,8 +294,8 @@ func (w *write) breaches(key string, served func(url string, body []byte) bool) 
 	return found
 }
 
-// ours reports whether the system wrote the value of a key, or another client changed such a value.
-// A status copied from another object is evidence only for the same value.
+// ours reports whether the system wrote the key, even if another client has changed the value. A status copied
+// from another object proves that only for an identical value.
 func (w *write) ours(key string) bool {
 	entry := w.had[key]
 	if !entry.Copied(w.uid) || w.was[key] == nil {

@@ -17,7 +17,7 @@ import (
 
 const url = "https://data.example.com/a"
 
-// object is a ConfigMap that asks for key k.
+// object returns a ConfigMap that requests key k.
 func object(change ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	o := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -36,7 +36,7 @@ func holds(key, text string) func(*corev1.ConfigMap) {
 	return func(o *corev1.ConfigMap) { o.Data[key] = text }
 }
 
-// wrote is an object after a write by the writer: the value and its status.
+// wrote sets a value and its status, like the writer.
 func wrote(key, from, text string) func(*corev1.ConfigMap) {
 	return func(o *corev1.ConfigMap) {
 		o.Data[key] = text
@@ -64,32 +64,32 @@ func TestCheck(t *testing.T) {
 	unreadable := annotated(annotation.DefaultKey, "not correct")
 	for name, c := range map[string]struct {
 		before, after []change
-		want          string // the promise that is broken; empty: none
+		want          string // the broken promise, or empty
 	}{
-		"a body where it is asked for": {nil, []change{wrote("k", url, "good")}, ""},
-		"a newer body":                 {[]change{wrote("k", url, "old")}, []change{wrote("k", url, "good")}, ""},
-		"an outdated pair removed":     {[]change{wrote("k", url, "good"), never}, []change{never}, ""},
-		"another key written":          {nil, []change{wrote("k", url, "good"), holds("other", "ours")}, "S1"},
-		"another key removed":          {nil, []change{wrote("k", url, "good"), lacks("other")}, "S4"},
+		"a requested body":         {nil, []change{wrote("k", url, "good")}, ""},
+		"a newer body":             {[]change{wrote("k", url, "old")}, []change{wrote("k", url, "good")}, ""},
+		"an outdated pair removed": {[]change{wrote("k", url, "good"), never}, []change{never}, ""},
+		"another key written":      {nil, []change{wrote("k", url, "good"), holds("other", "ours")}, "S1"},
+		"another key removed":      {nil, []change{wrote("k", url, "good"), lacks("other")}, "S4"},
 		"a label changed": {nil, []change{
 			wrote("k", url, "good"), func(o *corev1.ConfigMap) { o.Labels["app"] = "y" },
 		}, "S1"},
-		"an annotation added":          {nil, []change{wrote("k", url, "good"), annotated("a", "b")}, "S1"},
-		"not asked for":                {[]change{never}, []change{never, wrote("k", url, "good")}, "S1"},
-		"body of another URL":          {nil, []change{wrote("k", url+"b", "good")}, "S2"},
-		"suspended":                    {[]change{suspended}, []change{suspended, wrote("k", url, "good")}, "S2"},
-		"another digest than demanded": {[]change{demanded}, []change{demanded, wrote("k", url, "good")}, "S2"},
-		"an error body":                {nil, []change{wrote("k", url, "not found")}, "S5"},
-		"no status":                    {nil, []change{holds("k", "good")}, "S2"},
+		"an annotation added":     {nil, []change{wrote("k", url, "good"), annotated("a", "b")}, "S1"},
+		"not requested":           {[]change{never}, []change{never, wrote("k", url, "good")}, "S1"},
+		"body of another URL":     {nil, []change{wrote("k", url+"b", "good")}, "S2"},
+		"suspended":               {[]change{suspended}, []change{suspended, wrote("k", url, "good")}, "S2"},
+		"not the required digest": {[]change{demanded}, []change{demanded, wrote("k", url, "good")}, "S2"},
+		"an error body":           {nil, []change{wrote("k", url, "not found")}, "S5"},
+		"no status":               {nil, []change{holds("k", "good")}, "S2"},
 		"text in binaryData": {nil, []change{wrote("k", url, "good"), lacks("k"), func(o *corev1.ConfigMap) {
 			o.BinaryData = map[string][]byte{"k": []byte("good")}
 		}}, "S1"},
-		"a key of others":      {[]change{holds("k", "theirs")}, []change{wrote("k", url, "good")}, "S4"},
-		"a good value removed": {[]change{wrote("k", url, "good")}, nil, "S5"},
-		"removed under an annotation that cannot be read": {
+		"a key of another owner": {[]change{holds("k", "theirs")}, []change{wrote("k", url, "good")}, "S4"},
+		"a good value removed":   {[]change{wrote("k", url, "good")}, nil, "S5"},
+		"removed under an invalid annotation": {
 			[]change{wrote("k", url, "good"), unreadable}, []change{unreadable}, "S5",
 		},
-		"nothing new": {[]change{wrote("k", url, "good")}, []change{wrote("k", url, "good")}, "W1"},
+		"no change": {[]change{wrote("k", url, "good")}, []change{wrote("k", url, "good")}, "W1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,8 +157,8 @@ func TestRight(t *testing.T) {
 		},
 		"never served":             {[]change{wrote("k", url, "not found")}, "key k has a body that its URL never served"},
 		"failing":                  {[]change{failing}, "key k reports Timeout"},
-		"not asked for":            {[]change{wrote("k", url, "good"), never}, "key k exists and is no longer requested"},
-		"not asked for and theirs": {[]change{wrote("k", url, "good"), holds("k", "theirs"), never}, ""},
+		"not requested":            {[]change{wrote("k", url, "good"), never}, "key k exists and is no longer requested"},
+		"not requested and theirs": {[]change{wrote("k", url, "good"), holds("k", "theirs"), never}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,22 +18,21 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// originManifest has the Service, the Secret and the pod of the origin, with words for the image and the
-// certificate.
+// originManifest has the Service, the Secret and the pod of the origin, with placeholders for
+// the image and the certificate.
 //
 //go:embed origin.yaml
 var originManifest string
 
-// Origin is a web server in a pod, which stands for the internet.
+// Origin is a web server in a pod. It plays the internet.
 type Origin struct {
 	// URL of its pages, for fetchers.
 	URL string
-	// Control is NAMESPACE/SERVICE:PORT of where it takes instructions.
+	// Control is the NAMESPACE/SERVICE:PORT that takes instructions.
 	Control string
-	// CIDRs are its addresses, which are private ones in most clusters: fetchers
-	// must be allowed to reach them.
+	// CIDRs are its addresses. They are private in most clusters, so fetchers must be allowed to reach them.
 	CIDRs []string
-	// Authority has signed the certificate of its port 8443, as PEM, for AnyHost.
+	// Authority is the certificate authority (PEM) of port 8443, which serves AnyHost.
 	Authority []byte
 	// Pod that it runs in.
 	Pod *corev1.Pod
@@ -42,8 +41,7 @@ type Origin struct {
 // AnyHost is a name that only the origin resolves, as a proxy.
 const AnyHost = "rules.corp.example"
 
-// RunOrigin runs an origin in a namespace of a cluster with that domain, and
-// returns when it serves.
+// RunOrigin runs an origin in a namespace and waits until it is ready. domain is the DNS domain of the cluster.
 func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image string) *Origin {
 	GinkgoHelper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(AnyHost, nil, nil)
@@ -63,14 +61,15 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 	service := suitetest.Must(core.Services(namespace).Get(ctx, "origin", metav1.GetOptions{}))
 	return &Origin{
 		Pod: pod, Authority: certificate,
-		// Use the full name: some clusters take long to report that there is no domain "svc".
+		// The full name, because some clusters are slow to report that there is no domain "svc".
 		URL:     fmt.Sprintf("http://origin.%s.svc.%s:8080", namespace, domain),
 		Control: namespace + "/origin:control",
 		CIDRs:   cidrs(service, pod),
 	}
 }
 
-// cidrs returns ranges of one address each. The fetcher meets the Service's address, a network policy the pod's.
+// cidrs returns a range for each address: the fetcher dials the address of the Service, a network policy sees
+// that of the pod.
 func cidrs(service *corev1.Service, pod *corev1.Pod) []string {
 	GinkgoHelper()
 	addresses := []string{service.Spec.ClusterIP}

@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// Components of a release that run all the time. NATS is the bundled one.
+// Components of a release that run all the time. NATS is the bundled server.
 const (
 	Watcher = "watcher"
 	Fetcher = "fetcher"
@@ -25,13 +25,13 @@ const (
 )
 
 const (
-	// readyTimeout is for pods on a machine that is busy.
+	// readyTimeout is long because the machine may be busy.
 	readyTimeout = 3 * time.Minute
-	// polling spares the API server.
+	// polling is slow to spare the API server.
 	polling = 200 * time.Millisecond
 )
 
-// Object is the name of a component's workload and service account.
+// Object returns the name of the workload and service account of a component.
 func (r *Release) Object(component string) string { return r.Name + "-" + component }
 
 // Pods returns the pods of a component, or of the whole release if component is empty.
@@ -53,7 +53,7 @@ func (r *Release) pods(ctx context.Context, component string) ([]corev1.Pod, err
 	return list.Items, nil
 }
 
-// EventuallyRuns waits until a component has n ready pods and no other ones.
+// EventuallyRuns waits until a component has exactly n pods, all ready.
 func (r *Release) EventuallyRuns(ctx context.Context, component string, n int) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
@@ -73,7 +73,7 @@ func ready(pod corev1.Pod) bool {
 	})
 }
 
-// Scale sets the number of a component's pods, as kubectl scale does.
+// Scale sets the number of pods of a component, like kubectl scale.
 func (r *Release) Scale(ctx context.Context, component string, n int) {
 	GinkgoHelper()
 	suitetest.Must(r.Cluster.Client.AppsV1().Deployments(r.Namespace).
@@ -83,13 +83,13 @@ func (r *Release) Scale(ctx context.Context, component string, n int) {
 		}, metav1.UpdateOptions{}))
 }
 
-// Kill ends a pod at once, with no time to finish anything.
+// Kill deletes a pod without a grace period.
 func (r *Release) Kill(ctx context.Context, pod corev1.Pod) {
 	GinkgoHelper()
 	r.remove(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 }
 
-// Stop ends a pod gracefully, as a node drain does.
+// Stop deletes a pod with its grace period, like a node drain.
 func (r *Release) Stop(ctx context.Context, pod corev1.Pod) {
 	GinkgoHelper()
 	r.remove(ctx, pod, metav1.DeleteOptions{})
@@ -101,8 +101,7 @@ func (r *Release) remove(ctx context.Context, pod corev1.Pod, how metav1.DeleteO
 	Expect(r.Cluster.Client.CoreV1().Pods(r.Namespace).Delete(ctx, pod.Name, how)).To(Succeed())
 }
 
-// EventuallyReplaced waits until a component has as many ready pods as before,
-// and not the one that was there then.
+// EventuallyReplaced waits until the old pod is gone and a component has exactly n pods, all ready.
 func (r *Release) EventuallyReplaced(ctx context.Context, component string, n int, old corev1.Pod) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
@@ -115,7 +114,7 @@ func (r *Release) EventuallyReplaced(ctx context.Context, component string, n in
 	r.EventuallyRuns(ctx, component, n)
 }
 
-// Metrics reads a pod's metrics through the API server.
+// Metrics reads the metrics of a pod through the API server.
 func (r *Release) Metrics(ctx context.Context, pod corev1.Pod) string {
 	GinkgoHelper()
 	for _, container := range pod.Spec.Containers {

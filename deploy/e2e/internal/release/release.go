@@ -1,5 +1,5 @@
-// Package release installs the chart in a cluster as a person does, with helm,
-// and treats its pods as a cluster does in bad times. Its helpers fail the spec.
+// Package release installs the chart with helm, and scales, stops and kills its pods. Its helpers fail the
+// spec.
 package release
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// waits is the time limit of helm for pods, and slack its time on top of that.
+	// waits is how long helm waits for pods, and slack its additional time.
 	waits = 4 * time.Minute
 	slack = time.Minute
 )
@@ -27,8 +27,7 @@ type Release struct {
 	// Cluster and Namespace of the release.
 	Cluster   *world.Cluster
 	Namespace string
-	// Name of the release. All objects have it as their name, because it contains the
-	// name of the chart.
+	// Name of the release. It contains the name of the chart, so all objects start with it.
 	Name string
 	// Chart is the folder of the chart.
 	Chart string
@@ -36,7 +35,7 @@ type Release struct {
 	Values map[string]any
 }
 
-// Install installs or upgrades the release and waits until all of it is ready.
+// Install installs or upgrades the release and waits until it is ready.
 func (r *Release) Install(ctx context.Context) {
 	GinkgoHelper()
 	values := suitetest.Must(json.Marshal(r.Values))
@@ -50,7 +49,7 @@ func (r *Release) Test(ctx context.Context) {
 	r.helm(ctx, nil, "test", r.Name, "--timeout", waits.String())
 }
 
-// Uninstall removes the release and waits until that is done.
+// Uninstall removes the release and waits until it is gone.
 func (r *Release) Uninstall(ctx context.Context) {
 	GinkgoHelper()
 	r.helm(ctx, nil, "uninstall", r.Name, "--wait", "--ignore-not-found", "--timeout", waits.String())

@@ -13,10 +13,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// reportLines is how much of each log a failed spec shows.
+// reportLines is the number of lines of each log that a failed spec prints.
 const reportLines = 60
 
-// Log returns the logs of the containers of a pod, of the current or the previous run.
+// Log returns the log of a pod, or of its previous run if before is set.
 func (r *Release) Log(ctx context.Context, pod corev1.Pod, before bool) string {
 	GinkgoHelper()
 	return suitetest.Must(log(ctx, r.Cluster.Client, pod, corev1.PodLogOptions{Previous: before}))
@@ -32,8 +32,8 @@ func log(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, optio
 	return string(text), nil
 }
 
-// Show adds pods, the ends of their logs and Events of some namespaces to the report of a
-// failed spec. It notes what it cannot read.
+// Show adds the pods, ends of their logs and Events of namespaces to the report of a failed spec. It reports
+// errors there too.
 func Show(ctx context.Context, client kubernetes.Interface, namespaces ...string) {
 	for _, namespace := range namespaces {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
@@ -53,7 +53,7 @@ func Show(ctx context.Context, client kubernetes.Interface, namespaces ...string
 	}
 }
 
-// state is a line about each container of a pod.
+// state returns the phase of a pod and a line per container.
 func state(pod corev1.Pod) string {
 	lines := []string{"phase " + string(pod.Status.Phase)}
 	for _, c := range pod.Status.ContainerStatuses {

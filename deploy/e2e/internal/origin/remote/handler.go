@@ -1,4 +1,4 @@
-// Package remote takes the instructions of a test for an origin that runs elsewhere.
+// Package remote lets a test control an origin that runs elsewhere.
 package remote
 
 import (
@@ -48,8 +48,8 @@ func Handler(site *origin.Site) http.Handler {
 	return mux
 }
 
-// follow carries an instruction out. A page is held before and let go after its
-// response is set.
+// follow applies an instruction. It holds the page before it changes the response, and releases it afterwards,
+// so that held requests get the new response.
 func (i Instruction) follow(page *origin.Page) {
 	if i.Held {
 		page.Hold()
@@ -70,9 +70,9 @@ func (i Instruction) follow(page *origin.Page) {
 
 func pagePath(r *http.Request) string { return r.URL.Path[len(Prefix):] }
 
-// Instruction sets a page. It is the body of PUT /pages/PATH.
+// Instruction sets the response of a page. It is the body of PUT /pages/PATH.
 type Instruction struct {
-	// Status to answer.
+	// Status of the response.
 	Status int `json:"status"`
 	// Body of a response with status 200.
 	Body []byte `json:"body,omitempty"`
