@@ -13,11 +13,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// aWhile is how long a spec watches before it concludes that something did not happen.
+// aWhile is how long specs watch that something does not happen.
 const aWhile = time.Second
 
 var _ = Describe("An annotation", func() {
-	It("that is invalid is reported within 5 s by one Event, and works once corrected", func(ctx SpecContext) {
+	It("that is invalid is reported within 5 s by one Event, and works once it is corrected", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/page").Says("there")
 		cm := w.Create(ctx, "explained", world.Asking("page="+page.URL()))
@@ -39,7 +39,7 @@ var _ = Describe("An annotation", func() {
 			To(HavePrefix(`{"*":{"error":"InvalidAnnotation","message":"` + sentence + `","since":"2`))
 		first := problem()
 
-		By("reporting a refused pair and an unknown name, and fetching the rest")
+		By("reporting an invalid pair and an unknown annotation, and fetching the rest")
 		cm.Annotate(ctx, "x-kv8s.io/curl-refrsh", "10m")
 		cm.Ask(ctx, "page=ftp://example.com/?token=S3CR3T other="+page.URL())
 		cm.EventuallyHasData(ctx, "other", "there")

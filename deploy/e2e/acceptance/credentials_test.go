@@ -30,13 +30,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// secrets has a value of each kind of credential, and the token of OAuth 2.0.
+// secrets has the value of each kind of credential, and the OAuth 2.0 token.
 var secrets = map[string]string{
 	"header": "hidden-in-a-header", "bearer": "hidden-in-a-file", "team": "hidden-in-the-secret-of-a-team",
 	"oauth": "hidden-token", "client": "hidden-client-secret", "cookie": "hidden-cookie",
 }
 
-// credentials is a world with a credential of each kind, and everything that a person can read there.
+// credentials is a world with a credential of each kind, and all text that a person can read there.
 type credentials struct {
 	*world.World
 	secure *origin.Server
@@ -91,11 +91,11 @@ func newCredentials(ctx context.Context) *credentials {
 	return c
 }
 
-// guard notes what a request carries. The token URL /echo repeats the client secret.
+// guard records the credentials of each request. The token URL /echo repeats the client secret.
 func (c *credentials) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, password, _ := r.BasicAuth()
-		password += r.PostFormValue("client_secret") // the second attempt of an OAuth client
+		password += r.PostFormValue("client_secret") // an OAuth client tries this second
 		all := fmt.Sprint(r.Header, password)
 		for _, presented := range r.TLS.PeerCertificates {
 			all += presented.Subject.CommonName
@@ -112,7 +112,7 @@ func (c *credentials) guard(next http.Handler) http.Handler {
 	})
 }
 
-// carried returns what the last request for a path carried.
+// carried returns the credentials of the last request for a path.
 func (c *credentials) carried(path string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *credentials) put(name, content string) {
 	Expect(os.Rename(next, filepath.Join(c.dir, name))).To(Succeed())
 }
 
-// compile creates a Secret of a team and one with a mistake, and puts what keeper compiles where a
+// compile creates a valid and an invalid Secret of a team, and puts the file that keeper compiles where a
 // fetcher mounts it.
 func (c *credentials) compile(ctx context.Context) {
 	GinkgoHelper()
@@ -159,7 +159,7 @@ func (c *credentials) add(source, text string) {
 	c.text[source] += text
 }
 
-// shouldHide checks that no source has a value, neither in plain nor as base64.
+// shouldHide checks that no source contains a value, in plain or in base64.
 func (c *credentials) shouldHide(name, value string) {
 	GinkgoHelper()
 	c.mu.Lock()
@@ -171,7 +171,7 @@ func (c *credentials) shouldHide(name, value string) {
 	}
 }
 
-// readServices adds logs and metrics.
+// readServices collects logs and metrics.
 func (c *credentials) readServices(ctx context.Context) {
 	GinkgoHelper()
 	for _, s := range c.services {
@@ -183,8 +183,8 @@ func (c *credentials) readServices(ctx context.Context) {
 	}
 }
 
-// readCluster adds ConfigMaps with their status, and Events, and returns the Secrets with the
-// credential of the team.
+// readCluster collects ConfigMaps and Events. It returns the names of the Secrets with the credential of the
+// team.
 func (c *credentials) readCluster(ctx context.Context) (holders []string) {
 	GinkgoHelper()
 	core := c.Cluster.Client.CoreV1()
@@ -203,7 +203,7 @@ func (c *credentials) readCluster(ctx context.Context) (holders []string) {
 	return holders
 }
 
-// readTerminal adds the output of commands.
+// readTerminal collects the output of commands.
 func (c *credentials) readTerminal(ctx context.Context, url string) {
 	GinkgoHelper()
 	files := []string{
@@ -232,7 +232,7 @@ func (c *credentials) readTerminal(ctx context.Context, url string) {
 	Expect(c.text["curlctl failures"]).To(ContainSubstring("/team/refused"))
 }
 
-// readStreams adds all messages of all streams.
+// readStreams collects all messages of all streams.
 func (c *credentials) readStreams(ctx context.Context) {
 	GinkgoHelper()
 	for info := range c.JetStream.ListStreams(ctx).Info() {
@@ -249,7 +249,7 @@ func (c *credentials) readStreams(ctx context.Context) {
 	Expect(c.text).To(HaveKey("stream CURL_FAILURES"))
 }
 
-// readConsole adds all pages of the console.
+// readConsole collects all pages of the console.
 func (c *credentials) readConsole(ctx context.Context) {
 	GinkgoHelper()
 	p, address := c.Console(ctx, "--nats-url="+c.Broker(), "--kubeconfig="+c.Cluster.Kubeconfig)
@@ -275,7 +275,7 @@ func (c *credentials) readConsole(ctx context.Context) {
 }
 
 var _ = Describe("Credentials of every kind", func() {
-	It("are sent, and are found nowhere but in their Secrets and files", func(ctx SpecContext) {
+	It("are sent, and appear nowhere except in their Secrets and files", func(ctx SpecContext) {
 		c := newCredentials(ctx)
 		c.compile(ctx)
 		fetcher := c.Launch(ctx, world.Fetcher, "--ca-bundle="+filepath.Join(c.dir, "ca.pem"),
@@ -291,7 +291,7 @@ var _ = Describe("Credentials of every kind", func() {
 		} {
 			good := c.secure.Page("/" + name + "/good").Says("body of " + name)
 			refused := c.secure.Page("/" + name + "/refused").Fails(http.StatusForbidden)
-			cm := c.Create(ctx, name, world.Asking("good="+good.Bare()+" refused="+refused.URL())) // HTTPS without a scheme, too
+			cm := c.Create(ctx, name, world.Asking("good="+good.Bare()+" refused="+refused.URL())) // no scheme means HTTPS
 			cm.EventuallyHasData(ctx, "good", "body of "+name)
 			cm.EventuallyReports(ctx, "refused", "BadStatus")
 			Expect(c.carried("/" + name + "/good")).To(ContainSubstring(carried))
@@ -319,6 +319,6 @@ var _ = Describe("Credentials of every kind", func() {
 			c.shouldHide("the value of "+name, value)
 		}
 		c.shouldHide("the client key", c.clientKey)
-		c.Unfinished() // the token is tried again
+		c.Unfinished() // the token is retried
 	})
 })

@@ -28,15 +28,15 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// mistake is one that people make, and what every screen says about it.
+// mistake is a user error, and the text that every screen shows about it.
 type mistake struct {
 	traits []world.Trait
-	// state and reason of the key. An empty key is about the whole object.
+	// state and reason of the key. Without a key, the mistake is about the whole object.
 	key, state, reason string
-	// sentence is part of what all screens say.
+	// sentence is part of the text on all screens.
 	sentence string
-	// watcher is the spec of a Watcher with the same mistake; empty: its schema refuses it, or it has no
-	// annotations to make it with. Its reason is that of the key, unless watcherReason has another.
+	// watcher is the spec of a Watcher with the same mistake. It is empty if the schema rejects it, or if only
+	// an annotation can have it. watcherReason overrides reason for the Watcher.
 	watcher, watcherReason string
 }
 
@@ -51,16 +51,16 @@ func asking(pairs string, more ...world.Trait) []world.Trait {
 
 func annotated(name, value string) world.Trait { return world.Annotated("x-kv8s.io/"+name, value) }
 
-// source is the spec of a Watcher.
+// source returns the spec of a Watcher.
 func source(key, url, more string) string {
 	return `"sources":[{"key":"` + key + `","url":"` + url + `"` + more + `}]`
 }
 
-// Each of the 45 mistakes has an Event. They begin with the number in the report of those who first made
-// them, which also has three mistakes without an Event (12, 18, 19), and two more: 15, a URL with localhost,
-// which the operator allows here, and 20, which has a spec of its own.
+// Of the 48 mistakes, all but 12, 18 and 19 have an Event. Numbers are those of the report by the users who
+// first made them. It has two more: 15, a URL with localhost, which the operator allows here, and 20, which has
+// its own spec.
 
-// wrongAnnotations are mistakes that the watcher finds.
+// wrongAnnotations returns mistakes that the watcher finds.
 func wrongAnnotations(good string) map[string]mistake {
 	found := func(sentence string, traits ...world.Trait) mistake {
 		return mistake{traits: traits, state: failing, reason: invalid, sentence: sentence}
@@ -111,7 +111,7 @@ func wrongAnnotations(good string) map[string]mistake {
 	}
 }
 
-// wrongAddresses are mistakes that the fetcher finds.
+// wrongAddresses returns mistakes that the fetcher finds.
 func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 	fails := func(url, reason, sentence string) mistake {
 		return mistake{
@@ -168,7 +168,7 @@ func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 	}
 }
 
-// wrongObjects are mistakes that the writer finds, and objects that are ignored.
+// wrongObjects returns mistakes that the writer finds, and objects that are ignored.
 func wrongObjects(o *origin.Server, good string) map[string]mistake {
 	big := strings.Repeat("x", 900_000)
 	half := o.Page("/half").Says(big[:300_000]).URL()
@@ -179,7 +179,7 @@ func wrongObjects(o *origin.Server, good string) map[string]mistake {
 		half, world.Holding("rest", big))
 	full.watcher = `"configData":{"rest":"` + big + `"},` + source("k", half, "")
 	return map[string]mistake{
-		// The keeper names the ConfigMap: watchers/target_test.go.
+		// A Watcher has its own specs for this one, in watchers/target_test.go.
 		"05-exists": of(refused, "KeyExists", "key k already exists and is not managed by curl-me-that; remove it",
 			good, world.Holding("k", "mine")),
 		"11b-full": full,
@@ -201,7 +201,7 @@ var _ = Describe("A mistake", func() {
 		watchers := env.Cluster.ServeWatchers(ctx).Resource(watchv1.Resource())
 		w := env.World(ctx, world.Options{Flags: map[string][]string{
 			world.Watcher: {"--min-refresh=10s"},
-			world.Fetcher: {"--min-refresh=10s", "--header-timeout=2s", "--max-attempts=1"}, // `failures` has all at once
+			world.Fetcher: {"--min-refresh=10s", "--header-timeout=2s", "--max-attempts=1"}, // so `failures` lists them at once
 		}})
 		w.Launch(ctx, world.Keeper).EventuallyReady(ctx)
 		w.Deny(ctx, "denied")
@@ -227,7 +227,7 @@ var _ = Describe("A mistake", func() {
 		}
 	})
 
-	It("to use a protected namespace is the same on all screens", func(ctx SpecContext) { // number 20
+	It("in a protected namespace has the same sentence on all screens", func(ctx SpecContext) { // number 20
 		w := env.World(ctx, world.Options{})
 		s := newScreens(ctx, w, nil)
 		const name, sentence = "mistake-in-kube-system", "it is protected (--protected-namespaces)"
@@ -253,10 +253,10 @@ func newScreens(ctx context.Context, w *world.World, watchers dynamic.Namespacea
 	return &screens{world: w, watchers: watchers, console: regexp.MustCompile(`http://[^/]+`).FindString(address)}
 }
 
-// found is one key or object in an output of curlctl.
+// found is a key or object in the output of curlctl.
 type found struct{ Key, State, Reason, Message, Verdict, Detail, Now string }
 
-// view is what status prints about an object.
+// view is the output of curlctl status about an object.
 type view struct {
 	Problem, Ignored string
 	Notes            []string
@@ -264,7 +264,7 @@ type view struct {
 	Timeline         []struct{ What, Detail string }
 }
 
-// agree expects that all screens show the mistake in the same words.
+// agree expects that all screens describe the mistake in the same words.
 func (s *screens) agree(ctx context.Context, g Gomega, cm *world.ConfigMap, m mistake) {
 	if m.state == ignored {
 		g.Expect(cm.Events(ctx)).To(BeEmpty())
@@ -297,7 +297,7 @@ func (s *screens) agree(ctx context.Context, g Gomega, cm *world.ConfigMap, m mi
 	if m.key != "" && m.state == failing {
 		g.Expect(failures).To(ConsistOf(
 			found{Key: m.key, Reason: m.reason, Message: sentence, Now: m.state}), "failures")
-	} else { // it has only fetches
+	} else { // it lists only failed fetches
 		g.Expect(failures).To(BeEmpty(), "failures")
 	}
 	g.Expect(s.items(ctx, g, "check", at)).
@@ -311,7 +311,7 @@ func (s *screens) agree(ctx context.Context, g Gomega, cm *world.ConfigMap, m mi
 	g.Expect(s.page(ctx, g, at)).To(MatchRegexp(shown+"([0-9]{3} )?"+regexp.QuoteMeta(sentence)), "console")
 }
 
-// agreeOnGood expects that no screen shows a mistake that works as a failure.
+// agreeOnGood expects that no screen shows a harmless mistake as a failure.
 func (s *screens) agreeOnGood(ctx context.Context, g Gomega, cm *world.ConfigMap, m mistake) {
 	at, status := s.world.Namespace+"/"+cm.Name, s.status(ctx, g, s.world.Namespace+"/"+cm.Name)
 	g.Expect(cm.Status(ctx, "k").Written()).To(BeTrue(), "annotation")
@@ -331,7 +331,7 @@ func (s *screens) agreeOnGood(ctx context.Context, g Gomega, cm *world.ConfigMap
 	g.Expect(s.page(ctx, g, at)).To(ContainSubstring("Note "+m.sentence), "console")
 }
 
-// ignores expects that all screens say why an object is ignored, and that none calls it a failure.
+// ignores expects that all screens tell why an object is ignored, and that none shows a failure.
 func (s *screens) ignores(ctx context.Context, g Gomega, namespace, name, why string) {
 	at := namespace + "/" + name
 	for _, command := range []string{"failing", "failures"} {
@@ -359,7 +359,7 @@ func (s *screens) agreeAbout(ctx context.Context, g Gomega, name string, m mista
 		HaveField("Regarding.Name", name), HaveField("Note", ContainSubstring(m.sentence)))), "Event")
 }
 
-// status returns what status prints about an object.
+// status returns the output of curlctl status about an object.
 func (s *screens) status(ctx context.Context, g Gomega, at string) (v view) {
 	g.Expect(json.Unmarshal([]byte(s.curlctl(ctx, "status", at, "-o", "json")), &v)).To(Succeed())
 	return v
@@ -372,14 +372,14 @@ func (s *screens) items(ctx context.Context, g Gomega, args ...string) []found {
 	return list.Items
 }
 
-// curlctl returns the output of curlctl, which may find problems.
+// curlctl returns the output of curlctl, whatever its exit code.
 func (s *screens) curlctl(ctx context.Context, args ...string) string {
 	out, _ := exec.CommandContext(ctx, s.world.Program("curlctl"), append(args,
 		"--kubeconfig="+s.world.Cluster.Kubeconfig, "--nats-url="+s.world.NATS.URL())...).Output() // exit code 7 of check
 	return string(out)
 }
 
-// page returns the object page of the console without its markup.
+// page returns the text of the console page of an object.
 func (s *screens) page(ctx context.Context, g Gomega, at string) string {
 	body, _, err := process.Get(ctx, s.console+"/objects/"+at)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -388,7 +388,7 @@ func (s *screens) page(ctx context.Context, g Gomega, at string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// closedPort returns an address where nothing listens.
+// closedPort returns an address without a listener.
 func closedPort() string { return strings.Replace(env.FreeAddress(), "127.0.0.1", "localhost", 1) }
 
 // noHTTP returns the address of a server that does not speak HTTP.

@@ -43,7 +43,7 @@ func run(name string, environment []string, args ...string) *process.Process {
 	return p
 }
 
-// nowhere returns a loopback address without a listener.
+// nowhere returns a NATS URL without a listener.
 func nowhere() string { return "nats://" + env.FreeAddress() }
 
 var _ = Describe("A configuration error", func() {
@@ -70,7 +70,7 @@ var _ = Describe("A configuration error", func() {
 	})
 })
 
-// shouldSay waits until the program exits by itself, with one sentence.
+// shouldSay waits until the program exits by itself, and expects one sentence on standard error.
 func shouldSay(ctx SpecContext, p *process.Process, sentence string) {
 	GinkgoHelper()
 	Eventually(p.Running).Should(BeFalse(), "%s %v still runs", p.Name, p.Args)
@@ -82,7 +82,7 @@ func shouldSay(ctx SpecContext, p *process.Process, sentence string) {
 }
 
 var _ = Describe("A service that starts before the API server", func() {
-	It("waits for it, and logs little", func(ctx SpecContext) {
+	It("waits for it, with few log lines", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Without: world.Services()})
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
@@ -102,7 +102,7 @@ var _ = Describe("A service that starts before the API server", func() {
 var _ = Describe("All services in one process", func() {
 	DescribeTable("lose nothing under load", func(ctx SpecContext, end func(context.Context, *process.Process), gets int) {
 		w := env.World(ctx, world.Options{Without: world.Services()})
-		w.Unfinished() // its streams are in the process
+		w.Unfinished() // the streams are in that process
 		data := GinkgoT().TempDir()
 		start := func() *process.Process {
 			GinkgoHelper()
@@ -118,8 +118,8 @@ var _ = Describe("All services in one process", func() {
 			end(ctx, p)
 		}
 		start()
-		// If a service negatively acknowledges a message just as the broker stops, the message is
-		// redelivered only after AckWait, as if the service had been killed.
+		// A service that rejects a message just as the broker stops gets it again only after AckWait, as if it
+		// had been killed.
 		Eventually(load.Filled).WithTimeout(2 * pipeline.AckWait).Should(Equal(150))
 		Expect(load.MostHits()).To(BeNumerically("<=", gets))
 		w.EventuallyCaughtUp(ctx)
@@ -145,7 +145,7 @@ var _ = Describe("The demo", func() {
 			`+watched-config .*joke: \|\n {4}\S.*` +
 			`To see the same in a browser:\n\n\$ ` + regexp.QuoteMeta(cmd.Path) + ` demo\n$`))
 		Expect(string(out)).NotTo(ContainSubstring("$ kubectl"), "no kubectl is installed")
-		// a table fits where there is a terminal
+		// tables adapt only to a terminal
 		aPathOrTable := Or(ContainSubstring(os.TempDir()), MatchRegexp(`^(ID|\d+) `))
 		fits := WithTransform(func(line string) int { return len(line) }, BeNumerically("<=", 80)) // the narrowest terminal
 		Expect(strings.Split(string(out), "\n")).To(HaveEach(Or(aPathOrTable, fits)))
@@ -179,11 +179,12 @@ var _ = Describe("The demo", func() {
 	})
 })
 
-// demo starts the demo of the all-in-one with a PATH of one folder.
+// demo returns the command for the demo, with a PATH of one folder. A demo of the developer does not use
+// 127.0.0.2.
 func demo(ctx context.Context, path string, args ...string) *exec.Cmd {
 	GinkgoHelper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" || runtime.GOOS != "linux" {
-		Skip("it has a control plane of its own, and servers on 127.0.0.2, where a demo of yours does not listen")
+		Skip("the demo needs KUBEBUILDER_ASSETS for its own control plane, and Linux for 127.0.0.2")
 	}
 	cmd := exec.CommandContext(ctx, env.Program(allInOne),
 		append([]string{"demo", "--host=127.0.0.2", "--samples=../../samples"}, args...)...)

@@ -29,7 +29,7 @@ var _ = Describe("A key in a ConfigMap", func() {
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs as before"))
 		Expect(page.Hits()).To(BeZero())
-		Expect(cm.Writes(ctx)).To(Equal(1), "the status, when it was found")
+		Expect(cm.Writes(ctx)).To(Equal(1), "the status about the existing key")
 		Expect(cm.Status(ctx, "mydata").Why().Message).
 			To(HavePrefix("key mydata already exists and is not managed by curl-me-that"))
 
@@ -91,8 +91,7 @@ var _ = Describe("A key in a ConfigMap", func() {
 
 // Copies and backups of an object include its status annotation.
 var _ = Describe("A copy of a ConfigMap with its status", func() {
-	// copied adds a status for url as written in another cluster, by a writer with an older object
-	// and a higher fence.
+	// copied adds a status for url from another cluster: an older object with a higher fence.
 	copied := func(url, body string) world.Trait {
 		sum := sha256.Sum256([]byte(body))
 		return world.Annotated(annotation.StatusKey, status.Status{Keys: map[string]status.Entry{"mydata": {
@@ -101,7 +100,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		}}}.String())
 	}
 
-	It("is filled by the requests of this cluster, whatever the fence of the other one", func(ctx SpecContext) {
+	It("is filled and refreshed despite the higher fence of the other cluster", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/copied").Says("now")
 		cm := w.Create(ctx, "copied", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
@@ -139,7 +138,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 	})
 })
 
-// These specs hold the table in deploy/docs/gitops.md.
+// These specs check the table in deploy/docs/gitops.md.
 var _ = Describe("A ConfigMap in Git", func() {
 	var w *world.World
 	var url string
@@ -147,21 +146,22 @@ var _ = Describe("A ConfigMap in Git", func() {
 		w = env.World(ctx, world.Options{})
 		url = w.Origin.Page("/hello").Says("fetched").URL()
 	})
-	// submit runs a command of kubectl with the manifest, with data in flow style, and returns its errors.
+	// submit runs a kubectl command with the manifest, which contains data in flow style. It returns the error
+	// output.
 	submit := func(ctx context.Context, data, command string) (string, error) {
 		GinkgoHelper()
 		cmd := newTerminal(w).shell(ctx, "kubectl "+command+" --filename=- --output=json")
 		cmd.Stdin = strings.NewReader("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: git, annotations: {" +
 			annotation.DefaultKey + ": 'page=" + url + "'}}\n" + data)
-		var complaint strings.Builder
-		cmd.Stderr = &complaint
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err == nil {
 			object := &corev1.ConfigMap{}
 			Expect(json.Unmarshal(out, object)).To(Succeed(), "%s", out)
 			w.History.BySpec(object)
 		}
-		return complaint.String(), err
+		return stderr.String(), err
 	}
 	filled := func(ctx context.Context, command string) *world.ConfigMap {
 		GinkgoHelper()
@@ -173,14 +173,14 @@ var _ = Describe("A ConfigMap in Git", func() {
 	}
 	const client, server, forced = "apply", "apply --server-side", "apply --server-side --force-conflicts"
 
-	DescribeTable("that leaves data out changes nothing when it is applied again", func(ctx SpecContext, command string) {
+	DescribeTable("without data changes nothing when it is applied again", func(ctx SpecContext, command string) {
 		cm := filled(ctx, command)
 		was := cm.Get(ctx)
 		suitetest.Must(submit(ctx, "", command))
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx)).To(And(HaveField("Data", was.Data), HaveField("Annotations", was.Annotations)))
 		cm.Tells(ctx)
-	}, Entry("by the client", client), Entry("by the server", server), Entry("with force", forced))
+	}, Entry("client-side", client), Entry("server-side", server), Entry("server-side with force", forced))
 
 	It("with a value of the key keeps that value if it was applied first", func(ctx SpecContext) {
 		suitetest.Must(submit(ctx, "data: {page: from Git}", client))
@@ -194,14 +194,14 @@ var _ = Describe("A ConfigMap in Git", func() {
 		suitetest.Must(submit(ctx, "data: {page: from Git}", command))
 		cm.EventuallyTells(ctx, "Drifted")
 		cm.EventuallyHasData(ctx, "page", "fetched")
-	}, Entry("by the client", client), Entry("with force", forced))
+	}, Entry("client-side", client), Entry("server-side with force", forced))
 
-	It("with another value of a fetched key is a conflict for the server", func(ctx SpecContext) {
+	It("with another value of a fetched key is a conflict for server-side apply", func(ctx SpecContext) {
 		cm := filled(ctx, server)
 		was := cm.Get(ctx).ResourceVersion
-		complaint, err := submit(ctx, "data: {page: from Git}", server)
+		stderr, err := submit(ctx, "data: {page: from Git}", server)
 		Expect(err).To(HaveOccurred())
-		Expect(complaint).To(ContainSubstring("conflict"))
+		Expect(stderr).To(ContainSubstring("conflict"))
 		Expect(cm.Get(ctx).ResourceVersion).To(Equal(was))
 	})
 

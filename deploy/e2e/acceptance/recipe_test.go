@@ -17,11 +17,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// certificate is how the bodies of recipes begin, because some have a rule.
+// certificate is the start of every body, because some recipes have a rule for it.
 const certificate = "-----BEGIN CERTIFICATE-----\n"
 
-// recipe reads a recipe whose URLs lead to the origin of a world, with the same paths. It returns
-// the body of each key.
+// recipe reads a recipe and points its URLs to the origin, with the same paths. It returns the body of each
+// key.
 func recipe(w *world.World, file string) (object *corev1.ConfigMap, bodies map[string]string) {
 	GinkgoHelper()
 	text := suitetest.Must(os.ReadFile(file))
@@ -42,7 +42,7 @@ func recipe(w *world.World, file string) (object *corev1.ConfigMap, bodies map[s
 }
 
 var _ = Describe("The recipes", func() {
-	It("keep the RDS bundle when the URL answers with a login page or half a bundle", func(ctx SpecContext) {
+	It("keep the RDS bundle when the URL responds with a login page or half a bundle", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		object, bodies := recipe(w, "../../samples/recipes/01-rds-ca.yaml")
 		page := w.Origin.Page("/global/global-bundle.pem")

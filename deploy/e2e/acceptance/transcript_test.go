@@ -23,7 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// terminal runs commands as a user types them.
+// terminal runs commands as users type them.
 type terminal struct {
 	world   *world.World
 	kubectl string
@@ -40,8 +40,8 @@ func (t *terminal) run(ctx context.Context, command string) []byte {
 	return out
 }
 
-// shell returns a command that runs in a shell at the root of the repository. PATH has kubectl and
-// curlctl, which is also installed as a plugin, as the Makefile does.
+// shell returns a command for a shell at the root of the repository. PATH has kubectl and curlctl, also as a
+// kubectl plugin, as installed by the Makefile.
 func (t *terminal) shell(ctx context.Context, command string) *exec.Cmd {
 	tools := GinkgoT().TempDir()
 	for name, path := range map[string]string{
@@ -69,7 +69,7 @@ func (t *terminal) config() string {
 	return path
 }
 
-// normal replaces durations and other text that differs from run to run.
+// normal replaces text that differs from run to run.
 var normal = []struct {
 	pattern *regexp.Regexp
 	text    string
@@ -84,9 +84,9 @@ var normal = []struct {
 	{regexp.MustCompile(`(failure )\d+`), "${1}7"},
 }
 
-// told returns text without the parts that differ from run to run.
-func (t *terminal) told(text string) string {
-	// in a table
+// normalize replaces the parts of a text that differ from run to run.
+func (t *terminal) normalize(text string) string {
+	// keep the width of columns in a table
 	text = strings.ReplaceAll(text, t.world.Namespace+"   ", fmt.Sprintf("%-*s", len(t.world.Namespace)+3, "shop"))
 	text = strings.ReplaceAll(text, t.world.Namespace, "shop")
 	text = strings.ReplaceAll(text, fmt.Sprintf("localhost:%d", t.world.Origin.Port()), "localhost:8080")
@@ -107,8 +107,8 @@ func (t *terminal) told(text string) string {
 // eventRow matches an Event as kubectl describes it.
 var eventRow = regexp.MustCompile(`^  (?:Warning|Normal) `)
 
-// halfHour is the page of a user's half hour: commands, each with its output. `make transcript` sets
-// TRANSCRIPT, and the spec writes the outputs into the page instead of expecting them.
+// halfHour is the page with the commands of a user's half hour and their output. If `make transcript` sets
+// TRANSCRIPT, the spec writes the output to the page instead of expecting it.
 const halfHour = "../../docs/half-hour.md"
 
 var (
@@ -118,16 +118,16 @@ var (
 	write = regexp.MustCompile(`^kubectl (?:create|annotate|patch) configmap (\S+)`)
 	// confirmation matches the line that kubectl prints after a write. The page leaves it out.
 	confirmation = regexp.MustCompile(`(?m)^configmap/\S+ (?:created|annotated|patched)\n`)
-	// spans matches durations, which depend on the machine, and the padding around them in a table.
+	// spans matches durations, which vary, and the padding around them in a table.
 	spans = regexp.MustCompile(`\b\d+[dhms](?:\d+[ms])*\b|[ -]{2,}`)
 )
 
 var _ = Describe("A user's half hour", func() {
-	It("explains itself where people look, with no more writes than changes of state", func(ctx SpecContext) {
+	It("prints the output in the page, with one write per change of state", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {
 			"--timeout=10s", "--retry-base=2s",
 		}}})
-		w.Unfinished() // the host that asks for a pause does so for 20 minutes
+		w.Unfinished() // the busy host asks for a pause of 20 minutes
 		t := newTerminal(w)
 		missing := w.Origin.Page("/missing")
 		w.Origin.Page("/hello").Says("Hello!")
@@ -164,8 +164,8 @@ var _ = Describe("A user's half hour", func() {
 	})
 })
 
-// shows runs a command of the page until it prints the output in the page. While the page is written,
-// it returns any other output in the end.
+// shows runs a command of the page until it prints the output in the page. With TRANSCRIPT, it gives up after a
+// while and returns the output so far.
 func (t *terminal) shows(ctx context.Context, command, output string) (printed string) {
 	GinkgoHelper()
 	fail, limit := Fail, time.Minute
@@ -174,7 +174,7 @@ func (t *terminal) shows(ctx context.Context, command, output string) (printed s
 	}
 	here := strings.NewReplacer("shop", t.world.Namespace, ":8080", ":"+strconv.Itoa(t.world.Origin.Port()))
 	if NewGomega(fail).Eventually(ctx, func() string {
-		printed = confirmation.ReplaceAllString(t.told(string(t.run(ctx, here.Replace(command)))), "")
+		printed = confirmation.ReplaceAllString(t.normalize(string(t.run(ctx, here.Replace(command)))), "")
 		return spans.ReplaceAllString(printed, " ")
 	}).WithTimeout(limit).Should(Equal(spans.ReplaceAllString(output, " ")), "%s", command) {
 		return output
@@ -182,8 +182,8 @@ func (t *terminal) shows(ctx context.Context, command, output string) (printed s
 	return printed
 }
 
-// shouldLog checks the log lines of the fetcher: they show hosts as Events do, durations as people
-// read them, and the words of the metrics.
+// shouldLog checks the log of the fetcher: hosts as in Events, readable durations, and the words of the
+// metrics.
 func shouldLog(ctx context.Context, w *world.World) {
 	GinkgoHelper()
 	lines := w.Fetcher().Log
@@ -201,8 +201,8 @@ func shouldLog(ctx context.Context, w *world.World) {
 	Expect(lines.Matching("169.254")).To(BeEmpty())
 }
 
-// shouldWrite checks how often the system wrote each ConfigMap, given the number of the user's edits.
-// A write that keeps the status counts as an edit of the user.
+// shouldWrite checks how often the system wrote each ConfigMap. A version with an unchanged status counts as an
+// edit of the user.
 func shouldWrite(ctx context.Context, w *world.World, edits map[string]int) {
 	GinkgoHelper()
 	w.EventuallyCaughtUp(ctx)
@@ -232,20 +232,20 @@ func shouldWrite(ctx context.Context, w *world.World, edits map[string]int) {
 }
 
 var (
-	// Commands in a page, either on a line of their own or as code within a sentence.
+	// Commands in a page, on their own line or as code within a sentence.
 	ownLine    = regexp.MustCompile(`(?m)^(?:\$ )?((?:kubectl|(?:bin/)?curlctl) [^\n]*[^\n\\])$`)
 	inSentence = regexp.MustCompile("`((?:kubectl|(?:bin/)?curlctl) [^`\n]+)`")
-	// reads matches commands that only read, and end.
+	// reads matches commands that only read and exit.
 	reads = regexp.MustCompile(`^(?:kubectl curl-me-that|(?:bin/)?curlctl) (?:` +
 		`status|failing|failures(?: show| --| -|$)|wants|timers|audit|doctor|check|completion|.* --dry-run)|` +
 		`^kubectl (?:get|describe|auth can-i|explain|events) `)
 	// elsewhere matches commands that need more than an API server and the services.
 	elsewhere = regexp.MustCompile(`--raw|(?:get|describe|explain) (?:watchers?|wat|pod|hpa|scaledobject)\b|--fetch`)
-	// part matches a command within a sentence that leaves out its object.
+	// part matches a command in a sentence without its object.
 	part = regexp.MustCompile(` (?:-\w|--[\w-]+|show|check|configmap)$`)
 )
 
-// placeholders maps words of the pages to values of the spec.
+// placeholders maps words in pages to values of the spec.
 var placeholders = []struct {
 	word *regexp.Regexp
 	with string
@@ -259,7 +259,7 @@ var placeholders = []struct {
 }
 
 var _ = Describe("A read-only command in a page, a runbook or an alert", func() {
-	It("runs as it is written", func(ctx SpecContext) {
+	It("works as written", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		t := newTerminal(w)
 		cm := w.Create(ctx, "mine", world.Asking("page="+w.Origin.Page("/missing").URL()))
@@ -285,7 +285,7 @@ var _ = Describe("A read-only command in a page, a runbook or an alert", func() 
 	})
 })
 
-// codes returns the exit codes allowed for a command. Some report their result by exit code.
+// codes returns the allowed exit codes of a command. Some commands report their result by exit code.
 func codes(line string) []int {
 	switch {
 	case strings.Contains(line, "curlctl doctor"), strings.Contains(line, "curlctl check"):

@@ -66,8 +66,7 @@ var _ = Describe("A fetched value", func() {
 	})
 })
 
-// pastSharing waits until the outcome of the last GET of a page, which fetches share for one
-// second, has expired.
+// pastSharing waits until the response to the last GET of a page is no longer shared, which takes one second.
 func pastSharing(page *origin.Page) {
 	GinkgoHelper()
 	hits := page.Hits()
@@ -88,7 +87,7 @@ var _ = Describe("A refresh of a URL", func() {
 		cm.EventuallyHasData(ctx, "mydata", "evening")
 		Expect(cm.Writes(ctx)).To(Equal(2))
 		cm.Tells(ctx)
-	}, Entry("of 200", false), Entry("of 304", true))
+	}, Entry("with status 200", false), Entry("with status 304", true))
 
 	It("stops when the interval is removed, and starts when one is set", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
@@ -113,7 +112,7 @@ var _ = Describe("A refresh of a URL", func() {
 		Expect(page.Hits()).To(Equal(2))
 	})
 
-	It("comes at the interval of its key", func(ctx SpecContext) {
+	It("follows the interval of its key", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		slow, fast := w.Origin.Page("/slow").Says("slow"), w.Origin.Page("/fast").Says("fast")
 		w.Create(ctx, "intervals", world.Asking("slow="+slow.URL()+" fast="+fast.URL()),
@@ -131,7 +130,7 @@ var _ = Describe("A failed fetch", func() {
 		page.Fails(http.StatusNotFound)
 		cm.EventuallyTells(ctx, "BadStatus")
 		failed := page.Hits()
-		Eventually(page.Hits).Should(BeNumerically(">=", failed+2), "it goes on trying")
+		Eventually(page.Hits).Should(BeNumerically(">=", failed+2), "it keeps trying")
 		cm.Tells(ctx, "BadStatus")
 		event := cm.Events(ctx)[0]
 		Expect(event.Type).To(Equal("Warning"))
@@ -162,7 +161,7 @@ var _ = Describe("A failed fetch", func() {
 		page := w.Origin.Page("/busy").Fails(http.StatusServiceUnavailable)
 		cm := w.Create(ctx, "busy", world.Asking("mydata="+page.URL()))
 		Eventually(page.Hits).Should(BeNumerically(">=", 3))
-		// Otherwise the recovery overtakes a failure that the writer has not read yet.
+		// Otherwise the recovery could overtake a failure that the writer has not read.
 		cm.EventuallyTells(ctx, "BadStatus")
 		cm.EventuallyReports(ctx, "mydata", "BadStatus")
 		page.Says("not busy any more")
@@ -175,7 +174,7 @@ var _ = Describe("A failed fetch", func() {
 var _ = Describe("An idle pipeline", func() {
 	It("writes, publishes and fetches nothing", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		load := w.Begin(ctx, 40) // fewer than are logged in a second, after which a line says how many were left out
+		load := w.Begin(ctx, 40) // too few for the rate limit of the log, which would add a line
 		load.EventuallyEnds(ctx, time.Minute)
 		w.Create(ctx, "invalid", world.Asking("not correct")).EventuallyTells(ctx, "InvalidAnnotation")
 		w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL())).

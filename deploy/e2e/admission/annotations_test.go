@@ -81,7 +81,7 @@ var _ = Describe("The annotation policy", Ordered, func() {
 		Entry("a long key", annotation.DefaultKey, strings.Repeat("k", 253)+"=x.example.com"),
 		Entry("a long URL", annotation.DefaultKey,
 			"a=https://x.example.com/"+strings.Repeat("y", weburl.MaxBytes-len("https://x.example.com/"))),
-		Entry("many", annotation.DefaultKey, numbered(annotation.MaxPairs)),
+		Entry("the maximum number of pairs", annotation.DefaultKey, numbered(annotation.MaxPairs)),
 		Entry("intervals", "x-kv8s.io/curl-refresh", "10m", "1h30m", "2d", "1d12h", "0.5d", ".5h", "+10s", "0", "-0", "",
 			" 10m ", "100ms", "1.5h2us"),
 		Entry("intervals of keys", "x-kv8s.io/curl-refresh", "10m a=1m", "a=1m", "a=0 1d"),
@@ -164,16 +164,16 @@ var _ = Describe("The annotation policy", Ordered, func() {
 			ContainSubstring("annotation x-kv8s.io/curl-me-tha is unknown and has no effect; use one of curl-me-that")))
 	})
 
-	It("does not validate unchanged annotations", func(ctx SpecContext) {
+	It("checks annotations only when they change", func(ctx SpecContext) {
 		cm := suitetest.Must(api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "plain-"}},
 			metav1.CreateOptions{}))
 		change := func(body string) error {
 			return world.ErrorOf(api.Patch(ctx, cm.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{}))
 		}
 		Expect(change(annotations(annotation.LegacyKey, "not correct"))).
-			To(MatchError(apierrors.IsInvalid, "is invalid"), "in the other spelling")
+			To(MatchError(apierrors.IsInvalid, "is invalid"), "with the other prefix")
 		Expect(change(annotations(annotation.DefaultKey, "a=x.example.com", annotation.LegacyKey, "not correct"))).
-			To(Succeed(), "only the first spelling counts")
+			To(Succeed(), "only the first prefix counts")
 		Expect(change(`{"data":{"a":"b"}}`)).To(Succeed(), "a change elsewhere")
 		Expect(change(annotations("x-kv8s.io/curl-refresh", "soon"))).
 			To(MatchError(ContainSubstring("is not a duration such as 10m")), "only an option")

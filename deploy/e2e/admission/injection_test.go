@@ -30,7 +30,7 @@ type injected struct {
 	api       dynamic.Interface
 }
 
-// enabled creates a namespace with labels, each as name=value, in which pods can be created.
+// enabled creates a namespace with labels (name=value) in which pods can be created.
 func enabled(ctx context.Context, api dynamic.Interface, labels ...string) *injected {
 	GinkgoHelper()
 	i := &injected{namespace: env.Cluster.Namespace(ctx), api: api}
@@ -60,8 +60,8 @@ func (i *injected) eventuallyRejected(ctx context.Context, pod *corev1.Pod, text
 	Eventually(ctx, func() error { return world.ErrorOf(i.try(ctx, pod)) }).Should(MatchError(ContainSubstring(text)))
 }
 
-// eventually admits a pod with a sidecar. It retries, because policies see a new Watcher or
-// namespace label only after a moment.
+// eventually creates a pod as a dry run until it gets a sidecar, because policies see a new Watcher or
+// namespace label with a delay.
 func (i *injected) eventually(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
 	GinkgoHelper()
 	var admitted *corev1.Pod
@@ -75,8 +75,8 @@ func (i *injected) eventually(ctx context.Context, pod *corev1.Pod) *corev1.Pod 
 	return admitted
 }
 
-// eventuallyKnown waits until the policies see a new namespace and Watcher. They have then seen all
-// earlier ones.
+// eventuallyKnown waits until the policies see a new namespace and a new Watcher, and therefore all earlier
+// ones.
 func eventuallyKnown(ctx context.Context, api dynamic.Interface) {
 	GinkgoHelper()
 	now := enabled(ctx, api, "x-kv8s.io/inject=enabled")
@@ -85,7 +85,7 @@ func eventuallyKnown(ctx context.Context, api dynamic.Interface) {
 	now.eventuallyRejected(ctx, naming("nosuch"), `Watcher "nosuch"`)
 }
 
-// naming returns a pod that names Watchers.
+// naming returns a pod whose annotation names Watchers.
 func naming(names string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "app", Annotations: map[string]string{watchv1.InjectAnnotation: names}},
@@ -107,7 +107,7 @@ func inits(pod *corev1.Pod) []string {
 }
 
 const (
-	// logs is the Watcher of the design document.
+	// logs is the Watcher in the design document.
 	logs = `configData: {LEVEL: warn, OWN: theirs, not-a-name: x, ALSO: "1"},
 		container: {name: watch-errors, image: "registry.example/watch:1", args: [--file=/logs/app.log],
 			env: [{name: OWN, value: mine}],
@@ -129,7 +129,7 @@ var _ = Describe("A pod", Ordered, func() {
 		in.watcher(ctx, "errors", logs)
 		in.watcher(ctx, "other", simple)
 		in.watcher(ctx, "static", `configData: {a: b}, target: {name: elsewhere}`)
-		in.eventuallyRejected(ctx, naming("nosuch"), `Watcher "nosuch"`) // the policy that refuses is in force
+		in.eventuallyRejected(ctx, naming("nosuch"), `Watcher "nosuch"`) // the rejecting policy is in force
 		in.eventually(ctx, naming("errors, other"))
 	})
 
@@ -151,7 +151,7 @@ var _ = Describe("A pod", Ordered, func() {
 		}
 		variables := []corev1.EnvVar{{Name: "OWN", Value: "mine"}, reference("ALSO"), reference("LEVEL")}
 		Expect(sidecar.Env).To(Equal(variables))
-		for range 40 { // a map has no order, but variables must
+		for range 40 { // the order of variables must not depend on that of a map
 			again := suitetest.Must(in.try(ctx, naming("errors")))
 			Expect(again.Spec.InitContainers[0].Env).To(Equal(variables))
 		}
@@ -192,7 +192,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(pod.Spec.ImagePullSecrets).To(HaveLen(2))
 	})
 
-	It("that only claims to have the sidecar gets it", func(ctx SpecContext) {
+	It("that falsely claims to have the sidecar gets it", func(ctx SpecContext) {
 		pod := suitetest.Must(in.try(ctx, naming("errors", func(p *corev1.Pod) {
 			p.Annotations[watchv1.InjectedAnnotation] = "errors=77,gone=3"
 		})))
@@ -200,7 +200,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(pod.Annotations).To(HaveKeyWithValue(watchv1.InjectedAnnotation, "gone=3,errors=1"))
 	})
 
-	It("gets the maximum number of keys of a Watcher", func(ctx SpecContext) {
+	It("gets all 256 keys that a Watcher may have as variables", func(ctx SpecContext) {
 		var keys strings.Builder
 		for n := range 256 {
 			fmt.Fprintf(&keys, "KEY_%d: x, ", n)
@@ -241,7 +241,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Entry("if a container of the pod has the name", naming("errors", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Name = "watch-errors"
 		}), `spec.initContainers[0].name: Duplicate value: "watch-errors"`),
-		Entry("if it names nothing", naming(" , "),
+		Entry("if the annotation names nothing", naming(" , "),
 			"the annotation x-kv8s.io/inject names no Watcher; write names with commas between them, or remove it"),
 		Entry("if the name cannot be printed", naming("a\nb"),
 			"the annotation x-kv8s.io/inject names a Watcher that does not exist here, that has no container, or whose"),
@@ -268,7 +268,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Entry("in a namespace where the label has another value", "nosuch", "x-kv8s.io/inject=disabled"),
 	)
 
-	It("without the name of a Watcher is not changed", func(ctx SpecContext) {
+	It("that names no Watcher is not changed", func(ctx SpecContext) {
 		pod := suitetest.Must(in.try(ctx, naming("", func(p *corev1.Pod) { p.Annotations = nil })))
 		Expect(pod.Spec.InitContainers).To(BeEmpty())
 		Expect(pod.Labels).To(BeEmpty())
@@ -330,7 +330,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(inits(there.eventually(ctx, made))).To(Equal([]string{"served"}))
 	})
 
-	It("is rejected if this API server does not know a field of the sidecar, and is told which", func(ctx SpecContext) {
+	It("is rejected if the API server does not know a field of the sidecar, with its name", func(ctx SpecContext) {
 		in.watcher(ctx, "future", `container: {name: future, image: i, fromTheFuture: {a: b}}`)
 		in.eventuallyRejected(ctx, naming("future"), `unknown field "spec.initContainers[0].fromTheFuture"`)
 	})
@@ -347,14 +347,14 @@ func restricted(p *corev1.Pod) {
 }
 
 var _ = Describe("A pod in a cluster without the Watcher CRD", func() {
-	It("is created in namespaces without the label, and rejected in others", func(ctx SpecContext) {
+	It("is created in namespaces without the label, and rejected in namespaces with it", func(ctx SpecContext) {
 		release := env.Cluster.Namespace(ctx)
 		objects := render(ctx, release, []string{"injection.yaml"}, "keeper.enabled=true", "sidecar.enabled=true")
 		for _, o := range objects {
 			if o.GetKind() == "MutatingAdmissionPolicy" {
 				Expect(unstructured.SetNestedField(o.Object, "Absent", "spec", "paramKind", "kind")).To(Succeed())
 			}
-			if strings.HasSuffix(o.GetKind(), "Policy") { // another release's policy exists meanwhile
+			if strings.HasSuffix(o.GetKind(), "Policy") { // another spec may have the chart's policy installed
 				Expect(unstructured.SetNestedField(o.Object, release, "spec", "matchConstraints", "namespaceSelector",
 					"matchLabels", "x-kv8s.io/inject")).To(Succeed())
 			}

@@ -26,7 +26,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		namespace, closed string
 		account           *world.Account
 	)
-	// mayDelete grants a right that keeper does not have, so that the policy has to reject it.
+	// mayDelete is a permission that keeper does not have, so that only the policy can deny it.
 	mayDelete := rule("", "configmaps", "delete")
 
 	BeforeAll(func(ctx SpecContext) {
@@ -40,7 +40,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		}).ShouldNot(Succeed(), "the policy is in force")
 	})
 
-	// theirs is the ConfigMap of a Watcher with static and fetched keys.
+	// theirs returns the ConfigMap of a Watcher with static and fetched keys.
 	theirs := func(label string, traits ...trait) *corev1.ConfigMap {
 		cm := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "cm-", Annotations: map[string]string{
@@ -66,7 +66,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		Entry("remove a static key", `{"data":{"static":null}}`),
 		Entry("change a static binary key", `{"binaryData":{"staticbin":"/g=="}}`),
 		Entry("remove a static binary key", `{"binaryData":{"staticbin":null}}`),
-		Entry("ask for another URL", annotations(annotation.DefaultKey, "other=y.example.com")),
+		Entry("request another URL", annotations(annotation.DefaultKey, "other=y.example.com")),
 		Entry("make a static key a fetched key",
 			both(annotations(annotation.DefaultKey, "fetched=x.example.com static=y.example.com"), `{"data":{"static":null}}`)),
 		Entry("make a fetched key a static key",
@@ -96,7 +96,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		Entry("hide a key from the policy with a no-break space",
 			both(annotations(annotation.DefaultKey, "a=x.example.com\u00a0static=y.example.com"), `{"data":{"static":"new"}}`),
 			"such as static"),
-		Entry("report", annotations(annotation.StatusKey, ""), "leaves x-kv8s.io/curl-status as it is"),
+		Entry("change the status", annotations(annotation.StatusKey, ""), "leaves x-kv8s.io/curl-status as it is"),
 		Entry("make a ConfigMap immutable", `{"immutable":true}`, "leaves immutable and finalizers as they are"),
 		Entry("keep a ConfigMap from being deleted", `{"metadata":{"finalizers":["example.com/held"]}}`,
 			"leaves immutable and finalizers as they are"),
@@ -106,12 +106,12 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 			"another object than its Watcher controls"),
 	)
 
-	DescribeTable("is denied changes of a ConfigMap without the label:", func(ctx SpecContext, body string) {
+	DescribeTable("is denied changes to a ConfigMap without the label:", func(ctx SpecContext, body string) {
 		Expect(patch(ctx, account, create(ctx, namespace, theirs("")), body)).
 			To(beForbidden("changes no ConfigMap that does not carry the label"))
 	}, Entry("a static key", `{"data":{"static":"new"}}`), Entry("the label", labelled(`"errors"`)))
 
-	It("has no right to delete or to get data, and the policy denies deletes", func(ctx SpecContext) {
+	It("has no permission to get or delete ConfigMaps, and the policy denies deletes", func(ctx SpecContext) {
 		created := create(ctx, namespace, theirs("errors"))
 		configMaps := account.Client.CoreV1().ConfigMaps(namespace)
 		Expect(configMaps.Delete(ctx, created.Name, metav1.DeleteOptions{})).
@@ -168,7 +168,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		}
 		cm.Annotations[annotation.DefaultKey] = strings.Join(pairs, "\n")
 		long := strings.Repeat("k", 240)
-		for i := range 256 { // as many as a Watcher may have
+		for i := range 256 { // the maximum of a Watcher
 			cm.Data[fmt.Sprintf("%s-%d", long, i)] = strings.Repeat("v", 2<<10)
 			cm.BinaryData[fmt.Sprintf("%s-bin-%d", long, i)] = []byte{0xff}
 		}
@@ -183,7 +183,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 			To(MatchError(ContainSubstring("such as fetched-127")))
 	})
 
-	It("has all rights that keeper needs", func(ctx SpecContext) {
+	It("has all permissions that keeper needs", func(ctx SpecContext) {
 		api := env.Cluster.ServeWatchers(ctx)
 		w := env.World(ctx, world.Options{Kubeconfigs: world.LeastRights(env.Cluster)})
 		install(ctx, render(ctx, w.Namespace, []string{"admission-keeper.yaml"}, "keeper.enabled=true"))
@@ -214,7 +214,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 	})
 })
 
-// controlledBy is a ConfigMap with a controller.
+// controlledBy sets a controller.
 func controlledBy(apiVersion, kind, name string) trait {
 	owner := metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: "a", Controller: new(true)}
 	return func(cm *corev1.ConfigMap) { cm.OwnerReferences = []metav1.OwnerReference{owner} }
@@ -226,7 +226,7 @@ func controlled(apiVersion, kind, name string) string {
 	return `{"metadata":{"ownerReferences":[` + owner + `]}}`
 }
 
-// labelled returns a patch that hands a ConfigMap to a Watcher, or to null.
+// labelled returns a patch that hands a ConfigMap to a Watcher, given in JSON, or to none (null).
 func labelled(watcher string) string {
 	return fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, watchv1.WatcherLabel, watcher)
 }
@@ -243,7 +243,7 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 	BeforeAll(func(ctx SpecContext) {
 		namespace = env.Cluster.Namespace(ctx)
 		install(ctx, render(ctx, namespace, []string{"credentials.yaml"}, "credentials.namespaces."+namespace+"[0]=rules"))
-		// More than the chart grants, so that the policy has to deny it.
+		// This is more than the chart grants, so that only the policy can deny it.
 		account = env.Cluster.Account(ctx, namespace, "curl-me-that-credentials",
 			rule("", "secrets", "create", "get", "update", "patch", "delete"))
 		for _, name := range []string{"curl-me-that-credentials", "other"} {
@@ -271,7 +271,7 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 		Entry("immutable", `{"immutable":true}`),
 	)
 
-	It("creates and deletes no Secret", func(ctx SpecContext) {
+	It("may not create or delete Secrets", func(ctx SpecContext) {
 		secrets := account.Client.CoreV1().Secrets(namespace)
 		created := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "new"}}
 		Expect(world.ErrorOf(secrets.Create(ctx, created, metav1.CreateOptions{}))).
@@ -296,6 +296,6 @@ var _ = Describe("A token of fetcher.tokens", func() {
 				Create(ctx, &authv1.SelfSubjectReview{}, metav1.CreateOptions{}))
 		}
 		Expect(apierrors.IsUnauthorized(use("rules.example.com"))).To(BeTrue())
-		Expect(use()).To(Succeed(), "with the audience of the API server it is")
+		Expect(use()).To(Succeed(), "a token for the audience of the API server is")
 	})
 })

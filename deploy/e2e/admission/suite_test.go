@@ -1,5 +1,5 @@
-// Package admission checks the chart's ValidatingAdmissionPolicies and the writer's rights on a
-// real API server.
+// Package admission checks the admission policies of the chart, and the permissions of its service accounts, on
+// a real API server.
 package admission_test
 
 import (
@@ -33,10 +33,10 @@ var env *world.Environment
 
 var _ = BeforeSuite(func() { env = world.Open() })
 
-// digest is the digest of a body that no spec reads.
+// digest is the digest of an arbitrary body.
 var digest = strings.Repeat("ab", 32)
 
-// reporting returns a status with keys that were written and one that was not.
+// reporting returns a status with written keys, and the key exists, which another owner had before.
 func reporting(keys ...string) string {
 	s := status.Status{Keys: map[string]status.Entry{"exists": {Error: "KeyExists"}}}
 	for _, key := range keys {
@@ -51,8 +51,8 @@ func reporting(keys ...string) string {
 // trait changes an object before it is created.
 type trait func(*corev1.ConfigMap)
 
-// asking returns a ConfigMap with requests for mine and two, and for exists, which was there
-// before. It once asked for old. All other keys have other owners.
+// asking returns a ConfigMap that requests mine and two, and exists, which another owner had before. The writer
+// also wrote old and oldbin, which are no longer requested. All other keys have other owners.
 func asking(traits ...trait) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -87,7 +87,7 @@ func requesting(pairs string) trait { return with(annotation.DefaultKey, pairs) 
 
 func suspending(value string) trait { return with("x-kv8s.io/curl-suspend", value) }
 
-// bare removes all annotations of ours.
+// bare removes all annotations.
 func bare(cm *corev1.ConfigMap) { cm.Annotations = nil }
 
 func ignoring(cm *corev1.ConfigMap) { cm.Labels[annotation.IgnoreLabel] = annotation.IgnoreValue }
@@ -96,7 +96,7 @@ func named(namespace, name string) trait {
 	return func(cm *corev1.ConfigMap) { cm.Namespace, cm.Name, cm.GenerateName = namespace, name, "" }
 }
 
-// create creates an object for the duration of the spec.
+// create creates an object until the end of the spec.
 func create(ctx context.Context, namespace string, cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
 	if cm.Namespace != "" {
@@ -112,22 +112,22 @@ func create(ctx context.Context, namespace string, cm *corev1.ConfigMap) *corev1
 	return created
 }
 
-// read returns the object of the moment.
+// read returns the current object.
 func read(ctx context.Context, cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
 	return suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(cm.Namespace).Get(ctx, cm.Name, metav1.GetOptions{}))
 }
 
-// patch changes an object as an account, with the writer's kind of patch.
+// patch patches an object as an account, with the same kind of patch as the writer.
 func patch(ctx context.Context, as *world.Account, cm *corev1.ConfigMap, body string) error {
 	return world.ErrorOf(as.Client.CoreV1().ConfigMaps(cm.Namespace).Patch(ctx, cm.Name, apitypes.StrategicMergePatchType,
 		[]byte(body), metav1.PatchOptions{FieldManager: annotation.FieldManager}))
 }
 
-// dryRun only asks whether the API server would create an object.
+// dryRun makes the API server check an object without storing it.
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// asks returns annotations that ask for a key, unless name replaces that.
+// asks returns annotations that request a key, plus one annotation, which may replace the request.
 func asks(name, value string) map[string]string {
 	return map[string]string{annotation.DefaultKey: "a=x.example.com", name: value}
 }
@@ -139,12 +139,12 @@ func try(ctx context.Context, api corev1client.ConfigMapInterface, annotations m
 	}, dryRun))
 }
 
-// rule grants verbs of a resource.
+// rule returns the permission to use verbs on a resource.
 func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
-// beForbidden matches the error of a policy with a text.
+// beForbidden matches a denial by a policy whose message contains text.
 func beForbidden(text string) types.GomegaMatcher {
 	return And(MatchError(apierrors.IsForbidden, "is forbidden"), MatchError(ContainSubstring(text)))
 }
@@ -154,7 +154,7 @@ const (
 	release = "curl-me-that"
 )
 
-// render returns the objects from the given templates of the chart.
+// render returns the objects from some templates of the chart.
 func render(ctx context.Context, namespace string, templates []string, set ...string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	return suitetest.Must(manifest.Render(ctx, manifest.Chart{
@@ -163,8 +163,7 @@ func render(ctx context.Context, namespace string, templates []string, set ...st
 	}))
 }
 
-// within limits the bindings of policies to one namespace, because other suites use the API server
-// at the same time.
+// within limits the bindings of policies to one namespace, because other suites use the API server too.
 func within(namespace string, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	GinkgoHelper()
 	for _, o := range objects {
@@ -176,7 +175,7 @@ func within(namespace string, objects []*unstructured.Unstructured) []*unstructu
 	return objects
 }
 
-// install creates objects for the duration of the spec.
+// install creates objects until the end of the spec.
 func install(ctx context.Context, objects []*unstructured.Unstructured) {
 	GinkgoHelper()
 	applier := suitetest.Must(access.NewApplier(env.Cluster.Config, manifest.Manager))
@@ -184,8 +183,8 @@ func install(ctx context.Context, objects []*unstructured.Unstructured) {
 	DeferCleanup(func(ctx SpecContext) { Expect(manifest.Delete(ctx, applier, "", objects)).To(Succeed()) })
 }
 
-// writer creates the writer's service account with the rights from the chart, and returns once the
-// policy is in force.
+// writer creates the writer's service account with the permissions from the chart, and waits until the policy
+// is in force.
 func writer(ctx context.Context, namespace string) *world.Account {
 	GinkgoHelper()
 	objects := render(ctx, namespace, []string{"serviceaccounts.yaml", "rbac.yaml"})
@@ -194,7 +193,7 @@ func writer(ctx context.Context, namespace string) *world.Account {
 	}))
 	account := env.Cluster.ExistingAccount(ctx, namespace, release+"-writer")
 	install(ctx, render(ctx, namespace, []string{"admission-writer.yaml"}))
-	// The probe needs a namespace of its own, because a world records all writes in its namespace.
+	// The probe has its own namespace, because a world records all writes in its namespace.
 	probe := create(ctx, env.Cluster.Namespace(ctx),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}})
 	Eventually(ctx, func() error {

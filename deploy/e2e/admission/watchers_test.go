@@ -24,8 +24,8 @@ func tryWatcher(ctx context.Context, in dynamic.ResourceInterface, spec string) 
 	return world.ErrorOf(in.Create(ctx, world.WatcherOf("new", spec), dryRun))
 }
 
-// A sidecar runs with the rights of pods, so setting a sidecar amounts to creating a pod.
-var _ = Describe("A user who may not create pods", Ordered, func() {
+// A sidecar runs with the permissions of pods, so setting a sidecar amounts to creating a pod.
+var _ = Describe("A user", Ordered, func() {
 	var (
 		in     *injected
 		theirs dynamic.ResourceInterface
@@ -45,7 +45,9 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))
 	}
 
-	DescribeTable("may edit parts of a Watcher that pods do not get:", func(ctx SpecContext, body string) {
+	DescribeTable("who may not create pods may edit parts of a Watcher that pods do not get:", func(
+		ctx SpecContext, body string,
+	) {
 		Expect(patch(ctx, body)).To(Succeed())
 	},
 		Entry("change static data", `{"spec":{"configData":{"LEVEL":"info"}}}`),
@@ -56,7 +58,9 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 		Entry("annotate", `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`),
 	)
 
-	DescribeTable("may not edit parts of a Watcher that pods get:", func(ctx SpecContext, body string) {
+	DescribeTable("who may not create pods may not edit parts of a Watcher that pods get:", func(
+		ctx SpecContext, body string,
+	) {
 		Expect(patch(ctx, body)).To(beForbidden("denied request: container, volume, imagePullSecrets and new variables of " +
 			"configData become part of pods, and system:serviceaccount:" + in.namespace + ":editor may not create pods in " +
 			"namespace " + in.namespace + "; leave them as they are, or ask for that right"))
@@ -72,13 +76,13 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 		Entry("remove the pull secret", `{"spec":{"imagePullSecrets":null}}`),
 	)
 
-	It("may create a Watcher without a sidecar, but not with one", func(ctx SpecContext) {
+	It("who may not create pods may create a Watcher without a sidecar, but not with one", func(ctx SpecContext) {
 		Expect(tryWatcher(ctx, theirs, `configData: {a: b}`)).To(Succeed())
 		Expect(tryWatcher(ctx, theirs, simple)).
 			To(MatchError(ContainSubstring("may not create pods in namespace " + in.namespace)))
 	})
 
-	It("needs the right to create pods to set a sidecar", func(ctx SpecContext) {
+	It("needs permission to create pods to set a sidecar", func(ctx SpecContext) {
 		theirs := in.as(ctx, "deployer", sidecars, pods)
 		for _, spec := range []string{
 			simple, logs,
@@ -90,26 +94,26 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 		}
 	})
 
-	// leaving has sidecars that Pod Security rejects at the baseline level.
-	leaving := map[string]string{
-		"a privileged container":        having(`securityContext: {privileged: true}`),
-		"a capability":                  having(`securityContext: {capabilities: {add: [CHOWN, SYS_ADMIN]}}`),
-		"all of /proc":                  having(`securityContext: {procMount: Unmasked}`),
-		"no seccomp":                    having(`securityContext: {seccompProfile: {type: Unconfined}}`),
-		"no AppArmor":                   having(`securityContext: {appArmorProfile: {type: Unconfined}}`),
-		"another SELinux type":          having(`securityContext: {seLinuxOptions: {type: spc_t}}`),
-		"a process of the host":         having(`securityContext: {windowsOptions: {hostProcess: true}}`),
-		"a port of the host":            having(`ports: [{containerPort: 80}, {containerPort: 81, hostPort: 81}]`),
-		"a probe of another host":       having(`livenessProbe: {tcpSocket: {host: 10.0.0.1, port: 1}}`),
-		"a handler that asks elsewhere": having(`lifecycle: {preStop: {httpGet: {host: 169.254.169.254, port: 80}}}`),
-		"a folder of the host":          having(``) + `, volume: {name: x, hostPath: {path: /}}`,
+	// beyondBaseline has sidecars that Pod Security rejects at the baseline level.
+	beyondBaseline := map[string]string{
+		"a privileged container":    having(`securityContext: {privileged: true}`),
+		"a capability":              having(`securityContext: {capabilities: {add: [CHOWN, SYS_ADMIN]}}`),
+		"all of /proc":              having(`securityContext: {procMount: Unmasked}`),
+		"no seccomp":                having(`securityContext: {seccompProfile: {type: Unconfined}}`),
+		"no AppArmor":               having(`securityContext: {appArmorProfile: {type: Unconfined}}`),
+		"another SELinux type":      having(`securityContext: {seLinuxOptions: {type: spc_t}}`),
+		"a process of the host":     having(`securityContext: {windowsOptions: {hostProcess: true}}`),
+		"a port of the host":        having(`ports: [{containerPort: 80}, {containerPort: 81, hostPort: 81}]`),
+		"a probe of another host":   having(`livenessProbe: {tcpSocket: {host: 10.0.0.1, port: 1}}`),
+		"a request to another host": having(`lifecycle: {preStop: {httpGet: {host: 169.254.169.254, port: 80}}}`),
+		"a folder of the host":      having(``) + `, volume: {name: x, hostPath: {path: /}}`,
 	}
 
-	It("needs more rights for a sidecar beyond the baseline standard", func(ctx SpecContext) {
+	It("needs more permissions for a sidecar beyond the baseline standard", func(ctx SpecContext) {
 		evaluator := suitetest.Must(policy.NewEvaluator(policy.DefaultChecks(), nil))
 		theirs := in.as(ctx, "maker", sidecars, pods)
 		Eventually(ctx, func() error { return tryWatcher(ctx, theirs, simple) }).Should(Succeed())
-		for what, spec := range leaving {
+		for what, spec := range beyondBaseline {
 			By(what)
 			pod := podOf(spec)
 			baseline := api.LevelVersion{Level: api.LevelBaseline, Version: api.LatestVersion()}
@@ -121,9 +125,9 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 		}
 	})
 
-	It("needs the right watchers/privileged to set any sidecar", func(ctx SpecContext) {
+	It("may set any sidecar with permission to use watchers/privileged", func(ctx SpecContext) {
 		theirs := in.as(ctx, "operator", sidecars, pods, rule("watch.x-kv8s.io", "watchers/privileged", "use"))
-		for what, spec := range leaving {
+		for what, spec := range beyondBaseline {
 			Eventually(ctx, func() error { return tryWatcher(ctx, theirs, spec) }).Should(Succeed(), what)
 		}
 	})
@@ -132,13 +136,13 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 // having returns the spec of a Watcher whose container has these fields.
 func having(fields string) string { return "container: {name: x, image: x, " + fields + "}" }
 
-// sidecars and pods are the rights needed to set sidecars.
+// sidecars and pods are the permissions to set sidecars.
 var (
 	sidecars = rule("watch.x-kv8s.io", "watchers", "create")
 	pods     = rule("", "pods", "create")
 )
 
-// as returns a client for the namespace's Watchers, as an account with rights.
+// as returns a client for the namespace's Watchers that uses an account with these permissions.
 func (i *injected) as(ctx context.Context, name string, rules ...rbacv1.PolicyRule) dynamic.ResourceInterface {
 	GinkgoHelper()
 	client := suitetest.Must(dynamic.NewForConfig(env.Cluster.Account(ctx, i.namespace, name, rules...).Config))

@@ -19,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// annotations returns a patch of annotations.
+// annotations returns a patch of annotations, given as names and values. An empty value removes an annotation.
 func annotations(pairs ...string) string {
 	GinkgoHelper()
 	values := map[string]any{}
@@ -32,10 +32,10 @@ func annotations(pairs ...string) string {
 	return string(suitetest.Must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})))
 }
 
-// report returns a patch of the status, with keys that were written.
+// report returns a patch of the status with written keys.
 func report(keys ...string) string { return annotations(annotation.StatusKey, reporting(keys...)) }
 
-// spelling returns a patch of the status with a key of another owner in another spelling.
+// spelling returns a patch of the status that spells a key of another owner differently.
 func spelling(theirs string) string {
 	return annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, theirs, 1))
 }
@@ -67,7 +67,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		account = writer(ctx, namespace)
 	})
 
-	DescribeTable("is allowed to set and remove requested keys:", func(ctx SpecContext, body string, traits ...trait) {
+	DescribeTable("is allowed changes that the writer needs:", func(ctx SpecContext, body string, traits ...trait) {
 		Expect(patch(ctx, account, create(ctx, namespace, asking(traits...)), body)).To(Succeed())
 	},
 		Entry("change nothing", `{}`),
@@ -82,7 +82,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		Entry("remove a key that it wrote and that is no longer requested", `{"data":{"old":null}}`),
 		Entry("remove such a binary key", `{"binaryData":{"oldbin":null}}`),
 		Entry("remove such a key and its report", both(report("mine", "oldbin"), `{"data":{"old":null}}`)),
-		Entry("remove what it wrote and all reports when nothing is requested any more",
+		Entry("remove all keys that it wrote, and the status, when nothing is requested any more",
 			both(annotations(annotation.StatusKey, ""), `{"data":{"old":null,"mine":null},"binaryData":{"oldbin":null}}`),
 			without(annotation.DefaultKey), without(annotation.LegacyKey)),
 		Entry("follow the other spelling if only that is set", `{"data":{"legacy":"new"}}`, without(annotation.DefaultKey)),
@@ -156,7 +156,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		Entry("write in a protected namespace", `{"data":{"mine":"new"}}`, protected, named("kube-public", "asking")),
 	)
 
-	It("may start managedFields with an apply, and nothing else", func(ctx SpecContext) {
+	It("may start managedFields with an apply, but no more than with a patch", func(ctx SpecContext) {
 		cm := create(ctx, namespace, asking())
 		apply := func(name, body string) error {
 			return world.ErrorOf(account.Client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.ApplyPatchType,
@@ -168,9 +168,9 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		Expect(apply("missing", `"data":{"two":"new"}`)).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 	})
 
-	// The policy cannot protect single entries: taking a key over may remove the last field of
-	// another manager, so a missing entry proves nothing.
-	It("may rewrite managedFields, but not empty them, and not change data with that", func(ctx SpecContext) {
+	// The policy cannot protect single entries: taking over a key may remove the last field of another manager,
+	// so a missing entry proves nothing.
+	It("may rewrite managedFields, but not empty them or gain other keys that way", func(ctx SpecContext) {
 		cm := create(ctx, namespace, asking())
 		Expect(cm.ManagedFields).NotTo(BeEmpty())
 		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[{}]}}`)).To(MatchError(ContainSubstring(unowned)))

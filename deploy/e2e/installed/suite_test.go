@@ -1,5 +1,5 @@
-// Package installed checks an existing installation against the promises to users. Package
-// installation describes its settings.
+// Package installed checks an existing installation against the promises to users. Package installation lists
+// the environment variables.
 package installed_test
 
 import (
@@ -19,15 +19,15 @@ var i *installation.Installation
 
 var _ = BeforeSuite(func(ctx SpecContext) { i = installation.Open(ctx) })
 
-// shouldTell waits until the Events about the ConfigMap have exactly these reasons, and stay so for
-// a while.
+// shouldTell waits until the Events about the ConfigMap have exactly these reasons, and expects no others for a
+// while.
 func shouldTell(ctx context.Context, cm *world.ConfigMap, reasons ...string) {
 	GinkgoHelper()
 	cm.EventuallyTells(ctx, reasons...)
 	Consistently(ctx, func() []string { return cm.Reasons(ctx) }).Should(ConsistOf(reasons))
 }
 
-// shouldRest checks that nobody writes to the ConfigMap for a while.
+// shouldRest checks that the ConfigMap does not change for a while.
 func shouldRest(ctx context.Context, cm *world.ConfigMap) {
 	GinkgoHelper()
 	version := cm.Get(ctx).ResourceVersion

@@ -38,7 +38,7 @@ var _ = Describe("A fetched value", func() {
 		page := i.Page("/now").Says(ctx, "before")
 		cm := i.Create(ctx, "now", world.Asking("mydata="+page.URL()))
 		cm.EventuallyHasData(ctx, "mydata", "before")
-		shouldRest(ctx, cm) // longer than the outcome of a GET is shared
+		shouldRest(ctx, cm) // longer than the response to a GET is shared
 		page.Says(ctx, "after")
 		cm.Annotate(ctx, "x-kv8s.io/curl-now", "please")
 		cm.EventuallyHasData(ctx, "mydata", "after")
@@ -104,7 +104,7 @@ var _ = Describe("An Event about", func() {
 		page.Fails(ctx, http.StatusNotFound)
 		shouldTell(ctx, cm, "BadStatus")
 		failed := page.Hits(ctx)
-		Eventually(ctx, func() int { return page.Hits(ctx) }).Should(BeNumerically(">=", failed+2), "it goes on trying")
+		Eventually(ctx, func() int { return page.Hits(ctx) }).Should(BeNumerically(">=", failed+2), "it keeps trying")
 		cm.Tells(ctx, "BadStatus")
 		Expect(cm.Events(ctx)[0].Note).To(ContainSubstring("404"))
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "good"))
