@@ -32,11 +32,11 @@ var _ = Describe("The system on an unreliable broker", func() {
 		}
 		load.EventuallyEnds(ctx, 90*time.Second)
 		for _, name := range world.Services() {
-			Expect(w.Service(name).Log.Matching("no connection to NATS")).To(HaveLen(outages), "%s says each outage once", name)
+			Expect(w.Service(name).Log.Matching("no connection to NATS")).To(HaveLen(outages), "%s logs each outage once", name)
 		}
 	},
 		Entry("after SIGTERM", (*natstest.Server).Stop),
-		// The store is a copy from shortly before, so messages that were acknowledged since are lost.
+		// The store is a slightly older copy, so messages that were acknowledged since are lost.
 		Entry("after kill -9", func(server *natstest.Server) { Expect(server.Kill()).To(Succeed()) }),
 	)
 
@@ -72,11 +72,11 @@ var _ = Describe("The system on an unreliable broker", func() {
 	DescribeTable("restores a lost stream or consumer:", func(
 		ctx SpecContext, gets int, lose func(context.Context, jetstream.JetStream) error,
 	) {
-		w := env.World(ctx, world.Audited(world.Options{})) // which also shortens the interval between checks of the streams
+		w := env.World(ctx, world.Audited(world.Options{})) // the audit interval is also that of checks of the streams
 		before, kept := w.Fill(ctx, "before", "before")
 		after := w.Origin.Page("/after").Says("after")
 		w.EventuallyQuiet(ctx)
-		// On a busy machine, the audit each second may have asked for a body that was on its way.
+		// On a busy machine, the audit may have requested a body again that was on its way.
 		filling := before.Hits()
 		Expect(lose(ctx, w.JetStream)).To(Succeed())
 		w.Create(ctx, "new", world.Asking("mydata="+after.URL())).

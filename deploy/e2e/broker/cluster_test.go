@@ -22,7 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// brokers are the servers of a cluster, with streams replicated on all of them.
+// brokers are the servers of a cluster. Each has a replica of every stream.
 type brokers []*natstest.Server
 
 // runCluster runs three servers until the end of the spec. They sync to disk before they
@@ -51,7 +51,7 @@ func (b brokers) connect() jetstream.JetStream {
 	return suitetest.Must(jetstream.New(nc))
 }
 
-// all returns the addresses as the services expect them.
+// all returns the addresses in the form of --nats-url.
 func (b brokers) all() string {
 	var urls []string
 	for _, server := range b {
@@ -60,7 +60,7 @@ func (b brokers) all() string {
 	return strings.Join(urls, ",")
 }
 
-// kill ends the server in a role as kill -9 does.
+// kill kills the server in a role.
 func (b brokers) kill(ctx context.Context, js jetstream.JetStream, is role) {
 	GinkgoHelper()
 	var one *natstest.Server
@@ -76,19 +76,20 @@ func (b brokers) kill(ctx context.Context, js jetstream.JetStream, is role) {
 // role returns the name of the server in a role, or "" if none has it at the moment.
 type role func(ctx context.Context, g Gomega, b brokers, js jetstream.JetStream) string
 
-// streamLeader is the leader of the stream of requests.
+// streamLeader returns the leader of the stream of requests.
 func streamLeader(ctx context.Context, g Gomega, _ brokers, js jetstream.JetStream) string {
 	return requests(ctx, g, js).Leader
 }
 
-// consumerLeader is the leader of the fetchers' consumer.
+// consumerLeader returns the leader of the fetchers' consumer.
 func consumerLeader(ctx context.Context, g Gomega, _ brokers, js jetstream.JetStream) string {
 	c, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	g.Expect(err).NotTo(HaveOccurred())
 	return c.CachedInfo().Cluster.Leader
 }
 
-// follower has a replica of the stream of requests and leads neither the stream nor the consumer.
+// follower returns a server with a replica of the stream of requests that leads neither the stream nor the
+// consumer.
 func follower(ctx context.Context, g Gomega, b brokers, js jetstream.JetStream) string {
 	handing := consumerLeader(ctx, g, b, js)
 	for _, replica := range requests(ctx, g, js).Replicas {
@@ -99,7 +100,7 @@ func follower(ctx context.Context, g Gomega, b brokers, js jetstream.JetStream) 
 	return ""
 }
 
-// metaLeader is the leader that places streams and consumers.
+// metaLeader returns the leader that places streams and consumers.
 func metaLeader(ctx context.Context, g Gomega, b brokers, _ jetstream.JetStream) string {
 	text, _, err := process.Get(ctx, b[0].MonitorURL()+"/jsz")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -116,16 +117,15 @@ func requests(ctx context.Context, g Gomega, js jetstream.JetStream) *jetstream.
 }
 
 var _ = Describe("A cluster of three brokers", func() {
-	// A message with a lost acknowledgement is fetched again after shortAckWait, and once more
-	// while a new leader is elected. If the election takes longer, the message is redelivered after
-	// each shortAckWait.
+	// A message whose acknowledgement is lost is fetched again after shortAckWait, and once more while a new
+	// leader is elected. A longer election causes a redelivery after each shortAckWait.
 	gets := func(since time.Time) int { return max(4, 1+int(time.Since(since)/shortAckWait)) }
 
 	DescribeTable("fetches every want and writes nothing twice after kill -9 of one server:",
 		func(ctx SpecContext, before int, is role) {
 			b := runCluster(ctx)
 			w := env.World(ctx, world.Options{Broker: b.all(), AckWait: shortAckWait})
-			for range 2 { // a server of its own for each, most likely
+			for range 2 { // most likely each connects to a different server
 				w.Launch(ctx, world.Fetcher).EventuallyReady(ctx)
 			}
 			var load *world.Load
@@ -154,7 +154,7 @@ var _ = Describe("A cluster of three brokers", func() {
 		held, kept := w.Fill(ctx, "held", "held", world.Annotated(refreshKey, "5m"))
 		lost := w.Origin.Page("/lost").Says("lost")
 		w.EventuallyQuiet(ctx)
-		filling := held.Hits() // more than one if the audit asked for a body that was on its way
+		filling := held.Hits() // more than one if the audit requested a body that was on its way
 		Expect(w.Writer().Kill()).To(Succeed())
 		cm := w.Create(ctx, "lost", world.Asking("mydata="+lost.URL()), world.Annotated(refreshKey, "5m"))
 		Eventually(func() int { return w.Stored(ctx, pipeline.Results, "curl.result.content.>") }).Should(Equal(1))
@@ -184,7 +184,7 @@ var _ = Describe("A cluster of three brokers", func() {
 		b.kill(ctx, js, follower)
 		var readers sync.WaitGroup
 		defer readers.Wait()
-		for range 12 { // each may be given to the server that is gone
+		for range 12 { // some may be sent to the killed server
 			readers.Go(func() {
 				defer GinkgoRecover()
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)

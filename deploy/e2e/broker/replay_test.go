@@ -16,14 +16,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// failedFetches are ConfigMaps whose fetches failed for good, although their pages now work.
+// failedFetches are ConfigMaps whose fetches were given up, although their pages now work.
 type failedFetches struct {
 	*world.World
 	objects []*world.ConfigMap
 	before  []int
 }
 
-// letFail makes n fetches fail.
+// letFail makes n fetches fail, and then repairs their pages.
 func letFail(ctx context.Context, n int) *failedFetches {
 	GinkgoHelper()
 	w := env.World(ctx, world.Options{
@@ -64,7 +64,7 @@ func (f *failedFetches) replay(args ...string) *process.Process {
 	return p
 }
 
-// eventuallyFills waits until n of the ConfigMaps have been written again.
+// eventuallyFills waits until n ConfigMaps were written again.
 func (f *failedFetches) eventuallyFills(ctx context.Context, n int) {
 	GinkgoHelper()
 	Eventually(ctx, func() (filled int) {
@@ -91,14 +91,14 @@ func (f *failedFetches) shouldBeRight(ctx context.Context) {
 	}
 }
 
-// shouldEndWell waits for a replay that found all failures and waited for all of them.
+// shouldEndWell waits until a replay ends, and expects that it found all failures and waited for their outcome.
 func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 	GinkgoHelper()
 	Eventually(p.Running).WithTimeout(2*time.Minute).Should(BeFalse(), "curlctl still runs")
 	code := suitetest.Must(p.Wait(ctx))
 	said := p.Log.String()
 	Expect(code).To(BeZero(), "%s", said)
-	fetched := 0 // by this replay, and by earlier ones that it follows, too
+	fetched := 0 // also those of earlier replays that it waits for
 	for _, outcome := range regexp.MustCompile(`(?m)^Outcome.*: (\d+) fetched\.$`).FindAllStringSubmatch(said, -1) {
 		n := suitetest.Must(strconv.Atoi(outcome[1]))
 		fetched += n
@@ -110,7 +110,7 @@ func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 var _ = Describe("A replay", func() {
 	It("resumes after the broker is restarted", func(ctx SpecContext) {
 		f := letFail(ctx, 150)
-		p := f.replay("--rate=100") // slow enough that there is a middle
+		p := f.replay("--rate=100") // slow enough to be interrupted
 		f.eventuallyFills(ctx, 20)
 		Expect(p.Running()).To(BeTrue())
 		f.NATS.Stop()
@@ -133,7 +133,8 @@ var _ = Describe("A replay", func() {
 		for range 3 {
 			replays = append(replays, f.replay())
 		}
-		// a record at the begin and at the end of requesting: none of them plans after the first fetch
+		// Each replay has an audit record at the start and the end of its requests, so none looks for failures
+		// after the first fetch.
 		Eventually(ctx, func() int { return f.Stored(ctx, pipeline.Audit, ">") }).WithTimeout(time.Minute).
 			Should(Equal(audited + 2*len(replays)))
 		Eventually(ctx, func() int { return f.Stored(ctx, pipeline.Requests, "curl.due.>") }).Should(Equal(150))

@@ -1,5 +1,4 @@
-// Package broker stops the broker in every possible way and checks that the system keeps its
-// promises.
+// Package broker stops and damages the broker, and checks that the system keeps its promises.
 package broker_test
 
 import (
@@ -20,9 +19,9 @@ var _ = BeforeSuite(func() { env = world.Open() })
 const refreshKey = "x-kv8s.io/curl-refresh"
 
 const (
-	// shortAckWait is how long before a killed service's work is redelivered here. The default is
-	// 30 s.
+	// shortAckWait replaces the default AckWait of 30 s, after which the messages of a killed service are
+	// redelivered.
 	shortAckWait = 3 * time.Second
-	// aWhile is how long a spec watches before it concludes that something did not happen.
+	// aWhile is how long specs watch that something does not happen.
 	aWhile = time.Second
 )

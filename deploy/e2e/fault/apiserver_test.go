@@ -18,11 +18,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// maxLines is the maximum number of log lines of a service about one outage.
+// maxLines is the maximum number of lines that a service logs about an outage.
 const maxLines = 60
 
 var _ = Describe("An outage of the API server", func() {
-	It("of half a minute stops no service and no fetch", func(ctx SpecContext) {
+	It("of 30 s stops no service and no fetch", func(ctx SpecContext) {
 		plane := suitetest.Must(controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter}))
 		DeferCleanup(plane.Stop)
 		cluster := suitetest.Must(world.OpenCluster(plane.Kubeconfig()))
@@ -111,14 +111,14 @@ func lines(w *world.World) int {
 	return n
 }
 
-var _ = Describe("A missing permission of the writer", func() {
-	It("in a namespace delays writes by at most one audit after it is granted", func(ctx SpecContext) {
+var _ = Describe("A denied write", func() {
+	It("for lack of permission succeeds within one audit interval after the permission is granted", func(ctx SpecContext) {
 		const (
 			keys     = 100
 			interval = 8 * time.Second
-			// asks is the number of GETs of each key before the next one waits for four intervals.
+			// asks is the number of GETs per key after which the next one comes four intervals later.
 			asks = 4
-			// limit is the duration of one audit, doubled for a busy machine.
+			// limit is one audit interval, doubled for a busy machine.
 			limit = 2 * interval
 		)
 		var writer *world.Account
@@ -133,7 +133,7 @@ var _ = Describe("A missing permission of the writer", func() {
 			all = append(all, w.Create(ctx, fmt.Sprintf("refused-%03d", n), world.Asking("mydata="+page.Says("granted").URL())))
 		}
 		for _, page := range pages {
-			Eventually(page.Hits).WithTimeout(2*time.Minute).Should(BeNumerically(">=", asks), "asked for at growing intervals")
+			Eventually(page.Hits).WithTimeout(2*time.Minute).Should(BeNumerically(">=", asks), "fetched at growing intervals")
 		}
 		writer.Grant(ctx)
 		granted := time.Now()
@@ -142,7 +142,7 @@ var _ = Describe("A missing permission of the writer", func() {
 		}
 	})
 
-	It("such as a denial by admission is reported by one Event", func(ctx SpecContext) {
+	It("by an admission policy is reported by one Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{}))
 		lift := w.Deny(ctx, "mydata")
 		page := w.Origin.Page("/denied").Says("at last")
@@ -159,24 +159,23 @@ var _ = Describe("A missing permission of the writer", func() {
 	})
 })
 
-// apartLimit is how long an ordinary key of another tenant may wait, on a
-// machine that is busy with other tests.
+// apartLimit is how long a key of another tenant may take to be filled on a busy machine.
 const apartLimit = 40 * time.Second
 
 var _ = Describe("An ordinary key of another tenant is filled", func() {
-	It("while a namespace that the writer may not write to has too many results", func(ctx SpecContext) {
+	It("while the writer lacks permission in a namespace with too many results", func(ctx SpecContext) {
 		const inHand = 16
-		var rights *world.Account
+		var account *world.Account
 		w := env.World(ctx, world.Options{
-			Tenants: 1, AckWait: shortAckWait, Kubeconfigs: env.Cluster.WriterAccount(&rights),
+			Tenants: 1, AckWait: shortAckWait, Kubeconfigs: env.Cluster.WriterAccount(&account),
 		})
-		rights.In(ctx, w.Tenants[0].Namespace, world.WriterRules()...)
+		account.In(ctx, w.Tenants[0].Namespace, world.WriterRules()...)
 		consumer := suitetest.Must(w.JetStream.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer))
 		config := consumer.CachedInfo().Config
 		config.MaxAckPending = inHand
 		suitetest.Must(w.JetStream.UpdateConsumer(ctx, pipeline.Results, config))
 
-		rights.Revoke(ctx)
+		account.Revoke(ctx)
 		pages := w.Origin.Pages(2 * inHand)
 		for i, page := range pages {
 			w.Create(ctx, fmt.Sprintf("refused-%d", i), world.Asking("mydata="+page.URL()))
@@ -185,7 +184,7 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 		page := w.Tenants[0].Origin.Page("/ordinary").Says("ordinary")
 		w.Tenants[0].Create(ctx, "ordinary", world.Asking("mydata="+page.URL())).
 			EventuallyHasDataWithin(ctx, apartLimit, "mydata", "ordinary")
-		rights.Grant(ctx)
+		account.Grant(ctx)
 		w.Unfinished()
 	})
 })

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("kill -9", func() {
-	DescribeTable("loses nothing and writes nothing twice during a load of 200 ConfigMaps", func(
+	DescribeTable("loses nothing and writes nothing twice while 200 ConfigMaps are filled", func(
 		ctx SpecContext, name string,
 	) {
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
@@ -56,7 +56,7 @@ var _ = Describe("kill -9", func() {
 })
 
 var _ = Describe("SIGTERM", func() {
-	DescribeTable("drains under load within 30 s, and nothing waits for redelivery", func(ctx SpecContext, name string) {
+	DescribeTable("drains within 30 s under load, and nothing waits for redelivery", func(ctx SpecContext, name string) {
 		w := env.World(ctx, world.Options{Flags: neverParking()}) // a parked key comes back within a minute
 		load := w.Begin(ctx, 200)
 		for n := range 3 {
@@ -120,8 +120,8 @@ var _ = Describe("Two watchers", func() {
 	})
 })
 
-// neverParking returns flags that give each key a slot, so that the fetcher publishes nothing to
-// the stream of requests.
+// neverParking returns flags with enough slots for all keys, so that the fetcher publishes no timers that park
+// keys.
 func neverParking() map[string][]string {
 	return map[string][]string{world.Fetcher: {"--concurrency=256", "--per-host=128"}}
 }

@@ -23,11 +23,10 @@ import (
 
 const (
 	refreshKey = "x-kv8s.io/curl-refresh"
-	// healLimit is how long a key may take to be up to date with an audit each second, on a machine
-	// that is busy with other tests.
+	// healLimit is how long a key may take to be up to date, with an audit every second, on a busy machine.
 	healLimit = 28 * time.Second
-	// overdueLimit is the same limit for a timer that did not fire. A timer counts as lost when it
-	// is overdue for a minute.
+	// overdueLimit is the limit for a timer that did not fire, which counts as lost when it is overdue for a
+	// minute.
 	overdueLimit = 100 * time.Second
 )
 
@@ -52,7 +51,7 @@ var _ = Describe("A key with a refresh is filled", func() {
 		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		page := w.Origin.Page("/flapping").Tagged().Says("the one body")
 		cm := w.Create(ctx, "flapping", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
-		const cycles = 9 // one more than results of a subject are kept
+		const cycles = 9 // one more than the stream keeps per subject
 		Eventually(page.NotModified).Should(BeNumerically(">=", 1))
 		for range cycles {
 			hits := page.Hits()
@@ -78,7 +77,7 @@ func runSmallBroker() (url string) {
 	return server.URL()
 }
 
-// fill uses up the broker's disk until empty is called.
+// fill fills the disk of the broker until empty is called.
 func fill(ctx context.Context, w *world.World) (empty func(context.Context)) {
 	GinkgoHelper()
 	const others = "others"
@@ -92,12 +91,12 @@ func fill(ctx context.Context, w *world.World) (empty func(context.Context)) {
 	}
 }
 
-// restoreLimit is how long a key may take to be up to date after a restore: an audit, and the 30 s
-// for which the writer trusts its own last write.
+// restoreLimit is how long a key may take to be up to date after a restore: one audit, and 30 s during which
+// the writer trusts its own last write.
 const restoreLimit = time.Minute
 
 var _ = Describe("A restored backup", func() {
-	It("of the broker loses no body if new messages overtake it before the watcher starts", func(ctx SpecContext) {
+	It("of the broker loses no body even if sequences catch up before the watcher starts", func(ctx SpecContext) {
 		const keys = 6
 		broker := world.RunBroker()
 		w := env.World(ctx, world.Audited(world.Options{Broker: broker.URL()}))
@@ -116,7 +115,7 @@ var _ = Describe("A restored backup", func() {
 		}
 		all("first")
 		broker.Save()
-		// Now the fences of the objects get ahead of the copy.
+		// Now the fences of the objects are ahead of the copy.
 		for n := range 3 {
 			text := fmt.Sprintf("later %d", n)
 			for _, page := range pages {
@@ -130,7 +129,7 @@ var _ = Describe("A restored backup", func() {
 		broker.Restore()
 		Expect(w.Published(ctx)).To(BeNumerically("<", ahead), "messages in the copy")
 		Expect(w.Fetcher().Signal(syscall.SIGCONT)).To(Succeed())
-		// The following fetches have lower fences than the objects.
+		// The next fetches have lower fences than the objects.
 		for _, page := range pages {
 			page.Says("last")
 		}
@@ -141,7 +140,7 @@ var _ = Describe("A restored backup", func() {
 		w.Unfinished()
 	})
 
-	It("of etcd fills the objects in it and drops newer ones", func(ctx SpecContext) {
+	It("of etcd fills its objects and forgets newer ones", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		home, saved := filepath.Join(dir, "home"), filepath.Join(dir, "saved")
 		plane := startPlane(ctx, home)
@@ -180,7 +179,7 @@ var _ = Describe("A restored backup", func() {
 	})
 })
 
-// startPlane runs a control plane in a folder.
+// startPlane starts a control plane with its data in a folder.
 func startPlane(ctx context.Context, dir string) *controlplane.ControlPlane {
 	GinkgoHelper()
 	return suitetest.Must(controlplane.Start(ctx, controlplane.Options{Dir: dir, Progress: GinkgoWriter}))
@@ -201,7 +200,7 @@ var _ = Describe("A key with a rule keeps its last good value", func() {
 	const expectKey = "x-kv8s.io/curl-expect"
 	expecting := world.Annotated(expectKey, "mydata=size(json.rules) > 0")
 
-	It("when NATS is wiped, and fetches only if other rules let the value in", func(ctx SpecContext) {
+	It("when NATS is wiped, and is only fetched if its rules have changed", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/changed").Tagged()
 		same, kept := w.Fill(ctx, "same", `{"rules":[1]}`, expecting)
@@ -237,10 +236,10 @@ var _ = Describe("A ConfigMap with other writers", func() {
 			cm.Ask(ctx, "mydata="+page.URL())
 		}
 		cm.EventuallyHasData(ctx, "mydata", "body 100")
-		gathered := int(time.Since(began) / (250 * time.Millisecond)) // the default of --coalesce
+		coalesced := int(time.Since(began) / (250 * time.Millisecond)) // the default of --coalesce
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "body 100"))
-		Expect(w.Origin.Hits()).To(BeNumerically("<=", 3+gathered), "bursts are gathered")
+		Expect(w.Origin.Hits()).To(BeNumerically("<=", 3+coalesced), "bursts are coalesced")
 	})
 
 	It("is filled despite constant edits, which are kept", func(ctx SpecContext) {

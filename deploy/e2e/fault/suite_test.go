@@ -1,5 +1,5 @@
-// Package fault breaks the services and their dependencies one by one, and checks that the system
-// keeps its promises.
+// Package fault breaks the services and their dependencies one by one, and checks that the system keeps its
+// promises.
 package fault_test
 
 import (
@@ -20,15 +20,15 @@ var env *world.Environment
 var _ = BeforeSuite(func() { env = world.Open() })
 
 const (
-	// shortAckWait is how long before a killed service's work is redelivered here. The default is
-	// 30 s.
+	// shortAckWait replaces the default AckWait of 30 s, after which the messages of a killed service are
+	// redelivered.
 	shortAckWait = 3 * time.Second
-	// aWhile is how long a spec watches before it concludes that something did not happen.
+	// aWhile is how long specs watch that something does not happen.
 	aWhile = time.Second
 )
 
-// behindGateway starts a gateway to the suite's cluster, and returns it with options for a world
-// whose named services use it.
+// behindGateway starts a gateway to the suite's cluster, and returns it with options for a world whose named
+// services use it.
 func behindGateway(services ...string) (*gateway.Gateway, world.Options) {
 	GinkgoHelper()
 	g, kubeconfig := env.Gateway()

@@ -22,12 +22,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// target is a subject on which the server itself must never publish a reply, and the payload that
-// would cause harm there. With an empty payload, any message would.
+// target is a subject on which the server itself must never publish a reply, with a harmful payload. If payload
+// is empty, any message would be harmful.
 type target struct{ subject, payload string }
 
-// targets returns the reply subjects to try. Their payloads are first stored in messages, if the
-// identity may publish any.
+// targets returns the reply subjects to try. Their payloads are stored in messages first, if the identity may
+// publish any.
 func targets(inbox, victim string) []target {
 	all := []target{
 		{subject: victim},
@@ -56,12 +56,12 @@ func targets(inbox, victim string) []target {
 	return all
 }
 
-// secrets are markers in stored messages. A marker in an inbox shows what the identity has read.
+// secrets are markers in stored messages. A marker in its inbox shows what the identity could read.
 var secrets = map[string]string{
 	"SECRET-BODY": "bodies", "SECRET-LETTER": "dead letters", "SECRET-AUDIT": "the audit", "SECRET-TIMER": "timers",
 }
 
-// attacker is a compromised identity and the data to protect from it.
+// attacker is a compromised identity, with the data to protect from it.
 type attacker struct {
 	b        *broker
 	js       jetstream.JetStream
@@ -118,18 +118,18 @@ func (s *attacker) take(m *nats.Msg) {
 	}
 }
 
-// restore restores the state from before the first attack.
+// restore restores the state before the first attack.
 func (s *attacker) restore(ctx context.Context) {
 	GinkgoHelper()
-	// This waits until the server has removed the attacker's messages and handled all its requests.
-	Eventually(ctx, s.fill).WithTimeout(recreated).Should(Succeed())
+	// This also waits until the server has handled all requests of the attacker.
+	Eventually(ctx, s.fill).WithTimeout(recreateTimeout).Should(Succeed())
 	s.plant(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forged, s.read = 0, map[string]bool{}
 }
 
-// fill creates the streams again, with the data to protect.
+// fill recreates the streams, with the data to protect.
 func (s *attacker) fill(ctx context.Context) error {
 	for name := range s.js.StreamNames(ctx).Name() {
 		if err := s.js.DeleteStream(ctx, name); err != nil {
@@ -157,11 +157,11 @@ func (s *attacker) fill(ctx context.Context) error {
 	return err
 }
 
-// planted returns the subject with the payload for a target.
+// planted returns the subject with the payload for target i.
 func planted(kind string, i int) string { return kind + "default.planted-" + strconv.Itoa(i) + ".key" }
 
-// plant stores the payloads of the targets on every subject that the identity may publish to, also
-// with a timer that publishes a want.
+// plant stores the payloads of the targets on every subject that the identity may publish to. With a timer, it
+// also makes NATS publish them as wants.
 func (s *attacker) plant(ctx context.Context) {
 	GinkgoHelper()
 	forges := false
@@ -191,14 +191,14 @@ func (s *attacker) plant(ctx context.Context) {
 			_, err = stream.GetLastMsgForSubject(ctx, planted("curl.want.", len(targets("", ""))-1))
 		}
 		return err
-	}).WithTimeout(recreated).Should(Succeed(), "the last planted want")
+	}).WithTimeout(recreateTimeout).Should(Succeed(), "the last planted want")
 }
 
 func (s *attacker) victimInbox() string { return "_INBOX_" + s.victim() + ".victim" }
 
-// asked returns payloads for requests to a subject. Their responses are the i-th planted payload,
-// an empty message, an error and a message.
-func (s *attacker) asked(subject, reply string, i int) []string {
+// requestsFor returns the payloads of requests to a subject. Responses are the i-th planted payload, an empty
+// message, an error and a message.
+func (s *attacker) requestsFor(subject, reply string, i int) []string {
 	filter := planted("curl.want.", i)
 	switch {
 	case strings.HasPrefix(subject, "$JS.API.DIRECT.GET.") && strings.Count(subject, ".") == 4:
@@ -230,7 +230,7 @@ func (s *attacker) asked(subject, reply string, i int) []string {
 	return []string{""}
 }
 
-// literal returns the concrete subjects for a subject of the table.
+// literal returns the concrete subjects of a subject in the table.
 func literal(subject string, i int) []string {
 	if strings.HasPrefix(subject, "$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.") {
 		return []string{
@@ -246,21 +246,19 @@ func (s *attacker) attack(i int, t target) {
 	GinkgoHelper()
 	for _, row := range s.may {
 		for _, subject := range literal(row, i) {
-			for _, payload := range s.asked(subject, t.subject, i) {
+			for _, payload := range s.requestsFor(subject, t.subject, i) {
 				Expect(s.nc.PublishRequest(subject, t.subject, []byte(payload))).To(Succeed())
 			}
 		}
 	}
-	// The response to this request comes after all others. There is none while a re-created
-	// consumer has no leader.
+	// The response to this request comes after all others. A re-created consumer without a leader sends none.
 	info := s.may[slices.IndexFunc(s.may,
 		func(subject string) bool { return strings.HasPrefix(subject, "$JS.API.CONSUMER.INFO.") })]
 	Eventually(func() error { return world.ErrorOf(s.nc.Request(info, nil, leaderless)) }).
-		WithTimeout(recreated).Should(Succeed())
+		WithTimeout(recreateTimeout).Should(Succeed())
 }
 
-// see returns the state that must not change. It asks the leaders, because other replicas may be
-// behind.
+// see returns the state that must not change. It asks the leaders, because other replicas may lag behind.
 func (s *attacker) see(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	seen := map[string]string{}
@@ -294,10 +292,10 @@ func (s *attacker) see(ctx context.Context) map[string]string {
 	return seen
 }
 
-// last returns sequence and payload of the last message of a subject, or "" if there is none.
+// last returns the sequence and payload of the last message of a subject, or "" without one.
 func (s *attacker) last(ctx context.Context, stream, subject string) string {
 	GinkgoHelper()
-	ctx, cancel := context.WithTimeout(ctx, answered)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	m := suitetest.Must(s.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream,
 		[]byte(`{"last_by_subj":"`+subject+`"}`)))
@@ -326,7 +324,7 @@ func (s *attacker) seeConsumers(ctx context.Context, stream jetstream.Stream, se
 	}
 }
 
-// rows has the permissions of each identity according to its row, as prefixes of changes.
+// rows has the changes that the permissions of each identity allow, as prefixes.
 var rows = map[string][]string{
 	"watcher":  {"canary want", "canary timer", "canary removed", "read timers"},
 	"fetcher":  {"canary timer", "canary dead letter", "canary body", "work of CURL_REQUESTS/fetcher"},
@@ -337,14 +335,14 @@ var rows = map[string][]string{
 	"setup":    {"stream ", "consumer ", "work of "},
 }
 
-// broken returns the changes beyond the row of the identity.
+// broken returns the changes that the row of the identity does not allow.
 func (s *attacker) broken(before, after map[string]string) []string {
 	return slices.DeleteFunc(changed(before, after), func(what string) bool {
 		return slices.ContainsFunc(rows[s.identity], func(own string) bool { return strings.HasPrefix(what, own) })
 	})
 }
 
-// changed returns all changes.
+// changed returns the keys of all changes.
 func changed(before, after map[string]string) []string {
 	all := maps.Clone(before)
 	maps.Copy(all, after)
@@ -356,8 +354,7 @@ func changed(before, after map[string]string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// tryAll tries all targets and returns the harm done. Late effects are counted for a later target,
-// but never missed.
+// tryAll tries all targets and returns the harm done. A late effect may count for a later target.
 func (s *attacker) tryAll(ctx context.Context) []string {
 	GinkgoHelper()
 	var done []string
@@ -380,7 +377,7 @@ func (s *attacker) tryAll(ctx context.Context) []string {
 	return done
 }
 
-// settle waits until two consecutive checks see the same state.
+// settle waits until the state stops changing.
 func (s *attacker) settle(ctx context.Context) {
 	GinkgoHelper()
 	last := s.see(ctx)
@@ -388,19 +385,19 @@ func (s *attacker) settle(ctx context.Context) {
 		before := last
 		last = s.see(ctx)
 		return changed(before, last)
-	}).WithTimeout(recreated).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+	}).WithTimeout(recreateTimeout).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }
 
-// reach sends every request of the identity in its proper form. A request without a responder could
-// do no harm, so it would prove nothing.
+// reach sends every request of the identity in its proper form, because a request without a responder can do no
+// harm and proves nothing.
 func (s *attacker) reach(ctx context.Context) {
 	GinkgoHelper()
 	for _, subject := range s.may {
 		if strings.HasPrefix(subject, "$JS.ACK.") {
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, answered)
-		m, err := s.nc.RequestWithContext(limited, subject, []byte(s.asked(subject, s.inbox, 0)[0]))
+		limited, cancel := context.WithTimeout(ctx, responseTimeout)
+		m, err := s.nc.RequestWithContext(limited, subject, []byte(s.requestsFor(subject, s.inbox, 0)[0]))
 		cancel()
 		Expect(err).NotTo(HaveOccurred(), "%s asks %s", s.identity, subject)
 		Expect(string(m.Data)).NotTo(ContainSubstring("not enabled"), "%s asks %s", s.identity, subject)
@@ -408,17 +405,16 @@ func (s *attacker) reach(ctx context.Context) {
 	s.restore(ctx)
 }
 
-// Timeouts for a busy machine: for one response, and for three servers that create all streams
-// again.
+// Timeouts on a busy machine: for one response, and for the re-creation of all streams on three servers.
 const (
-	answered  = 30 * time.Second
-	recreated = 90 * time.Second
+	responseTimeout = 30 * time.Second
+	recreateTimeout = 90 * time.Second
 )
 
-// leaderless is how long to wait for a response that a consumer without a leader never sends.
+// leaderless is how long to wait for a response, which a consumer without a leader never sends.
 const leaderless = 5 * time.Second
 
-// onEach adds specs for each form, which share a broker.
+// onEach adds specs for each form. They share a broker.
 func onEach(forms map[string]form, specs func(f form, b func() *broker)) {
 	for where, f := range forms {
 		Context(where, Ordered, ContinueOnFailure, func() {
@@ -434,7 +430,8 @@ var _ = Describe("A compromised identity", func() {
 		"on one server": plain, "on three servers": three,
 		"on the three servers of the chart": threeOfChart, "by JWT": byJWT,
 	}, func(_ form, b func() *broker) {
-		// sys is not in the table, because its own requests can do more than any reply subject or header.
+		// sys is not in the table, because it can do more by its own requests than by any reply subject or
+		// header.
 		for _, identity := range columns {
 			It("can do no more with any reply subject than its row allows: "+identity, func(ctx SpecContext) {
 				s := newAttacker(ctx, b(), identity)
@@ -444,7 +441,7 @@ var _ = Describe("A compromised identity", func() {
 
 			It("can do no more with any header than the tables allow: "+identity, func(ctx SpecContext) {
 				s := newAttacker(ctx, b(), identity)
-				Expect(s.forgeAll(ctx)).To(ConsistOf(cannotBeRefused[identity]))
+				Expect(s.forgeAll(ctx)).To(ConsistOf(undeniable[identity]))
 			})
 		}
 	})

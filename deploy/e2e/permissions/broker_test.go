@@ -25,17 +25,17 @@ import (
 // shipped is the folder of the configuration.
 const shipped = "../../nats"
 
-// form is a configuration and the way to run it.
+// form is a configuration and how to run it.
 type form struct {
-	// files returns the files in the folder of the configuration.
+	// files returns the configuration files.
 	files func(context.Context) map[string]string
-	// config is the servers' main configuration file.
+	// config is the name of the main configuration file.
 	config string
 	// servers is the number of servers. More than one form a cluster.
 	servers int
 	// tls reports whether clients must use TLS.
 	tls bool
-	// jwt replaces accounts.conf by JWTs. If it is nil, users have keys.
+	// jwt replaces accounts.conf by JWTs. If it is nil, users are public keys in accounts.conf.
 	jwt func(*broker)
 }
 
@@ -43,9 +43,9 @@ var (
 	plain   = form{files: shippedFiles, config: "nats.conf", servers: 1}
 	overTLS = form{files: shippedFiles, config: "tls.conf", servers: 1, tls: true}
 	three   = form{files: composedFiles, config: "cluster.conf", servers: 3, tls: true}
-	// threeOfChart has the servers that the chart installs.
+	// threeOfChart has the configuration that the chart installs.
 	threeOfChart = form{files: chartFiles(), config: "nats.conf", servers: 3, tls: true}
-	// onSmallestDisks is the same with the smallest volumes that the streams fit on.
+	// onSmallestDisks is threeOfChart with the smallest volumes on which the streams fit.
 	onSmallestDisks = form{
 		files: chartFiles("nats.bundled.storage.size=6Gi"), config: "nats.conf", servers: 3, tls: true,
 	}
@@ -62,7 +62,7 @@ func shippedFiles(context.Context) map[string]string {
 	return files
 }
 
-// composedFiles returns the files of docker compose with three servers.
+// composedFiles returns the configuration of docker compose with three servers.
 func composedFiles(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	files := shippedFiles(ctx)
@@ -70,7 +70,7 @@ func composedFiles(ctx context.Context) map[string]string {
 	return files
 }
 
-// chartFiles returns a function for the files of the chart with these values.
+// chartFiles returns a function that renders the configuration of the chart with these values.
 func chartFiles(set ...string) func(context.Context) map[string]string {
 	return func(ctx context.Context) map[string]string {
 		GinkgoHelper()
@@ -96,33 +96,32 @@ type broker struct {
 	// Server is the first server.
 	*natstest.Server
 	servers []*natstest.Server
-	// dir has the configuration, and identities the seeds.
+	// dir is the folder of the configuration, and identities of the seeds.
 	dir, identities string
 	// tls reports whether clients must use TLS.
 	tls bool
-	// root is the spec's own user, which may do everything in the pipeline's account.
+	// root is the spec's own user, who may do everything in the account of the streams.
 	root nkeys.KeyPair
-	// token is the JWT of root. It is empty if the configuration has users by public key.
+	// token is the JWT of root, or empty if users are public keys.
 	token string
 	// watcher has additional flags of the watcher.
 	watcher []string
-	// log is the file with the log of the servers.
+	// log is the log file of the servers.
 	log string
 }
 
-// journal is the log of the servers. A fatal error does not end the suite.
+// journal is the log of the servers. A fatal error does not end the test process.
 type journal struct{ *logger.Logger }
 
 func (j journal) Fatalf(format string, args ...any) { j.Errorf(format, args...) }
 
-// violations returns the servers' log lines about denied requests.
+// violations returns the log lines of the servers about denied requests.
 func (b *broker) violations() []string {
 	GinkgoHelper()
 	return regexp.MustCompile(".*Violation.*").FindAllString(read(b.log), -1)
 }
 
-// start runs servers with a configuration. curlctl creates their identities, and the spec has one
-// additional user.
+// start runs servers with a configuration. curlctl creates their identities. The spec has one more user.
 func start(ctx context.Context, f form) *broker {
 	GinkgoHelper()
 	b := &broker{dir: GinkgoT().TempDir(), tls: f.tls}
@@ -132,7 +131,7 @@ func start(ctx context.Context, f form) *broker {
 	b.root = suitetest.Must(nkeys.CreateUser())
 	for name, text := range f.files(ctx) {
 		text = strings.ReplaceAll(text, "/etc/nats", b.dir)
-		// With one disk, each of three servers would wait for the others' writes.
+		// On one disk, each of three servers would wait for the writes of the others.
 		text = strings.ReplaceAll(text, `sync_interval: "always"`, "")
 		if name == "accounts.conf" {
 			text = b.rootedIn(text)
@@ -142,7 +141,7 @@ func start(ctx context.Context, f form) *broker {
 	if f.jwt != nil {
 		f.jwt(b)
 	}
-	// These override values that the configuration takes from the environment.
+	// The environment overrides these values of the configuration.
 	GinkgoT().Setenv("NATS_ROUTES", "[]")
 	GinkgoT().Setenv("SERVER_NAME", "natstest")
 	b.log = filepath.Join(b.dir, "nats.log")
@@ -174,13 +173,13 @@ func (b *broker) rootedIn(accounts string) string {
 	return strings.Replace(accounts, account, account+"    users: [ "+user+" ]\n", 1)
 }
 
-// url returns the address of a server. All n connections to a single server get the same one.
+// url returns the address of server n, modulo the number of servers.
 func (b *broker) url(n int) string { return b.servers[n%len(b.servers)].URL() }
 
-// topology has a replica of each stream on each server.
+// topology asks for a replica of each stream on each server.
 func (b *broker) topology() pipeline.Topology { return pipeline.Topology{Replicas: len(b.servers)} }
 
-// run runs curlctl, which must succeed.
+// run runs curlctl and expects success.
 func (b *broker) run(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	out, err := b.try(ctx, args...)
@@ -200,7 +199,7 @@ func (b *broker) as(ctx context.Context, identity string, args ...string) string
 	return b.run(ctx, b.with(identity, args...)...)
 }
 
-// with adds flags to curlctl's arguments, to connect as an identity.
+// with adds the flags to connect as an identity.
 func (b *broker) with(identity string, args ...string) []string {
 	return append(append(args, "--nats-url="+b.URL()), b.flags(identity)...)
 }
@@ -217,7 +216,7 @@ func (b *broker) flags(identity string) []string {
 	return []string{flag}
 }
 
-// heal runs curlctl until the end of the spec, to create missing streams and consumers.
+// heal runs curlctl setup --watch until the end of the spec, which creates missing streams and consumers.
 func (b *broker) heal(ctx context.Context) {
 	GinkgoHelper()
 	cmd := exec.Command(env.Program("curlctl"), b.with("setup", "setup", "--watch")...)
@@ -225,15 +224,15 @@ func (b *broker) heal(ctx context.Context) {
 	Expect(cmd.Start()).To(Succeed())
 	DeferCleanup(func() {
 		Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
-		_ = cmd.Wait() // that it was interrupted is an error to it
+		_ = cmd.Wait() // fails because of the interrupt
 	})
 	Eventually(ctx, b.jetStream().Consumer).WithArguments(pipeline.Results, pipeline.WriterConsumer).ShouldNot(BeNil())
 }
 
-// ca is the file with the trusted certificate.
+// ca returns the file with the trusted certificate.
 func (b *broker) ca() string { return filepath.Join(b.identities, "ca.crt") }
 
-// trust returns the TLS option of clients, if TLS is required.
+// trust returns the TLS option of clients, or a no-op without TLS.
 func (b *broker) trust() nats.Option {
 	if !b.tls {
 		return func(*nats.Options) error { return nil }
@@ -259,7 +258,7 @@ func (b *broker) rooted() []nats.Option {
 	return []nats.Option{key, b.trust()}
 }
 
-// connect connects as an identity to the first server.
+// connect connects to the first server as an identity.
 func (b *broker) connect(identity string) *nats.Conn {
 	GinkgoHelper()
 	return b.connectTo(b.URL(), identity)
@@ -283,10 +282,11 @@ func (b *broker) connectTo(url, identity string) *nats.Conn {
 	return nc
 }
 
-// jetStream returns the spec's own client, connected to another server than the identities.
+// jetStream returns the spec's own client, which uses a different server than the identities if there are
+// several.
 func (b *broker) jetStream() jetstream.JetStream {
 	GinkgoHelper()
 	nc := suitetest.Must(nats.Connect(b.url(2), b.rooted()...))
 	DeferCleanup(nc.Close)
-	return suitetest.Must(jetstream.New(nc, jetstream.WithDefaultTimeout(answered)))
+	return suitetest.Must(jetstream.New(nc, jetstream.WithDefaultTimeout(responseTimeout)))
 }

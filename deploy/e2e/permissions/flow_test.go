@@ -16,8 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// world starts the services on the broker, except for those in without. Each has its own identity
-// and minimal rights in Kubernetes.
+// world starts the services on the broker, except for without. Each has its own identity and minimal
+// permissions in Kubernetes.
 func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	GinkgoHelper()
 	trusted := "--trusted-keys=" + filepath.Join(b.identities, "signing.pub")
@@ -34,7 +34,7 @@ func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	})
 }
 
-// shouldViolateNothing checks the logs of server and services for missing rights.
+// shouldViolateNothing checks the logs of servers and services for missing permissions.
 func (b *broker) shouldViolateNothing(w *world.World) {
 	GinkgoHelper()
 	Expect(b.violations()).To(BeEmpty())
@@ -113,11 +113,12 @@ var _ = Describe("With the shipped configuration", func() {
 
 	It("three replicas of each stream fit on the smallest disks of three servers", func(ctx SpecContext) {
 		b := start(ctx, onSmallestDisks)
-		setup := b.with("setup", "setup", "--replicas", "3") // the first tries may come before there is a leader
-		Eventually(ctx, func() error { return world.ErrorOf(b.try(ctx, setup...)) }).WithTimeout(recreated).Should(Succeed())
+		setup := b.with("setup", "setup", "--replicas", "3") // it fails until a leader is elected
+		Eventually(ctx, func() error { return world.ErrorOf(b.try(ctx, setup...)) }).WithTimeout(recreateTimeout).
+			Should(Succeed())
 	})
 
-	It("setup creates the streams again after NATS was wiped, and the watcher refills them", func(ctx SpecContext) {
+	It("setup recreates lost streams, and the watcher refills them", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.heal(ctx)
 		w := b.world(ctx)
@@ -130,7 +131,7 @@ var _ = Describe("With the shipped configuration", func() {
 		page.Says("second")
 		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "second")
 		Eventually(ctx, func() string { out, _ := b.try(ctx, b.with("setup", "setup", "--dry-run")...); return out }).
-			WithPolling(time.Second).Should(ContainSubstring("are up to date"), "nothing is left for setup to do")
+			WithPolling(time.Second).Should(ContainSubstring("are up to date"), "setup has nothing left to do")
 		b.shouldViolateNothing(w)
 	})
 })

@@ -24,14 +24,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// client is a client of the pipeline with an identity.
+// client returns a client of the pipeline that connects as an identity.
 func (b *broker) client(identity string) *pipeline.Client {
 	GinkgoHelper()
 	return pipeline.NewClient(suitetest.Must(jetstream.New(b.connect(identity))))
 }
 
-// opened starts the streams and the services, except for those in without. The watcher has additional
-// flags.
+// opened creates the streams and starts the services, except for without. watcher has additional flags of the
+// watcher.
 func opened(ctx context.Context, watcher []string, without ...string) (*broker, *world.World) {
 	GinkgoHelper()
 	b := start(ctx, plain)
@@ -40,8 +40,7 @@ func opened(ctx context.Context, watcher []string, without ...string) (*broker, 
 	return b, b.world(ctx, without...)
 }
 
-// eventuallyWanted waits for the want of the key mydata of a ConfigMap, and returns it with its
-// sequence.
+// eventuallyWanted waits for the want for the key mydata of a ConfigMap. It returns the want and its sequence.
 func eventuallyWanted(ctx context.Context, w *world.World, as *pipeline.Client, name string) (want *v1.Want,
 	sequence uint64,
 ) {
@@ -53,14 +52,14 @@ func eventuallyWanted(ctx context.Context, w *world.World, as *pipeline.Client, 
 	return want, sequence
 }
 
-// wantOf returns a want of an object as it is.
+// wantOf returns a want for the current object.
 func wantOf(cm *corev1.ConfigMap, key string) *v1.Want {
 	return &v1.Want{
 		Namespace: cm.Namespace, Name: cm.Name, Key: key, Uid: string(cm.UID), ResourceVersion: cm.ResourceVersion,
 	}
 }
 
-// forgeBody publishes a result with a body that no server has sent.
+// forgeBody publishes a result with a body that no server sent.
 func forgeBody(ctx context.Context, as *pipeline.Client, want *v1.Want, sequence uint64) {
 	GinkgoHelper()
 	body := []byte("forged")
@@ -77,13 +76,13 @@ func eventuallyHandled(ctx context.Context, w *world.World) {
 }
 
 var _ = Describe("A compromised fetcher", func() {
-	// It may choose the sequence of each result, and also the epoch if the want is not signed. The
-	// status keeps both, and later results with lower values count as older.
-	It("cannot keep out later bodies by the choice of sequence and epoch", func(ctx SpecContext) {
+	// It can choose the sequence of each result, and also the epoch if the want is not signed. The status keeps
+	// both, and later results with lower values count as older.
+	It("cannot block later bodies by its choice of sequence and epoch", func(ctx SpecContext) {
 		b, w := opened(ctx, nil, world.Fetcher)
 		page := w.Origin.Page("/news").Says("asked for")
 		fetcher := b.client("fetcher")
-		for _, name := range []string{"signed", "tomorrow", "last"} { // until the true body comes
+		for _, name := range []string{"signed", "tomorrow", "last"} { // until the real body arrives
 			w.Breaks("ConfigMap " + name + " at version")
 		}
 		var attacked []*world.ConfigMap
@@ -107,9 +106,8 @@ var _ = Describe("A compromised fetcher", func() {
 		}
 	})
 
-	// With the watcher's signing key, it can write any key of an annotated object until that key is
-	// revoked.
-	It("with the signing key can write any key until the signing key is revoked", func(ctx SpecContext) {
+	// With a stolen signing key, it can write any key of an annotated object until that signing key is revoked.
+	It("with a stolen signing key can write any key until the signing key is revoked", func(ctx SpecContext) {
 		b, w := opened(ctx, nil, world.Fetcher)
 		stolen := suitetest.Must(signature.LoadSigner(filepath.Join(b.identities, "signing.nk")))
 		fetcher := b.client("fetcher")
@@ -141,8 +139,8 @@ var _ = Describe("A compromised fetcher", func() {
 		before.EventuallyLacks(ctx, "password")
 	})
 
-	// The ID must not change when a message is redelivered, to any fetcher, and all fetchers share
-	// one identity. So no fetcher can have an ID that another cannot guess.
+	// The ID must be the same if another fetcher gets the redelivered message, and all fetchers share one
+	// identity. So any fetcher can guess it.
 	It("can suppress another fetcher's dead letter by its ID, but not the report of that failure", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
@@ -207,7 +205,7 @@ var _ = Describe("A compromised watcher", func() {
 		w.EventuallyQuiet(ctx)
 		Expect(seen.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
 
-		By("keeping keys that are requested or not written by the writer")
+		By("keeping keys that are requested, or that the writer did not write")
 		for _, cm := range []*world.ConfigMap{seen, bare} {
 			remove := &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
 			Expect(watcher.PublishResult(ctx, &v1.Result{Want: wantOf(cm.Get(ctx), status.ObjectKey), Outcome: remove})).
@@ -229,8 +227,8 @@ var _ = Describe("A compromised watcher", func() {
 })
 
 var _ = Describe("A compromised replayer", func() {
-	// forge makes NATS publish a want of an object for another URL: NATS publishes the payload of a
-	// timer on any subject of the stream of requests.
+	// forge makes NATS publish a want with another URL, because NATS publishes the payload of a timer on any
+	// subject of the stream of requests.
 	forge := func(ctx context.Context, replayer *nats.Conn, cm *world.ConfigMap, key pipeline.Key, url string) {
 		GinkgoHelper()
 		want := wantOf(cm.Get(ctx), key.Key)
@@ -243,7 +241,7 @@ var _ = Describe("A compromised replayer", func() {
 	}
 
 	// Fetchers verify a signature only before they send credentials.
-	It("can make a fetcher GET any URL and see the response, but cannot write with that", func(ctx SpecContext) {
+	It("can make a fetcher GET any URL and read the response, but cannot write it", func(ctx SpecContext) {
 		b, w := opened(ctx, nil)
 		_, cm := w.Fill(ctx, "target", "asked for")
 		key := pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}
@@ -272,7 +270,7 @@ var _ = Describe("A compromised replayer", func() {
 		}).WithPolling(time.Second).Should(BeNumerically(">=", 1))
 		asked.Says("later")
 		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "later")
-		hits := asked.Hits() // refreshes continue, so read the larger value last
+		hits := asked.Hits() // refreshes continue, so read the other counter last
 		Expect(asked.Authorized()).To(BeNumerically(">=", hits))
 		Expect(internal.Hits()).To(BeZero())
 	})

@@ -19,13 +19,13 @@ type forged struct {
 	header nats.Header
 }
 
-// stored reports whether NATS acts on the headers when a stream stores the message. NATS acts on
-// other headers wherever the message goes.
+// stored reports whether NATS acts on the header only when a stream stores the message, not wherever it is
+// sent.
 func (f forged) stored() bool {
 	return f.header.Get("Nats-Trace-Dest") == "" && f.header.Get("Nats-Request-Info") == ""
 }
 
-// headers returns the headers that NATS acts on.
+// headers returns the headers that make NATS act.
 func headers() []forged {
 	soon := "@at " + time.Now().UTC().Format(time.RFC3339Nano)
 	purge := func(scheduler string) nats.Header {
@@ -50,14 +50,14 @@ func headers() []forged {
 	}
 }
 
-// cannotBeRefused lists actions that the broker cannot deny, as the tables state, because the
-// pipeline needs the same permissions.
-var cannotBeRefused = map[string][]string{
+// undeniable lists actions that the broker cannot deny, as the tables say, because the pipeline needs the
+// same permissions.
+var undeniable = map[string][]string{
 	"watcher": inRequests, "fetcher": inRequests, "replayer": inRequests, "admin": inRequests,
 }
 
-// inRequests lists what an identity with publish permission for any subject of the stream of
-// requests can do to the whole stream.
+// inRequests lists what an identity can do to the whole stream of requests if it may publish on any of its
+// subjects.
 var inRequests = []string{
 	"a rollup of the stream: canary timer, canary want",
 	"a purge of another timer: canary timer",
@@ -74,8 +74,8 @@ func (s *attacker) forge(ctx context.Context, f forged) {
 		m := nats.NewMsg(strings.Replace(row, "default.cm.key", "default.forged.key", 1))
 		m.Header = f.header
 		if f.stored() {
-			limited, cancel := context.WithTimeout(ctx, answered)
-			_, err := s.nc.RequestMsgWithContext(limited, m) // the answer may be that it is refused
+			limited, cancel := context.WithTimeout(ctx, responseTimeout)
+			_, err := s.nc.RequestMsgWithContext(limited, m) // the response may be an error
 			cancel()
 			Expect(err).NotTo(HaveOccurred())
 		} else {
@@ -89,7 +89,7 @@ func (s *attacker) forge(ctx context.Context, f forged) {
 	}
 }
 
-// fired waits until the spec's timer has fired, after all earlier ones.
+// fired waits until a timer of the spec has fired, and therefore all earlier ones.
 func (s *attacker) fired(ctx context.Context) {
 	GinkgoHelper()
 	m := nats.NewMsg("curl.timer.default.last.key")
@@ -97,11 +97,11 @@ func (s *attacker) fired(ctx context.Context) {
 	m.Header.Set("Nats-Schedule-Target", "curl.due.default.last.key")
 	before := suitetest.Must(s.js.PublishMsg(ctx, m))
 	stream := suitetest.Must(s.js.Stream(ctx, pipeline.Requests))
-	Eventually(ctx, stream.GetLastMsgForSubject).WithArguments("curl.due.default.last.key").WithTimeout(recreated).
+	Eventually(ctx, stream.GetLastMsgForSubject).WithArguments("curl.due.default.last.key").WithTimeout(recreateTimeout).
 		Should(HaveField("Sequence", BeNumerically(">", before.Sequence)))
 }
 
-// forgeAll tries all headers and returns the changes.
+// forgeAll tries all headers and returns the changes that they made.
 func (s *attacker) forgeAll(ctx context.Context) []string {
 	GinkgoHelper()
 	var done []string
@@ -136,7 +136,7 @@ var _ = Describe("A recurring schedule in the stream of requests", func() {
 		want := func() string { return s.last(ctx, pipeline.Requests, "curl.want.default.canary.key") }
 		for range 2 {
 			suitetest.Must(s.js.Publish(ctx, "curl.want.default.canary.key", []byte("a want")))
-			Eventually(want).WithTimeout(recreated).Should(HaveSuffix(`"forged"`))
+			Eventually(want).WithTimeout(recreateTimeout).Should(HaveSuffix(`"forged"`))
 		}
 
 		rollup := nats.NewMsg("curl.timer.default.cleared.key")

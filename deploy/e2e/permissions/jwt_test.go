@@ -20,7 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// byJWT is the shipped configuration for operators with JWTs.
+// byJWT is the shipped configuration with JWTs instead of accounts.conf.
 var byJWT = form{files: shippedFiles, config: "nats.conf", servers: 1, jwt: signed}
 
 // configured is the content of accounts.conf.
@@ -55,7 +55,7 @@ type configuredUser struct {
 	} `json:"permissions"`
 }
 
-// named returns the publish permissions of a user that the server knows by name instead of by key.
+// named returns the publish permissions of a user whom the server knows by name instead of by key.
 func (u configuredUser) named(name string) jwt.Permission {
 	by := u.Permissions.Publish
 	by.Allow = slices.Clone(by.Allow)
@@ -70,7 +70,7 @@ type imported struct {
 	Subject jwt.Subject `json:"subject"`
 }
 
-// signed replaces accounts.conf by JWTs with the same content.
+// signed replaces accounts.conf by equivalent JWTs.
 func signed(b *broker) {
 	GinkgoHelper()
 	file := b.accounts()
@@ -96,10 +96,10 @@ func signed(b *broker) {
 		encoded(claims, operator), &preloaded), 0o600)).To(Succeed())
 }
 
-// accounts is the file with accounts and users.
+// accounts returns the path of accounts.conf.
 func (b *broker) accounts() string { return filepath.Join(b.dir, "accounts.conf") }
 
-// parsed reads accounts.conf, which may contain only settings that JWTs support.
+// parsed reads accounts.conf. It fails on settings that JWTs do not support.
 func parsed(file string) (c configured) {
 	GinkgoHelper()
 	fields := suitetest.Must(conf.ParseFile(file))
@@ -112,7 +112,7 @@ func parsed(file string) (c configured) {
 	return c
 }
 
-// claims returns the account with a name. keys has the accounts that it imports from.
+// claims returns the JWT claims of an account. keys has the accounts that it imports from.
 func (a configuredAccount) claims(name string, keys map[string]nkeys.KeyPair) *jwt.AccountClaims {
 	GinkgoHelper()
 	claims := jwt.NewAccountClaims(public(keys[name]))
@@ -196,7 +196,7 @@ func seedOf(file string) []byte {
 	return []byte(strings.TrimSpace(read(file)))
 }
 
-// credit gives an identity its JWT.
+// credit stores the JWT of an identity.
 func (b *broker) credit(identity, token string) {
 	GinkgoHelper()
 	if identity == specs {
@@ -207,7 +207,7 @@ func (b *broker) credit(identity, token string) {
 	Expect(os.WriteFile(b.credentials(identity), text, 0o600)).To(Succeed())
 }
 
-// commands returns the nsc commands that create the same content in nsc's operator.
+// commands returns the nsc commands that create the same accounts and users.
 func (c configured) commands(b *broker) string {
 	GinkgoHelper()
 	var text strings.Builder
@@ -228,8 +228,8 @@ func (c configured) commands(b *broker) string {
 	return text.String()
 }
 
-// sorted returns the names of the accounts except for the system account, which every operator has.
-// Accounts come before those that import from them.
+// sorted returns the names of the accounts, those with exports before those that import them. It leaves out the
+// system account, which every operator has.
 func (c configured) sorted() []string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Accounts)),
 		func(name string) bool { return name == c.SystemAccount })
@@ -270,11 +270,11 @@ func (u configuredUser) commandOf(account, name string, text io.Writer) {
 	fmt.Fprintln(text)
 }
 
-// shippedCommands is the file with those commands.
+// shippedCommands is the file with the nsc commands.
 const shippedCommands = "../../nats/nsc.sh"
 
 var _ = Describe("The commands in nsc.sh", func() {
-	It("create the content of accounts.conf", func(ctx SpecContext) {
+	It("create the accounts and users of accounts.conf", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		commands := parsed(b.accounts()).commands(b)
 		if os.Getenv("UPDATE_NSC") != "" {

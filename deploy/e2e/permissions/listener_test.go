@@ -26,12 +26,12 @@ import (
 // closing is how long a server may take to close a connection with an unknown protocol.
 const closing = 30 * time.Second
 
-// monitored sends a request to the monitoring port of a server.
+// monitored returns the response of the monitoring port.
 func monitored(ctx context.Context, base, path string) string {
 	GinkgoHelper()
 	text, code, err := process.Get(ctx, base+path)
 	Expect(err).NotTo(HaveOccurred())
-	// A single server has no Raft state, and one of three may still be catching up.
+	// A single server has no Raft state, and one of three servers may still be catching up.
 	Expect(code).To(BeElementOf(http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable), "%s: %s", path, text)
 	return text
 }
@@ -63,14 +63,14 @@ func (b *broker) trusted() *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
 }
 
-// said sends a text and returns all responses until the other side closes the connection.
+// said sends a text and returns everything that the server sends until it closes the connection.
 func said(conn net.Conn, first string) string {
 	GinkgoHelper()
 	defer conn.Close()
 	Expect(conn.SetDeadline(time.Now().Add(closing))).To(Succeed())
-	_, _ = conn.Write([]byte(first)) // it may be closed already
+	_, _ = conn.Write([]byte(first)) // the server may have closed it
 	text, err := io.ReadAll(conn)
-	Expect(os.IsTimeout(err)).To(BeFalse(), "the server leaves it open, having sent %q", text)
+	Expect(os.IsTimeout(err)).To(BeFalse(), "the server keeps the connection open after sending %q", text)
 	return string(text)
 }
 
@@ -123,7 +123,7 @@ var _ = Describe("NATS", func() {
 			loaded := b().varz(ctx, 0).Loaded
 			system := b().connect("sys")
 			Expect(tried(system, cell{operation: "subscribe", subject: "$SYS.>"})).To(BeTrue())
-			answer := suitetest.Must(system.Request("$SYS.REQ.SERVER.PING.IDZ", nil, answered))
+			answer := suitetest.Must(system.Request("$SYS.REQ.SERVER.PING.IDZ", nil, responseTimeout))
 			var found struct{ Server struct{ ID string } }
 			Expect(json.Unmarshal(answer.Data, &found)).To(Succeed())
 			server := "$SYS.REQ.SERVER." + found.Server.ID + "."
@@ -148,18 +148,18 @@ var _ = Describe("NATS", func() {
 			messages := make(chan *nats.Msg, 1<<10)
 			suitetest.Must(system.ChanSubscribe(">", messages))
 			answer := suitetest.Must(system.Request("$JS.API.STREAM.MSG.GET.CURL_RESULTS",
-				[]byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), answered))
+				[]byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), responseTimeout))
 			Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
-			// Servers of a cluster copy it to each other.
+			// Servers of a cluster copy this message to each other.
 			suitetest.Must(s.js.Publish(ctx, "curl.result.content.default.later.key", []byte("SECRET-BODY")))
-			suitetest.Must(system.Request("$JS.API.ACCOUNT.PURGE.CURL", nil, answered))
+			suitetest.Must(system.Request("$JS.API.ACCOUNT.PURGE.CURL", nil, responseTimeout))
 			Eventually(ctx, func() (names []string, err error) {
 				list := s.js.StreamNames(ctx)
 				for name := range list.Name() {
 					names = append(names, name)
 				}
 				return names, list.Err()
-			}).WithTimeout(recreated).Should(BeEmpty())
+			}).WithTimeout(recreateTimeout).Should(BeEmpty())
 			Expect(system.Flush()).To(Succeed())
 			for len(messages) > 0 {
 				Expect(string((<-messages).Data)).NotTo(ContainSubstring("SECRET"))

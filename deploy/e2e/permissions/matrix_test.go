@@ -21,13 +21,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// cell says whether an identity may use a subject.
+// cell tells whether an identity may use a subject.
 type cell struct {
 	operation, what, subject, identity string
 	may                                bool
 }
 
-// columns are the identities of permissions.csv.
+// columns are the identities in permissions.csv.
 var columns = []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin"}
 
 // cells reads permissions.csv.
@@ -56,7 +56,7 @@ func tried(nc *nats.Conn, c cell) bool {
 	GinkgoHelper()
 	if c.operation == "subscribe" {
 		sub := suitetest.Must(nc.SubscribeSync(c.subject))
-		defer sub.Unsubscribe() //nolint:errcheck // refused ones are gone
+		defer sub.Unsubscribe() //nolint:errcheck // a denied one is gone
 	} else {
 		Expect(nc.Publish(c.subject, nil)).To(Succeed())
 	}
@@ -100,8 +100,8 @@ var _ = Describe("The permissions", func() {
 	})
 })
 
-// load publishes so many wants and timers that each service needs many requests to read them, and
-// reads them as the watcher does.
+// load publishes so many wants and timers that reading them takes many requests, and reads them like the
+// watcher.
 func load(ctx context.Context, b *broker) {
 	GinkgoHelper()
 	watcher, fetcher := b.client("watcher"), b.client("fetcher")
@@ -127,8 +127,8 @@ func load(ctx context.Context, b *broker) {
 // grant is a pattern that accounts.conf grants to an identity.
 type grant struct{ identity, pattern string }
 
-// granted returns the patterns that identities may publish. An account needs an import for each
-// subject that it publishes, so imports are included.
+// granted returns the patterns that identities may publish to. They include imports, because an account needs
+// one for each subject that it publishes to.
 func (c configured) granted(b *broker) (publish []grant) {
 	GinkgoHelper()
 	for name, a := range c.Accounts {
@@ -159,7 +159,7 @@ func (b *broker) listeners(ctx SpecContext) (all []string) {
 	text := monitored(ctx, b.servers[0].MonitorURL(), "/subsz?subs=1&acc=CURL&limit=1000")
 	Expect(json.Unmarshal([]byte(text), &found)).To(Succeed())
 	for _, s := range found.Subscriptions {
-		// The whole API has one subscription. Each grant of it names one request.
+		// The API has a single subscription, and each grant names one of its requests.
 		if s.Subject != "$JS.API.>" {
 			all = append(all, s.Subject)
 		}

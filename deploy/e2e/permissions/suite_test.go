@@ -1,5 +1,5 @@
-// Package permissions runs the shipped NATS configuration and compares it with its README: each
-// identity may do exactly what it needs.
+// Package permissions runs the shipped NATS configuration and compares it with its README: each identity can do
+// exactly what it needs.
 package permissions_test
 
 import (
