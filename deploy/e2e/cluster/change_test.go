@@ -18,12 +18,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// recovery is how long interrupted work may take: after AckWait, 30 s, it is redelivered to another
-// pod.
+// recovery is how long interrupted work may take. It is redelivered to another pod after an AckWait of 30 s.
 const recovery = 3 * time.Minute
 
-// livesThroughChange adds specs that scale and kill pods under load.
-func livesThroughChange() {
+// disruptionSpecs adds specs that scale and kill pods under load.
+func disruptionSpecs() {
 	It("keeps working while fetchers are scaled from 1 to 4, to none and to 2", func(ctx SpecContext) {
 		fetchers := func(n int) {
 			GinkgoHelper()
@@ -33,7 +32,7 @@ func livesThroughChange() {
 		fetchers(0)
 		queued := load(ctx, "queued", 60)
 		traffic := visitor.Traffic(ctx, "scaled")
-		Consistently(ctx, queued.Filled).Should(BeZero(), "nobody fetches")
+		Consistently(ctx, queued.Filled).Should(BeZero(), "no fetcher runs")
 
 		fetchers(1)
 		fetchers(4)
@@ -42,7 +41,7 @@ func livesThroughChange() {
 		between := load(ctx, "between", 30)
 		chart.EventuallyRuns(ctx, release.Fetcher, 0)
 		waiting := load(ctx, "waiting", 20)
-		Consistently(ctx, waiting.Filled).Should(BeZero(), "nobody fetches")
+		Consistently(ctx, waiting.Filled).Should(BeZero(), "no fetcher runs")
 
 		fetchers(2)
 		queued.ShouldEnd(ctx, recovery)
@@ -66,7 +65,7 @@ func livesThroughChange() {
 		after.ShouldEnd(ctx, recovery)
 		traffic.ShouldEnd(ctx)
 		before.ShouldEnd(ctx, recovery)
-		// Not even if NATS lost its data with its pod.
+		// This holds even if NATS lost its data with its pod.
 		for _, page := range before.Pages {
 			Expect(page.Hits(ctx)).To(Equal(1), "held keys are not fetched again")
 		}
@@ -91,7 +90,7 @@ func livesThroughChange() {
 		for _, pod := range pods {
 			chart.EventuallyReplaced(ctx, release.Fetcher, len(pods), pod)
 		}
-		Expect(page.Hits(ctx)).To(Equal(1), "nobody had to fetch it again after AckWait")
+		Expect(page.Hits(ctx)).To(Equal(1), "no other fetcher fetched it again after AckWait")
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 }
@@ -99,9 +98,9 @@ func livesThroughChange() {
 // gap is the maximum wait for data during an upgrade.
 const gap = 30 * time.Second
 
-// upgrades adds the spec of helm upgrade.
-func upgrades() {
-	It("upgrades under load without a gap", func(ctx SpecContext) {
+// upgradeSpecs adds the spec of helm upgrade.
+func upgradeSpecs() {
+	It("upgrades under load without an outage", func(ctx SpecContext) {
 		nats := chart.Pods(ctx, release.NATS)[0]
 		traffic := visitor.Traffic(ctx, "upgraded")
 		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 0))
@@ -120,9 +119,9 @@ func upgrades() {
 	})
 }
 
-// leaves adds the spec of helm uninstall and a new install.
-func leaves() {
-	It("keeps all data when uninstalled under load, and takes over without a write", func(ctx SpecContext) {
+// uninstallSpecs adds the spec of helm uninstall and a new install.
+func uninstallSpecs() {
+	It("leaves all data when uninstalled under load, and does not rewrite it when reinstalled", func(ctx SpecContext) {
 		settled := load(ctx, "settled", 20)
 		settled.ShouldEnd(ctx, recovery)
 		traffic := visitor.Traffic(ctx, "uninstalled")
@@ -143,8 +142,8 @@ func leaves() {
 	})
 }
 
-// cleared checks that the release left nothing outside its namespace. All such objects have the
-// namespace in their name.
+// cleared checks that the release left nothing outside its namespace. Such objects have the namespace in their
+// name.
 func cleared(ctx context.Context) {
 	GinkgoHelper()
 	roles := suitetest.Must(cluster.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{}))
@@ -157,12 +156,12 @@ func cleared(ctx context.Context) {
 	Expect(policies.Items).NotTo(leftover)
 }
 
-// ours matches one of our images in a manifest, with its tag.
+// ours matches one of our images in a manifest, and its tag.
 var ours = regexp.MustCompile(`(image: ghcr\.io/kv8s/curl-me-that/[a-z]+):(\S+)`)
 
-// The manifests of two versions differ in the tag of their images.
+// The manifests of two versions differ only in the tags of their images.
 var _ = Describe("An upgrade with kubectl apply", func() {
-	It("loses nothing when it is rolled back, and fetches and writes nothing again", func(ctx SpecContext) {
+	It("and its rollback lose nothing, and fetch and write nothing again", func(ctx SpecContext) {
 		shouldBeFresh(ctx)
 		i := installation.Open(ctx)
 		var loads []*installation.Load
@@ -183,8 +182,8 @@ var _ = Describe("An upgrade with kubectl apply", func() {
 	})
 })
 
-// decodeAs reads manifests as those of a version: with its images and with new names for Jobs, as
-// the chart derives these from their content.
+// decodeAs reads manifests as if they were of a version: with its images, and new names for Jobs, which the
+// chart derives from their content.
 func decodeAs(path, version string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	file := suitetest.Must(os.ReadFile(fromRoot(path)))

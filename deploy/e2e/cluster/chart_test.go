@@ -26,8 +26,7 @@ import (
 // acceptanceTimeout is the maximum duration of the installed suite.
 const acceptanceTimeout = 10 * time.Minute
 
-// chart and visitor are shared by the specs of the chart: the release, and ConfigMaps with their
-// history.
+// chart and visitor are shared by the specs of the chart: the release, and a world of ConfigMaps around it.
 var (
 	chart   *release.Release
 	visitor *installation.Installation
@@ -47,11 +46,11 @@ var _ = Describe("The chart", Ordered, func() {
 		}
 		DeferCleanup(func(ctx SpecContext) { chart.Uninstall(ctx) })
 		visitor = installation.Open(ctx)
-		visitor.Create(ctx, "bystander", world.Holding("mydata", "nobody asked"))
+		visitor.Create(ctx, "bystander", world.Holding("mydata", "not requested"))
 	})
 	AfterEach(func(ctx SpecContext) {
 		if !CurrentSpecReport().Failed() {
-			keepsPromises(ctx)
+			checkPromises(ctx)
 		}
 	})
 
@@ -71,19 +70,19 @@ var _ = Describe("The chart", Ordered, func() {
 		}, metav1.CreateOptions{}))).To(MatchError(apierrors.IsForbidden, "is forbidden"), "the standard is enforced")
 	})
 
-	securesPods()
+	permissionSpecs()
 
-	It("passes the suite of an installed release", passesInstalled)
+	It("passes the suite of an installed release", runInstalledSuite)
 
 	It("passes its own tests", func(ctx SpecContext) { chart.Test(ctx) })
 
-	livesThroughChange()
-	upgrades()
-	leaves()
+	disruptionSpecs()
+	upgradeSpecs()
+	uninstallSpecs()
 })
 
-// passesInstalled runs the suite in deploy/e2e/installed.
-func passesInstalled(ctx SpecContext) {
+// runInstalledSuite runs the suite in deploy/e2e/installed.
+func runInstalledSuite(ctx SpecContext) {
 	GinkgoHelper()
 	limited, cancel := context.WithTimeout(ctx, acceptanceTimeout)
 	defer cancel()
@@ -93,8 +92,8 @@ func passesInstalled(ctx SpecContext) {
 	Expect(cmd.Run()).To(Succeed(), "the suite in deploy/e2e/installed, whose report is above")
 }
 
-// keepsPromises checks all events so far against the promises.
-func keepsPromises(ctx context.Context) {
+// checkPromises checks the history of all ConfigMaps, the logs and the pods so far.
+func checkPromises(ctx context.Context) {
 	GinkgoHelper()
 	visitor.ShouldKeepPromises(ctx)
 	for _, pod := range chart.Pods(ctx, "") {
@@ -113,14 +112,14 @@ func keepsPromises(ctx context.Context) {
 	}
 }
 
-// load creates a load and waits for nothing.
+// load creates a load and does not wait for it.
 func load(ctx context.Context, name string, n int) *installation.Load {
 	GinkgoHelper()
 	return visitor.Load(ctx, fmt.Sprintf("load-%s", name), n)
 }
 
-// securesPods adds specs of the permissions.
-func securesPods() {
+// permissionSpecs adds specs of permissions and metrics.
+func permissionSpecs() {
 	It("exposes metrics of every service", func(ctx SpecContext) {
 		for _, component := range world.Services() {
 			for _, pod := range chart.Pods(ctx, component) {

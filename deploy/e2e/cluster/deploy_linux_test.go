@@ -28,12 +28,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// deployTimeout is the time that install.md promises from images to data.
+// deployTimeout is the time from images to data that install.md promises.
 const deployTimeout = 5 * time.Minute
 
 // These specs follow deploy/docs/install.md.
 var _ = Describe("make deploy", func() {
-	DescribeTable("installs, a recipe is filled, and make undeploy removes the installation",
+	DescribeTable("installs the chart, which fills a recipe, and make undeploy removes it,",
 		func(ctx SpecContext, way func(context.Context) []string) {
 			if exec.CommandContext(ctx, "docker", "image", "inspect", registry+"watcher:"+version).Run() != nil {
 				Skip("there is no container engine with the images of version " + version)
@@ -59,9 +59,9 @@ var _ = Describe("make deploy", func() {
 			AddReportEntry("time", fmt.Sprintf("from make deploy to data: %s", took.Round(time.Second)))
 			Expect(took).To(BeNumerically("<", deployTimeout))
 		},
-		Entry("with images that the nodes have",
+		Entry("with images that are on the nodes",
 			func(context.Context) []string { return []string{"IMAGE_LOAD=cat >/dev/null"} }),
-		Entry("with images of a registry", func(ctx context.Context) []string {
+		Entry("with images from a registry", func(ctx context.Context) []string {
 			at := "REGISTRY=" + startRegistry(ctx) + "/me"
 			run(ctx, "make", "images", at, "VERSION="+version)
 			run(ctx, "make", "push", at, "VERSION="+version)
@@ -70,7 +70,7 @@ var _ = Describe("make deploy", func() {
 	)
 })
 
-// run runs a command in the root of the repository, against the cluster, and returns its output.
+// run runs a command at the root of the repository with the kubeconfig of the cluster, and returns its output.
 func run(ctx context.Context, name string, args ...string) []byte {
 	GinkgoHelper()
 	limited, cancel := context.WithTimeout(ctx, deployTimeout)
@@ -94,8 +94,7 @@ func deployValues() string {
 	return file
 }
 
-// rds writes the recipe of the RDS CA bundle with the same path at the origin, and returns the file
-// and the body.
+// rds writes the recipe of the RDS CA bundle with a URL of the origin. It returns the file and the body.
 func rds(ctx context.Context, i *installation.Installation) (file, body string) {
 	GinkgoHelper()
 	object := decode(fromRoot("deploy/samples/recipes/01-rds-ca.yaml"))[0]
@@ -112,9 +111,8 @@ func rds(ctx context.Context, i *installation.Installation) (file, body string) 
 	return file, body
 }
 
-// startRegistry serves a registry on loopback and returns its address. The container engine may be in
-// the network namespace of the machine while the suite is in that of the cluster, so it listens in
-// both.
+// startRegistry serves a registry on loopback and returns its address. It listens in two network namespaces,
+// because the container engine may use that of the machine, and the suite that of the cluster.
 func startRegistry(ctx context.Context) string {
 	GinkgoHelper()
 	var config net.ListenConfig
@@ -131,9 +129,8 @@ func startRegistry(ctx context.Context) string {
 	return here.Addr().String()
 }
 
-// listenOutside listens at an address in the network namespace of the first ancestor of this process
-// that is in another one: the shell that entered the namespace of the cluster. It returns nil if there
-// is none.
+// listenOutside listens at an address in the network namespace of the first ancestor of this process that uses
+// another one: the shell that entered the namespace of the cluster. Without one, it returns nil.
 func listenOutside(ctx context.Context, address string) net.Listener {
 	outside := ancestorSpace()
 	if outside == "" {
@@ -160,7 +157,7 @@ func listenOutside(ctx context.Context, address string) net.Listener {
 	return <-listening
 }
 
-// ancestorSpace returns the path of that namespace.
+// ancestorSpace returns the path of that network namespace, or "".
 func ancestorSpace() string {
 	ours, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {

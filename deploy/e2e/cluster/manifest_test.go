@@ -27,7 +27,7 @@ const (
 	// manifestNamespace and manifestFetcher are the names in install.yaml.
 	manifestNamespace = "curl-me-that"
 	manifestFetcher   = "curl-me-that-fetcher"
-	// sampleURL is the URL in the valid sample. The origin replaces it.
+	// sampleURL is the URL in the valid sample. The specs replace it.
 	sampleURL = "https://v2.jokeapi.dev/joke/Programming?format=txt"
 )
 
@@ -59,7 +59,7 @@ var _ = Describe("install.yaml", func() {
 	})
 })
 
-// shouldBeFresh checks that the cluster does not have the namespace of the manifests.
+// shouldBeFresh checks that the namespace of the manifests does not exist.
 func shouldBeFresh(ctx context.Context) {
 	GinkgoHelper()
 	Expect(world.ErrorOf(cluster.Client.CoreV1().Namespaces().Get(ctx, manifestNamespace, metav1.GetOptions{}))).
@@ -67,7 +67,7 @@ func shouldBeFresh(ctx context.Context) {
 	shown = append(shown, manifestNamespace)
 }
 
-// applyManifests applies manifests until the end of the spec, as kubectl apply does.
+// applyManifests applies manifests like kubectl apply, until the end of the spec.
 func applyManifests(ctx context.Context, objects []*unstructured.Unstructured) {
 	GinkgoHelper()
 	applier := suitetest.Must(access.NewApplier(cluster.Config, manifest.Manager))
@@ -78,7 +78,7 @@ func applyManifests(ctx context.Context, objects []*unstructured.Unstructured) {
 	Expect(applier.Apply(ctx, "", objects...)).To(Succeed())
 }
 
-// tagsIn returns the tags of our images in a manifest, with their digests.
+// tagsIn returns the tags and digests of our images in a manifest.
 func tagsIn(path string) []string {
 	GinkgoHelper()
 	file := suitetest.Must(os.ReadFile(path))
@@ -104,9 +104,8 @@ func apply(ctx context.Context, i *installation.Installation, sample *unstructur
 	return i.Create(ctx, sample.GetName(), world.Asking(strings.NewReplacer(replacements...).Replace(asks)))
 }
 
-// admitOrigin allows the fetchers of install.yaml to reach the origin, which has a private address,
-// as an operator would. They must not see the sample before, because a denied address is not
-// retried soon.
+// admitOrigin lets the fetchers of install.yaml reach the origin, which has a private address. Do this before
+// they fetch the sample, because a denied address is not retried soon.
 func admitOrigin(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	GinkgoHelper()
 	admitted := false
@@ -137,7 +136,7 @@ func admitOrigin(objects []*unstructured.Unstructured) []*unstructured.Unstructu
 	}})
 }
 
-// originPeers are the origin's addresses as peers of a NetworkPolicy.
+// originPeers returns the addresses of the origin as peers of a NetworkPolicy.
 func originPeers() []any {
 	peers := []any{}
 	for _, cidr := range origin.CIDRs {

@@ -62,12 +62,12 @@ func (t *team) eventually(ctx context.Context, name, kind, value string) {
 const secure = `securityContext: {runAsNonRoot: true, runAsUser: 65532, allowPrivilegeEscalation: false, ` +
 	`capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`
 
-// app is a container in YAML that serves until it is stopped.
+// app returns a container in YAML that runs until it is stopped.
 func app() string {
 	return `{name: app, image: "` + registry + `origin:` + version + `", ` + secure + `}`
 }
 
-// sidecar is another such container, with other ports and further fields.
+// sidecar returns the same container with other ports and more fields.
 func sidecar(name string, fields ...string) string {
 	fields = append([]string{
 		`name: ` + name, `image: "` + registry + `origin:` + version + `"`, `args: ["--pages=:9080", "--listen=:9084"]`,
@@ -76,13 +76,13 @@ func sidecar(name string, fields ...string) string {
 	return `{` + strings.Join(fields, ", ") + `}`
 }
 
-// template returns a pod template in YAML that names Watchers, with one container and more of a spec.
+// template returns a pod template in YAML with one container and more fields. Its annotation names Watchers.
 func template(names, container, more string) string {
 	return `{metadata: {labels: {app: ` + names + `}, annotations: {` + watchv1.InjectAnnotation + `: ` + names + `}},
 		spec: {automountServiceAccountToken: false, containers: [` + container + `], ` + more + `}}`
 }
 
-// pods returns the pods that name Watchers.
+// pods returns the pods whose annotation names Watchers.
 func (t *team) pods(ctx context.Context, names string) []corev1.Pod {
 	GinkgoHelper()
 	list := suitetest.Must(cluster.Client.CoreV1().Pods(t.namespace).
@@ -99,14 +99,14 @@ func (t *team) events(ctx context.Context, name, reason string) int {
 	return len(list.Items)
 }
 
-// eventuallyCounts waits for these pod counts in the status of a Watcher.
+// eventuallyCounts waits until the status of a Watcher has these counts of pods.
 func (t *team) eventuallyCounts(ctx context.Context, name string, counts watchv1.PodsStatus) {
 	GinkgoHelper()
 	Eventually(ctx, world.ReadWatcher).WithArguments(t.watchers, name).WithTimeout(scheduled).
 		Should(HaveField("Status.Pods", Equal(&counts)), "pods of %s", name)
 }
 
-// served reports whether a pod runs with a sidecar of that name.
+// served reports whether a pod and its sidecar of that name run.
 func served(pod corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(status corev1.ContainerStatus) bool {
 		return status.Name == name && pod.Status.Phase == corev1.PodRunning && status.State.Running != nil
@@ -123,7 +123,7 @@ func (t *team) deployment(ctx context.Context, names string, n int) {
 	suitetest.Must(cluster.Client.AppsV1().Deployments(t.namespace).Create(ctx, deployment, metav1.CreateOptions{}))
 }
 
-// eventuallyServed waits until all n pods run with a sidecar.
+// eventuallyServed waits until all n pods run with the sidecar.
 func (t *team) eventuallyServed(ctx context.Context, names, container string, n int) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
@@ -148,8 +148,8 @@ var _ = Describe("Sidecars", Ordered, func() {
 		})
 		definition := watchv1.Resource().GroupResource().String()
 		_, err := definitions.Get(ctx, definition, metav1.GetOptions{})
-		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "there are Watchers already: the cluster is not fresh")
-		// The chart keeps it on uninstall.
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the cluster already has the CRD of Watchers")
+		// Uninstalling the chart keeps the CRD.
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(definitions.Delete(ctx, definition, metav1.DeleteOptions{})).To(Succeed())
 		})
@@ -184,7 +184,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 			volume: {name: served, configMap: {name: job-config}}`)
 		t.eventually(ctx, "job", watchv1.ConditionReady, "True/Ready")
 		t.eventually(ctx, "job", watchv1.ConditionInjectable, "True/Injectable")
-		// The Job succeeds only if it could read the ConfigMap.
+		// The Job succeeds only if it can read the ConfigMap.
 		job := &batchv1.Job{}
 		Expect(yaml.UnmarshalStrict([]byte(`{metadata: {name: job}, spec: {backoffLimit: 0, template: `+template("job",
 			`{name: app, image: "`+registry+`curlctl:`+version+`", args: [check, -f, /job/manifest.yaml], volumeMounts: `+
@@ -213,7 +213,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventuallyCounts(ctx, "late", watchv1.PodsStatus{Injected: 2, Current: 2, Ready: 2})
 	})
 
-	It("that crash are counted, with one Event, and another Event when one recovers", func(ctx SpecContext) {
+	It("that crash are counted and reported by one Event, and their recovery by another", func(ctx SpecContext) {
 		t.apply(ctx, "crashes", `container: `+strings.Replace(sidecar("watch-crashes"), `--pages=:9080`, `--no-such-flag`, 1))
 		t.deployment(ctx, "crashes", 1)
 		t.eventuallyCounts(ctx, "crashes", watchv1.PodsStatus{Injected: 1, Current: 1, Failing: 1})
@@ -238,7 +238,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventuallyCounts(ctx, "alone", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
 	})
 
-	It("count errors in the log of the main container, as the sample log-watch does", func(ctx SpecContext) {
+	It("can count errors in the log of the main container, as in the sample log-watch", func(ctx SpecContext) {
 		if os.Getenv("CURLMETHAT_E2E_BUSYBOX") == "" {
 			Skip("the nodes have no busybox: `make test-cluster` loads it if docker has it")
 		}
@@ -266,7 +266,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Expect(t.watchers.Delete(ctx, "late", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, func() error {
 			return world.ErrorOf(cluster.Client.CoreV1().ConfigMaps(t.namespace).Get(ctx, "late-config", metav1.GetOptions{}))
-		}).WithTimeout(scheduled).Should(MatchError(apierrors.IsNotFound, "not found"), "the ConfigMap is collected")
+		}).WithTimeout(scheduled).Should(MatchError(apierrors.IsNotFound, "not found"), "the ConfigMap is garbage collected")
 		for _, pod := range t.pods(ctx, "late") {
 			Expect(served(pod, "watch-late")).To(BeTrue(), pod.Name)
 		}

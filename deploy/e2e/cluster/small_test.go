@@ -22,14 +22,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// smallStart is the maximum time from the first pod of the small form until all are ready.
+// smallStart is the maximum time from the first pod of the small installation until all are ready.
 const smallStart = 15 * time.Second
 
-// mounting is the maximum time from a Secret of a team to data: 10 s of keeper, 5 s of a fetcher, and
-// the kubelet's, which updates mounted Secrets every 60 to 90 s.
+// mounting is the maximum time from the Secret of a team to data: 10 s for keeper, 5 s for a fetcher, and 60 to
+// 90 s for the kubelet to update mounted Secrets.
 const mounting = 110 * time.Second
 
-var _ = Describe("The small form", Ordered, func() {
+var _ = Describe("The small installation", Ordered, func() {
 	var small *release.Release
 	BeforeAll(func(ctx SpecContext) {
 		text := suitetest.Must(os.ReadFile(fromRoot("deploy/chart/values-small.yaml")))
@@ -48,7 +48,7 @@ var _ = Describe("The small form", Ordered, func() {
 	})
 
 	It("is ready within 15 s, with 4 pods that request at most 100m CPU and 192 MiB", func(ctx SpecContext) {
-		// The time is the chart's, if not every attempt is slowed down by other load.
+		// Other load may slow down one start, so up to three are measured.
 		took := startup(ctx, small)
 		for attempt := 1; took > smallStart && attempt < 3; attempt++ {
 			small.Uninstall(ctx)
@@ -71,9 +71,9 @@ var _ = Describe("The small form", Ordered, func() {
 		Expect(memory.Cmp(resource.MustParse("192Mi"))).To(BeNumerically("<=", 0), memory.String())
 	})
 
-	It("passes the suite of an installed release", passesInstalled)
+	It("passes the suite of an installed release", runInstalledSuite)
 
-	It("creates the streams again if the pod of NATS is replaced", func(ctx SpecContext) {
+	It("recreates the streams after the pod of NATS is replaced", func(ctx SpecContext) {
 		small.Kill(ctx, small.Pods(ctx, release.NATS)[0])
 		small.EventuallyRuns(ctx, release.NATS, 1)
 		i := installation.Open(ctx)
@@ -101,7 +101,7 @@ var _ = Describe("The small form", Ordered, func() {
 			small.EventuallyRuns(ctx, release.Fetcher, 1)
 		})
 
-		It("fetches names that only its proxy resolves, and not from the proxy", func(ctx SpecContext) {
+		It("fetches from names that only its proxy resolves, but not from the proxy itself", func(ctx SpecContext) {
 			page := i.Page("/public").Says(ctx, "through the proxy")
 			_, path, _ := strings.Cut(page.URL(), release.AnyHost)
 			cm := i.Create(ctx, "proxied", world.Asking(fmt.Sprintf("mydata=%s name=%s address=http://%s:8080%s", page.URL(),
@@ -112,7 +112,7 @@ var _ = Describe("The small form", Ordered, func() {
 			Expect(page.Hits(ctx)).To(Equal(1))
 		})
 
-		It("sends the credentials of Secrets that are created, changed and deleted", func(ctx SpecContext) {
+		It("follows Secrets with credentials when they are created, changed and deleted", func(ctx SpecContext) {
 			secrets := cluster.Client.CoreV1().Secrets(i.Namespace)
 			changed := i.Page("/changed").Requires("Bearer first").Says(ctx, "first")
 			deleted := i.Page("/deleted").Requires("Basic bWU6cGFzcw==").Says(ctx, "gone")
@@ -171,7 +171,7 @@ var _ = Describe("The small form", Ordered, func() {
 				metav1.PatchOptions{}))
 			Expect(secrets.Delete(ctx, "deleted", metav1.DeleteOptions{})).To(Succeed())
 			Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer second"), Not(ContainSubstring(`"deleted"`))))
-			for _, pod := range small.Pods(ctx, release.Fetcher) { // the kubelet updates the mounts of a pod that changes
+			for _, pod := range small.Pods(ctx, release.Fetcher) { // a changed pod makes the kubelet update its mounts
 				suitetest.Must(cluster.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
 					[]byte(`{"metadata":{"annotations":{"changed":"true"}}}`), metav1.PatchOptions{}))
 			}
@@ -182,8 +182,7 @@ var _ = Describe("The small form", Ordered, func() {
 	})
 })
 
-// startup installs a release and returns the time from its first pod until the last of its services
-// was ready.
+// startup installs a release and returns the time from its first pod until all its services were ready.
 func startup(ctx context.Context, r *release.Release) time.Duration {
 	GinkgoHelper()
 	r.Install(ctx)

@@ -10,7 +10,7 @@
 //	CURLMETHAT_E2E_DOMAIN     domain of the cluster, if that is not cluster.local
 //
 // All nodes must have the images, or be able to pull them. The suite changes no existing objects,
-// but while it runs, other annotated ConfigMaps in the cluster are served, too.
+// but while it runs, it also fills other annotated ConfigMaps in the cluster.
 package cluster_test
 
 import (
@@ -41,7 +41,7 @@ var (
 	cluster       *world.Cluster
 	origin        *release.Origin
 	version, next string
-	// shown are the namespaces that a failed spec dumps.
+	// shown are the namespaces that a failed spec prints.
 	shown []string
 )
 
@@ -51,7 +51,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	web := namespace(ctx, "curl-me-that-web-")
 	origin = release.RunOrigin(ctx, cluster, cmp.Or(os.Getenv("CURLMETHAT_E2E_DOMAIN"), "cluster.local"), web,
 		registry+"origin:"+version)
-	// For package installation and the suite of that name.
+	// These are for package installation, here and in the child process that runs the suite installed.
 	Expect(os.Setenv("CURLMETHAT_E2E_ORIGIN", origin.URL)).To(Succeed())
 	Expect(os.Setenv("CURLMETHAT_E2E_CONTROL", origin.Control)).To(Succeed())
 })
@@ -77,14 +77,13 @@ func chartPath() string {
 	return cmp.Or(os.Getenv("CHART"), fromRoot("deploy/chart"))
 }
 
-// fromRoot returns a path below the root of the repository.
+// fromRoot returns the absolute path of a file below the root of the repository.
 func fromRoot(path string) string {
 	GinkgoHelper()
 	return suitetest.Must(filepath.Abs(filepath.Join("..", "..", "..", path)))
 }
 
-// namespace creates a namespace with the restricted standard, until the end of the container or
-// suite.
+// namespace creates a namespace with the restricted standard until the end of the container or suite.
 func namespace(ctx context.Context, prefix string) string {
 	GinkgoHelper()
 	labels := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
@@ -95,7 +94,7 @@ func namespace(ctx context.Context, prefix string) string {
 	return created.Name
 }
 
-// remove removes a namespace and waits until it is gone.
+// remove deletes a namespace and waits until it is gone.
 func remove(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespaces := cluster.Client.CoreV1().Namespaces()

@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// programs are all our images.
+// programs have an image each.
 var programs = []string{"watcher", "fetcher", "writer", "keeper", "curlctl", "origin", "control-plane"}
 
 func version() string { return cmp.Or(os.Getenv("VERSION"), "dev") }
@@ -26,7 +26,7 @@ func reference(program string) string {
 
 var _ = Describe("The image", func() {
 	for _, program := range programs {
-		It("of "+program+" is small, static, runs without root and has labels", func(ctx SpecContext) {
+		It("of "+program+" is small, runs without root and has labels", func(ctx SpecContext) {
 			var images []struct {
 				Size   int64
 				Config struct {
@@ -41,7 +41,7 @@ var _ = Describe("The image", func() {
 			image := images[0]
 			limit := int64(60_000_000)
 			if program == "fetcher" {
-				limit = 30_000_000 // CEL takes 5 MB
+				limit = 30_000_000 // including 5 MB of CEL
 			}
 			AddReportEntry("bytes of "+program, image.Size)
 			Expect(image.Size).To(BeNumerically("<=", limit))
@@ -53,12 +53,12 @@ var _ = Describe("The image", func() {
 				HaveKeyWithValue("org.opencontainers.image.version", version()),
 				HaveKey("org.opencontainers.image.source"),
 			))
-			files := docker(ctx, "run", "--rm", "--network=none", "--read-only", "--cap-drop=ALL", reference(program), "--help")
-			Expect(files).To(ContainSubstring("Usage:"))
+			help := docker(ctx, "run", "--rm", "--network=none", "--read-only", "--cap-drop=ALL", reference(program), "--help")
+			Expect(help).To(ContainSubstring("Usage:"))
 		})
 	}
 
-	It("is pinned by digest in its own variable", func(ctx SpecContext) {
+	It("is pinned by the digest in its own variable", func(ctx SpecContext) {
 		all := []string{
 			"nats", "registry.k8s.io/etcd", "registry.k8s.io/kube-apiserver", "registry.k8s.io/kubectl", "prom/prometheus",
 			"grafana/grafana",

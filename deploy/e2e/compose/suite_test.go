@@ -1,5 +1,5 @@
-// Package compose checks the running containers of docker compose and breaks them under load. `make
-// test-compose` starts them and tells the suite where they are.
+// Package compose checks the running containers of docker compose and kills them under load. `make
+// test-compose` starts them and sets the environment variables of package installation.
 package compose_test
 
 import (
@@ -26,7 +26,7 @@ var i *installation.Installation
 
 var _ = BeforeSuite(func(ctx SpecContext) { i = installation.Open(ctx) })
 
-// commandTimeout is the maximum duration of one docker command.
+// commandTimeout is the time limit of one docker command.
 const commandTimeout = 3 * time.Minute
 
 // docker runs a command at the root of the repository and returns its output.
@@ -42,7 +42,7 @@ func tryDocker(ctx context.Context, args ...string) (string, error) {
 	root := suitetest.Must(filepath.Abs(filepath.Join("..", "..", "..")))
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Dir = root
-	// docker compose would adopt the specs' KUBECONFIG.
+	// Otherwise docker compose would use the specs' KUBECONFIG.
 	cmd.Env = append(os.Environ(), "KUBECONFIG=")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, GinkgoWriter
@@ -79,11 +79,10 @@ type container struct {
 	RestartCount int
 }
 
-// service is the compose service of the container.
+// service returns the compose service of the container.
 func (c container) service() string { return c.Config.Labels["com.docker.compose.service"] }
 
-// containers returns all containers of the given services, or of all services, including stopped
-// ones.
+// containers returns all containers of some services, or of all, even stopped ones.
 func containers(ctx context.Context, services ...string) []container {
 	GinkgoHelper()
 	ids := strings.Fields(compose(ctx, append([]string{"ps", "--all", "--quiet"}, services...)...))

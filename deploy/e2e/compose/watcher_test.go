@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("A Watcher", func() {
-	It("becomes Ready with its ConfigMap, and is listed as such", func(ctx SpecContext) {
+	It("becomes Ready with its ConfigMap, as kubectl shows", func(ctx SpecContext) {
 		client := suitetest.Must(dynamic.NewForConfig(i.Cluster.Config))
 		page := i.Page("/rules").Says(ctx, "the rules")
 		rules := world.WatcherOf("rules", `configData: {LEVEL: warn}, sources: [{key: rules, url: "`+page.URL()+`"}]`)
@@ -31,15 +31,15 @@ var _ = Describe("A Watcher", func() {
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn", "rules": "the rules"}))
 	})
 
-	It("from the manifests is Ready from the start", func(ctx SpecContext) {
+	It("from the manifests becomes Ready", func(ctx SpecContext) {
 		Eventually(ctx, func() (string, error) {
 			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "jokes", "--no-headers")
 		}).Should(MatchRegexp(`^jokes +True +True +1/1 +jokes-config `))
 	})
 })
 
-// recovery is how long interrupted work may take: after AckWait, 30 s, it is redelivered to another
-// container.
+// recovery is how long interrupted work may take. It is redelivered to another container after an AckWait of 30
+// s.
 const recovery = 3 * time.Minute
 
 var _ = Describe("Under load,", Ordered, func() {

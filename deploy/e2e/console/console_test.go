@@ -46,7 +46,7 @@ var _ = Describe("In a browser, a failure", func() {
 		Eventually(func() string { return t.text(".boxes dd") }).WithPolling(50 * time.Millisecond).Should(Equal("1"))
 		site.Says("list of prices")
 	})
-	good := func(ctx context.Context) {
+	shouldBeFixed := func(ctx context.Context) {
 		GinkgoHelper()
 		t.sees("1 fetched.")
 		cm.EventuallyHasData(ctx, "list", "list of prices")
@@ -56,7 +56,7 @@ var _ = Describe("In a browser, a failure", func() {
 		t.sees("written")
 	}
 
-	It("leads from the red number to a key that is up to date, by mouse", func(ctx SpecContext) {
+	It("can be found and fixed by mouse, starting from the red number", func(ctx SpecContext) {
 		t.click(".alert h2 a")
 		t.sees("failing")
 		t.visit("/wants?state=failing&namespace=" + w.Namespace) // other specs may use the cluster, too
@@ -66,10 +66,10 @@ var _ = Describe("In a browser, a failure", func() {
 		t.click("[data-replay]")
 		t.sees("Would replay 1 of 1 failure.")
 		t.click("button.main")
-		good(ctx)
+		shouldBeFixed(ctx)
 	})
 
-	It("leads from the red number to a key that is up to date, by keyboard", func(ctx SpecContext) {
+	It("can be found and fixed by keyboard", func(ctx SpecContext) {
 		t.live()
 		t.keys("g", "f")
 		t.sees("BadStatus 404")
@@ -83,12 +83,11 @@ var _ = Describe("In a browser, a failure", func() {
 		t.sees("Would replay 1 of 1 failure.")
 		Eventually(func() string { return t.script(`document.activeElement.matches('button.main')`) }).Should(Equal("true"))
 		t.keys(kb.Enter)
-		good(ctx)
+		shouldBeFixed(ctx)
 	})
 })
 
-// fill publishes the wants of a bad night of a medium-sized operator with their timers, and a dead
-// letter for each of the first ones.
+// fill publishes wants with their timers, and a dead letter for each of the first ones, as after a bad night.
 func fill(ctx context.Context, js jetstream.JetStream, keys, failures int) {
 	GinkgoHelper()
 	epoch := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
@@ -128,7 +127,7 @@ func fill(ctx context.Context, js jetstream.JetStream, keys, failures int) {
 	}
 }
 
-// work reads messages as two fetchers and two writers, until the spec ends. Some stay in flight.
+// work reads messages like two fetchers and two writers, until the spec ends. Some stay in flight.
 func work(ctx context.Context, js jetstream.JetStream) {
 	GinkgoHelper()
 	for stream, name := range map[string]string{
@@ -239,7 +238,7 @@ var _ = Describe("In a browser, the console", func() {
 		}
 	})
 
-	It("shows bad states in the colour of failures", func(ctx SpecContext) {
+	It("shows bad states in the color of failures", func(ctx SpecContext) {
 		fill(ctx, js, 6, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.visit("/failures")
@@ -248,7 +247,7 @@ var _ = Describe("In a browser, the console", func() {
 		Expect(t.script(`getComputedStyle(document.querySelector('.state.bad')).color`)).To(Equal(failing), "no fetcher runs")
 	})
 
-	It("executes no text from tenants and servers", func(ctx SpecContext) {
+	It("executes no scripts in text from tenants and servers", func(ctx SpecContext) {
 		epoch := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		client := operate.NewClient(js)
 		hostile := "<script>window.ran=1</script>\"><img src=x onerror=window.ran=1>\u202ejavascript:window.ran=1"
@@ -285,7 +284,7 @@ var _ = Describe("In a browser, the console", func() {
 		Expect(t.script(`window.ran`)).To(Equal("undefined"))
 	})
 
-	It("focuses the cancel button in a dialog that removes something", func(ctx SpecContext) {
+	It("focuses the cancel button in a dialog that deletes something", func(ctx SpecContext) {
 		fill(ctx, js, 6, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.visit("/failures/purge?id=1")
@@ -332,7 +331,7 @@ var _ = Describe("In a browser, the console", func() {
 		Eventually(func() string { return first.text("tbody tr th") }).WithPolling(50 * time.Millisecond).Should(Equal("4"))
 	})
 
-	It("shows a banner and its last numbers while the broker is down, and then continues its job", func(ctx SpecContext) {
+	It("shows a banner and the last numbers while the broker is down, and then resumes a job", func(ctx SpecContext) {
 		fill(ctx, js, 6, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.sees("in the last hour")
@@ -345,9 +344,9 @@ var _ = Describe("In a browser, the console", func() {
 		t.sees("Lost the connection to NATS, reconnecting. The numbers are from ")
 		Consistently(func(g Gomega) {
 			g.Expect(t.script(`document.querySelector('#lost').hidden`)).To(Equal("false"))
-			g.Expect(t.text(".alert .big")).To(Equal("3"), "the numbers of before stay")
+			g.Expect(t.text(".alert .big")).To(Equal("3"), "the last numbers stay")
 			g.Expect(t.script(`getComputedStyle(document.querySelector('.pipeline')).visibility`)).
-				To(Equal("hidden"), "whether it runs is not known")
+				To(Equal("hidden"), "the state of the pipeline is unknown")
 			g.Expect(worker.text("h1")).To(ContainSubstring("is running"))
 		}, "10s", "1s").Should(Succeed())
 		Expect(server.Start()).To(Succeed())
@@ -355,7 +354,7 @@ var _ = Describe("In a browser, the console", func() {
 		Eventually(func() string { return t.script(`document.querySelector('#lost').hidden`) }).
 			WithPolling(50 * time.Millisecond).Should(Equal("true"))
 		AddReportEntry("the banner is gone after", time.Since(back).String())
-		Expect(t.script(`window.same`)).To(Equal("1"), "without loading the page again")
+		Expect(t.script(`window.same`)).To(Equal("1"), "the page was not reloaded")
 		Eventually(func() string { return worker.text("body") }).WithTimeout(2 * time.Minute).WithPolling(time.Second).
 			Should(And(ContainSubstring("Refetch is done"), ContainSubstring("6 of 6")))
 	})

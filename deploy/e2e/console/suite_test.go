@@ -1,5 +1,5 @@
-// Package console drives the web console of curlctl in Chromium as a person does: by mouse, by
-// keyboard, in both themes, with hostile values and without the broker.
+// Package console drives the web console of curlctl in Chromium: by mouse, by keyboard, in both themes, with
+// hostile values and without the broker.
 package console_test
 
 import (
@@ -35,12 +35,12 @@ var (
 var _ = BeforeSuite(func() {
 	path := chromium()
 	if path == "" {
-		leaveOut("no Chromium found: `deploy/tools/chromium` installs Debian's; or set CHROMIUM")
+		skip("no Chromium found: `deploy/tools/chromium` installs Debian's; or set CHROMIUM")
 	}
 	env = world.Open()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.Flag("disable-lcd-text", true), chromedp.WindowSize(1280, 800),
-		chromedp.WSURLReadTimeout(2*time.Minute)) // a busy machine takes long to start it
+		chromedp.WSURLReadTimeout(2*time.Minute)) // slow to start on a busy machine
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	DeferCleanup(cancel)
 	var end context.CancelFunc
@@ -49,11 +49,10 @@ var _ = BeforeSuite(func() {
 	Expect(chromedp.Do(browser)).To(Succeed())
 })
 
-// leaveOut skips the current spec and reports why. Skip alone shows the reason only in verbose
-// reports.
-func leaveOut(why string) {
+// skip skips the current spec and adds the reason to the report. Skip alone shows it only in verbose reports.
+func skip(why string) {
 	GinkgoHelper()
-	AddReportEntry("left out", why)
+	AddReportEntry("skipped", why)
 	Skip(why)
 }
 
@@ -97,8 +96,7 @@ func newTab(address string) *tab {
 	logged, thrown := chromedp.Events(ctx, log.EntryAdded), chromedp.Events(ctx, runtime.ExceptionThrown)
 	go func() {
 		for e, err := range logged {
-			// Responses with 404 or 503 are expected, and the browser reports a click before the
-			// focus is set.
+			// Responses with 404 or 503 are expected, and the browser reports clicks before the focus is set.
 			if err == nil && e.Entry.Source != "network" && e.Entry.Level != "info" {
 				t.report(e.Entry.Text)
 			}
@@ -118,7 +116,7 @@ func newTab(address string) *tab {
 		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		Expect(t.problems).To(BeEmpty(), "problems that the browser reports")
+		Expect(t.problems).To(BeEmpty(), "problems that the browser reported")
 	})
 	return t
 }
@@ -129,8 +127,7 @@ func (t *tab) report(problem string) {
 	t.problems = append(t.problems, problem)
 }
 
-// timeout is the maximum duration of one step in the browser, on a machine that is busy with other
-// tests.
+// timeout is the time limit of one step in the browser on a busy machine.
 const timeout = time.Minute
 
 func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
@@ -150,7 +147,7 @@ func (t *tab) keepPicture() {
 	defer cancel()
 	if picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot()); err == nil {
 		name := regexp.MustCompile(`\W+`).ReplaceAllString(CurrentSpecReport().FullText(), "-")
-		_ = os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o600) // a help only
+		_ = os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o600) // best effort
 	}
 }
 
@@ -177,7 +174,7 @@ func (t *tab) script(expression string) string {
 	return evaluate(t, `String(`+expression+`)`)
 }
 
-// evaluate returns the value of an expression. It retries if the browser navigates meanwhile.
+// evaluate returns the value of an expression. It retries while the browser navigates.
 func evaluate(t *tab, expression string, options ...chromedp.EvaluateOption) (text string) {
 	GinkgoHelper()
 	Eventually(func() (err error) {
@@ -195,7 +192,7 @@ func (t *tab) sees(text string) {
 	Eventually(func() string { return t.text("body") }).WithPolling(50 * time.Millisecond).Should(ContainSubstring(text))
 }
 
-// live waits until the page's script receives live numbers.
+// live waits until the script of the page receives live numbers.
 func (t *tab) live() {
 	GinkgoHelper()
 	Eventually(func() string { return t.script(`document.querySelector('#dot').className`) }).
@@ -209,7 +206,7 @@ func (t *tab) keys(keys ...string) {
 	}
 }
 
-// scheme sets the system to light or dark.
+// scheme sets the color scheme to light or dark.
 func scheme(name string) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -225,7 +222,7 @@ func accessible() string {
 	GinkgoHelper()
 	path := filepath.Join("..", "..", "..", ".cache", "axe-core.js")
 	if out, err := exec.Command(filepath.Join("..", "..", "tools", "axe-core"), path).CombinedOutput(); err != nil {
-		leaveOut("axe-core cannot be had: " + string(out))
+		skip("axe-core is not available: " + string(out))
 	}
 	return string(suitetest.Must(os.ReadFile(path)))
 }

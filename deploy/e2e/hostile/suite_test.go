@@ -1,5 +1,5 @@
-// Package hostile lets one tenant misuse everything that a tenant may touch, and measures how
-// long another tenant waits meanwhile.
+// Package hostile lets one tenant abuse ConfigMaps in many ways, and measures how long another tenant waits
+// meanwhile.
 package hostile_test
 
 import (
@@ -23,23 +23,22 @@ var env *world.Environment
 var _ = BeforeSuite(func() { env = world.Open() })
 
 const (
-	// exposure is how long keys are created during an attack, one after the other, and samples their
-	// minimum number: the first one may wait behind all keys of the attack in the stream.
+	// exposure is how long keys are created during an attack, and samples their minimum number. The first key
+	// may wait behind all keys of the attack in the stream.
 	exposure, samples = 5 * time.Second, 20
-	// grace is how much longer the other tenant may wait than a tenant of an installation of its own,
-	// on the same machine and at the same moment.
+	// grace is how much longer the other tenant may wait than a control tenant, who has a separate installation
+	// on the same machine.
 	grace = 2 * time.Second
-	// overload is the grace of a single measurement. With 14 busy programs on each core, 1,024 wants
-	// with long names took 2.3 s, so an attack is measured up to three times.
+	// overload is the same for a single measurement on an overloaded machine: with 14 busy programs on each
+	// core, 1,024 wants with long names took 2.3 s. So an attack is measured up to three times.
 	overload, measurements = 6 * time.Second, 3
-	// patience is how long a sample is waited for before the spec fails.
+	// patience is the time limit of a sample.
 	patience = 90 * time.Second
-	// backlog is the maximum number of requests that the other tenant's keys may wait behind, however
-	// slow the machine is.
+	// backlog is the maximum number of requests ahead of the other tenant's keys, on any machine.
 	backlog = 1_000
-	// memoryLimit is the limit of the chart for watcher and writer. The fetcher's is no lower.
+	// memoryLimit is the memory limit of watcher and writer in the chart. The fetcher's is no lower.
 	memoryLimit = 256 << 20
-	// goMemoryLimit is the part of it that the chart gives to the Go runtime.
+	// goMemoryLimit is the limit that the chart gives to the Go runtime.
 	goMemoryLimit = "GOMEMLIMIT=204MiB"
 )
 
@@ -75,7 +74,7 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 				}
 				a.Clear(ctx)
 			}
-			Fail(fmt.Sprintf("in each of %d measurements the other tenant waited over %v longer", measurements, grace))
+			Fail(fmt.Sprintf("in each of %d measurements, the other tenant waited more than %v longer", measurements, grace))
 		}, SpecTimeout(5*time.Minute))
 	}
 	It("without a failed audit, and within the memory limits of the chart", func(ctx SpecContext) {
@@ -87,8 +86,8 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 	})
 })
 
-// measure creates keys of an undisturbed tenant and of another one next to each other, and returns
-// how long they wait (p90).
+// measure creates keys of the control tenant and the other tenant at the same time, and returns their waits
+// (p90).
 func measure(ctx context.Context, w *world.World, control, other *filler) (undisturbed, during time.Duration) {
 	GinkgoHelper()
 	var u, d []time.Duration
@@ -103,13 +102,13 @@ func measure(ctx context.Context, w *world.World, control, other *filler) (undis
 	return p90(u), p90(d)
 }
 
-// filler creates keys.
+// filler creates ordinary keys and measures when they are filled.
 type filler struct {
 	*world.World
 	keys int
 }
 
-// start creates a key. The returned function returns the time until the key is filled.
+// start creates a key and returns a function that waits until it is filled, and returns the time that took.
 func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 	GinkgoHelper()
 	f.keys++
@@ -127,7 +126,7 @@ func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 	return func() time.Duration { return <-took }
 }
 
-// p90 is the 90th percentile.
+// p90 returns the 90th percentile.
 func p90(took []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(took))[len(took)*9/10]
 }
