@@ -21,17 +21,17 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// eventually is how long to wait for the API server.
+// eventually is how long to wait for the API server to know the custom resources.
 const eventually = time.Minute
 
-// apiServer is a real API server. It says the warnings of its responses.
+// apiServer is a real API server. said has the warnings of its responses.
 type apiServer struct {
 	*access.Applier
 	said *gbytes.Buffer
 }
 
-// connect uses the cluster of KUBECONFIG and creates the namespaces and custom resource definitions
-// that the rendered objects need. It returns when the API server knows all their kinds.
+// connect uses the cluster of KUBECONFIG. It creates the namespaces and custom resource definitions for the
+// rendered objects, and waits until the API server knows all their kinds.
 func connect(ctx context.Context) *apiServer {
 	GinkgoHelper()
 	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
@@ -44,7 +44,7 @@ func connect(ctx context.Context) *apiServer {
 	for _, name := range []string{namespace, "team-a", "team-b"} {
 		Expect(s.Apply(ctx, "", made("Namespace", "", name))).To(Succeed())
 	}
-	// In a whole cluster, a controller creates the account. Pods need it.
+	// In a complete cluster, a controller creates this account, which pods need.
 	Expect(s.Apply(ctx, "", made("ServiceAccount", namespace, "default"))).To(Succeed())
 	Expect(s.Apply(ctx, "", definitions()...)).To(Succeed())
 	Eventually(ctx, func(g Gomega) {
@@ -56,7 +56,7 @@ func connect(ctx context.Context) *apiServer {
 	return s
 }
 
-// made returns an object of the core API with only a name.
+// made returns an object of the core API that only has a name.
 func made(kind, namespace, name string) object {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion("v1")
@@ -73,7 +73,7 @@ func (s *apiServer) dryRun(ctx context.Context, o object) (warnings string, err 
 	return string(s.said.Contents()), err
 }
 
-// apply does the same as `kubectl apply --server-side --validate=strict`.
+// apply works like `kubectl apply --server-side --validate=strict`.
 func (s *apiServer) apply(ctx context.Context, o object, dryRun ...string) error {
 	body, err := o.MarshalJSON()
 	if err != nil {

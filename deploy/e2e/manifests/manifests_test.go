@@ -29,7 +29,7 @@ var _ = Describe("The rendered chart", func() {
 			Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
 			Expect(warnings).To(BeEmpty(), "%s %s", o.GetKind(), o.GetName())
 		}
-	}, values(beside()...))
+	}, values(additional()...))
 
 	DescribeTable("meets the restricted Pod Security Standard", func(name string) {
 		evaluator := suitetest.Must(policy.NewEvaluator(policy.DefaultChecks(), nil))
@@ -48,7 +48,7 @@ var _ = Describe("The rendered chart", func() {
 			text := suitetest.Must(o.MarshalJSON())
 			Expect(string(text)).NotTo(MatchRegexp(`-----BEGIN|\bS[UAONC][A-Z2-7]{56}\b`), "%s %s", o.GetKind(), o.GetName())
 		}
-	}, values(beside()...))
+	}, values(additional()...))
 
 	It("has each known annotation in the policy that warns of misspelled names", func() {
 		for _, o := range rendered["default"] {
@@ -77,7 +77,7 @@ var _ = Describe("The rendered chart", func() {
 		}
 		DeferCleanup(func(ctx SpecContext) {
 			all := slices.DeleteFunc(slices.Clone(rendered[installed]), func(o object) bool {
-				return o.GetKind() == "Namespace" // a controller would be needed for it to go away
+				return o.GetKind() == "Namespace" // only a controller can delete it completely
 			})
 			Expect(manifest.Delete(ctx, cluster.Applier, "", all)).To(Succeed())
 		})
@@ -96,7 +96,7 @@ var _ = Describe("Values of the chart", func() {
 		Entry("an unknown top-level key", `fetchers={}`, `'fetchers' not allowed`),
 		Entry("an even number of NATS servers", `nats.bundled.replicas=2`, `/nats/bundled/replicas.*must be one of 1, 3`),
 		Entry("an unknown log level", `log.level="loud"`, `/log/level.*must be one of 'debug', 'info', 'warn', 'error'`),
-		Entry("zero GETs", `fetcher.concurrency=0`, `/fetcher/concurrency.*minimum: got 0, want 1`),
+		Entry("a concurrency of zero", `fetcher.concurrency=0`, `/fetcher/concurrency.*minimum: got 0, want 1`),
 		Entry("an invalid address range", `fetcher.egress.allowCIDRs=["10.0.0.0"]`,
 			`/fetcher/egress/allowCIDRs/0.*does not match pattern`),
 		Entry("an invalid namespace", `namespaces=["Team A"]`, `/namespaces/0.*does not match pattern`),
@@ -107,7 +107,7 @@ var _ = Describe("Values of the chart", func() {
 			`/writer/extraArgs/0.*does not match pattern`),
 		Entry("credentials of an unknown kind", `nats.credentials.kind="password"`,
 			`/nats/credentials/kind.*must be one of 'creds', 'nkey', 'none'`),
-		Entry("no API server address without a cluster to look it up", `networkPolicy.apiServer.cidrs=[]`,
+		Entry("no API server address, without a cluster to look it up", `networkPolicy.apiServer.cidrs=[]`,
 			`networkPolicy.apiServer.cidrs: .* set its addresses`),
 	)
 })
@@ -117,7 +117,7 @@ type composed struct {
 	Command     []string `json:"command"`
 	NetworkMode string   `json:"network_mode"`
 	Ports       []string `json:"ports"`
-	// Volumes are strings, or objects for a file of the host.
+	// Volumes are strings, or objects for files of the host.
 	Volumes []any `json:"volumes"`
 }
 
@@ -138,13 +138,13 @@ var _ = Describe("docker-compose.yaml", func() {
 				mounting = append(mounting, name)
 			}
 		}
-		// The service certificates has ended before etcd starts.
+		// The service certificates exits before etcd starts.
 		Expect(mounting).To(ConsistOf("certificates", "etcd", "kube-apiserver"))
 	})
 })
 
 var _ = Describe("make manifests", func() {
-	It("writes manifests with the images of a registry", func(ctx SpecContext) {
+	It("writes manifests with images from another registry", func(ctx SpecContext) {
 		dist := GinkgoT().TempDir()
 		cmd := exec.CommandContext(ctx, "../../tools/install", "manifests")
 		cmd.Env = append(os.Environ(), "REGISTRY=registry.example.com/me", "VERSION=1", "DIST="+dist)

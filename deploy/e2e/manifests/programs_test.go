@@ -36,13 +36,13 @@ var _ = Describe("The programs in the chart", func() {
 			}
 			program := filepath.Join(bin(), image[1])
 			Expect(program).To(BeAnExistingFile(), "run `make build`")
-			// Flags are parsed in order, and help ends the program before it starts its work.
+			// Flags are parsed in order, and --help exits before any work starts.
 			said, err := exec.CommandContext(ctx, program, append(container.Args, "--help")...).CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), "%s: %s", of, said)
 		}
-	}, values(beside()...))
+	}, values(additional()...))
 
-	It("protect the same namespaces as without the chart", func() {
+	It("protect the same namespaces as by default", func() {
 		const flag = "--protected-namespaces="
 		found := 0
 		for of, pod := range podTemplates(rendered["default"]) {
@@ -77,7 +77,7 @@ var _ = Describe("The programs in the chart", func() {
 				Expect(*pod.Spec.TerminationGracePeriodSeconds).To(BeNumerically(">", 30), of)
 			}
 		}
-	}, values(beside()...))
+	}, values(additional()...))
 
 	DescribeTable("run only as many concurrent fetches as fit in memory", func(ctx SpecContext, concurrency, maxBody int) {
 		set := fmt.Sprintf("fetcher={\"concurrency\":%d,\"maxBody\":%d}", concurrency, maxBody)
@@ -94,7 +94,7 @@ var _ = Describe("The programs in the chart", func() {
 		Entry("with the maximum values", 4096, 1_000_000),
 	)
 
-	DescribeTable("have exactly the rights that they were tested with", func(name, namespace string) {
+	DescribeTable("have exactly the permissions that they were tested with", func(name, namespace string) {
 		roles := map[string][]rbacv1.PolicyRule{}
 		for _, o := range rendered[name] {
 			switch o.GetKind() {
@@ -117,8 +117,8 @@ var _ = Describe("The programs in the chart", func() {
 		} else {
 			Expect(roles).NotTo(HaveKey("curl-me-that-keeper"))
 		}
-	}, Entry("everywhere", "default", "curl-me-that"), Entry("with Watchers", "keeper", "curl-me-that"),
-		Entry("in a namespace", "namespaced", "team-a"), Entry("in another", "namespaced", "team-b"))
+	}, Entry("in all namespaces", "default", "curl-me-that"), Entry("with Watchers", "keeper", "curl-me-that"),
+		Entry("in a listed namespace", "namespaced", "team-a"), Entry("in another one", "namespaced", "team-b"))
 })
 
 // bin returns the folder of the built programs.
@@ -142,14 +142,14 @@ func mebibytes(env []corev1.EnvVar, name string) int64 {
 }
 
 var _ = Describe("The bundled NATS", func() {
-	It("has an identity for each service, and one server syncs to disk by itself", func(ctx SpecContext) {
+	It("has an identity for each service, and does not sync each write with one server", func(ctx SpecContext) {
 		options := configured(ctx, rendered["default"], "curl-me-that-nats-0")
 		Expect(options.MaxPayload).To(BeEquivalentTo(2 << 20))
 		Expect(options.SyncAlways).To(BeFalse())
 		Expect(options.Nkeys).To(HaveLen(8))
 	})
 
-	It("syncs to disk on each write with three servers, whose names are in the certificate", func(ctx SpecContext) {
+	It("syncs each write with three servers, whose names are in the certificate", func(ctx SpecContext) {
 		options := configured(ctx, rendered["ha"], "curl-me-that-nats-0")
 		Expect(options.SyncAlways).To(BeTrue())
 		Expect(options.Cluster.Name).To(Equal("curl-me-that-nats"))
@@ -165,8 +165,8 @@ var _ = Describe("The bundled NATS", func() {
 	})
 })
 
-// configured creates a NATS pod's /etc/nats, with keys from the program that the Job runs, and
-// returns the configuration of one server.
+// configured creates the /etc/nats of a NATS pod, with keys from the command of the Job. It returns the
+// configuration of one server.
 func configured(ctx context.Context, objects []object, name string) *server.Options {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()

@@ -21,15 +21,15 @@ import (
 // securityPage has the table of each component's permissions.
 const securityPage = "../../docs/security.md"
 
-// anyAPIServer replaces the API server's address in the policies of install.yaml.
+// anyAPIServer replaces the address of the API server in install.yaml.
 const anyAPIServer = "any address at 443 and 6443"
 
-// team is a namespace with credentials of its own.
+// team is a namespace with its own credentials.
 const team = "team-a"
 
 const component = "app.kubernetes.io/component"
 
-// securityRows returns the cells of that table, by the component in the first cell.
+// securityRows returns the other cells of that table, by the component in the first cell.
 func securityRows() map[string][]string {
 	GinkgoHelper()
 	text := suitetest.Must(os.ReadFile(securityPage))
@@ -47,8 +47,8 @@ func securityRows() map[string][]string {
 	return rows
 }
 
-// rightsOf returns the permissions of service accounts by component, cluster-wide ones first, then
-// those in the release's namespace.
+// rightsOf returns the permissions of service accounts by component: cluster-wide, then in listed namespaces,
+// then in the release's namespace.
 func rightsOf(objects []object) map[string]string {
 	GinkgoHelper()
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -167,7 +167,7 @@ func place(rule networkingv1.NetworkPolicyEgressRule) string {
 	case peer.IPBlock != nil && at == "[]" && len(peer.IPBlock.Except) > 20:
 		return "public addresses"
 	}
-	Fail(fmt.Sprintf("the suite has no name for where this leads: %v", rule))
+	Fail(fmt.Sprintf("the suite has no name for this destination: %v", rule))
 	return ""
 }
 
@@ -225,7 +225,7 @@ var _ = Describe("The table in the security model", func() {
 		Expect(securityRows()).To(Equal(actual), "update the table of %s", securityPage)
 	})
 
-	It("has a Kubernetes token only for pods with permissions", func(ctx SpecContext) {
+	It("lists permissions for every pod with a Kubernetes token", func(ctx SpecContext) {
 		objects := everything(ctx)
 		rights := rightsOf(objects)
 		for name, pod := range podTemplates(objects) {
@@ -241,7 +241,7 @@ var _ = Describe("The table in the security model", func() {
 		}
 	})
 
-	It("describes the destinations that the manifests allow instead of the API server's address", func() {
+	It("covers install.yaml and watchers.yaml, which allow any address as the API server", func() {
 		text := suitetest.Must(os.ReadFile(securityPage))
 		Expect(string(text)).To(ContainSubstring("In `install.yaml`, `install-small.yaml` and `watchers.yaml` it is " + anyAPIServer))
 		rows := securityRows()

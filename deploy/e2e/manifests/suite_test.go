@@ -1,10 +1,9 @@
 // Package manifests checks the rendered chart against a real API server, the Pod Security Standards
 // and the programs that it starts.
 //
-// The package does not use kubeconform: kubeconform needs JSON schemas, and the API server has
-// them. A dry run with field validation decodes strictly and validates more than any schema. Custom
-// resources of KEDA and the Prometheus operator are checked in the same way, with their definitions
-// in testdata/crds.
+// It does not use kubeconform, which needs JSON schemas. The API server already has them: a dry run with field
+// validation decodes strictly and validates more than any schema. Custom resources of KEDA and the Prometheus
+// operator are checked in the same way, with their definitions in testdata/crds.
 package manifests_test
 
 import (
@@ -38,7 +37,7 @@ const (
 
 var (
 	cluster *apiServer
-	// rendered has the rendered objects by the name of the values.
+	// rendered has the rendered objects by the name of the values or the manifest.
 	rendered map[string][]object
 )
 
@@ -66,12 +65,12 @@ const (
 
 type object = *unstructured.Unstructured
 
-// beside returns the table entries of manifests that are applied in addition to install.yaml.
-func beside() []TableEntry {
+// additional returns table entries for the manifests that are applied in addition to install.yaml.
+func additional() []TableEntry {
 	return []TableEntry{Entry(watchers, watchers), Entry(sidecars, sidecars)}
 }
 
-// values returns a table entry for each way to render the chart.
+// values returns table entries for all ways to render the chart, and more.
 func values(more ...TableEntry) []TableEntry {
 	entries := []TableEntry{}
 	for _, name := range []string{
@@ -83,7 +82,7 @@ func values(more ...TableEntry) []TableEntry {
 	return append(entries, more...)
 }
 
-// render renders the chart without an API server to look up. Later flags override earlier ones.
+// render renders the chart without looking up the API server. Later flags override earlier ones.
 func render(ctx context.Context, flags ...string) ([]object, error) {
 	return manifest.Render(ctx, manifest.Chart{
 		Dir: chart, Release: namespace, Namespace: namespace,

@@ -27,7 +27,7 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 		b := watch(w)
 		slow := origin.Start()
 		DeferCleanup(slow.Close)
-		w.Trust(slow) // its end lets them go
+		w.Trust(slow) // closing it releases the requests
 		for i := range objects {
 			page := slow.Page(fmt.Sprintf("/%d", i)).Says("at last")
 			page.Hold()
@@ -91,7 +91,7 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 		b.shows(ctx, "stat", "API server", "", Equal(yes))
 		g.Break(gateway.All(gateway.Answer(apierrors.NewServiceUnavailable("Service Unavailable"))))
 		for _, page := range pages {
-			page.Says("after") // else there is nothing to write
+			page.Says("after") // otherwise there is nothing to write
 		}
 		b.shows(ctx, "stat", "API server", "", Equal(no))
 		b.shows(ctx, "timeseries", "Availability and denied namespaces", "available", Equal(no))
@@ -102,7 +102,7 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 			"Kubernetes API server unavailable, holding results", "Service Unavailable")
 		g.Heal()
 		b.calms(ctx, "CurlMeThatAPIServerUnavailable")
-		w.Unfinished() // refreshes go on
+		w.Unfinished() // refreshes continue
 	})
 
 	It("an unavailable NATS", func(ctx SpecContext) {

@@ -1,5 +1,5 @@
-// Package observability injects faults and checks that dashboard, alerts and runbooks show each of
-// them within 30 s.
+// Package observability injects faults and checks that the dashboard, alerts and runbooks show each of them
+// within 30 s.
 package observability_test
 
 import (
@@ -40,10 +40,10 @@ var _ = BeforeSuite(func() {
 const (
 	// shows is how long the dashboard may take to show a fault.
 	shows = 30 * time.Second
-	// calm is how long recovery may take. Rejected work is retried after a pause.
+	// calm is how long recovery may take. A rejected message is retried after a pause.
 	calm = time.Minute
-	// scrapes is the scrape interval in this suite. The dashboard is also in time with 15 s between
-	// scrapes: one scrape is visible after 15 s, and a rate after two.
+	// scrapes is the scrape interval in this suite. With 15 s, the dashboard would be in time too: one scrape
+	// is visible after 15 s, and a rate after two.
 	scrapes = time.Second
 )
 
@@ -96,22 +96,21 @@ func name(legend string, s promql.Sample) string {
 	return legend
 }
 
-// alerts waits until the expression of an alert holds. The alert itself fires after its "for"
-// duration.
+// alerts waits until the expression of an alert is true. The alert fires later, after its "for" duration.
 func (b board) alerts(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(ctx, func() ([]string, error) { return b.pending(ctx) }).
 		WithTimeout(shows).WithPolling(scrapes / 2).Should(ContainElement(name))
 }
 
-// calms waits until the expression of an alert no longer holds.
+// calms waits until the expression of an alert is no longer true.
 func (b board) calms(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(ctx, func() ([]string, error) { return b.pending(ctx) }).
 		WithTimeout(calm).WithPolling(scrapes / 2).ShouldNot(ContainElement(name))
 }
 
-// pending returns the alerts whose expression holds.
+// pending returns the alerts whose expression is true.
 func (b board) pending(ctx context.Context) ([]string, error) {
 	var names []string
 	for _, a := range rules.Alerts {
@@ -127,7 +126,7 @@ func (b board) pending(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// draws waits until every panel shows data, except for the named ones.
+// draws waits until all panels show data, except for the named ones.
 func (b board) draws(ctx context.Context, except ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
@@ -154,8 +153,7 @@ func runbook(alert string) string {
 	return string(suitetest.Must(os.ReadFile("../../runbooks/" + path.Base(rule.Annotations["runbook_url"]))))
 }
 
-// leads follows the runbook of an alert: the runbook has a curlctl command, and its output shows
-// the cause.
+// leads follows the runbook of an alert: it contains a curlctl command whose output shows the cause.
 func leads(ctx context.Context, w *world.World, alert, command string, cause types.GomegaMatcher) {
 	GinkgoHelper()
 	Expect(runbook(alert)).To(ContainSubstring("$ curlctl " + command))
@@ -169,8 +167,7 @@ func leads(ctx context.Context, w *world.World, alert, command string, cause typ
 	}).Should(cause)
 }
 
-// tells follows the runbook of an alert: the runbook quotes a log message, and the service has
-// logged it with the cause.
+// tells follows the runbook of an alert: it quotes a log message, which the service has logged with the cause.
 func tells(s *world.Service, alert, message, cause string) {
 	GinkgoHelper()
 	Expect(runbook(alert)).To(ContainSubstring(message))

@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// maxRepairs is the maximum number of repairs of one object in a round. Further repairs wait too
+// maxRepairs is the maximum number of repairs of one object in a round, because more would be delayed for too
 // long.
 const maxRepairs = 2
 
@@ -31,7 +31,7 @@ const (
 type object struct {
 	*world.ConfigMap
 	round *round
-	// pages has the requested pages by key, and spare ones for edits.
+	// pages has the requested pages by key.
 	pages   map[string]*origin.Page
 	repairs int
 }
@@ -49,7 +49,7 @@ func (r *round) newObject(ctx context.Context, traits ...world.Trait) *object {
 	return o
 }
 
-// unborn returns an object that is not yet created.
+// unborn returns an object that is not created yet.
 func (r *round) unborn() *object {
 	o := &object{round: r, pages: map[string]*origin.Page{}}
 	for i := range 1 + r.rng.IntN(2) {
@@ -86,12 +86,12 @@ func (o *object) key() string {
 	return keys[o.round.rng.IntN(len(keys))]
 }
 
-// wanted returns a random key of the object that is in the stream of requests.
+// wanted returns a random key of the object, as in the stream of requests.
 func (o *object) wanted() pipeline.Key {
 	return pipeline.Key{Namespace: o.round.Namespace, Name: o.Name, Key: o.key()}
 }
 
-// ask writes the current annotation.
+// ask sets the annotation to the current pages.
 func (o *object) ask(ctx context.Context) { o.Ask(ctx, o.pairs()) }
 
 // mayRepair counts a repair and reports whether it is allowed.
@@ -100,7 +100,7 @@ func (o *object) mayRepair() bool {
 	return o.repairs <= maxRepairs
 }
 
-// replace replaces the content of the object, as kubectl replace does.
+// replace replaces the content of the object, like kubectl replace.
 func (o *object) replace(ctx context.Context, change func(*corev1.ConfigMap)) {
 	GinkgoHelper()
 	now := o.Get(ctx)

@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// minSteps and maxSteps bound the number of steps in a round.
+	// minSteps and maxSteps limit the number of steps in a round.
 	minSteps, maxSteps = 4, 12
 	// maxPause is the maximum time between two steps.
 	maxPause = 150 * time.Millisecond
-	// healLimit is how long a key may take to be up to date once all causes are gone: some audits,
-	// on a machine that is busy with other tests.
+	// healLimit is how long a key may take to be up to date once all obstacles are gone: several audits, on a
+	// busy machine.
 	healLimit = 50 * time.Second
-	// apartLimit is how long a key of another tenant may take meanwhile.
+	// apartLimit is how long a key of another tenant may take during the faults.
 	apartLimit = 40 * time.Second
 	// ordinaryObjects is the number of ConfigMaps at the start of a round.
 	ordinaryObjects = 3
 )
 
-// round is one sequence of steps. It owns all its ConfigMaps.
+// round is a sequence of random steps. It owns all its ConfigMaps.
 type round struct {
 	*system
 	seed    uint64
 	rng     *rand.Rand
 	objects []*object
 	named   int
-	// lifts remove the obstacles.
+	// lifts remove the obstacles at the end.
 	lifts []func(context.Context)
 	done  []string
 }
@@ -99,7 +99,8 @@ func (r *round) pause(ctx context.Context) {
 	}
 }
 
-// apart creates a ConfigMap of another tenant while all obstacles exist.
+// apart creates a ConfigMap of another tenant while all obstacles exist, and returns the promises broken for
+// it.
 func (r *round) apart(ctx context.Context) []string {
 	GinkgoHelper()
 	tenant := r.Tenants[0]
@@ -111,7 +112,7 @@ func (r *round) apart(ctx context.Context) []string {
 	})
 }
 
-// heals waits until all objects are up to date, and returns those that are not.
+// heals waits until all objects are up to date, and returns the promises broken for the others.
 func (r *round) heals(ctx context.Context) []string {
 	return await(ctx, healLimit, func() []string {
 		var wrong []string
@@ -129,7 +130,7 @@ func await(ctx context.Context, limit time.Duration, look func() []string) (wron
 	_ = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
 		wrong = look()
 		return len(wrong) == 0, nil
-	}) // what is wrong after the limit is returned
+	}) // the last result is returned after the limit too
 	return wrong
 }
 

@@ -24,8 +24,8 @@ import (
 const (
 	// tooLarge is the size of a body above the limit, in bytes.
 	tooLarge = 2 << 20
-	// maxAnnotations is the maximum size of an object's annotations in bytes. room is the part left
-	// free here, which is too small for a status.
+	// maxAnnotations is the maximum size of an object's annotations in bytes. room is the part left free, which
+	// is too small for a status.
 	maxAnnotations = 256 << 10
 	room           = 60
 )
@@ -42,10 +42,10 @@ type step struct {
 
 // steps returns the possible steps.
 func steps() []step {
-	return slices.Concat(edits(), hands(), obstacles(), losses(), kills(), attacks())
+	return slices.Concat(edits(), drifts(), obstacles(), losses(), kills(), attacks())
 }
 
-// attacks returns what a hostile tenant does.
+// attacks returns the attacks of a hostile tenant.
 func attacks() []step {
 	return []step{{name: "a hostile tenant", once: true, do: func(ctx context.Context, r *round) {
 		all := hostile.Attacks()
@@ -56,7 +56,7 @@ func attacks() []step {
 	}}}
 }
 
-// onObject is a step on one of the ordinary ConfigMaps.
+// onObject returns a step on one of the ordinary ConfigMaps.
 func onObject(name string, do func(ctx context.Context, o *object)) step {
 	return step{name: name, do: func(ctx context.Context, r *round) {
 		o := r.objects[r.rng.IntN(ordinaryObjects)]
@@ -80,11 +80,11 @@ func edits() []step {
 			o.pages[key] = page
 			o.Ask(ctx, before)
 		}),
-		onObject("a pair more", func(ctx context.Context, o *object) {
+		onObject("one pair more", func(ctx context.Context, o *object) {
 			o.pages[fmt.Sprintf("more%d", o.round.rng.IntN(3))] = o.round.page()
 			o.ask(ctx)
 		}),
-		onObject("a pair less", func(ctx context.Context, o *object) {
+		onObject("one pair less", func(ctx context.Context, o *object) {
 			if len(o.pages) > 1 {
 				delete(o.pages, o.key())
 				o.ask(ctx)
@@ -106,8 +106,8 @@ func edits() []step {
 	}
 }
 
-// hands returns other clients' edits of data, and changes on servers.
-func hands() []step {
+// drifts returns edits of data by other clients, and changes on servers.
+func drifts() []step {
 	return []step{
 		onObject("a key edited by hand", func(ctx context.Context, o *object) {
 			key := o.key()
@@ -147,16 +147,16 @@ func hands() []step {
 	}
 }
 
-// obstacles returns rejections that end later.
+// obstacles returns objects that cannot be filled until the end of the round.
 func obstacles() []step {
 	return []step{
 		{name: "a key of another owner, removed later", do: func(ctx context.Context, r *round) {
 			o := r.newObject(ctx, world.Holding("key0", "theirs"))
-			r.stand(o, func(ctx context.Context) { o.Drop(ctx, "key0") })
+			r.obstruct(o, func(ctx context.Context) { o.Drop(ctx, "key0") })
 		}},
 		{name: "an immutable ConfigMap, re-created later", do: func(ctx context.Context, r *round) {
 			o := r.newObject(ctx, world.Immutable())
-			r.stand(o, func(ctx context.Context) {
+			r.obstruct(o, func(ctx context.Context) {
 				o.Delete(ctx)
 				o.ConfigMap = r.Create(ctx, o.Name, world.Asking(o.pairs()))
 			})
@@ -165,15 +165,15 @@ func obstacles() []step {
 			o := r.unborn()
 			size := maxAnnotations - room - len(annotation.DefaultKey) - len(o.pairs()) - len("filler")
 			o.ConfigMap = r.Create(ctx, r.name(), world.Asking(o.pairs()), world.Annotated("filler", strings.Repeat("x", size)))
-			r.stand(o, func(ctx context.Context) { o.Unannotate(ctx, "filler") })
+			r.obstruct(o, func(ctx context.Context) { o.Unannotate(ctx, "filler") })
 		}},
 		{name: "a body that is too large, and smaller later", do: func(ctx context.Context, r *round) {
 			o := r.unborn()
 			page := o.pages["key0"].Serves(make([]byte, tooLarge))
 			o.ConfigMap = r.Create(ctx, r.name(), world.Asking(o.pairs()))
-			r.stand(o, func(context.Context) { page.Says("small enough") })
+			r.obstruct(o, func(context.Context) { page.Says("small enough") })
 		}},
-		{name: "the rights of the writer taken, and given back later", once: true, do: func(ctx context.Context, r *round) {
+		{name: "the permissions of the writer revoked, granted later", once: true, do: func(ctx context.Context, r *round) {
 			r.rights.Revoke(ctx)
 			r.objects = append(r.objects, r.newObject(ctx))
 			r.lifts = append(r.lifts, r.rights.Grant)
@@ -181,13 +181,13 @@ func obstacles() []step {
 	}
 }
 
-// stand adds an object and the function that removes its obstacle.
-func (r *round) stand(o *object, lift func(context.Context)) {
+// obstruct adds an object and the function that removes its obstacle.
+func (r *round) obstruct(o *object, lift func(context.Context)) {
 	r.objects = append(r.objects, o)
 	r.lifts = append(r.lifts, lift)
 }
 
-// losses returns losses in the broker, accidental or by its operator.
+// losses returns losses of data in the broker.
 func losses() []step {
 	return append(slices.Concat(purges(), operations()), step{
 		name: "the broker restored from a copy", once: true,
@@ -196,7 +196,7 @@ func losses() []step {
 	})
 }
 
-// operations returns an operator's manual changes of streams.
+// operations returns manual changes of streams by an operator.
 func operations() []step {
 	all := []step{
 		onObject("a want purged", func(ctx context.Context, o *object) {
@@ -223,7 +223,7 @@ func operations() []step {
 			r.MakeStreams(ctx)
 		}})
 	}
-	slices.SortFunc(all, func(a, b step) int { return strings.Compare(a.name, b.name) }) // for chance to choose the same
+	slices.SortFunc(all, func(a, b step) int { return strings.Compare(a.name, b.name) }) // a seed selects by index
 	return all
 }
 
@@ -243,7 +243,7 @@ func purges() []step {
 	}
 }
 
-// kills returns steps that kill and restart programs, with other steps in between.
+// kills returns steps that kill and restart programs.
 func kills() []step {
 	var all []step
 	for _, name := range world.Services() {
@@ -265,7 +265,7 @@ func kills() []step {
 // meanwhile runs up to three steps that need none of our programs.
 func (r *round) meanwhile(ctx context.Context) {
 	GinkgoHelper()
-	all := slices.Concat(edits(), hands(), purges())
+	all := slices.Concat(edits(), drifts(), purges())
 	r.pause(ctx)
 	for range r.rng.IntN(4) {
 		step := all[r.rng.IntN(len(all))]

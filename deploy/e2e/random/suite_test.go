@@ -1,6 +1,6 @@
-// Package random runs rounds of random edits, failures and repairs, and checks the promises of the
-// system after each round. SEED selects the steps and ROUNDS their number. A failed round prints
-// the SEED that starts with it.
+// Package random runs rounds of random edits, faults and repairs, and checks the promises after each round.
+// SEED selects the steps, and ROUNDS is the number of rounds. A broken promise prints the SEED that starts with
+// its round.
 package random_test
 
 import (
@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// usualRounds and usualSeed are the defaults for `make test`. Nightly runs use others.
+	// usualRounds and usualSeed are the defaults of `make test`.
 	usualRounds = "50"
 	usualSeed   = "1"
-	// startLimit and roundLimit bound the suite. A round takes about two seconds on a quiet
+	// startLimit and roundLimit limit the duration of the suite. A round takes about two seconds on a quiet
 	// machine.
 	startLimit = 5 * time.Minute
 	roundLimit = 30 * time.Second
@@ -54,7 +54,7 @@ func number(variable, usual string) uint64 {
 func chance(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 var _ = Describe("A random sequence of faults", func() {
-	It("leaves each key up to date once it ends, and never delays another tenant's", func(ctx SpecContext) {
+	It("leaves each key up to date once it ends, and does not stop another tenant", func(ctx SpecContext) {
 		seed := number("SEED", usualSeed)
 		rounds := number("ROUNDS", usualRounds)
 		GinkgoWriter.Printf("SEED=%d ROUNDS=%d\n", seed, rounds)
@@ -72,9 +72,9 @@ var _ = Describe("A random sequence of faults", func() {
 })
 
 const (
-	// ackWait is how long before a killed program's work is redelivered.
+	// ackWait is the time after which the messages of a killed program are redelivered.
 	ackWait = 2 * time.Second
-	// maxBroken is the number of broken promises that ends the run.
+	// maxBroken is the number of broken promises that a run tolerates before it stops.
 	maxBroken = 10
 	// hostileScale divides the number of objects of an attack.
 	hostileScale = 10
@@ -84,14 +84,14 @@ const (
 type system struct {
 	*world.World
 	broker *world.Broker
-	// rights are the writer's rights in the namespace where a step revokes them.
+	// rights is the writer's account, for the namespace where a step revokes its permissions.
 	rights *world.Account
 	wants  *published
-	// hostile is a tenant who misuses ConfigMaps in some rounds.
+	// hostile is a tenant who abuses ConfigMaps in some rounds.
 	hostile *hostile.Tenant
 }
 
-// published has the messages by subject, as they were published. It is safe for concurrent use.
+// published has all messages, by subject. It is safe for concurrent use.
 type published struct {
 	mu  sync.Mutex
 	all map[string][][]byte
@@ -109,8 +109,8 @@ func (p *published) of(subject string) [][]byte {
 	return slices.Clone(p.all[subject])
 }
 
-// begin starts the services with short intervals. All steps happen in the namespace of the world.
-// An ordinary and a hostile tenant share the installation.
+// begin starts the services with short intervals. Steps happen in the namespace of the world. An ordinary and a
+// hostile tenant share the installation.
 func begin(ctx context.Context) *system {
 	GinkgoHelper()
 	s := &system{broker: world.RunBroker(), wants: &published{all: map[string][][]byte{}}}
@@ -125,6 +125,6 @@ func begin(ctx context.Context) *system {
 	for _, tenant := range s.Tenants {
 		s.rights.In(ctx, tenant.Namespace, world.WriterRules()...)
 	}
-	s.hostile = hostile.New(s.Tenants[1], hostileScale) //nolint:contextcheck // its cleanup has a context of its own
+	s.hostile = hostile.New(s.Tenants[1], hostileScale) //nolint:contextcheck // its cleanup has its own context
 	return s
 }

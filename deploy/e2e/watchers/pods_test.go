@@ -18,13 +18,13 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// injected is a pod as the policy creates it. The spec writes its status, as there is no kubelet.
+// injected is a pod as the policy creates it. The spec writes its status, because there is no kubelet.
 type injected struct {
 	home *home
 	name string
 }
 
-// pod creates a pod with the sidecars in its annotation.
+// pod creates a pod whose annotation lists injected sidecars.
 func (h *home) pod(ctx context.Context, name, annotation string) injected {
 	GinkgoHelper()
 	h.Cluster.RunPods(ctx, h.Namespace)
@@ -38,7 +38,7 @@ func (h *home) pod(ctx context.Context, name, annotation string) injected {
 	return injected{h, name}
 }
 
-// reports writes the status of the sidecar as a kubelet does.
+// reports writes the status of the sidecar like a kubelet.
 func (p injected) reports(ctx context.Context, s corev1.ContainerStatus) {
 	GinkgoHelper()
 	pods := p.home.Cluster.Client.CoreV1().Pods(p.home.Namespace)
@@ -66,7 +66,7 @@ func (p injected) delete(ctx context.Context) {
 		Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
 }
 
-// eventuallyCounts waits for the counts of injected, current, ready and failing pods.
+// eventuallyCounts waits for these numbers of injected, current, ready and failing pods.
 func (w *watcher) eventuallyCounts(ctx context.Context, counts ...int64) {
 	GinkgoHelper()
 	Eventually(ctx, func() []int64 {
@@ -78,12 +78,12 @@ func (w *watcher) eventuallyCounts(ctx context.Context, counts ...int64) {
 	}).Should(Equal(counts), "injected, current, ready and failing of %s", w.name)
 }
 
-// logged returns keeper's log lines about a pod.
+// logged returns the log lines of keeper about a pod.
 func (p injected) logged() []string {
 	return p.home.keeper.Log.Matching(fmt.Sprintf(`"pod":"%s/%s"`, p.home.Namespace, p.name))
 }
 
-// eventuallyLogged waits for the messages of these lines.
+// eventuallyLogged waits until keeper logged exactly these messages about a pod.
 func (p injected) eventuallyLogged(ctx context.Context, messages ...string) {
 	GinkgoHelper()
 	lines := make([]any, len(messages))
@@ -180,7 +180,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 	})
 })
 
-// letWatchNamespace grants keeper the right to watch its namespace, as the chart does.
+// letWatchNamespace lets keeper watch its namespace, like the chart.
 func letWatchNamespace(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	rights := suitetest.Must(access.Decode([]byte(strings.ReplaceAll(`
@@ -200,7 +200,7 @@ var _ = Describe("The condition Injectable", func() {
 	const sidecar = `container: {name: watch, image: i, securityContext: {allowPrivilegeEscalation: false, ` +
 		`capabilities: {drop: [ALL]}}}`
 
-	It("gives the obstacle, and follows changes of the namespace and the spec", func(ctx SpecContext) {
+	It("names the obstacle, and follows changes of the namespace and the spec", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", sidecar)
 		w.eventually(ctx, watchv1.ConditionInjectable, "False/NamespaceNotEnabled")
@@ -221,7 +221,7 @@ var _ = Describe("The condition Injectable", func() {
 		w.eventuallyReady(ctx)
 	})
 
-	It("is False if the operator has not enabled sidecars, without reading a namespace", func(ctx SpecContext) {
+	It("is False if the operator has not enabled sidecars, even in a labelled namespace", func(ctx SpecContext) {
 		h := open(ctx)
 		h.Cluster.Label(ctx, h.Namespace, watchv1.InjectLabel, watchv1.InjectValue)
 		w := h.apply(ctx, "errors", sidecar)

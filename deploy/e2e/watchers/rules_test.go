@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// shortAckWait is how long before a killed service's work is redelivered here.
+	// shortAckWait replaces the default AckWait of 30 s, after which the messages of a killed service are
+	// redelivered.
 	shortAckWait = 3 * time.Second
-	// login is the page of a proxy, with status 200.
+	// login is the sign-in page of a proxy, with status 200.
 	login = "<html>Sign in</html>"
-	// certificate is how a bundle begins.
+	// certificate is the start of a bundle.
 	certificate = "-----BEGIN CERTIFICATE-----"
 )
 
-// answers are the bodies of the keys of deploy/docs/rules.md, and the numbers of the rules that they do
-// not meet. A selection has none.
+// answers are bodies by key, and the numbers of the rules that they break (0 for a selection), as in
+// deploy/docs/rules.md.
 type answers struct {
 	bodies map[string]string
 	rules  map[string]uint32
@@ -42,7 +43,7 @@ var (
 	}
 )
 
-// goodBodies returns bodies that pass, and the data that comes of them.
+// goodBodies returns bodies that meet the rules, and the resulting data.
 func goodBodies(n int) (bodies, data map[string]string) {
 	bodies = map[string]string{
 		"rules.json":  fmt.Sprintf(`{"rules":[%d],"version":3}`, n),
@@ -60,7 +61,7 @@ type ruled struct {
 	*home
 	*world.ConfigMap
 	pages map[string]*origin.Page
-	// fetch asks for a fetch of all keys.
+	// fetch requests a fetch of all keys.
 	fetch func(ctx context.Context, now int)
 }
 
@@ -77,7 +78,7 @@ func annotated(ctx context.Context, r *ruled) {
 	r.fetch = func(ctx context.Context, now int) { r.Annotate(ctx, "x-kv8s.io/curl-now", fmt.Sprint(now)) }
 }
 
-// watched creates a Watcher whose ConfigMap it is.
+// watched creates a Watcher that creates the ConfigMap.
 func watched(ctx context.Context, r *ruled) {
 	source := func(key, rest string) string {
 		return `{key: ` + key + `, url: "` + r.pages[key].URL() + `", ` + rest + `}, `
@@ -106,7 +107,7 @@ func (r *ruled) eventuallyHas(ctx context.Context, data map[string]string) {
 	}
 }
 
-// killDuring kills a service while all keys are fetched.
+// killDuring kills a service during the GETs of all keys.
 func (r *ruled) killDuring(ctx context.Context, now int, s *world.Service) {
 	GinkgoHelper()
 	var releases []func()
@@ -124,7 +125,7 @@ func (r *ruled) killDuring(ctx context.Context, now int, s *world.Service) {
 	s.Restart(ctx)
 }
 
-// eventuallyRejects waits until no key meets its rules, and checks that all keep their values.
+// eventuallyRejects waits until every key reports the broken rule, and expects that all keep their values.
 func (r *ruled) eventuallyRejects(ctx context.Context, bad answers, data map[string]string) {
 	GinkgoHelper()
 	for key, number := range bad.rules {

@@ -24,7 +24,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// strictDryRun only asks whether the API server would create an object, as kubectl apply does.
+// strictDryRun makes the API server check an object, as strictly as kubectl apply, without storing it.
 var strictDryRun = metav1.CreateOptions{
 	DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
 }
@@ -38,7 +38,7 @@ func numberedSources(n int) string {
 	return "sources: [" + text.String() + "]"
 }
 
-// refused has specs that the schema rejects, each followed by the message.
+// refused has pairs of a spec that the schema rejects and the message.
 var refused = []string{
 	`suspend: true`, "a Watcher needs at least one of configData, configBinaryData, sources and container",
 	`configData: {a: b}, configBinaryData: {a: YQ==}`,
@@ -90,7 +90,7 @@ var _ = Describe("The schema of Watchers", Ordered, func() {
 	var namespace string
 	BeforeAll(func(ctx SpecContext) { namespace = env.Cluster.Namespace(ctx) })
 
-	// try applies a spec as a dry run, with the validation of kubectl apply.
+	// try creates a Watcher as a dry run, with the validation of kubectl apply.
 	try := func(ctx context.Context, name, spec string) error {
 		return world.ErrorOf(api.Resource(watchv1.Resource()).Namespace(namespace).
 			Create(ctx, world.WatcherOf(name, spec), strictDryRun))
@@ -176,7 +176,7 @@ func (k kubectl) run(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// shell runs commands as a person types them.
+// shell runs commands in a shell.
 func (k kubectl) shell(ctx context.Context, commands string) (string, error) {
 	command := exec.CommandContext(ctx, "sh", "-euc", commands)
 	command.Env = append(os.Environ(), "KUBECONFIG="+env.Cluster.Kubeconfig,
@@ -188,7 +188,7 @@ func (k kubectl) shell(ctx context.Context, commands string) (string, error) {
 // named is the name of a Watcher and its spec in YAML.
 type named struct{ name, spec string }
 
-// apply applies Watchers with one file.
+// apply applies Watchers in one file.
 func (k kubectl) apply(ctx context.Context, watchers ...named) (string, error) {
 	GinkgoHelper()
 	var text strings.Builder
@@ -220,8 +220,7 @@ var _ = Describe("kubectl", func() {
 	})
 })
 
-// rollout matches the commands in the Watcher guide that put a digest into the pods of a
-// Deployment.
+// rollout matches the commands in the Watcher guide that copy a digest into the pods of a Deployment.
 var rollout = regexp.MustCompile("(?s)## Rollouts.*?```sh\n(.*?)```")
 
 var _ = Describe("The content digest in a pod template", func() {
@@ -265,7 +264,7 @@ var _ = Describe("The content digest in a pod template", func() {
 })
 
 var _ = Describe("The samples of Watchers", func() {
-	It("are accepted, and listed with their columns", func(ctx SpecContext) {
+	It("are accepted, and listed in the README", func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
 		readme := suitetest.Must(os.ReadFile("../../samples/README.md"))
 		files := suitetest.Must(filepath.Glob("../../samples/watchers/*.yaml"))
@@ -282,7 +281,7 @@ var _ = Describe("The samples of Watchers", func() {
 	})
 })
 
-// Flux, Argo CD and others use only these rules to assess a resource.
+// Flux, Argo CD and others assess a resource only by these rules.
 var _ = Describe("Generic tools", func() {
 	health := func(ctx context.Context, w *watcher) string {
 		GinkgoHelper()

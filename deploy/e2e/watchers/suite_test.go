@@ -1,5 +1,5 @@
-// Package watchers checks the custom resource Watcher against its promises, on a real API server
-// with the real programs.
+// Package watchers checks the custom resource Watcher against its promises, with a real API server and the real
+// programs.
 package watchers_test
 
 import (
@@ -41,10 +41,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	api = env.Cluster.ServeWatchers(ctx)
 })
 
-// polling reduces the load of the API server.
+// polling is slow to spare the API server.
 const polling = 25 * time.Millisecond
 
-// home is a world with keeper, which has only the rights that it needs.
+// home is a world with a keeper that has minimal permissions.
 type home struct {
 	*world.World
 	keeper *world.Service
@@ -68,7 +68,7 @@ func openWithSidecars(ctx context.Context) *home {
 
 func openAs(ctx context.Context, accounts map[string]func(context.Context, string) string, flags ...string) *home {
 	GinkgoHelper()
-	// A page that is held during a check must not time out on a busy machine.
+	// A held page must not time out on a busy machine.
 	w := env.World(ctx, world.Options{Kubeconfigs: accounts, Flags: map[string][]string{
 		world.Fetcher: {"--timeout=20s", "--header-timeout=20s"},
 	}})
@@ -77,7 +77,7 @@ func openAs(ctx context.Context, accounts map[string]func(context.Context, strin
 	return h
 }
 
-// openThrough lets keeper reach the API server through a gateway, with its own rights.
+// openThrough lets keeper use the API server through a gateway, with the permissions of the gateway.
 func openThrough(ctx context.Context) (*home, *gateway.Gateway) {
 	GinkgoHelper()
 	g, kubeconfig := env.Gateway()
@@ -86,7 +86,7 @@ func openThrough(ctx context.Context) (*home, *gateway.Gateway) {
 	return openAs(ctx, accounts), g
 }
 
-// beforeApply runs a function between keeper's get and its first apply of a ConfigMap.
+// beforeApply runs a function between the get and the first apply of a ConfigMap by keeper.
 func beforeApply(g *gateway.Gateway, configMap string, happen func()) {
 	var once sync.Once
 	g.Break(func(r *http.Request) gateway.Fault {
@@ -107,7 +107,7 @@ func (h *home) watchers() dynamic.ResourceInterface {
 	return api.Resource(watchv1.Resource()).Namespace(h.Namespace)
 }
 
-// apply creates or updates a Watcher as kubectl apply --server-side does.
+// apply creates or updates a Watcher like kubectl apply --server-side.
 func (h *home) apply(ctx context.Context, name, spec string) *watcher {
 	GinkgoHelper()
 	w := &watcher{home: h, name: name}
@@ -152,7 +152,7 @@ func (w *watcher) get(ctx context.Context) *watchv1.Watcher {
 	return suitetest.Must(world.ReadWatcher(ctx, w.home.watchers(), w.name))
 }
 
-// condition returns a condition of the newest generation as "status/reason", or "-" without one.
+// condition returns a condition as "status/reason", or "-" if the current generation does not have it yet.
 func (w *watcher) condition(ctx context.Context, kind string) string {
 	GinkgoHelper()
 	return world.ConditionOf(w.get(ctx), kind)
@@ -217,14 +217,14 @@ func (h *home) data(ctx context.Context, name string) map[string]string {
 	return nil
 }
 
-// eventuallyHas waits until the data of a ConfigMap matches, in less time than keeper takes to check
-// obstacles again.
+// eventuallyHas waits until the data of a ConfigMap matches, for less time than until keeper checks obstacles
+// again.
 func (h *home) eventuallyHas(ctx context.Context, name string, expected gomegatypes.GomegaMatcher) {
 	GinkgoHelper()
 	Eventually(ctx, func() map[string]string { return h.data(ctx, name) }).WithTimeout(promptly).Should(expected)
 }
 
-// writes counts keeper's writing requests by kind.
+// writes returns the number of write requests of keeper by kind.
 func (h *home) writes(ctx context.Context) map[string]float64 {
 	GinkgoHelper()
 	return map[string]float64{

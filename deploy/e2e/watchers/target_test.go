@@ -19,9 +19,9 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// promptly is a timeout for actions of about 100 ms on a quiet machine, with several requests and
-// programs. It is less than half of the 30 s after which keeper checks obstacles again. So an
-// action that only happens in that check is too late, even on a busy machine.
+// promptly is a timeout for several requests and programs, about 100 ms on a quiet machine. It is less than
+// half of the 30 s after which keeper checks obstacles again, so an action that waits for that check is too
+// late.
 const promptly = 12 * time.Second
 
 var _ = Describe("The ConfigMap of a Watcher", func() {
@@ -89,7 +89,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.writes(ctx)).To(Equal(map[string]float64{"applies": 0, "status": 0}))
 	})
 
-	It("loses a static key that is removed from the spec, and keeps a user's key", func(ctx SpecContext) {
+	It("loses a static key that is removed from the spec, and keeps the key of a user", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.applyReady(ctx, "prune", `configData: {a: one, b: two}`)
 		h.Named("prune-config").Put(ctx, "mine", "kept")
@@ -106,7 +106,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(w.events(ctx, "Drifted")[0].Note).
 			To(Equal("ConfigMap drift-config was changed by kubectl-edit and has been repaired"))
 		h.Named("drift-config").Delete(ctx)
-		h.eventuallyHas(ctx, "drift-config", HaveKeyWithValue("a", "as asked")) // after its deletion
+		h.eventuallyHas(ctx, "drift-config", HaveKeyWithValue("a", "as asked")) // after the deletion
 	})
 
 	It("of another owner is not overwritten until it is labelled", func(ctx SpecContext) {
@@ -149,7 +149,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		})
 		w := h.apply(ctx, "raced", `configData: {a: b}`)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
-		Expect(before).NotTo(BeEmpty(), "it came in between")
+		Expect(before).NotTo(BeEmpty(), "the other owner came in between")
 		Expect(json.Marshal(h.configMap(ctx, "raced-config"))).To(Equal(before))
 	})
 
@@ -187,7 +187,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h.keeper.Restart(ctx)
 		w.eventuallyReady(ctx)
 		Expect(h.data(ctx, "killed-config")).To(Equal(map[string]string{"a": "b", "c": "fetched"}))
-		Expect(h.writes(ctx)["applies"]).To(Equal(applies), "of the second keeper")
+		Expect(h.writes(ctx)["applies"]).To(Equal(applies), "applies of the restarted keeper")
 	},
 		Entry("before it", "/configmaps/killed-config", gateway.Fault(gateway.Silence), 1.0),
 		Entry("after it and before the response", "/configmaps/killed-config", gateway.Fault(gateway.WithholdAnswer), 0.0),
@@ -213,7 +213,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(w.events(ctx, "Drifted")).To(HaveLen(3))
 	})
 
-	It("is deleted with the Watcher and its timer, and still refreshed if it is retained", func(ctx SpecContext) {
+	It("loses its timer with the Watcher, and is still refreshed if it is retained", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/kept").Says("kept")
 		source := `interval: 10m, sources: [{key: a, url: "` + page.URL() + `"}]`
@@ -231,7 +231,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Eventually(ctx, timers).WithArguments("curl.timer.>").Should(Equal(1))
 		Expect(timers(pipeline.Key{Namespace: h.Namespace, Name: "kept-config", Key: "a"}.Timer())).To(Equal(1))
 		h.Named("kept-config").Annotate(ctx, "x-kv8s.io/curl-refresh", "1s")
-		for _, body := range []string{"newer", "newest"} { // the first one may come by the edit
+		for _, body := range []string{"newer", "newest"} { // the edit may fetch the first one
 			page.Says(body)
 			h.eventuallyHas(ctx, "kept-config", HaveKeyWithValue("a", body))
 		}
@@ -251,7 +251,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		}
 	})
 
-	It("is adopted after a restore as Velero does it: without owner and managed fields", func(ctx SpecContext) {
+	It("is adopted after a restore by Velero, which drops owner and managed fields", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/converges").Says("fetched")
 		spec := `configData: {a: two}, sources: [{key: b, url: "` + page.URL() + `"}]`
