@@ -28,7 +28,7 @@ var _ = Describe("An annotation", func() {
 		By("reporting the whole value, and keeping the data")
 		cm.Ask(ctx, "not correct")
 		const sentence = "annotation value 'not correct' does not match expected format key=url"
-		cm.EventuallyTellsWithin(ctx, 5*time.Second, "InvalidAnnotation")
+		cm.EventuallyHasEventsWithin(ctx, 5*time.Second, "InvalidAnnotation")
 		event := cm.Events(ctx)[0]
 		Expect([]string{event.Type, event.Note, event.ReportingController, string(event.Regarding.UID)}).
 			To(Equal([]string{"Warning", sentence, kube.Controller, string(cm.Get(ctx).UID)}))
@@ -143,7 +143,7 @@ var _ = Describe("During a fetch", func() {
 			Expect(object.Data).To(Equal(data))
 		}
 		Expect(cm.Writes(ctx)).To(Equal(writes))
-		cm.Tells(ctx)
+		cm.HasEvents(ctx)
 	},
 		Entry("given another URL", func(ctx context.Context) { cm.Ask(ctx, quick) },
 			map[string]string{"mydata": "current"}, 1),

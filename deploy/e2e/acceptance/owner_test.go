@@ -23,7 +23,7 @@ var _ = Describe("A key in a ConfigMap", func() {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/ours").Says("ours")
 		cm := w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+page.URL()))
-		cm.EventuallyTells(ctx, "KeyExists")
+		cm.EventuallyHasEvents(ctx, "KeyExists")
 		cm.EventuallyReports(ctx, "mydata", "KeyExists")
 		cm.Put(ctx, "mydata", "theirs as before")
 		w.EventuallyQuiet(ctx)
@@ -110,7 +110,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		cm.EventuallyHasData(ctx, "mydata", "later")
 		Expect(cm.Status(ctx, "mydata").Object).To(Equal(status.Mark(cm.Get(ctx).UID)))
 		Expect(cm.Writes(ctx)).To(Equal(2))
-		cm.Tells(ctx)
+		cm.HasEvents(ctx)
 	})
 
 	DescribeTable("is taken over by one write", func(ctx SpecContext, traits ...world.Trait) {
@@ -129,10 +129,10 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		page := w.Origin.Page("/ours").Says("ours")
 		cm := w.Create(ctx, "theirs", world.Asking("mydata="+page.URL()), world.Holding("mydata", "theirs"),
 			copied(page.URL(), "ours, then"))
-		cm.EventuallyTells(ctx, "KeyExists")
+		cm.EventuallyHasEvents(ctx, "KeyExists")
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs"))
-		cm.Tells(ctx, "KeyExists")
+		cm.HasEvents(ctx, "KeyExists")
 		cm.Drop(ctx, "mydata")
 		cm.EventuallyHasData(ctx, "mydata", "ours")
 	})
@@ -179,12 +179,12 @@ var _ = Describe("A ConfigMap in Git", func() {
 		suitetest.Must(submit(ctx, "", command))
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx)).To(And(HaveField("Data", was.Data), HaveField("Annotations", was.Annotations)))
-		cm.Tells(ctx)
+		cm.HasEvents(ctx)
 	}, Entry("client-side", client), Entry("server-side", server), Entry("server-side with force", forced))
 
 	It("with a value of the key keeps that value if it was applied first", func(ctx SpecContext) {
 		suitetest.Must(submit(ctx, "data: {page: from Git}", client))
-		w.Named("git").EventuallyTells(ctx, "KeyExists")
+		w.Named("git").EventuallyHasEvents(ctx, "KeyExists")
 		w.EventuallyQuiet(ctx)
 		Expect(w.Named("git").Get(ctx).Data).To(HaveKeyWithValue("page", "from Git"))
 	})
@@ -192,7 +192,7 @@ var _ = Describe("A ConfigMap in Git", func() {
 	DescribeTable("with another value of a fetched key is repaired", func(ctx SpecContext, command string) {
 		cm := filled(ctx, command)
 		suitetest.Must(submit(ctx, "data: {page: from Git}", command))
-		cm.EventuallyTells(ctx, "Drifted")
+		cm.EventuallyHasEvents(ctx, "Drifted")
 		cm.EventuallyHasData(ctx, "page", "fetched")
 	}, Entry("client-side", client), Entry("server-side with force", forced))
 

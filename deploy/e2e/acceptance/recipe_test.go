@@ -51,7 +51,7 @@ var _ = Describe("The recipes", func() {
 
 		page.Says("<html>Sign in, token S3CR3T</html>")
 		cm.Annotate(ctx, "x-kv8s.io/curl-now", "1")
-		cm.EventuallyTells(ctx, "ContentRejected")
+		cm.EventuallyHasEvents(ctx, "ContentRejected")
 		cm.EventuallyReports(ctx, "ca.pem", "ContentRejected")
 		Expect(cm.Events(ctx, "ContentRejected")[0].Note).To(And(
 			ContainSubstring("the response for ca.pem does not meet rule 1 of curl-expect, body.startsWith("),
@@ -64,7 +64,7 @@ var _ = Describe("The recipes", func() {
 		page.Says(bodies["ca.pem"] + " and more")
 		cm.Annotate(ctx, "x-kv8s.io/curl-now", "3")
 		cm.EventuallyHasData(ctx, "ca.pem", bodies["ca.pem"]+" and more")
-		cm.EventuallyTells(ctx, "ContentRejected", "ContentRejected", "Recovered")
+		cm.EventuallyHasEvents(ctx, "ContentRejected", "ContentRejected", "Recovered")
 	})
 
 	It("are accepted by the API server, and filled", func(ctx SpecContext) {

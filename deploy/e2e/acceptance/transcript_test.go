@@ -331,7 +331,8 @@ var _ = Describe("kubectl", func() {
 	It("finds curlctl as a plugin and completes its arguments with live names", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		t := newTerminal(w)
-		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL())).EventuallyTells(ctx, "BadStatus")
+		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL())).
+			EventuallyHasEvents(ctx, "BadStatus")
 		for command, said := range map[string]string{
 			"plugin list --name-only":                  "kubectl-curl_me_that",
 			"curl-me-that status":                      "1 in the last hour, 1 kept",

@@ -31,7 +31,7 @@ var _ = Describe("A fetched value", func() {
 			HaveKey(annotation.DefaultKey), HaveKey(annotation.StatusKey)))
 		Expect(cm.Writes(ctx)).To(Equal(1))
 		Expect(w.Origin.Hits()).To(Equal(1))
-		cm.Tells(ctx)
+		cm.HasEvents(ctx)
 	})
 
 	It("arrives for each of several pairs, separated by spaces and newlines", func(ctx SpecContext) {
@@ -86,7 +86,7 @@ var _ = Describe("A refresh of a URL", func() {
 		page.Says("evening")
 		cm.EventuallyHasData(ctx, "mydata", "evening")
 		Expect(cm.Writes(ctx)).To(Equal(2))
-		cm.Tells(ctx)
+		cm.HasEvents(ctx)
 	}, Entry("with status 200", false), Entry("with status 304", true))
 
 	It("stops when the interval is removed, and starts when one is set", func(ctx SpecContext) {
@@ -128,10 +128,10 @@ var _ = Describe("A failed fetch", func() {
 		page, cm := w.Fill(ctx, "moody", "good", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 
 		page.Fails(http.StatusNotFound)
-		cm.EventuallyTells(ctx, "BadStatus")
+		cm.EventuallyHasEvents(ctx, "BadStatus")
 		failed := page.Hits()
 		Eventually(page.Hits).Should(BeNumerically(">=", failed+2), "it keeps trying")
-		cm.Tells(ctx, "BadStatus")
+		cm.HasEvents(ctx, "BadStatus")
 		event := cm.Events(ctx)[0]
 		Expect(event.Type).To(Equal("Warning"))
 		Expect(event.Note).To(And(ContainSubstring("localhost"), ContainSubstring("404")))
@@ -140,7 +140,7 @@ var _ = Describe("A failed fetch", func() {
 
 		page.Says("good again")
 		cm.EventuallyHasData(ctx, "mydata", "good again")
-		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+		cm.EventuallyHasEvents(ctx, "BadStatus", "Recovered")
 		Expect(cm.Status(ctx, "mydata").Error).To(BeEmpty())
 		Expect(cm.Writes(ctx)).To(BeElementOf(3, 4), "one more if it has lasted for three intervals, and is stale")
 	})
@@ -149,11 +149,11 @@ var _ = Describe("A failed fetch", func() {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/there").Says("there")
 		cm := w.Create(ctx, "corrected", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
-		cm.EventuallyTells(ctx, "BadStatus")
+		cm.EventuallyHasEvents(ctx, "BadStatus")
 		cm.EventuallyReports(ctx, "mydata", "BadStatus")
 		cm.Ask(ctx, "mydata="+page.URL())
 		cm.EventuallyHasData(ctx, "mydata", "there")
-		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+		cm.EventuallyHasEvents(ctx, "BadStatus", "Recovered")
 	})
 
 	It("is retried soon if it may be transient, with one Event for all attempts", func(ctx SpecContext) {
@@ -162,11 +162,11 @@ var _ = Describe("A failed fetch", func() {
 		cm := w.Create(ctx, "busy", world.Asking("mydata="+page.URL()))
 		Eventually(page.Hits).Should(BeNumerically(">=", 3))
 		// Otherwise the recovery could overtake a failure that the writer has not read.
-		cm.EventuallyTells(ctx, "BadStatus")
+		cm.EventuallyHasEvents(ctx, "BadStatus")
 		cm.EventuallyReports(ctx, "mydata", "BadStatus")
 		page.Says("not busy any more")
 		cm.EventuallyHasData(ctx, "mydata", "not busy any more")
-		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+		cm.EventuallyHasEvents(ctx, "BadStatus", "Recovered")
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 })
@@ -176,11 +176,11 @@ var _ = Describe("An idle pipeline", func() {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 40) // too few for the rate limit of the log, which would add a line
 		load.EventuallyEnds(ctx, time.Minute)
-		w.Create(ctx, "invalid", world.Asking("not correct")).EventuallyTells(ctx, "InvalidAnnotation")
+		w.Create(ctx, "invalid", world.Asking("not correct")).EventuallyHasEvents(ctx, "InvalidAnnotation")
 		w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL())).
-			EventuallyTells(ctx, "KeyExists")
+			EventuallyHasEvents(ctx, "KeyExists")
 		failing := w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
-		failing.EventuallyTells(ctx, "BadStatus")
+		failing.EventuallyHasEvents(ctx, "BadStatus")
 		failing.EventuallyReports(ctx, "mydata", "BadStatus")
 		w.EventuallyQuiet(ctx)
 		before := w.Counters(ctx)

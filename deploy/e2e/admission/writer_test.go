@@ -262,9 +262,9 @@ var _ = Describe("The writer with its policy", func() {
 		ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
 		ill.EventuallyReports(ctx, "text", "BadStatus")
 		occupied := w.Create(ctx, "occupied", world.Holding("text", "stays"), world.Asking("text="+text.URL()))
-		occupied.EventuallyTells(ctx, "KeyExists")
+		occupied.EventuallyHasEvents(ctx, "KeyExists")
 		immutable := w.Create(ctx, "immutable", world.Immutable(), world.Asking("text="+text.URL()))
-		immutable.EventuallyTells(ctx, "Immutable")
+		immutable.EventuallyHasEvents(ctx, "Immutable")
 
 		By("starting managedFields")
 		empty := w.Create(ctx, "empty")

@@ -46,7 +46,7 @@ var _ = Describe("The system on an unreliable broker", func() {
 		load.EventuallyEnds(ctx, time.Minute)
 		refreshed, cm := w.Fill(ctx, "refreshed", "before", world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 		failing := w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL()))
-		failing.EventuallyTells(ctx, "BadStatus")
+		failing.EventuallyHasEvents(ctx, "BadStatus")
 		w.EventuallyQuiet(ctx)
 
 		Expect(w.NATS.Wipe()).To(Succeed())
@@ -66,7 +66,7 @@ var _ = Describe("The system on an unreliable broker", func() {
 		for _, cm := range load.ConfigMaps[1:] {
 			Expect(w.History.Writes(cm.Name)).To(Equal(1))
 		}
-		failing.Tells(ctx, "BadStatus")
+		failing.HasEvents(ctx, "BadStatus")
 	})
 
 	DescribeTable("restores a lost stream or consumer:", func(

@@ -48,7 +48,7 @@ var _ = Describe("install.yaml", func() {
 		invalid := apply(ctx, i, decode(fromRoot("deploy/samples/config-map-invalid.yaml"))[0])
 		valid := apply(ctx, i, decode(fromRoot("deploy/samples/config-map-valid.yaml"))[0], sampleURL, joke.URL())
 		valid.EventuallyHasDataWithin(ctx, 3*time.Minute, "joke", "A ConfigMap walks into a bar.")
-		invalid.EventuallyTellsWithin(ctx, 3*time.Minute, "InvalidAnnotation")
+		invalid.EventuallyHasEventsWithin(ctx, 3*time.Minute, "InvalidAnnotation")
 		AddReportEntry("time", fmt.Sprintf("from kubectl apply to data and Event: %s",
 			time.Since(since).Round(100*time.Millisecond)))
 

@@ -41,7 +41,7 @@ var _ = Describe("In a browser, a failure", func() {
 		w = env.World(ctx, world.Options{})
 		site = w.Origin.Page("/prices")
 		cm = w.Create(ctx, "prices", world.Asking("list="+site.URL()))
-		cm.EventuallyTells(ctx, "BadStatus")
+		cm.EventuallyHasEvents(ctx, "BadStatus")
 		t = newTab(open(ctx, w.NATS.URL(), "--kubeconfig="+w.Cluster.Kubeconfig))
 		Eventually(func() string { return t.text(".boxes dd") }).WithPolling(50 * time.Millisecond).Should(Equal("1"))
 		site.Says("list of prices")

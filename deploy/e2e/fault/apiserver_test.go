@@ -147,7 +147,7 @@ var _ = Describe("A denied write", func() {
 		lift := w.Deny(ctx, "mydata")
 		page := w.Origin.Page("/denied").Says("at last")
 		cm := w.Create(ctx, "denied", world.Asking("mydata="+page.URL()))
-		cm.EventuallyTells(ctx, "WriteFailed")
+		cm.EventuallyHasEvents(ctx, "WriteFailed")
 		note := cm.Events(ctx)[0].Note
 		Expect(strings.ToLower(note)).To(ContainSubstring("refused"))
 		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(2 * time.Second).
@@ -155,7 +155,7 @@ var _ = Describe("A denied write", func() {
 		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total")).To(BeNumerically("<", 20), "no storm")
 		lift(ctx)
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "at last")
-		cm.EventuallyTells(ctx, "WriteFailed", "Recovered")
+		cm.EventuallyHasEvents(ctx, "WriteFailed", "Recovered")
 	})
 })
 

@@ -19,16 +19,16 @@ var i *installation.Installation
 
 var _ = BeforeSuite(func(ctx SpecContext) { i = installation.Open(ctx) })
 
-// shouldTell waits until the Events about the ConfigMap have exactly these reasons, and expects no others for a
+// shouldHaveEvents waits until the Events about the ConfigMap have exactly these reasons, and expects no others for a
 // while.
-func shouldTell(ctx context.Context, cm *world.ConfigMap, reasons ...string) {
+func shouldHaveEvents(ctx context.Context, cm *world.ConfigMap, reasons ...string) {
 	GinkgoHelper()
-	cm.EventuallyTells(ctx, reasons...)
+	cm.EventuallyHasEvents(ctx, reasons...)
 	Consistently(ctx, func() []string { return cm.Reasons(ctx) }).Should(ConsistOf(reasons))
 }
 
-// shouldRest checks that the ConfigMap does not change for a while.
-func shouldRest(ctx context.Context, cm *world.ConfigMap) {
+// shouldNotChange checks that the ConfigMap does not change for a while.
+func shouldNotChange(ctx context.Context, cm *world.ConfigMap) {
 	GinkgoHelper()
 	version := cm.Get(ctx).ResourceVersion
 	Consistently(ctx, func() string { return cm.Get(ctx).ResourceVersion }).Should(Equal(version))

@@ -17,13 +17,13 @@ var _ = Describe("A fetched value", func() {
 		cm := i.Create(ctx, "fill", world.Asking("mydata="+page.URL()),
 			world.Holding("other", "  kept\r\nas it is \t"), world.Labelled("app", "cool"))
 		cm.EventuallyHasData(ctx, "mydata", "hello there")
-		shouldRest(ctx, cm)
+		shouldNotChange(ctx, cm)
 		after := cm.Get(ctx)
 		Expect(after.Data).To(Equal(map[string]string{"mydata": "hello there", "other": "  kept\r\nas it is \t"}))
 		Expect(after.Labels).To(HaveKeyWithValue("app", "cool"))
 		Expect(cm.Writes(ctx)).To(Equal(1))
 		Expect(page.Hits(ctx)).To(Equal(1))
-		cm.Tells(ctx)
+		cm.HasEvents(ctx)
 	})
 
 	It("is stored in binaryData if it is not text", func(ctx SpecContext) {
@@ -38,7 +38,7 @@ var _ = Describe("A fetched value", func() {
 		page := i.Page("/now").Says(ctx, "before")
 		cm := i.Create(ctx, "now", world.Asking("mydata="+page.URL()))
 		cm.EventuallyHasData(ctx, "mydata", "before")
-		shouldRest(ctx, cm) // longer than the response to a GET is shared
+		shouldNotChange(ctx, cm) // longer than the response to a GET is shared
 		page.Says(ctx, "after")
 		cm.Annotate(ctx, "x-kv8s.io/curl-now", "please")
 		cm.EventuallyHasData(ctx, "mydata", "after")
@@ -67,7 +67,7 @@ var _ = Describe("A key in a ConfigMap", func() {
 	It("of another owner is never overwritten", func(ctx SpecContext) {
 		page := i.Page("/foreign").Says(ctx, "ours")
 		cm := i.Create(ctx, "foreign", world.Holding("mydata", "theirs"), world.Asking("mydata="+page.URL()))
-		shouldTell(ctx, cm, "KeyExists")
+		shouldHaveEvents(ctx, cm, "KeyExists")
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs"))
 		Expect(page.Hits(ctx)).To(BeZero())
 	})
@@ -78,7 +78,7 @@ var _ = Describe("A key in a ConfigMap", func() {
 		cm.EventuallyHasData(ctx, "mydata", "as asked")
 		cm.Put(ctx, "mydata", "changed by hand")
 		cm.EventuallyHasData(ctx, "mydata", "as asked")
-		shouldTell(ctx, cm, "Drifted")
+		shouldHaveEvents(ctx, cm, "Drifted")
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 })
@@ -86,13 +86,13 @@ var _ = Describe("A key in a ConfigMap", func() {
 var _ = Describe("An Event about", func() {
 	It("an invalid annotation is emitted once, in these words", func(ctx SpecContext) {
 		cm := i.Create(ctx, "invalid", world.Asking("not correct"))
-		shouldTell(ctx, cm, "InvalidAnnotation")
+		shouldHaveEvents(ctx, cm, "InvalidAnnotation")
 		event := cm.Events(ctx)[0]
 		Expect(event.Type).To(Equal("Warning"))
 		Expect(event.Note).To(Equal("annotation value 'not correct' does not match expected format key=url"))
 		Expect(event.Regarding.UID).To(Equal(cm.Get(ctx).UID))
 		Eventually(ctx, func() int { return i.History.Writes(cm.Name) }).Should(Equal(1), "the status")
-		cm.Tells(ctx, "InvalidAnnotation")
+		cm.HasEvents(ctx, "InvalidAnnotation")
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
@@ -102,16 +102,16 @@ var _ = Describe("An Event about", func() {
 		cm.EventuallyHasData(ctx, "mydata", "good")
 
 		page.Fails(ctx, http.StatusNotFound)
-		shouldTell(ctx, cm, "BadStatus")
+		shouldHaveEvents(ctx, cm, "BadStatus")
 		failed := page.Hits(ctx)
 		Eventually(ctx, func() int { return page.Hits(ctx) }).Should(BeNumerically(">=", failed+2), "it keeps trying")
-		cm.Tells(ctx, "BadStatus")
+		cm.HasEvents(ctx, "BadStatus")
 		Expect(cm.Events(ctx)[0].Note).To(ContainSubstring("404"))
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "good"))
 
 		page.Says(ctx, "good again")
 		cm.EventuallyHasData(ctx, "mydata", "good again")
-		shouldTell(ctx, cm, "BadStatus", "Recovered")
+		shouldHaveEvents(ctx, cm, "BadStatus", "Recovered")
 		Expect(cm.Writes(ctx)).To(BeElementOf(3, 4), "one more if it has lasted for three intervals, and is stale")
 		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
 	})

@@ -77,7 +77,7 @@ var _ = Describe("With the shipped configuration", func() {
 			By("failing, and storing the failure")
 			broken := w.Origin.Page("/broken").Fails(503)
 			ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
-			ill.EventuallyTells(ctx, "BadStatus")
+			ill.EventuallyHasEvents(ctx, "BadStatus")
 			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).Should(Equal(1))
 			By("storing invalid messages as dead letters")
 			for _, subject := range []string{"curl.due.default.junk.key", "curl.result.content.default.junk.key"} {

@@ -143,7 +143,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 			Should(Equal(2.0))
 
 		second.fails(ctx, "CreateContainerConfigError")
-		w.eventuallyTells(ctx, watchv1.ReasonSidecarFailing, 2)
+		w.eventuallyHasEvents(ctx, watchv1.ReasonSidecarFailing, 2)
 	})
 
 	It("are counted again after a restart of keeper without a write, a log line or an Event", func(ctx SpecContext) {

@@ -190,8 +190,8 @@ func (w *watcher) events(ctx context.Context, reason string) []eventsv1.Event {
 	return found
 }
 
-// eventuallyTells waits until n Events about the Watcher have a reason.
-func (w *watcher) eventuallyTells(ctx context.Context, reason string, n int) {
+// eventuallyHasEvents waits until n Events about the Watcher have a reason.
+func (w *watcher) eventuallyHasEvents(ctx context.Context, reason string, n int) {
 	GinkgoHelper()
 	Eventually(ctx, func() int { return len(w.events(ctx, reason)) }).
 		Should(Equal(n), "Events %s about %s", reason, w.name)

@@ -102,7 +102,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w := h.applyReady(ctx, "drift", `configData: {a: as asked}`)
 		h.Named("drift-config").Put(ctx, "a", "by hand")
 		h.eventuallyHas(ctx, "drift-config", HaveKeyWithValue("a", "as asked"))
-		w.eventuallyTells(ctx, "Drifted", 1)
+		w.eventuallyHasEvents(ctx, "Drifted", 1)
 		Expect(w.events(ctx, "Drifted")[0].Note).
 			To(Equal("ConfigMap drift-config was changed by kubectl-edit and has been repaired"))
 		h.Named("drift-config").Delete(ctx)
@@ -118,7 +118,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(w.message(ctx, watchv1.ConditionReady)).
 			To(ContainSubstring("label it watch.x-kv8s.io/watcher=taken to hand it over"))
 		w.annotate(ctx, "look", "again")
-		w.eventuallyTells(ctx, "TargetExists", 1)
+		w.eventuallyHasEvents(ctx, "TargetExists", 1)
 		h.applyReady(ctx, "zz", `configData: {a: b}`)
 		Expect(w.events(ctx, "TargetExists")).To(HaveLen(1))
 		Expect(json.Marshal(theirs.Get(ctx))).To(Equal(before))
@@ -202,10 +202,10 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			h.Named("fight-config").Put(ctx, "a", "by hand")
 			Eventually(ctx, value).Should(Equal("as asked"))
 		}
-		w.eventuallyTells(ctx, "Drifted", 3)
+		w.eventuallyHasEvents(ctx, "Drifted", 3)
 		for _, text := range []string{"by hand", "once more"} {
 			h.Named("fight-config").Put(ctx, "a", text)
-			w.eventuallyTells(ctx, "Contested", 1)
+			w.eventuallyHasEvents(ctx, "Contested", 1)
 		}
 		Expect(w.events(ctx, "Contested")[0].Note).
 			To(Equal("ConfigMap fight-config keeps being changed by kubectl-edit; it is repaired at growing intervals"))
@@ -245,7 +245,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			w := h.applyReady(ctx, name, `configData: {a: as asked}`)
 			h.Named(name+"-config").Put(ctx, "a", "by hand")
 			h.eventuallyHas(ctx, name+"-config", HaveKeyWithValue("a", "as asked"))
-			w.eventuallyTells(ctx, "Drifted", 1)
+			w.eventuallyHasEvents(ctx, "Drifted", 1)
 			Expect(h.configMap(ctx, name+"-config").Labels).
 				To(HaveKeyWithValue(watchv1.WatcherLabel, And(HavePrefix("nnn"), HaveLen(63))))
 		}
@@ -285,7 +285,7 @@ var _ = Describe("A Watcher that the schema accepts", func() {
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetRefused")
 		Expect(w.message(ctx, watchv1.ConditionReady)).To(Equal(
 			"the API server refuses ConfigMap refused-config (Invalid); kubectl apply of a ConfigMap of that name prints why"))
-		w.eventuallyTells(ctx, "TargetRefused", 1)
+		w.eventuallyHasEvents(ctx, "TargetRefused", 1)
 		Expect(h.data(ctx, "refused-config")).To(Equal(map[string]string{"a": "b"}))
 		w.apply(ctx, `configData: {a: c}`)
 		w.eventuallyReady(ctx)
@@ -319,7 +319,7 @@ var _ = Describe("The rules of a Watcher", func() {
 		w.eventually(ctx, watchv1.ConditionFresh, "True/Fresh")
 		Expect(h.data(ctx, "ruled-config")).To(HaveKeyWithValue("rules.json", "[1,2]"))
 		Expect(w.get(ctx).Status.LastHandledReconcileAt).To(Equal("2"))
-		w.eventuallyTells(ctx, "Recovered", 1)
+		w.eventuallyHasEvents(ctx, "Recovered", 1)
 
 		w.apply(ctx, spec("size(json.rules) > 2"))
 		w.eventually(ctx, watchv1.ConditionFresh, "False/ContentRejected")

@@ -48,7 +48,7 @@ func (l *Load) ShouldEnd(ctx context.Context, limit time.Duration) {
 	l.EventuallyFills(ctx, len(l.ConfigMaps), limit)
 	l.installation.shouldBeWritten(ctx, l.ConfigMaps, 1)
 	for _, cm := range l.ConfigMaps {
-		cm.Tells(ctx)
+		cm.HasEvents(ctx)
 	}
 }
 

@@ -110,21 +110,21 @@ func (c *ConfigMap) Reasons(ctx context.Context) []string {
 	return reasons
 }
 
-// EventuallyTells waits until the Events about the ConfigMap have exactly these reasons, in any order.
-func (c *ConfigMap) EventuallyTells(ctx context.Context, reasons ...string) {
+// EventuallyHasEvents waits until the Events about the ConfigMap have exactly these reasons, in any order.
+func (c *ConfigMap) EventuallyHasEvents(ctx context.Context, reasons ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() []string { return c.Reasons(ctx) }).WithPolling(eventPolling).Should(ConsistOf(reasons))
 }
 
-// EventuallyTellsWithin is EventuallyTells with a different timeout.
-func (c *ConfigMap) EventuallyTellsWithin(ctx context.Context, limit time.Duration, reasons ...string) {
+// EventuallyHasEventsWithin is EventuallyHasEvents with a different timeout.
+func (c *ConfigMap) EventuallyHasEventsWithin(ctx context.Context, limit time.Duration, reasons ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() []string { return c.Reasons(ctx) }).WithTimeout(limit).WithPolling(eventPolling).
 		Should(ConsistOf(reasons))
 }
 
-// Tells expects that the Events about the ConfigMap have exactly these reasons, in any order.
-func (c *ConfigMap) Tells(ctx context.Context, reasons ...string) {
+// HasEvents expects that the Events about the ConfigMap have exactly these reasons, in any order.
+func (c *ConfigMap) HasEvents(ctx context.Context, reasons ...string) {
 	GinkgoHelper()
 	Expect(c.Reasons(ctx)).To(ConsistOf(reasons))
 }
