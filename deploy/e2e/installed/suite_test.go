@@ -19,7 +19,7 @@ var i *installation.Installation
 
 var _ = BeforeSuite(func(ctx SpecContext) { i = installation.Open(ctx) })
 
-// shouldHaveEvents waits until the Events about the ConfigMap have exactly these reasons, and expects no others for a
+// shouldHaveEvents waits until the Events about the ConfigMap have exactly these reasons, and no others for a
 // while.
 func shouldHaveEvents(ctx context.Context, cm *world.ConfigMap, reasons ...string) {
 	GinkgoHelper()

@@ -157,8 +157,8 @@ func (c *ConfigMap) api() corev1client.ConfigMapInterface {
 	return c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace)
 }
 
-// wrote attributes a write to the spec, and waits until the history has it. So the next expectation sees only
-// later versions.
+// wrote attributes a write to the spec, and waits until the history has it, so that the next expectation sees
+// only later versions.
 func (w *World) wrote(ctx context.Context, object *corev1.ConfigMap) {
 	GinkgoHelper()
 	w.History.BySpec(object)

@@ -13,7 +13,7 @@ import (
 )
 
 // Visit returns a world around existing services: a namespace and the history of its ConfigMaps. At the end of
-// the spec it checks the promises. served reports whether a URL has ever returned a body.
+// the spec or suite it checks the promises. served reports whether a URL has ever returned a body.
 func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte) bool) *World {
 	GinkgoHelper()
 	w := &World{Cluster: c, visited: served}
@@ -32,7 +32,7 @@ func (w *World) ShouldKeepPromises(ctx context.Context) {
 	w.checkWords(ctx)
 }
 
-// clear deletes the objects of the namespace, too, since there may be no controller manager.
+// clear deletes the namespace and its objects itself, since there may be no controller manager.
 func (w *World) clear(ctx SpecContext) {
 	core := w.Cluster.Client.CoreV1()
 	_, err := core.ConfigMaps(w.Namespace).Get(ctx, annotation.RootCA, metav1.GetOptions{})
