@@ -18,9 +18,9 @@ import (
 )
 
 // PublishAudit records an action of an operator under the subject
-// curl.record.<action>.<user>.<begin in Unix nanoseconds>. A user who may only publish
-// curl.record.*.<user>.> cannot sign for others. A second record with the same begin
-// tells how the action ended.
+// curl.record.<action>.<user>.<start in Unix nanoseconds>. A user who may only publish
+// curl.record.*.<user>.> cannot act under another name. A second record with the same start
+// reports how the action ended.
 func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
 	data, err := proto.Marshal(a)
 	if err != nil {
@@ -35,17 +35,17 @@ func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
 	return nil
 }
 
-// AuditSubjects matches the records that a user may sign.
+// AuditSubjects returns the pattern of the records that a user may publish (empty: of all users).
 func AuditSubjects(user string) string {
 	return strings.TrimSuffix(pipeline.AuditSubject("", user, ""), "*") + ">"
 }
 
-// maxOpen is the maximum number of ends held until their begins are read. Operators do
-// far fewer things at a time.
+// maxOpen is the maximum number of end records held until their start records are read. Far fewer actions
+// overlap.
 const maxOpen = 1024
 
-// Audits reads the actions of operators, newest first, with one record per action: its
-// end if there is one. Action and user come from the subject, which the server has checked.
+// Audits reads the actions of operators, newest first, with one record per action: the end record if there
+// is one. Action and user come from the subject, which the server has checked.
 func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 	messages := c.backwards(ctx, pipeline.Range{Stream: pipeline.Audit, Subject: AuditSubjects("")})
 	return func(yield func(*v1.Audit, error) bool) {
@@ -53,7 +53,7 @@ func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 		for r, err := range decoded(c, messages, audit) {
 			switch {
 			case err == nil && r.GetEndedAt() != nil && len(ends) < maxOpen:
-				if ends[r.subject] == nil { // else it was published twice, as an acknowledgement was lost
+				if ends[r.subject] == nil { // else it was published again after a lost acknowledgement
 					ends[r.subject] = r.Audit
 				}
 				continue
@@ -68,7 +68,7 @@ func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 		expired := slices.SortedFunc(maps.Values(ends), func(a, b *v1.Audit) int {
 			return b.GetBeganAt().AsTime().Compare(a.GetBeganAt().AsTime())
 		})
-		for _, a := range expired { // without their begins
+		for _, a := range expired { // the start record
 			if !yield(a, nil) {
 				return
 			}
@@ -76,7 +76,7 @@ func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 	}
 }
 
-// record of an action with its subject, which its begin and its end share.
+// record is an audit record with its subject, which the start and the end of an action share.
 type record struct {
 	*v1.Audit
 	subject string

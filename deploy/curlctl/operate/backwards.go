@@ -8,8 +8,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// A stream is read backwards in windows of windowFirst to windowMax sequences. A window
-// grows below windowFew messages and shrinks above windowMany.
+// A stream is read backwards in windows of windowFirst to windowMax sequences. The next window is larger
+// after fewer than windowFew messages, and smaller after more than windowMany.
 const (
 	windowFirst = 64
 	windowMax   = 1 << 16
@@ -17,8 +17,8 @@ const (
 	windowMany  = 512
 )
 
-// backwards reads messages of a stream, newest first, and holds a few hundred at a time.
-// An error ends it.
+// backwards reads messages of a stream, newest first, and buffers a few hundred at a time. It stops at the
+// first error.
 func (c *Client) backwards(ctx context.Context, r pipeline.Range) iter.Seq2[pipeline.Message, error] {
 	return func(yield func(pipeline.Message, error) bool) {
 		stream, err := c.stream(ctx, r.Stream)

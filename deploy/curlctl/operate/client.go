@@ -1,5 +1,5 @@
-// Package operate is the client of operators: failures, pending timers and wants, the pause, and the
-// audit.
+// Package operate is a client for operators: it reads wants, timers, failures and the audit, publishes
+// replays, and pauses fetching.
 package operate
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Client is safe for concurrent use. It skips unreadable messages of a stream and counts them in Unread:
-// a message of another client must not hide all others.
+// Client is safe for concurrent use. It skips unreadable messages of a stream and counts them in Unread,
+// because one malformed message must not hide all others.
 type Client struct {
 	*pipeline.Client
 	Unread *Unread
@@ -27,7 +27,7 @@ func NewClient(js jetstream.JetStream) *Client {
 	return &Client{Client: pipeline.NewClient(js), Unread: new(Unread)}
 }
 
-// Counting returns the same client with a counter of its own.
+// Counting returns the same client with its own counter.
 func (c *Client) Counting() *Client { return &Client{Client: c.Client, Unread: new(Unread)} }
 
 // Unread counts skipped messages. It is safe for concurrent use.
@@ -90,8 +90,8 @@ func Consumer(ctx context.Context, stream jetstream.Stream, name string) (*jetst
 	return consumer.CachedInfo(), nil
 }
 
-// Fetchers returns the consumer that the fetchers share. They have handled all requests
-// up to its AckFloor.Stream. It has the errors of Consumer.
+// Fetchers returns the consumer that the fetchers share. They have handled all requests up to its
+// AckFloor.Stream. The errors are those of Consumer.
 func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	stream, err := c.stream(ctx, pipeline.Requests)
 	if err != nil {
@@ -100,10 +100,10 @@ func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) 
 	return Consumer(ctx, stream, pipeline.FetcherConsumer)
 }
 
-// Forever is the length of a pause without an end: JetStream needs a time.
+// Forever is the length of an unlimited pause, since JetStream needs an end.
 const Forever = 100 * 365 * 24 * time.Hour
 
-// Resumes returns the end of a pause (nil: it has none, or there is no pause).
+// Resumes returns the end of a pause (nil: it is unlimited, or there is none).
 func Resumes(info *jetstream.ConsumerInfo) *time.Time {
 	if until := info.Config.PauseUntil; info.Paused && until != nil && time.Until(*until) < Forever/2 {
 		return until
@@ -111,8 +111,8 @@ func Resumes(info *jetstream.ConsumerInfo) *time.Time {
 	return nil
 }
 
-// PauseFetching pauses the delivery of requests to all fetchers until a time. Nothing
-// is lost. It needs the right to publish $JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher.
+// PauseFetching pauses the delivery of requests to all fetchers until a time, without loss. It needs the
+// permission to publish $JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher.
 func (c *Client) PauseFetching(ctx context.Context, until time.Time) error {
 	if _, err := c.JetStream().PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, until); err != nil {
 		return fmt.Errorf("pause consumer %s of stream %s: %w", pipeline.FetcherConsumer, pipeline.Requests, err)
@@ -120,7 +120,7 @@ func (c *Client) PauseFetching(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// ResumeFetching ends the pause, with the same right.
+// ResumeFetching ends the pause. It needs the same permission.
 func (c *Client) ResumeFetching(ctx context.Context) error {
 	if _, err := c.JetStream().ResumeConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer); err != nil {
 		return fmt.Errorf("resume consumer %s of stream %s: %w", pipeline.FetcherConsumer, pipeline.Requests, err)

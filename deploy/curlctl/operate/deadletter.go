@@ -18,8 +18,8 @@ import (
 type DeadLetterFilter struct {
 	// Reason is the name of a failure class, as in Events.
 	Reason string
-	// Host of the URL as pipeline.HostOf returns it, or an IP address, which DeadLetters
-	// looks up in the URLs.
+	// Host of the URL as pipeline.HostOf returns it, or an IP address, which DeadLetters compares with the
+	// URLs.
 	Host string
 	// Namespace, Name and Key of the ConfigMap.
 	Namespace, Name, Key string
@@ -33,7 +33,7 @@ type DeadLetterFilter struct {
 func (f DeadLetterFilter) subject() string {
 	host := f.Host
 	if f.address() {
-		host = "" // subjects hold no address
+		host = "" // subjects have no addresses
 	}
 	return pipeline.DeadLetterSubjects(f.Reason, host, pipeline.Key{Namespace: f.Namespace, Name: f.Name, Key: f.Key})
 }
@@ -60,7 +60,7 @@ type DeadLetter struct {
 	Message *v1.DeadLetter
 }
 
-// DeadLetters reads dead letters, newest first, and holds a few hundred at a time.
+// DeadLetters reads dead letters, newest first. It buffers a few hundred at a time.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[DeadLetter, error] {
 	r := pipeline.Range{Stream: pipeline.Failures, Subject: f.subject(), Below: f.Below}
 	all := decoded(c, c.backwards(ctx, r), deadLetter)
@@ -91,7 +91,7 @@ func (c *Client) DeadLetter(ctx context.Context, id uint64) (DeadLetter, error) 
 	return deadLetter(m)
 }
 
-// deadLetter decodes an entry. An unreadable payload leaves the fields of the subject.
+// deadLetter decodes an entry. If the payload is unreadable, Message has its bytes.
 func deadLetter(m pipeline.Message) (DeadLetter, error) {
 	d := DeadLetter{ID: m.Sequence, At: m.Time, Message: new(v1.DeadLetter)}
 	var err error

@@ -61,7 +61,7 @@ var _ = Describe("Dead letters", func() {
 		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com"})).To(Equal(rare))
 		Expect(ids(ctx, operate.DeadLetterFilter{Reason: "BadStatus", Namespace: "default"})).To(Equal(rare))
 		Expect(ids(ctx, operate.DeadLetterFilter{Name: "cm-00042"})).To(Equal([]uint64{43}))
-		Expect(ids(ctx, operate.DeadLetterFilter{Host: "*"})).To(BeEmpty(), "a value is no pattern")
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "*"})).To(BeEmpty(), "values are not patterns")
 		Expect(client.CountDeadLetters(ctx, operate.DeadLetterFilter{})).To(Equal(map[operate.ReasonHost]uint64{
 			{Reason: "Timeout", Host: "a.example.com"}: many - 5, {Reason: "BadStatus", Host: "b.example.com"}: 5,
 		}))
@@ -80,7 +80,7 @@ var _ = Describe("Dead letters", func() {
 	It("continue below the last ID", func(ctx SpecContext) {
 		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal([]uint64{308, 8}))
 		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1})).To(BeEmpty())
-		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "beyond the stream is no bound")
+		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "the ID is beyond the stream")
 		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal(2))
 		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(many - 2))
 	})

@@ -93,12 +93,12 @@ var _ = Describe("The client of operators", func() {
 		Expect(client.PauseFetching(ctx, time.Now().Add(time.Hour))).To(Succeed())
 		Expect(paused()).To(BeTrue())
 		Expect(pipeline.Ensure(ctx, js, pipeline.Topology{})).Error().NotTo(HaveOccurred())
-		Expect(paused()).To(BeTrue(), "a service that starts must not end the pause")
+		Expect(paused()).To(BeTrue(), "starting a service must not end the pause")
 		Expect(client.ResumeFetching(ctx)).To(Succeed())
 		Expect(paused()).To(BeFalse())
 	})
 
-	It("lists audit records by user and action of their subject, and skips unreadable ones", func(ctx SpecContext) {
+	It("takes user and action of an audit record from its subject, and skips unreadable ones", func(ctx SpecContext) {
 		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
 		forged := suitetest.Must(proto.Marshal(&v1.Audit{Action: "refetch", User: "alice", Selected: 7}))
 		for subject, data := range map[string][]byte{
@@ -118,18 +118,18 @@ var _ = Describe("The client of operators", func() {
 	})
 
 	It("reads the audit lazily", func(ctx SpecContext) {
-		const many = 1500 // of two records each: more than one window
+		const many = 1500 // with two records each, which is more than one window
 		began := time.Now()
 		at := func(i int) *timestamppb.Timestamp { return timestamppb.New(began.Add(time.Duration(i) * time.Second)) }
 		for i := range many {
 			a := &v1.Audit{Action: "replay", User: "ann", Filter: strconv.Itoa(i), BeganAt: at(i)}
 			Expect(client.PublishAudit(ctx, a)).To(Succeed())
-			if i == many-2 { // it ends behind the next one
+			if i == many-2 { // its end record comes last
 				continue
 			}
 			a.EndedAt, a.Done = at(i), 1
 			Expect(client.PublishAudit(ctx, a)).To(Succeed())
-			Expect(client.PublishAudit(ctx, a)).To(Succeed(), "once more, as when the answer was lost")
+			Expect(client.PublishAudit(ctx, a)).To(Succeed(), "again, as after a lost acknowledgement")
 		}
 		ended := &v1.Audit{
 			Action: "replay", User: "ann", Filter: strconv.Itoa(many - 2), BeganAt: at(many - 2),

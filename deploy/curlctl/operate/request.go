@@ -11,16 +11,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Timer is the pending timer of a key, or a due: what it has published when it fired.
+// Timer is the pending timer of a key, or a due: a timer that fired, or a replay.
 type Timer struct {
 	Key pipeline.Key
-	// At is when it fires, SetAt when it was set. For a due, both are the time when it was published.
+	// At is when it fires, and SetAt when it was set. For a due, both are its publish time.
 	At, SetAt time.Time
 	// Fired reports that it is a due.
 	Fired bool
 	// Due is published when it fires.
 	Due *v1.Due
-	// URL of the want may hold secrets.
+	// URL of the want, which may hold secrets.
 	URL string
 }
 
@@ -67,7 +67,7 @@ func timer(m pipeline.Message) (Timer, error) {
 	}, err
 }
 
-// Reason of the last attempt if that failed, as in Events.
+// Reason returns why the last attempt failed, as in Events (empty: it did not fail).
 func (t Timer) Reason() string {
 	if t.Due.GetReported() == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
 		return ""
@@ -75,12 +75,12 @@ func (t Timer) Reason() string {
 	return pipeline.Reason(t.Due.GetReported())
 }
 
-// Dues reads the fired timers and replays from a sequence on, like Timers.
+// Dues reads fired timers and replays from a sequence on, like Timers.
 func (c *Client) Dues(ctx context.Context, namespace, name string, from uint64) iter.Seq2[Timer, error] {
 	return decoded(c, c.requests(ctx, pipeline.KindDue.Subjects(namespace, name), from), timer)
 }
 
-// Want is the want of a key.
+// Want is a want as stored in the stream.
 type Want struct {
 	Key pipeline.Key
 	// Sequence in the stream.

@@ -10,7 +10,6 @@ import (
 )
 
 func TestOperate(t *testing.T) {
-	t.Parallel() // beside the plain tests
 	suitetest.Run(t, "Operate")
 }
 

@@ -24,11 +24,11 @@ const (
 type Action struct {
 	// Name is replay, refetch, purge, pause or resume.
 	Name string
-	// Filter has the flags and arguments that select messages; see Filter.
+	// Filter has the flags and arguments that select messages, joined by the function Filter.
 	Filter string
 	// Selected is the number of selected messages.
 	Selected int
-	// OnBehalfOf is the person, if the NATS user belongs to a program.
+	// OnBehalfOf is the person signed in to a console that has its own NATS user.
 	OnBehalfOf string
 	// Via is CLI or Console.
 	Via string
@@ -37,7 +37,7 @@ type Action struct {
 // filterMax is the maximum length of a filter in a record, in bytes.
 const filterMax = 1 << 10
 
-// Filter joins flags and arguments for the record, and cuts off the end of a long list.
+// Filter joins flags and arguments for the record, and truncates a long list.
 func Filter(words []string) string {
 	text := strings.Join(words, " ")
 	if len(text) > filterMax {
@@ -46,11 +46,11 @@ func Filter(words []string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// endTimeout limits publishing the end of a record after ctx has ended.
+// endTimeout limits publishing the end record after ctx has ended.
 const endTimeout = 5 * time.Second
 
-// Do records that the user of the connection begins an action, does it, and records how it ended, also
-// if ctx has ended meanwhile. If it cannot record the beginning, it does nothing.
+// Do records that the user of the connection starts an action, does it, and records how it ended, even if
+// ctx has ended meanwhile. If it cannot record the start, it does nothing.
 func Do(
 	ctx context.Context, conn *natsconn.Connection, a Action, now func() time.Time,
 	do func(context.Context) (done, skipped int, err error),
@@ -77,7 +77,7 @@ func Do(
 	return cmp.Or(err, ended)
 }
 
-// Once makes an action for Do of one step.
+// Once adapts an action of one step to Do.
 func Once(do func(context.Context) error) func(context.Context) (done, skipped int, err error) {
 	return func(ctx context.Context) (done, skipped int, err error) {
 		if err := do(ctx); err != nil {
