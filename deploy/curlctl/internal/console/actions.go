@@ -20,7 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// actionRoutes adds the dialogs and actions.
+// actionRoutes adds the routes of dialogs, actions and jobs.
 func (s *Server) actionRoutes(mux *http.ServeMux) {
 	for path, act := range map[string]func(*visit, bool) (*page, error){
 		"/failures/replay": s.replay, "/failures/purge": s.purge, "/refetch": s.refetch,
@@ -28,7 +28,7 @@ func (s *Server) actionRoutes(mux *http.ServeMux) {
 	} {
 		mux.HandleFunc("GET "+path, s.visited(func(v *visit) (*page, error) { return act(v, false) }))
 		mux.HandleFunc("POST "+path, s.visited(func(v *visit) (*page, error) {
-			if j := s.jobs.Find(v.FormValue("job")); j != nil { // a second click
+			if j := s.jobs.Find(v.FormValue("job")); j != nil { // submitted twice
 				return &page{redirect: v.withNamespace("/jobs/" + j.ID)}, nil
 			}
 			return act(v, true)
@@ -49,7 +49,7 @@ func (s *Server) jobPage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// stop stops a job of the person.
+// stop stops a job that the person has started.
 func (s *Server) stop(v *visit) (*page, error) {
 	j := s.jobs.Find(v.PathValue("id"))
 	if j == nil || j.Person != v.person.Name {
@@ -59,7 +59,7 @@ func (s *Server) stop(v *visit) (*page, error) {
 	return &page{redirect: v.withNamespace("/jobs/" + j.ID)}, nil
 }
 
-// withNamespace adds the only namespace that the person may see.
+// withNamespace adds the namespace to a path if the person may see only one.
 func (v *visit) withNamespace(path string) string {
 	if v.namespace != "" {
 		path += "?namespace=" + url.QueryEscape(v.namespace)
@@ -67,7 +67,7 @@ func (v *visit) withNamespace(path string) string {
 	return path
 }
 
-// defaultPause is the initial length in the dialog.
+// defaultPause is the initial duration in the dialog.
 const defaultPause = "1h"
 
 func (s *Server) pause(v *visit, submitted bool) (*page, error) {
@@ -99,7 +99,7 @@ func (s *Server) pause(v *visit, submitted bool) (*page, error) {
 	if !submitted {
 		return d.page(0), nil
 	}
-	return s.change(v, v.record("pause", words[2:], 0), func(ctx context.Context) error {
+	return s.do(v, v.record("pause", words[2:], 0), func(ctx context.Context) error {
 		return s.deps.Conn.Client.PauseFetching(ctx, until)
 	})
 }
@@ -114,11 +114,11 @@ func (s *Server) resume(v *visit, submitted bool) (*page, error) {
 			Lines: []string{"The fetchers continue with the waiting requests."},
 		}).page(0), nil
 	}
-	return s.change(v, v.record("resume", nil, 0), s.deps.Conn.Client.ResumeFetching)
+	return s.do(v, v.record("resume", nil, 0), s.deps.Conn.Client.ResumeFetching)
 }
 
-// change does an action without a job.
-func (s *Server) change(v *visit, record audit.Action, do func(context.Context) error) (*page, error) {
+// do does a short action, which needs no job.
+func (s *Server) do(v *visit, record audit.Action, do func(context.Context) error) (*page, error) {
 	err := audit.Do(v.Context(), s.deps.Conn, record, s.deps.Now, audit.Once(do))
 	if err == nil {
 		s.model.Poll(v.Context())
@@ -126,7 +126,7 @@ func (s *Server) change(v *visit, record audit.Action, do func(context.Context) 
 	return &page{redirect: "/"}, err
 }
 
-// purgeWord must be typed for more than wordAbove failures.
+// purgeWord must be typed to purge more than wordAbove failures.
 const (
 	purgeWord = "purge"
 	wordAbove = 100

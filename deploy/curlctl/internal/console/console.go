@@ -1,5 +1,5 @@
-// Package console serves curlctl as web pages. Every page and action works without JavaScript; a
-// script adds live numbers and keyboard shortcuts.
+// Package console serves curlctl as web pages. Every page and action works without JavaScript. A script adds
+// live numbers and keyboard shortcuts.
 package console
 
 import (
@@ -24,38 +24,38 @@ import (
 type Deps struct {
 	Conn   *natsconn.Connection
 	Access Access
-	// Kubernetes reads the cluster (nil: it is not read).
+	// Kubernetes reads the cluster (nil: the console does not read it).
 	Kubernetes *cluster.Reader
 	// Now is the clock.
 	Now func() time.Time
-	// TraceURL is the URL of a trace, with {trace} in place of its ID (empty: no links).
+	// TraceURL is the URL of a trace, with {trace} for its ID (empty: no links).
 	TraceURL string
 }
 
-// Access decides who may do what.
+// Access authenticates and authorizes persons.
 type Access interface {
-	// Person returns the person of a request (nil: the response is written).
+	// Person returns the person of a request, or nil after it has written the response.
 	Person(w http.ResponseWriter, r *http.Request) *access.Person
-	// May reports whether the person has a right in a namespace; empty: in all. Errors are
+	// May reports whether the person has a right in a namespace (empty: in all). Errors are
 	// *access.ReviewError.
 	May(ctx context.Context, p *access.Person, right access.Right, namespace string) (bool, error)
 	// Guard wraps all requests.
 	Guard(next http.Handler) http.Handler
 }
 
-// Server of the console.
+// Server serves the console.
 type Server struct {
 	deps  Deps
 	model *model.Model
 	jobs  *jobs.Runner
 	pages *pages
 
-	// tokens signs people in (nil: not needed).
+	// tokens signs persons in (nil: --auth is not kubernetes).
 	tokens *access.Kubernetes
-	// people and addresses limit requests, of persons and before the sign-in.
-	people, addresses rates
+	// persons limits the requests of each person, and addresses those before the sign-in.
+	persons, addresses limiters
 
-	// ended is done when the server stops.
+	// ended ends when the server stops.
 	ended context.Context //nolint:containedctx // jobs outlive a request
 }
 
@@ -68,7 +68,7 @@ const (
 	stopTimeout   = 5 * time.Second
 )
 
-// New returns a server; ctx ends its jobs. It fails if a template is broken.
+// New returns a server, which runs until ctx ends. It fails if a template is invalid.
 func New(ctx context.Context, d Deps) (*Server, error) {
 	p, err := newPages()
 	if err != nil {
@@ -143,11 +143,11 @@ func (s *Server) handler() http.Handler {
 	return hardened(s.deps.Access.Guard(isolated(protection.Handler(mux))))
 }
 
-// crossSite refuses a request of another site.
+// crossSite is the response to a request of another site.
 const crossSite = "This request comes from another site. Nothing was done."
 
-// isolated refuses requests that pages of other sites embed. They could not read the response, but
-// would use up live pages and requests. Links are allowed.
+// isolated refuses requests that pages of other sites embed. They could not read the response, but would use up
+// the person's requests. Links are allowed.
 func isolated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Sec-Fetch-Site") {
@@ -163,7 +163,7 @@ func isolated(next http.Handler) http.Handler {
 	})
 }
 
-// hardened sets security headers, and limits the body of a request.
+// hardened sets security headers, and limits the size of request bodies.
 func hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -184,30 +184,29 @@ func hardened(next http.Handler) http.Handler {
 
 // Limits of requests per person or address.
 const (
-	requestsSecond = 20
-	requestsBurst  = 60
-	// ratesMost is the maximum number of limiters. When there are more, all are reset.
-	ratesMost = 1000
+	requestsPerSecond = 20
+	requestsBurst     = 60
+	// maxLimiters is the maximum number of limiters. Above it, all are reset.
+	maxLimiters = 1000
 )
 
-// rates limits requests by the name of a person, or by address before the sign-in. The zero value is
-// ready.
-type rates struct {
+// limiters limits the requests of each person or address. The zero value is ready.
+type limiters struct {
 	mu  sync.Mutex
 	all map[string]*rate.Limiter
 }
 
-// allow reports whether another request is allowed now.
-func (r *rates) allow(who string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	limiter := r.all[who]
+// allow reports whether another request of a person or address is allowed now.
+func (l *limiters) allow(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limiter := l.all[name]
 	if limiter == nil {
-		if r.all == nil || len(r.all) >= ratesMost {
-			r.all = map[string]*rate.Limiter{}
+		if l.all == nil || len(l.all) >= maxLimiters {
+			l.all = map[string]*rate.Limiter{}
 		}
-		limiter = rate.NewLimiter(requestsSecond, requestsBurst)
-		r.all[who] = limiter
+		limiter = rate.NewLimiter(requestsPerSecond, requestsBurst)
+		l.all[name] = limiter
 	}
 	return limiter.Allow()
 }

@@ -16,22 +16,22 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
-// dialog asks for confirmation; its form starts the action.
+// dialog asks for confirmation. Its form starts the action.
 type dialog struct {
 	Title, Button, Path, Back string
 	// Lines describe the action.
 	Lines []string
 	// Hidden fields repeat the selection.
 	Hidden []hidden
-	// Rate and For are the values of fields (nil: there is no field).
+	// Rate and For are the values of fields (nil: no field).
 	Rate, For *string
-	// Also is the address of the dialog that includes what this one skips (empty: there is none).
+	// Also is the address of the dialog that also replays recovered keys (empty: there are none).
 	Also string
 	// Word must be typed to confirm (empty: none).
 	Word    string
 	Command string
 	Error   string
-	// Nothing: there is nothing to do.
+	// Nothing means that there is nothing to do.
 	Nothing, Danger bool
 }
 
@@ -54,8 +54,8 @@ func (d *dialog) hide(name, value string) {
 	}
 }
 
-// confirm shows the dialog, or starts its job if it was submitted for about as many messages as are
-// selected now.
+// confirm shows the dialog. If it was submitted, and about as many messages are selected as before, confirm starts
+// its job.
 func (s *Server) confirm(
 	v *visit, d *dialog, submitted bool, record audit.Action, do func(context.Context, *jobs.Job) error,
 ) (*page, error) {
@@ -85,15 +85,12 @@ func (v *visit) record(action string, filter []string, selected int) audit.Actio
 	}
 }
 
-// changedShare is the tolerance of changed: a twentieth.
-const changedShare = 20
-
-// changed reports whether a count differs too much from the confirmed one.
+// changed reports whether a count differs from the confirmed one by more than a twentieth.
 func changed(confirmed, now int) bool {
-	return max(confirmed-now, now-confirmed)*changedShare > max(confirmed, 1)
+	return max(confirmed-now, now-confirmed)*20 > max(confirmed, 1)
 }
 
-// confirmed returns the count of the dialog.
+// confirmed returns the count that the dialog has shown.
 func (v *visit) confirmed() int {
 	n, err := strconv.Atoi(v.FormValue("count"))
 	if err != nil {
@@ -105,17 +102,16 @@ func (v *visit) confirmed() int {
 // maxIDs is the maximum number of IDs in a form.
 const maxIDs = 1000
 
-// selection is the subject of a replay or purge.
+// selection has the failures to replay or purge, by filter or by ID.
 type selection struct {
 	filter
 	ids []uint64
-	// top is the newest selected failure, and count their number.
+	// top is the ID of the newest selected failure, and count the number of all.
 	top   uint64
 	count int
 }
 
-// selected parses IDs, or the filter. A submitted form selects no failure that is newer than its
-// dialog.
+// selected parses IDs, or the filter. A submitted form excludes failures that are newer than its dialog.
 func (v *visit) selected(submitted bool) (selection, error) {
 	f, err := v.readFilter()
 	s := selection{filter: f}
@@ -142,7 +138,7 @@ func (v *visit) selected(submitted bool) (selection, error) {
 	return s, nil
 }
 
-// failures reads the selected failures. A failure of another namespace is not found.
+// failures reads the selected failures. It fails for an ID of another namespace.
 func (s selection) failures(ctx context.Context, client *operate.Client) iter.Seq2[operate.DeadLetter, error] {
 	if len(s.ids) == 0 {
 		return client.DeadLetters(ctx, s.Dead)
@@ -157,7 +153,7 @@ func (s selection) failures(ctx context.Context, client *operate.Client) iter.Se
 	}
 }
 
-// address returns the address of a dialog about the same selection, with more fields.
+// address returns the address of a dialog for the same selection, with additional fields.
 func (s selection) address(path string, more url.Values) string {
 	maps.Copy(more, s.Values)
 	for _, id := range s.ids {
@@ -181,7 +177,7 @@ func (s selection) words() []string {
 	return words
 }
 
-// repeat puts the selection into the form.
+// repeat adds the selection to the form.
 func (s selection) repeat(d *dialog, count int) {
 	for _, field := range filterFields() {
 		d.hide(field, s.Values.Get(field))

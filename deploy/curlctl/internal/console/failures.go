@@ -23,22 +23,22 @@ import (
 // pageRows is the maximum number of rows.
 const pageRows = 50
 
-// filterFields are the fields of a filter in the address, named like the flags of curlctl.
+// filterFields returns the query parameters of a filter, named like the flags of curlctl.
 func filterFields() []string {
 	return []string{"reason", "host", "namespace", "name", "key", "since", "until"}
 }
 
-// filter selects failures, as in the address.
+// filter selects failures by query parameters.
 type filter struct {
 	deadletter.Selection
 
-	// Values are the set fields, without the cursor.
+	// Values has the set parameters, without the cursor.
 	Values url.Values
 	// Dead is the parsed filter.
 	Dead operate.DeadLetterFilter
 }
 
-// readFilter parses the address or form, limited to the namespace that the person may see.
+// readFilter parses the query or form, limited to the namespace that the person may see.
 func (v *visit) readFilter() (filter, error) {
 	f := filter{Values: url.Values{}}
 	for _, field := range filterFields() {
@@ -66,7 +66,7 @@ func (v *visit) readFilter() (filter, error) {
 	return f, nil
 }
 
-// Below returns the address of the list below an ID.
+// Below returns the address of the page below an ID.
 func (f filter) Below(id string) string {
 	values := maps.Clone(f.Values)
 	values.Set("below", id)
@@ -87,7 +87,7 @@ func (f filter) Words() []string {
 	return words
 }
 
-// match reports whether a new failure matches, by its subject.
+// match reports whether a new failure matches. It compares only fields of the subject.
 func (f filter) match(x operate.DeadLetter) bool {
 	s := f.Selection
 	return (s.Reason == "" || s.Reason == x.Reason) && (s.Host == "" || strings.EqualFold(s.Host, x.Host)) &&
@@ -115,7 +115,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	}
 	last := s.lookShortly(v)
 	if errors.As(last.Err, new(*natsconn.PermissionError)) {
-		return nil, last.Err // there would be no response
+		return nil, last.Err // the server would not respond to the requests below either
 	}
 	data := failuresData{
 		Filter: f, Below: f.Dead.Below, Reasons: deadletter.Reasons(),
@@ -140,31 +140,32 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	return &page{template: "failures.html", title: "Failures", data: data, live: live}, nil
 }
 
-// lookShort is the maximum wait of a page that can do without the model.
-const lookShort = time.Second
+// shortTimeout is how long a page that does not need the model waits for it.
+const shortTimeout = time.Second
 
 func (s *Server) lookShortly(v *visit) model.Reading {
-	ctx, cancel := context.WithTimeout(v.Context(), lookShort)
+	ctx, cancel := context.WithTimeout(v.Context(), shortTimeout)
 	defer cancel()
 	return s.model.Look(ctx)
 }
 
-// count counts the matches of a filter by at most a reason and a host. Others are not counted.
+// count counts the matches if the filter has no fields other than reason and host.
 func (f filter) count(last *model.Reading) (n uint64, counted bool) {
 	sel := f.Selection
 	byReasonHost := deadletter.Selection{Reason: sel.Reason, Host: sel.Host}
 	if sel != byReasonHost || pipeline.IsAddress(sel.Host) || last.AsOf.IsZero() {
 		return 0, false
 	}
-	for of, count := range last.Streams.Failures {
-		if (sel.Reason == "" || sel.Reason == of.Reason) && (sel.Host == "" || strings.EqualFold(sel.Host, of.Host)) {
+	for group, count := range last.Streams.Failures {
+		if (sel.Reason == "" || sel.Reason == group.Reason) &&
+			(sel.Host == "" || strings.EqualFold(sel.Host, group.Host)) {
 			n += count
 		}
 	}
 	return n, true
 }
 
-// failureRow returns a failure with the present state of its key.
+// failureRow returns a failure with the current state of its key.
 func failureRow(last *model.Reading, d operate.DeadLetter) deadletter.Record {
 	row := deadletter.NewRecord(d)
 	if !last.AsOf.IsZero() {
@@ -182,8 +183,7 @@ func (v *visit) failure(text string) (operate.DeadLetter, error) {
 	return failureIn(v.Context(), v.client, id, v.namespace)
 }
 
-// failureIn reads a failure of a namespace; empty: of any. A failure of another namespace is not
-// found.
+// failureIn reads a failure of a namespace (empty: of any). A failure of another namespace counts as not found.
 func failureIn(ctx context.Context, client *operate.Client, id uint64, namespace string) (operate.DeadLetter, error) {
 	d, err := client.DeadLetter(ctx, id)
 	gone := errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject)
@@ -202,8 +202,8 @@ type failureData struct {
 	Replay   bool
 }
 
-// snippetMost is the maximum length of a response, in bytes.
-const snippetMost = 1 << 10
+// maxSnippet is the maximum length of a displayed response, in bytes.
+const maxSnippet = 1 << 10
 
 func (s *Server) failurePage(v *visit) (*page, error) {
 	d, err := v.failure(v.PathValue("id"))
@@ -216,7 +216,7 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(access.Replay),
 	}
 	snippet := d.Message.GetSnippet()
-	data.Snippet = strings.ToValidUTF8(string(snippet[:min(len(snippet), snippetMost)]), "\uFFFD")
+	data.Snippet = strings.ToValidUTF8(string(snippet[:min(len(snippet), maxSnippet)]), "\uFFFD")
 	if data.TraceID != "" && s.deps.TraceURL != "" {
 		data.TraceURL = strings.ReplaceAll(s.deps.TraceURL, "{trace}", data.TraceID)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Lengths of the shorter lists.
+// Maximum lengths of the other lists.
 const (
 	groupRows = 8
 	hostRows  = 200
@@ -28,21 +28,21 @@ const (
 )
 
 func (s *Server) overviewPage(v *visit) (*page, error) {
-	last, err := s.known(v)
+	last, err := s.reading(v)
 	if err != nil {
 		return nil, err
 	}
 	n := last.Numbers(v.namespace)
 	return &page{template: "overview.html", title: "Overview", refresh: true, data: map[string]any{
-		"Numbers": n, "Requests": durable(n, pipeline.FetcherConsumer), "Results": durable(n, pipeline.WriterConsumer),
+		"Numbers": n, "Requests": consumer(n, pipeline.FetcherConsumer), "Results": consumer(n, pipeline.WriterConsumer),
 		"Groups": n.Groups[:min(len(n.Groups), groupRows)], "Bad": n.Now.Failing + n.Now.Refused,
 		"Scoped": v.namespace != "",
 		"Pause":  v.namespace == "" && v.can(access.Pause),
 	}}, nil
 }
 
-// known returns the last reading, or why there is none.
-func (s *Server) known(v *visit) (model.Reading, error) {
+// reading returns the last reading, or an error if there is none.
+func (s *Server) reading(v *visit) (model.Reading, error) {
 	last := s.model.Look(v.Context())
 	switch {
 	case !last.AsOf.IsZero():
@@ -55,8 +55,8 @@ func (s *Server) known(v *visit) (model.Reading, error) {
 	return last, &problem{503, "Loading", "Reading the streams.", "This page reloads by itself."}
 }
 
-// durable returns the consumer with a name, with zeros if it is unknown.
-func durable(n overview.Overview, name string) overview.Consumer {
+// consumer returns the consumer with a name. If it is unknown, its numbers are 0.
+func consumer(n overview.Overview, name string) overview.Consumer {
 	for _, c := range n.Consumers {
 		if c.Name == name {
 			return c
@@ -66,7 +66,7 @@ func durable(n overview.Overview, name string) overview.Consumer {
 }
 
 func (s *Server) hostsPage(v *visit) (*page, error) {
-	last, err := s.known(v)
+	last, err := s.reading(v)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 }
 
 func (s *Server) wantsPage(v *visit) (*page, error) {
-	last, err := s.known(v)
+	last, err := s.reading(v)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// readObject adds the objects of Kubernetes, or returns why it cannot.
+// readObject adds the objects of Kubernetes, or returns the reason if it cannot.
 func (s *Server) readObject(ctx context.Context, view *object.View) (unseen string) {
 	if s.deps.Kubernetes == nil {
 		return "This console does not read Kubernetes. The page shows the data of NATS."
@@ -135,7 +135,7 @@ func (s *Server) readObject(ctx context.Context, view *object.View) (unseen stri
 	return ""
 }
 
-// keyOf parses a cursor; missing parts are empty.
+// keyOf parses a cursor. Missing parts are empty.
 func keyOf(text string) pipeline.Key {
 	namespace, rest, _ := strings.Cut(text, "/")
 	name, key, _ := strings.Cut(rest, "/")
@@ -196,8 +196,8 @@ func (s *Server) helpPage(*visit) (*page, error) {
 	return &page{template: "help.html", title: "Keyboard", data: navigation()}, nil
 }
 
-// search redirects to a failure by its ID, an object, the failures of a host, or the keys of
-// ConfigMaps with a name.
+// search redirects to the failure with an ID, an object, the failures of a host, or the keys of ConfigMaps with a
+// name.
 func (s *Server) search(v *visit) (*page, error) {
 	q := strings.TrimSpace(v.FormValue("q"))
 	to := "/failures"
@@ -225,8 +225,8 @@ func (s *Server) search(v *visit) (*page, error) {
 	return &page{redirect: to}, nil
 }
 
-// livePage has what changes on a page that does not reload: the banners, the time, and the number of
-// failures that match the filter of the page and are newer than its rows.
+// livePage returns the parts of an open page that change without a reload: the banners, the time, and the number
+// of failures that match the filter of the page and are newer than its rows.
 func (s *Server) livePage(v *visit) (*page, error) {
 	f, err := v.readFilter()
 	if err != nil {

@@ -30,14 +30,14 @@ var assetFiles embed.FS
 // pages are the templates and assets.
 type pages struct {
 	templates map[string]*template.Template
-	// assets are files by names with their hash, and names are the addresses by plain names.
-	assets, names map[string]string
+	// assets maps a name with a hash to its file, and addresses maps a plain name to its address.
+	assets, addresses map[string]string
 }
 
 const layout = "layout.html"
 
 func newPages() (*pages, error) {
-	p := &pages{templates: map[string]*template.Template{}, assets: map[string]string{}, names: map[string]string{}}
+	p := &pages{templates: map[string]*template.Template{}, assets: map[string]string{}, addresses: map[string]string{}}
 	if err := p.readAssets(); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func newPages() (*pages, error) {
 	return p, nil
 }
 
-// readAssets puts the hash into each name, so that browsers may cache the files forever.
+// readAssets adds a hash to each name, so that browsers can cache the files forever.
 func (p *pages) readAssets() error {
 	files, err := fs.Glob(assetFiles, "assets/*")
 	if err != nil {
@@ -77,15 +77,15 @@ func (p *pages) readAssets() error {
 		sum := sha256.Sum256(data)
 		ext := path.Ext(file)
 		name := strings.TrimSuffix(path.Base(file), ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		p.assets[name], p.names[path.Base(file)] = file, "/static/"+name
+		p.assets[name], p.addresses[path.Base(file)] = file, "/static/"+name
 	}
 	return nil
 }
 
 // static serves an asset.
 func (p *pages) static(w http.ResponseWriter, r *http.Request) {
-	file, there := p.assets[r.PathValue("file")]
-	if !there {
+	file, found := p.assets[r.PathValue("file")]
+	if !found {
 		http.NotFound(w, r)
 		return
 	}
@@ -93,10 +93,10 @@ func (p *pages) static(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, assetFiles, file)
 }
 
-// functions of the templates.
+// functions returns the functions of the templates.
 func (p *pages) functions() template.FuncMap {
 	return template.FuncMap{
-		"asset":     func(name string) string { return p.names[name] },
+		"asset":     func(name string) string { return p.addresses[name] },
 		"grouped":   grouped,
 		"plural":    func(n any, noun string) string { return printer.Plural(integer(n), noun) },
 		"ago":       func(now time.Time, at any) stamp { return newStamp(now, at, false) },
@@ -111,7 +111,7 @@ func (p *pages) functions() template.FuncMap {
 	}
 }
 
-// dict passes several values to a part.
+// dict makes one argument of several, for {{template}}.
 func dict(pairs ...any) map[string]any {
 	m := map[string]any{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -127,7 +127,7 @@ func integer(n any) int {
 
 func grouped(n any) string { return printer.Grouped(integer(n)) }
 
-// stamp is a relative time, with the absolute one.
+// stamp is a time in several formats: relative, absolute, and for programs.
 type stamp struct{ Short, Full, Machine string }
 
 func newStamp(now time.Time, at any, ahead bool) stamp {

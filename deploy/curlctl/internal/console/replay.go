@@ -20,13 +20,13 @@ import (
 const (
 	// defaultRate is the initial rate of a dialog.
 	defaultRate = "50/s"
-	// alsoRecovered is the field that replays keys that were fetched since, too.
+	// alsoRecovered is the field to also replay keys that were fetched since.
 	alsoRecovered = "also-recovered"
-	// planMax is the maximum number of failures that a dialog checks.
-	planMax = 1000
-	// followMax is the maximum number of failures that a job follows, for followFor.
-	followMax = 1000
-	followFor = 5 * time.Minute
+	// maxPlanned is the maximum number of failures that a dialog checks.
+	maxPlanned = 1000
+	// maxFollowed is the maximum number of failures whose outcome a job waits for, for at most followTimeout.
+	maxFollowed   = 1000
+	followTimeout = 5 * time.Minute
 )
 
 func (s *Server) replay(v *visit, submitted bool) (*page, error) {
@@ -34,7 +34,7 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A person without the right is refused before anything is read.
+	// If one right decides, check it before reading anything.
 	if s.tokens == nil || sel.Namespace != "" {
 		if err := v.need(access.Replay, sel.Namespace); err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 			return nil, err
 		}
 		sel.top = max(sel.top, f.ID)
-		if sel.count++; sel.count <= planMax {
+		if sel.count++; sel.count <= maxPlanned {
 			found = append(found, f)
 		}
 	}
@@ -74,8 +74,8 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	})
 }
 
-// describeReplay describes a replay, and returns the number of its failures. If found has all selected
-// ones, only still wanted ones count.
+// describeReplay describes a replay, and returns the number of its failures. It counts only wanted ones, unless
+// too many are selected to check each.
 func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []operate.DeadLetter) (int, error) {
 	if sel.count > len(found) {
 		d.Lines = []string{
@@ -119,7 +119,7 @@ func skipped(counts map[replay.Verdict]int) (lines []string) {
 	return lines
 }
 
-// mayReplay requires the right in the namespaces of all items.
+// mayReplay returns an error unless the person may replay in the namespaces of all items.
 func (s *Server) mayReplay(ctx context.Context, who *access.Person, items []*replay.Item, namespace string) error {
 	err := s.need(ctx, who, access.Replay, namespace)
 	if len(items) == 0 || err == nil {
@@ -138,7 +138,7 @@ func (s *Server) mayReplay(ctx context.Context, who *access.Person, items []*rep
 	return nil
 }
 
-// replayCommand returns the command that does the same.
+// replayCommand returns the equivalent command.
 func replayCommand(sel selection, rate replay.Rate, rateText string, again bool) string {
 	words := append([]string{"curlctl", "replay"}, sel.words()...)
 	if rate > 0 {
@@ -166,7 +166,7 @@ func readRate(text string) (rate replay.Rate, err error) {
 	return rate, err
 }
 
-// runReplay replays the selected failures, and follows them if they are not too many.
+// runReplay replays the selected failures, and waits for the outcome of at most maxFollowed.
 func (s *Server) runReplay( //nolint:revive // seven independent inputs
 	ctx context.Context, j *jobs.Job, who *access.Person, sel selection, rate replay.Rate, record audit.Action, again bool,
 ) error {
@@ -181,7 +181,7 @@ func (s *Server) runReplay( //nolint:revive // seven independent inputs
 		return err
 	}
 	var follower *replay.Follower
-	if len(items) <= followMax {
+	if len(items) <= maxFollowed {
 		if follower, err = replay.Follow(ctx, client); err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (s *Server) runReplay( //nolint:revive // seven independent inputs
 }
 
 func (s *Server) followReplay(ctx context.Context, j *jobs.Job, items []*replay.Item, follower *replay.Follower) error {
-	ctx, cancel := context.WithTimeout(ctx, followFor)
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	err := follower.Wait(ctx, items, func(counts map[replay.Outcome]int) {
 		j.Set("fetched or failed again", counts[replay.Fetched]+counts[replay.FailedAgain]+counts[replay.Superseded])
@@ -215,7 +215,7 @@ func (s *Server) followReplay(ctx context.Context, j *jobs.Job, items []*replay.
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil // a note has the pending ones
+		return nil // a note reports the pending ones
 	}
 	return err
 }

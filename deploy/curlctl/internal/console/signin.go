@@ -29,7 +29,7 @@ func (s *Server) signInForm(w http.ResponseWriter, r *http.Request, problem stri
 }
 
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
-	// There is no name yet, so the limit is per address.
+	// The person is not known yet, so the limit is per address.
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	if !s.addresses.allow(from.Addr().String()) {
 		http.Error(w, "Too many requests. Wait a second.", http.StatusTooManyRequests)

@@ -27,7 +27,7 @@ type visit struct {
 	server *Server
 	w      http.ResponseWriter
 	person *access.Person
-	// namespace is the only one the person may see (empty: all).
+	// namespace is the only one that the person may see (empty: all).
 	namespace string
 	// client counts unreadable messages.
 	client *operate.Client
@@ -38,15 +38,15 @@ type page struct {
 	template, title string
 	status          int
 	data            any
-	// redirect is an address (empty: none).
+	// redirect is the address of a redirect (empty: none).
 	redirect string
 	// live is the query of livePage.
 	live url.Values
-	// refresh: the script reloads the page all the time.
+	// refresh makes the script update the whole page every two seconds.
 	refresh bool
 }
 
-// problem is an error with a page of its own.
+// problem is an error with the text of its page.
 type problem struct {
 	status            int
 	title, text, todo string
@@ -73,10 +73,10 @@ func forbidden(text string) *problem {
 	}
 }
 
-// requestTimeout limits reading for one page, and awayTimeout waiting without a connection to NATS.
+// requestTimeout limits reading for one page, and disconnectedTimeout does so without a connection to NATS.
 const (
-	requestTimeout = 20 * time.Second
-	awayTimeout    = time.Second
+	requestTimeout      = 20 * time.Second
+	disconnectedTimeout = time.Second
 )
 
 // visited returns the handler of a page.
@@ -87,13 +87,13 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 			return
 		}
 		v := &visit{Request: r, server: s, w: w, person: person, client: s.deps.Conn.Client.Counting()}
-		if !s.people.allow(person.Name) {
+		if !s.persons.allow(person.Name) {
 			http.Error(w, "Too many requests. Wait a second.", http.StatusTooManyRequests)
 			return
 		}
 		limit := requestTimeout
 		if !s.deps.Conn.Conn.IsConnected() {
-			limit = awayTimeout
+			limit = disconnectedTimeout
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
@@ -153,13 +153,13 @@ func (v *visit) may(right access.Right, namespace string) (bool, error) {
 	return v.server.deps.Access.May(v.Context(), v.person, right, namespace)
 }
 
-// can reports whether to draw a button.
+// can reports whether to show the button for a right.
 func (v *visit) can(right access.Right) bool {
 	ok, err := v.may(right, v.namespace)
 	return err == nil && ok
 }
 
-// need returns the error of a person without a right.
+// need returns an error unless the person has a right.
 func (v *visit) need(right access.Right, namespace string) error {
 	return v.server.need(v.Context(), v.person, right, namespace)
 }
@@ -175,8 +175,8 @@ func (s *Server) need(ctx context.Context, who *access.Person, right access.Righ
 // fail writes the page for an error.
 func (v *visit) fail(err error, since time.Time) {
 	p := v.server.problemOf(err, since)
-	away := p.status == http.StatusServiceUnavailable
-	v.write(&page{template: "problem.html", title: p.title, status: p.status, refresh: away, data: map[string]any{
+	retry := p.status == http.StatusServiceUnavailable
+	v.write(&page{template: "problem.html", title: p.title, status: p.status, refresh: retry, data: map[string]any{
 		"Text": p.text, "Todo": p.todo, "Namespace": p.title == "Which namespace?",
 	}})
 }
@@ -220,13 +220,13 @@ func natsForbids(e *natsconn.PermissionError) *problem {
 	return p
 }
 
-// capitalized returns the text of an error with an upper-case letter.
+// capitalized returns the text of an error, starting with a capital letter.
 func capitalized(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// navigation has path, name, and the key after g.
+// navigation returns the pages of the menu. Each has a keyboard shortcut: g, then its Key.
 func navigation() []destination {
 	return []destination{
 		{"/", "Overview", "o"},
@@ -245,7 +245,7 @@ type frame struct {
 	Title, Path, Person, Namespace, Server string
 	Nav                                    any
 	SignedIn                               bool
-	// Lost: there is no connection to NATS.
+	// Lost means that there is no connection to NATS.
 	Lost    bool
 	Last    model.Reading
 	Live    string

@@ -1,5 +1,5 @@
-// Package access authenticates and authorizes the users of the console: by a printed token, by
-// tokens of a cluster, or not at all.
+// Package access authenticates and authorizes the users of the console: by a printed token, by tokens of a
+// cluster, or not at all.
 package access
 
 import authenticationv1 "k8s.io/api/authentication/v1"
@@ -20,10 +20,10 @@ const (
 type Person struct {
 	// Name of the person or of the NATS user.
 	Name string
-	// OnBehalfOf goes into the audit if the NATS user is the console.
+	// OnBehalfOf is the name for the audit if the console has its own NATS user.
 	OnBehalfOf string
 
-	// user is the one to review rights of.
+	// user is the subject of SubjectAccessReviews.
 	user authenticationv1.UserInfo
 }
 

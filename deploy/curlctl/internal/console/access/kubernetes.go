@@ -23,30 +23,30 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
 
-// Audience of the tokens: `kubectl create token NAME --audience`.
+// Audience is the required audience of tokens: `kubectl create token NAME --audience`.
 const Audience = "curl-me-that-console"
 
-// group of the resources of rights. RBAC needs no CustomResourceDefinition for them.
+// group is the API group of rights. RBAC needs no CustomResourceDefinition for it.
 const group = "watch.x-kv8s.io"
 
 // Limits of sessions and reviews.
 const (
-	sessionTime = time.Hour
-	reviewTime  = 30 * time.Second
-	maxToken    = 16 << 10
-	// mostKept limits the memory of sessions and of reviews. A new one replaces the least recently used.
-	mostKept = 10_000
+	sessionTTL = time.Hour
+	reviewTTL  = 30 * time.Second
+	maxToken   = 16 << 10
+	// maxCached limits the number of sessions, and of reviews. A new one replaces the least recently used.
+	maxCached = 10_000
 )
 
 const sessionCookie = "curlctl-console"
 
-// Kubernetes accepts tokens of a cluster. A right must be granted by RBAC to the person and by NATS to
-// its user.
+// Kubernetes accepts tokens of a cluster. A right must be granted to the person by RBAC, and to the console by
+// NATS.
 type Kubernetes struct {
 	tokens authenticationclient.TokenReviewsGetter
 	access authorizationclient.SubjectAccessReviewsGetter
 	rights map[Right]bool
-	// reviews are answers by review, and sessions the users by cookie.
+	// reviews caches whether each review was allowed, and sessions the user of each cookie.
 	reviews, sessions *cache.LRUExpireCache
 }
 
@@ -62,7 +62,7 @@ type clock func() time.Time
 // Now implements cache.Clock.
 func (c clock) Now() time.Time { return c() }
 
-// NewKubernetes returns the access by tokens of a cluster. Sessions end with the process.
+// NewKubernetes returns access by tokens of a cluster. Sessions end with the process.
 func NewKubernetes(
 	ctx context.Context, cluster *rest.Config, conn *natsconn.Connection, now func() time.Time,
 ) (*Kubernetes, error) {
@@ -74,16 +74,16 @@ func NewKubernetes(
 	_, rights := natsRights(ctx, conn)
 	return &Kubernetes{
 		tokens: tokens, access: access, rights: rights,
-		reviews:  cache.NewLRUExpireCacheWithClock(mostKept, clock(now)),
-		sessions: cache.NewLRUExpireCacheWithClock(mostKept, clock(now)),
+		reviews:  cache.NewLRUExpireCacheWithClock(maxCached, clock(now)),
+		sessions: cache.NewLRUExpireCacheWithClock(maxCached, clock(now)),
 	}, nil
 }
 
 // Guard implements console.Access.
 func (k *Kubernetes) Guard(next http.Handler) http.Handler { return next }
 
-// SignIn returns the random cookie of a session for the token of a form, or an error for the person. The
-// session does not have the token.
+// SignIn checks the token of a form, and returns the random cookie of a new session, or a message for the person.
+// It does not store the token.
 func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string) {
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	if token == "" || len(token) > maxToken {
@@ -99,11 +99,11 @@ func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string)
 		return nil, "The API server does not accept this token. It must be new and have the audience " + Audience + "."
 	}
 	id := rand.Text()
-	k.sessions.Add(id, review.Status.User, sessionTime)
-	return sessionOf(r, id, int(sessionTime/time.Second)), ""
+	k.sessions.Add(id, review.Status.User, sessionTTL)
+	return sessionOf(r, id, int(sessionTTL/time.Second)), ""
 }
 
-// SignOut ends a session, and returns the cookie that replaces its own.
+// SignOut ends a session, and returns a cookie that deletes its cookie.
 func (k *Kubernetes) SignOut(r *http.Request) *http.Cookie {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		k.sessions.Remove(cookie.Value)
@@ -112,14 +112,14 @@ func (k *Kubernetes) SignOut(r *http.Request) *http.Cookie {
 }
 
 func sessionOf(r *http.Request, text string, age int) *http.Cookie {
-	//nolint:gosec // G124: Secure where the browser came by TLS
+	//nolint:gosec // G124: Secure is set if the browser uses TLS
 	return &http.Cookie{
 		Name: sessionCookie, Value: text, Path: "/", MaxAge: age, HttpOnly: true, Secure: secure(r),
 		SameSite: http.SameSiteStrictMode,
 	}
 }
 
-// secure reports whether the browser came by TLS, here or at a proxy.
+// secure reports whether the browser uses TLS, to the console or to a proxy.
 func secure(r *http.Request) bool {
 	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }
@@ -169,6 +169,6 @@ func (k *Kubernetes) May(ctx context.Context, p *Person, right Right, namespace 
 	if err != nil {
 		return false, &ReviewError{Right: right, Err: err}
 	}
-	k.reviews.Add(key, answer.Status.Allowed, reviewTime)
+	k.reviews.Add(key, answer.Status.Allowed, reviewTTL)
 	return answer.Status.Allowed, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
 
-// Local accepts a token once, on this machine. The NATS user has the rights.
+// Local accepts a token once, on this machine. The rights are those of the NATS user.
 type Local struct {
 	OnLoopback
 
@@ -29,7 +29,7 @@ type Local struct {
 	session string
 }
 
-// NewLocal returns the access to a console at a loopback address, such as http://127.0.0.1:8090.
+// NewLocal returns access to a console at a loopback address, such as http://127.0.0.1:8090.
 func NewLocal(ctx context.Context, conn *natsconn.Connection, base *url.URL) *Local {
 	l := &Local{
 		base: base.String(), cookie: "curlctl-console-" + base.Port(), token: rand.Text(), session: rand.Text(),
@@ -38,8 +38,8 @@ func NewLocal(ctx context.Context, conn *natsconn.Connection, base *url.URL) *Lo
 	return l
 }
 
-// natsRights returns the name and the rights of the NATS user. If the server does not report them,
-// it will deny single operations.
+// natsRights returns the name and the rights of the NATS user. If the server does not report them, natsRights
+// assumes all, since the server denies operations that are not allowed.
 func natsRights(ctx context.Context, conn *natsconn.Connection) (name string, rights map[Right]bool) {
 	user, err := conn.User(ctx)
 	rights = map[Right]bool{See: true, Audits: true}
@@ -61,8 +61,7 @@ func IsLoopback(host string) bool {
 // URL returns the address that signs in once.
 func (l *Local) URL() string { return l.base + "/?token=" + l.token }
 
-// OnLoopback refuses other names of this machine, which pages of other sites could use (DNS
-// rebinding).
+// OnLoopback refuses requests for any other host name, which protects against DNS rebinding.
 type OnLoopback struct{}
 
 // Guard implements console.Access.

@@ -1,4 +1,4 @@
-// Package jobs runs actions of persons in this process, and keeps their results.
+// Package jobs runs actions of the console's users in this process, and keeps their results.
 package jobs
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Maximum numbers of running and of kept jobs.
+// Maximum numbers of running jobs, and of jobs to keep.
 const (
 	maxRunning = 4
 	maxKept    = 20
@@ -17,11 +17,11 @@ const (
 
 // Task describes a job.
 type Task struct {
-	// ID is made by the dialog.
+	// ID comes from the dialog.
 	ID string
-	// Action and Filter go into the audit. Command does the same on the command line.
+	// Action and Filter are as in the audit. Command is the equivalent on the command line.
 	Action, Filter, Command string
-	// Person who started it, and the only namespace they may see (empty: all).
+	// Person started the job. Namespace is the only one that the person may see (empty: all).
 	Person, Namespace string
 	// Selected is the number of messages.
 	Selected int
@@ -41,13 +41,13 @@ type Job struct {
 type View struct {
 	Task
 
-	// Phase is the present step, and Done its progress.
+	// Phase is the current step, and Done its progress.
 	Phase string
 	Done  int
 	Notes []string
-	// Ended is zero while it runs.
+	// Ended is zero while the job runs.
 	Began, Ended time.Time
-	// Err is empty if it did not fail, or was Stopped.
+	// Err is empty if the job has not failed, or was Stopped.
 	Err              string
 	Running, Stopped bool
 }
@@ -69,7 +69,7 @@ func (j *Job) Note(text string) {
 // Stop stops the job.
 func (j *Job) Stop() { j.cancel() }
 
-// View returns the present state.
+// View returns the current state.
 func (j *Job) View() View {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -91,12 +91,12 @@ type Runner struct {
 // New returns a runner; now is the clock.
 func New(ctx context.Context, now func() time.Time) *Runner { return &Runner{ctx: ctx, now: now} }
 
-// Start runs a job unless its ID is known, and reports whether it runs or ran. A person may have one
-// running job, and all persons maxRunning.
+// Start runs a job unless a job with this ID exists. It returns false if the person has a running job, or if
+// maxRunning jobs run.
 func (r *Runner) Start(t Task, do func(context.Context, *Job) error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	mine, all := 0, 0
+	own, all := 0, 0
 	for _, other := range r.all {
 		if other.ID == t.ID {
 			return true
@@ -104,11 +104,11 @@ func (r *Runner) Start(t Task, do func(context.Context, *Job) error) bool {
 		if other.View().Running {
 			all++
 			if other.Person == t.Person {
-				mine++
+				own++
 			}
 		}
 	}
-	if mine > 0 || all >= maxRunning {
+	if own > 0 || all >= maxRunning {
 		return false
 	}
 	ctx, cancel := context.WithCancel(r.ctx)

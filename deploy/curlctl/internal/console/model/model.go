@@ -1,5 +1,5 @@
-// Package model holds the data of the console: wanted keys, timers, failures and consumers. While a
-// page is open it reads the streams again and again, for at most a tenth of the time.
+// Package model has the data of the console: wanted keys, timers, failures and consumers. While a page is open,
+// it rereads the streams, and spends at most a tenth of the time on it.
 package model
 
 import (
@@ -25,7 +25,7 @@ const (
 	readTimeout = 30 * time.Second
 	// objectsEvery is the minimum interval between readings of Kubernetes.
 	objectsEvery = 10 * time.Second
-	// pollEvery is the interval between looks at the consumers.
+	// pollEvery is the interval between polls of the consumers.
 	pollEvery = 5 * time.Second
 	// watchedFor is how long the model keeps reading after the last page was closed.
 	watchedFor = time.Minute
@@ -45,43 +45,42 @@ type Model struct {
 	last    Reading
 }
 
-// Reading is the pipeline as of a time. It is never changed.
+// Reading is the state of the pipeline at a time. It is immutable.
 type Reading struct {
-	// State has the consumers and the pause, and no numbers of keys, timers and failures.
+	// State has the consumers and the pause, but no numbers of keys, timers and failures.
 	State overview.Overview
 	// Streams has keys sorted by namespace, name and key.
 	Streams overview.Streams
-	// AsOf is the time of Streams (zero: there was no reading, or nobody has looked for a while).
+	// AsOf is the time of Streams (zero: nothing was read, or no page was open for a while).
 	AsOf time.Time
-	// Err is the error of the last try to read the streams.
+	// Err is the error of the last attempt to read the streams.
 	Err error
 
-	// seen is when a page got the reading.
+	// seen is when a page received the reading.
 	seen time.Time
 }
 
-// objects are the ConfigMaps of the cluster, as of a time. Only the goroutine of Run uses them.
+// objects caches the ConfigMaps of the cluster. Only the goroutine of Run uses it.
 type objects struct {
 	from *cluster.Reader
 	last keys.Objects
 	next time.Time
 }
 
-// get returns the objects of the last good reading, or nil if there was none. It reads at most every
-// objectsEvery.
+// get returns the objects of the last successful reading, or nil. It reads at most every objectsEvery.
 func (o *objects) get(ctx context.Context) keys.Objects {
 	began := time.Now()
 	if o.from == nil || began.Before(o.next) {
 		return o.last
 	}
-	if read, err := o.from.Objects(ctx, "", ""); err == nil { // never read, a key is not "ok" but "fetched"
+	if read, err := o.from.Objects(ctx, "", ""); err == nil { // without any reading, keys are "fetched", not "ok"
 		o.last = read
 	}
 	o.next = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
 	return o.last
 }
 
-// New returns a model of a connection. A nil cluster is not read.
+// New returns a model. If from is nil, it does not read the cluster.
 func New(conn *natsconn.Connection, from *cluster.Reader, now func() time.Time) *Model {
 	return &Model{
 		objects: objects{from: from}, conn: conn, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
@@ -109,7 +108,7 @@ func (m *Model) Last() Reading {
 	return r
 }
 
-// Look notes that a page is open, waits for the first reading, or the end of ctx, and returns the last reading.
+// Look notes that a page is open, waits for the first reading or the end of ctx, and returns the last reading.
 func (m *Model) Look(ctx context.Context) Reading {
 	if ready, changed := m.touch(); !ready {
 		select {
@@ -140,7 +139,7 @@ func (m *Model) watched() bool {
 	return m.now().Sub(m.looked) <= watchedFor
 }
 
-// follow works until no page is open.
+// follow reads and polls until no page is open.
 func (m *Model) follow(ctx context.Context) {
 	read, poll := time.NewTimer(0), time.NewTicker(pollEvery)
 	defer read.Stop()
@@ -166,7 +165,7 @@ func (m *Model) follow(ctx context.Context) {
 	}
 }
 
-// read reads the streams. After a temporary error the previous reading stays.
+// read reads the streams. On a temporary error it keeps the previous reading.
 func (m *Model) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -198,7 +197,7 @@ func (m *Model) Poll(ctx context.Context) {
 	defer cancel()
 	var read overview.Overview
 	if read.ReadConsumers(ctx, m.conn) != nil {
-		return // the page about the streams has the error
+		return // reading the streams reports the error
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

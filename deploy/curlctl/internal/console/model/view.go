@@ -13,8 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Numbers returns the pipeline at a glance. An empty namespace means all. Failures is 0 for a single
-// namespace.
+// Numbers returns the overview of a namespace (empty: all). Failures is 0 for a single namespace.
 func (r *Reading) Numbers(namespace string) overview.Overview {
 	n := r.State
 	n.Now, n.Groups = keys.Count(r.within(namespace)), keys.Groups(r.within(namespace))
@@ -64,11 +63,11 @@ func (r *Reading) Key(key pipeline.Key) *keys.Key {
 // Filter selects keys. Empty fields select all.
 type Filter struct {
 	Namespace, Name, Host string
-	// Failing leaves good keys out.
+	// Failing excludes good keys.
 	Failing bool
 }
 
-// Wants returns at most n selected keys after one, and the number of all selected keys.
+// Wants returns at most n selected keys after the cursor, and the number of all selected keys.
 func (r *Reading) Wants(f Filter, after pipeline.Key, n int) (rows []keys.Key, all int) {
 	for _, k := range r.within(f.Namespace) {
 		if f.Name != "" && k.Name != f.Name || f.Host != "" && !k.HostIs(f.Host) || f.Failing && k.Condition.Good() {
@@ -86,13 +85,13 @@ func (r *Reading) Wants(f Filter, after pipeline.Key, n int) (rows []keys.Key, a
 type Host struct {
 	// Name may be an address.
 	Name string
-	// Wanted, Failing, Pending and Stale count keys by state; Failing has the refused ones, too.
+	// Wanted counts all keys. Failing, Pending and Stale count keys by state. Failing includes refused keys.
 	Wanted, Failing, Pending, Stale int
 	// Reasons counts failing keys.
 	Reasons map[string]int
 	// Next is the next attempt of a failing key (zero: there is none).
 	Next time.Time
-	// Kept counts its failures in all namespaces.
+	// Kept counts the failures of all namespaces.
 	Kept uint64
 }
 
