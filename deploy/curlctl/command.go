@@ -1,4 +1,4 @@
-// Package curlctl is the tool of operators: it shows the pipeline and its failures, and fetches
+// Package curlctl is the command line for operators. It shows the pipeline and its failures, and fetches
 // failed keys again.
 package curlctl
 
@@ -20,10 +20,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// pluginName is the name by which kubectl runs the program for `kubectl curl-me-that`.
+// pluginName is the name under which kubectl runs the program for `kubectl curl-me-that`.
 const pluginName = "kubectl-curl_me_that"
 
-// Command returns the command line. The program is called by this path.
+// Command returns the root command. Program is the path by which it was called.
 func Command(program string) *cobra.Command { return command(program, time.Now) }
 
 func command(program string, now func() time.Time) *cobra.Command {
@@ -34,8 +34,8 @@ func command(program string, now func() time.Time) *cobra.Command {
 		Long: "Curlctl shows the pipeline of curl-me-that and its failures, and replays them. It connects\n" +
 			"to NATS. Commands that read Kubernetes say so.\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no connection, 4 not permitted, 5 not found,\n" +
-			"6 a replay failed again or did not end in time, 7 doctor, check or setup --dry-run found a\n" +
-			"problem, 8 not confirmed, so nothing was done.",
+			"6 a replay failed again, was interrupted or did not end in time, 7 doctor, check or\n" +
+			"setup --dry-run found a problem, 8 not confirmed, so nothing was done.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -25,7 +25,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return Usagef("%s does not accept %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
-// ExactlyOne requires one argument.
+// ExactlyOne requires exactly one argument, described by what.
 func ExactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
@@ -60,7 +60,7 @@ func FailureIDs(args []string) ([]uint64, error) {
 	return ids, nil
 }
 
-// words returns the flags and arguments for the audit.
+// words joins the flags and arguments for the audit.
 func words(fs *pflag.FlagSet, args []string) string {
 	recorded := []string{
 		"reason", "host", "name", "key", "since", "until", "namespace", "all", "also-recovered",

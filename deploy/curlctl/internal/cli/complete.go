@@ -20,13 +20,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// Completion must not keep the shell waiting.
+// Limits of completion, which must not keep the shell waiting.
 const (
 	completeTimeout = 2 * time.Second
 	completeMax     = 100
 )
 
-// Silently completes without file names.
+// Silently completes nothing else, in particular no file names.
 const Silently = cobra.ShellCompDirectiveNoFileComp
 
 // Complete sets the completion of a flag.
@@ -34,8 +34,7 @@ func Complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, by) // fails only if the flag does not exist
 }
 
-// candidates drops words that a shell could interpret, and makes the descriptions after a
-// tab printable.
+// candidates drops words that a shell could interpret, and makes the descriptions after a tab printable.
 func candidates(all []string) []string {
 	var safe []string
 	for _, one := range all {
@@ -73,11 +72,11 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 	return candidates(files), Silently
 }
 
-// live completes from NATS. Without a connection there are no candidates.
+// live completes with data from NATS. Without a connection there are no candidates.
 func (o *Options) live(
 	cmd *cobra.Command, read func(context.Context, *natsconn.Connection) []string,
 ) ([]string, cobra.ShellCompDirective) {
-	_ = process.ApplyEnv(cmd.Flags()) // process.Execute does not, and completion prints no errors
+	_ = process.ApplyEnv(cmd.Flags()) // PersistentPreRunE does not run here, and completion prints no errors
 	conn, err := o.NATS.Open()
 	if err != nil {
 		return nil, Silently

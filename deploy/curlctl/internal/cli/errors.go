@@ -29,7 +29,7 @@ const (
 	Permission = 4
 	// NotFound: the object does not exist.
 	NotFound = 5
-	// FailedAgain: a replay failed again, or did not end in time.
+	// FailedAgain: a replay failed again, was interrupted, or did not end in time.
 	FailedAgain = 6
 	// Found: doctor, check or setup --dry-run found a problem.
 	Found = 7
@@ -42,7 +42,7 @@ func Errorf(code int, format string, args ...any) error {
 	return process.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: code}
 }
 
-// printable is an error with text that tenants and servers choose.
+// printable is an error whose text tenants and servers may control.
 type printable struct{ error }
 
 // Error returns the text without control characters other than line breaks.
@@ -71,8 +71,8 @@ func NotNegative(flag string, value int) error {
 // Silent returns an exit code without a message.
 func Silent(code int) error { return process.ExitError{Code: code, Silent: true} }
 
-// coded gives an error its exit code.
-func coded(ctx context.Context, err error) error {
+// withCode adds the exit code to an error.
+func withCode(ctx context.Context, err error) error {
 	var exit process.ExitError
 	var refused *natsconn.PermissionError
 	var kubernetes *cluster.Error

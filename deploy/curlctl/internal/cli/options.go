@@ -68,7 +68,7 @@ func (o *Options) Offline(do func(cmd *cobra.Command, out *printer.Printer, args
 		if err := o.Print.Validate(); err != nil {
 			return Usagef("%w", err)
 		}
-		return coded(cmd.Context(), do(cmd, printer.New(cmd.OutOrStdout(), o.Print), args))
+		return withCode(cmd.Context(), do(cmd, printer.New(cmd.OutOrStdout(), o.Print), args))
 	}
 }
 
@@ -90,7 +90,7 @@ func (o *Options) Run(do func(ctx context.Context, s *Session, args []string) er
 			cmd: cmd, args: args,
 		}
 		defer s.hintUnread()
-		return coded(ctx, do(ctx, s, args))
+		return withCode(ctx, do(ctx, s, args))
 	})
 }
 
@@ -105,7 +105,7 @@ type Session struct {
 	args []string
 }
 
-// List prints rows. If there are none, it tells people so.
+// List prints rows. If there are none, it prints the message none for people.
 func (s *Session) List(table printer.Table, rows iter.Seq2[printer.Row, error], none string) error {
 	n, err := s.Out.List(table, rows)
 	if err == nil && n == 0 && !s.Out.ForPrograms() {
@@ -145,7 +145,7 @@ func (s *Session) Reader(name string) keys.Reader {
 // Hint prints a line to stderr.
 func (s *Session) Hint(format string, args ...any) { s.Aside.Linef(format, args...) }
 
-// HintLoss reports when the connection is lost, while requests are retried.
+// HintLoss prints a hint when the connection is lost, while requests are retried.
 func (s *Session) HintLoss() {
 	s.Conn.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
 		if err != nil { // not closed by us
@@ -154,7 +154,7 @@ func (s *Session) HintLoss() {
 	})
 }
 
-// HintPaused reports a pause.
+// HintPaused prints a hint if fetching is paused.
 func (s *Session) HintPaused(ctx context.Context) {
 	fetchers, err := s.Client.Fetchers(ctx)
 	switch {
@@ -173,7 +173,7 @@ func (s *Session) hintUnread() {
 	}
 }
 
-// Audited does an action, and records it with the flags and arguments of the command.
+// Audited does an action and records it in the audit, with the flags and arguments of the command.
 func (s *Session) Audited(
 	ctx context.Context, action string, selected int, do func(context.Context) (done, skipped int, err error),
 ) error {

@@ -29,7 +29,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Error of the API server, or of the connection to it.
+// Error is an error of the API server, or of the connection to it.
 type Error struct {
 	// Operation such as "get ConfigMap team-a/rules".
 	Operation string
@@ -94,7 +94,7 @@ func (r *Reader) using(operation string, do func(clients) error) error {
 	return nil
 }
 
-// open returns clients, and a function that closes their connections. A timeout of 0 means that there is no limit.
+// open returns clients, and a function that closes their connections. A timeout of 0 means no limit.
 func open(o kube.Options, timeout time.Duration) (c clients, done func(), err error) {
 	config, err := Config(o)
 	if err != nil {
@@ -120,8 +120,7 @@ func open(o kube.Options, timeout time.Duration) (c clients, done func(), err er
 	return c, func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil
 }
 
-// Secrets returns a client for the Secrets of a namespace, and a function that closes its
-// connections.
+// Secrets returns a client for the Secrets of a namespace, and a function that closes its connections.
 func Secrets(o kube.Options, namespace string) (client corev1client.SecretInterface, done func(), err error) {
 	c, done, err := open(o, 0)
 	if err != nil {
@@ -130,9 +129,8 @@ func Secrets(o kube.Options, namespace string) (client corev1client.SecretInterf
 	return c.core.Secrets(namespace), done, nil
 }
 
-// Object reads the metadata of the ConfigMap with a name, and the Watcher that owns it. If
-// there is no such ConfigMap, it reads the Watcher with that name and its ConfigMap. Either
-// may be nil.
+// Object reads the metadata of a ConfigMap, and the Watcher that owns it. If no ConfigMap has the name, it
+// reads the Watcher with that name and its ConfigMap. Either result may be nil.
 func (r *Reader) Object(
 	ctx context.Context, namespace, name string,
 ) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
@@ -162,7 +160,7 @@ func (r *Reader) Object(
 	return object, w, err
 }
 
-// configMap reads the metadata of a ConfigMap; nil: there is none. Its data is not sent.
+// configMap reads the metadata of a ConfigMap, without its data (nil: it does not exist).
 func (r *Reader) configMap(
 	ctx context.Context, namespace, name string,
 ) (object *metav1.PartialObjectMetadata, err error) {
@@ -205,8 +203,8 @@ func each[T runtime.Object](ctx context.Context, list pager.ListPageFunc, o meta
 	})
 }
 
-// watcher reads a Watcher. It returns nil if there is none, the cluster serves none, or the
-// user may not read it: the rights on the ConfigMap are enough.
+// watcher reads a Watcher. It returns nil if the Watcher or its CRD does not exist, or if the user may not
+// read it, because rights on the ConfigMap are enough.
 func (r *Reader) watcher(ctx context.Context, namespace, name string) (w *watchv1.Watcher, err error) {
 	err = r.using("get Watcher "+namespace+"/"+name, func(c clients) error {
 		object, err := c.watchers.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -222,8 +220,7 @@ func (r *Reader) watcher(ctx context.Context, namespace, name string) (w *watchv
 	return w, err
 }
 
-// Usage returns the containers that use a ConfigMap, sorted by pod. It leaves out terminated
-// ones unless all is set.
+// Usage returns the containers that use a ConfigMap, sorted by pod, without terminated ones unless all is set.
 func (r *Reader) Usage(
 	ctx context.Context, namespace string, cm podusage.ConfigMap, all bool,
 ) (found []podusage.Usage, err error) {

@@ -1,4 +1,4 @@
-// Package deadletter presents dead letters, which people know as failures.
+// Package deadletter formats and selects dead letters, which users know as failures.
 package deadletter
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Record is a failure as programs read it.
+// Record is a failure in JSON and YAML output.
 type Record struct {
 	// ID is the sequence in CURL_FAILURES.
 	ID uint64 `json:"id"`
@@ -43,7 +43,7 @@ type Record struct {
 	// FirstFailedAt is the first failure since the last success.
 	FirstFailedAt time.Time `json:"firstFailedAt,omitzero"`
 	LastFailedAt  time.Time `json:"lastFailedAt,omitzero"`
-	// KeptAt is the time of the entry.
+	// KeptAt is when the dead letter was stored.
 	KeptAt time.Time `json:"keptAt"`
 	// ReplayOf is the failure whose replay failed.
 	ReplayOf uint64 `json:"replayOf,omitempty"`
@@ -77,10 +77,10 @@ func NewRecord(f operate.DeadLetter) Record {
 	return r
 }
 
-// Name of a failure for -o name.
+// Name returns the name of a failure for -o name.
 func Name(id uint64) string { return "failure/" + strconv.FormatUint(id, 10) }
 
-// Table of failures.
+// Table returns the columns of a list of failures.
 func Table() printer.Table {
 	return printer.Table{
 		Columns: "ID|AGE|REASON|HOST|NAMESPACE|CONFIGMAP|KEY|NOW|ATTEMPTS", Wide: "FAILING SINCE|REPLAY OF|URL|MESSAGE",
@@ -88,7 +88,7 @@ func Table() printer.Table {
 	}
 }
 
-// Row of Table.
+// Row returns the row of Table.
 func (r Record) Row(now time.Time) printer.Row {
 	replayOf := ""
 	if r.ReplayOf > 0 {

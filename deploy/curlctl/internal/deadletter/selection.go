@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Selection selects failures as a person writes it; empty fields select all.
+// Selection selects failures, in the syntax of flags. Empty fields select all.
 type Selection struct {
 	Reason, Host, Namespace, Name, Key string
 	// Since and Until are a duration before now, such as 2h, or an RFC 3339 time.
@@ -37,7 +37,7 @@ func (s Selection) Filter(now time.Time) (operate.DeadLetterFilter, error) {
 	return filter, err
 }
 
-// moment parses a time, or a duration before now.
+// moment parses an RFC 3339 time, or a duration before now.
 func moment(field, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Finding is the result of a check, as programs read it.
+// Finding is the result of a check.
 type Finding struct {
 	Check  string `json:"check"`
 	State  string `json:"state"`
@@ -34,8 +34,8 @@ const (
 	Unknown = "unknown"
 )
 
-// Examine checks connection, permissions, clock, streams, consumers and timers. The error is
-// the cause for which ctx has ended.
+// Examine checks connection, permissions, clock, streams, consumers, timers and wants. The error is the cause
+// of ctx, if it ended early.
 func Examine(ctx context.Context, conn *natsconn.Connection, now func() time.Time) ([]Finding, error) {
 	d := &diagnosis{Connection: conn, now: now}
 	for _, examine := range []func(context.Context){
@@ -100,7 +100,7 @@ func (d *diagnosis) server(ctx context.Context) {
 	d.add("clock", OK, "", "the server's clock agrees with this one")
 }
 
-// permissions compares the permissions of this user with the identities.
+// permissions compares the permissions of this user with those of the identities.
 func (d *diagnosis) permissions(ctx context.Context) {
 	user, err := d.User(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ func (d *diagnosis) permissions(ctx context.Context) {
 			continue
 		}
 		if identity.Name == Viewer {
-			d.add("permissions", Bad, "grant the permissions that README.md lists for "+Viewer,
+			d.add("permissions", Bad, "grant the permissions that deploy/nats/accounts.conf has for "+Viewer,
 				"user %s may not use %s", user.Name, strings.Join(missing, ", "))
 			return
 		}
@@ -138,10 +138,10 @@ func (d *diagnosis) streams(ctx context.Context) {
 	}
 }
 
-// auditNearFull is the fill level of the audit from which there is a warning.
+// auditNearFull is the fill level of the audit above which there is a warning.
 const auditNearFull = 0.8
 
-// audit checks for room in the audit: operators can do nothing without it.
+// audit checks that the audit has room, since no action is possible without a record.
 func (d *diagnosis) audit(ctx context.Context) {
 	stream, err := d.JetStream.Stream(ctx, pipeline.Audit)
 	if err != nil {
@@ -217,8 +217,7 @@ func (d *diagnosis) consumers(ctx context.Context) {
 	}
 }
 
-// count visits the readable messages, and reports the others under a check. ok is false if
-// there is a finding.
+// count visits all readable messages. It returns false on error, or if it added a finding about unreadable ones.
 func count[T any](
 	d *diagnosis, check, fix string, read func(*operate.Client) iter.Seq2[T, error], visit func(T),
 ) (ok bool) {

@@ -1,4 +1,4 @@
-// Package doctor checks NATS and the pipeline, and knows the permissions of identities.
+// Package doctor checks NATS, the pipeline and RBAC, and defines the permissions of operators.
 package doctor
 
 import (
@@ -20,7 +20,7 @@ const (
 	Admin = "admin"
 )
 
-// Identity has the permissions that a NATS user needs for a set of commands.
+// Identity is a set of permissions that a NATS user needs for some commands.
 type Identity struct {
 	// Name of the identity.
 	Name string
@@ -28,11 +28,11 @@ type Identity struct {
 	Publish, Subscribe []string
 }
 
-// auditOfUser matches the audit of one user; USER stands for the name.
+// auditOfUser matches the audit records of one user, whose name replaces USER.
 const auditOfUser = "curl.record.*.USER.>"
 
-// Identities returns the identities. Each has the permissions of the one before. USER stands
-// for the name of the user.
+// Identities returns the identities. Each has the permissions of the previous one. The name of the user
+// replaces USER in a subject.
 func Identities() []Identity {
 	viewer := Identity{
 		Name: Viewer,
@@ -65,8 +65,8 @@ func Identities() []Identity {
 	return []Identity{viewer, replayer, admin}
 }
 
-// Missing returns the subjects that a user may not use. The JetStream API has a prefix,
-// usually pipeline.DefaultAPIPrefix, by which a server checks permissions in any domain.
+// Missing returns the subjects that a user may not use. A subject of the JetStream API may be allowed with the
+// prefix api of the client, or with pipeline.DefaultAPIPrefix, which servers check in any domain.
 func (i Identity) Missing(user natsconn.User, api string) []string {
 	var missing []string
 	for _, subject := range i.Publish {

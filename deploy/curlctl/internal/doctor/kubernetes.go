@@ -21,21 +21,21 @@ import (
 // Release is an installation of the chart.
 type Release struct{ Namespace, Name string }
 
-// right is what a service account needs. The chart's rbac.yaml grants it.
+// right is a permission that a service account needs. The chart's rbac.yaml grants it.
 type right struct {
 	// resource is RESOURCE.GROUP/SUBRESOURCE, with optional group and subresource.
 	resource string
 	verbs    []string
-	// lease: in the namespace of the release, for the Lease of the component.
+	// lease limits the right to the Lease of the component, in the namespace of the release.
 	lease bool
 }
 
-// election is what a component needs to elect a leader.
+// election is the right to elect a leader.
 func election() right {
 	return right{resource: "leases.coordination.k8s.io", verbs: []string{"get", "update"}, lease: true}
 }
 
-// rights lists what each component needs. An optional component is checked if it is installed.
+// rights lists the rights of each component. An optional component is checked only if it is installed.
 var rights = []struct {
 	component, roles string
 	optional         bool
@@ -59,8 +59,8 @@ var rights = []struct {
 	}},
 }
 
-// Rights checks the rights of the service accounts of a release by SubjectAccessReviews: in one
-// namespace, or in all if namespace is empty.
+// Rights checks the rights of the service accounts of a release by SubjectAccessReviews, in one namespace or in
+// all (empty).
 func Rights(ctx context.Context, config *rest.Config, release Release, namespace string) ([]Finding, error) {
 	core, noCore := corev1client.NewForConfig(config)
 	authorization, noAuthorization := authorizationclient.NewForConfig(config)
@@ -97,7 +97,7 @@ func Rights(ctx context.Context, config *rest.Config, release Release, namespace
 	return d.findings, d.resolvingProxy(ctx, core, release)
 }
 
-// resolvingProxy adds a finding if fetchers leave lookup and check of addresses to an egress proxy.
+// resolvingProxy adds a finding if an egress proxy resolves and checks addresses for the fetchers.
 func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1Interface, release Release) error {
 	pods, err := core.Pods(release.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/component=fetcher,app.kubernetes.io/instance=" + release.Name,
@@ -117,7 +117,7 @@ func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1
 	return nil
 }
 
-// missingRights returns the rights that an account lacks, as "list configmaps".
+// missingRights returns the rights that an account lacks, such as "list configmaps".
 func missingRights(ctx context.Context, client authorizationclient.AuthorizationV1Interface,
 	account types.NamespacedName, all []right, namespace string,
 ) (missing []string, err error) {

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// caLifetime and serverLifetime are the validity of certificates. The server's is
-	// renewed in the last third.
+	// caLifetime and serverLifetime are the validity of certificates. The server certificate is renewed in its
+	// last third.
 	caLifetime     = 10 * 365 * 24 * time.Hour
 	serverLifetime = 2 * 365 * 24 * time.Hour
-	// backdated tolerates clocks that are behind.
+	// backdated is the tolerance for clocks that are behind.
 	backdated = 5 * time.Minute
 	// maxCommonName is RFC 5280's ub-common-name.
 	maxCommonName = 64
 )
 
-// newAuthority returns the certificate of a new certificate authority with a key.
+// newAuthority returns a self-signed CA certificate for a key.
 func newAuthority(key []byte, now time.Time) ([]byte, error) {
 	return sign(&x509.Certificate{
 		Subject:               pkix.Name{CommonName: "curl-me-that NATS CA"},
@@ -38,13 +38,13 @@ func newAuthority(key []byte, now time.Time) ([]byte, error) {
 	}, key, nil, now)
 }
 
-// newServer returns the files of a new certificate for hosts.
+// newServer returns a new server certificate for hosts, with its key.
 func newServer(ca *tls.Certificate, hosts []string, now time.Time) (cert, key []byte, err error) {
 	template := &x509.Certificate{
 		Subject:  pkix.Name{CommonName: hosts[0]},
 		NotAfter: now.Add(serverLifetime),
 		KeyUsage: x509.KeyUsageDigitalSignature,
-		// Routes are servers and clients.
+		// A server of a cluster is also a client of the others.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if len(hosts[0]) > maxCommonName {
@@ -66,7 +66,7 @@ func newServer(ca *tls.Certificate, hosts []string, now time.Time) (cert, key []
 	return cert, key, err
 }
 
-// sign makes a certificate of a key, self-signed without an authority.
+// sign makes a certificate for a key. Without an authority it is self-signed.
 func sign(template *x509.Certificate, key []byte, by *tls.Certificate, now time.Time) ([]byte, error) {
 	parsed, err := keyutil.ParsePrivateKeyPEM(key)
 	secret, ok := parsed.(crypto.Signer)
@@ -97,8 +97,8 @@ func parse(cert, key []byte) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// fits reports whether a server certificate is signed by an authority, valid for these
-// hosts, and not due for renewal.
+// fits reports whether a server certificate is signed by the authority, valid for exactly these hosts, and not
+// due for renewal.
 func fits(ca *tls.Certificate, cert, key []byte, hosts []string, now time.Time) bool {
 	pair, err := parse(cert, key)
 	if err != nil || pair.Leaf.CheckSignatureFrom(ca.Leaf) != nil {

@@ -1,5 +1,5 @@
-// Package identity makes the NKeys of services and operators, and the certificate of the
-// NATS servers. It keeps what exists, and may run at any time, also concurrently.
+// Package identity makes the NKeys of services and operators, and the certificate of the NATS servers. It keeps
+// existing ones, and may run at any time, even concurrently.
 package identity
 
 import (
@@ -23,15 +23,15 @@ import (
 // ErrUnusable means that an existing file is invalid. It is never overwritten.
 var ErrUnusable = errors.New("cannot be used")
 
-// Files are contents by file name.
+// Files maps a file name to its content.
 type Files map[string][]byte
 
 // Store keeps files.
 type Store interface {
-	// Update replaces the files by the result of change, which may be called again when another
-	// process was faster.
+	// Update replaces the files with the result of change, which may be called again after a race with another
+	// process.
 	Update(ctx context.Context, change func(Files) (Files, error)) error
-	// Where is the location of a file, for people.
+	// Where returns the location of a file, as shown to users.
 	Where(file string) string
 }
 
@@ -43,7 +43,7 @@ type Item struct {
 	// State is made, renewed or kept.
 	State string `json:"state"`
 	Where string `json:"where"`
-	// NotAfter is the end of the validity of a certificate.
+	// NotAfter is the expiry of a certificate.
 	NotAfter time.Time `json:"notAfter,omitzero"`
 }
 
@@ -54,8 +54,8 @@ const (
 	kept    = "kept"
 )
 
-// Wanted is what to make in addition to the identities.
-type Wanted struct {
+// Options select what to make in addition to the identities.
+type Options struct {
 	// Hosts of the server certificate, checked by ValidateHosts (empty: no certificate).
 	Hosts []string
 	Now   time.Time
@@ -65,16 +65,16 @@ type Wanted struct {
 
 // Ensure makes missing identities, and returns all files. Errors wrap ErrUnusable if an existing file is
 // invalid.
-func Ensure(ctx context.Context, store Store, w Wanted) (files Files, items []Item, err error) {
+func Ensure(ctx context.Context, store Store, o Options) (files Files, items []Item, err error) {
 	err = store.Update(ctx, func(have Files) (Files, error) {
-		files, items, err = complete(have, w, store.Where)
+		files, items, err = complete(have, o, store.Where)
 		return files, err
 	})
 	return files, items, err
 }
 
-// HandOut copies the files of one identity, or of the servers, to another store. It fails if
-// that store has a file of another identity.
+// HandOut copies the files of one identity, or of the servers, to another store. It fails if that store has a
+// file of another identity.
 func HandOut(ctx context.Context, all Files, name string, to Store) error {
 	return to.Update(ctx, func(have Files) (Files, error) {
 		files := Files{}
@@ -118,9 +118,9 @@ func ValidateHosts(hosts []string) error {
 
 // complete adds missing files. It replaces existing keys only to renew a certificate or after a
 // revocation.
-func complete(have Files, w Wanted, where func(string) string) (Files, []Item, error) {
+func complete(have Files, o Options, where func(string) string) (Files, []Item, error) {
 	files, keys := maps.Clone(have), map[string]string{}
-	if w.RevokeSigning {
+	if o.RevokeSigning {
 		delete(files, signature.SeedFile)
 		delete(files, signature.KeysFile)
 	}
@@ -135,10 +135,10 @@ func complete(have Files, w Wanted, where func(string) string) (Files, []Item, e
 	}
 	files[signature.KeysFile] = trusted(keys[signing], files[signature.KeysFile])
 	files[variablesFile] = variables(keys)
-	if len(w.Hosts) == 0 {
+	if len(o.Hosts) == 0 {
 		return files, items, nil
 	}
-	certified, err := certify(files, w.Hosts, w.Now, where)
+	certified, err := certify(files, o.Hosts, o.Now, where)
 	return files, append(items, certified...), err
 }
 
@@ -158,8 +158,7 @@ func seed(files Files, file string, where func(string) string) (Item, error) {
 	return item, nil
 }
 
-// trusted lists the signing key in use first, and then the previous one, whose signatures
-// may still be in flight.
+// trusted lists the signing key in use, and then the previous one, whose signatures may still be in flight.
 func trusted(inUse string, have []byte) []byte {
 	keys := []string{inUse}
 	for key := range strings.FieldsSeq(string(have)) {
@@ -170,7 +169,7 @@ func trusted(inUse string, have []byte) []byte {
 	return []byte(strings.Join(keys, "\n") + "\n")
 }
 
-// certify adds the files for TLS.
+// certify adds or renews the files for TLS.
 func certify(files Files, hosts []string, now time.Time, where func(string) string) ([]Item, error) {
 	ca, item, err := authority(files, now)
 	if err != nil {
@@ -195,12 +194,12 @@ func certify(files Files, hosts []string, now time.Time, where func(string) stri
 	return []Item{item, server}, nil
 }
 
-// authority returns the certificate authority, which it adds if it is missing.
+// authority returns the certificate authority, and makes it if it is missing.
 func authority(files Files, now time.Time) (ca *tls.Certificate, item Item, err error) {
 	item = Item{Name: "ca", State: kept}
 	if files[caCert] == nil {
 		item.State = made
-		if files[caKey] == nil { // else an interrupted run made it
+		if files[caKey] == nil { // else it is left from an interrupted run
 			files[caKey], err = keyutil.MakeEllipticPrivateKeyPEM()
 		}
 		if err == nil {

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Dir keeps files in a directory, which it makes if necessary.
+// Dir keeps files in a directory, which it creates if necessary.
 type Dir struct {
 	Path string
-	// Mode of secret files. Everybody who may enter the directory can read the others.
+	// Mode of secret files. Other files are readable by everybody who may enter the directory.
 	Mode fs.FileMode
 }
 
@@ -24,11 +24,10 @@ const publicMode = 0o644
 // Where implements Store.
 func (d Dir) Where(file string) string { return filepath.Join(d.Path, file) }
 
-// Update implements Store, under a lock of the directory. Each file is written completely or
-// not at all.
+// Update implements Store. It locks the directory, and writes each file atomically.
 func (d Dir) Update(_ context.Context, change func(Files) (Files, error)) error {
 	fail := func(err error) error { return fmt.Errorf("update identities: %w", err) }
-	// Readers of a file must be able to enter the directory.
+	// A group that may read the files must be able to enter the directory.
 	if err := os.MkdirAll(d.Path, d.Mode|d.Mode&0o444>>2|0o300); err != nil {
 		return fail(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// Names of the identities of services. Package doctor names the operators.
+// Names of the identities of services. Package doctor has the names for operators.
 const (
 	watcher = "watcher"
 	fetcher = "fetcher"
@@ -21,7 +21,7 @@ const (
 	setup = "setup"
 	// system is the user of the system account.
 	system = "sys"
-	// servers stands for the NATS servers, and signing for the signing key.
+	// servers are the NATS servers, and signing is the signing key. They are no NATS users.
 	servers = "server"
 	signing = "signing"
 )
@@ -64,8 +64,8 @@ func needed(name string) []string {
 	return []string{seedFile(name), caCert}
 }
 
-// allFiles returns all files in the order of writing. A file comes after those it is made
-// from, so that an interrupted run can be repeated.
+// allFiles returns all files in the order of writing. A file follows the files that it is derived from, so that
+// an interrupted run can be repeated.
 func allFiles() []string {
 	var files []string
 	for _, name := range append(identityNames(), signing) {
@@ -74,7 +74,7 @@ func allFiles() []string {
 	return append(files, signature.KeysFile, caKey, caCert, serverKey, serverCert, variablesFile)
 }
 
-// isSecret reports whether only the owner may read a file.
+// isSecret reports whether a file has a private key.
 func isSecret(file string) bool {
 	return slices.Contains([]string{caKey, serverKey}, file) || strings.HasSuffix(file, ".nk")
 }
@@ -107,8 +107,8 @@ func publicKey(seed []byte) (string, error) {
 	return public, nil
 }
 
-// variables returns the file that accounts.conf includes: the public key of each identity,
-// and the audit subjects that only that operator may publish.
+// variables returns the content of identities.conf: the public key of each identity, and the audit subjects
+// that only one operator may publish.
 func variables(keys map[string]string) []byte {
 	var b bytes.Buffer
 	b.WriteString("# Made by `curlctl identities`: the public key of each identity of accounts.conf.\n")

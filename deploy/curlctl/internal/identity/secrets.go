@@ -12,12 +12,12 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// seedKey is the key of a seed in the Secret of an identity.
+// seedKey is the Secret's key with the seed of an identity.
 const seedKey = "nkey"
 
-// Secrets keeps files in Secrets of a namespace: one per identity with its seed and the
-// certificate to trust, one for the servers, and one for the certificate authority, which no
-// pod needs. It needs the rights to get, create and update them.
+// Secrets keeps files in Secrets of a namespace: one per identity with its seed and the CA certificate, one for
+// the servers, and one for the certificate authority, which no pod mounts. It needs the rights to get, create
+// and update them.
 type Secrets struct {
 	// Client of the namespace.
 	Client corev1client.SecretInterface
@@ -35,13 +35,13 @@ func (s *Secrets) Where(file string) string {
 	return ""
 }
 
-// bundle is a Secret, with its key of each file.
+// bundle is a Secret, with the key of each file in it.
 type bundle struct {
 	secret string
 	keys   map[string]string
 }
 
-// bundles returns all Secrets. A file is read from the first one. The others have copies.
+// bundles returns all Secrets. A file is read from the first Secret that lists it. The others have copies.
 func (s *Secrets) bundles() []bundle {
 	all := []bundle{{s.Prefix + "-nats-ca", map[string]string{caCert: caCert, caKey: caKey}}}
 	for _, owner := range append(identityNames(), servers) {
@@ -57,7 +57,7 @@ func (s *Secrets) bundles() []bundle {
 	return all
 }
 
-// updateTries is the maximum number of tries. Each time another process has succeeded.
+// updateTries is the maximum number of tries. Each conflict means that another process has succeeded.
 const updateTries = 20
 
 // Update implements Store.
@@ -118,7 +118,7 @@ func (s *Secrets) load(ctx context.Context) (files Files, secrets map[string]*co
 	return files, secrets, nil
 }
 
-// write adds data to a Secret, which keeps its other keys (nil: it does not exist).
+// write adds data to a Secret (nil: it does not exist). Other keys of the Secret stay.
 func (s *Secrets) write(ctx context.Context, name string, have *corev1.Secret, data map[string][]byte) error {
 	if have == nil {
 		_, err := s.Client.Create(ctx, &corev1.Secret{

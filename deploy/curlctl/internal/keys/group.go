@@ -20,20 +20,20 @@ type Group struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Groups counts the keys that are not good, the largest group first.
+// Groups groups the keys that are not good, the largest group first.
 func Groups(all []Key) []Group {
-	at, groups := map[Group]int{}, []Group{} // by group without counts
+	index, groups := map[Group]int{}, []Group{} // the index has groups without Count and Since
 	for _, k := range all {
 		c := k.Condition
 		if c.Good() {
 			continue
 		}
-		of := Group{State: c.State, Reason: c.Reason, Status: c.Status, Host: k.Host}
-		i, known := at[of]
+		group := Group{State: c.State, Reason: c.Reason, Status: c.Status, Host: k.Host}
+		i, known := index[group]
 		if !known {
 			i = len(groups)
-			at[of] = i
-			groups = append(groups, of)
+			index[group] = i
+			groups = append(groups, group)
 		}
 		g := &groups[i]
 		g.Count++
@@ -49,7 +49,7 @@ func Groups(all []Key) []Group {
 
 // Counts are the numbers of keys by state.
 type Counts struct {
-	// Keys counts all that are not ignored.
+	// Keys counts all keys that are not ignored.
 	Keys    int `json:"keys"`
 	Failing int `json:"failing"`
 	Refused int `json:"refused"`
@@ -77,7 +77,7 @@ func Count(all []Key) (n Counts) {
 	return n
 }
 
-// String says how many keys are not good, such as "522 of 537 keys failing, 3 refused".
+// String formats the counts of keys that are not good, such as "522 of 537 keys failing, 3 refused".
 func (n Counts) String() string {
 	text := ""
 	for _, one := range []struct {

@@ -1,5 +1,4 @@
-// Package keys reads the wanted keys with their timers and objects, and works out the condition of
-// each.
+// Package keys reads wanted keys with their timers and objects, and computes the condition of each key.
 package keys
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Key is a wanted key. It holds no message, since there may be very many.
+// Key is a wanted key. It keeps no message, to save memory.
 type Key struct {
 	pipeline.Key
 	Request
@@ -29,7 +28,7 @@ type Key struct {
 	Refresh  time.Duration
 	Cause    v1.Cause
 	Sequence uint64
-	// At is when the key was wanted.
+	// At is when the want was published.
 	At        time.Time
 	Condition keystate.Condition
 }
@@ -39,11 +38,11 @@ type Reader struct {
 	Client          *operate.Client
 	Namespace, Name string
 	Now             time.Time
-	// Objects of the cluster (nil: it was not read).
+	// Objects of the cluster (nil: the cluster was not read).
 	Objects Objects
 }
 
-// Request identifies what a want fetches, for which object.
+// Request identifies what a want fetches and for which object. Failures of another Request are not replayed.
 type Request struct {
 	UID string
 	// URL may hold secrets.
@@ -64,8 +63,8 @@ func (r Reader) Timers(ctx context.Context) (Timers, error) {
 	return byKey(r.Client.Timers(ctx, r.Namespace, r.Name))
 }
 
-// byKey reads timers or dues. The last of a key counts. It drops the want and what only a fetcher
-// needs, which is most of the memory.
+// byKey reads timers or dues, and keeps the last one of each key. It drops the want and other fields for
+// fetchers, which take most of the memory.
 func byKey(all iter.Seq2[operate.Timer, error]) (Timers, error) {
 	timers := Timers{}
 	for t, err := range all {
@@ -85,8 +84,8 @@ func (t Timers) Sorted() []operate.Timer {
 	})
 }
 
-// Read reads the wanted keys, in the order of the stream, then the keys that an object asks for without a
-// want, and the pending timers.
+// Read returns the wanted keys in the order of the stream, then annotated keys without a want, and the
+// pending timers.
 func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 	handled, err := r.Handled(ctx)
 	if err != nil {
@@ -115,13 +114,13 @@ func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 	}
 	for at, object := range r.Objects {
 		if (r.Namespace == "" || r.Namespace == at.Namespace) && (r.Name == "" || r.Name == at.Name) {
-			all = append(all, object.unwanted(at, wanted, r.Now)...)
+			all = append(all, object.unpublished(at, wanted, r.Now)...)
 		}
 	}
 	return all, timers, nil
 }
 
-// key returns a wanted key with its condition. Its next request has no Due if there is none.
+// key returns a wanted key with its condition. If nothing is scheduled, next has no Due.
 func (r Reader) key(w operate.Want, next operate.Timer, handled uint64) Key {
 	k := Key{
 		Key: w.Key, Request: RequestOf(w.Want), Host: condition.Host(w.Want.GetUrl()),
@@ -151,8 +150,8 @@ func Compare(a, b pipeline.Key) int {
 		b.Key))
 }
 
-// One reads one key from the streams; nil: it is not wanted. The fetchers have handled all requests up
-// to the sequence handled.
+// One reads one key from the streams (nil: it is not wanted). The fetchers have handled all requests up to
+// the sequence handled.
 func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key, error) {
 	want, err := r.Client.Wanted(ctx, key)
 	switch {
@@ -166,7 +165,7 @@ func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
 		timer = operate.Timer{}
 		if due, err := r.Client.LastDue(ctx, key); err == nil && due > handled {
-			handled = 0 // a request waits
+			handled = 0 // a due is waiting, so the key is pending
 		}
 	case err != nil:
 		return nil, err
@@ -175,8 +174,7 @@ func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key
 	return &found, nil
 }
 
-// Handled returns the sequence up to which the fetchers have handled all requests; 0: there is no
-// consumer.
+// Handled returns the sequence up to which the fetchers have handled all requests (0: there is no consumer).
 func (r Reader) Handled(ctx context.Context) (uint64, error) {
 	fetchers, err := r.Client.Fetchers(ctx)
 	switch {
@@ -188,14 +186,14 @@ func (r Reader) Handled(ctx context.Context) (uint64, error) {
 	return fetchers.AckFloor.Stream, nil
 }
 
-// The present states of the key of a failure, next to those of package condition.
+// Values of Now, in addition to the states of package keystate.
 const (
 	Recovered = "recovered"
 	Changed   = "changed"
 	Gone      = "gone"
 )
 
-// Now returns the present state of a key whose request has failed. A nil key is not wanted.
+// Now returns the present state of a key whose request failed earlier (nil: it is not wanted).
 func Now(failed Request, k *Key) string {
 	switch {
 	case k == nil:

@@ -17,14 +17,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Object is a ConfigMap with one of our annotations, as Kubernetes has it.
+// Object is the metadata of a ConfigMap with one of our annotations.
 type Object struct {
 	Request annotation.Request
-	// Invalid is the error of annotations that are unusable as a whole.
+	// Invalid is set if no annotation can be used at all.
 	Invalid error
-	// Ignored says why the watcher ignores it (empty: it does not).
+	// Ignored says why the watcher ignores the object (empty: it does not).
 	Ignored string
-	// Problem has the sentences about annotations that are not followed.
+	// Problem explains the invalid annotations.
 	Problem string
 	// Status is the parsed status annotation. It is empty if Unreadable.
 	Status     status.Status
@@ -32,7 +32,7 @@ type Object struct {
 	UID        string
 }
 
-// Objects are by namespace and name. The field Key of the index is empty.
+// Objects has the objects by namespace and name. The Key of each map key is empty.
 type Objects map[pipeline.Key]Object
 
 // Add adds a ConfigMap if it has one of our annotations.
@@ -99,9 +99,9 @@ func (o *Object) write(key string) keystate.Write {
 	}
 }
 
-// unwanted returns the keys of the object that the annotation asks for without a want, and an entry
-// without a key for annotations that are not followed.
-func (o *Object) unwanted(at pipeline.Key, wanted map[pipeline.Key]bool, now time.Time) (all []Key) {
+// unpublished returns the annotated keys without a want, and an entry with an empty key if an annotation is
+// invalid.
+func (o *Object) unpublished(at pipeline.Key, wanted map[pipeline.Key]bool, now time.Time) (all []Key) {
 	if o.Problem != "" && (o.Ignored == "" || !o.Request.Present) {
 		c := keystate.Condition{
 			State: keystate.Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),

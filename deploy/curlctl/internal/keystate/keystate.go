@@ -53,7 +53,7 @@ const (
 type Condition struct {
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
-	// Message is the sentence of the Event, or why the object is ignored. It may be empty.
+	// Message is the message of the Event, or why the object is ignored. It may be empty.
 	Message string `json:"message,omitempty"`
 	// Status is the HTTP status of the last attempt if that failed (0: no response).
 	Status int32 `json:"status,omitempty"`
@@ -67,44 +67,43 @@ type Condition struct {
 	Checked time.Time `json:"lastChecked,omitzero"`
 	// Stale: no good fetch for condition.StaleIntervals, whatever the state.
 	Stale bool `json:"stale,omitempty"`
-	// WaitsFor is the obstacle of the next attempt (empty: only its time).
+	// WaitsFor is the obstacle to the next attempt (empty: it waits only for its time).
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
 // Good reports whether there is nothing to wait for or to fix.
 func (c Condition) Good() bool { return c.State == OK || c.State == Fetched || c.State == Ignored }
 
-// Fetch is what the streams know about a key.
+// Fetch is the state of a key in the streams.
 type Fetch struct {
 	URL     string
 	Refresh time.Duration
-	// Wanted is the time of the want, and Taken reports that the fetchers have taken it.
+	// Wanted is the time of the want, and Taken whether a fetcher has taken it.
 	Wanted time.Time
 	Taken  bool
 	// Due is the payload of the timer, set at SetAt to fire at At (nil: the want has none).
 	Due       *v1.Due
 	At, SetAt time.Time
-	// Fired reports that the timer has fired, and that no fetcher has taken the request yet.
+	// Fired means that the timer has fired, and no fetcher has taken the due yet.
 	Fired bool
 }
 
-// Write is what the object knows about a key.
+// Write is the state of a key in the status of its object.
 type Write struct {
 	// Ignored says why the watcher ignores the object (empty: it does not).
 	Ignored string
-	// URL that fails, or whose body is in the key (empty: the status has no entry for the key).
+	// URL that fails, or of the body in the key (empty: the status has no entry for the key).
 	URL string
-	// Written reports that the key holds a body of URL.
+	// Written means that the key has a body of URL.
 	Written bool
-	// The others describe the failure. An empty Reason means that there is none.
+	// The remaining fields describe the failure. An empty Reason means that there is none.
 	Reason, Message string
 	Status          int32
 	Since, Next     time.Time
 	Attempts        uint32
 }
 
-// Of returns the condition of a key. Without a want, fetch is nil. If the object was not read, write
-// is nil.
+// Of returns the condition of a key. Fetch is nil without a want, and write is nil if the object was not read.
 func Of(fetch *Fetch, write *Write, now time.Time) Condition {
 	c := Condition{State: Pending, Reason: Unpublished}
 	if fetch != nil {
@@ -127,7 +126,7 @@ func Of(fetch *Fetch, write *Write, now time.Time) Condition {
 	return c
 }
 
-// failed returns the condition of a key that fails according to the object, but not to the streams.
+// failed returns the condition of a key that fails according to the object, but not according to the streams.
 func (c Condition) failed(fetch *Fetch, write *Write) Condition {
 	state := Failing
 	switch pipeline.ClassOf(write.Reason) {
@@ -152,7 +151,7 @@ func (c Condition) failed(fetch *Fetch, write *Write) Condition {
 	}
 }
 
-// lateTimer is the maximum delay of a timer on a healthy server.
+// lateTimer is the delay after which a timer counts as overdue. A healthy server is faster.
 const lateTimer = time.Minute
 
 // IsOverdue reports whether a timer should have fired.
@@ -205,7 +204,7 @@ func Checked(due *v1.Due, setAt time.Time) time.Time {
 	return setAt
 }
 
-// Compare sorts failing before refused, stale and pending, and the oldest first.
+// Compare orders failing before refused, stale and pending keys, and then the oldest first.
 func Compare(a, b Condition) int {
 	order := map[State]int{Failing: 1, Refused: 2, Stale: 3, Pending: 4, Fetched: 5, OK: 6, Ignored: 7}
 	return cmp.Or(cmp.Compare(order[a.State], order[b.State]), a.Since.Compare(b.Since))

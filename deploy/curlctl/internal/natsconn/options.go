@@ -1,4 +1,4 @@
-// Package natsconn connects to NATS with flags or a context of the nats command.
+// Package natsconn connects to NATS as selected by flags or a context of the nats command.
 package natsconn
 
 import (
@@ -19,12 +19,11 @@ import (
 
 // Options select servers and credentials.
 type Options struct {
-	// URL has server addresses, separated by commas (empty: the context has them).
+	// URL has server addresses, separated by commas (empty: those of the context).
 	URL string
-	// Context is a context of the nats command; empty: the selected one, if there is no
-	// URL.
+	// Context is a context of the nats command (empty: the selected one, unless URL is set).
 	Context string
-	// Files authenticate.
+	// Files has the credentials and certificates.
 	Files process.NATSFiles
 	// Timeout limits the time to connect.
 	Timeout time.Duration
@@ -43,9 +42,9 @@ type Connection struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Client    *operate.Client
-	// Where is the server, without credentials.
+	// Where is the URL of the server, without credentials.
 	Where string
-	// Refusals are the permission violations on the connection.
+	// Refusals has the permission violations on the connection.
 	Refusals *Refusals
 }
 
@@ -72,8 +71,7 @@ func (o *Options) Open() (*Connection, error) {
 // Close ends the connection.
 func (c *Connection) Close() { c.Conn.Close() }
 
-// jetStream returns the JetStream of a context of the nats command: by domain, by API
-// prefix, or the default.
+// jetStream returns the JetStream of a context: by domain, by API prefix, or the default.
 func jetStream(nc *nats.Conn, c natscontext.Settings) (jetstream.JetStream, error) {
 	timeout := jetstream.WithDefaultTimeout(10 * time.Second)
 	switch {
@@ -121,12 +119,12 @@ func (o *Options) from() string {
 	case o.URL != "":
 		return " at " + process.RedactServers(o.URL)
 	case o.Context != "":
-		return " by context " + o.Context
+		return " with context " + o.Context
 	}
-	return " by the selected context, or at " + nats.DefaultURL + " without one (give --nats-url or --context)"
+	return " with the selected context, or at " + nats.DefaultURL + " without one (set --nats-url or --context)"
 }
 
-// plain drops the text of an error that may repeat a URL.
+// plain replaces errors whose text may repeat a URL with credentials.
 func plain(err error) error {
 	if errors.Is(err, nats.ErrNoServers) {
 		return errors.New("no server accepts connections there")

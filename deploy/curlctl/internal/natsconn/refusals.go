@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Refusals are the permission violations on a connection. The zero value is ready.
+// Refusals notes the permission violations on a connection. The zero value is ready.
 type Refusals struct {
 	mu      sync.Mutex
 	last    *PermissionError
@@ -27,8 +27,8 @@ func (r *Refusals) add(e *PermissionError) {
 	}
 }
 
-// CancelOnDenied returns a context that ends on a violation, with a *PermissionError as its cause. The
-// server sends no other response.
+// CancelOnDenied returns a context that ends at the next violation, with a *PermissionError as its cause. Without
+// it, the denied request would wait until its timeout.
 func (r *Refusals) CancelOnDenied(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	r.mu.Lock()
@@ -45,7 +45,7 @@ func (r *Refusals) CancelOnDenied(ctx context.Context) (context.Context, context
 	}
 }
 
-// Since returns the last violation if it was since a time, or nil.
+// Since returns the last violation, or nil if it was before a time.
 func (r *Refusals) Since(at time.Time) *PermissionError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ var ErrNoConnection = errors.New("cannot connect to NATS")
 
 // PermissionError means that the server denied an operation.
 type PermissionError struct {
-	// Operation is "publish to" or "subscribe to".
+	// Operation is "publish to" or "subscribe to", if the server names it.
 	Operation string
 	// Subject of the operation.
 	Subject string
@@ -68,7 +68,7 @@ type PermissionError struct {
 	at time.Time
 }
 
-// Error names the operation and what to do.
+// Error implements error.
 func (e *PermissionError) Error() string {
 	return "this NATS user may not " + e.Operation + " " + e.Subject +
 		": use another identity (--context or --nats-creds), or ask for that permission"
@@ -76,7 +76,7 @@ func (e *PermissionError) Error() string {
 
 var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
 
-// refusal reads a permission violation. It ignores the optional request for the user.
+// refusal parses a permission violation. It returns nil for other errors, and for the optional request of User.
 func refusal(err error) *PermissionError {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// userInfo is the subject at which the server reports the user of a connection.
+// userInfo is the subject on which the server reports the user of a connection.
 const userInfo = "$SYS.REQ.USER.INFO"
 
-// userTimeout limits that request. Without the permission there is no response.
+// userTimeout limits that request. Without the permission for it there is no response.
 const userTimeout = 2 * time.Second
 
 // anonymous is the name of a user without a name.
@@ -19,7 +19,7 @@ const anonymous = "anonymous"
 
 // User is the user of a connection.
 type User struct {
-	// Name is a name, a public key, or anonymous.
+	// Name is a user name, a public key, or anonymous.
 	Name string
 	Permissions
 }
@@ -38,7 +38,7 @@ type Rules struct {
 	Deny []string `json:"deny"`
 }
 
-// errUser means that the server did not respond.
+// errUser means that the server gave no usable response.
 var errUser = errors.New("the server did not report which user this is")
 
 // User asks the server for the user of this connection. Without the permission to publish

@@ -1,4 +1,4 @@
-// Package object reads everything known about one ConfigMap, and sorts it by time.
+// Package object reads everything known about one ConfigMap, with a timeline.
 package object
 
 import (
@@ -35,7 +35,7 @@ type TimelineEntry struct {
 	Colour printer.Colour `json:"-"`
 }
 
-// Pair is one pair of the annotation, as programs read it.
+// Pair is one pair of the annotation in JSON and YAML output.
 type Pair struct {
 	Key     string `json:"key"`
 	URL     string `json:"url"`
@@ -43,7 +43,7 @@ type Pair struct {
 	SHA256  string `json:"sha256,omitempty"`
 }
 
-// Key of a ConfigMap with its condition, as programs read it.
+// Key is a key of a ConfigMap with its condition.
 type Key struct {
 	Key string `json:"key"`
 	keystate.Condition
@@ -58,7 +58,7 @@ func (a Pair) String() string {
 	return text
 }
 
-// View is everything known about a ConfigMap, as programs read it.
+// View is everything known about a ConfigMap.
 type View struct {
 	Namespace  string `json:"namespace"`
 	ConfigMap  string `json:"configMap"`
@@ -67,11 +67,11 @@ type View struct {
 	Annotation string `json:"annotation,omitempty"`
 	Asks       []Pair `json:"asks,omitempty"`
 	Problem    string `json:"problem,omitempty"`
-	// Notes are about annotations that are followed in another way than written.
+	// Notes are about annotations that were adjusted to the limits of the operator.
 	Notes []string `json:"notes,omitempty"`
 	// Ignored says why the watcher ignores the object.
 	Ignored string `json:"ignored,omitempty"`
-	// Keys are those that are wanted or asked for.
+	// Keys are the wanted and the annotated keys.
 	Keys     []Key           `json:"keys,omitempty"`
 	Watcher  *Watcher        `json:"watcher,omitempty"`
 	Timeline []TimelineEntry `json:"timeline"`
@@ -80,7 +80,7 @@ type View struct {
 	read keys.Objects
 }
 
-// ReadCluster adds the ConfigMap, or that of the Watcher with its name, and the Watcher that owns it.
+// ReadCluster adds the ConfigMap, or the one of the Watcher with that name, and the Watcher that owns it.
 func (v *View) ReadCluster(ctx context.Context, from *cluster.Reader) error {
 	found, owner, err := from.Object(ctx, v.Namespace, v.ConfigMap)
 	if err != nil {
@@ -137,7 +137,7 @@ func (v *View) readStatus(state status.Status) {
 			if message := e.Why().Message; message != "" {
 				detail += ": " + message
 			}
-			if e.Attempts > 0 { // there is none for a key that exists already
+			if e.Attempts > 0 { // KeyExists has no attempts
 				detail += ", " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
 			}
 			v.add(e.Since, "failing since", key, detail, printer.Red)
@@ -148,7 +148,7 @@ func (v *View) readStatus(state status.Status) {
 	}
 }
 
-// addTimer adds a timer, and the last attempt, which set it.
+// addTimer adds a timer, and the last attempt that set it.
 func (v *View) addTimer(t operate.Timer) {
 	detail := pipeline.CauseName(t.Due.GetCause())
 	if waits := condition.WaitsFor(t.Due.GetWaitsFor(), t.URL); waits != "" {
@@ -203,7 +203,7 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time
 	return nil
 }
 
-// Watcher owns the ConfigMap, as programs read it.
+// Watcher is the owner of the ConfigMap.
 type Watcher struct {
 	Name       string             `json:"name"`
 	Fetched    string             `json:"fetched,omitempty"`

@@ -1,4 +1,4 @@
-// Package overview reads the state of the pipeline at a glance.
+// Package overview reads a summary of the state of the pipeline.
 package overview
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Overview is the state of the pipeline, as programs read it.
+// Overview summarizes the state of the pipeline.
 type Overview struct {
 	Server  string     `json:"server"`
 	Paused  bool       `json:"paused"`
 	Resumes *time.Time `json:"resumesAt,omitempty"`
-	// Blocked is the consumer whose messages nobody reads (empty: there is none).
+	// Blocked is the consumer whose messages nobody reads (empty: none).
 	Blocked string `json:"blocked,omitempty"`
-	// Now counts the keys by state, and Groups those that are not good.
+	// Now counts the keys by state. Groups has the keys that are not good.
 	Now       keys.Counts  `json:"now"`
 	Groups    []keys.Group `json:"groups,omitempty"`
 	Timers    Timers       `json:"timers"`
@@ -43,7 +43,7 @@ type PausedHost struct {
 	Host string `json:"host"`
 	// Keys is the number of waiting keys.
 	Keys int `json:"keys"`
-	// Reason and Status belong to the attempt that was asked to wait, if a timer has them.
+	// Reason and Status are those of the response that asked for the pause, if a timer has them.
 	Reason string `json:"reason,omitempty"`
 	Status int32  `json:"status,omitempty"`
 	// NextTry is the next attempt for any of the keys. A good response ends the pause.
@@ -92,11 +92,11 @@ func Read(
 	return view, nil
 }
 
-// Streams is the content of the streams at a time.
+// Streams is the content of the streams at one time.
 type Streams struct {
 	Keys   []keys.Key
 	Timers keys.Timers
-	// Failures counts all failures. Recent has those of the last hour, newest first, without their message.
+	// Failures counts all failures. Recent has the failures of the last hour, newest first, without Message.
 	Failures map[operate.ReasonHost]uint64
 	Recent   []operate.DeadLetter
 }
@@ -159,8 +159,8 @@ func (t *Timers) Add(at, now time.Time) {
 	}
 }
 
-// ReadConsumers reads the consumers of the fetchers and the writer, with two requests each.
-// It has the errors of Read.
+// ReadConsumers reads the consumers of the fetchers and the writer, with two requests each. The errors are
+// those of Read.
 func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection) error {
 	o.Consumers, o.Blocked = nil, ""
 	for _, c := range []struct{ stream, name string }{
@@ -208,7 +208,7 @@ func oldest(ctx context.Context, conn *natsconn.Connection, stream jetstream.Str
 	return at
 }
 
-// Headline says in one line whether the pipeline works, and how many keys do not, now.
+// Headline says in one line whether the pipeline works, and counts the keys that are not good.
 func (o Overview) Headline(now time.Time) printer.Cell {
 	headline := printer.In(printer.Green, "working")
 	switch {
@@ -228,7 +228,7 @@ func (o Overview) Headline(now time.Time) printer.Cell {
 	return headline
 }
 
-// Word returns the state that the headline is about.
+// Word returns the state of a key whose style fits the headline on web pages.
 func (o Overview) Word() string {
 	switch {
 	case o.Blocked != "" || o.Now.Failing+o.Now.Refused > 0:

@@ -18,7 +18,7 @@ type Changes struct {
 	all  time.Time
 }
 
-// Of returns the last change of some keys; without keys, of all.
+// Of returns the last change of any of the keys (empty: all).
 func (c Changes) Of(keys []string) time.Time {
 	if len(keys) == 0 {
 		return c.all
@@ -37,15 +37,14 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// ChangesOf reads the changes of fetched keys from the status annotation, and of other keys from
-// managedFields, which have the last write of a manager. The status of the Watcher, if there is
-// one, limits the keeper's entry.
+// ChangesOf takes the changes of fetched keys from the status annotation, and of other keys from managedFields,
+// which record the last write of each manager. If there is a Watcher, its status limits the keeper's entry.
 func ChangesOf(m *metav1.PartialObjectMetadata, w *watchv1.Watcher) Changes {
 	c := Changes{keys: map[string]time.Time{}}
 	bounded := func(at time.Time) bool {
 		return w != nil && w.Status.ChangedAt != nil && w.Status.ChangedAt.Time.Before(at)
 	}
-	parsed, _ := status.Parse(m.Annotations[annotation.StatusKey]) // an unreadable one counts as none
+	parsed, _ := status.Parse(m.Annotations[annotation.StatusKey]) // empty if unreadable
 	for _, entry := range m.ManagedFields {
 		var fields annotation.KeyFields
 		if entry.Time == nil || entry.Subresource != "" || entry.FieldsV1 == nil ||

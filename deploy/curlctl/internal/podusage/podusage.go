@@ -1,5 +1,5 @@
-// Package podusage finds the containers that use a ConfigMap, and works out whether they can have
-// its newest content.
+// Package podusage finds the containers that use a ConfigMap, and decides whether they can see its newest
+// content.
 package podusage
 
 import (
@@ -12,8 +12,8 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// KubeletDelay is the maximum delay until a kubelet updates the files of a volume: its default
-// sync period of a minute with jitter of a half, and the delay of its watch.
+// KubeletDelay is the maximum delay until a kubelet updates the files of a volume: its default sync period of a
+// minute with 50 % jitter, and the delay of its watch.
 const KubeletDelay = 2 * time.Minute
 
 // Way is how a container uses a ConfigMap.
@@ -21,7 +21,7 @@ type Way string
 
 // The ways.
 const (
-	// Volume: files, which the kubelet updates.
+	// Volume: files that the kubelet updates.
 	Volume Way = "volume"
 	// Projected: the same, in a projected volume.
 	Projected Way = "projected"
@@ -29,7 +29,7 @@ const (
 	SubPath Way = "subPath"
 	// Env: variables, read when the container starts.
 	Env Way = "env"
-	// EnvFrom: the same, of all keys.
+	// EnvFrom: the same, for all keys.
 	EnvFrom Way = "envFrom"
 	// Sidecar: the Watcher that owns the ConfigMap injected the container.
 	Sidecar Way = "sidecar"
@@ -38,44 +38,44 @@ const (
 // updates reports whether the kubelet updates the content.
 func (w Way) updates() bool { return w == Volume || w == Projected }
 
-// Newest tells whether a container can have the newest content.
+// Newest says whether a container can see the newest content.
 type Newest string
 
-// The answers, worst first.
+// The values, worst first.
 const (
-	// No: it started before the change, and reads the content only at its start.
+	// No: the container started before the change, and reads the content only at its start.
 	No Newest = "no"
-	// Unknown: it started so soon after the change that the kubelet may have had the previous
-	// content, or it is not known how it reads the content.
+	// Unknown: the container started so soon after the change that the kubelet may have had the previous
+	// content, or it is not known how the container reads the content.
 	Unknown Newest = "unknown"
 	// Soon: the kubelet updates its files within KubeletDelay.
 	Soon Newest = "soon"
-	// AtStart: it has not started yet.
+	// AtStart: the container has not started yet.
 	AtStart Newest = "at-start"
-	// Yes: it has had the content since its start, or the files are updated.
+	// Yes: the container started with the content, or its files were updated.
 	Yes Newest = "yes"
-	// Ended: it has terminated.
+	// Ended: the container has terminated.
 	Ended Newest = "ended"
 )
 
-// order of the answers: the worst way of a container decides.
+// order is from best to worst. The worst way of a container decides.
 var order = []Newest{Ended, Yes, AtStart, Soon, Unknown, No}
 
 // Usage is a container that uses a ConfigMap.
 type Usage struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
-	// Ways, and the keys if it does not use all.
+	// Ways are the ways of use. Keys is empty if the container uses all keys.
 	Ways []Way    `json:"ways"`
 	Keys []string `json:"keys,omitempty"`
-	// Started is zero if it does not run.
+	// Started is zero if the container does not run.
 	Started time.Time `json:"started,omitzero"`
 	// Changed is the last change of its keys, if it is known.
 	Changed time.Time `json:"changed,omitzero"`
 	Newest  Newest    `json:"newest"`
 }
 
-// ConfigMap to look for.
+// ConfigMap is the ConfigMap to search for.
 type ConfigMap struct {
 	Name string
 	// Watcher that owns it (nil: none).
@@ -83,7 +83,7 @@ type ConfigMap struct {
 	Changes Changes
 }
 
-// use of a ConfigMap by a container.
+// use is one use of a ConfigMap by a container.
 type use struct {
 	way Way
 	// keys (empty: all).
@@ -127,8 +127,8 @@ func (cm ConfigMap) isSidecar(pod *corev1.Pod, c *corev1.Container) bool {
 	return false
 }
 
-// statusesOf returns the statuses of all containers of a pod by name, which differ. A container has
-// none before it is created.
+// statusesOf returns the statuses of all containers of a pod by name, which is unique. A container has none
+// before it is created.
 func statusesOf(pod *corev1.Pod) map[string]*corev1.ContainerStatus {
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
 		pod.Status.EphemeralContainerStatuses)
@@ -166,12 +166,12 @@ func items(paths []corev1.KeyToPath) []string {
 	return keys
 }
 
-// fromVolumes returns the uses by volume mounts.
+// fromVolumes returns the uses through volume mounts.
 func fromVolumes(mounts []corev1.VolumeMount, volumes map[string]use) []use {
 	var uses []use
 	for _, mount := range mounts {
-		u, is := volumes[mount.Name]
-		if !is {
+		u, found := volumes[mount.Name]
+		if !found {
 			continue
 		}
 		if mount.SubPath != "" || mount.SubPathExpr != "" {
@@ -182,7 +182,7 @@ func fromVolumes(mounts []corev1.VolumeMount, volumes map[string]use) []use {
 	return uses
 }
 
-// fromEnv returns the uses by environment variables.
+// fromEnv returns the uses through environment variables.
 func fromEnv(c *corev1.Container, name string) []use {
 	var uses []use
 	var keys []string
@@ -229,7 +229,7 @@ func (u *Usage) add(status *corev1.ContainerStatus, uses []use, changes Changes,
 	}
 }
 
-// seen tells whether a container can have a change of a time.
+// seen says whether a container can see a change made at a time.
 func seen(way Way, s *corev1.ContainerStatus, changed, now time.Time) Newest {
 	switch {
 	case s != nil && s.State.Terminated != nil:

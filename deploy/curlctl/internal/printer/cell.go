@@ -31,7 +31,7 @@ type Cell struct {
 // In returns a cell in a colour.
 func In(c Colour, text string) Cell { return Cell{Text: text, Colour: c} }
 
-// Cells makes cells of texts, numbers and cells.
+// Cells converts texts, numbers and cells to cells.
 func Cells(values ...any) []Cell {
 	cells := make([]Cell, len(values))
 	for i, value := range values {
@@ -57,8 +57,7 @@ func (c Cell) paint(colour bool) string {
 	return "\x1b[" + strconv.Itoa(int(c.Colour)) + "m" + Printable(c.Text) + "\x1b[0m"
 }
 
-// Printable replaces control and invisible characters: tenants and servers must not
-// steer the terminal.
+// Printable replaces control and invisible characters, so that tenants and servers cannot steer the terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if ' ' <= r && r <= '~' || unicode.IsPrint(r) { // most characters are ASCII
@@ -68,7 +67,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// Age returns how long ago a time was, as kubectl writes it (empty for no time).
+// Age returns how long ago a time was, in the format of kubectl (empty for no time).
 func Age(now, at time.Time) string {
 	if at.IsZero() || at.Unix() == 0 {
 		return ""
@@ -76,7 +75,7 @@ func Age(now, at time.Time) string {
 	return duration.HumanDuration(now.Sub(at))
 }
 
-// Until returns how far ahead a time is, or "now" if it has passed.
+// Until returns the duration until a time, or "now" if it has passed.
 func Until(now, at time.Time) string {
 	if !at.After(now) {
 		return "now"
@@ -105,7 +104,7 @@ func Plural(n int, noun string) string {
 	return text
 }
 
-// Grouped writes a number with a comma between thousands.
+// Grouped formats a number with a comma between thousands.
 func Grouped(n int) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -62,7 +62,7 @@ func (p *Printer) encode(object any) (string, error) {
 		return Escaped(string(text)), err
 	}
 	if strings.ContainsFunc(string(text), unsafe) {
-		return escape(string(text), yamlLong), nil // YAML would not quote it; JSON is YAML
+		return escape(string(text), yamlLong), nil // yaml.Marshal would not escape it, and JSON is valid YAML
 	}
 	text, err = yaml.Marshal(object)
 	return string(text), err
@@ -74,15 +74,14 @@ func JSON(object any) (string, error) {
 	return Escaped(string(text)), err
 }
 
-// Escaped writes control and invisible characters as escape sequences, as JSON does: tenants and servers
-// must not hide text.
+// Escaped replaces control and invisible characters with JSON escape sequences, so that tenants and servers
+// cannot hide text.
 func Escaped(text string) string { return escape(text, jsonPair) }
 
-// unsafe reports whether a character is a control character, changes the direction of
-// text or is invisible.
+// unsafe reports whether a character is invisible, a control character, or changes the direction of text.
 func unsafe(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 
-// escape writes unsafe characters as escape sequences. long writes one beyond 16 bits.
+// escape replaces unsafe characters with escape sequences. long returns the one of a character beyond 16 bits.
 func escape(text string, long func(rune) string) string {
 	var b strings.Builder
 	for _, r := range text {

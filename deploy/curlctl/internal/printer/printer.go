@@ -1,5 +1,5 @@
-// Package printer prints for people and for programs, as kubectl does. Text of any
-// origin may be passed to it: control characters never reach the terminal.
+// Package printer prints tables for people, and JSON, YAML and names for programs, as kubectl does. It accepts
+// untrusted text: control characters never reach the terminal.
 package printer
 
 import (
@@ -44,7 +44,7 @@ func (o *Options) Validate() error {
 	return fmt.Errorf("--output: %q is not one of %s", o.Format, strings.Join(Formats(), ", "))
 }
 
-// Printer prints to one stream. Lines are safe for concurrent use.
+// Printer prints to one stream. Linef and Textf are safe for concurrent use.
 type Printer struct {
 	options Options
 	out     io.Writer
@@ -71,7 +71,7 @@ func (p *Printer) ForPrograms() bool {
 // Linef prints one line.
 func (p *Printer) Linef(format string, args ...any) { p.Textf(format+"\n", args...) }
 
-// Textf prints a text. Every argument is made printable. A Cell keeps its colour.
+// Textf prints a text. It makes every argument printable, and paints a Cell in its colour.
 func (p *Printer) Textf(format string, args ...any) {
 	for i, arg := range args {
 		switch arg := arg.(type) {
@@ -111,12 +111,12 @@ func Rows[T any](items []T, row func(T) Row) iter.Seq2[Row, error] {
 	}
 }
 
-// tableRows is the number of rows held to align a table. Columns never get narrower
-// from one part to the next.
+// tableRows is the number of rows that a table buffers to align them. If the terminal is wide enough, columns
+// never get narrower from one batch to the next.
 const tableRows = 1000
 
-// List prints items and returns their number. json, yaml and names are printed as
-// items arrive, a table in parts of tableRows.
+// List prints rows and returns their number. JSON, YAML and names are printed as rows arrive, and tables in
+// batches of tableRows.
 func (p *Printer) List(table Table, rows iter.Seq2[Row, error]) (n int, err error) {
 	out := p.sink(table)
 	for row, err := range rows {
@@ -173,8 +173,7 @@ func (p *Printer) Object(name string, object any) error {
 	return err
 }
 
-// Width returns the width of the terminal: $COLUMNS if it is set. Without a terminal
-// it is 0.
+// Width returns $COLUMNS if it is set, or else the width of the terminal (0: no terminal).
 func (p *Printer) Width() int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
@@ -187,8 +186,8 @@ func (p *Printer) Width() int {
 	return 0
 }
 
-// Fields prints the fields of one object for people, and leaves out empty values. A
-// value that is too long for the terminal continues on the next line.
+// Fields prints the fields of one object for people, without empty values. A value that is too long for the
+// terminal continues on the next line.
 func (p *Printer) Fields(fields []Field) {
 	width := 0
 	for _, f := range fields {

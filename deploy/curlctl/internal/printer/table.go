@@ -15,10 +15,9 @@ import (
 type Table struct {
 	// Columns of every table. Only -o wide adds Wide.
 	Columns, Wide string
-	// Drop lists the columns that a narrow terminal hides, the first one first.
+	// Drop lists the columns that a narrow terminal hides, in this order.
 	Drop string
-	// Wrap is the last column, if long text continues on the next line. Other columns
-	// are cut.
+	// Wrap is the column whose long text continues on the next line. Other columns are cut.
 	Wrap string
 }
 
@@ -26,8 +25,8 @@ type Table struct {
 type column struct {
 	name        string
 	wide, wraps bool
-	// worth orders the columns that may be hidden: the least goes first (0: never).
-	worth int
+	// drop is the position in Table.Drop, from 1 (0: never hidden).
+	drop int
 }
 
 func (t Table) columns() (all []column) {
@@ -40,7 +39,7 @@ func (t Table) columns() (all []column) {
 			continue
 		}
 		for name := range strings.SplitSeq(part.names, "|") {
-			all = append(all, column{name: name, wide: part.wide, wraps: name == t.Wrap, worth: slices.Index(drop, name) + 1})
+			all = append(all, column{name: name, wide: part.wide, wraps: name == t.Wrap, drop: slices.Index(drop, name) + 1})
 		}
 	}
 	return all
@@ -58,8 +57,8 @@ type table struct {
 }
 
 const (
-	// leastCut is the width below which no column is cut.
-	leastCut = 4
+	// minWidth is the width to which a column is cut at most.
+	minWidth = 4
 	// gap between columns, as in kubectl.
 	gap = 3
 )
@@ -81,14 +80,14 @@ func (t *table) end() {
 // the widest columns.
 func (t *table) fit() {
 	for t.room > 0 && !t.wide {
-		total, least, widest := -gap, -1, 0
+		total, first, widest := -gap, -1, 0
 		for i, c := range t.columns {
 			if c.wide {
 				continue
 			}
 			total += t.widths[i] + gap
-			if c.worth > 0 && (least < 0 || c.worth < t.columns[least].worth) {
-				least = i
+			if c.drop > 0 && (first < 0 || c.drop < t.columns[first].drop) {
+				first = i
 			}
 			if t.columns[widest].wide || t.widths[i] > t.widths[widest] {
 				widest = i
@@ -97,9 +96,9 @@ func (t *table) fit() {
 		switch {
 		case total <= t.room:
 			return
-		case least >= 0:
-			t.columns[least].wide = true
-		case t.widths[widest] <= leastCut:
+		case first >= 0:
+			t.columns[first].wide = true
+		case t.widths[widest] <= minWidth:
 			return
 		default:
 			t.widths[widest]--
@@ -172,7 +171,7 @@ func (c Cell) cut(width int) Cell {
 	return c
 }
 
-// lines breaks a cell between words into lines of a width.
+// lines wraps a cell between words, and cuts longer words.
 func (c Cell) lines(width int) []Cell {
 	var lines []Cell
 	for _, text := range Wrap(c.Text, width) {

@@ -19,23 +19,23 @@ const (
 	Fetched Outcome = "fetched"
 	// FailedAgain: all attempts failed; there is a new failure.
 	FailedAgain Outcome = "failed again"
-	// Superseded: the want was changed or removed meanwhile.
+	// Superseded: the want has been changed or removed.
 	Superseded Outcome = "superseded"
-	// Pending: not known yet.
+	// Pending: the outcome is not known yet.
 	Pending Outcome = "pending"
 )
 
 // End is the end of one replay.
 type End struct {
 	Outcome Outcome
-	// Failure is the new one if it failed again.
+	// Failure is the new failure if it failed again.
 	Failure *operate.DeadLetter
 }
 
 // Follower follows the outcome of replays by reading the streams.
 type Follower struct {
 	client *operate.Client
-	// last sequence in Failures before the first replay.
+	// last is the last sequence in Failures before the first replay.
 	last uint64
 }
 
@@ -48,11 +48,11 @@ func Follow(ctx context.Context, client *operate.Client) (*Follower, error) {
 	return &Follower{client: client, last: failures.CachedInfo().State.LastSeq}, nil
 }
 
-// Wait returns when the outcome of every replayed item is known, or ctx ends. Progress is
-// called after each look.
+// Wait returns when the outcome of every replayed item is known, or ctx ends. Progress is called after each
+// check.
 func (f *Follower) Wait(ctx context.Context, items []*Item, progress func(map[Outcome]int)) error {
 	return repeat(ctx, func() (bool, error) {
-		err := f.look(ctx, items)
+		err := f.check(ctx, items)
 		counts := Outcomes(items)
 		progress(counts)
 		return counts[Pending] == 0, err
@@ -73,8 +73,8 @@ func Outcomes(items []*Item, only ...Verdict) map[Outcome]int {
 // Followed reports whether the item will have an outcome.
 func (i *Item) Followed() bool { return i.Verdict == Replayed || i.Verdict == Already }
 
-// look reads the outcome of all pending items.
-func (f *Follower) look(ctx context.Context, items []*Item) error {
+// check updates the outcome of all pending items.
+func (f *Follower) check(ctx context.Context, items []*Item) error {
 	var handled uint64
 	err := Retry(ctx, func(ctx context.Context) error {
 		fetchers, err := f.client.Fetchers(ctx)
@@ -89,7 +89,7 @@ func (f *Follower) look(ctx context.Context, items []*Item) error {
 	pending := func(item *Item) bool { return item.Followed() && item.End.Outcome == Pending }
 	return each(ctx, items, pending, nil, func(ctx context.Context, item *Item) error {
 		return Retry(ctx, func(ctx context.Context) error {
-			end, err := f.state(ctx, item, handled)
+			end, err := f.endOf(ctx, item, handled)
 			if err == nil {
 				item.End = end
 			}
@@ -98,14 +98,13 @@ func (f *Follower) look(ctx context.Context, items []*Item) error {
 	})
 }
 
-// state reads the outcome of one item. The fetchers have handled all requests up to the
-// sequence handled.
-func (f *Follower) state(ctx context.Context, item *Item, handled uint64) (End, error) {
+// endOf reads the outcome of one item. The fetchers have handled all requests up to the sequence handled.
+func (f *Follower) endOf(ctx context.Context, item *Item, handled uint64) (End, error) {
 	_, verdict, err := current(ctx, f.client, item)
 	if err != nil || verdict != Wanted {
 		return End{Outcome: Superseded}, err
 	}
-	// The timer first: it disappears when it fires, and then the due exists.
+	// Read the timer first: if it fires meanwhile, the due exists already.
 	timer, err := f.client.PendingTimer(ctx, item.Key)
 	if err != nil && !errors.Is(err, pipeline.ErrNoMessage) {
 		return End{}, err
@@ -117,18 +116,18 @@ func (f *Follower) state(ctx context.Context, item *Item, handled uint64) (End, 
 	case err != nil:
 		return End{}, err
 	case timer.Due == nil:
-		return f.ended(ctx, item)
+		return f.final(ctx, item)
 	}
 	switch timer.Due.GetCause() {
 	case v1.Cause_CAUSE_REFRESH, v1.Cause_CAUSE_RECHECK:
-		return f.ended(ctx, item)
+		return f.final(ctx, item)
 	default: // a retry is scheduled
 		return End{Outcome: Pending}, nil
 	}
 }
 
-// ended looks for a new failure when no attempt is left.
-func (f *Follower) ended(ctx context.Context, item *Item) (End, error) {
+// final returns the outcome of an item without further attempts: it was fetched unless there is a new failure.
+func (f *Follower) final(ctx context.Context, item *Item) (End, error) {
 	filter := operate.DeadLetterFilter{Namespace: item.Key.Namespace, Name: item.Key.Name, Key: item.Key.Key}
 	for failure, err := range f.client.DeadLetters(ctx, filter) {
 		if err != nil {
@@ -142,8 +141,7 @@ func (f *Follower) ended(ctx context.Context, item *Item) (End, error) {
 	return End{Outcome: Fetched}, nil
 }
 
-// Written waits until the writer has handled all results so far, and reports whether it
-// has. It returns false when ctx ends.
+// Written waits until the writer has handled all results so far. It returns false if ctx ends before.
 func (f *Follower) Written(ctx context.Context) (written bool, err error) {
 	last := uint64(0)
 	err = repeat(ctx, func() (bool, error) {

@@ -1,4 +1,4 @@
-// Package replay fetches failed keys again, and follows the outcome.
+// Package replay fetches failed keys again, and waits for the outcome.
 package replay
 
 import (
@@ -21,13 +21,13 @@ type Verdict string
 
 // The verdicts.
 const (
-	// Wanted: the object still wants what failed.
+	// Wanted: the failed request is still wanted.
 	Wanted Verdict = "wanted"
 	// Replayed: the fetch was requested.
 	Replayed Verdict = "replayed"
 	// Already: the same replay was requested within the last two minutes.
 	Already Verdict = "already replayed"
-	// Recovered: the key was fetched since.
+	// Recovered: the key has been fetched since.
 	Recovered Verdict = keys.Recovered
 	// Gone: the key is not wanted any more.
 	Gone Verdict = keys.Gone
@@ -35,13 +35,13 @@ const (
 	Changed Verdict = keys.Changed
 	// Older: a newer failure of the same key was selected, too.
 	Older Verdict = "older failure of the same key"
-	// Unreadable: the failure holds no request.
+	// Unreadable: the failure has no request.
 	Unreadable Verdict = "holds no request"
 )
 
-// Item is a selected failure, or a key to refetch.
+// Item is a selected failure, or a key to refetch without one.
 type Item struct {
-	// ID of the failure (0: there is none).
+	// ID of the failure (0: none).
 	ID uint64
 	// Traceparent of the failed attempt (empty: not traced).
 	Traceparent string
@@ -53,12 +53,12 @@ type Item struct {
 	request keys.Request
 }
 
-// concurrency of reads and publishes.
+// concurrency is the maximum number of concurrent reads or publishes.
 const concurrency = 16
 
-// Plan compares each failure with the current want and its timer. Failures come newest first; only
-// the first of a key is replayed, and only alsoRecovered replays keys that were fetched since.
-// Progress, if set, is called with the number checked.
+// Plan compares each failure with the current want and its timer. Failures must be sorted newest first,
+// because only the first of a key is replayed. Keys that were fetched since are replayed only with
+// alsoRecovered. Progress, if set, is called with the number of checked failures.
 func Plan(
 	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], alsoRecovered bool,
 	progress func(int),
@@ -105,11 +105,10 @@ func Plan(
 
 func isWanted(item *Item) bool { return item.Verdict == Wanted }
 
-// each calls do for selected items, several at a time. Progress, if set, is called with
-// the number done.
+// each calls do concurrently for selected items. Progress, if set, is called with the number of done items.
 func each(
-	ctx context.Context, items []*Item, selected func(*Item) bool, progress func(int), do func(context.Context,
-		*Item) error,
+	ctx context.Context, items []*Item, selected func(*Item) bool, progress func(int),
+	do func(context.Context, *Item) error,
 ) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
@@ -119,7 +118,7 @@ func each(
 			continue
 		}
 		if ctx.Err() != nil {
-			group.Go(func() error { return context.Cause(ctx) }) // even if nothing runs
+			group.Go(func() error { return context.Cause(ctx) }) // Wait must return it, even if nothing runs
 			break
 		}
 		group.Go(func() error {
@@ -135,7 +134,7 @@ func each(
 	return group.Wait()
 }
 
-// current reads the want of a key and compares it with what failed.
+// current reads the want of a key and compares it with the failed request.
 func current(ctx context.Context, client *operate.Client, item *Item) (operate.Want, Verdict, error) {
 	want, err := client.Wanted(ctx, item.Key)
 	switch {

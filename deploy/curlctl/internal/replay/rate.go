@@ -12,7 +12,7 @@ import (
 // RateUsage is the help of a flag for a Rate.
 const RateUsage = "rate limit of the fetches, such as 20/s, 600/m or 1000/h (0: no limit)"
 
-// Rate is a number per second, as a person writes it (0: no limit).
+// Rate is a flag value in fetches per second (0: no limit).
 type Rate float64
 
 // Set implements pflag.Value.

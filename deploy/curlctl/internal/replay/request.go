@@ -17,8 +17,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Request requests the fetch of each wanted item, and sets its verdict. Progress, if set,
-// is called with the number done.
+// Request requests the fetch of each wanted item, and sets its verdict. Progress, if set, is called with the
+// number of requests.
 func Request(ctx context.Context, client *operate.Client, items []*Item, r Rate, progress func(int)) error {
 	limiter, begun := r.limiter(), time.Now().UnixNano()
 	return each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
@@ -41,7 +41,7 @@ func Request(ctx context.Context, client *operate.Client, items []*Item, r Rate,
 	})
 }
 
-// supersededTries is the maximum number of tries against wants that change meanwhile.
+// supersededTries is the maximum number of tries if the want keeps changing.
 const supersededTries = 3
 
 // publish publishes a due for the item.
@@ -77,9 +77,9 @@ func publish(ctx context.Context, client *operate.Client, item *Item, begun int6
 	return Changed, nil
 }
 
-// inherit copies the failures known to the pending timer of the key, so that the same
-// failure is not reported as new. It returns the body that the key is known to hold.
-// Without one, every response goes to the writer, which writes only differences.
+// inherit copies the failure state from the pending timer of the key, so that an old failure is not reported
+// as new. It returns the known body of the key. Without one, every response goes to the writer, which writes
+// only differences.
 func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) (*v1.Cached, error) {
 	timer, err := client.PendingTimer(ctx, key)
 	switch {
@@ -88,7 +88,7 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 	case err != nil:
 		return nil, err
 	case timer.Due.GetWantSequence() != due.GetWantSequence():
-		return nil, nil //nolint:nilnil // the timer is of an earlier want
+		return nil, nil //nolint:nilnil // the timer belongs to an earlier want
 	}
 	due.Reported, due.Withheld = timer.Due.GetReported(), timer.Due.GetWithheld()
 	due.Detail = timer.Due.GetDetail()
@@ -96,8 +96,8 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 	return timer.Due.GetCached(), nil
 }
 
-// Refetch requests the fetch of wanted keys, and returns their number. It passes on the
-// known body of a key, so that the fetch may be conditional.
+// Refetch requests the fetch of wanted keys, and returns the number of requests. It passes on the known body
+// of a key, so that the GET can be conditional.
 func Refetch(
 	ctx context.Context, client *operate.Client, keys []pipeline.Key, r Rate, progress func(int),
 ) (requested int, err error) {
@@ -111,15 +111,15 @@ func Refetch(
 }
 
 const (
-	// retryFor is the maximum time for one request while NATS is unavailable. A server
-	// restarts, a stream elects a leader and the client reconnects in less.
+	// retryFor is how long one request is retried while NATS is unavailable. Server restarts, leader elections
+	// and reconnects take less.
 	retryFor = 2 * time.Minute
-	// tryTimeout limits one try.
+	// tryTimeout limits each try.
 	tryTimeout = 5 * time.Second
 )
 
-// Retry repeats a request until NATS answers, or retryFor has passed. An acknowledgement
-// may get lost, so do must be safe to repeat.
+// Retry repeats do until NATS responds, or retryFor has passed. Since an acknowledgement may get lost, do must
+// be idempotent.
 func Retry(ctx context.Context, do func(context.Context) error) error {
 	began := time.Now()
 	return repeat(ctx, func() (bool, error) {
@@ -149,8 +149,8 @@ func repeat(ctx context.Context, do func() (done bool, err error)) error {
 	return err
 }
 
-// unavailable reports whether a server or the leader of a stream is unavailable. The
-// streams did exist, so a missing one is still being recovered.
+// unavailable reports whether a server or the leader of a stream is unavailable. A stream that is not found
+// counts: it existed before, so the server is still recovering it.
 func unavailable(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return api.Code == 503 || api.ErrorCode == jetstream.JSErrCodeStreamNotFound ||

@@ -8,11 +8,11 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 )
 
-func TestAnInterruptedReplayIsNoSuccess(t *testing.T) {
+func TestInterruptedReplayFails(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	err := replay.Request(ctx, nil, []*replay.Item{{ID: 1, Verdict: replay.Wanted}}, 0, nil)
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }

@@ -30,7 +30,7 @@ type identities struct {
 	prefix    string
 	hosts     []string
 	revoke    bool
-	// shares are directories by identity.
+	// shares maps an identity to its directory.
 	shares map[string]string
 }
 
@@ -43,7 +43,7 @@ func Command(o *cli.Options) *cobra.Command {
 		Long: "Makes an NKey for each identity of deploy/nats/accounts.conf, and identities.conf with the\n" +
 			"public keys for NATS. With --tls-host it also makes a certificate authority and a server\n" +
 			"certificate, which it renews in the last third of its validity or for other hosts. It keeps\n" +
-			"what exists, so it is safe to run it repeatedly: to replace a key, remove it first. It needs\n" +
+			"existing keys, so it is safe to run it again. To replace a key, remove it first. It needs\n" +
 			"no NATS.",
 		Args: cli.NoArgs,
 	}
@@ -73,10 +73,10 @@ func (c *identities) run(ctx context.Context, out *printer.Printer, now time.Tim
 		return err
 	}
 	defer done()
-	wanted := identity.Wanted{Hosts: c.hosts, Now: now, RevokeSigning: c.revoke}
-	files, items, err := identity.Ensure(ctx, store, wanted)
+	options := identity.Options{Hosts: c.hosts, Now: now, RevokeSigning: c.revoke}
+	files, items, err := identity.Ensure(ctx, store, options)
 	if err != nil {
-		return c.coded(err)
+		return c.withCode(err)
 	}
 	if err := c.handOut(ctx, files); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (c *identities) handOut(ctx context.Context, files identity.Files) error {
 	return nil
 }
 
-// store returns where to keep the identities, and a function that closes it.
+// store returns the store of the identities, and a function that closes it.
 func (c *identities) store() (store identity.Store, done func(), err error) {
 	if c.dir != "" {
 		return identity.Dir{Path: c.dir, Mode: c.fileMode}, func() {}, nil
@@ -132,8 +132,8 @@ func (c *identities) store() (store identity.Store, done func(), err error) {
 	return &identity.Secrets{Client: client, Namespace: c.namespace, Prefix: c.prefix}, done, err
 }
 
-// coded gives an error of the API server its exit code.
-func (c *identities) coded(err error) error {
+// withCode adds the exit code to an error of the API server.
+func (c *identities) withCode(err error) error {
 	_, gotResponse := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
