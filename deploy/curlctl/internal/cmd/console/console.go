@@ -59,7 +59,7 @@ func Command(o *cli.Options) *cobra.Command {
 			return err
 		}
 		return o.Run(func(_ context.Context, s *cli.Session, _ []string) error {
-			return c.serve(cmd.Context(), s) //nolint:contextcheck // it continues when the server denies something
+			return c.serve(cmd.Context(), s) //nolint:contextcheck // a denied request must not end the console
 		})(cmd, args)
 	}
 	fs := cmd.Flags()
@@ -117,7 +117,7 @@ func (c *serving) serve(ctx context.Context, s *cli.Session) error {
 			return err
 		}
 	}
-	// An unusable kubeconfig is reported on the pages. A missing one is not.
+	// The pages report an unusable kubeconfig, but not a missing one.
 	named := c.cluster.Kubeconfig != "" || os.Getenv("KUBECONFIG") != ""
 	if c.auth != authKubernetes && (kubeErr == nil || named) {
 		deps.Kubernetes = &cluster.Reader{Options: *c.cluster, Timeout: kubeTimeout, Now: s.Now}

@@ -20,7 +20,7 @@ type filter struct {
 	parsed operate.DeadLetterFilter
 }
 
-// bindFlags adds the flags, which are parsed before the connection, after check.
+// bindFlags adds the flags. Before the command connects, it calls check and parses the filter.
 func (f *filter) bindFlags(cmd *cobra.Command, check func(args []string) error) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.Reason, "reason", "", "only failures with this reason, such as Timeout")
@@ -48,7 +48,7 @@ func (f *filter) any() bool { return f.narrows() || f.Options.Namespace != "" }
 // narrows reports whether any flag other than --namespace is set.
 func (f *filter) narrows() bool { return f.Selection != deadletter.Selection{} }
 
-// none says that there is no such failure.
+// none returns the message for an empty list.
 func none(f operate.DeadLetterFilter) string {
 	if f == (operate.DeadLetterFilter{}) {
 		return "No failures found."

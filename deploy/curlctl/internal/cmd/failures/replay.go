@@ -18,7 +18,7 @@ import (
 // writerTimeout limits the wait for the writer after all fetches.
 const writerTimeout = 30 * time.Second
 
-// replaying is one run of replay, with its flags.
+// replaying is one run of the command replay, with its flags.
 type replaying struct {
 	selected          filter
 	all               bool
@@ -30,7 +30,7 @@ type replaying struct {
 
 	*cli.Session
 	items []*replay.Item
-	// follower sets the outcomes (nil: they are not waited for).
+	// follower sets the outcomes (nil: without --wait).
 	follower *replay.Follower
 }
 
@@ -40,9 +40,9 @@ func ReplayCommand(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [ID…]",
 		Short: "Fetch failed keys again, if they are still wanted",
-		Long: "Fetches failed keys again: those of the given failures, those that the filters select,\n" +
-			"or --all. It skips keys that were fetched since, are no longer wanted or have changed, and\n" +
-			"replays only the newest failure of a key. It is safe to run it at any time, and repeatedly.",
+		Long: "Fetches the keys of failures again: of the given ones, of those that match the filters, or of\n" +
+			"--all. It skips keys that were fetched since, are no longer wanted or have changed, and\n" +
+			"replays only the newest failure of a key. It is safe to run at any time, and repeatedly.",
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: o.CompleteFailures,
 	}
@@ -50,7 +50,7 @@ func ReplayCommand(o *cli.Options) *cobra.Command {
 	r.selected.bindFlags(cmd, r.validate)
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures")
-	fs.BoolVar(&r.alsoRecovered, "also-recovered", false, "replay keys that were fetched since, too")
+	fs.BoolVar(&r.alsoRecovered, "also-recovered", false, "also replay keys that were fetched since")
 	fs.Var(&r.rate, "rate", replay.RateUsage)
 	fs.BoolVar(&r.dryRun, "dry-run", false, "only print what would be replayed")
 	fs.BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
@@ -109,7 +109,7 @@ func (r *replaying) failures(ctx context.Context) iter.Seq2[operate.DeadLetter, 
 	}
 }
 
-// request requests n fetches and reports. The audit also records an interrupted replay.
+// request requests n fetches and prints the result. The audit also records an interrupted replay.
 func (r *replaying) request(ctx context.Context, n int) (err error) {
 	r.HintLoss()
 	if r.wait {

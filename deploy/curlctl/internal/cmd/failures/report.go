@@ -10,7 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 )
 
-// replayed is one item as programs read it.
+// replayed is one item in JSON and YAML output.
 type replayed struct {
 	ID        uint64 `json:"id"`
 	Namespace string `json:"namespace"`
@@ -21,10 +21,10 @@ type replayed struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
-// maxNamed is the number of skipped or failed items that people see by name.
+// maxNamed is the maximum number of skipped items, and of failed ones, that are printed with their names.
 const maxNamed = 20
 
-// print reports the verdicts, and with a follower the outcomes. The error is the exit code.
+// print prints the verdicts, and with a follower the outcomes. It returns the exit code.
 func (r *replaying) print(written bool) error {
 	out := r.Out
 	if out.ForPrograms() {
@@ -36,11 +36,11 @@ func (r *replaying) print(written bool) error {
 	case len(r.items) == 0:
 		out.Linef("%s", none(r.selected.parsed))
 	case r.dryRun:
-		out.Linef("Would replay %s.", of(counts[replay.Wanted], len(r.items), "failure"))
+		out.Linef("Would replay %s.", share(counts[replay.Wanted], len(r.items), "failure"))
 	case counts[replay.Replayed] == 0:
 		out.Linef("Replayed none of %s.", printer.Plural(len(r.items), "failure"))
 	default:
-		out.Linef("Replayed %s.", of(counts[replay.Replayed], len(r.items), "failure"))
+		out.Linef("Replayed %s.", share(counts[replay.Replayed], len(r.items), "failure"))
 	}
 	if r.follower != nil {
 		r.outcomes(written)
@@ -48,15 +48,15 @@ func (r *replaying) print(written bool) error {
 	return r.code()
 }
 
-// of returns "97 of 100 failures", or "100 failures" if that is all.
-func of(n, all int, noun string) string {
+// share returns "97 of 100 failures", or "100 failures" if that is all.
+func share(n, all int, noun string) string {
 	if n == all {
 		return printer.Plural(n, noun)
 	}
 	return printer.Grouped(n) + " of " + printer.Plural(all, noun)
 }
 
-// skipped names the skipped items.
+// skipped prints the skipped items.
 func (r *replaying) skipped() {
 	n := 0
 	for _, item := range r.items {
@@ -134,7 +134,7 @@ func (r *replaying) outcome(title string, counts map[replay.Outcome]int) {
 	}
 }
 
-// code is the exit code.
+// code returns the exit code.
 func (r *replaying) code() error {
 	if r.follower == nil {
 		return nil

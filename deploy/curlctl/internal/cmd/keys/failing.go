@@ -21,7 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// listed is a key as programs read it.
+// listed is a key in JSON and YAML output.
 type listed struct {
 	Namespace string `json:"namespace"`
 	ConfigMap string `json:"configMap"`
@@ -45,11 +45,11 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "failing",
 		Short: "List the keys that are failing, refused, stale or pending now (reads Kubernetes)",
-		Long: "Lists keys that fail to be fetched, keys that the API server or another owner keeps from\n" +
-			"being written, keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) +
-			" intervals, and keys that wait. It\n" +
-			"reads the streams and the metadata of ConfigMaps. `curlctl failures` lists fetches that\n" +
-			"failed for good, including those that have recovered.",
+		Long: "Lists keys whose last fetch failed, keys whose write the API server or another owner\n" +
+			"prevents, keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) +
+			" intervals, and keys that wait. It reads\n" +
+			"the streams and the metadata of ConfigMaps. `curlctl failures` lists fetches that failed for\n" +
+			"good, even if their keys have recovered.",
 		Args: cli.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			if reason != "" && !slices.Contains(reasons(), reason) {
@@ -92,7 +92,7 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 	return cmd
 }
 
-// reasons are those of all states.
+// reasons returns the reasons of all states.
 func reasons() []string {
 	return append(deadletter.Reasons(), keystate.Unpublished, keystate.Backlog, keystate.Parked, keystate.NotWritten,
 		keystate.Retry, keystate.Overdue, keystate.Outdated)
@@ -115,7 +115,7 @@ func Summarize(s *cli.Session, groups []keys.Group, limit int) error {
 	return err
 }
 
-// first returns at most limit items, 0 meaning all, and the number of the others.
+// first returns at most limit items (0: all), and the number of the others.
 func first[T any](all []T, limit int) (shown []T, more int) {
 	if limit > 0 && len(all) > limit {
 		return all[:limit], len(all) - limit
@@ -157,7 +157,7 @@ func WantsCommand(o *cli.Options) *cobra.Command {
 	return cmd
 }
 
-// listing is the keys to print, how many at most (0: all), and the sentence if there are none.
+// listing has the keys to print, their maximum number (0: all), and the message if there are none.
 type listing struct {
 	all   []keys.Key
 	limit int
@@ -186,7 +186,7 @@ func list(s *cli.Session, l listing, table printer.Table, cells func(listed) []p
 	return err
 }
 
-// Colour of a state.
+// Colour returns the colour of a state.
 func Colour(state keystate.State) printer.Colour {
 	switch state {
 	case keystate.OK, keystate.Fetched:

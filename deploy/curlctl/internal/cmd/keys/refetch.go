@@ -20,7 +20,7 @@ const refetchRate = 50
 type refetching struct {
 	// namespace and name select ConfigMaps (empty: all).
 	namespace, name string
-	// host and url select keys by what they fetch (empty: all).
+	// host and url select keys by host and URL prefix (empty: all).
 	host, url string
 	rate      replay.Rate
 	all, yes  bool
@@ -32,10 +32,10 @@ func RefetchCommand(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "refetch NAMESPACE/NAME | --all | --host HOST | --url PREFIX",
 		Short: "Fetch wanted keys now, whether or not they failed",
-		Long: "Fetches all keys of a ConfigMap, all of a host or below a URL, or all with --all.\n" +
-			"--namespace limits them. Unchanged bodies are not written. A host that asked for a pause\n" +
-			"gets one fetch at a time per namespace. A good response ends the pause, and the other\n" +
-			"fetches follow.",
+		Long: "Fetches the keys of a ConfigMap, of a host or with a URL prefix, or --all keys. --namespace\n" +
+			"limits the selection. Unchanged bodies are not written. A host that asked for a pause gets\n" +
+			"one fetch at a time per namespace. A good response ends the pause, and the other fetches\n" +
+			"follow.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
@@ -45,7 +45,7 @@ func RefetchCommand(o *cli.Options) *cobra.Command {
 		case len(args) == 0 && !r.all && r.host == "" && r.url == "" || len(args) == 1 && r.all:
 			return cli.Usagef("refetch needs NAMESPACE/NAME, --host, --url or --all")
 		case strings.ContainsAny(r.url, "?@"):
-			return cli.Usagef("--url is a URL without credentials and query")
+			return cli.Usagef("--url must not have credentials or a query")
 		case len(args) == 1:
 			r.namespace, r.name, err = o.Object(args[0])
 		}
@@ -70,7 +70,7 @@ func (r *refetching) selects(raw string) bool {
 	}
 	prefix, wrong := weburl.Canonical(r.url, "https")
 	rest, found := strings.CutPrefix(raw, prefix)
-	// A prefix without a path ends with the host.
+	// A prefix that ends in the host must match the whole host.
 	endsInHost := strings.Count(prefix, "/") == 2
 	return wrong == "" && found && (!endsInHost || rest == "" || strings.ContainsAny(rest[:1], "/?"))
 }

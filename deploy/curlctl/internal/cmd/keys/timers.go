@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// scheduled is a timer as programs read it.
+// scheduled is a timer in JSON and YAML output.
 type scheduled struct {
 	Namespace string    `json:"namespace"`
 	ConfigMap string    `json:"configMap"`
@@ -25,7 +25,7 @@ type scheduled struct {
 	FiresAt   time.Time `json:"firesAt"`
 	SetAt     time.Time `json:"setAt"`
 	WaitsFor  string    `json:"waitsFor,omitempty"`
-	// Reason and Status are of the last attempt, if that failed.
+	// Reason and Status are those of the last attempt, if it failed.
 	Reason   string `json:"reason,omitempty"`
 	Status   int32  `json:"status,omitempty"`
 	Attempts uint32 `json:"attempts,omitempty"`

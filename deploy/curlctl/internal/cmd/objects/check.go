@@ -38,7 +38,7 @@ type checking struct {
 	file      string
 	fetch     bool
 	protected []string
-	// unreadable are documents of the file that are no valid objects.
+	// unreadable has the invalid documents of the file.
 	unreadable []checked
 }
 
@@ -125,7 +125,7 @@ func (c *checking) manifest(in io.Reader) ([]corev1.ConfigMap, error) {
 	return objects, nil
 }
 
-// add adds an object if it is a ConfigMap or a Watcher.
+// add appends an object if it is a ConfigMap or a Watcher.
 func (c *checking) add(objects []corev1.ConfigMap, text json.RawMessage) ([]corev1.ConfigMap, error) {
 	var kind metav1.TypeMeta
 	var object corev1.ConfigMap
@@ -148,7 +148,7 @@ func (c *checking) add(objects []corev1.ConfigMap, text json.RawMessage) ([]core
 	return append(objects, object), nil
 }
 
-// explained returns the sentence about an object that cannot be decoded.
+// explained returns the message for an object that cannot be decoded.
 func explained(err error) string {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -171,7 +171,7 @@ func compiled(w *watchv1.Watcher) corev1.ConfigMap {
 	}
 }
 
-// checked is a finding as programs read it.
+// checked is one row: the verdict on an object, a key or an expression.
 type checked struct {
 	ConfigMap string `json:"configMap"`
 	Key       string `json:"key,omitempty"`
@@ -222,7 +222,7 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]check
 	}
 	switch {
 	case known.Invalid != nil:
-		return found, nil //nolint:nilerr // the mistake is a finding
+		return found, nil //nolint:nilerr // the error is a finding
 	case known.Ignored != "":
 		f := whole.as(string(keystate.Ignored), known.Ignored)
 		f.OK = !annotation.Protects(c.protected, object.Namespace, object.Name)
@@ -299,7 +299,7 @@ func (c *checking) pairs(
 	return found, nil
 }
 
-// expressions has a row for each expression of a key that was evaluated.
+// expressions returns a row for each evaluated expression of a key.
 func expressions(whole checked, key string, outcome rule.Outcome) []checked {
 	var found []checked
 	for _, x := range outcome.Expressions {

@@ -23,9 +23,9 @@ func PodsCommand(o *cli.Options) *cobra.Command {
 			"projected, subPath, env or envFrom, and the sidecars of a Watcher. Environment variables\n" +
 			"and subPath mounts are read only when a container starts. The kubelet updates files of a\n" +
 			"volume within " + duration.Format(podusage.KubeletDelay) +
-			" by default. Times have a precision of seconds. The time of a\n" +
-			"key that was not fetched is that of the last write of its manager. It needs the rights to\n" +
-			"get the ConfigMap and to list pods, and no NATS.",
+			" by default. Times have a precision of seconds. For a key\n" +
+			"that was not fetched, the time is the last write of its manager. It needs the rights to get\n" +
+			"the ConfigMap and to list pods, but no NATS.",
 		Args:              cli.ExactlyOne("NAMESPACE/NAME"),
 		ValidArgsFunction: o.CompleteObjects,
 	}

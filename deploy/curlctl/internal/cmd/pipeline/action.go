@@ -21,7 +21,7 @@ func PauseCommand(o *cli.Options) *cobra.Command {
 	limit := duration.Flag(0)
 	cmd := &cobra.Command{
 		Use:   "pause",
-		Short: "Pause fetching without a loss",
+		Short: "Pause fetching without loss",
 		Long: "Pauses the delivery of requests to all fetchers. Fetches in flight finish, new requests\n" +
 			"and timers wait in the stream. `curlctl resume` ends the pause.",
 		Args: cli.NoArgs,
@@ -30,7 +30,7 @@ func PauseCommand(o *cli.Options) *cobra.Command {
 	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
 		return pause(ctx, s, time.Duration(limit))
 	})
-	cmd.Flags().Var(&limit, "for", "resume after this time (0: only when resumed)")
+	cmd.Flags().Var(&limit, "for", "resume after this time (0: never)")
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func ResumeCommand(o *cli.Options) *cobra.Command {
 	}
 }
 
-// audited is an action as programs read it.
+// audited is an action in JSON and YAML output.
 type audited struct {
 	Action     string    `json:"action"`
 	User       string    `json:"user"`

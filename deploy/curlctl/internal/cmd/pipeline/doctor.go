@@ -51,7 +51,7 @@ func DoctorCommand(o *cli.Options) *cobra.Command {
 	return cmd
 }
 
-// report prints findings. A bad one sets the exit code.
+// report prints findings. If one is bad, it returns the exit code.
 func report(out *printer.Printer, findings []doctor.Finding, err error) error {
 	if err == nil {
 		err = printFindings(out, findings)
@@ -62,7 +62,7 @@ func report(out *printer.Printer, findings []doctor.Finding, err error) error {
 	return err
 }
 
-// defaultWidth is the width of the text without a terminal.
+// defaultWidth is the maximum width, which is used without a terminal.
 const defaultWidth = 100
 
 func printFindings(out *printer.Printer, findings []doctor.Finding) error {

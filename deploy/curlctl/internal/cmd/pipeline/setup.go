@@ -68,14 +68,13 @@ func setup(ctx context.Context, s *cli.Session, topology pipeline.Topology, dryR
 }
 
 const (
-	// checkEvery is the interval between checks for missing streams, and checkTimeout limits
-	// one check.
+	// checkEvery is the interval between checks for missing streams, and checkTimeout limits each check.
 	checkEvery   = 2 * time.Second
 	checkTimeout = 30 * time.Second
 )
 
-// createMissing creates missing streams and consumers until ctx ends. It reports only the first
-// of several failures.
+// createMissing creates missing streams and consumers until ctx ends. It reports only the first of consecutive
+// failures.
 func createMissing(ctx context.Context, s *cli.Session, topology pipeline.Topology) error {
 	topology.KeepExisting = true
 	s.Hint("Creating missing streams and consumers at %s, press Ctrl-C to stop.", s.Where)

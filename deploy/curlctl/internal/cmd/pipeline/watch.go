@@ -27,7 +27,7 @@ func WatchCommand(o *cli.Options) *cobra.Command {
 		Use:   "watch",
 		Short: "Watch requests, results and failures live",
 		Long: "Prints messages live until interrupted. Messages published while the connection is lost\n" +
-			"are missing. A timer that fires is visible by the fetch that follows.",
+			"are missing. Timers that fire are not shown, but the fetches that follow are.",
 		Args: cli.NoArgs,
 	}
 	cmd.PreRunE = func(*cobra.Command, []string) error {
@@ -123,7 +123,7 @@ const (
 	kindRecovered    = "recovered"
 	kindFailing      = "failing"
 	kindDeadLettered = "failed"
-	// kindReconciled: the writer must bring an object in line with its annotations.
+	// kindReconciled: the writer must sync an object with its annotations.
 	kindReconciled = "reconcile"
 	// kindUnreadable: a result that cannot be decoded.
 	kindUnreadable = "unreadable"
@@ -137,7 +137,7 @@ func messageKinds() []string {
 	}
 }
 
-// subjects of all messages.
+// subjects returns the subjects to watch.
 func subjects() []string {
 	return []string{
 		pipeline.KindWant.All(), pipeline.KindTimer.All(), pipeline.KindDue.All(),
@@ -146,7 +146,7 @@ func subjects() []string {
 	}
 }
 
-// message is a message as programs read it.
+// message is a line of output.
 type message struct {
 	At        time.Time `json:"at"`
 	What      string    `json:"what"`
@@ -159,7 +159,7 @@ type message struct {
 	url string
 }
 
-// describe decodes a message (false: it does not belong to the pipeline).
+// describe decodes a message. It returns false if the subject is unknown.
 func describe(m *nats.Msg, now time.Time) (message, bool) {
 	p := message{At: now.UTC()}
 	if reason, _, key, err := pipeline.ParseDeadLetter(m.Subject); err == nil {
@@ -183,7 +183,7 @@ func describe(m *nats.Msg, now time.Time) (message, bool) {
 		}
 		p.set(kindWanted, key, pipeline.CauseName(w.GetCause())+" "+deadletter.WithoutQuery(w.GetUrl()), w.GetUrl())
 	case pipeline.KindTimer, pipeline.KindDue:
-		due, _ := pipeline.DecodeDue(key, m.Data) // an unreadable one has no detail
+		due, _ := pipeline.DecodeDue(key, m.Data) // empty if unreadable
 		what, detail := kindDue, pipeline.CauseName(due.GetCause())
 		if kind == pipeline.KindTimer {
 			what, detail = kindScheduled, detail+" "+m.Header.Get(jetstream.ScheduleHeader)

@@ -41,7 +41,7 @@ func object(ctx context.Context, s *cli.Session, namespace, name string) error {
 	return err
 }
 
-// sentence describes a condition in one line.
+// sentence formats a condition as one sentence.
 func sentence(now time.Time, c keystate.Condition) printer.Cell {
 	text := strings.TrimSpace(string(c.State) + " " + deadletter.Reason(c.Reason, c.Status))
 	if !c.Since.IsZero() && !c.Good() {
@@ -94,7 +94,7 @@ func printFields(s *cli.Session, view objects.View) {
 	s.Out.Linef("")
 }
 
-// watcherFields are the conditions of the Watcher, if there is one.
+// watcherFields returns the name and the conditions of the Watcher, if there is one.
 func watcherFields(view objects.View) []printer.Field {
 	if view.Watcher == nil {
 		return nil

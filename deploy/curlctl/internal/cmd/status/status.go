@@ -76,7 +76,7 @@ func pipeline(ctx context.Context, s *cli.Session) error {
 	return err
 }
 
-// maxGroups is the number of listed reasons and hosts.
+// maxGroups is the maximum number of listed reasons and hosts.
 const maxGroups = 5
 
 func timers(s *cli.Session, t overview.Timers) string {
@@ -91,7 +91,7 @@ func timers(s *cli.Session, t overview.Timers) string {
 	return text + ", " + next + ", " + printer.Grouped(t.Minute) + " within a minute"
 }
 
-// maxPausedHosts is the number of listed hosts.
+// maxPausedHosts is the maximum number of listed hosts.
 const maxPausedHosts = 5
 
 func pausedHosts(s *cli.Session, hosts []overview.PausedHost) error {

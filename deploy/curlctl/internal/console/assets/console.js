@@ -5,18 +5,18 @@ const policy = window.trustedTypes
 const find = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-let held = false;
+let paused = false;
 let busy = false;
 let spokeAt = 0;
 
-// say speaks to screen readers, at most every five seconds.
+// say announces a text to screen readers, at most every five seconds.
 function say(text) {
   if (Date.now() - spokeAt < 5000) return;
   spokeAt = Date.now();
   find('#said').textContent = text;
 }
 
-// load returns the document at an address and its final address, or null if it is no page of the console.
+// load returns the document at an address and its final address, or null if it is not a page of the console.
 async function load(address) {
   const response = await fetch(address, {headers: {Accept: 'text/html'}});
   if (response.redirected && new URL(response.url).pathname === '/signin') {
@@ -27,25 +27,25 @@ async function load(address) {
   return find('main', page) && {page, address: response.url};
 }
 
-// adopt replaces an element of this page by that of another one.
+// adopt replaces an element of this page with the one of another page.
 function adopt(selector, page) {
   const [from, to] = [find(selector, page), find(selector)];
   if (from && to && from.outerHTML !== to.outerHTML) to.replaceWith(document.importNode(from, true));
 }
 
-// show replaces the content of this page by that of another one.
+// show replaces the content of this page with the one of another page.
 function show(page) {
   const focused = document.activeElement && find('main').contains(document.activeElement) ? document.activeElement : null;
-  const again = focused && (focused.id || focused.getAttribute('href'));
+  const place = focused && (focused.id || focused.getAttribute('href'));
   adopt('main', page);
   document.title = page.title;
   document.body.dataset.live = page.body.dataset.live;
   find('main [autofocus]')?.focus();
-  if (again) (document.getElementById(again) || all('main a').find((a) => a.getAttribute('href') === again))?.focus();
+  if (place) (document.getElementById(place) || all('main a').find((a) => a.getAttribute('href') === place))?.focus();
   enhance();
 }
 
-// go shows the page at an address.
+// go shows the page at an address, and optionally adds it to the history.
 async function go(address, remember) {
   const loaded = await load(address).catch(() => null); // the next click tries again
   if (!loaded) return;
@@ -53,15 +53,15 @@ async function go(address, remember) {
   if (remember) history.pushState(null, '', loaded.address);
 }
 
-// update replaces what has changed: all content of a page that reloads, or else the banners, the time and
-// the number of new failures.
+// update refreshes the page: all content if the page wants that, or else the banners, the time and the number
+// of new failures.
 async function update() {
-  if (busy || held || document.hidden || !document.body.dataset.live) return;
+  if (busy || paused || document.hidden || !document.body.dataset.live) return;
   busy = true;
   const whole = find('main[data-refresh]') && !find('main :is(input, select):focus');
   const loaded = await load(whole ? location.href : document.body.dataset.live).catch(() => null);
   busy = false;
-  if (loaded && !held) {
+  if (loaded && !paused) {
     const wasLost = !find('#lost').hidden;
     const before = find('#new')?.textContent;
     for (const part of ['.banners', '#asof', '#new']) adopt(part, loaded.page);
@@ -69,15 +69,15 @@ async function update() {
     else if (wasLost && find('#lost').hidden && !find('main form[method=post]')) go(location.href, false);
     if (find('#new') && find('#new').textContent !== before) say(find('#new').textContent);
   }
-  light(loaded !== null);
+  setDot(loaded !== null);
 }
 
-function light(live) {
-  find('#dot')?.classList.toggle('live', live && !held);
-  find('#dot')?.classList.toggle('held', held);
+function setDot(live) {
+  find('#dot')?.classList.toggle('live', live && !paused);
+  find('#dot')?.classList.toggle('paused', paused);
 }
 
-// enhance prepares new content.
+// enhance adds what works only with this script: select all, copy buttons, and protection from double submits.
 function enhance() {
   const every = find('#all');
   if (every) {
@@ -103,7 +103,7 @@ function enhance() {
   }
 }
 
-// Rows, and the row selected by keys.
+// The rows, and the row selected with j and k.
 const rows = () => all('table.rows tbody tr');
 const current = () => find('tr.at');
 
@@ -128,7 +128,7 @@ function replay() {
   if (link) location.assign(link.href);
 }
 
-let going = 0;
+let pressedG = 0; // when g was pressed
 const keys = {
   '/': () => find('#q')?.focus(),
   j: () => move(1),
@@ -140,10 +140,10 @@ const keys = {
   r: replay,
   n: () => { const fresh = find('#new'); if (fresh && !fresh.hidden) fresh.click(); },
   l: () => {
-    held = !held;
-    light(false);
+    paused = !paused;
+    setDot(false);
     update();
-    say(held ? 'Live updates paused' : 'Live updates resumed');
+    say(paused ? 'Live updates paused' : 'Live updates resumed');
   },
   '?': () => find('[data-go="?"]')?.click(),
   Escape: () => find('[data-back]')?.click(),
@@ -155,8 +155,8 @@ document.addEventListener('keydown', (event) => {
     if (event.key === 'Escape') event.target.blur();
     return;
   }
-  if (Date.now() - going < 1500) {
-    going = 0;
+  if (Date.now() - pressedG < 1500) {
+    pressedG = 0;
     const link = find(`header [data-go="${CSS.escape(event.key)}"]`);
     if (link) {
       event.preventDefault();
@@ -165,7 +165,7 @@ document.addEventListener('keydown', (event) => {
     return;
   }
   if (event.key === 'g') {
-    going = Date.now();
+    pressedG = Date.now();
     return;
   }
   if (event.key === 'Enter') {
