@@ -22,7 +22,7 @@ import (
 var seconds = regexp.MustCompile(`(?m)^\d+s +(purge|replay)`)
 
 var _ = Describe("A terminal", func() {
-	// tables are the commands with a table, except commands that read Kubernetes.
+	// tables are commands that print a table without a cluster.
 	tables := [][]string{
 		{"failing"},
 		{"failures"},
@@ -35,8 +35,7 @@ var _ = Describe("A terminal", func() {
 		{"check", "-f", "testdata/columns.yaml"},
 	}
 
-	// filled has keys in each condition, one with names of maximum length, failures, and an audit
-	// record.
+	// filled publishes failing keys, one of them with long names, failures, and an audit record.
 	filled := func(ctx context.Context, w *world) {
 		GinkgoHelper()
 		long := pipeline.Key{

@@ -16,10 +16,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// differing parts of a page change from run to run.
-var differing = []struct {
-	what *regexp.Regexp
-	with string
+// volatile has the parts of a page that change from run to run.
+var volatile = []struct {
+	pattern *regexp.Regexp
+	text    string
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z| UTC)`), "2026-01-31 12:00:00 UTC"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "12:00:00"},
@@ -30,8 +30,8 @@ var differing = []struct {
 // goldenPage compares a page with a file. UPDATE_GOLDEN=1 writes it.
 func goldenPage(name, markup string) {
 	GinkgoHelper()
-	for _, d := range differing {
-		markup = d.what.ReplaceAllString(markup, d.with)
+	for _, v := range volatile {
+		markup = v.pattern.ReplaceAllString(markup, v.text)
 	}
 	golden(filepath.Join("console", name+".html"), markup)
 }
@@ -71,8 +71,8 @@ var _ = Describe("A page of the console", func() {
 	})
 })
 
-var _ = Describe("The console under load and faults", func() {
-	It("continues a job after an outage of NATS, and shows the previous numbers meanwhile", func(ctx SpecContext) {
+var _ = Describe("The console", func() {
+	It("continues a job after an outage of NATS, and shows the previous numbers during it", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		for i := range 30 {
 			_, _ = w.want(ctx, cm(i), "https://a.example.com/")
@@ -95,7 +95,7 @@ var _ = Describe("The console under load and faults", func() {
 		b.eventually("/").Should(ContainSubstring(`id="lost" hidden`))
 	})
 
-	It("names denied subjects, and serves the other pages", func(ctx SpecContext) {
+	It("shows denied subjects, and serves the other pages", func(ctx SpecContext) {
 		w := configured(ctx, `authorization { users: [
 			{ user: app, password: p }
 			{ user: half, password: p, permissions: { publish: { deny: [
@@ -117,7 +117,7 @@ var _ = Describe("The console under load and faults", func() {
 		Expect(b.page("/doctor")).To(MatchRegexp(`the rest.*CURL_FAILURES`))
 	})
 
-	It("names a missing stream, and serves the other pages", func(ctx SpecContext) {
+	It("shows which stream is missing, and serves the other pages", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.failing(ctx, cm(1), "https://a.example.com/")
 		Expect(w.js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
@@ -153,7 +153,7 @@ var _ = Describe("The console under load and faults", func() {
 		}
 	})
 
-	It("allows other sites only links", func(ctx SpecContext) {
+	It("allows links from other sites, but no other requests", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		b := w.open("--auth=none")
 		from := func(site, mode, dest, path string) int {

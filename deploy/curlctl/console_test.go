@@ -90,7 +90,7 @@ func (b *browser) enter() *browser {
 	return b
 }
 
-// at returns status and page of an address.
+// at returns the status and the page at an address.
 func (b *browser) at(address string) (int, string) {
 	GinkgoHelper()
 	if strings.HasPrefix(address, "/") {
@@ -107,7 +107,7 @@ func read(r *http.Response) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// page returns a page with status 200. It repeats that while NATS is too busy, as the page does.
+// page returns the page at an address, which must have status 200. Like the script, it retries while NATS is busy.
 func (b *browser) page(address string) string {
 	GinkgoHelper()
 	code, text := b.at(address)
@@ -119,13 +119,13 @@ func (b *browser) page(address string) string {
 	return text
 }
 
-// eventually is an assertion about a page that changes.
+// eventually returns an assertion about a page that changes.
 func (b *browser) eventually(address string) AsyncAssertion {
 	GinkgoHelper()
 	return Eventually(func() string { return b.page(address) }).WithPolling(polling)
 }
 
-// send sends a request.
+// send sends a form.
 func (b *browser) send(method, path string, form url.Values, change func(*http.Request)) (int, string) {
 	GinkgoHelper()
 	r := suitetest.Must(http.NewRequest(method, b.base+path, strings.NewReader(form.Encode())))
@@ -139,7 +139,7 @@ func (b *browser) send(method, path string, form url.Values, change func(*http.R
 
 var fieldsOfForm = regexp.MustCompile(`<input[^>]* name="([^"]+)" value="([^"]*)"`)
 
-// form returns the fields of a dialog.
+// form returns the fields of the dialog at an address.
 func (b *browser) form(address string) url.Values {
 	GinkgoHelper()
 	return formOf(b.page(address))
@@ -157,7 +157,7 @@ func (b *browser) ended(page string) string {
 	return page
 }
 
-// hardening has the security headers of every response.
+// hardening returns the security headers of every response.
 func hardening() map[string]string {
 	return map[string]string{
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
@@ -182,10 +182,10 @@ var _ = Describe("The console", func() {
 		return want
 	}
 
-	Context("on this machine", func() {
+	Context("with --auth=local", func() {
 		BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-		It("signs in once with the printed address, only under loopback names", func() {
+		It("signs in once with the printed address, and serves only loopback names", func() {
 			b := w.open()
 			code, text := b.at("/")
 			Expect(code).To(Equal(http.StatusUnauthorized))
@@ -221,7 +221,7 @@ var _ = Describe("The console", func() {
 				method, path string
 				site, host   string
 				code         int
-				kept         string
+				cacheControl string
 			}{
 				{b.client, http.MethodGet, "/", "", "", http.StatusOK, ""},
 				{b.client, http.MethodGet, "/failures", "", "", http.StatusOK, ""},
@@ -240,8 +240,8 @@ var _ = Describe("The console", func() {
 				code, text := read(response)
 				Expect(code).To(Equal(c.code), text)
 				for name, value := range hardening() {
-					if name == "Cache-Control" && c.kept != "" {
-						value = c.kept
+					if name == "Cache-Control" && c.cacheControl != "" {
+						value = c.cacheControl
 					}
 					Expect(response.Header.Values(name)).To(Equal([]string{value}), "%s of %s %s", name, c.method, c.path)
 				}
@@ -259,7 +259,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("pages through failures, each once", func(ctx SpecContext) {
+		It("shows each failure once on all pages of a list", func(ctx SpecContext) {
 			const many = 120
 			for i := range many {
 				fail(ctx, i, "a.example.com")
@@ -344,7 +344,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("finds objects, hosts and failures by the search field", func(ctx SpecContext) {
+		It("finds objects, hosts and failures with the search field", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
 			b := w.open().enter()
 			for q, title := range map[string]string{
@@ -409,8 +409,7 @@ var _ = Describe("The console", func() {
 			Expect(code).To(Equal(http.StatusConflict))
 			Expect(text).To(ContainSubstring("Another job is running"))
 			path := regexp.MustCompile(`/jobs/[A-Z0-9]+`).FindString(page)
-			b.eventually(path).Should(ContainSubstring("requested"),
-				"before, there is no record")
+			b.eventually(path).Should(ContainSubstring("requested"), "from then on there is an audit record")
 			_, page = b.send(http.MethodPost, path+"/stop", nil, nil)
 			Expect(b.ended(page)).To(ContainSubstring("was stopped"))
 			Expect(w.ok(ctx, "audit")).NotTo(ContainSubstring("interrupted"))
@@ -437,7 +436,7 @@ var _ = Describe("The console", func() {
 			form.Set("word", "purge")
 			_, page = b.send(http.MethodPost, "/failures/purge", form, nil)
 			Expect(b.ended(page)).To(ContainSubstring("is done"))
-			Expect(w.failed(ctx)).To(Equal(2), "that of the other host and the one that failed later")
+			Expect(w.failed(ctx)).To(Equal(2), "one of the other host and one that failed later")
 		})
 
 		It("pauses and resumes, with a banner on every page", func(ctx SpecContext) {
@@ -463,7 +462,7 @@ var _ = Describe("The console", func() {
 			Expect(w.client.LastDue(ctx, cm(1))).Error().NotTo(HaveOccurred())
 		})
 
-		It("tells an open page how many failures of its filter are new", func(ctx SpecContext) {
+		It("tells an open page how many new failures match its filter", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
 			b := w.open().enter()
 			live := liveOf(b.page("/failures?host=a.example.com"))
@@ -483,7 +482,7 @@ var _ = Describe("The console", func() {
 			once := func() {
 				GinkgoHelper()
 				for range 2 { // consumers
-					Eventually(polled).Should(Receive(), "which comes after the streams were read")
+					Eventually(polled).Should(Receive(), "the poll follows the reading of the streams")
 				}
 			}
 			once()
@@ -506,7 +505,7 @@ var _ = Describe("The console", func() {
 			later.Store(int64(2 * time.Minute))
 			Eventually(func() time.Duration { return time.Since(time.Unix(0, last.Load())) }).
 				WithTimeout(time.Minute).WithPolling(polling).
-				Should(BeNumerically(">", 6*time.Second), "of polls each 5 s there is none")
+				Should(BeNumerically(">", 6*time.Second), "a poll would come every 5 s")
 			before := asked.Load()
 			for minute := 3; minute <= 12; minute++ {
 				later.Store(int64(time.Duration(minute) * time.Minute))
@@ -515,7 +514,7 @@ var _ = Describe("The console", func() {
 		})
 	})
 
-	Context("of a NATS user who may not do everything", func() {
+	Context("with limited NATS permissions", func() {
 		BeforeEach(func(ctx SpecContext) {
 			w = guarded(ctx)
 			fail(ctx, 1, "a.example.com")
@@ -544,7 +543,7 @@ var _ = Describe("The console", func() {
 			Consistently(wire, "100ms").ShouldNot(Receive())
 			Expect(b.page("/doctor")).To(ContainSubstring("viewer"))
 
-			By("what the forms of an admin publish, so that it would have been heard")
+			By("receiving the messages of an admin's forms, to prove that the subscriptions work")
 			b = w.as("admin").open().enter()
 			_, _ = b.send(http.MethodPost, "/pause", b.form("/pause"), nil)
 			_, _ = b.send(http.MethodPost, "/failures/purge", b.form("/failures/purge?id=1"), nil)
@@ -572,7 +571,7 @@ var _ = Describe("The console", func() {
 		})
 	})
 
-	It("serves read-only pages without sign-in, on this machine only", func(ctx SpecContext) {
+	It("serves read-only pages without sign-in, but only on loopback addresses", func(ctx SpecContext) {
 		w = newWorld(ctx)
 		fail(ctx, 1, "a.example.com")
 		for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:80"} {
@@ -626,7 +625,7 @@ var _ = Describe("The console", func() {
 		Expect(code).To(Equal(http.StatusUnauthorized))
 		Expect(text).To(ContainSubstring("does not accept"))
 
-		By("who may see everything")
+		By("signing in a user who may see everything")
 		code, _ = b.send(http.MethodPost, "/signin", url.Values{"token": {all}}, nil)
 		Expect(code).To(Equal(http.StatusOK))
 		Expect(b.page("/failures")).To(And(ContainSubstring("<b>2</b> match"), ContainSubstring("other.example.com")))
@@ -639,10 +638,10 @@ var _ = Describe("The console", func() {
 		Expect(w.ok(ctx, "audit", "-o", "json")).NotTo(Or(ContainSubstring("127.0.0.1"), ContainSubstring("192.0.2.7")),
 			"addresses are not on record")
 		for _, cookie := range b.client.Jar.Cookies(u) {
-			Expect(cookie.Value).NotTo(ContainSubstring(all[:20]), "the token is not kept")
+			Expect(cookie.Value).NotTo(ContainSubstring(all[:20]), "the token is not stored")
 		}
 
-		By("who may see one namespace")
+		By("signing in a user who may see one namespace")
 		_, _ = b.send(http.MethodPost, "/signout", nil, nil)
 		code, text = b.send(http.MethodPost, "/signin", url.Values{"token": {one}}, nil)
 		Expect(code).To(Equal(http.StatusForbidden))
@@ -674,7 +673,7 @@ var _ = Describe("The console", func() {
 		code, _ = b.send(http.MethodPost, "/pause"+in, nil, nil)
 		Expect(code).To(Equal(http.StatusForbidden))
 
-		By("who may see one namespace, live")
+		By("updating a page of that user live")
 		live := liveOf(b.page("/failures" + in))
 		fail(ctx, 1, "other.example.com")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT)
@@ -685,7 +684,7 @@ var _ = Describe("The console", func() {
 		later.Store(int64(61 * time.Minute))
 		Expect(b.page(live)).To(ContainSubstring("Sign in"))
 
-		By("who may see all namespaces, and change one")
+		By("signing in a user who may see all namespaces and change one")
 		code, _ = b.send(http.MethodPost, "/signin", url.Values{"token": {sees}}, nil)
 		Expect(code).To(Equal(http.StatusOK))
 		for _, path := range []string{"/failures/purge", "/failures/replay"} {
@@ -701,18 +700,18 @@ var _ = Describe("The console", func() {
 		}
 		Expect(w.failed(ctx)).To(Equal(4))
 
-		By("who may see nothing")
+		By("signing in a user who may see nothing")
 		_, _ = b.send(http.MethodPost, "/signout", nil, nil)
 		code, _ = b.send(http.MethodPost, "/signin", url.Values{"token": {none}}, nil)
 		Expect(code).To(Equal(http.StatusForbidden))
 		code, _ = b.at("/failures" + in)
 		Expect(code).To(Equal(http.StatusNotFound))
 
-		By("of an address that asks too often, whatever a header names, without holding up another or who is signed in")
+		By("limiting sign-ins per address, whatever headers say, without limiting other addresses or signed-in users")
 		_, _ = b.send(http.MethodPost, "/signin", url.Values{"token": {all}}, nil)
 		refused := make(chan struct{}, 400)
 		var asking sync.WaitGroup
-		for i := range 400 { // at once, so that they are more than a second brings back
+		for i := range 400 { // concurrently, so that they exceed the burst and the refill of a second
 			asking.Go(func() {
 				defer GinkgoRecover()
 				if code, _ := b.send(http.MethodPost, "/signin", nil, func(r *http.Request) {

@@ -19,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// configured runs a broker with a configuration. The user app of account APP has the streams.
+// configured runs a broker with a configuration, and creates the streams as its user app.
 func configured(ctx context.Context, text string) *world {
 	GinkgoHelper()
 	config := filepath.Join(GinkgoT().TempDir(), "nats.conf")
@@ -30,7 +30,7 @@ func configured(ctx context.Context, text string) *world {
 	return w.as("app")
 }
 
-// contexts makes contexts of the nats command, until the spec ends.
+// contexts creates contexts of the nats command until the spec ends.
 func contexts(texts map[string]string) {
 	GinkgoHelper()
 	home := GinkgoT().TempDir()
@@ -42,7 +42,7 @@ func contexts(texts map[string]string) {
 }
 
 var _ = Describe("doctor", func() {
-	It("finds a full audit, without which operators can do nothing", func(ctx SpecContext) {
+	It("finds a full audit, which blocks all actions of operators", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		Expect(w.run(ctx, "doctor").out).To(ContainSubstring("the audit has room"))
 		w.ok(ctx, "setup", "--max-audit-bytes", "20000")
@@ -124,7 +124,7 @@ var _ = Describe("A JetStream domain", func() {
 			}
 			Expect(flat(run("doctor", "--context="+name).out)).To(MatchRegexp("permissions +ok"))
 		}
-		By("asking no other server when that does not answer")
+		By("trying no other server if the selected one does not respond")
 		r := run("failures", "--context=wrong")
 		Expect(r.code).NotTo(BeZero())
 		Expect(strings.Count(r.err, "\n")).To(Equal(1), r.err)

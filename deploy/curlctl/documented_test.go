@@ -12,16 +12,16 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 )
 
-// Commands in pages: after a prompt, and as code within a sentence.
+// Commands in pages: on their own line, and as code within a sentence.
 var (
-	behindPrompt = regexp.MustCompile(`(?m)^\s*(?:\$ )?((?:kubectl curl-me-that|(?:bin/)?curlctl) [^\n]*)$`)
-	inSentence   = regexp.MustCompile("`((?:kubectl curl-me-that|(?:bin/)?curlctl) [^`\n]+)`")
-	placeholder  = regexp.MustCompile(`(^|=)(?:ID|\[ID…\]|N)$`)
+	ownLine     = regexp.MustCompile(`(?m)^\s*(?:\$ )?((?:kubectl curl-me-that|(?:bin/)?curlctl) [^\n]*)$`)
+	inSentence  = regexp.MustCompile("`((?:kubectl curl-me-that|(?:bin/)?curlctl) [^`\n]+)`")
+	placeholder = regexp.MustCompile(`(^|=)(?:ID|\[ID…\]|N)$`)
 )
 
-// TestEveryDocumentedCommandIsUnderstood parses each command of curlctl in pages, runbooks and alerts,
-// with its flags and arguments.
-func TestEveryDocumentedCommandIsUnderstood(t *testing.T) {
+// TestDocumentedCommandsAreValid parses each command of curlctl in pages, runbooks and alerts, with its flags and
+// arguments.
+func TestDocumentedCommandsAreValid(t *testing.T) {
 	root := filepath.Join("..", "..")
 	n := 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -42,7 +42,7 @@ func TestEveryDocumentedCommandIsUnderstood(t *testing.T) {
 		}
 		for line, whole := range documented(string(text)) {
 			n++
-			if wrong := understood(line, whole); wrong != "" {
+			if wrong := parse(line, whole); wrong != "" {
 				t.Errorf("%s: %s\n\t%s", path, line, wrong)
 			}
 		}
@@ -52,25 +52,24 @@ func TestEveryDocumentedCommandIsUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n < 80 {
-		t.Errorf("found %d commands only", n)
+		t.Errorf("found only %d commands", n)
 	}
 }
 
-// documented returns the commands of a text (true: it is a whole line).
+// documented returns the commands of a text (true: on its own line).
 func documented(text string) map[string]bool {
 	lines := map[string]bool{}
 	for _, match := range inSentence.FindAllStringSubmatch(text, -1) {
 		lines[match[1]] = false
 	}
-	for _, match := range behindPrompt.FindAllStringSubmatch(text, -1) {
+	for _, match := range ownLine.FindAllStringSubmatch(text, -1) {
 		lines[match[1]] = true
 	}
 	return lines
 }
 
-// understood returns the error of a command line, or an empty string. A command within a sentence may
-// lack its argument.
-func understood(line string, whole bool) string {
+// parse returns the error of a command line, or an empty string. A command within a sentence may lack its argument.
+func parse(line string, whole bool) string {
 	line, _, _ = strings.Cut(line, " #")
 	for _, end := range []string{" | ", " & ", "; ", " > ", " && ", " …", ")"} {
 		line, _, _ = strings.Cut(line, end)

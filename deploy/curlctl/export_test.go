@@ -1,4 +1,4 @@
 package curlctl
 
-// CommandAt is Command with another clock.
+// CommandAt is Command with a clock.
 var CommandAt = command

@@ -25,7 +25,7 @@ var _ = Describe("failing", func() {
 	at := func(d time.Duration) time.Time { return time.Now().Add(20*time.Minute + 30*time.Second + d) }
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	// keys adds one key in each condition.
+	// keys adds keys that are failing, pending, stale and ok.
 	keys := func(ctx SpecContext) {
 		GinkgoHelper()
 		refresh := func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) }
@@ -88,7 +88,7 @@ var _ = Describe("failing", func() {
 		Expect(w.ok(ctx, "timers", "--name", "paused-host", "-o", "wide")).To(ContainSubstring("pause of b.example.com"))
 	})
 
-	It("shows the pause of a host that responds 429, which refetch ignores", func(ctx SpecContext) {
+	It("shows the pause of a host that responds with 429, which refetch ignores", func(ctx SpecContext) {
 		site := newOrigin()
 		site.busy.Store(true)
 		w.fetch()
@@ -111,7 +111,7 @@ var _ = Describe("failing", func() {
 		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("PAUSED HOST"))
 	})
 
-	It("lists a want until the watcher has signed it", func(ctx SpecContext) {
+	It("lists an unsigned want that needs credentials as failing", func(ctx SpecContext) {
 		site := newOrigin()
 		site.up.Store(true)
 		_, keys, err := signature.WriteFiles(GinkgoT().TempDir())
@@ -134,7 +134,7 @@ var _ = Describe("failing", func() {
 		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* gone `))
 	})
 
-	It("lists no keys that have recovered", func(ctx SpecContext) {
+	It("does not list keys that have recovered", func(ctx SpecContext) {
 		site := newOrigin()
 		w.fetch()
 		for i := range 4 {

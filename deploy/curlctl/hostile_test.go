@@ -26,12 +26,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// steering sets the title of a terminal, its colour, and clears it. The last byte is an 8-bit control
-// character.
+// steering sets the title and colour of a terminal, and clears it. The last byte is an 8-bit control character.
 const steering = "x\x1b]0;PWNED\a\x1b[31m\x1b[2J\r\x00\x7f\u009b31m$(touch x)\x9b"
 
-// control returns the text from its first control character on, except line breaks and tabs, or the
-// whole text if it is not UTF-8.
+// control returns the text from its first control character on, other than line breaks and tabs, or the whole text
+// if it is not UTF-8.
 func control(text string) string {
 	if at := strings.IndexFunc(text, func(r rune) bool {
 		return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f
@@ -44,7 +43,7 @@ func control(text string) string {
 	return ""
 }
 
-// hostileWorld has hostile names, keys, reasons, hosts and texts in every stream.
+// hostileWorld returns a world with hostile names, keys, reasons, hosts and texts in its streams.
 func hostileWorld(ctx context.Context) *world {
 	GinkgoHelper()
 	w := newWorld(ctx)
@@ -87,7 +86,7 @@ func (w *world) hostileFailure(ctx context.Context, key pipeline.Key, want *v1.W
 	}
 }
 
-// examples are the runs of every command in the hostile world, with a directory for files.
+// examples returns arguments for every command in the hostile world. It writes files to dir.
 func examples(dir string) map[string][][]string {
 	GinkgoHelper()
 	manifest := filepath.Join(dir, "manifest.json")
@@ -128,7 +127,7 @@ func examples(dir string) map[string][][]string {
 }
 
 var _ = Describe("Tenants and servers", func() {
-	// runAs checks every run of curlctl in this suite.
+	// runAs checks the output of every run of curlctl in this suite.
 	It("cannot steer the terminal with any command", func(ctx SpecContext) {
 		GinkgoT().Setenv("KUBECONFIG", "")
 		GinkgoT().Setenv("COLUMNS", "200")
@@ -148,7 +147,7 @@ var _ = Describe("Tenants and servers", func() {
 				}
 			}
 		}
-		Expect(known).To(BeEmpty(), "examples of what is no command")
+		Expect(known).To(BeEmpty(), "examples of commands that do not exist")
 		Expect(slices.Sorted(maps.Keys(shown))).To(Equal([]string{
 			"curlctl audit", "curlctl check", "curlctl failing", "curlctl failures",
 			"curlctl failures show",
@@ -156,7 +155,7 @@ var _ = Describe("Tenants and servers", func() {
 		}), "commands that have shown hostile text")
 	})
 
-	It("cannot put code on the command line by completion", func(ctx SpecContext) {
+	It("cannot put code on the command line through completion", func(ctx SpecContext) {
 		w := hostileWorld(ctx)
 		w.failing(ctx, cm(1), "https://a.example.com/")
 		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
@@ -190,7 +189,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// runBriefly runs curlctl. It publishes messages for an endless command, and stops it.
+// runBriefly runs curlctl. It stops an endless command after publishing messages for it.
 func (w *world) runBriefly(ctx context.Context, args ...string) result {
 	GinkgoHelper()
 	endless := slices.Contains(args, "console") || slices.Contains(args, "watch") || slices.Contains(args, "--watch")
@@ -199,15 +198,15 @@ func (w *world) runBriefly(ctx context.Context, args ...string) result {
 	if !endless {
 		return w.run(ctx, args...)
 	}
-	stop := w.passing() //nolint:contextcheck // it ends with the spec
+	stop := w.publishHostile() //nolint:contextcheck // it ends with the spec
 	defer stop()
 	brief, end := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer end()
 	return w.run(brief, args...)
 }
 
-// passing publishes hostile messages until stop is called.
-func (w *world) passing() (stop func()) {
+// publishHostile publishes hostile messages until stop is called.
+func (w *world) publishHostile() (stop func()) {
 	text := strings.ToValidUTF8(steering, "")
 	key := pipeline.Key{Namespace: "ns" + steering, Name: "cm", Key: "k" + steering}
 	want := &v1.Want{Namespace: text, Name: text, Key: text, Url: "https://" + text + ".example.com/"}

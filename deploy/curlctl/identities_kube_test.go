@@ -22,7 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-var _ = Describe("Identities in Secrets", func() {
+var _ = Describe("identities --secrets", func() {
 	var (
 		client                kubernetes.Interface
 		config                *rest.Config
@@ -58,14 +58,14 @@ var _ = Describe("Identities in Secrets", func() {
 			keys := 2
 			if file := signs[name]; file != "" {
 				keys = 3
-				Expect(before["demo-nats-"+name]).To(HaveKey(file), "and the key of the other not")
+				Expect(before["demo-nats-"+name]).To(HaveKey(file), "and not the other one")
 			}
 			Expect(before["demo-nats-"+name]).
 				To(And(HaveLen(keys), HaveKey("nkey"), HaveKeyWithValue("ca.crt", before["demo-nats-ca"]["ca.crt"])))
 		}
 		Expect(before["demo-nats-server"]).
 			To(And(HaveLen(4), HaveKey("identities.conf"), HaveKey("tls.crt"), HaveKey("tls.key"), HaveKey("ca.crt")),
-				"and not the key of the authority")
+				"and not the key of the CA")
 		again := run(ctx, "--no-headers")
 		Expect(strings.Count(again.out, " kept ")).To(Equal(len(seeds()) + 2))
 		Expect(again.out).To(ContainSubstring("secret/" + namespace + "/demo-nats-watcher"))

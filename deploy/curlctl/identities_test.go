@@ -22,12 +22,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// seeds of all identities.
+// seeds returns the names of all identities with a seed.
 func seeds() []string {
 	return []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin", "sys", "signing"}
 }
 
-var _ = Describe("Identities in files", func() {
+var _ = Describe("identities --out", func() {
 	var dir string
 	BeforeEach(func() { dir = filepath.Join(GinkgoT().TempDir(), "identities") })
 
@@ -71,7 +71,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(mode("ca.key")).To(BeEquivalentTo(0o600))
 		Expect(mode("tls.key")).To(BeEquivalentTo(0o600))
 		Expect(mode("identities.conf")).To(BeEquivalentTo(0o644))
-		Expect(before).To(HaveLen(len(seeds())+6), "nothing temporary is left")
+		Expect(before).To(HaveLen(len(seeds())+6), "no temporary files are left")
 
 		again := makes(ctx, "--tls-host", "127.0.0.1,nats,localhost", "--no-headers")
 		Expect(strings.Count(again, " kept ")).To(Equal(len(seeds()) + 2))
@@ -86,7 +86,7 @@ var _ = Describe("Identities in files", func() {
 	It("replaces an identity whose file was removed", func(ctx SpecContext) {
 		makes(ctx)
 		before := contents()
-		Expect(before).NotTo(HaveKey("ca.crt"), "nobody asked for TLS")
+		Expect(before).NotTo(HaveKey("ca.crt"), "TLS was not requested")
 		Expect(os.Remove(filepath.Join(dir, "viewer.nk"))).To(Succeed())
 		out := makes(ctx, "--no-headers")
 		Expect(strings.Count(out, " kept ")).To(Equal(len(seeds()) - 1))
@@ -114,7 +114,7 @@ var _ = Describe("Identities in files", func() {
 		makes(ctx)
 		Expect(trusted()).To(Equal(second), "kept")
 		renew()
-		Expect(trusted()).To(HaveExactElements(Not(BeElementOf(second)), Equal(second[0])), "two at a time")
+		Expect(trusted()).To(HaveExactElements(Not(BeElementOf(second)), Equal(second[0])), "at most two")
 
 		signer := suitetest.Must(signature.LoadSigner(filepath.Join(dir, "signing.nk")))
 		verifier := suitetest.Must(signature.LoadVerifier(filepath.Join(dir, "signing.pub")))
@@ -143,7 +143,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(mode("")).To(BeEquivalentTo(0o750))
 	})
 
-	It("hands out a directory per identity, without files of others", func(ctx SpecContext) {
+	It("fills a directory per identity, without files of others", func(ctx SpecContext) {
 		shares := GinkgoT().TempDir()
 		share := func(name string) []string {
 			GinkgoHelper()
@@ -211,7 +211,7 @@ var _ = Describe("Identities in files", func() {
 		}
 		later := first.NotAfter.Add(-first.NotAfter.Sub(first.NotBefore)/3 - time.Hour)
 		Expect(at(ctx, later, "--tls-host", "nats,127.0.0.1,*.nats.svc").code).To(BeZero())
-		Expect(certificate().SerialNumber).To(Equal(first.SerialNumber), "there is time")
+		Expect(certificate().SerialNumber).To(Equal(first.SerialNumber), "not due yet")
 		Expect(at(ctx, later.Add(2*time.Hour), "--tls-host", "nats,127.0.0.1,*.nats.svc").out).To(MatchRegexp(`tls +renewed`))
 		renewed := certificate()
 		Expect(renewed.NotAfter).To(BeTemporally(">", first.NotAfter))
@@ -254,7 +254,6 @@ var _ = Describe("Identities in files", func() {
 	)
 })
 
-// The doctor, deploy/nats and README.md agree.
 var _ = Describe("The shipped permissions", func() {
 	It("match those that the doctor checks", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()

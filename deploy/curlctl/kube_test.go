@@ -31,7 +31,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// inCluster makes a namespace. It skips the spec without an API server.
+// inCluster creates a namespace. Without an API server it skips the spec.
 func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.Config, namespace string) {
 	GinkgoHelper()
 	if kubeconfig == "" {
@@ -45,7 +45,7 @@ func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.C
 	return client, config, kubetest.Namespace(ctx, GinkgoTB(), client, "curlctl-", nil)
 }
 
-// servingWatchers installs the resource Watcher, and returns a client for a namespace.
+// servingWatchers installs the CRD of Watchers, and returns a client for a namespace.
 func servingWatchers(ctx context.Context, config *rest.Config, namespace string) dynamic.ResourceInterface {
 	GinkgoHelper()
 	web := suitetest.Must(rest.HTTPClientFor(config))
@@ -96,7 +96,7 @@ func configMap(ctx context.Context, client kubernetes.Interface, namespace strin
 		NotTo(HaveOccurred())
 }
 
-// checkFile runs check for a manifest.
+// checkFile writes a manifest, and returns a function that runs check for it.
 func checkFile(ctx context.Context, text string) func(args ...string) result {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "manifest.yaml")
@@ -176,7 +176,7 @@ var _ = Describe("A ConfigMap", func() {
 		w.run(ctx, "check", namespace+"/hostile")
 	})
 
-	It("has its problems explained in 80 and 120 columns", func(ctx SpecContext) {
+	It("is explained in 80 and 120 columns if its annotations are invalid", func(ctx SpecContext) {
 		create(ctx, "cool", map[string]string{
 			"x-kv8s.io/curl-me-that": "my.data=ftp://a.example.com/ other=https://a.example.com/missing",
 			"x-kv8s.io/curl-refrsh":  "10m",
@@ -197,7 +197,7 @@ var _ = Describe("A ConfigMap", func() {
 			Expect(out).To(MatchRegexp(`not followed since +(?:- +)?InvalidAnnotation\n`))
 			Expect(out).To(ContainSubstring(line))
 			Expect(flat(out)).To(ContainSubstring("404, 1 attempt when it was reported"),
-				"below itself where the terminal is narrow")
+				"wrapped if the terminal is narrow")
 			Expect(flat(out)).To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): " +
 				"the scheme must be http or https; use http:// or https://; " +
 				"also annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"))
@@ -208,7 +208,7 @@ var _ = Describe("A ConfigMap", func() {
 		watchers := servingWatchers(ctx, config, namespace)
 		created := watcher(ctx, watchers, "rules", map[string]any{"configData": map[string]any{"LEVEL": "warn"}})
 		Expect(w.ok(ctx, "status", namespace+"/rules")).To(ContainSubstring("rules-config (does not exist)"))
-		notReady(ctx, watchers, created, "0/0", "ConfigMap rules-config exists and is left alone")
+		notReady(ctx, watchers, created, "0/0", "ConfigMap rules-config exists already")
 		labels := map[string]string{"watch.x-kv8s.io/watcher": "rules"}
 		configMap(ctx, client, namespace, metav1.ObjectMeta{Name: "rules-config", Labels: labels})
 		for _, name := range []string{"rules", "rules-config"} {
@@ -218,7 +218,7 @@ var _ = Describe("A ConfigMap", func() {
 		}
 		Expect(w.ok(ctx, "status", namespace+"/rules", "-o", "json")).To(ContainSubstring(`"reason": "TargetExists"`))
 		configMap(ctx, client, namespace, metav1.ObjectMeta{Name: "claims", Labels: labels})
-		Expect(w.ok(ctx, "status", namespace+"/claims")).NotTo(ContainSubstring("Watcher"), "anyone may label")
+		Expect(w.ok(ctx, "status", namespace+"/claims")).NotTo(ContainSubstring("Watcher"), "anybody may set the label")
 	})
 
 	It("that is never written is listed as refused, with one sentence in each command", func(ctx SpecContext) {

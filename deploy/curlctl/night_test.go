@@ -17,15 +17,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// nextTimer matches the wait for the next timer, which is random.
+// nextTimer matches the time until the next timer, which is random.
 var nextTimer = regexp.MustCompile(`the next in .*`)
 
-// A host of 500 keys fails, recovers, and fails again. Two commands lead from "something is wrong" to
-// the host, the reason, the time and the number of keys.
-var _ = Describe("In the night, an operator", func() {
+// A host with 500 keys fails, recovers, and fails again.
+var _ = Describe("An operator on call", func() {
 	const many = 500
 
-	It("finds in two commands which host fails, why, since when and for how many keys", func(ctx SpecContext) {
+	It("finds out with two commands which host fails, why, since when and for how many keys", func(ctx SpecContext) {
 		w, bad, good := newWorld(ctx), newOrigin(), newOrigin()
 		bad.up.Store(true)
 		good.up.Store(true)
@@ -57,7 +56,7 @@ var _ = Describe("In the night, an operator", func() {
 			seen := ""
 			Eventually(func() string {
 				results := suitetest.Must(w.js.Stream(ctx, pipeline.Results))
-				Expect(results.Purge(ctx)).To(Succeed()) // as a writer would
+				Expect(results.Purge(ctx)).To(Succeed()) // like a writer
 				seen, _, _ = strings.Cut(status(), "\nCONSUMER")
 				return seen
 			}).Should(ContainSubstring("working"))

@@ -14,7 +14,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// guarded runs a broker with a user per identity, with exactly its permissions, and a user app.
+// guarded runs a broker with a user app, and a user per identity with exactly its permissions.
 func guarded(ctx context.Context) *world {
 	GinkgoHelper()
 	list := func(subjects []string, user string) string {
@@ -30,7 +30,7 @@ func guarded(ctx context.Context) *world {
 			list(i.Publish, i.Name), list(i.Subscribe, i.Name))
 	}
 	w := configured(ctx, "authorization { users: [\n{ user: app, password: p }\n"+users.String()+"] }\n")
-	w.connect = nil // a spec says as whom
+	w.connect = nil // each spec selects a user
 	return w
 }
 
@@ -51,7 +51,7 @@ var _ = Describe("An identity", func() {
 		}
 	})
 
-	// reading has the commands of every identity.
+	// reading has commands that every identity may run.
 	reading := [][]string{
 		{"failures"},
 		{"failures", "--summary"},
@@ -85,16 +85,16 @@ var _ = Describe("An identity", func() {
 	}
 	cannot := func(ctx context.Context, user string, all ...[]string) {
 		GinkgoHelper()
-		before := w.lastSequences(ctx)[:2] // that it was tried may be on record
+		before := w.lastSequences(ctx)
 		for _, args := range all {
 			begun := time.Now()
 			r := w.as(user).run(ctx, args...)
 			Expect(r.code).To(Equal(4), "%s: %v\n%s%s", user, args, r.out, r.err)
 			Expect(r.err).To(ContainSubstring("this NATS user may not publish to "))
 			Expect(strings.Count(r.err, "\n")).To(Equal(1))
-			Expect(time.Since(begun)).To(BeNumerically("<", 8*time.Second), "less than what a response is waited for")
+			Expect(time.Since(begun)).To(BeNumerically("<", 8*time.Second), "less than the timeout of a request")
 		}
-		Expect(w.lastSequences(ctx)[:2]).To(Equal(before))
+		Expect(w.lastSequences(ctx)).To(Equal(before))
 		Expect(w.failed(ctx)).To(Equal(3))
 	}
 

@@ -103,7 +103,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(view.PausedHosts).To(HaveLen(7))
 	})
 
-	It("pauses and resumes without a loss", func(ctx SpecContext) {
+	It("pauses and resumes without loss", func(ctx SpecContext) {
 		site := newOrigin()
 		site.up.Store(true)
 		w.fetch()
@@ -152,7 +152,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.run(ctx, "refetch", "none").code).To(Equal(2))
 	})
 
-	It("purges failures, and records who did", func(ctx SpecContext) {
+	It("purges failures, and records it in the audit", func(ctx SpecContext) {
 		filled(ctx)
 		a, _ := w.want(ctx, cm(1), "https://a.example.com/")
 		w.fail(ctx, a, v1.FailureClass_FAILURE_CLASS_BAD_STATUS)
@@ -201,7 +201,7 @@ var _ = Describe("The pipeline", func() {
 		golden("doctor", w.run(ctx, "doctor").out)
 	})
 
-	It("has limits that setup raises, which are no difference afterwards", func(ctx SpecContext) {
+	It("has limits that setup can raise without reporting a difference afterwards", func(ctx SpecContext) {
 		w.ok(ctx, "setup", "--max-results-bytes=5368709120", "--max-failures-bytes=2147483648", "--failures-max-age=30d")
 		Expect(w.ok(ctx, "setup", "--dry-run")).To(ContainSubstring("are up to date."))
 		Expect(flat(w.run(ctx, "doctor").out)).To(MatchRegexp("streams +ok"))
@@ -224,7 +224,7 @@ func (w *world) watching(ctx context.Context, args ...string) (out, said *gbytes
 	cmd.SetArgs(append(append([]string{"watch"}, args...), w.connect...))
 	go func() {
 		defer close(done)
-		_ = cmd.ExecuteContext(ctx) // ends by the context
+		_ = cmd.ExecuteContext(ctx) // the error is that of ctx
 	}()
 	stop = func() { cancel(); <-done }
 	DeferCleanup(stop)

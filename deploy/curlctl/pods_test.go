@@ -17,13 +17,13 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// podsOf creates pods with a status, since there is no kubelet.
-type podsOf struct {
+// podCreator creates pods with a status, since there is no kubelet.
+type podCreator struct {
 	client    kubernetes.Interface
 	namespace string
 }
 
-func (p podsOf) create(ctx context.Context, text string, started time.Time) {
+func (p podCreator) create(ctx context.Context, text string, started time.Time) {
 	GinkgoHelper()
 	var pod corev1.Pod
 	Expect(yaml.Unmarshal([]byte(text), &pod)).To(Succeed())
@@ -52,16 +52,16 @@ func (p podsOf) create(ctx context.Context, text string, started time.Time) {
 }
 
 var _ = Describe("Pods", func() {
-	open := func(ctx context.Context) podsOf {
+	open := func(ctx context.Context) podCreator {
 		GinkgoHelper()
 		client, _, namespace := inCluster(ctx)
 		Expect(client.CoreV1().ServiceAccounts(namespace).Create(ctx,
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})).Error().
 			NotTo(HaveOccurred())
-		return podsOf{client, namespace}
+		return podCreator{client, namespace}
 	}
 	// fetched creates a ConfigMap whose key was fetched a day ago.
-	fetched := func(ctx context.Context, p podsOf, name string) {
+	fetched := func(ctx context.Context, p podCreator, name string) {
 		GinkgoHelper()
 		Expect(p.client.CoreV1().ConfigMaps(p.namespace).Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
@@ -72,7 +72,7 @@ var _ = Describe("Pods", func() {
 		}, metav1.CreateOptions{FieldManager: "curl-me-that"})).Error().NotTo(HaveOccurred())
 	}
 
-	It("are listed in 80 columns with their way to use a ConfigMap, and whether they can have its newest content",
+	It("are listed in 80 columns with how they use a ConfigMap, and whether they can see its newest content",
 		func(ctx SpecContext) {
 			p := open(ctx)
 			fetched(ctx, p, "rules")
@@ -131,7 +131,7 @@ var _ = Describe("Pods", func() {
 		check := runAs(ctx, "curlctl", time.Now, "check", p.namespace+"/errors")
 		Expect(check.code).To(Equal(7), check.err)
 		Expect(check.out).To(MatchRegexp(p.namespace+`/errors-config +page +AddressDenied`),
-			"also before there is a ConfigMap")
+			"even before the ConfigMap exists")
 
 		Expect(p.client.CoreV1().ConfigMaps(p.namespace).Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: "errors-config", Labels: map[string]string{watchv1.WatcherLabel: "errors"}},

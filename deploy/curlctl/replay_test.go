@@ -28,7 +28,7 @@ var _ = Describe("replay", func() {
 		site = newOrigin()
 	})
 
-	// broken lets n fetches of a real fetcher fail for good.
+	// broken publishes n wants, and waits until a real fetcher has given them up.
 	broken := func(ctx context.Context, n int) {
 		GinkgoHelper()
 		for i := range n {
@@ -47,7 +47,7 @@ var _ = Describe("replay", func() {
 		}
 		return names
 	}
-	// apply takes all results, like the writer.
+	// apply acknowledges all results, like the writer.
 	apply := func() *sync.Map {
 		applied := new(sync.Map)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -78,7 +78,7 @@ var _ = Describe("replay", func() {
 
 		r := w.run(ctx, "replay", "--host=localhost", "--wait", "--timeout=30s")
 		Expect(r.code).To(BeZero(), "%s %s", r.out, r.err)
-		golden("replay-wait", sortedLines(ids(r.out)))
+		golden("replay-wait", sortedLines(hideIDs(r.out)))
 		Expect(w.failed(ctx)).To(Equal(21), "failures are kept")
 		golden("audit", seconds.ReplaceAllString(w.ok(ctx, "audit"), "5s    $1"))
 		var record struct {
@@ -100,7 +100,7 @@ var _ = Describe("replay", func() {
 			MatchRegexp(`Failed again: default/cm-001/my.data \(BadStatus 503\), was failure \d, is failure \d\.`))
 		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2))
 
-		By("counting and listing the same, though older failures of the keys are selected")
+		By("reporting the same counts, although older failures of the keys are selected")
 		r = w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
 		Expect(r.out).To(And(ContainSubstring("Skipped 2 older failures"), ContainSubstring("2 failed again")))
 		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2), r.out)
@@ -205,8 +205,8 @@ func (w *world) lastSequences(ctx context.Context) (all []uint64) {
 	return all
 }
 
-// ids replaces the IDs of failures, which depend on timing.
-func ids(text string) string {
+// hideIDs replaces the IDs of failures, which depend on timing.
+func hideIDs(text string) string {
 	for i := range 30 {
 		text = strings.ReplaceAll(text, fmt.Sprintf("Skipped %d (", i), "Skipped N (")
 	}

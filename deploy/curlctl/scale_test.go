@@ -27,16 +27,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// A long history of failures, and limits.
+// The size of the history, and limits.
 const (
 	manyFailures  = 20_000
 	firstPageTime = 200 * time.Millisecond // of processor time
-	// memoryLimit is for resident memory. Half of it is the program. A replay of 18,000 failures takes 75 MiB on a
-	// quiet machine, and 81 MiB on a busy one, where garbage is collected late.
+	// memoryLimit limits resident memory. Half of it is the program. A replay of 18,000 failures takes 75 MiB on an
+	// idle machine, and 81 MiB on a busy one, where garbage is collected late.
 	memoryLimit = 100 << 20
 )
 
-// fill adds many wants with a failure each, a tenth of them of slow.example.com.
+// fill adds manyFailures wants with a failure each, a tenth of them for slow.example.com.
 func fill(js jetstream.JetStream, epoch int64) error {
 	snippet := bytes.Repeat([]byte("x"), 1024)
 	publish := func(subject string, m proto.Message) error {
@@ -94,8 +94,8 @@ func processorTime() time.Duration {
 
 var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// resident runs the program, and returns its output and peak resident memory in bytes. Its rusage would
-// be at least ours.
+// resident runs the program, and returns its output and peak resident memory in bytes. It does not use rusage,
+// which starts at the peak of this process.
 func resident(path string, args ...string) (string, int) {
 	GinkgoHelper()
 	var out, said bytes.Buffer

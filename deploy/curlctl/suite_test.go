@@ -13,7 +13,7 @@ var kubeconfig string
 
 func TestCurlctl(t *testing.T) {
 	t.Setenv("COLUMNS", "")              // the width of the terminal that runs the specs
-	kubeconfig = os.Getenv("KUBECONFIG") // only specs inCluster read it
+	kubeconfig = os.Getenv("KUBECONFIG") // only inCluster uses it
 	t.Setenv("KUBECONFIG", os.DevNull)
 	suitetest.Run(t, "Curlctl")
 }

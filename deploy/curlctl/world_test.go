@@ -35,13 +35,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// world is a broker with the streams of the pipeline.
+// world has a broker with the streams of the pipeline.
 type world struct {
 	server *natstest.Server
 	js     jetstream.JetStream
 	client *operate.Client
 	epoch  int64
-	// connect has the flags for the broker.
+	// connect has the flags to connect to the broker.
 	connect []string
 }
 
@@ -67,13 +67,13 @@ type result struct {
 	code     int
 }
 
-// run runs curlctl 20 minutes from now, so that ages do not change during the spec.
+// run runs curlctl with a clock 20 minutes ahead, so that ages do not change during the spec.
 func (w *world) run(ctx context.Context, args ...string) result {
 	later := func() time.Time { return time.Now().Add(20*time.Minute + 30*time.Second) }
 	return runAs(ctx, "curlctl", later, append(args, w.connect...)...)
 }
 
-// runAs also checks that the output cannot steer a terminal.
+// runAs runs curlctl under the name of a program, and checks that the output cannot steer a terminal.
 func runAs(ctx context.Context, program string, now func() time.Time, args ...string) result {
 	GinkgoHelper()
 	var out, said bytes.Buffer
@@ -110,7 +110,7 @@ func (w *world) ok(ctx context.Context, args ...string) string {
 	return r.out
 }
 
-// want publishes a want and returns its sequence.
+// want publishes a want, and returns it with its sequence.
 func (w *world) want(ctx context.Context, key pipeline.Key, url string, change ...func(*v1.Want)) (*v1.Want, uint64) {
 	GinkgoHelper()
 	want := &v1.Want{
@@ -136,8 +136,8 @@ func (w *world) forget(ctx context.Context, key pipeline.Key) {
 	Expect(w.client.PublishTombstone(ctx, key, last)).Error().NotTo(HaveOccurred())
 }
 
-// failedIn is the trace context of failed attempts.
-const failedIn = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+// failedTraceparent is the trace context of failed attempts.
+const failedTraceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 // timed publishes a want, and sets its timer like a fetcher.
 func (w *world) timed(
@@ -162,7 +162,7 @@ func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass) 
 	GinkgoHelper()
 	now := timestamppb.Now()
 	letter := &v1.DeadLetter{
-		Want: want, LastFailedAt: now, Traceparent: failedIn,
+		Want: want, LastFailedAt: now, Traceparent: failedTraceparent,
 		Failure: &v1.Failure{
 			Class: class, Host: pipeline.HostOf(want.GetUrl()), Attempts: 6, FirstFailedAt: now, GaveUp: true,
 		},
@@ -174,7 +174,7 @@ func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass) 
 	Expect(w.client.PublishDeadLetter(ctx, pipeline.KeyOf(want), letter, id)).To(Succeed())
 }
 
-// backlog waits until messages wait for the fetchers, which takes a moment after they were published.
+// backlog waits until n messages are pending for the fetchers, which takes a moment after publishing.
 func (w *world) backlog(ctx context.Context, n int) {
 	GinkgoHelper()
 	Eventually(func() (uint64, error) {
@@ -197,7 +197,7 @@ func (w *world) failed(ctx context.Context) int {
 	return n
 }
 
-// fetch runs a real fetcher until the spec ends, or stop is called.
+// fetch runs a real fetcher until the spec ends or stop is called.
 func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	GinkgoHelper()
 	cfg := fetcher.DefaultConfig()
@@ -224,8 +224,7 @@ func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	return stop
 }
 
-// origin is a web server. It responds 503 until it is up, and 429 with a pause of an hour while it is
-// busy.
+// origin is a web server. It responds with 503 until it is up, and with 429 and a pause of an hour while it is busy.
 type origin struct {
 	*httptest.Server
 	up   atomic.Bool
@@ -268,7 +267,7 @@ var (
 	ports = regexp.MustCompile(`(127\.0\.0\.1|localhost):\d+`)
 )
 
-// flat returns a text without its line breaks.
+// flat joins the words of a text with single spaces.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // golden compares output with a file. UPDATE_GOLDEN=1 writes it.

@@ -56,11 +56,11 @@ func TestConditionOfAWant(t *testing.T) {
 				State: keystate.Failing, Reason: "Timeout", Since: now.Add(-time.Minute), Next: late, Checked: set,
 			},
 		},
-		"timer that is late": {
+		"late timer": {
 			due: &v1.Due{FreshUntil: ago(0), Cause: v1.Cause_CAUSE_PARKED}, at: late,
 			want: keystate.Condition{State: keystate.Stale, Reason: keystate.Overdue, Since: late, Next: late},
 		},
-		"timer that is not late yet": {
+		"timer not late yet": {
 			due: &v1.Due{FreshUntil: ago(0)}, at: late.Add(time.Second),
 			want: keystate.Condition{State: keystate.Fetched, Next: late.Add(time.Second), Checked: set},
 		},
@@ -89,7 +89,7 @@ func TestConditionOfAWant(t *testing.T) {
 				Checked: set,
 			},
 		},
-		"timer that was set without an attempt": {
+		"timer set without an attempt": {
 			due: &v1.Due{}, at: next, want: keystate.Condition{State: keystate.Fetched, Next: next},
 		},
 	} {
@@ -103,7 +103,7 @@ func TestConditionOfAWant(t *testing.T) {
 	}
 }
 
-// The streams know the fetch, and the object knows the write. Neither alone makes a key ok.
+// A key is ok only if the streams show the fetch and the object shows the write.
 func TestConditionOfAKey(t *testing.T) {
 	t.Parallel()
 	fetch := func(due *v1.Due) *keystate.Fetch {

@@ -14,11 +14,11 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-func TestConsumer(t *testing.T) { suitetest.Run(t, "Usage") }
+func TestPodUsage(t *testing.T) { suitetest.Run(t, "PodUsage") }
 
 var (
 	now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	// changed is the last change of key a. That of b is ten hours before now.
+	// changed is the last change of key a. Key b changed ten hours before now.
 	changed = now.Add(-time.Hour)
 	cm      = func() podusage.ConfigMap {
 		return podusage.ConfigMap{Name: "rules", Changes: podusage.ChangesOf(written(
@@ -27,12 +27,12 @@ var (
 	}
 )
 
-// written is a ConfigMap with managedFields.
+// written returns a ConfigMap with managedFields.
 func written(entries ...metav1.ManagedFieldsEntry) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "01234567-89ab", ManagedFields: entries}}
 }
 
-// entry is an entry of managedFields for a key, or for an annotation.
+// entry returns an entry of managedFields for a key (empty: for an annotation).
 func entry(manager, key string, at time.Time) metav1.ManagedFieldsEntry {
 	fields := `{"f:data":{".":{},"f:` + key + `":{}}}`
 	if key == "" {
@@ -41,7 +41,7 @@ func entry(manager, key string, at time.Time) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
-// running is a pod whose container "app" has run since a time.
+// running returns a pod whose container "app" has been running since a time.
 func running(since time.Time, change ...func(*corev1.Pod, *corev1.Container)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -114,32 +114,32 @@ var _ = DescribeTable("A container uses a ConfigMap", func(pod *corev1.Pod, at t
 	}
 	Expect(got).To(Equal(want))
 },
-	Entry("by a variable that it read before the change", running(before, env("a")), now, podusage.No, podusage.Env),
-	Entry("by one that it read after it", running(after, env("a")), now, podusage.Yes, podusage.Env),
-	Entry("by one that it read when the kubelet may have been behind", running(during, env("a")), now,
+	Entry("in a variable that it read before the change", running(before, env("a")), now, podusage.No, podusage.Env),
+	Entry("in a variable that it read after the change", running(after, env("a")), now, podusage.Yes, podusage.Env),
+	Entry("in a variable that it read while the kubelet may have been behind", running(during, env("a")), now,
 		podusage.Unknown, podusage.Env),
-	Entry("by a variable of a key that has not changed since", running(before, env("b")), now, podusage.Yes, podusage.Env),
-	Entry("by all keys as variables", running(before, envFrom), now, podusage.No, podusage.EnvFrom),
-	Entry("by a volume", running(before, mounted(volume(), "")), now, podusage.Yes, podusage.Volume),
-	Entry("by a volume that the kubelet may not have updated yet", running(before, mounted(volume(), "")), during,
+	Entry("in a variable of a key that has not changed since", running(before, env("b")), now, podusage.Yes, podusage.Env),
+	Entry("in variables of all keys", running(before, envFrom), now, podusage.No, podusage.EnvFrom),
+	Entry("in a volume", running(before, mounted(volume(), "")), now, podusage.Yes, podusage.Volume),
+	Entry("in a volume that the kubelet may not have updated yet", running(before, mounted(volume(), "")), during,
 		podusage.Soon, podusage.Volume),
-	Entry("by a volume without the key that has changed", running(before, mounted(volume("b"), "")), during,
+	Entry("in a volume without the changed key", running(before, mounted(volume("b"), "")), during,
 		podusage.Yes, podusage.Volume),
-	Entry("by a projected volume", running(before, mounted(projected(), "")), now, podusage.Yes, podusage.Projected),
-	Entry("by one file of a volume, which is never updated", running(before, mounted(volume(), "a")), now, podusage.No,
+	Entry("in a projected volume", running(before, mounted(projected(), "")), now, podusage.Yes, podusage.Projected),
+	Entry("in one file of a volume, which is never updated", running(before, mounted(volume(), "a")), now, podusage.No,
 		podusage.SubPath),
-	Entry("by one file that it got after the change", running(after, mounted(projected(), "a")), now, podusage.Yes,
+	Entry("in one file that was mounted after the change", running(after, mounted(projected(), "a")), now, podusage.Yes,
 		podusage.SubPath),
-	Entry("by several ways, of which the worst counts", running(before, mounted(volume(), ""), env("a")), now,
+	Entry("in several ways, and the worst one counts", running(before, mounted(volume(), ""), env("a")), now,
 		podusage.No, podusage.Env, podusage.Volume),
-	Entry("when it starts", running(before, env("a"),
+	Entry("and has not started yet", running(before, env("a"),
 		state(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})), now, podusage.AtStart, podusage.Env),
-	Entry("and has ended", running(before, env("a"),
+	Entry("and has terminated", running(before, env("a"),
 		state(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})), now, podusage.Ended, podusage.Env),
 )
 
-var _ = Describe("Of a pod", func() {
-	It("leaves out a container that does not use the ConfigMap, also when a volume of it is there", func() {
+var _ = Describe("The usage of a ConfigMap by a pod", func() {
+	It("excludes a container that does not mount the volume of the ConfigMap", func() {
 		pod := running(before, func(p *corev1.Pod, _ *corev1.Container) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: volume()}}
 		})
@@ -147,7 +147,7 @@ var _ = Describe("Of a pod", func() {
 		Expect(podusage.In(running(before, env("a")), podusage.ConfigMap{Name: "other"}, now)).To(BeEmpty())
 	})
 
-	It("recognizes the sidecar of the Watcher, whatever it reads", func() {
+	It("includes the sidecar of the Watcher, whatever it reads", func() {
 		pod := running(before, func(p *corev1.Pod, _ *corev1.Container) {
 			p.Annotations = map[string]string{watchv1.InjectedAnnotation: "other=1,errors=3"}
 			p.Spec.InitContainers = []corev1.Container{{Name: "watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
@@ -156,45 +156,45 @@ var _ = Describe("Of a pod", func() {
 				State: p.Status.ContainerStatuses[0].State,
 			}}
 		})
-		of := cm()
-		Expect(podusage.In(pod, of, now)).To(BeEmpty())
-		of.Watcher = &watchv1.Watcher{
+		owned := cm()
+		Expect(podusage.In(pod, owned, now)).To(BeEmpty())
+		owned.Watcher = &watchv1.Watcher{
 			ObjectMeta: metav1.ObjectMeta{Name: "errors"},
 			Spec:       watchv1.WatcherSpec{Container: &corev1.Container{Name: "watch"}},
 		}
-		Expect(podusage.In(pod, of, now)).To(ConsistOf(And(
+		Expect(podusage.In(pod, owned, now)).To(ConsistOf(And(
 			HaveField("Ways", []podusage.Way{podusage.Sidecar}), HaveField("Newest", podusage.Unknown))))
 		env("a")(pod, &pod.Spec.InitContainers[0])
-		Expect(podusage.In(pod, of, now)).To(ConsistOf(And(
+		Expect(podusage.In(pod, owned, now)).To(ConsistOf(And(
 			HaveField("Ways", []podusage.Way{podusage.Sidecar, podusage.Env}), HaveField("Keys", []string{"a"}),
 			HaveField("Newest", podusage.No))))
-		of.Watcher.Name = "another"
-		Expect(podusage.In(pod, of, now)).To(ConsistOf(HaveField("Ways", []podusage.Way{podusage.Env})))
+		owned.Watcher.Name = "another"
+		Expect(podusage.In(pod, owned, now)).To(ConsistOf(HaveField("Ways", []podusage.Way{podusage.Env})))
 	})
 })
 
-var _ = Describe("When a key changed", func() {
-	It("takes the time of a fetched key from the status annotation, unless somebody else wrote it since", func() {
+var _ = Describe("The last change", func() {
+	It("of a fetched key comes from the status annotation, unless somebody else wrote the key since", func() {
 		m := written(entry("curl-me-that", "a", now), entry("curl-me-that", "b", now))
 		m.Annotations = map[string]string{"x-kv8s.io/curl-status": `{"a":{"sha256":"` + digest +
 			`","fetchedAt":"2026-11-22T01:00:00Z","object":"01234567"},` +
 			`"b":{"sha256":"` + digest + `","fetchedAt":"2026-11-22T01:00:00Z","object":"another0"}}`}
 		c := podusage.ChangesOf(m, nil)
 		Expect(c.Of([]string{"a"})).To(BeTemporally("==", time.Date(2026, 11, 22, 1, 0, 0, 0, time.UTC)))
-		Expect(c.Of([]string{"b"})).To(BeTemporally("==", now), "the entry came with a copy of another object")
+		Expect(c.Of([]string{"b"})).To(BeTemporally("==", now), "the entry was copied from another object")
 		m.ManagedFields = append(m.ManagedFields, entry("kubectl", "a", now.Add(-time.Minute)))
 		Expect(podusage.ChangesOf(m, nil).Of([]string{"a"})).To(BeTemporally("==", now.Add(-time.Minute)))
 	})
 
-	It("bounds the time of a key that keeper wrote by the status of the Watcher", func() {
+	It("of a key that the keeper wrote is limited by the status of the Watcher", func() {
 		m := written(entry(watchv1.FieldManager, "a", now))
 		w := &watchv1.Watcher{Status: watchv1.WatcherStatus{ChangedAt: new(metav1.NewTime(changed))}}
 		Expect(podusage.ChangesOf(m, w).Of([]string{"a"})).To(BeTemporally("==", changed))
 		Expect(podusage.ChangesOf(m, nil).Of(nil)).To(BeTemporally("==", now))
-		Expect(podusage.ChangesOf(written(), w).Of(nil)).To(BeTemporally("==", changed), "a key has left it")
+		Expect(podusage.ChangesOf(written(), w).Of(nil)).To(BeTemporally("==", changed), "a key was removed")
 	})
 
-	It("knows no time of a key without a record", func() {
+	It("of a key without a record is unknown", func() {
 		Expect(podusage.ChangesOf(written(), nil).Of(nil).IsZero()).To(BeTrue())
 		unknown := podusage.In(running(before, env("a")), podusage.ConfigMap{Name: "rules"}, now)
 		Expect(unknown).To(ConsistOf(HaveField("Newest", podusage.Unknown)))

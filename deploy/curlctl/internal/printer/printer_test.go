@@ -44,7 +44,7 @@ func TestNoFormatSteersTheTerminal(t *testing.T) {
 	}
 }
 
-func TestWhatIsEscapedIsReadAgain(t *testing.T) {
+func TestEscapedTextCanBeParsed(t *testing.T) {
 	for format, read := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,
 		"yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
@@ -57,7 +57,7 @@ func TestWhatIsEscapedIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
+func TestNarrowTablesHideColumnsInTheOrderOfDrop(t *testing.T) {
 	table := printer.Table{Columns: "ID|HOST|KEY|ATTEMPTS", Drop: "ATTEMPTS|HOST"}
 	row := printer.Cells(1, strings.Repeat("h", 30), "key", 6)
 	headers := func() string {
