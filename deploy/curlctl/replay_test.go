@@ -137,7 +137,7 @@ var _ = Describe("replay", func() {
 		gets := site.gets.Load()
 		r := w.run(ctx, "replay", "--all", "--wait", "--timeout=300ms")
 		Expect(r.out).To(And(ContainSubstring("Replayed 5 failures."), ContainSubstring("Outcome: 5 ")))
-		Expect(r.err).To(ContainSubstring("Stopped waiting. 5 fetches continue without this command."))
+		Expect(r.err).To(ContainSubstring("Stopped waiting for 5 fetches. Fetching continues."))
 		Expect(w.ok(ctx, "replay", "--all")).To(ContainSubstring("Replayed none of 5 failures."))
 		w.fetch()
 		Eventually(ctx, func() []string { return contents(ctx) }).Should(HaveLen(5))

@@ -17,10 +17,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// PublishAudit records an action of an operator under the subject
-// curl.record.<action>.<user>.<start in Unix nanoseconds>. A user who may only publish
-// curl.record.*.<user>.> cannot act under another name. A second record with the same start
-// reports how the action ended.
+// PublishAudit records an action of an operator under the subject curl.record.<action>.<user>.<start>, with the
+// start in Unix nanoseconds. A user who may only publish curl.record.*.<user>.> cannot use another name. A second
+// record with the same start reports how the action ended.
 func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
 	data, err := proto.Marshal(a)
 	if err != nil {
@@ -40,8 +39,7 @@ func AuditSubjects(user string) string {
 	return strings.TrimSuffix(pipeline.AuditSubject("", user, ""), "*") + ">"
 }
 
-// maxOpen is the maximum number of end records held until their start records are read. Far fewer actions
-// overlap.
+// maxOpen is the maximum number of end records held until their start records are read. Far fewer actions overlap.
 const maxOpen = 1024
 
 // Audits reads the actions of operators, newest first, with one record per action: the end record if there

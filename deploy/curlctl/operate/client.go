@@ -76,8 +76,7 @@ func decoded[T any](
 // ErrNoConsumer means that a durable consumer does not exist.
 var ErrNoConsumer = errors.New("not found")
 
-// Consumer returns a durable consumer of a stream. Errors wrap ErrNoConsumer, or
-// jetstream.ErrStreamNotFound.
+// Consumer returns a durable consumer of a stream. Errors wrap ErrNoConsumer, or jetstream.ErrStreamNotFound.
 func Consumer(ctx context.Context, stream jetstream.Stream, name string) (*jetstream.ConsumerInfo, error) {
 	consumer, err := stream.Consumer(ctx, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

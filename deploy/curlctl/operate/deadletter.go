@@ -18,8 +18,7 @@ import (
 type DeadLetterFilter struct {
 	// Reason is the name of a failure class, as in Events.
 	Reason string
-	// Host of the URL as pipeline.HostOf returns it, or an IP address, which DeadLetters compares with the
-	// URLs.
+	// Host of the URL as pipeline.HostOf returns it, or an IP address, which DeadLetters compares with the URLs.
 	Host string
 	// Namespace, Name and Key of the ConfigMap.
 	Namespace, Name, Key string
@@ -38,8 +37,7 @@ func (f DeadLetterFilter) subject() string {
 	return pipeline.DeadLetterSubjects(f.Reason, host, pipeline.Key{Namespace: f.Namespace, Name: f.Name, Key: f.Key})
 }
 
-// Exact reports whether the subject alone selects the entries, so that the server can
-// count and purge them.
+// Exact reports whether the subject alone selects the entries, so that the server can count and purge them.
 func (f DeadLetterFilter) Exact() bool {
 	return f.Since.IsZero() && f.Until.IsZero() && f.Below == 0 && !f.address()
 }
@@ -81,8 +79,8 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[
 	}
 }
 
-// DeadLetter reads the dead letter with an ID. The error wraps ErrNoMessage if it does not
-// exist, and ErrSubject if the message is no dead letter.
+// DeadLetter reads the dead letter with an ID. The error wraps ErrNoMessage if it does not exist, and ErrSubject
+// if the message is not a dead letter.
 func (c *Client) DeadLetter(ctx context.Context, id uint64) (DeadLetter, error) {
 	m, err := c.MessageAt(ctx, pipeline.Failures, id)
 	if err != nil {
@@ -112,8 +110,8 @@ type ReasonHost struct {
 	Host string `json:"host"`
 }
 
-// CountDeadLetters counts dead letters by reason and host. The server counts if the
-// filter is Exact; else they are read.
+// CountDeadLetters counts dead letters by reason and host. If the filter is Exact, the
+// server counts. Otherwise they are read.
 func (c *Client) CountDeadLetters(ctx context.Context, f DeadLetterFilter) (map[ReasonHost]uint64, error) {
 	counts := map[ReasonHost]uint64{}
 	if !f.Exact() {
@@ -148,7 +146,7 @@ func Total(counts map[ReasonHost]uint64) (n int) {
 	return n
 }
 
-// DeleteDeadLetter removes the entry with an ID. A missing entry is no error.
+// DeleteDeadLetter removes the entry with an ID. A missing entry is not an error.
 func (c *Client) DeleteDeadLetter(ctx context.Context, id uint64) error {
 	stream, err := c.stream(ctx, pipeline.Failures)
 	if err != nil {
@@ -163,8 +161,8 @@ func (c *Client) DeleteDeadLetter(ctx context.Context, id uint64) error {
 	return nil
 }
 
-// PurgeDeadLetters removes dead letters and returns their number. The server purges if the
-// filter is Exact; else they are deleted one by one.
+// PurgeDeadLetters removes dead letters and returns their number. If the filter is Exact, the server
+// purges. Otherwise they are deleted one by one.
 func (c *Client) PurgeDeadLetters(ctx context.Context, f DeadLetterFilter) (removed int, err error) {
 	if !f.Exact() {
 		for d, err := range c.DeadLetters(ctx, f) {

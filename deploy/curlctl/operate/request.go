@@ -16,7 +16,7 @@ type Timer struct {
 	Key pipeline.Key
 	// At is when it fires, and SetAt when it was set. For a due, both are its publish time.
 	At, SetAt time.Time
-	// Fired reports that it is a due.
+	// Fired is true for a due.
 	Fired bool
 	// Due is published when it fires.
 	Due *v1.Due
@@ -24,8 +24,7 @@ type Timer struct {
 	URL string
 }
 
-// PendingTimer returns the pending timer of a key. The error wraps ErrNoMessage if there
-// is none.
+// PendingTimer returns the pending timer of a key. The error wraps ErrNoMessage if there is none.
 func (c *Client) PendingTimer(ctx context.Context, key pipeline.Key) (Timer, error) {
 	m, err := c.LastMessage(ctx, pipeline.Requests, key.Timer())
 	if err != nil {
@@ -34,8 +33,7 @@ func (c *Client) PendingTimer(ctx context.Context, key pipeline.Key) (Timer, err
 	return timer(m)
 }
 
-// LastDue returns the sequence of the last due of a key. The error wraps ErrNoMessage if
-// there is none.
+// LastDue returns the sequence of the last due of a key. The error wraps ErrNoMessage if there is none.
 func (c *Client) LastDue(ctx context.Context, key pipeline.Key) (sequence uint64, err error) {
 	m, err := c.LastMessage(ctx, pipeline.Requests, key.Due())
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package cli has what all commands share: flags, the session with NATS, exit codes and
-// completion.
+// Package cli has the parts that all commands share: flags, the session with NATS, exit codes and completion.
 package cli
 
 import (
@@ -117,8 +116,7 @@ func (s *Session) List(table printer.Table, rows iter.Seq2[printer.Row, error], 
 // kubeTimeout limits reading the objects of Kubernetes.
 const kubeTimeout = 10 * time.Second
 
-// Objects reads the ConfigMaps of --namespace with a name; empty: all. If it cannot, it says what is
-// unknown, and returns nil.
+// Objects reads the ConfigMaps of --namespace with a name (empty: all). On error it prints a hint, and returns nil.
 func (s *Session) Objects(ctx context.Context, name string) keys.Objects {
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()

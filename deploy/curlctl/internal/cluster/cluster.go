@@ -59,7 +59,7 @@ func Config(o kube.Options) (*rest.Config, error) {
 		if _, err := os.Stat(file); err != nil {
 			return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
 		}
-		return nil, fmt.Errorf("kubeconfig %s names no cluster", file)
+		return nil, fmt.Errorf("kubeconfig %s has no cluster", file)
 	default:
 		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
 	}

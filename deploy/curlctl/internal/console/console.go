@@ -36,8 +36,7 @@ type Deps struct {
 type Access interface {
 	// Person returns the person of a request, or nil after it has written the response.
 	Person(w http.ResponseWriter, r *http.Request) *access.Person
-	// May reports whether the person has a right in a namespace (empty: in all). Errors are
-	// *access.ReviewError.
+	// May reports whether the person has a right in a namespace (empty: in all). Errors are *access.ReviewError.
 	May(ctx context.Context, p *access.Person, right access.Right, namespace string) (bool, error)
 	// Guard wraps all requests.
 	Guard(next http.Handler) http.Handler

@@ -63,8 +63,7 @@ type Options struct {
 	RevokeSigning bool
 }
 
-// Ensure makes missing identities, and returns all files. Errors wrap ErrUnusable if an existing file is
-// invalid.
+// Ensure makes missing identities, and returns all files. Errors wrap ErrUnusable if an existing file is invalid.
 func Ensure(ctx context.Context, store Store, o Options) (files Files, items []Item, err error) {
 	err = store.Update(ctx, func(have Files) (Files, error) {
 		files, items, err = complete(have, o, store.Where)
@@ -116,8 +115,7 @@ func ValidateHosts(hosts []string) error {
 	return nil
 }
 
-// complete adds missing files. It replaces existing keys only to renew a certificate or after a
-// revocation.
+// complete adds missing files. It replaces existing keys only to renew a certificate or after a revocation.
 func complete(have Files, o Options, where func(string) string) (Files, []Item, error) {
 	files, keys := maps.Clone(have), map[string]string{}
 	if o.RevokeSigning {

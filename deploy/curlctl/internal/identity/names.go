@@ -21,7 +21,7 @@ const (
 	setup = "setup"
 	// system is the user of the system account.
 	system = "sys"
-	// servers are the NATS servers, and signing is the signing key. They are no NATS users.
+	// servers are the NATS servers, and signing is the signing key. They are not NATS users.
 	servers = "server"
 	signing = "signing"
 )
@@ -33,7 +33,7 @@ func identityNames() []string {
 
 // Names of files.
 const (
-	// variablesFile is included by accounts.conf.
+	// accounts.conf includes variablesFile.
 	variablesFile = "identities.conf"
 	// caCert and caKey are the certificate authority.
 	caCert = "ca.crt"

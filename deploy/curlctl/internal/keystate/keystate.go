@@ -49,13 +49,13 @@ const (
 	Outdated = "Outdated"
 )
 
-// Condition of a key, as programs read it.
+// Condition is the state of a key with its details.
 type Condition struct {
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
 	// Message is the message of the Event, or why the object is ignored. It may be empty.
 	Message string `json:"message,omitempty"`
-	// Status is the HTTP status of the last attempt if that failed (0: no response).
+	// Status is the HTTP status of the last attempt if it failed (0: no response).
 	Status int32 `json:"status,omitempty"`
 	// Since is the start of the state, if it is known.
 	Since time.Time `json:"since,omitzero"`

@@ -41,8 +41,8 @@ type Rules struct {
 // errUser means that the server gave no usable response.
 var errUser = errors.New("the server did not report which user this is")
 
-// User asks the server for the user of this connection. Without the permission to publish
-// $SYS.REQ.USER.INFO it returns the name used to connect, and errUser.
+// User asks the server for the user of this connection. Without the permission to publish $SYS.REQ.USER.INFO it
+// returns the name used to connect, and errUser.
 func (c *Connection) User(ctx context.Context) (User, error) {
 	fallback := User{Name: cmp.Or(c.Conn.Opts.User, anonymous)}
 	ctx, cancel := context.WithTimeout(ctx, userTimeout)

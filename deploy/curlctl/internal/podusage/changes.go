@@ -11,8 +11,8 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Changes has the last change of each key of a ConfigMap, to the second. A change may be
-// earlier than recorded, but not later.
+// Changes has the last change of each key of a ConfigMap, to the second. A change may be earlier than recorded,
+// but not later.
 type Changes struct {
 	keys map[string]time.Time
 	all  time.Time

@@ -1,5 +1,4 @@
-// Package podusage finds the containers that use a ConfigMap, and decides whether they can see its newest
-// content.
+// Package podusage finds the containers that use a ConfigMap, and decides whether they can see its newest content.
 package podusage
 
 import (

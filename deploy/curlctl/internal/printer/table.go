@@ -76,8 +76,7 @@ func (t *table) end() {
 	}
 }
 
-// fit hides columns until the rest fits into the room. If that is not enough, it cuts
-// the widest columns.
+// fit hides columns until the rest fits into the room. If that is not enough, it cuts the widest columns.
 func (t *table) fit() {
 	for t.room > 0 && !t.wide {
 		total, first, widest := -gap, -1, 0

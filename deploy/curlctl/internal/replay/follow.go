@@ -48,8 +48,7 @@ func Follow(ctx context.Context, client *operate.Client) (*Follower, error) {
 	return &Follower{client: client, last: failures.CachedInfo().State.LastSeq}, nil
 }
 
-// Wait returns when the outcome of every replayed item is known, or ctx ends. Progress is called after each
-// check.
+// Wait returns when the outcome of every replayed item is known, or ctx ends. Progress is called after each check.
 func (f *Follower) Wait(ctx context.Context, items []*Item, progress func(map[Outcome]int)) error {
 	return repeat(ctx, func() (bool, error) {
 		err := f.check(ctx, items)

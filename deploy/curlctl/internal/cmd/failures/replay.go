@@ -161,7 +161,7 @@ func (r *replaying) follow(ctx context.Context) error {
 		return err
 	}
 	if pending := replay.Outcomes(r.items)[replay.Pending]; pending > 0 {
-		r.Hint("Stopped waiting. %s continue without this command. `curlctl timers` lists scheduled ones.",
+		r.Hint("Stopped waiting for %s. Fetching continues. `curlctl timers` lists scheduled fetches.",
 			printer.Plural(pending, "fetch"))
 	}
 	written := false

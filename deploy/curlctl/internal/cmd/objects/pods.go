@@ -18,7 +18,7 @@ func PodsCommand(o *cli.Options) *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:   "pods NAMESPACE/NAME",
-		Short: "List the containers that use a ConfigMap, and whether they can have its newest content (reads Kubernetes)",
+		Short: "List the containers that use a ConfigMap, and whether they can see its newest content (reads Kubernetes)",
 		Long: "Lists the containers of running pods that use a ConfigMap, or that of a Watcher, by volume,\n" +
 			"projected, subPath, env or envFrom, and the sidecars of a Watcher. Environment variables\n" +
 			"and subPath mounts are read only when a container starts. The kubelet updates files of a\n" +
@@ -86,8 +86,8 @@ func printUsage(out *printer.Printer, found []podusage.Usage, now time.Time) err
 		out.Linef("No running pod uses it.")
 	case stale > 0:
 		out.Linef("")
-		out.Linef("%s cannot have the newest content before a restart,", printer.Plural(stale, "container"))
-		out.Linef("for example by `kubectl rollout restart`.")
+		out.Linef("%s cannot see the newest content before a restart,", printer.Plural(stale, "container"))
+		out.Linef("for example with `kubectl rollout restart`.")
 	}
 	return nil
 }

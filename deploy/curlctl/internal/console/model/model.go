@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// readEvery is the minimum interval between readings. A long reading is followed by a pause
-	// of readPause times its duration.
+	// readEvery is the minimum interval between readings. A long reading is followed by a pause of readPause times
+	// its duration.
 	readEvery   = time.Second
 	readPause   = 9
 	readTimeout = 30 * time.Second
