@@ -401,6 +401,6 @@ spec: { configData: { x: yes } }
 		Expect(r.out).To(MatchRegexp(`default/mine +- +ignored +it has no annotation`))
 		Expect(r.out).NotTo(ContainSubstring("foreign"))
 		Expect(flat(r.out)).To(ContainSubstring("manifest.yaml, document 4 - InvalidManifest " +
-			"spec.configData has a bool in place of a string (put quotes around it)"))
+			"spec.configData has a bool instead of a string (put quotes around it)"))
 	})
 })

@@ -99,7 +99,7 @@ func (s *Server) pause(v *visit, submitted bool) (*page, error) {
 	if !submitted {
 		return d.page(0), nil
 	}
-	return s.do(v, v.record("pause", words[2:], 0), func(ctx context.Context) error {
+	return s.perform(v, v.record("pause", words[2:], 0), func(ctx context.Context) error {
 		return s.deps.Conn.Client.PauseFetching(ctx, until)
 	})
 }
@@ -114,11 +114,11 @@ func (s *Server) resume(v *visit, submitted bool) (*page, error) {
 			Lines: []string{"The fetchers continue with the waiting requests."},
 		}).page(0), nil
 	}
-	return s.do(v, v.record("resume", nil, 0), s.deps.Conn.Client.ResumeFetching)
+	return s.perform(v, v.record("resume", nil, 0), s.deps.Conn.Client.ResumeFetching)
 }
 
-// do does a short action, which needs no job.
-func (s *Server) do(v *visit, record audit.Action, do func(context.Context) error) (*page, error) {
+// perform does a short action, which needs no job.
+func (s *Server) perform(v *visit, record audit.Action, do func(context.Context) error) (*page, error) {
 	err := audit.Do(v.Context(), s.deps.Conn, record, s.deps.Now, audit.Once(do))
 	if err == nil {
 		s.model.Poll(v.Context())

@@ -166,7 +166,7 @@ func readRate(text string) (rate replay.Rate, err error) {
 	return rate, err
 }
 
-// runReplay replays the selected failures, and waits for the outcome of at most maxFollowed.
+// runReplay replays the selected failures. It waits for the outcome unless there are more than maxFollowed.
 func (s *Server) runReplay( //nolint:revive // seven independent inputs
 	ctx context.Context, j *jobs.Job, who *access.Person, sel selection, rate replay.Rate, record audit.Action, again bool,
 ) error {

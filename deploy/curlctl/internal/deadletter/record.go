@@ -49,7 +49,7 @@ type Record struct {
 	ReplayOf uint64 `json:"replayOf,omitempty"`
 	// TraceID of the failed attempt, if it was traced.
 	TraceID string `json:"traceID,omitempty"`
-	// Now is the present state of the key, if it was looked up.
+	// Now is the current state of the key, if it was looked up.
 	Now string `json:"now,omitempty"`
 	// Subject of a message that could not be handled.
 	Subject string `json:"subject,omitempty"`

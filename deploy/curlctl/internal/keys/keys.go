@@ -193,7 +193,7 @@ const (
 	Gone      = "gone"
 )
 
-// Now returns the present state of a key whose request failed earlier (nil: it is not wanted).
+// Now returns the current state of a key whose request failed earlier (nil: it is not wanted).
 func Now(failed Request, k *Key) string {
 	switch {
 	case k == nil:

@@ -25,7 +25,7 @@ func Command(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "failures", Aliases: []string{"failure"},
 		Short: "List failed fetches, newest first",
-		Long: "Lists failed fetches, newest first. The column NOW shows the present state of the key,\n" +
+		Long: "Lists failed fetches, newest first. The column NOW shows the current state of the key,\n" +
 			"unless --limit=0 is given.",
 		Args: cli.NoArgs,
 	}

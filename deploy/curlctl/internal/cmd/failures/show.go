@@ -19,7 +19,7 @@ import (
 func showCommand(o *cli.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:               "show ID",
-		Short:             "Show one failed fetch with the server's response, and the present state of its key",
+		Short:             "Show one failed fetch with the server's response, and the current state of its key",
 		Args:              cli.ExactlyOne("the ID of a failure"),
 		ValidArgsFunction: o.CompleteFailures,
 		RunE: o.Run(func(ctx context.Context, s *cli.Session, args []string) error {

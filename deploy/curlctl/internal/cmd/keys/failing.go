@@ -47,9 +47,9 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 		Short: "List the keys that are failing, refused, stale or pending now (reads Kubernetes)",
 		Long: "Lists keys whose last fetch failed, keys whose write the API server or another owner\n" +
 			"prevents, keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) +
-			" intervals, and keys that wait. It reads\n" +
-			"the streams and the metadata of ConfigMaps. `curlctl failures` lists fetches that failed for\n" +
-			"good, even if their keys have recovered.",
+			" intervals, and keys that wait. It reads the streams\n" +
+			"and the metadata of ConfigMaps. `curlctl failures` lists fetches that failed for good, even if\n" +
+			"their keys have recovered.",
 		Args: cli.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			if reason != "" && !slices.Contains(reasons(), reason) {

@@ -154,7 +154,7 @@ func explained(err error) string {
 	if !errors.As(err, &wrong) {
 		return err.Error()
 	}
-	text := wrong.Field + " has a " + wrong.Value + " in place of a " + wrong.Type.String()
+	text := wrong.Field + " has a " + wrong.Value + " instead of a " + wrong.Type.String()
 	if wrong.Type.Kind() == reflect.String {
 		text += " (put quotes around it)"
 	}

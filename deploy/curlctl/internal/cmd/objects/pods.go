@@ -19,13 +19,13 @@ func PodsCommand(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pods NAMESPACE/NAME",
 		Short: "List the containers that use a ConfigMap, and whether they can see its newest content (reads Kubernetes)",
-		Long: "Lists the containers of running pods that use a ConfigMap, or that of a Watcher, by volume,\n" +
-			"projected, subPath, env or envFrom, and the sidecars of a Watcher. Environment variables\n" +
-			"and subPath mounts are read only when a container starts. The kubelet updates files of a\n" +
-			"volume within " + duration.Format(podusage.KubeletDelay) +
-			" by default. Times have a precision of seconds. For a key\n" +
-			"that was not fetched, the time is the last write of its manager. It needs the rights to get\n" +
-			"the ConfigMap and to list pods, but no NATS.",
+		Long: "Lists the containers of running pods that use a ConfigMap, or the one of a Watcher, by\n" +
+			"volume, projected, subPath, env or envFrom, and the sidecars of a Watcher. Environment\n" +
+			"variables and subPath mounts are read only when a container starts. The kubelet updates files\n" +
+			"of a volume within " + duration.Format(podusage.KubeletDelay) +
+			" by default. Times have a precision of seconds. For a key that was not\n" +
+			"fetched, the time is the last write of its manager. It needs the rights to get the ConfigMap\n" +
+			"and to list pods, but no NATS.",
 		Args:              cli.ExactlyOne("NAMESPACE/NAME"),
 		ValidArgsFunction: o.CompleteObjects,
 	}
