@@ -460,6 +460,8 @@ var _ = Describe("The console", func() {
 			_, page := b.send(http.MethodPost, "/refetch", form, nil)
 			Expect(b.ended(page)).To(ContainSubstring("is done"))
 			Expect(w.client.LastDue(ctx, cm(1))).Error().NotTo(HaveOccurred())
+			Expect(b.page("/refetch?namespace=default&host=a.example.com")).
+				To(ContainSubstring("curlctl refetch --all --namespace=default --host=a.example.com"))
 		})
 
 		It("tells an open page how many new failures match its filter", func(ctx SpecContext) {

@@ -220,9 +220,7 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 	d.hide("job", rand.Text())
 	rate, err := readRate(rateText)
 	words := refetchWords(namespace, name, host)
-	if host == "" {
-		d.Command = command(append([]string{"curlctl", "refetch"}, words...)...)
-	}
+	d.Command = command(append([]string{"curlctl", "refetch"}, words...)...)
 	if err != nil {
 		return d.refuse(http.StatusBadRequest, err.Error()), nil
 	}

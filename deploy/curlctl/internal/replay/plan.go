@@ -2,10 +2,12 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -56,15 +58,14 @@ type Item struct {
 // concurrency is the maximum number of concurrent reads or publishes.
 const concurrency = 16
 
-// Plan compares each failure with the current want and its timer. Failures must be sorted newest first,
-// because only the first of a key is replayed. Keys that were fetched since are replayed only with
+// Plan compares each failure with the current want and its timer. Only the newest of a key is
+// replayed. Keys that were fetched since are replayed only with
 // alsoRecovered. Progress, if set, is called with the number of checked failures.
 func Plan(
 	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], alsoRecovered bool,
 	progress func(int),
 ) ([]*Item, error) {
 	var items []*Item
-	seen := map[pipeline.Key]bool{}
 	for f, err := range failures {
 		if err != nil {
 			return nil, err
@@ -73,14 +74,18 @@ func Plan(
 			ID: f.ID, Traceparent: f.Message.GetTraceparent(), Key: f.Key, Verdict: Wanted,
 			request: keys.RequestOf(f.Message.GetWant()),
 		}
-		switch {
-		case f.Message.GetWant() == nil:
+		if f.Message.GetWant() == nil {
 			item.Verdict = Unreadable
-		case seen[f.Key]:
+		}
+		items = append(items, item)
+	}
+	slices.SortFunc(items, func(a, b *Item) int { return cmp.Compare(b.ID, a.ID) })
+	seen := map[pipeline.Key]bool{}
+	for _, item := range items {
+		if item.Verdict == Wanted && seen[item.Key] {
 			item.Verdict = Older
 		}
-		seen[f.Key] = true
-		items = append(items, item)
+		seen[item.Key] = true
 	}
 	reader := keys.Reader{Client: client, Now: time.Now()}
 	handled, err := reader.Handled(ctx)

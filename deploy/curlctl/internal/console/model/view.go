@@ -108,7 +108,7 @@ func (r *Reading) Hosts(namespace string) []Host {
 				h.Reasons = map[string]int{}
 			}
 			h.Reasons[c.Reason]++
-			if h.Next.IsZero() || c.Next.Before(h.Next) {
+			if !c.Next.IsZero() && (h.Next.IsZero() || c.Next.Before(h.Next)) {
 				h.Next = c.Next
 			}
 		case keystate.Pending:
