@@ -51,9 +51,9 @@ func ClassOf(reason string) v1.FailureClass {
 // CauseName returns the name of a cause in metric labels and traces, such as refresh.
 func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_")) }
 
-// Retries reports whether a key is retried with back-off after that many failed attempts; limit is
-// the maximum in a row. If not, the key waits for its next refresh or recheck, and a dead letter
-// holds the failure.
+// Retries reports whether a failure is retried with back-off, after that many attempts of at most
+// limit in a row. If not, the key waits for its next refresh or recheck, and a dead letter holds
+// the failure.
 func Retries(f *v1.Failure, attempts, limit uint32) bool {
 	if attempts >= limit || f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP {
 		return false

@@ -37,7 +37,7 @@ var _ = Describe("A cluster of three servers", func() {
 		By("when it creates replicated streams once and keeps their replicas")
 		epoch := must(pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3}))
 		again := must(pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{}))
-		Expect(again).To(Equal(epoch), "all servers tell the same epoch")
+		Expect(again).To(Equal(epoch), "all servers report the same epoch")
 		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
 			Expect(config(ctx, js, name).Replicas).To(Equal(3))
 		}

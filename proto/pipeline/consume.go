@@ -18,9 +18,9 @@ type ConsumeOptions struct {
 	// InProgressEvery is the interval of progress reports to the server while a message is handled;
 	// 0 means a third of AckWait.
 	InProgressEvery time.Duration
-	// MaxUnended is the number of handlings of one message that may begin without an end (because
-	// the process crashed, or the handler panicked) before the message is poison. 0 means 5,
-	// Uncounted means any number. They are recorded in Requests from the second delivery on.
+	// MaxUnended is how many handlings of one message may begin but never end (because the process
+	// crashed, or the handler panicked) before the message is poison. 0 means DefaultMaxUnended,
+	// Uncounted means any number. The first delivery is counted only if it panics.
 	MaxUnended uint64
 	// Poison is called instead of the handler for a poison message. It must not try the same work
 	// again. Nil: the message becomes a dead letter.
@@ -30,21 +30,21 @@ type ConsumeOptions struct {
 	Observe func(*Delivery, Disposition)
 }
 
-// changes forwards a state if it differs from the previous one.
-type changes struct {
-	report   func(error)
+// stateReporter reports a state if it differs from the previous one.
+type stateReporter struct {
+	callback func(error)
 	last     string
 	reported bool
 }
 
-func (c *changes) set(err error) {
+func (r *stateReporter) report(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if c.report == nil || c.reported && c.last == text {
+	if r.callback == nil || r.reported && r.last == text {
 		return
 	}
-	c.last, c.reported = text, true
-	c.report(err)
+	r.last, r.reported = text, true
+	r.callback(err)
 }

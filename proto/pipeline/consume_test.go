@@ -27,7 +27,7 @@ var _ = Describe("Consume", func() {
 		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		Expect(r.states()[0]).To(MatchError(jetstream.ErrStreamNotFound))
-		Consistently(r.states, time.Second).Should(HaveLen(1), "it looks for it again meanwhile")
+		Consistently(r.states, time.Second).Should(HaveLen(1), "each retry would report it again")
 
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		must(pipeline.NewClient(js).PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
@@ -44,8 +44,8 @@ var _ = Describe("Consume", func() {
 		Expect(js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())
 		Eventually(r.state).Should(MatchError(jetstream.ErrConsumerNotFound))
 		Expect(r.state()).To(MatchError(ContainSubstring("consumer fetcher of stream CURL_REQUESTS")))
-		said := len(r.states())
-		Consistently(r.states, time.Second).Should(HaveLen(said))
+		reported := len(r.states())
+		Consistently(r.states, time.Second).Should(HaveLen(reported))
 	})
 
 	It("handles up to Concurrency messages at a time", func(ctx SpecContext) {
@@ -88,7 +88,7 @@ var _ = Describe("Consume", func() {
 		Expect(mostAtOnce.Load()).To(BeNumerically(">=", 2))
 	})
 
-	It("returns messages that it has not begun at once, and finishes the others", func(ctx SpecContext) {
+	It("on shutdown returns waiting messages at once, and finishes the others", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		publishWants(ctx, pipeline.NewClient(js), 20, 10)
 		finish := make(chan struct{})
@@ -115,8 +115,8 @@ var _ = Describe("Consume", func() {
 			}))
 		Eventually(second.handled, soon).Should(HaveLen(16), "AckWait is 30 s")
 		Expect(second.handled()).NotTo(ContainElements(first.begun()))
-		Expect(deliveries).To(HaveEach(BeNumerically("<=", 2)), "it must not be sent to the one that gives it back")
-		Expect(first.done).NotTo(BeClosed(), "it waits for what it has begun")
+		Expect(deliveries).To(HaveEach(BeNumerically("<=", 2)), "a returned message must not go back to the same client")
+		Expect(first.done).NotTo(BeClosed(), "it waits for handlers in progress")
 
 		close(finish)
 		Eventually(first.done).Should(BeClosed())
@@ -138,7 +138,7 @@ var _ = Describe("Consume", func() {
 		Expect(r.states()).To(HaveLen(1))
 	})
 
-	It("reads on soon after a request for messages got lost, and does not report that", func(ctx SpecContext) {
+	It("continues soon after a request for messages was lost, and does not report that", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		must(js.Conn().Subscribe(lostRequests+">", func(*nats.Msg) {})) // otherwise the server reports the loss
 		publishWants(ctx, pipeline.NewClient(js), 20, 10)
@@ -184,7 +184,7 @@ var _ = Describe("Consume", func() {
 
 const requests, lostRequests = "$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.CONSUMER.MSG.LOST."
 
-// losing is a server to which one request for messages gets lost, by its number.
+// losing is a server that never receives the request for messages with number lost.
 type losing struct {
 	*natstest.Server
 	lost     int32
@@ -215,7 +215,7 @@ func outstanding(ctx context.Context, js jetstream.JetStream) int {
 	return c.CachedInfo().NumAckPending
 }
 
-// raise sets most to n if that is more.
+// raise sets most to n if n is larger.
 func raise(most *atomic.Int32, n int32) {
 	for old := most.Load(); n > old; old = most.Load() {
 		if most.CompareAndSwap(old, n) {
@@ -224,7 +224,7 @@ func raise(most *atomic.Int32, n int32) {
 	}
 }
 
-// wait lets time pass.
+// wait waits for d, or until ctx is done.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -10,8 +10,8 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// maxDeadLetterPayload limits the stored part of a message, and of the want in it, in bytes,
-// because the size of a want is arbitrary.
+// maxDeadLetterPayload is the maximum number of bytes of a message in its dead letter. A larger want
+// is left out.
 const maxDeadLetterPayload = 64 << 10
 
 // ClassError gives an error a failure class other than Malformed.
@@ -47,7 +47,7 @@ func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 		key = Key{}
 	}
 	at := timestamppb.New(now)
-	kept := &v1.DeadLetter{
+	letter := &v1.DeadLetter{
 		Failure:      &v1.Failure{Class: FailureClass(why), Attempts: 1, FirstFailedAt: at, GaveUp: true},
 		Sequence:     d.Sequence(),
 		LastFailedAt: at,
@@ -57,17 +57,17 @@ func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 	}
 	want, sequence := wantIn(kind, key, d.Data())
 	if want == nil {
-		return key, kept
+		return key, letter
 	}
 	want.Status = ""
 	if proto.Size(want) > maxDeadLetterPayload {
-		return key, kept
+		return key, letter
 	}
-	kept.Want, kept.Failure.Host = want, HostOf(want.GetUrl())
+	letter.Want, letter.Failure.Host = want, HostOf(want.GetUrl())
 	if sequence > 0 {
-		kept.Sequence = sequence
+		letter.Sequence = sequence
 	}
-	return key, kept
+	return key, letter
 }
 
 // wantIn returns the want in a message, as far as it can be decoded, and the sequence of the

@@ -26,28 +26,28 @@ func newDelivery(m jetstream.Msg, draining <-chan struct{}) *Delivery {
 	d := &Delivery{message: m, draining: draining}
 	if metadata, err := m.Metadata(); err == nil {
 		d.metadata = *metadata
-	} else { // no message of JetStream
+	} else { // not a message of JetStream
 		d.metadata.NumDelivered = 1
 	}
 	return d
 }
 
-// Subject that the message was published to.
+// Subject returns the subject that the message was published to.
 func (d *Delivery) Subject() string { return d.message.Subject() }
 
-// Data is the payload.
+// Data returns the payload.
 func (d *Delivery) Data() []byte { return d.message.Data() }
 
-// Headers of the message.
+// Headers returns the headers of the message.
 func (d *Delivery) Headers() nats.Header { return d.message.Headers() }
 
-// Metadata that the server sends with the message.
+// Metadata returns what the server knows about the message and its consumer.
 func (d *Delivery) Metadata() (*jetstream.MsgMetadata, error) { return d.message.Metadata() }
 
-// Sequence in the stream.
+// Sequence returns the sequence in the stream.
 func (d *Delivery) Sequence() uint64 { return d.metadata.Sequence.Stream }
 
-// StoredAt is when the message was stored, on the server's clock.
+// StoredAt returns when the message was stored, on the server's clock.
 func (d *Delivery) StoredAt() time.Time { return d.metadata.Timestamp }
 
 // Number counts the deliveries of the message, from 1, including those that were returned and those
@@ -57,16 +57,16 @@ func (d *Delivery) Number() uint64 { return d.metadata.NumDelivered }
 // Backlog reports whether more messages wait at the server.
 func (d *Delivery) Backlog() bool { return d.metadata.NumPending > 0 }
 
-// Draining is closed when Consume is about to end. It does not cancel the context, so a handler may
-// continue. One that would wait for long returns GiveBack.
+// Draining is closed when Consume is about to end. The context stays active, so a handler may
+// finish. A handler that would wait for long returns GiveBack.
 func (d *Delivery) Draining() <-chan struct{} { return d.draining }
 
-// SetTrace sets the span of the handling, for a dead letter to refer to.
+// SetTrace sets the span of the handling. A dead letter refers to it.
 func (d *Delivery) SetTrace(span trace.SpanContext) { d.span = span }
 
 const (
 	backoffFirst = time.Second
-	// backoffMax is the maximum delay of a message that is returned without a delay of its own.
+	// backoffMax is the maximum delay of a message that is retried without a given delay.
 	backoffMax = 2 * time.Minute
 )
 

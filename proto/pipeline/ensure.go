@@ -46,7 +46,8 @@ type ensurer struct {
 	differences []string
 }
 
-// lists reports whether it has listed a difference instead of a change.
+// lists records a difference on a dry run, and reports whether it did. Otherwise the caller makes
+// the change.
 func (e *ensurer) lists(difference string) bool {
 	if e.dry {
 		e.differences = append(e.differences, difference)
@@ -55,9 +56,9 @@ func (e *ensurer) lists(difference string) bool {
 }
 
 func (e *ensurer) run(ctx context.Context) (epoch int64, err error) {
-	consumers, atFirst := consumers(), e.topology.atFirst().streams()
+	consumers, initial := consumers(), e.topology.withDefaults().streams()
 	for i, want := range e.topology.streams() {
-		stream, err := e.stream(ctx, want, atFirst[i])
+		stream, err := e.stream(ctx, want, initial[i])
 		if err != nil && want.Name == Audit { // the last one
 			return epoch, fmt.Errorf("%w: %w", ErrNoAudit, err)
 		}
@@ -78,14 +79,15 @@ func (e *ensurer) run(ctx context.Context) (epoch int64, err error) {
 	return epoch, nil
 }
 
-// stream returns nil if it listed that the stream does not exist.
-func (e *ensurer) stream(ctx context.Context, want, atFirst jetstream.StreamConfig) (jetstream.Stream, error) {
+// stream ensures one stream, which initial creates. It returns nil if it only listed that the stream
+// is missing.
+func (e *ensurer) stream(ctx context.Context, want, initial jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := e.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if e.lists("stream " + want.Name + " does not exist") {
 			return nil, nil //nolint:nilnil // documented
 		}
-		stream, err = e.js.CreateStream(ctx, atFirst)
+		stream, err = e.js.CreateStream(ctx, initial)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
 			stream, err = e.js.Stream(ctx, want.Name)
 		}
@@ -94,7 +96,7 @@ func (e *ensurer) stream(ctx context.Context, want, atFirst jetstream.StreamConf
 		return nil, fmt.Errorf("create or look up stream %s: %w", want.Name, err)
 	}
 	have := stream.CachedInfo().Config
-	if differ := strings.Join(fixed(have, want), " and "); differ != "" {
+	if differ := strings.Join(conflicts(have, want), " and "); differ != "" {
 		sentence := "stream " + want.Name + " has " + differ + ", which cannot be changed"
 		if !e.lists(sentence) {
 			return nil, fmt.Errorf("%s, remove it with `nats stream rm %s`: %w", sentence, want.Name, ErrIncompatible)
@@ -115,8 +117,8 @@ func (e *ensurer) stream(ctx context.Context, want, atFirst jetstream.StreamConf
 	return stream, nil
 }
 
-// fixed returns the differences between have and want that the server cannot change.
-func fixed(have, want jetstream.StreamConfig) []string {
+// conflicts returns the differences between have and want that the server cannot change.
+func conflicts(have, want jetstream.StreamConfig) []string {
 	var differ []string
 	if have.Retention != want.Retention {
 		differ = append(differ, fmt.Sprintf("retention %s instead of %s", have.Retention, want.Retention))
@@ -139,7 +141,7 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.MaxMsgsPerSubject = want.MaxMsgsPerSubject
 	next.Discard = want.Discard
 	next.DiscardNewPerSubject = want.DiscardNewPerSubject
-	if want.Name != Failures || want.MaxAge != 0 { // a choice there, elsewhere 0 is no limit
+	if want.Name != Failures || want.MaxAge != 0 { // there 0 keeps the current age, elsewhere it means no limit
 		next.MaxAge = want.MaxAge
 	}
 	next.MaxMsgs = -1
@@ -161,23 +163,23 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 func (e *ensurer) consumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) error {
 	name := "consumer " + want.Durable + " of stream " + stream
 	have, err := e.js.Consumer(ctx, stream, want.Durable)
-	fixed := ""
+	conflict := ""
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound) && e.lists(name+" does not exist"):
 		return nil
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		return e.update(ctx, stream, want)
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
-		fixed = " is a push consumer"
+		conflict = " is a push consumer"
 	case err != nil:
 		return fmt.Errorf("look up %s: %w", name, err)
 	case have.CachedInfo().Config.AckPolicy != want.AckPolicy,
 		have.CachedInfo().Config.DeliverPolicy != want.DeliverPolicy:
-		fixed = fmt.Sprintf(" has acknowledgement %s and delivery %s", have.CachedInfo().Config.AckPolicy,
+		conflict = fmt.Sprintf(" has acknowledgement %s and delivery %s", have.CachedInfo().Config.AckPolicy,
 			have.CachedInfo().Config.DeliverPolicy)
 	}
-	if fixed != "" {
-		sentence := name + fixed + ", which cannot be changed"
+	if conflict != "" {
+		sentence := name + conflict + ", which cannot be changed"
 		if e.lists(sentence) {
 			return nil
 		}

@@ -193,8 +193,7 @@ var _ = Describe("Ensure", func() {
 			js := pipelinetest.Connect(GinkgoTB(), s)
 			running.Go(func() {
 				defer GinkgoRecover()
-				// A server that is busy creating a stream may not respond to other requests in
-				// time.
+				// A server that is creating a stream may respond to other requests too late.
 				Eventually(ctx, func() error {
 					epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 					if err == nil {
@@ -258,7 +257,7 @@ func expectRequests(have jetstream.StreamConfig) {
 	Expect([]bool{have.AllowMsgSchedules, have.AllowMsgTTL, !have.NoAck}).To(HaveEach(true))
 }
 
-// createStreams returns a function that creates given streams.
+// createStreams returns a function that creates the given streams.
 func createStreams(configs ...jetstream.StreamConfig) func(context.Context, jetstream.JetStream) {
 	return func(ctx context.Context, js jetstream.JetStream) {
 		for _, c := range configs {
@@ -280,7 +279,7 @@ func replaceConsumer(stream string, by jetstream.ConsumerConfig) func(context.Co
 	}
 }
 
-// stream looks a stream up.
+// stream looks up a stream.
 func stream(ctx context.Context, js jetstream.JetStream, name string) jetstream.Stream {
 	GinkgoHelper()
 	return must(js.Stream(ctx, name))
@@ -307,7 +306,7 @@ func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 	var subjects []string
 	return func() []string {
 		GinkgoHelper()
-		const mark = "end.of.calls" // which comes behind all that js has sent
+		const mark = "end.of.calls" // arrives after everything else that js has sent
 		Expect(js.Conn().Publish(mark, nil)).To(Succeed())
 		for {
 			m := must(sub.NextMsg(10 * time.Second))

@@ -17,10 +17,9 @@ var (
 	// ErrInFlight means that a compare-and-set failed because another publish is in flight. The
 	// content of the subject is unknown, and a retry may succeed.
 	ErrInFlight = errors.New("another publish to the subject is in flight")
-	// ErrFull means that a stream is full: the results are, if the writer is behind.
+	// ErrFull means that a stream is full, such as Results while the writer is behind.
 	ErrFull = errors.New("stream is full")
-	// ErrTooLarge means that a message exceeds what the server or the stream
-	// accepts.
+	// ErrTooLarge means that a message exceeds a limit of the server or the stream.
 	ErrTooLarge = errors.New("message is too large")
 )
 

@@ -44,11 +44,11 @@ func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, hand
 		if ctx.Err() != nil {
 			return nil
 		}
-		r.state.set(err)
+		r.state.report(err)
 		if time.Since(began) > reopenMax {
 			wait = reopenFirst
 		}
-		if !rest(ctx, wait) {
+		if !sleep(ctx, wait) {
 			return nil
 		}
 	}
@@ -115,10 +115,10 @@ func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposi
 }
 
 // publishDeadLetter publishes the dead letter of a message, and returns the resulting disposition.
-func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, as Disposition) Disposition {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, disposition Disposition) Disposition {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), responseTimeout)
 	defer cancel()
-	key, deadLetter := d.deadLetter(as.err, time.Now())
+	key, deadLetter := d.deadLetter(disposition.err, time.Now())
 	err := c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
 	if errors.Is(err, ErrTooLarge) { // the reason matters more than the payload
 		deadLetter.Payload, deadLetter.Want = nil, nil
@@ -127,7 +127,7 @@ func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, as Dispos
 	if err != nil {
 		return Disposition{action: actionRetry, after: d.Backoff(deadLetterBackoffMax), err: err}
 	}
-	return as
+	return disposition
 }
 
 // deadLetterBackoffMax is the maximum delay before a message is handled again because its dead
@@ -136,14 +136,14 @@ const deadLetterBackoffMax = 8 * time.Second
 
 // acknowledge sends the disposition to the server. If it gets lost, the server delivers the message
 // again after AckWait. An error can be ignored, because handling is idempotent.
-func (c *Consumer) acknowledge(d *Delivery, with Disposition) {
-	switch with.action {
+func (c *Consumer) acknowledge(d *Delivery, disposition Disposition) {
+	switch disposition.action {
 	case actionAck, actionDeadLetter:
 		_ = d.message.Ack()
 	case actionGiveBack:
 		_ = d.message.Nak()
 	default:
-		after := with.after
+		after := disposition.after
 		if after <= 0 {
 			after = d.Backoff(backoffMax)
 		}

@@ -124,7 +124,7 @@ var _ = Describe("Consume with dispositions", func() {
 			100*time.Millisecond).Should(HavePrefix("-NAK"))
 	})
 
-	It("stores a message whose handler never ends, and stops calling that handler", func(ctx SpecContext) {
+	It("stores a message whose handler keeps panicking, and stops calling the handler", func(ctx SpecContext) {
 		o := fetcher
 		o.MaxUnended = 2
 		publish(ctx, key)
@@ -165,11 +165,11 @@ func watchAcks(nc *nats.Conn) func() []string {
 	GinkgoHelper()
 	acks := must(nc.SubscribeSync("$JS.ACK.>"))
 	Expect(nc.Flush()).To(Succeed())
-	var said []string
+	var sent []string
 	return func() []string {
 		for m, err := acks.NextMsg(time.Millisecond); err == nil; m, err = acks.NextMsg(time.Millisecond) {
-			said = append(said, string(m.Data))
+			sent = append(sent, string(m.Data))
 		}
-		return said
+		return sent
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-func TestHostOfHasOneNameForEveryAddress(t *testing.T) {
+func TestHostOf(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://Data.Example.com:8080/x?q":                 "data.example.com",
 		"http://127.0.0.1:18080/x":                          pipeline.HiddenHost,

@@ -13,7 +13,7 @@ import (
 // MaxLatest is the maximum number of subjects in one request for last messages.
 const MaxLatest = 1024
 
-// requestShare is the part of the server's max_payload that one request may use.
+// requestShare is the reciprocal of the share of max_payload that one request may use.
 const requestShare = 4
 
 // Latest returns the last message of each of the given subjects of Requests, which must have no
@@ -28,10 +28,10 @@ func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Mess
 	if err == nil {
 		defer b.close()
 	}
-	most := int(c.js.Conn().MaxPayload()) / requestShare
+	maxBytes := int(c.js.Conn().MaxPayload()) / requestShare
 	for rest := subjects; err == nil && len(rest) > 0; {
 		n, bytes := 0, 0
-		for n < min(len(rest), MaxLatest) && (n == 0 || bytes+len(rest[n]) < most) {
+		for n < min(len(rest), MaxLatest) && (n == 0 || bytes+len(rest[n]) < maxBytes) {
 			bytes += len(rest[n]) + len(`"",`)
 			n++
 		}

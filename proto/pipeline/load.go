@@ -16,7 +16,7 @@ func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error 
 	rest := Range{Stream: Requests, Subject: KindWant.All()}
 	for {
 		err := c.loadRest(ctx, &rest, each)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, errNoAnswer) {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, errNoResponse) {
 			return err
 		}
 	}

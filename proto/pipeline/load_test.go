@@ -23,7 +23,7 @@ var _ = Describe("Loading", func() {
 		Expect(c.LoadWants(ctx, func(pipeline.Message) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
 	})
 
-	It("returns the last of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
+	It("returns the last message of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
 		_, c := ensured()
 		const wants = 5000
 		publishWants(ctx, c, wants, 300)
@@ -67,7 +67,7 @@ var _ = Describe("Loading", func() {
 	It("ends if the remaining messages are removed meanwhile", func(ctx SpecContext) {
 		js, c := ensured()
 		const wants = 300
-		publishWants(ctx, c, wants, 60<<10) // more than one request asks for
+		publishWants(ctx, c, wants, 60<<10) // more than fits into one batch
 		requests := stream(ctx, js, pipeline.Requests)
 		loaded := 0
 		Expect(c.LoadWants(ctx, func(pipeline.Message) error {
@@ -98,13 +98,12 @@ var _ = Describe("Loading", func() {
 			cancel()
 			return nil
 		})).To(MatchError(context.Canceled))
-		Expect(inside.Load()).To(BeZero(), "no call is left behind")
+		Expect(inside.Load()).To(BeZero(), "no call is still running")
 		Expect(late.Load()).To(BeZero())
 	})
 })
 
-// publishWants publishes the wants numbered from 0 to n, each of at least size
-// bytes.
+// publishWants publishes n wants, each of at least size bytes.
 func publishWants(ctx context.Context, c *pipeline.Client, n, size int) {
 	GinkgoHelper()
 	var running sync.WaitGroup

@@ -66,12 +66,12 @@ func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq 
 	}
 	return c.replaceWant(ctx, m, key, last, func(have *v1.Want) bool {
 		return have != nil && have.GetEpoch() == w.GetEpoch() && SameRequest(have, w) &&
-			(have.GetCached() == nil || w.GetCached() != nil) // one that is in sync triggers no fetch
+			(have.GetCached() == nil || w.GetCached() != nil) // a want in sync triggers no fetch
 	})
 }
 
-// PublishTombstone replaces the want of a key with a tombstone and cancels the
-// key's timer, under the same condition as PublishWant.
+// PublishTombstone replaces the want of a key with a tombstone and cancels the key's timer, under the
+// same condition as PublishWant.
 func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (seq uint64, err error) {
 	m, err := newMessage(ctx, key.Want(), nil)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.W
 			return have, seq, true
 		}
 		behind := err == nil || last == 0 && errors.Is(err, ErrNoMessage)
-		if !behind || wait > askMax || !rest(ctx, wait) {
+		if !behind || wait > askMax || !sleep(ctx, wait) {
 			return nil, 0, false
 		}
 	}
@@ -122,9 +122,9 @@ func (c *Client) replace(ctx context.Context, what string, m *nats.Msg, last uin
 	return ack.Sequence, nil
 }
 
-// SetTimer sets the one timer of a key and returns its sequence: at the given time the server publishes
-// due on the key's due subject. It fires a few milliseconds late, and at the earliest 250 ms after it was
-// set. The error wraps ErrSuperseded if the want of due has been replaced, and ErrInFlight if that is not
+// SetTimer sets the one timer of a key and returns its sequence. At the given time the server
+// publishes due on the key's due subject, a few milliseconds late and at least 250 ms after SetTimer.
+// The error wraps ErrSuperseded if the want of due has been replaced, and ErrInFlight if that is not
 // known yet.
 func (c *Client) SetTimer(ctx context.Context, due *v1.Due, at time.Time) (seq uint64, err error) {
 	key := KeyOf(due.GetWant())
@@ -149,13 +149,12 @@ func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, la
 	return c.replace(ctx, "replace timer of "+key.String(), m, last)
 }
 
-// cancelTTL is how long the message stays that cancels a timer.
+// cancelTTL is how long the message of CancelTimer is kept.
 const cancelTTL = time.Second
 
-// CancelTimer cancels the timer of a key whose handling has ended, by a message where
-// begun handlings are recorded: one in place of the timer would keep the server from
-// taking the next want. The error wraps ErrSuperseded when the want of the key has
-// another sequence.
+// CancelTimer cancels the timer of a key whose handling has ended. Its message has the subject of
+// begun handlings, because a message in place of the timer would make the server reject the next
+// want. The error wraps ErrSuperseded if the want of the key has another sequence.
 func (c *Client) CancelTimer(ctx context.Context, key Key, want uint64) error {
 	m := nats.NewMsg(begunSubject(key.Want()))
 	cancelTimer(m, key)
@@ -210,7 +209,7 @@ func (c *Client) publish(ctx context.Context, what string, m *nats.Msg, opts ...
 			return *ack, nil
 		case !hasCode(err, codeWrongLastSequenceConstant):
 			return jetstream.PubAck{}, fmt.Errorf("publish %s: %w", what, Refusal(err))
-		case wait > askMax || !rest(ctx, wait):
+		case wait > askMax || !sleep(ctx, wait):
 			return jetstream.PubAck{}, fmt.Errorf("publish %s: %w (%w)", what, ErrInFlight, err)
 		}
 	}
@@ -222,8 +221,8 @@ const (
 	askMax   = 100 * time.Millisecond
 )
 
-// rest waits, and reports whether ctx is still active.
-func rest(ctx context.Context, d time.Duration) bool {
+// sleep waits, and reports whether ctx is still active.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false

@@ -86,8 +86,8 @@ func FiresAt(m Message) (time.Time, error) {
 	return at, nil
 }
 
-// Waiting returns the oldest request for a fetch at or after a sequence, and when it was stored.
-// The error wraps ErrNoMessage if there is none.
+// Waiting returns when the oldest request for a fetch at or after a sequence was stored. The error
+// wraps ErrNoMessage if there is none.
 func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err error) {
 	none := true
 	for _, kind := range []Kind{KindWant, KindDue} {
@@ -130,10 +130,10 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, answerTimeout)
+	return context.WithTimeout(ctx, responseTimeout)
 }
 
-const answerTimeout = 5 * time.Second
+const responseTimeout = 5 * time.Second
 
 // DecodeWant decodes the payload of a want. A tombstone is nil. The want must be for the key in its
 // subject. Errors wrap ErrMalformed.

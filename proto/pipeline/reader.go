@@ -23,10 +23,10 @@ const bufferMessages = 16
 const bufferBytes = 16 << 20
 
 const (
-	// idleHeartbeat is the interval of the server's idle heartbeats, and expiry the time after which the
-	// server ends a request for messages. nats.go requests messages again after two missed heartbeats,
-	// so no message waits longer for a request that got lost. nats.go 1.55 loses one if all requested
-	// messages are handled before the goroutine that sent the request has gone on (nats.go issue 1622).
+	// idleHeartbeat is the interval of the server's idle heartbeats, and expiry is when the server ends
+	// a request for messages. nats.go sends a new request after two missed heartbeats, so a lost request
+	// delays messages by a second. nats.go 1.55 loses a request if all its messages are handled before
+	// the goroutine that sent it continues (nats.go issue 1622).
 	idleHeartbeat = 500 * time.Millisecond
 	expiry        = 3 * time.Second
 )
@@ -36,9 +36,9 @@ type reader struct {
 	options ConsumeOptions
 	js      jetstream.JetStream
 	handle  func(context.Context, jetstream.Msg)
-	state   changes
+	state   stateReporter
 	bytes   *semaphore.Weighted
-	// work passes work to an idle worker, and workers has one value for each worker.
+	// work passes work to an idle worker, and workers holds one value per worker.
 	work    chan func()
 	workers chan struct{}
 	ended   chan struct{}
@@ -51,7 +51,7 @@ func newReader(js jetstream.JetStream, o ConsumeOptions, handle func(context.Con
 		options: o,
 		js:      js,
 		handle:  handle,
-		state:   changes{report: o.State},
+		state:   stateReporter{callback: o.State},
 		bytes:   semaphore.NewWeighted(o.MaxBytes),
 		work:    make(chan func()),
 		workers: make(chan struct{}, o.Concurrency),
@@ -87,9 +87,9 @@ func (r *reader) read(ctx context.Context) error {
 		jetstream.PullHeartbeat(idleHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 			switch {
-			case errors.Is(err, jetstream.ErrConsumerLeadershipChanged): // nats.go requests from the new one
+			case errors.Is(err, jetstream.ErrConsumerLeadershipChanged): // nats.go sends a request to the new leader
 			case errors.Is(err, jetstream.ErrNoHeartbeat) && time.Since(missed) > 4*idleHeartbeat:
-				missed = time.Now() // nats.go requests again
+				missed = time.Now() // nats.go sends a new request
 			default:
 				cancel(err)
 			}
@@ -100,8 +100,8 @@ func (r *reader) read(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(reopenFirst): // what fails at once is no change for the better
-		r.state.set(nil)
+	case <-time.After(reopenFirst): // a consumer that fails at once was never readable
+		r.state.report(nil)
 		<-ctx.Done()
 	}
 	drain(consuming)
@@ -119,8 +119,8 @@ func drain(consuming jetstream.ConsumeContext) {
 	}
 }
 
-// start handles m once less than Concurrency messages are being handled, and reports whether it did
-// so before ctx was done.
+// start handles m once fewer than Concurrency messages are in progress, and reports whether it did so
+// before ctx was done.
 func (r *reader) start(ctx context.Context, m jetstream.Msg) bool {
 	weight := min(int64(len(m.Data())), r.options.MaxBytes)
 	if ctx.Err() != nil || r.bytes.Acquire(ctx, weight) != nil {
@@ -147,7 +147,7 @@ func (r *reader) start(ctx context.Context, m jetstream.Msg) bool {
 	return true
 }
 
-// serve runs work until end. Growing the stacks of a goroutine for each message took a tenth of the
+// serve runs work until end. With a new goroutine per message, growing stacks took a tenth of the
 // fetcher's time.
 func (r *reader) serve(first func()) {
 	first()
@@ -171,13 +171,13 @@ func (r *reader) end() {
 type leftover struct {
 	mu       sync.Mutex
 	messages []jetstream.Msg
-	late     bool
+	returned bool
 }
 
 func (l *leftover) add(m jetstream.Msg) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.late {
+	if l.returned {
 		_ = m.Nak()
 		return
 	}
@@ -188,7 +188,7 @@ func (l *leftover) add(m jetstream.Msg) {
 func (l *leftover) giveBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.late = true
+	l.returned = true
 	for _, m := range l.messages {
 		_ = m.Nak()
 	}

@@ -140,20 +140,20 @@ func (b *batches) read(ctx context.Context, request map[string]any, each func(Me
 }
 
 func (b *batches) next(ctx context.Context) (*nats.Msg, error) {
-	m, err := b.sub.NextMsg(scanTimeout) // a context for each message was a tenth of what a scan allocates
+	m, err := b.sub.NextMsg(scanTimeout) // a context per message was a tenth of a scan's allocations
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, jetstream.ErrStreamNotFound
 	case errors.Is(err, nats.ErrTimeout):
-		return nil, fmt.Errorf("%w within %s: %w", errNoAnswer, scanTimeout, context.DeadlineExceeded)
+		return nil, fmt.Errorf("%w within %s: %w", errNoResponse, scanTimeout, context.DeadlineExceeded)
 	}
 	return m, err
 }
 
-// errNoAnswer means that a request got no response.
-var errNoAnswer = errors.New("no answer")
+// errNoResponse means that a request got no response.
+var errNoResponse = errors.New("no response")
 
 // parseDirect parses the response to a direct get. The error wraps ErrNoMessage.
 func parseDirect(m *nats.Msg) (Message, error) {

@@ -86,7 +86,7 @@ func AuditSubject(action, user, id string) string {
 	return recordPrefix + tokenOrAny(action) + "." + tokenOrAny(user) + "." + tokenOrAny(id)
 }
 
-// ParseAudit returns action and user of a subject of AuditSubject, or ErrSubject.
+// ParseAudit returns action and user from a subject made by AuditSubject, or ErrSubject.
 func ParseAudit(subject string) (action, user string, err error) {
 	parts, err := untokens(subject, recordPrefix, 3)
 	if err != nil {
@@ -117,8 +117,7 @@ func (k Kind) Subjects(namespace, name string) string {
 	return string(k) + tokenOrAny(namespace) + "." + tokenOrAny(name) + ".*"
 }
 
-// String returns the constant tokens of the subjects of a kind, such as
-// curl.want.
+// String returns the constant tokens of the subjects of a kind, such as curl.want.
 func (k Kind) String() string { return strings.TrimSuffix(string(k), ".") }
 
 // All is the filter for all subjects of a kind.
@@ -127,8 +126,8 @@ func (k Kind) All() string { return string(k) + ">" }
 // of returns the subject of a key.
 func (k Kind) of(key Key) string { return string(k) + key.tokens() }
 
-// ParseSubject returns the kind and key of a subject in CURL_REQUESTS or
-// CURL_RESULTS, or ErrSubject.
+// ParseSubject returns the kind and key of a subject in CURL_REQUESTS or CURL_RESULTS, or
+// ErrSubject.
 func ParseSubject(subject string) (Kind, Key, error) {
 	for _, kind := range []Kind{KindWant, KindDue, KindTimer, KindContent, KindFailure, KindReconcile} {
 		if strings.HasPrefix(subject, string(kind)) {
@@ -142,8 +141,7 @@ func ParseSubject(subject string) (Kind, Key, error) {
 	return "", Key{}, fmt.Errorf("%w: %q", ErrSubject, subject)
 }
 
-// ParseDeadLetter returns reason, host and key of a subject in CURL_FAILURES,
-// or ErrSubject.
+// ParseDeadLetter returns reason, host and key of a subject in CURL_FAILURES, or ErrSubject.
 func ParseDeadLetter(subject string) (reason, host string, key Key, err error) {
 	parts, err := untokens(subject, deadPrefix, 5)
 	if err != nil {

@@ -93,7 +93,7 @@ func FuzzSubject(f *testing.F) {
 				t.Errorf("ParseSubject(%q) = %v, %q, %v, want %v, %q", subject, gotKind, gotKey, err, kind, k)
 			}
 			if _, _, _, err := pipeline.ParseDeadLetter(subject); err == nil {
-				t.Errorf("ParseDeadLetter(%q) takes it for a dead letter", subject)
+				t.Errorf("ParseDeadLetter(%q) accepts a subject of another kind", subject)
 			}
 		}
 		subject := k.DeadLetter(reason, host)
@@ -103,7 +103,7 @@ func FuzzSubject(f *testing.F) {
 			t.Errorf("ParseDeadLetter(%q) = %q, %q, %q, %v", subject, gotReason, gotHost, gotKey, err)
 		}
 		if _, _, err := pipeline.ParseSubject(subject); err == nil {
-			t.Errorf("ParseSubject(%q) does not tell a dead letter", subject)
+			t.Errorf("ParseSubject(%q) accepts a dead letter", subject)
 		}
 	})
 }
@@ -131,7 +131,7 @@ func checkLiteral(t *testing.T, subject string, tokens int) {
 	}
 }
 
-// For any subject, parsing neither panics nor accepts a second spelling.
+// FuzzParse checks that parsing neither panics nor accepts a second spelling of a subject.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"curl.want.a.b.c", "curl.failure.R.h.a.b.c", "curl.result.content.a.b%2Ec.d",

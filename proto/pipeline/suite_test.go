@@ -18,7 +18,7 @@ import (
 )
 
 func TestPipeline(t *testing.T) {
-	t.Parallel() // beside the plain tests
+	t.Parallel() // with the plain tests
 	suitetest.Run(t, "Pipeline")
 }
 
@@ -26,7 +26,7 @@ var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(dyingConsumer); url != "" {
-		if err := dieOfAMessage(url); err != nil {
+		if err := consumeUntilKilled(url); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
 
-// fetcher are the options of a fetcher.
+// fetcher has the options of a fetcher.
 var fetcher = pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 
 // ensured returns a connection to a new broker with all streams and consumers, and a client on it.
@@ -55,7 +55,7 @@ func sequence(ctx context.Context, c *pipeline.Client, k pipeline.Key) uint64 {
 	return seq
 }
 
-// recording records the calls of a Consume in the background.
+// recording records the calls of a Consume that runs in the background.
 type recording struct {
 	done chan struct{}
 
@@ -109,7 +109,7 @@ func (r *recording) errors() (errs []error) {
 	return errs
 }
 
-// always returns a handler that ends every message in the same way.
+// always returns a handler with the same disposition for every message.
 func always(d pipeline.Disposition) pipeline.Handler {
 	return func(context.Context, *pipeline.Delivery) pipeline.Disposition { return d }
 }

@@ -88,7 +88,7 @@ var _ = Describe("A timer", func() {
 		Entry("being killed", func() error { return s.Kill() }, 100*time.Millisecond),
 	)
 
-	It("is refused after its want was replaced or ended", func(ctx SpecContext) {
+	It("is refused after its want was replaced or removed", func(ctx SpecContext) {
 		due := wanted(key)
 		next := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
 		_, err := c.SetTimer(ctx, due, time.Now())
@@ -141,7 +141,7 @@ var _ = Describe("A timer", func() {
 		Entry("on a killed server", func() error { return s.Kill() }),
 	)
 
-	It("is no obstacle to the next want right after it was cancelled", func(ctx SpecContext) {
+	It("does not block the next want right after it was cancelled", func(ctx SpecContext) {
 		due := wanted(key)
 		must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 		Expect(c.CancelTimer(ctx, key, due.GetWantSequence())).To(Succeed())

@@ -32,8 +32,8 @@ const (
 	WriterConsumer = "writer"
 )
 
-// AckWait is how long a delivered message may be handled before the server redelivers it to another
-// replica. It includes the time in the client's buffer.
+// AckWait is how long the server waits for an acknowledgement or a progress report before it
+// redelivers a message to another replica. It includes the time in the client's buffer.
 const AckWait = 30 * time.Second
 
 // TombstoneTTL is how long the tombstone of a want is kept: longer than any trigger of the want can
@@ -84,8 +84,7 @@ func (t *Topology) BindFlags(fs *pflag.FlagSet, replicasFlag string) {
 		"maximum bytes of the audit stream (0: keep the current limit, 256 MiB for a new stream)")
 }
 
-// Validate rejects, in one sentence, settings that the broker would reject or that leave too little
-// room.
+// Validate rejects settings that the broker would reject, and limits that are too low.
 func (t *Topology) Validate() error {
 	switch {
 	case !slices.Contains([]int{0, 1, 3, 5}, t.Replicas):
@@ -102,8 +101,8 @@ func (t *Topology) Validate() error {
 	return nil
 }
 
-// atFirst are the settings of new streams.
-func (t Topology) atFirst() Topology {
+// withDefaults returns the settings for new streams.
+func (t Topology) withDefaults() Topology {
 	t.Replicas = cmp.Or(t.Replicas, 1)
 	t.MaxResultBytes = cmp.Or(t.MaxResultBytes, 4<<30)
 	t.MaxFailureBytes = cmp.Or(t.MaxFailureBytes, 1<<30)
@@ -122,17 +121,17 @@ const (
 	maxWriting = 4 << 10
 )
 
-// live is the prefix under which the streams republish stored messages, for observers in another
-// account to import. If they imported the pipeline's own subjects, a message that they publish
-// there would reach the streams.
-const live = "live."
+// livePrefix is the subject prefix under which the streams republish stored messages, for observers
+// in another account to import. If they imported the pipeline's own subjects, messages that they
+// publish there would reach the streams.
+const livePrefix = "live."
 
 // streams returns the required configurations of the streams. All are stored in files.
 func (t Topology) streams() []jetstream.StreamConfig {
 	streams := []jetstream.StreamConfig{t.requests(), t.results(), t.failures(), t.audit()}
 	for i := range streams {
 		streams[i].Storage, streams[i].Replicas = jetstream.FileStorage, t.Replicas
-		streams[i].RePublish = &jetstream.RePublish{Source: ">", Destination: live + ">"}
+		streams[i].RePublish = &jetstream.RePublish{Source: ">", Destination: livePrefix + ">"}
 	}
 	return streams
 }
@@ -216,7 +215,7 @@ const (
 	maxRecordBytes = 16 << 10
 )
 
-// consumers returns the consumer that each stream needs.
+// consumers returns the required consumers by stream.
 func consumers() map[string]jetstream.ConsumerConfig {
 	return map[string]jetstream.ConsumerConfig{
 		Requests: {

@@ -23,7 +23,7 @@ func traced(ctx context.Context) context.Context {
 }
 
 var _ = Describe("Trace context", func() {
-	It("is published in headers with the names from W3C, and left out if there is none", func(ctx SpecContext) {
+	It("is published in headers with the names of W3C, if there is any", func(ctx SpecContext) {
 		js, c := ensured()
 		seq := must(c.PublishWant(traced(ctx), pipelinetest.Want(key, "https://a.example"), 0))
 		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
@@ -43,7 +43,7 @@ var _ = Describe("Trace context", func() {
 		Expect(trace.SpanContextFromContext(pipeline.ContextWithTrace(ctx, header)).TraceState()).To(Equal(state))
 	})
 
-	It("drops a state that is so long that it would crowd out the body", func(ctx SpecContext) {
+	It("drops a long tracestate, which would take the room of the body", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		state := must(trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250)))
 		span := trace.ContextWithSpanContext(ctx, pipeline.ParseTraceparent(traceparent).WithTraceState(state))
@@ -54,7 +54,7 @@ var _ = Describe("Trace context", func() {
 	})
 })
 
-func TestTraceparentIsReadAsItWasWritten(t *testing.T) {
+func TestTraceparentRoundTrip(t *testing.T) {
 	if have := pipeline.Traceparent(pipeline.ParseTraceparent(traceparent)); have != traceparent {
 		t.Errorf("have %q", have)
 	}
@@ -67,17 +67,17 @@ func TestTraceparentIsReadAsItWasWritten(t *testing.T) {
 		}
 	}
 	if have := pipeline.Traceparent(trace.SpanContext{}); have != "" {
-		t.Errorf("nothing is written as %q", have)
+		t.Errorf("an invalid span context gives %q", have)
 	}
 }
 
 func TestContextWithoutTraceCostsNothing(t *testing.T) {
-	header := nats.Header{"Nats-Msg-Id": {"1"}, "Traceparent": {traceparent}} // as HTTP writes it: not ours
+	header := nats.Header{"Nats-Msg-Id": {"1"}, "Traceparent": {traceparent}} // the spelling of HTTP, not ours
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() { _ = pipeline.ContextWithTrace(ctx, header) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if trace.SpanContextFromContext(pipeline.ContextWithTrace(ctx, header)).IsValid() {
-		t.Error("a header with other case was read")
+		t.Error("a header in another case was read")
 	}
 }

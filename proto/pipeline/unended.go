@@ -14,21 +14,21 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// Uncounted as ConsumeOptions.MaxUnended: no message is ever poison, and no
-// handling is recorded.
+// Uncounted as ConsumeOptions.MaxUnended means that no message is ever poison, and that no handling
+// is recorded.
 const Uncounted = math.MaxUint64
 
 // begunTTL is how long the record of a handling is kept: longer than the crash-loop back-off of
 // Kubernetes.
 const begunTTL = time.Hour
 
-// begunSubject is the subject of the record about a message. The last token of the prefix separates
-// it from subjects that consumers and scans read.
+// begunSubject returns the subject of the record about a message. Its prefix hides it from consumers
+// and scans of that message's subject.
 func begunSubject(subject string) string { return begunPrefix + subject }
 
-// begin returns the number of handlings of a message that began and did not end, and whether that
-// could be read. Unless there are too many, it records one more. The number of deliveries is not
-// the same: it includes deliveries that were returned, waited in a buffer, or ended in a retry.
+// begin returns the number of handlings of a message that began and did not end, and whether it read
+// that number. Unless there are too many, it records one more. The number of deliveries is no
+// substitute: it includes deliveries that were returned, waited in a buffer, or ended in a retry.
 //
 // The first delivery of a message costs nothing, so a process may crash once without a record.
 // Errors of reading or recording do not stop a message.
@@ -46,13 +46,13 @@ func (c *Consumer) begin(ctx context.Context, d *Delivery) (unended uint64, read
 	return unended, true
 }
 
-// end takes back what begin has recorded, if it could read what was there. That
-// comes before the acknowledgement, after which the message may already begin
-// elsewhere. A handling that began earlier may have ended meanwhile: then less is
-// left. A panic is no end. That of the first delivery is recorded here.
-func (c *Consumer) end(ctx context.Context, d *Delivery, with Disposition, unended uint64, read bool) {
+// end takes back the handling that begin recorded, if begin read the count. It runs before the
+// acknowledgement, after which another process may handle the message. If an earlier handling has
+// ended meanwhile, the recorded count is lower and stays. A handling that panics has not ended; if
+// that happens on the first delivery, end records it.
+func (c *Consumer) end(ctx context.Context, d *Delivery, disposition Disposition, unended uint64, read bool) {
 	ctx = context.WithoutCancel(ctx)
-	panicked := errors.Is(with.err, ErrPanic)
+	panicked := errors.Is(disposition.err, ErrPanic)
 	switch {
 	case panicked && d.Number() == 1 && c.options.MaxUnended != Uncounted:
 		_ = c.client.recordUnended(ctx, d, 1)
@@ -77,7 +77,7 @@ func (c *Client) unended(ctx context.Context, d *Delivery) (uint64, error) {
 	if err := proto.Unmarshal(m.Data, begun); err != nil {
 		return 0, fmt.Errorf("read unended handlings of %s: %w (%w)", d.Subject(), ErrMalformed, err)
 	}
-	if begun.GetSequence() != d.Sequence() { // of a message that this one has replaced
+	if begun.GetSequence() != d.Sequence() { // the record is about a message that this one replaced
 		return 0, nil
 	}
 	return begun.GetUnended(), nil

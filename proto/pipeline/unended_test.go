@@ -26,7 +26,7 @@ import (
 // program runs no specs but consumes from that server, until the first message kills it.
 const dyingConsumer = "PIPELINE_SPEC_DIES_FOR"
 
-func dieOfAMessage(url string) error {
+func consumeUntilKilled(url string) error {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 			r := consume(stopping, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 				select {
 				case begun <- struct{}{}:
-				default: // what was given back may come once more before the reader has stopped
+				default: // a returned message may be delivered again before the reader stops
 				}
 				<-d.Draining()
 				return pipeline.GiveBack()
@@ -76,7 +76,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 
-	It("is poison after it has killed its process too often, and not before", func(ctx SpecContext) {
+	It("is poison only after it has killed its process too often", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
@@ -87,12 +87,12 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 			Expect(deadLetters(ctx, c)).To(BeEmpty())
 			Expect(dying(ctx, s.URL()).Run()).To(MatchError("signal: killed"))
 		}
-		said := must(dying(ctx, s.URL()).Output())
-		Expect(string(said)).To(Equal("dead_letter\n"))
+		output := must(dying(ctx, s.URL()).Output())
+		Expect(string(output)).To(Equal("dead_letter\n"))
 		Expect(deadLetters(ctx, c)).To(under("Poison"))
 	}, SpecTimeout(3*time.Minute))
 
-	It("is counted from zero after another message was replaced by it", func(ctx SpecContext) {
+	It("does not inherit the count of the message that it replaced", func(ctx SpecContext) {
 		js, c := ensured()
 		first := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
 		o := fetcher
@@ -105,18 +105,18 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 			if d.Sequence() != first && d.Number() == 2 {
 				return pipeline.Ack()
 			}
-			panic("of each but the last")
+			panic("every handling except the last")
 		})
 		Eventually(r.ended, 10*time.Second).Should(ContainElement("ack"))
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 
-	It("counts nothing when two handlings overlap and both end", func(ctx SpecContext) {
+	It("has a count of zero after two overlapping handlings have ended", func(ctx SpecContext) {
 		js, c := ensured()
 		shorten(ctx, js, time.Second)
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
 		o := fetcher
-		o.InProgressEvery = time.Hour // the server delivers it again meanwhile
+		o.InProgressEvery = time.Hour // so the server redelivers it meanwhile
 		third, ended := make(chan struct{}), make(chan struct{})
 		r := consume(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			switch d.Number() {
@@ -140,7 +140,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 	})
 })
 
-// shorten makes the server redeliver a message after d.
+// shorten sets AckWait to d.
 func shorten(ctx context.Context, js jetstream.JetStream, d time.Duration) {
 	GinkgoHelper()
 	consumer := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
@@ -149,7 +149,7 @@ func shorten(ctx context.Context, js jetstream.JetStream, d time.Duration) {
 	must(js.UpdateConsumer(ctx, pipeline.Requests, config))
 }
 
-// dying starts a process that consumes from a server until a message kills it.
+// dying returns the command of a process that consumes from a server until a message kills it.
 func dying(ctx context.Context, url string) *exec.Cmd {
 	GinkgoHelper()
 	self := must(os.Executable())

@@ -40,7 +40,7 @@ var _ = Describe("A want", func() {
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(1))
 	})
 
-	DescribeTable("is refused if the subject holds an unexpected message:",
+	DescribeTable("is refused if its subject does not hold the expected message:",
 		func(ctx SpecContext, expected func(current uint64) uint64) {
 			must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://other.example"), 0))
 			held := pipelinetest.Want(key, "https://a.example")
@@ -50,9 +50,9 @@ var _ = Describe("A want", func() {
 			Expect(err).To(MatchError(ContainSubstring(key.String())))
 			expectWant(ctx, c, held, current)
 		},
-		Entry("none", func(uint64) uint64 { return 0 }),
-		Entry("an older one", func(current uint64) uint64 { return current - 1 }),
-		Entry("none yet", func(current uint64) uint64 { return current + 1 }),
+		Entry("no message", func(uint64) uint64 { return 0 }),
+		Entry("an older message", func(current uint64) uint64 { return current - 1 }),
+		Entry("a newer message", func(current uint64) uint64 { return current + 1 }),
 	)
 
 	It("counts as published if the response to an earlier try was lost", func(ctx SpecContext) {
@@ -73,9 +73,9 @@ var _ = Describe("A want", func() {
 			must(c.PublishWant(ctx, held, 0))
 			Expect(c.PublishWant(ctx, w, 0)).Error().To(MatchError(pipeline.ErrSuperseded))
 		},
-		Entry("of another epoch", func(w *v1.Want) { w.Epoch++ }),
-		Entry("that fetches nothing", func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: "00"} }),
-		Entry("for another object of that name", func(w *v1.Want) { w.Uid = "another" }),
+		Entry("a want of another epoch", func(w *v1.Want) { w.Epoch++ }),
+		Entry("a want that triggers no fetch", func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: "00"} }),
+		Entry("a want of another object with that name", func(w *v1.Want) { w.Uid = "another" }),
 	)
 
 	It("cancels the timer of its key and no other, unless it is refused", func(ctx SpecContext) {
@@ -124,7 +124,7 @@ var _ = Describe("A want", func() {
 		Expect(err).NotTo(MatchError(pipeline.ErrNoMessage))
 	})
 
-	Describe("that ended", func() {
+	Describe("that is no longer needed", func() {
 		var seq uint64
 		BeforeEach(func(ctx SpecContext) {
 			due := pipelinetest.Due(GinkgoTB(), js, key)
@@ -132,7 +132,7 @@ var _ = Describe("A want", func() {
 			seq = due.GetWantSequence()
 		})
 
-		It("ends with a tombstone that expires, and without a timer", func(ctx SpecContext) {
+		It("leaves a tombstone that expires, and no timer", func(ctx SpecContext) {
 			tomb := must(c.PublishTombstone(ctx, key, seq))
 			have, at, err := c.LastWant(ctx, key)
 			Expect(err).NotTo(HaveOccurred())
@@ -145,7 +145,7 @@ var _ = Describe("A want", func() {
 			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.TombstoneTTL))
 		})
 
-		It("is not ended by a late tombstone, unless that was published before", func(ctx SpecContext) {
+		It("refuses a tombstone for another sequence, and accepts the right one twice", func(ctx SpecContext) {
 			Expect(c.PublishTombstone(ctx, key, seq+1)).Error().To(MatchError(pipeline.ErrSuperseded))
 			tomb := must(c.PublishTombstone(ctx, key, seq))
 			again := must(c.PublishTombstone(ctx, key, seq))
@@ -182,21 +182,21 @@ func TestSameRequest(t *testing.T) {
 		"refresh":    func(w *v1.Want) { w.Refresh = durationpb.New(time.Hour) },
 		"no refresh": func(w *v1.Want) { w.Refresh = nil },
 	} {
-		if other := base(); pipeline.SameRequest(base(), other) == false {
-			t.Error("a want asks for something else than itself")
+		if other := base(); !pipeline.SameRequest(base(), other) {
+			t.Error("a want does not make the same request as itself")
 		} else if change(other); pipeline.SameRequest(base(), other) {
-			t.Errorf("a want with another %s asks for the same", name)
+			t.Errorf("a want with another %s makes the same request", name)
 		}
 	}
 	seen := base()
 	seen.ResourceVersion, seen.Status, seen.ReadFirst, seen.Cause = "2", "{}", true, v1.Cause_CAUSE_AUDIT
 	if !pipeline.SameRequest(base(), seen) {
-		t.Error("a want asks for something else because it was seen at another version")
+		t.Error("a want from another version of the object makes another request")
 	}
 	zero, none := base(), base()
 	zero.Refresh, none.Refresh = durationpb.New(0), nil
 	if !pipeline.SameRequest(zero, none) {
-		t.Error("an interval of zero is not the same as none")
+		t.Error("an interval of zero differs from none")
 	}
 }
 
@@ -209,7 +209,7 @@ func expectWant(ctx context.Context, c *pipeline.Client, w *v1.Want, seq uint64)
 	Expect(proto.Equal(have, w)).To(BeTrue(), "have %s, want %s", have, w)
 }
 
-// last returns the last message of a subject in Requests, or nil.
+// last returns the last message on a subject of Requests, or nil.
 func last(ctx context.Context, js jetstream.JetStream, subject string) *jetstream.RawStreamMsg {
 	GinkgoHelper()
 	m, err := stream(ctx, js, pipeline.Requests).GetLastMsgForSubject(ctx, subject)

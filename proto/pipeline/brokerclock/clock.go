@@ -1,5 +1,5 @@
-// Package brokerclock keeps the broker's time. Everything is scheduled on that clock, so a wrong
-// wall clock of the machine does no harm.
+// Package brokerclock keeps the broker's time. Everything is scheduled on that clock, so a wrong wall
+// clock does no harm.
 package brokerclock
 
 import (
@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// first and further are the pauses between requests for the broker's time, before and after its
-	// first response.
-	first   = time.Second
-	further = time.Minute
+	// interval is the time between requests for the broker's time, and retryInterval the time after a
+	// failed one.
+	interval      = time.Minute
+	retryInterval = time.Second
 )
 
 // Clock derives the broker's time from its time stamps and the monotonic clock of the process. It
@@ -52,8 +52,8 @@ func (c *Clock) Set(now time.Time) {
 	c.once.Do(func() { close(c.known) })
 }
 
-// Wait waits until the broker has told its time, and reports whether that was before
-// done was closed. Until then a stamp may be hours old.
+// Wait waits until the broker has told its time, and reports whether that was before done was closed.
+// Until then the newest stamp may be hours old.
 func (c *Clock) Wait(done <-chan struct{}) bool {
 	select {
 	case <-c.known:
@@ -77,10 +77,10 @@ func (c *Clock) Now() time.Time {
 // Run regularly asks the broker for its time, until ctx is done.
 func (c *Clock) Run(ctx context.Context, ask func(context.Context) (time.Time, error)) {
 	for {
-		pause := first
+		pause := retryInterval
 		if now, err := ask(ctx); err == nil && !now.IsZero() {
 			c.Set(now)
-			pause = further
+			pause = interval
 		}
 		select {
 		case <-ctx.Done():

@@ -12,19 +12,19 @@ import (
 
 func broker() time.Time { return time.Date(2031, 5, 17, 11, 0, 0, 0, time.UTC) }
 
-func TestItIsUnknownBeforeTheFirstStamp(t *testing.T) {
+func TestTheTimeIsUnknownBeforeTheFirstStamp(t *testing.T) {
 	if now := brokerclock.New().Now(); !now.IsZero() {
 		t.Errorf("Now() = %s", now)
 	}
 }
 
-func TestTheYoungestStampCounts(t *testing.T) {
+func TestTheNewestStampWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := brokerclock.New()
-		c.Observe(broker().Add(-time.Hour)) // it has waited in the stream
+		c.Observe(broker().Add(-time.Hour)) // it waited in the stream
 		c.Observe(broker())
 		<-time.After(10 * time.Second)
-		c.Observe(broker().Add(2 * time.Second)) // it has waited for 8 s
+		c.Observe(broker().Add(2 * time.Second)) // it waited for 8 s
 		if now, want := c.Now(), broker().Add(10*time.Second); !now.Equal(want) {
 			t.Errorf("Now() = %s, want %s", now, want)
 		}
@@ -35,7 +35,7 @@ func TestTheYoungestStampCounts(t *testing.T) {
 	})
 }
 
-func TestTheBrokerIsAskedAgain(t *testing.T) {
+func TestRunAsksTheBrokerAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := brokerclock.New()
@@ -47,13 +47,13 @@ func TestTheBrokerIsAskedAgain(t *testing.T) {
 			return broker(), nil
 		})
 		done := make(chan struct{})
-		c.Observe(broker().Add(-time.Hour)) // it has waited in the stream
+		c.Observe(broker().Add(-time.Hour)) // it waited in the stream
 		time.AfterFunc(500*time.Millisecond, func() { close(done) })
 		if c.Wait(done) {
-			t.Error("the time is known by a stamp")
+			t.Error("a stamp alone makes the time known")
 		}
 		if !c.Wait(nil) || time.Since(began) != time.Second {
-			t.Errorf("the time is known after %s", time.Since(began))
+			t.Errorf("the time was known after %s", time.Since(began))
 		}
 		<-time.After(time.Second)
 		if now, want := c.Now(), broker().Add(time.Second); !now.Equal(want) {

@@ -37,8 +37,8 @@ func (s *Server) MonitorURL() string {
 // Dial is the client option for a connection without the network.
 func (s *Server) Dial() nats.Option { return nats.InProcessServer(s) }
 
-// JetStream returns a JetStream context on its own in-process connection, which reconnects within 50 ms
-// of a restart, and the function that closes it.
+// JetStream returns a JetStream context on its own in-process connection, which reconnects within
+// 50 ms of a restart, and the function that closes it.
 func (s *Server) JetStream(opts ...nats.Option) (jetstream.JetStream, func(), error) {
 	all := append([]nats.Option{
 		s.Dial(),

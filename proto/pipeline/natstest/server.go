@@ -1,5 +1,5 @@
-// Package natstest runs real NATS servers with JetStream for tests: inside the
-// test's process, ready in milliseconds, one for each spec.
+// Package natstest runs real NATS servers with JetStream for tests: inside the test's process, ready
+// in milliseconds, one for each spec.
 package natstest
 
 import (
@@ -27,13 +27,12 @@ type Options struct {
 	// StoreDir keeps the streams, also for a later server. Empty means a temporary directory that
 	// Close removes.
 	StoreDir string
-	// Listen opens a TCP port on 127.0.0.1 for other processes. It stays the
-	// same across Restart.
+	// Listen opens a TCP port on 127.0.0.1 for other processes. It stays the same across Restart.
 	Listen bool
 	// MaxPayload is the maximum size of a message in bytes, headers included (0 means 1 MiB).
 	MaxPayload int32
-	// ConfigFile is a server configuration, such as one with accounts and
-	// permissions. Addresses and the store in it are overridden.
+	// ConfigFile is a server configuration, such as one with accounts and permissions. Its addresses
+	// and its store are overridden.
 	ConfigFile string
 	// Log receives the server's log; nil discards it.
 	Log server.Logger
@@ -42,7 +41,7 @@ type Options struct {
 	// SyncAlways makes the server sync to disk before it acknowledges.
 	SyncAlways bool
 
-	// routes to all servers of a cluster, and the one of this server.
+	// routes to all servers of a cluster, and the index of this server's route.
 	routes []*url.URL
 	route  int
 }
@@ -168,8 +167,7 @@ func (s *Server) Wipe() error {
 	return nil
 }
 
-// Close stops the server for good and removes its store, unless Options named
-// the directory.
+// Close stops the server for good and removes its store, unless Options set the directory.
 func (s *Server) Close() error {
 	if s.ownStore {
 		return s.Wipe()
