@@ -6,8 +6,8 @@
 
 // The messages between the services of curl-me-that over JetStream.
 //
-// A field is added, never renumbered; a reader ignores what it does not know,
-// so that services of two neighbouring versions run side by side.
+// Fields are added, never renumbered, and readers ignore unknown fields. So services
+// of two consecutive versions can run next to each other.
 
 package curlmethatv1
 
@@ -28,29 +28,29 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Cause is why a fetch was asked for.
+// Cause is the reason for a fetch.
 type Cause int32
 
 const (
-	// Not known; a reader treats it as CAUSE_NEW.
+	// Unknown; a reader treats it as CAUSE_NEW.
 	Cause_CAUSE_UNSPECIFIED Cause = 0
-	// The key was not wanted before.
+	// The key was not requested before.
 	Cause_CAUSE_NEW Cause = 1
 	// URL, digest or interval of the key changed.
 	Cause_CAUSE_CHANGED Cause = 2
 	// The value of curl-now changed.
 	Cause_CAUSE_NOW Cause = 3
-	// A key that we wrote vanished or changed hands.
+	// A key that we wrote was removed, or somebody else took it over.
 	Cause_CAUSE_DRIFT Cause = 4
-	// The audit found the key unsatisfied with nothing on its way.
+	// The audit found a key without its body and without work in flight.
 	Cause_CAUSE_AUDIT Cause = 5
 	// The interval of curl-refresh has passed.
 	Cause_CAUSE_REFRESH Cause = 6
 	// An earlier attempt failed and its back-off has passed.
 	Cause_CAUSE_RETRY Cause = 7
-	// The host had no free slot; the attempt was put off without being made.
+	// No slot was free, so the attempt was parked.
 	Cause_CAUSE_PARKED Cause = 8
-	// All attempts failed some time ago; look again.
+	// The fetcher gave up some time ago, and the key has no refresh interval.
 	Cause_CAUSE_RECHECK Cause = 9
 	// An operator replayed a failure.
 	Cause_CAUSE_REPLAY Cause = 10
@@ -113,8 +113,8 @@ func (Cause) EnumDescriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{0}
 }
 
-// FailureClass is the closed set of what can go wrong with a key. Its names
-// map one to one to Event reasons and metric labels (package pipeline).
+// FailureClass is the closed set of failures of a key. The names correspond to
+// Event reasons and metric labels (package pipeline).
 type FailureClass int32
 
 const (
@@ -124,37 +124,37 @@ const (
 	FailureClass_FAILURE_CLASS_INVALID_ANNOTATION FailureClass = 1
 	// The key exists and is not ours.
 	FailureClass_FAILURE_CLASS_KEY_EXISTS FailureClass = 2
-	// Policy forbids the address, host, port or scheme.
+	// The egress policy denies the address, host, port or scheme.
 	FailureClass_FAILURE_CLASS_ADDRESS_DENIED FailureClass = 3
 	// The host name did not resolve.
 	FailureClass_FAILURE_CLASS_DNS_FAILED FailureClass = 4
-	// No connection, or it broke before the answer was complete.
+	// No connection, or it broke before the response was complete.
 	FailureClass_FAILURE_CLASS_CONNECT_FAILED FailureClass = 5
 	// The TLS handshake or the certificate failed.
 	FailureClass_FAILURE_CLASS_TLS_FAILED FailureClass = 6
 	// A deadline passed.
 	FailureClass_FAILURE_CLASS_TIMEOUT FailureClass = 7
-	// More redirects than allowed, or one that may not be followed.
+	// More redirects than allowed, or one that must not be followed.
 	FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS FailureClass = 8
 	// A status other than 200.
 	FailureClass_FAILURE_CLASS_BAD_STATUS FailureClass = 9
 	// The body, or the object with it, exceeds a limit.
 	FailureClass_FAILURE_CLASS_BODY_TOO_LARGE FailureClass = 10
-	// The body does not have the digest that curl-sha256 names.
+	// The body does not match curl-sha256.
 	FailureClass_FAILURE_CLASS_DIGEST_MISMATCH FailureClass = 11
-	// The answer breaks HTTP, or uses a coding that was not asked for.
+	// The response is not valid HTTP, or has an encoding that was not requested.
 	FailureClass_FAILURE_CLASS_BAD_RESPONSE FailureClass = 12
 	// The API server refused the write.
 	FailureClass_FAILURE_CLASS_WRITE_FAILED FailureClass = 13
 	// The ConfigMap is immutable.
 	FailureClass_FAILURE_CLASS_IMMUTABLE FailureClass = 14
-	// A message was delivered again and again without being finished.
+	// The handling of a message began repeatedly and never ended.
 	FailureClass_FAILURE_CLASS_POISON FailureClass = 15
 	// A message cannot be decoded.
 	FailureClass_FAILURE_CLASS_MALFORMED FailureClass = 16
-	// There was no credential to send, such as a token.
+	// The token URL returned no token.
 	FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED FailureClass = 17
-	// The body does not meet a rule of curl-expect, or curl-select gives nothing.
+	// The body does not meet a rule of curl-expect, or has nothing for curl-select.
 	FailureClass_FAILURE_CLASS_CONTENT_REJECTED FailureClass = 18
 )
 
@@ -231,72 +231,72 @@ func (FailureClass) EnumDescriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{1}
 }
 
-// FailureDetail is the closed set of what is known of a failure beyond its
-// class. A fetcher meets untrusted servers, so none of its text reaches a person:
-// the sentences for these are those of package condition.
+// FailureDetail is the closed set of details of a failure beyond its class. Fetchers
+// talk to untrusted servers, so their text is never shown to people. Package condition
+// has the sentences.
 type FailureDetail int32
 
 const (
-	// Nothing more is known.
+	// No details.
 	FailureDetail_FAILURE_DETAIL_UNSPECIFIED FailureDetail = 0
 	// TLS: the certificate is signed by an unknown authority.
 	FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY FailureDetail = 1
-	// TLS: the certificate is for another host.
+	// TLS: the certificate was issued for another host.
 	FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST FailureDetail = 2
 	// TLS: the certificate has expired, or is not valid yet.
 	FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME FailureDetail = 3
 	// TLS: the certificate is not valid for another reason.
 	FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID FailureDetail = 4
-	// TLS: the handshake did not succeed.
+	// TLS: the handshake failed.
 	FailureDetail_FAILURE_DETAIL_HANDSHAKE FailureDetail = 5
-	// More redirects than are followed.
+	// Too many redirects.
 	FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT FailureDetail = 6
 	// A redirect from https to http.
 	FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE FailureDetail = 7
 	// A redirect without a usable Location.
 	FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION FailureDetail = 8
-	// A Content-Encoding that was not asked for.
+	// A Content-Encoding that was not requested.
 	FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING FailureDetail = 9
-	// The egress proxy was not passed.
+	// The egress proxy refused the connection.
 	FailureDetail_FAILURE_DETAIL_PROXY FailureDetail = 10
-	// Policy: neither http nor https.
+	// Policy: the scheme is neither http nor https.
 	FailureDetail_FAILURE_DETAIL_DENIED_SCHEME FailureDetail = 11
-	// Policy: the operator has denied the host.
+	// Policy: the operator denies the host.
 	FailureDetail_FAILURE_DETAIL_DENIED_HOST FailureDetail = 12
-	// Policy: the operator has not allowed the host.
+	// Policy: the operator does not allow the host.
 	FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED FailureDetail = 13
-	// Policy: a single label or a reserved suffix.
+	// Policy: the host name has a single label or a reserved suffix.
 	FailureDetail_FAILURE_DETAIL_DENIED_NAME FailureDetail = 14
 	// Policy: the port is not allowed.
 	FailureDetail_FAILURE_DETAIL_DENIED_PORT FailureDetail = 15
 	// Policy: the host has no public address.
 	FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS FailureDetail = 16
-	// Policy: the operator has denied an address of the host.
+	// Policy: the operator denies an address of the host.
 	FailureDetail_FAILURE_DETAIL_DENIED_RANGE FailureDetail = 17
-	// Policy: the URL has no form that is fetched.
+	// Policy: the URL or its host name is not valid.
 	FailureDetail_FAILURE_DETAIL_DENIED_URL FailureDetail = 18
-	// The body does not fit into a message of the broker.
+	// The body does not fit into a NATS message.
 	FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT FailureDetail = 19
-	// Policy: the request would carry credentials, and nothing proves that the watcher
-	// has published it.
+	// Policy: the request would send credentials, and the want has no valid signature of
+	// the watcher.
 	FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS FailureDetail = 20
-	// Status 401 or 403 to a request without credentials.
+	// Status 401 or 403 in response to a request without credentials.
 	FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL FailureDetail = 21
 	// The server refused the connection.
 	FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED FailureDetail = 22
-	// No route leads to the host.
+	// No route to the host.
 	FailureDetail_FAILURE_DETAIL_NO_ROUTE FailureDetail = 23
 	// The server closed the connection without a response.
 	FailureDetail_FAILURE_DETAIL_CLOSED FailureDetail = 24
 	// The server closed the connection before the response was complete.
 	FailureDetail_FAILURE_DETAIL_CUT_OFF FailureDetail = 25
-	// TLS: the server answered by plain HTTP.
+	// TLS: the server responded by plain HTTP.
 	FailureDetail_FAILURE_DETAIL_PLAIN_HTTP FailureDetail = 26
 	// The response is not valid HTTP.
 	FailureDetail_FAILURE_DETAIL_NOT_HTTP FailureDetail = 27
 	// The connection was not established in time.
 	FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT FailureDetail = 28
-	// No DNS server answered.
+	// No DNS server responded.
 	FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE FailureDetail = 29
 	// Rule or selection: the body is not JSON.
 	FailureDetail_FAILURE_DETAIL_NOT_JSON FailureDetail = 40
@@ -407,21 +407,21 @@ func (FailureDetail) EnumDescriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{2}
 }
 
-// WaitsFor is the closed set of what an attempt waits for.
+// WaitsFor is the closed set of obstacles to an attempt.
 type WaitsFor int32
 
 const (
-	// Nothing, or not known.
+	// None, or unknown.
 	WaitsFor_WAITS_FOR_UNSPECIFIED WaitsFor = 0
 	// The host asked for a pause (Retry-After, or status 429).
 	WaitsFor_WAITS_FOR_PAUSE WaitsFor = 1
 	// All slots of the host are taken.
 	WaitsFor_WAITS_FOR_HOST WaitsFor = 2
-	// The namespace uses its share of the slots.
+	// The namespace has used its share of the slots.
 	WaitsFor_WAITS_FOR_NAMESPACE_SHARE WaitsFor = 3
-	// The namespace has published its budget of bodies.
+	// The namespace has used its budget of bytes.
 	WaitsFor_WAITS_FOR_NAMESPACE_BYTES WaitsFor = 4
-	// A GET of the same is under way and takes long.
+	// The GET of another want for the same request takes long.
 	WaitsFor_WAITS_FOR_SHARED_GET WaitsFor = 5
 	// All slots of the fetcher are taken.
 	WaitsFor_WAITS_FOR_SLOTS WaitsFor = 6
@@ -476,7 +476,7 @@ func (WaitsFor) EnumDescriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{3}
 }
 
-// Want is what one key of one ConfigMap asks for: the payload of
+// Want is the request of one key of one ConfigMap: the payload of
 // curl.want.<namespace>.<name>.<key>. An empty payload is a tombstone.
 type Want struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -486,53 +486,53 @@ type Want struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Key in data or binaryData.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// Identity of the ConfigMap; a re-created one has another.
+	// Identity of the ConfigMap. It changes if the ConfigMap is recreated.
 	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Version of the ConfigMap that the watcher saw.
 	ResourceVersion string `protobuf:"bytes,5,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	// Absolute URL, scheme included.
 	Url string `protobuf:"bytes,6,opt,name=url,proto3" json:"url,omitempty"`
-	// Interval of regular fetches; absent or zero: fetch once.
+	// Refresh interval; absent or zero: fetch once.
 	Refresh *durationpb.Duration `protobuf:"bytes,7,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	// Value of curl-now.
 	Now string `protobuf:"bytes,8,opt,name=now,proto3" json:"now,omitempty"`
-	// Digest that the body must have, 64 lower-case hexadecimal digits; empty: any.
+	// Required digest of the body, 64 lower-case hexadecimal digits; empty: any.
 	Sha256 string `protobuf:"bytes,9,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// Creation time of the stream CURL_REQUESTS in Unix milliseconds; orders
-	// results across a recreation of the stream.
+	// Epoch of the fence: the creation time of CURL_REQUESTS in Unix milliseconds, or
+	// later if the stream was restored. It orders results across streams.
 	Epoch int64 `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Value of the status annotation at resource_version, unless another key has
-	// an entry in it: then it is empty, and read_first is set.
+	// Value of the status annotation at resource_version. If another key has an entry in
+	// it, the field is empty and read_first is set.
 	Status string `protobuf:"bytes,11,opt,name=status,proto3" json:"status,omitempty"`
-	// Ownership of the key does not show in metadata, or the write would
-	// surely conflict: the writer reads the object before it writes.
+	// The writer must read the object before it writes, because the metadata does not show
+	// who owns the key, or the write would conflict.
 	ReadFirst bool `protobuf:"varint,12,opt,name=read_first,json=readFirst,proto3" json:"read_first,omitempty"`
 	// Why the want was published.
 	Cause Cause `protobuf:"varint,13,opt,name=cause,proto3,enum=curlmethat.v1.Cause" json:"cause,omitempty"`
-	// Fingerprint of the foreign or missing ownership that caused CAUSE_DRIFT.
+	// Fingerprint of the foreign or missing owner that caused CAUSE_DRIFT.
 	Drift string `protobuf:"bytes,14,opt,name=drift,proto3" json:"drift,omitempty"`
-	// Set when the key already holds a body for this want: no fetch is due
-	// before the next refresh.
+	// Set if the key already has a body for this want. Then no fetch is due before the
+	// next refresh.
 	Cached *Cached `protobuf:"bytes,15,opt,name=cached,proto3" json:"cached,omitempty"`
-	// When the watcher saw the version of the object that the want was read from.
+	// When the watcher received the version of the object that contains the request.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
-	// When somebody changed what the key asks for, as well as that is known: for
-	// a change that the watch delivered observed_at, for one that was found in a
-	// list the time that the API server has recorded, a second at most too early.
-	// Absent unless the cause is CAUSE_NEW, CAUSE_CHANGED or CAUSE_NOW.
+	// When the request changed: observed_at if the watch delivered the change, or the time
+	// in managedFields, at most a second early, if a list did. Only set for CAUSE_NEW,
+	// CAUSE_CHANGED and CAUSE_NOW.
 	AskedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=asked_at,json=askedAt,proto3" json:"asked_at,omitempty"`
-	// The installation whose watcher published it: namespace and name of the Lease
-	// that its watchers share, as NAMESPACE/NAME; empty: they share none.
+	// Installation whose watcher published the want: NAMESPACE/NAME of the watchers' Lease;
+	// empty: they have none.
 	Installation string `protobuf:"bytes,18,opt,name=installation,proto3" json:"installation,omitempty"`
-	// Ed25519 signature of the watcher over what decides about the write (package
-	// signature). Whoever passes the want on leaves it as it is. Absent: the writer
-	// goes by the live object alone.
+	// Ed25519 signature of the watcher over every field that affects the write (package
+	// signature). Fetchers pass it on unchanged. Absent: the writer only trusts the live
+	// object.
 	Signature []byte `protobuf:"bytes,19,opt,name=signature,proto3" json:"signature,omitempty"`
 	// Rules of curl-expect that the body must meet.
 	Expect []string `protobuf:"bytes,20,rep,name=expect,proto3" json:"expect,omitempty"`
-	// Expression of curl-select that gives the value; empty: the body.
+	// Expression of curl-select that selects the value; empty: the whole body.
 	Select string `protobuf:"bytes,21,opt,name=select,proto3" json:"select,omitempty"`
-	// Number of bytes that the key held when the want was published. Only set with rules or a selection.
+	// Size of the key's value in bytes when the want was published. Only set with rules or
+	// a selection.
 	HeldSize      int64 `protobuf:"varint,22,opt,name=held_size,json=heldSize,proto3" json:"held_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -727,11 +727,11 @@ type Cached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Digest of the body, 64 lower-case hexadecimal digits.
 	Sha256 string `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// ETag of the answer (RFC 9110 section 8.8.3).
+	// ETag of the response (RFC 9110 section 8.8.3).
 	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Last-Modified of the answer (RFC 9110 section 8.8.2).
+	// Last-Modified of the response (RFC 9110 section 8.8.2).
 	LastModified string `protobuf:"bytes,3,opt,name=last_modified,json=lastModified,proto3" json:"last_modified,omitempty"`
-	// Number of its bytes; only set with rules or a selection.
+	// Size in bytes. Only set with rules or a selection.
 	Size          int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -795,50 +795,49 @@ func (x *Cached) GetSize() int64 {
 	return 0
 }
 
-// Due asks for another look at a want: the payload of curl.timer.… and, once
-// its time has come, of curl.due.….
+// Due triggers another fetch of a want: the payload of curl.timer.… and, once the timer
+// has fired, of curl.due.….
 type Due struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The want as it was when the timer was set, without status.
 	Want *Want `protobuf:"bytes,1,opt,name=want,proto3" json:"want,omitempty"`
-	// Stream sequence of that want; another one now means: superseded.
+	// Stream sequence of that want. If the subject has another one, the due is superseded.
 	WantSequence uint64 `protobuf:"varint,2,opt,name=want_sequence,json=wantSequence,proto3" json:"want_sequence,omitempty"`
-	// Why this look is due.
+	// Reason for the fetch.
 	Cause Cause `protobuf:"varint,3,opt,name=cause,proto3,enum=curlmethat.v1.Cause" json:"cause,omitempty"`
 	// Failed attempts so far in this round.
 	Attempts uint32 `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// When the first attempt of an unbroken row of failures was made.
+	// Time of the first attempt in an unbroken row of failures.
 	FirstFailedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_failed_at,json=firstFailedAt,proto3" json:"first_failed_at,omitempty"`
-	// Class of the failure; unspecified: healthy. It was reported as a result, unless
+	// Class of the current failure; unspecified: none. It was reported as a result, unless
 	// withheld is set.
 	Reported FailureClass `protobuf:"varint,6,opt,name=reported,proto3,enum=curlmethat.v1.FailureClass" json:"reported,omitempty"`
-	// The body that the key already holds, for conditional requests.
+	// The body that the key has, for conditional requests.
 	Cached *Cached `protobuf:"bytes,7,opt,name=cached,proto3" json:"cached,omitempty"`
-	// Failure entry that an operator replayed (sequence in CURL_FAILURES).
+	// Sequence in CURL_FAILURES of the dead letter that an operator replayed.
 	ReplayOf uint64 `protobuf:"varint,8,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
-	// Trace context of what came before (W3C traceparent): the attempt that set
-	// the timer, or the failure that is replayed. The fetch links to it; which
-	// trace it belongs to is in the header. Empty: not traced.
+	// Trace context (W3C traceparent) of the attempt that set the timer, or of the replayed
+	// failure, for a link. The trace of the fetch itself is in the header. Empty: not
+	// traced.
 	Earlier string `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`
-	// When the regular fetch after the last good one was due; absent: there has
-	// been no good one since the want was published.
+	// When the refresh after the last successful fetch was due; absent: no fetch succeeded
+	// since the want was published.
 	FreshUntil *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=fresh_until,json=freshUntil,proto3" json:"fresh_until,omitempty"`
-	// When the class in reported was last published.
+	// When a result last reported that class.
 	ReportedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
-	// What the attempt waits for, if not for its time alone.
+	// Obstacle to the attempt; unspecified: it only waits for its time.
 	WaitsFor WaitsFor `protobuf:"varint,12,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
-	// HTTP status of the last attempt that failed; 0: there was no answer, or all is
-	// well.
+	// HTTP status of the last failed attempt; 0: no response, or no failure.
 	StatusCode int32 `protobuf:"varint,13,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
-	// What is known of the attempt that set the timer beyond its class, if that failed.
+	// Detail of the failed attempt that set the timer.
 	Detail FailureDetail `protobuf:"varint,14,opt,name=detail,proto3,enum=curlmethat.v1.FailureDetail" json:"detail,omitempty"`
-	// Since when the key waits for a slot; absent: it does not.
+	// When the key began to wait for a slot; absent: it does not wait.
 	WaitingSince *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
-	// How many fetchers claimed the waiting key in a row and did not end its handling.
+	// How many fetchers in a row took over the waiting key and did not finish.
 	Unended uint64 `protobuf:"varint,16,opt,name=unended,proto3" json:"unended,omitempty"`
-	// The failure is too young to be reported: it may be over with the next attempt.
+	// The failure is not reported yet, because the next attempt may end it.
 	Withheld bool `protobuf:"varint,17,opt,name=withheld,proto3" json:"withheld,omitempty"`
-	// A round of attempts was given up in this row of failures.
+	// The fetcher has given up at least once in this row of failures.
 	GaveUp        bool `protobuf:"varint,18,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1003,17 +1002,17 @@ func (x *Due) GetGaveUp() bool {
 // Result is the outcome of a trigger: the payload of curl.result.….
 type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The want that the outcome answers.
+	// The want that was handled.
 	Want *Want `protobuf:"bytes,1,opt,name=want,proto3" json:"want,omitempty"`
-	// Stream sequence of the trigger (want or due); with want.epoch the fence.
+	// Stream sequence of the trigger (want or due): with want.epoch, the fence.
 	Sequence uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Why the fetch was made.
+	// Reason for the fetch.
 	Cause Cause `protobuf:"varint,3,opt,name=cause,proto3,enum=curlmethat.v1.Cause" json:"cause,omitempty"`
-	// When the outcome was known.
+	// Time of the outcome.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
-	// The want has been answered with a body before.
+	// The key already had a body for this want before the fetch.
 	Answered bool `protobuf:"varint,5,opt,name=answered,proto3" json:"answered,omitempty"`
-	// What came out.
+	// Outcome of the fetch.
 	//
 	// Types that are valid to be assigned to Outcome:
 	//
@@ -1144,7 +1143,7 @@ type Result_Content struct {
 }
 
 type Result_Unmodified struct {
-	// The body is the one that the key already holds.
+	// The body that the key already has.
 	Unmodified *Unmodified `protobuf:"bytes,11,opt,name=unmodified,proto3,oneof"`
 }
 
@@ -1154,7 +1153,7 @@ type Result_Failure struct {
 }
 
 type Result_Reconcile struct {
-	// The object is not in line with its annotations.
+	// The object does not match its annotations.
 	Reconcile *Reconcile `protobuf:"bytes,14,opt,name=reconcile,proto3,oneof"`
 }
 
@@ -1173,11 +1172,11 @@ type Content struct {
 	Body []byte `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`
 	// Its digest, 64 lower-case hexadecimal digits.
 	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// ETag of the answer (RFC 9110 section 8.8.3).
+	// ETag of the response (RFC 9110 section 8.8.3).
 	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Last-Modified of the answer (RFC 9110 section 8.8.2).
+	// Last-Modified of the response (RFC 9110 section 8.8.2).
 	LastModified string `protobuf:"bytes,4,opt,name=last_modified,json=lastModified,proto3" json:"last_modified,omitempty"`
-	// Digest of the rules and the selection that it passed; empty: none.
+	// Digest of the rules and the selection that the body passed; empty: none.
 	Rules         string `protobuf:"bytes,5,opt,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1248,7 +1247,7 @@ func (x *Content) GetRules() string {
 	return ""
 }
 
-// Unmodified: a key that was failing is well again and keeps its body.
+// Unmodified means that a failing key has recovered and keeps its body.
 type Unmodified struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Digest of the body, 64 lower-case hexadecimal digits.
@@ -1294,44 +1293,44 @@ func (x *Unmodified) GetSha256() string {
 	return ""
 }
 
-// Failure: a key could not be fetched.
+// Failure means that a key could not be fetched.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong.
 	Class FailureClass `protobuf:"varint,1,opt,name=class,proto3,enum=curlmethat.v1.FailureClass" json:"class,omitempty"`
 	// Host of the URL, without port or userinfo.
 	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
-	// HTTP status, when there was one.
+	// HTTP status, if there was a response.
 	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
-	// Attempts made in this round.
+	// Number of attempts in this round.
 	Attempts uint32 `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// When the first of them failed.
+	// Time of the first attempt in an unbroken row of failures.
 	FirstFailedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_failed_at,json=firstFailedAt,proto3" json:"first_failed_at,omitempty"`
 	// No further attempt before the next refresh, recheck, replay or edit.
 	GaveUp bool `protobuf:"varint,6,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
-	// What more is known of it.
+	// Detail of the failure.
 	Detail FailureDetail `protobuf:"varint,7,opt,name=detail,proto3,enum=curlmethat.v1.FailureDetail" json:"detail,omitempty"`
-	// The limit that was exceeded, in bytes; 0: none, or not known.
+	// Limit that was exceeded, in bytes; 0: none, or unknown.
 	LimitBytes int64 `protobuf:"varint,8,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`
-	// How many redirects had been followed; 0: it was met at the URL itself.
+	// Number of redirects before the failure; 0: the URL itself failed.
 	Redirects uint32 `protobuf:"varint,9,opt,name=redirects,proto3" json:"redirects,omitempty"`
-	// When the key is looked at again; absent: not known.
+	// Time of the next attempt; absent: unknown.
 	NextAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
-	// At which interval it is looked at from then on; absent: after a back-off.
+	// Interval of attempts from then on; absent: retries with back-off.
 	Interval *durationpb.Duration `protobuf:"bytes,11,opt,name=interval,proto3" json:"interval,omitempty"`
-	// Nothing has changed since the failure was published before, but a person
-	// has asked again, or some time has passed.
+	// The same failure was published before. It is repeated because somebody requested the
+	// fetch, or because it was long ago.
 	Again bool `protobuf:"varint,12,opt,name=again,proto3" json:"again,omitempty"`
-	// What the next attempt waits for, if not for its time alone.
+	// Obstacle to the next attempt; unspecified: it only waits for its time.
 	WaitsFor WaitsFor `protobuf:"varint,13,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
-	// Where the credential comes from that was refused (401, 403) or is missing: an entry of
-	// the header file, a Secret, or the host of a token URL. Never the credential.
+	// Source of the credential that was refused (401, 403) or is missing: an entry of the
+	// header file, a Secret, or the host of a token URL. Never the credential itself.
 	Credential string `protobuf:"bytes,14,opt,name=credential,proto3" json:"credential,omitempty"`
-	// The time limit that was exceeded; absent: none, or not known.
+	// Time limit that was exceeded; absent: none, or unknown.
 	TimeLimit *durationpb.Duration `protobuf:"bytes,15,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
-	// Digest of a body that curl-sha256 does not allow, 64 lower-case hexadecimal digits.
+	// Digest of a body that does not match curl-sha256, 64 lower-case hexadecimal digits.
 	Sha256 string `protobuf:"bytes,16,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// Number of the rule that the body does not meet, from 1; 0: the selection gives nothing.
+	// Number of the rule that the body does not meet, from 1; 0: none, or the selection failed.
 	Rule          uint32 `protobuf:"varint,20,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1486,15 +1485,15 @@ func (x *Failure) GetRule() uint32 {
 	return 0
 }
 
-// Reconcile asks the writer to bring an object in line with its annotations: the
-// status lacks a problem of them or a key that somebody else has written, has one
-// that is over, or keys are left that nobody asks for. The writer reads all of that
-// in the object itself. The want has the key * and no URL.
+// Reconcile makes the writer sync an object with its annotations: its status lacks a
+// problem or a key of somebody else, or still has one that is over, or it has keys that
+// are no longer requested. The writer finds all of that in the object itself. The want
+// has the key * and no URL.
 type Reconcile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Keys that nobody asks for may be removed.
+	// Keys that are no longer requested may be removed.
 	Remove bool `protobuf:"varint,1,opt,name=remove,proto3" json:"remove,omitempty"`
-	// How the other keys of the namespace bound the object; the status says so.
+	// Limits from the quota of the namespace, which the status reports.
 	Bound         *Bound `protobuf:"bytes,2,opt,name=bound,proto3" json:"bound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1544,16 +1543,16 @@ func (x *Reconcile) GetBound() *Bound {
 	return nil
 }
 
-// Bound is how the other keys of its namespace bound an object.
+// Bound limits an object because its namespace exceeds a quota.
 type Bound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Maximum number of keys of the namespace, if older ConfigMaps use it up.
+	// Maximum number of keys in the namespace, if older ConfigMaps use it up.
 	Keys uint32 `protobuf:"varint,1,opt,name=keys,proto3" json:"keys,omitempty"`
-	// What the interval is multiplied by.
+	// Factor of the refresh intervals.
 	Stretch uint32 `protobuf:"varint,2,opt,name=stretch,proto3" json:"stretch,omitempty"`
-	// Maximum number of refreshes of the namespace in a second.
+	// Maximum number of refreshes per second in the namespace.
 	Refreshes uint32 `protobuf:"varint,3,opt,name=refreshes,proto3" json:"refreshes,omitempty"`
-	// Number of its keys that are refreshed.
+	// Number of keys with a refresh interval in the namespace.
 	Refreshed     uint32 `protobuf:"varint,4,opt,name=refreshed,proto3" json:"refreshed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1617,27 +1616,26 @@ func (x *Bound) GetRefreshed() uint32 {
 	return 0
 }
 
-// DeadLetter keeps what could not be done: the payload of curl.failure.….
+// DeadLetter stores a failed request: the payload of curl.failure.….
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The original request; absent when it could not be decoded.
+	// The original request; absent if it could not be decoded, or is too large.
 	Want *Want `protobuf:"bytes,1,opt,name=want,proto3" json:"want,omitempty"`
 	// What went wrong.
 	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
 	// Stream sequence of the trigger.
 	Sequence uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// When the last attempt failed.
+	// Time of the last failed attempt.
 	LastFailedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_failed_at,json=lastFailedAt,proto3" json:"last_failed_at,omitempty"`
-	// First bytes of the answer, at most 1 KiB; never shown in Events or logs.
+	// First bytes of the response, at most 1 KiB. Never shown in Events or logs.
 	Snippet []byte `protobuf:"bytes,5,opt,name=snippet,proto3" json:"snippet,omitempty"`
-	// Subject and payload of a message that could not be handled.
+	// Subject of a message that could not be handled.
 	Subject string `protobuf:"bytes,6,opt,name=subject,proto3" json:"subject,omitempty"`
 	// Payload of that message, at most 64 KiB.
 	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
-	// Failure entry whose replay led here (sequence in CURL_FAILURES).
+	// Sequence in CURL_FAILURES of the dead letter whose replay failed.
 	ReplayOf uint64 `protobuf:"varint,8,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
-	// Trace context of the attempt that ended here (W3C traceparent); empty: not
-	// traced.
+	// Trace context of the last attempt (W3C traceparent); empty: not traced.
 	Traceparent   string `protobuf:"bytes,9,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1736,13 +1734,13 @@ func (x *DeadLetter) GetTraceparent() string {
 	return ""
 }
 
-// Begun records handlings of a message that began: the payload of
+// Begun counts handlings of a message that began and did not end: the payload of
 // curl.begun.<subject of the message>. It is kept for an hour.
 type Begun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Stream sequence of the message.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// How many of its handlings began and have not ended.
+	// Number of handlings that began and did not end.
 	Unended       uint64 `protobuf:"varint,2,opt,name=unended,proto3" json:"unended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1792,31 +1790,31 @@ func (x *Begun) GetUnended() uint64 {
 	return 0
 }
 
-// Audit records what an operator did to the pipeline: the payload of
-// curl.record.<action>.<user>.<id>. It is published when the work begins, and
-// once more under the same subject when it is done.
+// Audit records an action of an operator: the payload of
+// curl.record.<action>.<user>.<id>. It is published when the action begins, and again
+// under the same subject when it has ended.
 type Audit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was done: replay, refetch, purge, pause or resume.
+	// Name of the action: replay, refetch, purge, pause or resume.
 	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
 	// Name of the NATS user.
 	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	// What was asked for, as on the command line.
+	// Filter of the action, as on the command line.
 	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
-	// How many messages it was meant for.
+	// Number of selected messages.
 	Selected uint64 `protobuf:"varint,4,opt,name=selected,proto3" json:"selected,omitempty"`
-	// How many were published or removed.
+	// Number of messages that were published or removed.
 	Done uint64 `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
-	// How many were passed over, such as failures that are no longer wanted.
+	// Number of skipped messages, such as failures of keys that are no longer requested.
 	Skipped uint64 `protobuf:"varint,6,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// When it began.
+	// When the action began.
 	BeganAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=began_at,json=beganAt,proto3" json:"began_at,omitempty"`
-	// When it was done; absent: it is under way, or was broken off.
+	// When the action ended; absent: it is in progress, or was interrupted.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// The person for whom the user did it, as the console knows them; empty: the
-	// user themselves. NATS does not vouch for it.
+	// Person on whose behalf the user acted, as the console claims; empty: the user. NATS
+	// does not verify it.
 	OnBehalfOf string `protobuf:"bytes,9,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
-	// The program by which it was done: cli or console; empty: an older cli.
+	// Program that acted: cli or console; empty: an older cli.
 	Via           string `protobuf:"bytes,10,opt,name=via,proto3" json:"via,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
