@@ -24,11 +24,11 @@ const (
 	Selector = IgnoreLabel + "!=" + IgnoreValue
 )
 
-// Names of the options. Each is looked up under the prefix of every accepted
-// annotation key, in order of precedence.
+// Names of the options. Each is looked up under the prefix of every accepted annotation key, in order
+// of precedence.
 const (
 	// RefreshName holds the refresh interval, a duration such as 10m or 1d12h, and pairs of
-	// key=interval for keys with another one.
+	// key=interval for keys with their own.
 	RefreshName = "curl-refresh"
 	// NowName holds any value. A change triggers a fetch.
 	NowName = "curl-now"
@@ -42,7 +42,7 @@ const (
 	SelectName = "curl-select"
 )
 
-// Limits on everything a tenant writes. They keep the request, its copy in
+// Limits on everything a tenant writes. They keep the annotations, their copy in
 // last-applied-configuration and the status together below the 262,144 bytes that the API server
 // allows for all annotations of an object.
 const (

@@ -5,8 +5,8 @@ import "errors"
 // ErrManagedFields means that managedFields cannot be parsed.
 var ErrManagedFields = errors.New("malformed managedFields")
 
-// The errors below reject the whole value of an annotation, because using half of it would be a guess.
-// Each is one sentence for an Event, without query string, fragment or userinfo.
+// The errors below reject the whole value of an annotation, because using half of it would be a
+// guess. Each is one sentence for an Event, without query string, fragment or userinfo.
 
 // invalidPairs rejects a value of the main annotation.
 func invalidPairs(value string) error {
@@ -30,8 +30,8 @@ func (p *parser) commaList(number int, key string) error {
 	return errors.New(p.text(number, key, ruleEnd) + blocked)
 }
 
-// invalidOption rejects a value of an option; wrong completes the sentence "annotation curl-refresh
-// value '…' …".
-func invalidOption(name, value, wrong string) error {
-	return errors.New("annotation " + name + " value '" + quotable(value) + "' " + wrong + blocked)
+// invalidOption rejects the value of an option. Its mistake completes the sentence "annotation
+// curl-refresh value '…' …".
+func invalidOption(name, value, mistake string) error {
+	return errors.New("annotation " + name + " value '" + quotable(value) + "' " + mistake + blocked)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-// expressions parses curl-expect and curl-select, whose lines are key=expression. A key with an
-// unusable expression is rejected, because its author relies on a check that would never happen.
+// expressions parses curl-expect and curl-select, whose lines are key=expression. It rejects a key
+// with an unusable expression, because its author relies on a check that would never happen.
 func (g *Grammar) expressions(annotations map[string]string, request *Request) error {
 	rules := map[string]rule.Set{}
 	for _, name := range []string{ExpectName, SelectName} {
@@ -33,10 +33,10 @@ func (g *Grammar) expressions(annotations map[string]string, request *Request) e
 				return refuse(where + ": key " + key + " is not requested")
 			}
 			set := rules[key]
-			if wrong := wrongExpression(name, text, set, request.SHA256[key]); wrong != "" {
+			if mistake := expressionMistake(name, text, set, request.SHA256[key]); mistake != "" {
 				request.refuse(key, Problem{
-					Key: key, Rule: name + ": " + wrong, Refused: true, Expression: true,
-					Text: "annotation " + name + where + " (key " + key + "): " + wrong,
+					Key: key, Rule: name + ": " + mistake, Refused: true, Expression: true,
+					Text: "annotation " + name + where + " (key " + key + "): " + mistake,
 				})
 				continue
 			}
@@ -54,8 +54,8 @@ func (g *Grammar) expressions(annotations map[string]string, request *Request) e
 	return nil
 }
 
-// wrongExpression says why an expression cannot be added to those of a key, or is empty.
-func wrongExpression(name, text string, set rule.Set, digest string) string {
+// expressionMistake returns the reason why an expression cannot be added to set, or "".
+func expressionMistake(name, text string, set rule.Set, digest string) string {
 	switch {
 	case name == ExpectName && len(set.Expect) == rule.MaxRules:
 		return fmt.Sprintf("the key has more than %d rules", rule.MaxRules)

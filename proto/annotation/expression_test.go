@@ -24,7 +24,7 @@ func TestRulesAndSelections(t *testing.T) {
 	}
 }
 
-func TestAKeyWithAnUnusableExpressionIsRejected(t *testing.T) {
+func TestAnUnusableExpressionRejectsItsKey(t *testing.T) {
 	for value, want := range map[string]string{
 		"b=true\na=json.version":          "",
 		"\na=size(json) + 1":              "2 (key a): expected a boolean, column 12",
@@ -45,7 +45,7 @@ func TestAKeyWithAnUnusableExpressionIsRejected(t *testing.T) {
 	}
 }
 
-func TestASelectionWithADigestOrTwiceIsRejected(t *testing.T) {
+func TestASelectionWithADigestOrASecondSelectionIsRejected(t *testing.T) {
 	for value, want := range map[string]string{
 		"a=json.a": "annotation curl-select, line 1 (key a): the key has a digest in curl-sha256, which is " +
 			"that of the whole body; remove one of them",
@@ -101,6 +101,6 @@ func TestIntervalsByKey(t *testing.T) {
 	request, _ := grammar(t).Parse(with(annotation.RefreshName, "1h a=1m"))
 	request, _ = annotation.Bound{Stretch: 4}.Apply("ns", request, nil)
 	if request.Interval("a") != 4*time.Minute || request.Interval("b") != 4*time.Hour {
-		t.Errorf("stretched to %v and %v", request.Interval("a"), request.Interval("b"))
+		t.Errorf("the intervals are %v and %v", request.Interval("a"), request.Interval("b"))
 	}
 }

@@ -72,7 +72,7 @@ func checkPair(t *testing.T, g *annotation.Grammar, pair annotation.Pair) {
 	}
 }
 
-// openQuery matches a query that is not completely hidden.
+// openQuery matches a query string that is not completely hidden.
 var openQuery = regexp.MustCompile(`\?[^… ]`)
 
 func checkRefusal(t *testing.T, err error) {
@@ -100,8 +100,8 @@ func checkText(t *testing.T, text string) {
 	}
 }
 
-// clearPort matches the end of a password that looks like a port. Such a url is valid, with the
-// secret in its path.
+// clearPort matches a password that starts like a port. Such a URL is valid, with the secret in its
+// path.
 var clearPort = regexp.MustCompile(`^[0-9]+[/?#]`)
 
 // FuzzSecret hides a word in a password and checks that no message shows it.

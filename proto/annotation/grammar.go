@@ -43,7 +43,7 @@ type Grammar struct {
 	minRefresh    time.Duration
 }
 
-// check returns the first mistake as a sentence that names its flag.
+// check returns the first mistake in the options, as a sentence with its flag.
 func (o Options) check() error {
 	switch {
 	case len(o.Keys) == 0:
@@ -109,8 +109,8 @@ func (g *Grammar) option(annotations map[string]string, name string) string {
 	return ""
 }
 
-// checkKey rejects an annotation key that the API server would not store, that has no prefix, or
-// that is the name of an option.
+// checkKey rejects an annotation key that the API server would reject, that has no prefix, or whose
+// name is that of an option.
 func checkKey(key string) error {
 	if problems := validation.IsQualifiedName(strings.ToLower(key)); len(problems) > 0 {
 		return fmt.Errorf("--annotation-keys: %q: %s", key, problems[0])

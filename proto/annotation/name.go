@@ -22,22 +22,22 @@ func (g *Grammar) Concerns(o metav1.Object) bool {
 	return found || len(g.unknownNames(annotations)) > 0 || len(g.mislabeled(o.GetLabels())) > 0
 }
 
-// unknown reports whether an annotation is none of ours, but has a similar name: an accepted prefix
-// and curl-…, or a prefix and a name that are nearly right.
+// unknown reports whether an annotation is not ours but has a similar name: an accepted prefix and
+// curl-…, or a prefix and a name that are nearly right.
 func (g *Grammar) unknown(annotation string) bool {
 	prefix, name := cutPrefix(annotation)
 	switch {
 	case annotation == StatusKey, slices.Contains(g.keys, annotation):
 		return false
 	case !slices.Contains(g.prefixes, prefix):
-		return (prefix == "" || nearest(prefix, g.prefixes, maxPrefixSlips) != "") && g.nearest(name) != ""
+		return (prefix == "" || nearest(prefix, g.prefixes, maxPrefixTypos) != "") && g.nearest(name) != ""
 	case slices.Contains(g.options, name):
 		return false
 	}
 	return strings.HasPrefix(name, "curl-") || g.nearest(name) != ""
 }
 
-// unknownNames returns a problem for each annotation that nothing reads.
+// unknownNames returns a problem for each unknown annotation.
 func (g *Grammar) unknownNames(annotations map[string]string) []Problem {
 	var problems []Problem
 	for _, annotation := range slices.Sorted(maps.Keys(annotations)) {
@@ -79,17 +79,17 @@ func cutPrefix(full string) (prefix, name string) {
 	return full[:max(slash, 0)], full[slash+1:]
 }
 
-// Maximum number of wrong characters in a name or prefix that is still recognized. The prefix may
-// lack its .io.
-const maxNameSlips, maxPrefixSlips = 2, 3
+// maxNameTypos and maxPrefixTypos are the maximum number of wrong characters in a name and in a
+// prefix that are still recognized. The prefix may lack its .io.
+const maxNameTypos, maxPrefixTypos = 2, 3
 
 // nearest returns the known name that is most similar to another one, or "" if none is.
-func (g *Grammar) nearest(name string) string { return nearest(name, g.names, maxNameSlips) }
+func (g *Grammar) nearest(name string) string { return nearest(name, g.names, maxNameTypos) }
 
-func nearest(wrong string, known []string, slips int) (found string) {
-	best := slips + 1
+func nearest(wrong string, known []string, typos int) (found string) {
+	best := typos + 1
 	for _, name := range known {
-		if d := len(wrong) - len(name); d > slips || d < -slips {
+		if d := len(wrong) - len(name); d > typos || d < -typos {
 			continue
 		}
 		if d := distance(strings.ToLower(wrong), name); d < best {
@@ -120,13 +120,13 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// ignored returns a problem for each other accepted annotation that asks for something else than
-// the one in effect. One that asks for the same does no harm.
-func (g *Grammar) ignored(annotations map[string]string, counts, value string) []Problem {
+// ignored returns a problem for each accepted annotation whose value differs from that of the one in
+// effect. The same value does no harm.
+func (g *Grammar) ignored(annotations map[string]string, inEffect, value string) []Problem {
 	var problems []Problem
 	for _, key := range g.keys {
 		if other, found := annotations[key]; found && other != value {
-			text := "annotation " + key + " is ignored, because " + counts + " takes precedence; remove one of them"
+			text := "annotation " + key + " is ignored, because " + inEffect + " takes precedence; remove one of them"
 			problems = append(problems, Problem{Rule: text, Text: text})
 		}
 	}

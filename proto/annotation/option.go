@@ -61,7 +61,7 @@ func (g *Grammar) refresh(annotations map[string]string, request *Request) (adju
 	return adjusted, nil
 }
 
-// allowed returns the interval that is used for one of curl-refresh.
+// allowed limits an interval of curl-refresh to the allowed range, with a problem if that changes it.
 func (g *Grammar) allowed(key, text string, interval time.Duration) (time.Duration, []Problem) {
 	allowed := min(max(interval, g.minRefresh), MaxRefresh)
 	if interval == 0 || allowed == interval {
@@ -75,7 +75,7 @@ func (g *Grammar) allowed(key, text string, interval time.Duration) (time.Durati
 		key = " of key " + key
 	}
 	sentence := RefreshName + key + " is " + quotable(text) + ", " + limit + used + "; " + used + " is used"
-	return allowed, []Problem{{Rule: sentence, Text: sentence, Adjusted: true, Followed: true}}
+	return allowed, []Problem{{Rule: sentence, Text: sentence, Adjusted: true, WatcherOnly: true}}
 }
 
 // now reads curl-now. A value that is too long or not valid UTF-8 is replaced by its digest.
@@ -88,8 +88,8 @@ func (g *Grammar) now(annotations map[string]string) string {
 	return "sha256:" + hex.EncodeToString(digest[:])
 }
 
-// digests parses curl-sha256. A digest for a key that is not requested is rejected, because its
-// author relies on a check that would never happen.
+// digests parses curl-sha256. It rejects a digest for a key that is not requested, because its author
+// relies on a check that would never happen.
 func (g *Grammar) digests(annotations map[string]string, request Request) (map[string]string, error) {
 	value := g.option(annotations, SHA256Name)
 	if strings.TrimSpace(value) == "" {

@@ -68,7 +68,7 @@ func TestNow(t *testing.T) {
 		t.Errorf("long values: %q and %q", a, b)
 	}
 	if got := now("\xff"); !strings.HasPrefix(got, "sha256:") {
-		t.Errorf("invalid UTF-8 handed on: %q", got)
+		t.Errorf("invalid UTF-8 is passed on: %q", got)
 	}
 }
 
@@ -91,21 +91,21 @@ func TestADigestOfARejectedPairDoesNotAffectOthers(t *testing.T) {
 func TestOptionRefused(t *testing.T) {
 	const (
 		refresh, sha256 = annotation.RefreshName, annotation.SHA256Name
-		noDuration      = "is not a duration such as 10m"
-		noDigests       = "does not match expected format key=<64 hexadecimal digits>"
+		notDuration     = "is not a duration such as 10m"
+		notDigests      = "does not match expected format key=<64 hexadecimal digits>"
 	)
 	tooLong := strings.Repeat("x", annotation.MaxValueBytes+1)
 	for _, c := range []struct{ name, value, wrong string }{
-		{refresh, "abc", noDuration},
-		{refresh, "-10m", noDuration},
+		{refresh, "abc", notDuration},
+		{refresh, "-10m", notDuration},
 		{annotation.SuspendName, "maybe", "is not true or false"},
-		{sha256, "abc", noDigests},
-		{sha256, "a=abc", noDigests},
-		{sha256, "a=" + digest + "00", noDigests},
-		{sha256, "a=" + digest + "0", noDigests},
-		{sha256, "a=" + digest + " a=" + digest, noDigests},
-		{sha256, "a/b=" + digest, noDigests},
-		{sha256, tooLong, noDigests},
+		{sha256, "abc", notDigests},
+		{sha256, "a=abc", notDigests},
+		{sha256, "a=" + digest + "00", notDigests},
+		{sha256, "a=" + digest + "0", notDigests},
+		{sha256, "a=" + digest + " a=" + digest, notDigests},
+		{sha256, "a/b=" + digest, notDigests},
+		{sha256, tooLong, notDigests},
 		{sha256, "c=" + digest, "has a digest for key c, which is not requested"},
 	} {
 		request, err := grammar(t).Parse(with(c.name, c.value))
@@ -118,7 +118,7 @@ func TestOptionRefused(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 		if request.Pairs != nil {
-			t.Errorf("%s %.99q: half of the annotations was taken: %+v", c.name, c.value, request)
+			t.Errorf("%s %.99q: half of the annotations was used: %+v", c.name, c.value, request)
 		}
 	}
 }

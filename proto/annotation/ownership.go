@@ -100,7 +100,7 @@ type fields struct {
 	} `json:"f:metadata"`
 }
 
-// field is the value of a name in FieldsV1; its content is skipped.
+// field is the value of a name in FieldsV1. Its content is skipped.
 type field struct{}
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -167,8 +167,8 @@ func (o Owners) Other(key string) string {
 	return ""
 }
 
-// Only returns the owners of the matching keys, and of no annotation. It shares no memory with o,
-// because managedFields can be many times as large as the part we need.
+// Only returns the owners of the matching keys, without those of annotations. It shares no memory
+// with o, because managedFields can be many times as large as the part we need.
 func (o Owners) Only(match func(key string) bool) Owners {
 	kept := Owners{managers: make([]manager, len(o.managers))}
 	for i, m := range o.managers {

@@ -13,8 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// samples returns managedFields recorded from kube-apiserver 1.36.3, by the operations on the
-// object.
+// samples returns managedFields recorded from kube-apiserver 1.36.3, by the operations on the object.
 func samples(t *testing.T) map[string][]metav1.ManagedFieldsEntry {
 	t.Helper()
 	text, err := os.ReadFile("testdata/managedfields.json")
@@ -28,7 +27,7 @@ func samples(t *testing.T) map[string][]metav1.ManagedFieldsEntry {
 	return all
 }
 
-// entry returns what a manager has updated in the given second.
+// entry returns the managedFields entry of a manager for an update in the given second.
 func entry(manager string, second int64, fields string) metav1.ManagedFieldsEntry {
 	at := metav1.Unix(second, 0)
 	return metav1.ManagedFieldsEntry{
@@ -97,8 +96,8 @@ func TestOwnerWithInvalidManagedFields(t *testing.T) {
 		"absent":          {nil, false},
 		"one empty entry": {[]metav1.ManagedFieldsEntry{{}}, false},
 		"null":            {[]metav1.ManagedFieldsEntry{entry("m", 1, "null")}, false},
-		"no object":       {[]metav1.ManagedFieldsEntry{good, entry("m", 1, `[]`)}, true},
-		"data is no map":  {[]metav1.ManagedFieldsEntry{good, entry("m", 1, `{"f:data":[]}`)}, true},
+		"not an object":   {[]metav1.ManagedFieldsEntry{good, entry("m", 1, `[]`)}, true},
+		"data not a map":  {[]metav1.ManagedFieldsEntry{good, entry("m", 1, `{"f:data":[]}`)}, true},
 		"cut short":       {[]metav1.ManagedFieldsEntry{good, entry("m", 1, `{"f:data":{`)}, true},
 		"another type":    {[]metav1.ManagedFieldsEntry{good, another}, true},
 		"a subresource":   {[]metav1.ManagedFieldsEntry{status}, false},
@@ -119,7 +118,7 @@ func TestFingerprint(t *testing.T) {
 	}
 	of := func(entries ...metav1.ManagedFieldsEntry) string { return ownerOf(t, entries, "a").Fingerprint }
 	if got := of(at("old", 1), at("new", 2)); got != "new/Update/1970-01-01T00:00:02Z" {
-		t.Errorf("not of the newest owner: %q", got)
+		t.Errorf("not from the newest owner: %q", got)
 	}
 	if of(at("x", 1), at("y", 1)) != of(at("y", 1), at("x", 1)) {
 		t.Error("depends on the order of the entries")
@@ -129,7 +128,7 @@ func TestFingerprint(t *testing.T) {
 	}
 	long := strings.Repeat("m", 128)
 	if got := of(at(long, 1)); len(got) > 64 || got == of(at(long, 2)) {
-		t.Errorf("of a long name: %q", got)
+		t.Errorf("for a long name: %q", got)
 	}
 	timeless := at("x", 1)
 	timeless.Time = nil
@@ -168,12 +167,12 @@ func TestOther(t *testing.T) {
 	}
 	for key, want := range map[string]string{"mydata": "", "x": "kubectl-create", "absent": ""} {
 		if got := owners.Other(key); got != want {
-			t.Errorf("beside us %s is owned by %q, want %q", key, got, want)
+			t.Errorf("the other owner of %s is %q, want %q", key, got, want)
 		}
 	}
 }
 
-// Only keeps all facts about the keys that match.
+// Only keeps everything about matching keys.
 func TestOnly(t *testing.T) {
 	text := `{"f:data":{"f:a":{},"f:b":{},"f:c":{}},` +
 		`"f:binaryData":{"f:d":{},"f:e":{}},"f:metadata":{"f:annotations":{"f:x":{}}}}`

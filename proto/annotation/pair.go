@@ -101,7 +101,7 @@ func (p *parser) repeated(number int, key string) {
 func (p *parser) refuse(number int, key, rule string) {
 	shown := key
 	if rule == weburl.HasUser && p.broken {
-		shown = "" // it may be what follows a space in a password
+		shown = "" // it may be the part of a password after a space
 	}
 	problem := Problem{Key: key, Rule: rule, Text: p.text(number, shown, rule), Refused: true}
 	p.problems = append(p.problems, problem)

@@ -144,11 +144,11 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// onlyRefusal returns the only rejected pair, and the rule that it breaks.
+// onlyRefusal returns the number and key of the only rejected pair, and the rule that it breaks.
 func onlyRefusal(t *testing.T, request annotation.Request) string {
 	t.Helper()
 	if len(request.Problems) != 1 || !request.Problems[0].Refused || !request.Refuses() {
-		t.Fatalf("nothing or too much is refused: %+v", request)
+		t.Fatalf("not exactly one pair is rejected: %+v", request)
 	}
 	text, found := strings.CutPrefix(request.Problems[0].Text, "annotation curl-me-that, ")
 	if !found {
@@ -158,7 +158,7 @@ func onlyRefusal(t *testing.T, request annotation.Request) string {
 	return what
 }
 
-func TestAFieldThatIsNoPairRejectsTheWholeValue(t *testing.T) {
+func TestAFieldThatIsNotAPairRejectsTheWholeValue(t *testing.T) {
 	for _, value := range []string{
 		"", " \n\t", "not correct", "mydata=this isn't a url", "=e.example.com",
 		"https://e.example.com/?a=b", "a=e.example.com oops", "a=http://data.example.com /",
@@ -247,12 +247,12 @@ func TestAPossiblePasswordAfterASpaceIsHidden(t *testing.T) {
 	} {
 		request, err := grammar(t).Parse(ask(value))
 		if err != nil || len(request.Problems) != 2 || !strings.Contains(request.Problems[1].Text, "(key b)") {
-			t.Errorf("%s: what follows no password is hidden: %+v, %v", value, request, err)
+			t.Errorf("%s: a key that does not follow a password is hidden: %+v, %v", value, request, err)
 		}
 	}
 }
 
-func TestOddValuesAreFollowed(t *testing.T) {
+func TestOddAnnotationsDoNotAffectOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		more map[string]string
 		want []string
@@ -261,7 +261,7 @@ func TestOddValuesAreFollowed(t *testing.T) {
 			"x-kv8s.io/curl-refresh": "1h", annotation.StatusKey: "{}", "x-kv8s.io/other": "",
 			"other/curl-x": "", annotation.LegacyKey: "a=a.example.com",
 		}, nil},
-		"a slip": {
+		"a typo": {
 			map[string]string{"x-kv8s.io/curl-refrsh": "1h"},
 			[]string{"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"},
 		},
@@ -270,7 +270,7 @@ func TestOddValuesAreFollowed(t *testing.T) {
 			[]string{"annotation x-kv8s.io/curl-curl-refresh is unknown and has no effect; use one of curl-me-that, " +
 				"curl-refresh, curl-now, curl-suspend, curl-sha256, curl-expect, curl-select"},
 		},
-		"no slip": {
+		"not a typo": {
 			map[string]string{"x-k8s.io/curl-header": "x"},
 			[]string{"annotation x-k8s.io/curl-header is unknown and has no effect; use one of curl-me-that, curl-refresh, " +
 				"curl-now, curl-suspend, curl-sha256, curl-expect, curl-select"},
@@ -284,7 +284,7 @@ func TestOddValuesAreFollowed(t *testing.T) {
 			map[string]string{"x-kv8s.io/curl-refresh": "1s"},
 			[]string{"curl-refresh is 1s, below the minimum of 10s; 10s is used"},
 		},
-		"too seldom": {
+		"too rare": {
 			map[string]string{"x-kv8s.io/curl-refresh": "400d"},
 			[]string{"curl-refresh is 400d, above the maximum of 365d; 365d is used"},
 		},
@@ -299,7 +299,7 @@ func TestOddValuesAreFollowed(t *testing.T) {
 	}
 }
 
-// texts returns the sentences of the problems. Each has a rule that tells it from others.
+// texts returns the sentences of the problems. Each problem must have a rule.
 func texts(t *testing.T, request annotation.Request) (all []string) {
 	t.Helper()
 	for _, problem := range request.Problems {
@@ -384,7 +384,7 @@ func TestPairsSeparatedByCommasAreNotFetched(t *testing.T) {
 	}
 }
 
-func TestParseTakesAsManyPairsAsAllowed(t *testing.T) {
+func TestParseAcceptsTheMaximumNumberOfPairs(t *testing.T) {
 	request, err := grammar(t).Parse(ask(manyPairs(annotation.MaxPairs)))
 	if err != nil || len(request.Pairs) != annotation.MaxPairs {
 		t.Fatalf("%d pairs, error %v", len(request.Pairs), err)
@@ -393,7 +393,7 @@ func TestParseTakesAsManyPairsAsAllowed(t *testing.T) {
 		t.Errorf("k17 is %q, %v", url, found)
 	}
 	if _, found := request.URL("k999"); found {
-		t.Error("k999 was never asked for")
+		t.Error("k999 was never requested")
 	}
 }
 
@@ -429,7 +429,7 @@ func TestParseSpellings(t *testing.T) {
 		annotation.DefaultKey: "a=new.example.com",
 	})
 	if url, _ := request.URL("a"); err != nil || url != "https://new.example.com" {
-		t.Errorf("the newer spelling does not win: %+v, %v", request, err)
+		t.Errorf("the newer spelling does not take precedence: %+v, %v", request, err)
 	}
 }
 
@@ -453,8 +453,8 @@ func manyPairs(count int) string {
 	return text.String()
 }
 
-// The status lists everything that is not followed, independently of settings that the writer does
-// not know.
+// The status lists everything that is not followed, except adjustments by flags that only the watcher
+// has.
 func TestProblemOfTheObject(t *testing.T) {
 	t.Parallel()
 	const key = annotation.DefaultKey
@@ -486,6 +486,6 @@ func TestProblemOfTheObject(t *testing.T) {
 	}
 	request, err = grammar(t).Parse(map[string]string{"x-kv8s.io/curl-me-tha": "a=example.com"})
 	if got := request.Problem(err); got != "" || len(request.Problems) != 1 {
-		t.Errorf("of an object that asks for nothing: %s", got)
+		t.Errorf("for an object without a request: %s", got)
 	}
 }

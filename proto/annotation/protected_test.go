@@ -24,12 +24,12 @@ func TestProtects(t *testing.T) {
 	}
 }
 
-func TestSelectorLeavesOutTheIgnoreLabel(t *testing.T) {
+func TestSelectorExcludesTheIgnoreLabel(t *testing.T) {
 	selector, err := labels.Parse(annotation.Selector)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if selector.Matches(labels.Set{annotation.IgnoreLabel: annotation.IgnoreValue}) || !selector.Matches(labels.Set{}) {
-		t.Errorf("%q does not select by %s=%s", annotation.Selector, annotation.IgnoreLabel, annotation.IgnoreValue)
+		t.Errorf("%q does not exclude only %s=%s", annotation.Selector, annotation.IgnoreLabel, annotation.IgnoreValue)
 	}
 }

@@ -56,7 +56,7 @@ func TestErrorTextIsCut(t *testing.T) {
 		return strings.TrimSuffix(text, "' does not match expected format key=url")
 	}
 	if exact := strings.Repeat("ü", 200); shown(exact) != exact {
-		t.Errorf("200 characters were cut: %q", shown(exact))
+		t.Errorf("200 characters were shortened: %q", shown(exact))
 	}
 	if got := shown(strings.Repeat("ü", 201)); utf8.RuneCountInString(got) != 200 || !strings.HasSuffix(got, "ü…") {
 		t.Errorf("201 characters gave %q", got)

@@ -29,12 +29,12 @@ type Request struct {
 	Pairs []Pair
 	// Refresh is the refresh interval, within the limits of the grammar (0 means fetch once).
 	Refresh time.Duration
-	// Intervals holds the refresh intervals of keys with another one.
+	// Intervals holds the refresh intervals of keys with their own.
 	Intervals map[string]time.Duration
 	// Now changes when the user wants a fetch at once. Only compare it.
 	Now string
-	// SHA256 holds the required digests, 64 lower-case hexadecimal digits by key. The annotation
-	// names every key of it.
+	// SHA256 holds the required digests, 64 lower-case hexadecimal digits by key. Each key has a pair,
+	// accepted or rejected.
 	SHA256 map[string]string
 	// Rules holds the rules and the selection by key.
 	Rules map[string]rule.Set
@@ -56,12 +56,12 @@ type Problem struct {
 	Text string
 	// Refused reports that a pair is not followed at all.
 	Refused bool
-	// Expression reports that it is because of a rule or a selection.
+	// Expression reports that a rule or a selection is the cause.
 	Expression bool
 	// Adjusted reports that the annotation is followed within an operator's limit.
 	Adjusted bool
-	// Followed reports an adjustment that the writer does not know of.
-	Followed bool
+	// WatcherOnly reports an adjustment by a flag that only the watcher has.
+	WatcherOnly bool
 }
 
 // URL returns the URL for key.
@@ -88,7 +88,7 @@ func (r Request) Refreshes() bool {
 	return slices.ContainsFunc(r.Pairs, func(p Pair) bool { return r.Interval(p.Key) > 0 })
 }
 
-// Names reports whether the annotation has a pair for key, accepted or rejected. Such a key is not
+// Names reports whether the annotation has a pair for key, accepted or rejected. Such a key is never
 // removed.
 func (r Request) Names(key string) bool {
 	_, asked := r.URL(key)
@@ -96,8 +96,8 @@ func (r Request) Names(key string) bool {
 }
 
 // Problem joins the sentences about everything that is not followed: err of Parse, or else the
-// Problems that are not Followed. It is empty if there are none. It does not depend on MinRefresh,
-// which the writer does not know.
+// Problems that are not WatcherOnly, so that watcher and writer get the same text. It is empty if
+// there are none.
 func (r Request) Problem(err error) string {
 	if !r.Present {
 		return ""
@@ -107,7 +107,7 @@ func (r Request) Problem(err error) string {
 		texts = append(texts, err.Error())
 	}
 	for _, p := range r.Problems {
-		if !p.Followed {
+		if !p.WatcherOnly {
 			texts = append(texts, p.Text)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
-func TestParseTakesDays(t *testing.T) {
+func TestParse(t *testing.T) {
 	const day = 24 * time.Hour
 	for text, want := range map[string]time.Duration{
 		"10m": 10 * time.Minute, "1h30m": 90 * time.Minute, "2d": 2 * day, "1d12h": 36 * time.Hour, "1.5d": 36 * time.Hour,
@@ -28,7 +28,7 @@ func TestParseTakesDays(t *testing.T) {
 	}
 }
 
-func TestParseReadsFormat(t *testing.T) {
+func TestParseInvertsFormat(t *testing.T) {
 	for text, d := range map[string]time.Duration{
 		"10m": 10 * time.Minute, "1h": time.Hour, "2d": 48 * time.Hour, "1d12h": 36 * time.Hour,
 		"1h0m5s": time.Hour + 5*time.Second,

@@ -33,7 +33,7 @@ var (
 	// schemeStart matches the scheme of a URL (RFC 3986 section 3.1). A colon alone is not enough:
 	// data.example.com:8080/x is a host and a port.
 	schemeStart = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.\-]*://`)
-	// hostName matches what can be a DNS name: labels of letters, digits, hyphens and underscores, none of
+	// hostName matches possible DNS names: labels of letters, digits, hyphens and underscores, none of
 	// them empty except the root.
 	hostName = regexp.MustCompile(`^(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?$`)
 	// interfaceName matches the name of a network interface.
@@ -66,7 +66,7 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 	}
 	parsed, err := url.Parse(scheme + "://" + rest)
 	if err != nil {
-		// The text of err quotes parts of the url, so it is not used.
+		// err quotes parts of the URL, so its text is not used.
 		return "", "the url cannot be parsed"
 	}
 	if parsed.User != nil {
@@ -112,7 +112,7 @@ func canonicalName(u *url.URL) (name, wrong string) {
 		}
 		return name, ""
 	}
-	text, zone, zoned := strings.Cut(name, "%") // url.Parse takes nothing but an IPv6 address in brackets
+	text, zone, zoned := strings.Cut(name, "%") // url.Parse accepts only an IPv6 address in brackets
 	if !zoned {
 		return "[" + strings.ToLower(text) + "]", ""
 	}
