@@ -52,7 +52,7 @@ func Execute(cmd *cobra.Command) int {
 	return cmp.Or(code.Code, 1)
 }
 
-// FlagError says in plain words which flag is wrong. The exit code is 2.
+// FlagError returns a plain sentence about an invalid flag, with exit code 2.
 func FlagError(cmd *cobra.Command, err error) error {
 	if invalid, found := errors.AsType[*pflag.InvalidValueError](err); found {
 		cause := errors.Unwrap(invalid)

@@ -7,7 +7,7 @@ import (
 )
 
 // ConsumerHealth adds the part for a consumer. The returned function must be called at each change
-// between readable (nil) and not. A missing consumer is normal at startup, not a fault.
+// between readable (nil) and not readable. A missing consumer is normal at startup.
 func (rt *Runtime) ConsumerHealth(part string) func(error) {
 	state := rt.Health.Part(part)
 	failed := false

@@ -85,8 +85,8 @@ type Part struct {
 // Ready marks the part as ready.
 func (p *Part) Ready() { p.NotReady("") }
 
-// NotReady marks the part as not ready, for a reason that must be a constant sentence: the port is
-// open to anybody, so error texts belong in the log.
+// NotReady marks the part as not ready. The reason must be a constant sentence: anybody can read it,
+// so error texts belong in the log.
 func (p *Part) NotReady(reason string) {
 	if p != nil {
 		p.reason.Store(&reason)

@@ -15,13 +15,13 @@ import (
 func TestProcess(t *testing.T) { suitetest.Run(t, "process") }
 
 func readyz(h *process.Health, query string) (int, string) {
-	answer := httptest.NewRecorder()
-	h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz"+query, nil))
-	return answer.Code, answer.Body.String()
+	response := httptest.NewRecorder()
+	h.ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/readyz"+query, nil))
+	return response.Code, response.Body.String()
 }
 
 var _ = Describe("readiness", func() {
-	It("lists all parts on request or if one is not ready", func() {
+	It("lists all parts with ?verbose, or if one is not ready", func() {
 		health := process.NewHealth()
 		nats := health.Part("nats")
 		cache := health.Group("watcher").Part("cache")
@@ -30,10 +30,10 @@ var _ = Describe("readiness", func() {
 		Expect(text).To(Equal("[-]nats not ready: starting\n[-]watcher/cache not ready: starting\nnot ready"))
 
 		nats.Ready()
-		cache.NotReady("the API server does not answer")
+		cache.NotReady("the API server does not respond")
 		code, text = readyz(health, "")
 		Expect(code).To(Equal(503))
-		Expect(text).To(ContainSubstring("[+]nats ok\n[-]watcher/cache not ready: the API server does not answer\n"))
+		Expect(text).To(ContainSubstring("[+]nats ok\n[-]watcher/cache not ready: the API server does not respond\n"))
 
 		cache.Ready()
 		Expect(health.Ready()).To(BeTrue())

@@ -18,7 +18,7 @@ const (
 	listenFlag = "listen"
 	// healthcheckTimeout is shorter than the health check timeout of container engines.
 	healthcheckTimeout = 3 * time.Second
-	// maxReadiness is the maximum size of a response that is read, in bytes.
+	// maxReadiness is the maximum number of bytes to read of a response.
 	maxReadiness = 16 << 10
 )
 
@@ -61,8 +61,8 @@ func askReady(ctx context.Context, listen string) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	transport := &http.Transport{DisableKeepAlives: true} // and no proxy, whatever the environment holds
-	answer, err := transport.RoundTrip(request)
+	transport := &http.Transport{DisableKeepAlives: true} // without a proxy, whatever the environment says
+	response, err := transport.RoundTrip(request)
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -70,19 +70,20 @@ func askReady(ctx context.Context, listen string) error {
 	case err != nil:
 		return fmt.Errorf("request to %s: %w", listen, err)
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode == http.StatusOK {
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
 		return nil
 	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReadiness))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxReadiness))
 	if err != nil {
 		return fmt.Errorf("read the response of %s: %w", listen, err)
 	}
-	return fmt.Errorf("not ready: %s", missing(string(text), answer.Status))
+	return fmt.Errorf("not ready: %s", unready(string(text), response.Status))
 }
 
-// missing lists the parts that are not ready by their names in Health; without any, the status.
-func missing(text, status string) string {
+// unready lists the parts that are not ready, from a response of Health. Without any, it returns the
+// status.
+func unready(text, status string) string {
 	var parts []string
 	for line := range strings.Lines(text) {
 		if part, found := strings.CutPrefix(strings.TrimSpace(line), "[-]"); found {

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Handler serves /healthz (the process runs), /readyz (all parts are ready,
-// by name with ?verbose) and /metrics.
+// Handler serves /healthz (the process runs), /readyz (all parts are ready, by name with ?verbose)
+// and /metrics.
 func Handler(health *Health, metrics prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	serveHealth(mux, health)
@@ -32,7 +32,7 @@ func serveMetrics(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 }
 
-// Addresses are the addresses for health and metrics, which anybody who reaches them can read.
+// Addresses are the addresses for health and metrics. They need no authentication.
 type Addresses struct {
 	// Listen is the address for health, and for metrics unless MetricsListen is set; empty means
 	// none.

@@ -14,9 +14,9 @@ import (
 )
 
 func TestConsoleLinesFitInto120Columns(t *testing.T) {
-	const text = "failed, will try again"
-	reason := "host ist-älter-als-gedacht.example.com answered 429 and asks for a pause of 20m, which is longer than " +
-		"all other pauses of it"
+	const text = "failed, retrying with back-off"
+	reason := "host ist-älter-als-gedacht.example.com responded with 429 and requested a pause of 20m, which is longer " +
+		"than all its other pauses"
 	log := func(format string) string {
 		var out bytes.Buffer
 		log, err := (&process.LogOptions{Level: "info", Format: format}).New(&out, "fetcher")
@@ -34,12 +34,12 @@ func TestConsoleLinesFitInto120Columns(t *testing.T) {
 	}
 	got := log("console")
 	if strings.Count(got, "\n") != 1 || strings.Contains(got, "\x1b") {
-		t.Errorf("a line that is not for a terminal is wrapped or coloured: %q", got)
+		t.Errorf("a line is wrapped or coloured without a terminal: %q", got)
 	}
 	got = process.Wrap(got, 120, strings.Repeat(" ", strings.Index(got, text)))
 	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
 	if len(lines) < 2 {
-		t.Errorf("the line is too short to attack: %q", got)
+		t.Errorf("the line is too short to be wrapped: %q", got)
 	}
 	indent := strings.Repeat(" ", strings.Index(lines[0], text))
 	for i, line := range lines {
@@ -47,7 +47,7 @@ func TestConsoleLinesFitInto120Columns(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 		if i > 0 && (!strings.HasPrefix(line, indent) || strings.HasPrefix(line, indent+" ")) {
-			t.Errorf("line %d does not begin under the text: %q", i, line)
+			t.Errorf("line %d is not aligned with the text: %q", i, line)
 		}
 	}
 	words := strings.Fields(got)

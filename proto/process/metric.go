@@ -42,8 +42,8 @@ func measureBuild(set *metric.Set, name string) {
 	}, func() float64 { return 1 }), d)
 }
 
-// measureConnection creates the metrics of the connection to the broker, which the caller stores once it
-// is established; its part is ready while connected.
+// measureConnection creates the metrics of the connection to the broker, which the caller stores once
+// it is established. The part is ready while connected.
 func measureConnection(set *metric.Set, part *Part) *atomic.Pointer[nats.Conn] {
 	conn := new(atomic.Pointer[nats.Conn])
 	set.GaugeFunc("nats_connected", "Whether there is a connection to NATS: 0 or 1.", func() float64 {

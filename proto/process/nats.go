@@ -19,7 +19,7 @@ type NATSOptions struct {
 	URL string
 	// Files for authentication.
 	Files NATSFiles
-	// Dial replaces the connection by URL, for example with one inside the process.
+	// Dial replaces the connection to URL, for example by one inside the process.
 	Dial nats.Option
 }
 
@@ -52,7 +52,7 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 		return nil, err
 	}
 	state := &connectionState{log: log, part: part, servers: RedactServers(o.URL), connected: make(chan struct{})}
-	seldom := log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Minute})
+	sampled := log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Minute})
 	opts := []nats.Option{
 		nats.Name("curl-me-that/" + name),
 		nats.CustomInboxPrefix(InboxPrefix(name)),
@@ -63,13 +63,13 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 		nats.ReconnectJitter(500*time.Millisecond, 500*time.Millisecond),
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
-		nats.ReconnectBufSize(-1), // a publish during an outage fails at once and is tried again by its owner
+		nats.ReconnectBufSize(-1), // during an outage a publish fails at once, and its caller retries
 		nats.ConnectHandler(func(*nats.Conn) { state.up() }),
 		nats.ReconnectHandler(func(*nats.Conn) { state.up() }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			seldom.Error().Err(err).Msg("NATS reported an error")
+			sampled.Error().Err(err).Msg("NATS reported an error")
 		}),
 	}
 	opts = append(opts, o.Files.Options()...)

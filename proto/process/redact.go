@@ -9,8 +9,8 @@ import (
 )
 
 // redacting removes addresses in network errors from log lines: "read tcp
-// 10.0.0.1:53418->10.0.0.2:443: …". Many libraries produce such texts, and this is the only place
-// that they all pass. The configured broker addresses stay.
+// 10.0.0.1:53418->10.0.0.2:443: …". Many libraries produce such texts, and all of them pass here. The
+// configured broker addresses stay.
 type redacting struct{ to io.Writer }
 
 // addresses matches host addresses, and complete broker addresses.

@@ -24,9 +24,9 @@ type Options struct {
 	Log LogOptions
 	// NATS options.
 	NATS NATSOptions
-	// Addresses to listen at.
+	// Addresses to listen on.
 	Addresses Addresses
-	// WithoutNATS: the service does not use the broker.
+	// WithoutNATS means that the service does not use the broker.
 	WithoutNATS bool
 }
 
@@ -88,17 +88,17 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 		Tracer: tracer, running: health.Part(runningPart),
 	}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
-	aside, closeAside := context.WithCancel(groupCtx)
-	defer closeAside()
+	endpointsCtx, closeEndpoints := context.WithCancel(groupCtx)
+	defer closeEndpoints()
 	endpoints, err := o.Addresses.Open(health, registry)
 	if err != nil {
 		return err
 	}
 	for _, listen := range endpoints {
-		group.Go(func() error { return listen(aside) })
+		group.Go(func() error { return listen(endpointsCtx) })
 	}
 	group.Go(func() error {
-		defer closeAside()
+		defer closeEndpoints()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(groupCtx, cancel)()
@@ -116,7 +116,7 @@ type Host struct {
 	Metrics prometheus.Registerer
 	// NATS has the connection options. Each service has its own connection.
 	NATS NATSOptions
-	// WithoutNATS: the service does not use the broker.
+	// WithoutNATS means that the service does not use the broker.
 	WithoutNATS bool
 	// Tracer is shared (nil if tracing is off).
 	Tracer *tracing.Tracer

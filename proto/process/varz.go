@@ -2,7 +2,7 @@ package process
 
 import "time"
 
-// Varz is the part of a NATS server's report that we need: at /varz of its monitoring port, and for
+// Varz is the part that we need of a NATS server's report, from /varz of its monitoring port or from
 // the system account.
 type Varz struct {
 	JetStream struct {

@@ -11,7 +11,7 @@ import (
 
 const (
 	// recovered is the reciprocal of the fraction of a budget that must be refilled before a
-	// namespace counts as within it again. Otherwise it would alternate with every single use.
+	// namespace counts as within it again. Otherwise each single use would change that.
 	recovered = 10
 	// smoothing is the weight of past uses in the mean.
 	smoothing = 8
@@ -39,7 +39,7 @@ func (c Config) rate() rate.Limit { return rate.Limit(float64(c.Burst) / c.Refil
 
 // Shortage means that a namespace exceeded its budget.
 type Shortage struct {
-	// Wait until the budget is sufficient again.
+	// Wait is how long it takes until the budget is sufficient again.
 	Wait time.Duration
 	// First reports whether the namespace was within its budget until now.
 	First bool
@@ -60,12 +60,12 @@ type account struct {
 	left *rate.Limiter
 	// need is the balance at which the namespace is within its budget again (zero if it is).
 	need float64
-	// mean use, and next, the time for the next refused caller to come back.
-	mean float64
+	mean float64 // of past uses
+	// next is when the next refused caller may try again.
 	next time.Time
 }
 
-// New returns full budgets for all namespaces, by valid limits and on the clock now.
+// New returns full budgets for all namespaces. The limits must be valid.
 func New(cfg Config, now func() time.Time) *Budget {
 	return &Budget{cfg: cfg, now: now, namespaces: map[string]*account{}, nextSweep: sweepAt}
 }
@@ -83,19 +83,18 @@ func (b *Budget) Take(namespace string, n int64) (s *Shortage) {
 }
 
 // Check returns the shortage if the budget is empty. It is for uses of unknown size, which Spend
-// records afterwards. Each refused caller gets its own time, spaced by the time in which a mean use
-// is refilled.
+// records afterwards. Refused callers get different times, spaced by the refill time of a mean use.
 func (b *Budget) Check(namespace string) (s *Shortage) {
 	b.with(namespace, func(a *account, now time.Time) {
 		if a.left.TokensAt(now) > 0 {
 			return
 		}
 		s = b.short(a, 1, now)
-		at := now.Add(b.in(1 - a.left.TokensAt(now)))
+		at := now.Add(b.refillTime(1 - a.left.TokensAt(now)))
 		if a.next.After(at) {
 			at = a.next
 		}
-		a.next = at.Add(b.in(a.mean))
+		a.next = at.Add(b.refillTime(a.mean))
 		s.Wait = at.Sub(now)
 	})
 	return s
@@ -109,7 +108,7 @@ func (b *Budget) Spend(namespace string, n int64) {
 	})
 }
 
-// with calls do with the account of a namespace, if there is a limit.
+// with calls use with the account of a namespace, if there is a limit.
 func (b *Budget) with(namespace string, use func(a *account, now time.Time)) {
 	if b == nil || b.cfg.Burst == 0 {
 		return
@@ -124,11 +123,11 @@ func (b *Budget) with(namespace string, use func(a *account, now time.Time)) {
 func (b *Budget) short(a *account, n int64, now time.Time) *Shortage {
 	first := a.need == 0
 	a.need = max(a.need, float64(b.cfg.Burst)/recovered, float64(n))
-	return &Shortage{First: first, Wait: b.in(a.need - a.left.TokensAt(now))}
+	return &Shortage{First: first, Wait: b.refillTime(a.need - a.left.TokensAt(now))}
 }
 
-// in returns the time in which an amount is refilled.
-func (b *Budget) in(amount float64) time.Duration {
+// refillTime returns the time in which an amount is refilled.
+func (b *Budget) refillTime(amount float64) time.Duration {
 	return time.Duration(max(0, amount) / float64(b.cfg.rate()) * float64(time.Second))
 }
 

@@ -27,7 +27,7 @@ func expectShortage(t *testing.T, when string, got, want *budget.Shortage) {
 	}
 }
 
-func TestTakeBoundsEachNamespaceByItself(t *testing.T) {
+func TestTakeLimitsEachNamespaceSeparately(t *testing.T) {
 	first, later := &budget.Shortage{First: true, Wait: 2 * time.Second}, &budget.Shortage{Wait: time.Second}
 	b, c := newBudget(t, 20, 20*time.Second)
 	for i, step := range []struct {
@@ -39,7 +39,7 @@ func TestTakeBoundsEachNamespaceByItself(t *testing.T) {
 		{0, "greedy", 20, nil},
 		{0, "greedy", 1, first},
 		{0, "modest", 1, nil},
-		{time.Second, "greedy", 1, later}, // before a tenth is there again
+		{time.Second, "greedy", 1, later}, // before a tenth is refilled
 		{time.Second, "greedy", 2, nil},
 		{0, "greedy", 1, first},
 	} {
@@ -50,7 +50,7 @@ func TestTakeBoundsEachNamespaceByItself(t *testing.T) {
 	}
 }
 
-func TestTakeWaitsForWhatDidNotFit(t *testing.T) {
+func TestTakeWaitsUntilTheRefusedUseFits(t *testing.T) {
 	b, c := newBudget(t, 20, 20*time.Second)
 	b.Take("ns", 12)
 	for i := range 3 {
@@ -60,22 +60,22 @@ func TestTakeWaitsForWhatDidNotFit(t *testing.T) {
 	expectShortage(t, "fits", b.Take("ns", 10), nil)
 }
 
-func TestTakeOfMoreThanAllTakesAll(t *testing.T) {
+func TestTakeOfMoreThanTheBudgetTakesAllOfIt(t *testing.T) {
 	b, _ := newBudget(t, 10, time.Second)
 	if s := b.Take("ns", 1000); s != nil {
-		t.Fatalf("would never be possible: %+v", s)
+		t.Fatalf("would be refused forever: %+v", s)
 	}
 	if b.Take("ns", 1) == nil {
 		t.Fatal("nothing was taken")
 	}
 }
 
-func TestCheckGivesEachATimeOfItsOwn(t *testing.T) {
+func TestCheckSpacesRefusedCallers(t *testing.T) {
 	b, c := newBudget(t, 100, 100*time.Second)
 	if s := b.Check("ns"); s != nil {
 		t.Fatalf("within the budget: %+v", s)
 	}
-	for range 50 { // all were looked for before the first was there
+	for range 50 { // all passed Check before the first was spent
 		b.Spend("ns", 10)
 	}
 	// 400 are missing and refilled in 400 s.
@@ -92,19 +92,19 @@ func TestCheckGivesEachATimeOfItsOwn(t *testing.T) {
 	}
 	c.at = c.at.Add(402 * time.Second)
 	if s := b.Check("ns"); s != nil {
-		t.Fatalf("when what was missing has come back: %+v", s)
+		t.Fatalf("after the refill: %+v", s)
 	}
 }
 
-func TestNoBound(t *testing.T) {
+func TestNoLimit(t *testing.T) {
 	b, _ := newBudget(t, 0, 0)
 	b.Spend("ns", 1<<40)
 	if b.Check("ns") != nil || b.Take("ns", 1<<40) != nil {
-		t.Error("bounded")
+		t.Error("limited")
 	}
 }
 
-func TestIdleNamespacesAreForgotten(t *testing.T) {
+func TestIdleNamespacesAreDropped(t *testing.T) {
 	b, c := newBudget(t, 10, time.Second)
 	b.Take("used up", 10)
 	for i := range 100_000 {

@@ -63,8 +63,8 @@ func ValidateNamespaces(flag string, names ...string) error {
 	return nil
 }
 
-// Selection has the objects of an installation and how their annotations are read. It must be the
-// same for all services of the installation.
+// Selection defines the objects of an installation, and how their annotations are read. It must be
+// the same for all services of the installation.
 type Selection struct {
 	// Protected namespaces are ignored, as is kube-root-ca.crt everywhere.
 	Protected []string

@@ -25,8 +25,8 @@ import (
 const Controller = "x-kv8s.io/curl-me-that"
 
 const (
-	// recordedSize and recordedTTL limit the memory of a Recorder about written Events. The API
-	// server keeps Events for an hour.
+	// recordedSize and recordedTTL limit the cache of recent Events. The API server keeps Events for
+	// an hour.
 	recordedSize = 4096
 	recordedTTL  = time.Hour
 )
@@ -52,8 +52,8 @@ type Event struct {
 	// Occurrence distinguishes this change of state from others with the same reason. The same
 	// occurrence is written once, however often it is recorded.
 	Occurrence string
-	// Again is when the same was observed again. If an Event exists, its series is incremented.
-	// Zero: it is written once.
+	// Again is when the state was observed again, which increments the series of an existing Event.
+	// Zero means that the Event is written once.
 	Again time.Time
 }
 
@@ -113,8 +113,8 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 	return nil
 }
 
-// countUp increments the series of an existing Event and renews its text, unless it already counted this observation.
-// It ignores a different Event with that name, and one that expires meanwhile.
+// countUp increments the series of an existing Event and updates its text, unless the series already
+// includes this observation. It ignores a different Event with that name, and one that has expired.
 func (r *Recorder) countUp(ctx context.Context, e Event) error {
 	events := r.client.Events(e.Namespace)
 	held, err := events.Get(ctx, e.name(), metav1.GetOptions{})
@@ -144,7 +144,7 @@ func (r *Recorder) countUp(ctx context.Context, e Event) error {
 		return err
 	}
 	_, err = events.Patch(ctx, e.name(), types.MergePatchType, patch, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict: another replica has counted
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // on a conflict, another replica counted
 		return nil
 	}
 	return err
@@ -182,7 +182,7 @@ func (r *Recorder) event(e Event) *corev1.Event {
 	}
 }
 
-// kind of the object.
+// kind returns the kind of the object.
 func (e Event) kind() string { return cmp.Or(e.Kind, "ConfigMap") }
 
 // name derives the name of the Event from its content.

@@ -35,7 +35,7 @@ var _ = Describe("Events", func() {
 		namespace = kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
 	})
 
-	It("emits one Event per change of state, from any number of processes", func(ctx SpecContext) {
+	It("are written once per change of state, by any number of processes", func(ctx SpecContext) {
 		event := kube.Event{
 			Namespace: namespace, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
 			Reason: "KeyExists", Action: "Skip", Note: strings.Repeat("ü", 1000), Occurrence: "one",
@@ -55,7 +55,7 @@ var _ = Describe("Events", func() {
 		Expect(notes(ctx, cluster, namespace)).To(ConsistOf(strings.Repeat("ü", 512), "short"))
 	})
 
-	It("increments the series of an Event once per observation, but not that of a foreign Event", func(ctx SpecContext) {
+	It("count each observation once in their series, but never touch a foreign Event", func(ctx SpecContext) {
 		now := time.Now()
 		first := kube.NewRecorder(cluster.CoreV1(), "first", testclock.NewFakePassiveClock(now))
 		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{})
@@ -83,7 +83,7 @@ var _ = Describe("Events", func() {
 		Expect(read().Message).To(Equal(event.Note))
 		Expect(read().Series.LastObservedTime.Time).To(BeTemporally("~", event.Again, time.Millisecond))
 		Expect(read().Count).To(BeEquivalentTo(3))
-		Expect(read().LastTimestamp.Time).To(BeTemporally("~", event.Again, time.Second), "by which kubectl orders Events")
+		Expect(read().LastTimestamp.Time).To(BeTemporally("~", event.Again, time.Second), "kubectl sorts Events by it")
 
 		theirs := read()
 		theirs.ObjectMeta = metav1.ObjectMeta{Namespace: theirs.Namespace, Name: theirs.Name}
@@ -92,10 +92,10 @@ var _ = Describe("Events", func() {
 		suitetest.Must(cluster.CoreV1().Events(namespace).Create(ctx, &theirs, metav1.CreateOptions{}))
 		event.Again = now.Add(24 * time.Hour)
 		Expect(first.Record(ctx, event)).To(Succeed())
-		Expect(read().Series).To(BeNil(), "somebody has made an Event of the same name")
+		Expect(read().Series).To(BeNil(), "the Event of that name is foreign")
 	})
 
-	It("gives up on an Event if its namespace is gone", func(ctx SpecContext) {
+	It("are dropped if their namespace is gone", func(ctx SpecContext) {
 		recorder := kube.NewRecorder(cluster.CoreV1(), "spec", clock.RealClock{})
 		Expect(recorder.Record(ctx, kube.Event{
 			Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout",
@@ -125,7 +125,7 @@ var _ = Describe("a kubeconfig", func() {
 		Expect(err.Error()).NotTo(ContainSubstring("\n"))
 	})
 
-	It("is not needed in a pod, but elsewhere", func() {
+	It("is required outside of a pod", func() {
 		GinkgoT().Setenv("KUBECONFIG", "")
 		Expect((&kube.Options{}).Config("spec")).Error().
 			To(MatchError("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"))

@@ -11,8 +11,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
-// noAnswer is the status code of a request without a response, as in Kubernetes components.
-const noAnswer = "<error>"
+// noResponse is the status code of a request without a response, as in Kubernetes components.
+const noResponse = "<error>"
 
 // Calls counts requests to the API server under the names that Kubernetes components use. The
 // implementation in component-base is global, adds the server's address as a label and has many
@@ -24,8 +24,8 @@ type Calls struct {
 
 // NewCalls creates the metrics in a set with standard names, for the methods that a service uses.
 func NewCalls(set *metric.Set, methods ...string) *Calls {
-	const name, help = "rest_client_requests_total", "Requests to the API server, by method and status code. " + noAnswer +
-		": no response."
+	const name = "rest_client_requests_total"
+	const help = "Requests to the API server, by method and status code. " + noResponse + ": no response."
 	method := metric.Of("method", methods...)
 	c := &Calls{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"code", "method"}),
@@ -35,7 +35,7 @@ func NewCalls(set *metric.Set, methods ...string) *Calls {
 	}
 	for _, m := range method.Values {
 		c.requests.WithLabelValues("200", m)
-		c.requests.WithLabelValues(noAnswer, m)
+		c.requests.WithLabelValues(noResponse, m)
 	}
 	set.Add(c.requests, metric.Definition{
 		Name: name, Kind: metric.Counter, Help: help,
@@ -61,7 +61,7 @@ type counted struct {
 func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	response, err := c.next.RoundTrip(r)
-	code := noAnswer
+	code := noResponse
 	if err == nil {
 		code = strconv.Itoa(response.StatusCode)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/logfield"
 )
 
-func TestFieldsHaveOneForm(t *testing.T) {
+func TestFieldsHaveOneFormat(t *testing.T) {
 	var out bytes.Buffer
 	log := zerolog.New(&out)
 	line := logfield.Key(log.Info(), pipeline.Key{Namespace: "shop", Name: "cool.map", Key: "my.data"})

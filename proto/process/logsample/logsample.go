@@ -13,8 +13,8 @@ import (
 const (
 	// Burst is the maximum number of lines of one kind in one Period.
 	Burst = 50
-	// Period is the time after which lines of a kind are written again, after a line with the
-	// number of suppressed ones.
+	// Period is the time from a burst until lines of its kind are written again, after a line with
+	// the number of suppressed ones.
 	Period = time.Second
 )
 
@@ -27,7 +27,7 @@ type Log struct {
 	kinds map[kind]zerolog.Logger
 }
 
-// kind of lines, per level, so that a burst of ordinary lines suppresses no warning.
+// kind of lines. It includes the level, so that a burst of ordinary lines suppresses no warning.
 type kind struct {
 	level zerolog.Level
 	name  string
@@ -41,12 +41,12 @@ func New(log zerolog.Logger) *Log { return &Log{log: log, kinds: map[kind]zerolo
 func (l *Log) Line(level zerolog.Level, name string) *zerolog.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := kind{level, name}
-	log, known := l.kinds[of]
+	k := kind{level, name}
+	log, known := l.kinds[k]
 	if !known {
 		after := &omitted{log: l.log, kind: name}
 		log = l.log.Sample(&zerolog.BurstSampler{Burst: Burst, Period: Period, NextSampler: after})
-		l.kinds[of] = log
+		l.kinds[k] = log
 	}
 	return log.WithLevel(level) //nolint:zerologlint // the caller sends it
 }
@@ -58,7 +58,7 @@ type omitted struct {
 	lines atomic.Int64
 }
 
-// Sample implements zerolog.Sampler: it lets no line pass.
+// Sample implements zerolog.Sampler and drops every line.
 func (o *omitted) Sample(level zerolog.Level) bool {
 	if o.lines.Add(1) == 1 {
 		time.AfterFunc(Period, func() {

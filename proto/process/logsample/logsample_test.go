@@ -35,15 +35,15 @@ func take(t *testing.T, out *gbytes.Buffer) []entry {
 	return entries
 }
 
-func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
+func TestABurstIsLimitedAndTheOmittedLinesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := gbytes.NewBuffer()
 		log := logsample.New(zerolog.New(out))
 		for n := range 1000 {
 			log.Line(zerolog.InfoLevel, "retry").Int("n", n).Msg("failed")
 		}
-		log.Line(zerolog.WarnLevel, "gave_up").Msg("another kind is not held back")
-		log.Line(zerolog.WarnLevel, "retry").Msg("another level is not held back")
+		log.Line(zerolog.WarnLevel, "gave_up").Msg("another kind is not suppressed")
+		log.Line(zerolog.WarnLevel, "retry").Msg("another level is not suppressed")
 		time.Sleep(logsample.Period) //nolint:forbidigo // no time passes in the bubble of synctest
 		synctest.Wait()
 		entries := take(t, out)
@@ -67,10 +67,10 @@ func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
 	})
 }
 
-func TestLogLeavesOutWhatItsLevelDoes(t *testing.T) {
+func TestADisabledLevelWritesNothing(t *testing.T) {
 	out := gbytes.NewBuffer()
 	log := logsample.New(zerolog.New(out).Level(zerolog.InfoLevel))
-	log.Line(zerolog.DebugLevel, "parked").Msg("nobody asked")
+	log.Line(zerolog.DebugLevel, "parked").Msg("below the level")
 	if entries := take(t, out); len(entries) != 0 {
 		t.Errorf("wrote %+v", entries)
 	}

@@ -42,7 +42,7 @@ func (s *Set) Counter(name, help string) prometheus.Counter {
 	return c
 }
 
-// CounterFunc creates a counter that calls read on each scrape.
+// CounterFunc creates a counter that is read on each scrape.
 func (s *Set) CounterFunc(name, help string, value func() float64) {
 	s.add(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: s.prefix + name, Help: help}, value), Counter, name, help)
 }
@@ -135,7 +135,7 @@ func (s *Set) add(c prometheus.Collector, kind Kind, name, help string, labels .
 	s.Add(c, Definition{Name: s.prefix + name, Kind: kind, Help: help, Labels: labels})
 }
 
-// gauges are read on each scrape.
+// gauges collects gauges that are read on each scrape.
 type gauges struct {
 	desc   *prometheus.Desc
 	values []string

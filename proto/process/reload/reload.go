@@ -1,7 +1,7 @@
 // Package reload reads a mounted file and follows its changes.
 //
-// Files are compared by content. A mounted ConfigMap or Secret changes by a swapped symbolic link,
-// and file time stamps are coarse. The files are small and read every few seconds.
+// Files are compared by content, because a mounted ConfigMap or Secret changes by swapping a symbolic
+// link, and time stamps of files are coarse. The files are small and read every few seconds.
 package reload
 
 import (
@@ -69,7 +69,7 @@ func OpenAll[T any](paths []string, parse func([][]byte) (T, error)) (*File[T], 
 	return f, nil
 }
 
-// Value returns the last valid value, and that of a nil File is the zero value.
+// Value returns the last valid value, or the zero value of a nil File.
 func (f *File[T]) Value() (value T) {
 	if f == nil {
 		return value
@@ -131,7 +131,7 @@ func Report(log zerolog.Logger) func(path string, err error) {
 	}
 }
 
-// once passes an error on unless it was the last one.
+// once returns err unless it is the same as the last one.
 func (f *File[T]) once(err error) error {
 	if err.Error() == f.failure {
 		return nil

@@ -41,7 +41,7 @@ func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *
 	if collector == "" {
 		return nil
 	}
-	otel.SetLogger(logr.Discard()) // it prints values of variables, which may be secrets
+	otel.SetLogger(logr.Discard()) // it prints the values of variables, which may be secret
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn().Msg("configure traces by OTEL_*: " + err.Error())
 	}))
@@ -51,9 +51,9 @@ func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *
 		return nil
 	}
 	t := New(ctx, service, version, sdktrace.NewBatchSpanProcessor(exporter))
-	seldom := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: errorInterval})
+	sampled := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: errorInterval})
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		seldom.Warn().Str("collector", collector).Str("error",
+		sampled.Warn().Str("collector", collector).Str("error",
 			kindOf(err)).Msg("cannot send traces to the collector, continuing without them")
 	}))
 	log.Info().Str("collector", collector).Msg("sending traces")

@@ -53,8 +53,8 @@ type Tracer struct {
 	sdk  *sdktrace.TracerProvider
 }
 
-// Publish starts the span of publishing to a subject, in a new trace; messages published with the
-// returned context carry it. The caller ends the span.
+// Publish starts the span of publishing to a subject, as a child of the span in ctx, if any. Messages
+// published with the returned context carry it. The caller ends the span.
 func (t *Tracer) Publish(ctx context.Context, kind pipeline.Kind, key pipeline.Key) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, trace.SpanFromContext(ctx)
@@ -73,7 +73,7 @@ func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m Mess
 	if t == nil {
 		return ctx, trace.SpanFromContext(ctx)
 	}
-	kind, key, _ := pipeline.ParseSubject(m.Subject()) // what cannot be read gets no attributes
+	kind, key, _ := pipeline.ParseSubject(m.Subject()) // a malformed subject gives empty attributes
 	options := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName(operation),
@@ -87,7 +87,7 @@ func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m Mess
 	return t.otel.Start(ctx, operation+" "+kind.String(), options...) //nolint:spancheck // the caller ends it
 }
 
-// LinkTo adds a link to a span, unless the target is empty.
+// LinkTo adds a link to a span, unless the target is empty or the span itself.
 func LinkTo(span trace.Span, to trace.SpanContext, what string) {
 	if span.IsRecording() && to.IsValid() && to.SpanID() != span.SpanContext().SpanID() {
 		span.AddLink(trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{Link.String(what)}})

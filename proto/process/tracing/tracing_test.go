@@ -67,7 +67,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// fromEnv returns a tracer by these variables only, and its log.
+// fromEnv returns a tracer configured only by these variables, and its log.
 func fromEnv(t *testing.T, env map[string]string) (*tracing.Tracer, *bytes.Buffer) {
 	t.Helper()
 	for _, name := range []string{
@@ -84,7 +84,7 @@ func fromEnv(t *testing.T, env map[string]string) (*tracing.Tracer, *bytes.Buffe
 	return tracing.FromEnv(t.Context(), "fetcher", "1.2.3", zerolog.New(log)), log
 }
 
-func TestFromEnvSendsWhatTheVariablesAskFor(t *testing.T) {
+func TestFromEnvSendsSpansAsConfigured(t *testing.T) {
 	c := newCollector(t)
 	tracer, _ := fromEnv(t, map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL, "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20token",
@@ -171,14 +171,14 @@ func TestAFailingCollectorIsLoggedOnceAndDelaysNothing(t *testing.T) {
 	}
 	tracer.Shutdown(t.Context())
 	if n := bytes.Count(log.Bytes(), []byte("cannot send traces to the collector, continuing without them")); n != 1 {
-		t.Errorf("said %d times: %s", n, log)
+		t.Errorf("logged %d times: %s", n, log)
 	}
 	if bytes.Contains(log.Bytes(), []byte("secret of the server")) {
-		t.Errorf("the log repeats what the collector said: %s", log)
+		t.Errorf("the log repeats the response of the collector: %s", log)
 	}
 }
 
-// message is one delivery of a message as the server sends it.
+// message is a delivery of a message.
 type message struct {
 	jetstream.Msg
 }
@@ -205,7 +205,7 @@ func handle(ctx context.Context, tracer *tracing.Tracer, m jetstream.Msg) {
 	span.End()
 }
 
-func TestOffCostsNothing(t *testing.T) {
+func TestADisabledTracerAllocatesNothing(t *testing.T) {
 	var tracer *tracing.Tracer
 	ctx, m := t.Context(), jetstream.Msg(message{})
 	if n := testing.AllocsPerRun(100, func() { handle(ctx, tracer, m) }); n != 0 {

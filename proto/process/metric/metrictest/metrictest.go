@@ -1,4 +1,4 @@
-// Package metrictest reads metrics for specs.
+// Package metrictest reads metrics in tests.
 package metrictest
 
 import (
@@ -68,7 +68,7 @@ func Problems(from prometheus.Gatherer, definitions []metric.Definition) ([]stri
 	return problems, nil
 }
 
-// Unnamed returns the names of definitions without a series.
+// Unnamed returns the names of definitions that have no series.
 func Unnamed(definitions []metric.Definition, series []string) (names []string) {
 	for _, d := range definitions {
 		if !slices.ContainsFunc(series, func(s string) bool { name, _, _ := strings.Cut(s, "{"); return name == d.Name }) {

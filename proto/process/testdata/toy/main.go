@@ -1,4 +1,4 @@
-// Command toy is a service that does nothing, for the specs of the plumbing.
+// Command toy is a service that does nothing, for the tests of package process.
 package main
 
 import (
