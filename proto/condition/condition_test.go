@@ -10,7 +10,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// now is the time at which the specs compute conditions.
+// now is the time of the tests.
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // ago returns the timestamp of a time before now.
@@ -39,6 +39,6 @@ func TestStale(t *testing.T) {
 		}
 	}
 	if condition.FailsForLong(now.Add(-time.Hour), 0, now) || condition.FailsForLong(time.Time{}, interval, now) {
-		t.Error("without an interval or a start")
+		t.Error("stale without an interval or a first failure")
 	}
 }

@@ -27,8 +27,8 @@ func Host(url string) string {
 	return cmp.Or(host, "the host in the URL")
 }
 
-// Sentence says why the fetch for a want failed. It contains no query, no address but that in the
-// URL, and of the response only the status.
+// Sentence says why the fetch for a want failed. It contains no query string, no IP address except
+// that in the URL, and nothing of the response except the status.
 func Sentence(w *v1.Want, f *v1.Failure) string {
 	if f.GetClass() != v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED {
 		return SentenceAbout(Host(w.GetUrl()), f)
@@ -42,7 +42,7 @@ func Sentence(w *v1.Want, f *v1.Failure) string {
 
 // SentenceAbout says why a fetch from a host failed.
 func SentenceAbout(host string, f *v1.Failure) string {
-	if text := special(host, f); text != "" {
+	if text := specific(host, f); text != "" {
 		return text
 	}
 	switch f.GetClass() {
@@ -63,12 +63,12 @@ func detailed(text, separator string, f *v1.Failure) string {
 	return text
 }
 
-// special returns the sentence about a failure whose detail or numbers say more than its class; empty
-// if there is none.
-func special(host string, f *v1.Failure) string {
+// specific returns the sentence about a failure whose detail or numbers say more than its class;
+// empty if there is none.
+func specific(host string, f *v1.Failure) string {
 	limit := f.GetTimeLimit().AsDuration()
 	n := int64(f.GetRedirects())
-	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED { // the details are of another host
+	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED { // the details are about another host
 		return ""
 	}
 	if format, found := causes[f.GetDetail()]; found {
@@ -137,7 +137,7 @@ var classes = map[v1.FailureClass]string{
 	v1.FailureClass_FAILURE_CLASS_POISON:             "the request to %s could not be completed",
 }
 
-// status explains a success that is none for us.
+// status returns a status code in words, with an explanation for a success other than 200.
 func status(code int) string {
 	text := strconv.Itoa(code)
 	if code == 204 {
@@ -157,12 +157,13 @@ func credential(f *v1.Failure) string {
 	return "; the credential of " + source(f) + " was sent"
 }
 
-// sources matches every source of a credential, because a fetcher may be compromised.
+// sources matches the valid sources of a credential, because a fetcher may be compromised.
 var sources = regexp.MustCompile(`^((entry [0-9]{1,5} of the header file)|(Secret )?[a-z0-9.-]{1,253})$`)
 
 func source(f *v1.Failure) string { return sources.FindString(f.GetCredential()) }
 
-// rejected says which expression of a want the response does not pass. The fetcher gives only its number.
+// rejected says which expression of a want the response does not pass. The fetcher reports only its
+// number.
 func rejected(w *v1.Want, number int) string {
 	text := Host(w.GetUrl()) + ": the response for " + w.GetKey()
 	switch expect := w.GetExpect(); {
@@ -174,7 +175,7 @@ func rejected(w *v1.Want, number int) string {
 	return text + " does not meet curl-expect"
 }
 
-// KeyExists says that somebody else wrote a key.
+// KeyExists is the sentence about a key that somebody else wrote.
 func KeyExists(key string) string {
 	return "key " + key + " already exists and is not managed by curl-me-that; " +
 		"remove it from the ConfigMap, or choose another key"
@@ -214,12 +215,11 @@ func Value(key string, written bool) string {
 	return "key " + key + " has no value yet"
 }
 
-// Detail returns the details of a failure beyond its class, in words; empty if there
-// are none.
+// Detail returns the detail of a failure in words; empty if there is none.
 func Detail(f *v1.Failure) string { return details[f.GetDetail()] }
 
-// Terminal reports whether only an edit of the URL or of the operator's policy can help:
-// neither DNS nor a server decides.
+// Terminal reports whether only an edit of the URL or of the operator's policy can help, because
+// neither DNS nor a server affects the failure.
 func Terminal(url string, f *v1.Failure) bool {
 	if f.GetRedirects() > 0 {
 		return false
@@ -272,12 +272,12 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:       "no DNS server answered",
 }
 
-// Permanent follows a failure that is Terminal: no request is made.
+// Permanent ends the sentence about a Terminal failure.
 const Permanent = "not tried again until the URL or the fetch policy changes"
 
-// Next says when the next attempt after a failure is, which was observed at a time; empty
-// if that is not known. Times are UTC, to the minute. The sentence stays true if the same
-// failure is observed again later.
+// Next says when the next attempt is, for a failure observed at that time; empty if unknown. Times are
+// UTC, to the minute. The sentence about a fetch that gave up stays true if the failure is observed
+// again.
 func Next(f *v1.Failure, observed time.Time) string {
 	if f.GetNextAt() == nil {
 		return ""
@@ -370,7 +370,7 @@ func rounded(d time.Duration) string {
 	return duration.Format(max(d.Round(unit), time.Second))
 }
 
-// WaitsFor returns the reason why an attempt for url waits, in words (empty if it does not).
+// WaitsFor returns the obstacle to an attempt for url in words (empty if there is none).
 func WaitsFor(w v1.WaitsFor, url string) string {
 	switch w {
 	case v1.WaitsFor_WAITS_FOR_PAUSE:
@@ -378,11 +378,11 @@ func WaitsFor(w v1.WaitsFor, url string) string {
 	case v1.WaitsFor_WAITS_FOR_HOST:
 		return "slot of " + Host(url)
 	case v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE:
-		return "share of the namespace"
+		return "slot share of the namespace"
 	case v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES:
-		return "bytes of the namespace"
+		return "byte budget of the namespace"
 	case v1.WaitsFor_WAITS_FOR_SHARED_GET:
-		return "GET of the same"
+		return "GET of the same URL"
 	case v1.WaitsFor_WAITS_FOR_SLOTS:
 		return "slot of the fetcher"
 	case v1.WaitsFor_WAITS_FOR_UNSPECIFIED:

@@ -31,7 +31,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// Sentences that no Event in writer/internal/plan/testdata/events.golden has.
+// TestSentences has the sentences that are missing in writer/internal/plan/testdata/events.golden.
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]*v1.Failure{
@@ -77,7 +77,7 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-func TestRejectedContentNamesTheExpression(t *testing.T) {
+func TestRejectedContentQuotesTheExpression(t *testing.T) {
 	t.Parallel()
 	w := &v1.Want{
 		Url: "https://rules.example.com/a?token=secret", Key: "rules.json", Select: "json.data",
@@ -125,7 +125,7 @@ func TestOnlyFailuresThatNeedAnEditAreTerminal(t *testing.T) {
 		}
 		f.Redirects = 1
 		if condition.Terminal("https://[2001:db8::1]/a", f) {
-			t.Errorf("%s at a redirect, to which a server has led", name)
+			t.Errorf("%s of a redirect, which a server chose", name)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestNextAttempt(t *testing.T) {
 	}
 }
 
-// Every class and detail has words, also those that later versions add.
+// Every class and detail has words, even if a later version adds it.
 func TestEveryDetailHasWords(t *testing.T) {
 	t.Parallel()
 	for n, name := range v1.FailureDetail_name {

@@ -1,5 +1,5 @@
-// Package headerfile has what keeper and fetcher must agree on: which headers and paths an entry of
-// a header file may have, and the entries of teams.
+// Package headerfile has the rules that keeper and fetcher share: the allowed headers and paths of an
+// entry in a header file, and the format of team entries.
 package headerfile
 
 import (
@@ -13,7 +13,7 @@ import (
 // TeamEntry is an entry that keeper compiles from a Secret of a team, for one URL. The file is a
 // JSON list of these.
 type TeamEntry struct {
-	// Namespace of the Secret, the only one that the entry is for.
+	// Namespace of the Secret. The entry is for wants of this namespace only.
 	Namespace string `json:"namespace"`
 	// Source is the name of the Secret.
 	Source string `json:"source"`
@@ -32,7 +32,7 @@ type TeamEntry struct {
 // TeamKey is the key of the file in the Secret of the release.
 const TeamKey = "headers.json"
 
-// ValidValue reports whether a header may have a value.
+// ValidValue reports whether value is a valid header value.
 func ValidValue(value string) bool { return value != "" && httpguts.ValidHeaderFieldValue(value) }
 
 // Settable reports whether a header may be set: its name is a token (RFC 9110 section 5.1), and

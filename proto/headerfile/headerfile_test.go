@@ -110,13 +110,13 @@ var readings = []func(string) string{
 	// overlong UTF-8
 	strings.NewReplacer("\xc0\xae", ".", "\xe0\x80\xae", ".", "\xc0\xaf", "/", "\xe0\x80\xaf", "/").Replace,
 	strings.NewReplacer("\xc1\x9c", "\\").Replace,
-	// the nearest character of ASCII
+	// the nearest ASCII character
 	strings.NewReplacer("\uff0e", ".", "\uff0f", "/", "\uff3c", "\\", "\u2024", ".", "\u2215", "/", "\u2044", "/").Replace,
 	strings.NewReplacer("\\", "/").Replace,
 	strings.NewReplacer(" ", "").Replace,
 	func(s string) string { return parameters.ReplaceAllString(s, "") },
 	cutAt("\x00"), cutAt("?"), cutAt("#"),
-	func(s string) string { // seven bits
+	func(s string) string { // without the eighth bit
 		return strings.Map(func(r rune) rune { return r & 0x7f }, string([]rune(s)))
 	},
 	func(s string) string { // without control characters
@@ -127,7 +127,7 @@ var readings = []func(string) string{
 			return r
 		}, s)
 	},
-	func(s string) string { // as Windows names files
+	func(s string) string { // as file names on Windows
 		segments := strings.Split(s, "/")
 		for i, segment := range segments {
 			if segment != "." && segment != ".." {
@@ -163,7 +163,7 @@ func wideDecoded(e string) string {
 	return string(rune(r))
 }
 
-// leaves returns a reading of a path that is outside of a prefix after at most that many decoding steps.
+// leaves returns a reading of a path that is outside of a prefix, after at most that many steps.
 func leaves(p, prefix string, steps int, seen map[string]bool) (string, bool) {
 	if seen[p] {
 		return "", false

@@ -32,7 +32,7 @@ const (
 type Cause int
 
 const (
-	// Passed means that the expression gave what it should.
+	// Passed means that the rule is true, or that the selection gave a value.
 	Passed Cause = iota
 	// False means that a rule gave false.
 	False
@@ -46,14 +46,14 @@ const (
 	TooLarge
 )
 
-// String returns the word for a rule with this outcome.
+// String returns the word for a rule with this cause.
 func (c Cause) String() string {
 	return [...]string{"true", "false", "not applicable", "not JSON", "too costly", "too large"}[c]
 }
 
-// Outcome is the outcome of the expressions on a body.
+// Outcome is the result of evaluating the expressions of a key on a body.
 type Outcome struct {
-	// Expressions has the outcome of each rule, then that of the selection.
+	// Expressions has the cause of each rule, then that of the selection.
 	Expressions []Evaluated
 	// Selected is the selected part of the body, or the body without a selection.
 	Selected []byte
@@ -61,7 +61,7 @@ type Outcome struct {
 	Wait time.Duration
 }
 
-// Evaluated is the outcome of an expression.
+// Evaluated is an expression with its cause.
 type Evaluated struct {
 	Expression
 
@@ -83,10 +83,9 @@ func (o Outcome) Failed() (number int, cause Cause) {
 
 // Evaluator evaluates expressions. It is safe for concurrent use.
 //
-// It evaluates one body at a time, because the cost that CEL limits says nothing about memory. Each
-// namespace has a budget of time, because callers wait for the evaluations of others. Calls whose
-// duration or memory depends on their arguments are replaced by bounded ones, because CEL checks the
-// deadline in loops only.
+// It evaluates one body at a time, because CEL does not limit memory. Each namespace has a budget of
+// time, because callers wait for the evaluations of others. Calls whose time or memory depends on
+// their arguments are replaced by bounded ones, because CEL checks the deadline only in loops.
 type Evaluator struct {
 	// MaxBody is the maximum size of a body and of a selection in bytes (0 means DefaultMaxBody).
 	MaxBody int
@@ -101,12 +100,12 @@ type Evaluator struct {
 // Limit returns the maximum size of a body and of a selection in bytes.
 func (e *Evaluator) Limit() int { return cmp.Or(e.MaxBody, DefaultMaxBody) }
 
-// Evaluate evaluates the expressions of a key on a body; held is the number of bytes that the key
-// has.
+// Evaluate evaluates the expressions of a key on a body; held is the size of the key's value in
+// bytes.
 func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) Outcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if short := e.Budget.Check(namespace); short != nil { // others of the namespace came first
+	if short := e.Budget.Check(namespace); short != nil { // other keys of the namespace have used it
 		return Outcome{Wait: short.Wait}
 	}
 	began := time.Now()
@@ -148,7 +147,7 @@ func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) O
 	return o
 }
 
-// value evaluates one expression; nil is one that does not compile.
+// value evaluates one expression. The program is nil if the expression does not compile.
 func (e *Evaluator) value(program cel.Program, variables map[string]any) (ref.Val, Cause) {
 	if program == nil {
 		return nil, Inapplicable
@@ -171,7 +170,7 @@ func (e *Evaluator) value(program cel.Program, variables map[string]any) (ref.Va
 func (e *Evaluator) program(of Expression) (program cel.Program) {
 	ast, err := compile(of)
 	if err == nil {
-		// Options that track state or cost would switch the limit off.
+		// Options that track state or cost would disable the limit.
 		program, err = environment().Program(ast, cel.CustomDecoratorV2(e.meter.bound), cel.CostLimit(maxCost),
 			cel.InterruptCheckFrequency(interruptEvery))
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-// times repeats a macro that doubles its value.
+// times applies a macro n times, which doubles its value each time.
 func times(n int, start, step string) string {
 	return strings.Repeat("[", n) + start + strings.Repeat("]"+step+"[0]", n)
 }
 
-// hostileExpressions use the time, the memory or the stack of the evaluator as much as their authors can.
+// hostileExpressions use as much time, memory or stack of the evaluator as possible.
 func hostileExpressions() []string {
 	digits := "[" + strings.TrimSuffix(strings.Repeat("0,", 100), ",") + "]"
 	return []string{
@@ -65,7 +65,7 @@ func hostileExpressions() []string {
 	}
 }
 
-// hostileBodies are bodies of servers that mean harm.
+// hostileBodies are bodies from malicious servers.
 func hostileBodies() map[string]string {
 	const kib256 = 256 << 10
 	fill := func(part string) string { return strings.Repeat(part, kib256/len(part)) }
@@ -105,9 +105,9 @@ func manyKeys(n int) string {
 }
 
 const (
-	// longest is the maximum duration of an evaluation. The race detector makes it some times longer.
+	// longest is the maximum duration of an evaluation. It is longer under the race detector.
 	longest = 200 * time.Millisecond * slower
-	// mostMemory is the heap that evaluations may take in addition, as deploy/docs/rules.md states.
+	// mostMemory is the maximum heap of evaluations, as in deploy/docs/rules.md.
 	mostMemory = 128 << 20
 )
 
@@ -155,13 +155,13 @@ func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
 	}
 }
 
-// sentence returns what the Event says about a body that an expression does not let pass.
+// sentence returns the sentence of the Event about a body that does not pass an expression.
 func sentence(text string, number int) string {
 	return condition.Sentence(&v1.Want{Url: "https://rules.example.com", Key: "k", Expect: []string{text}, Select: text},
 		&v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Rule: uint32(number)})
 }
 
-// quickest returns how long a call takes. It tries again if that is too long, because other processes
+// quickest returns how long a call takes. It retries calls that take too long, because other processes
 // share the machine.
 func quickest(limit time.Duration, call func(try int)) (took time.Duration) {
 	for try := range 3 {

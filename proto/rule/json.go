@@ -27,7 +27,7 @@ func decode(body []byte) ref.Val {
 	if err == nil {
 		_, err = d.ReadToken()
 	}
-	if !errors.Is(err, io.EOF) { // the error of a part is another one
+	if !errors.Is(err, io.EOF) { // an incomplete value gives another error
 		return types.WrapErr(errJSON)
 	}
 	return types.DefaultTypeAdapter.NativeToValue(value)
@@ -75,11 +75,11 @@ func decodeNext(d *jsontext.Decoder) (any, error) {
 	return strconv.ParseFloat(text, 64)
 }
 
-// asNull encodes the null of CEL, which is the number 0 otherwise.
+// asNull encodes the null of CEL, which would otherwise become the number 0.
 var asNull = json.WithMarshalers(json.MarshalToFunc( //nolint:gochecknoglobals // immutable
 	func(e *jsontext.Encoder, _ structpb.NullValue) error { return e.WriteToken(jsontext.Null) }))
 
-// encode returns the bytes of a selection: text as it is, and anything else as JSON.
+// encode returns the bytes of a selection: text unchanged, and anything else as JSON.
 func (m *meter) encode(v ref.Val, limit int) (text []byte, _ Cause) {
 	switch v := v.(type) {
 	case types.String:
@@ -87,7 +87,7 @@ func (m *meter) encode(v ref.Val, limit int) (text []byte, _ Cause) {
 	case types.Bytes:
 		text = v
 	default:
-		// A small value may repeat a large part very often.
+		// A small value may repeat a large part many times.
 		if m.left = limit; !m.weigh(v, 1) {
 			return nil, TooLarge
 		}

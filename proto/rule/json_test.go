@@ -31,7 +31,7 @@ func TestDecodeAgreesWithPackageJSON(t *testing.T) {
 	}
 }
 
-// floats replaces integers, which package json does not have.
+// floats replaces integers, because package json decodes only floats.
 func floats(v any) any {
 	switch v := v.(type) {
 	case int64:

@@ -15,23 +15,23 @@ import (
 const (
 	// maxWork is the maximum number of steps in bounded calls of an expression. A step takes up to 50 ns.
 	maxWork = 2 << 20
-	// compared and copied are the numbers of bytes that a step compares or copies. So an expression
-	// copies at most 16 MiB.
+	// compared and copied are the numbers of bytes that a step compares or copies. An expression can
+	// copy at most 16 MiB.
 	compared, copied = 64, 8
 )
 
-// meter bounds the calls of an evaluation.
+// meter limits the calls of an evaluation.
 type meter struct {
 	ctx context.Context //nolint:containedctx // of the current evaluation
-	// left is the number of steps that are left.
+	// left is the number of remaining steps.
 	left int
 }
 
 // exceeded reports whether a limit is exceeded.
 func (m *meter) exceeded() bool { return m.left < 0 || m.ctx.Err() != nil }
 
-// bounded holds the calls whose duration or memory depends on their arguments, without matches, and the
-// number of bytes that a step of them takes.
+// bounded holds the functions whose time or memory depends on their arguments, except matches, and how
+// many bytes they process per step.
 var bounded = map[string]struct {
 	perStep int
 	do      func(args ...ref.Val) ref.Val
@@ -46,7 +46,7 @@ var bounded = map[string]struct {
 	overloads.TypeConvertBytes:  {copied, func(v ...ref.Val) ref.Val { return v[0].ConvertToType(types.BytesType) }},
 }
 
-// bound replaces a call whose duration or memory depends on its arguments.
+// bound replaces a call whose time or memory depends on its arguments.
 func (m *meter) bound(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, isCall := i.(interpreter.InterpretableCall)
 	if !isCall {
@@ -61,7 +61,7 @@ func (m *meter) bound(i interpreter.InterpretableV2) (interpreter.InterpretableV
 		do = func(args ...ref.Val) ref.Val {
 			for at, arg := range args {
 				_, isMap := arg.(traits.Mapper)
-				if finds := isMap && at == 1 && call.Function() == operators.In; !finds && !m.weigh(arg, b.perStep) {
+				if isLookup := isMap && at == 1 && call.Function() == operators.In; !isLookup && !m.weigh(arg, b.perStep) {
 					return types.NewErr("the evaluation exceeds a limit")
 				}
 			}
@@ -118,7 +118,7 @@ func add(args ...ref.Val) ref.Val {
 	return types.MaybeNoSuchOverloadErr(args[0])
 }
 
-// matches bounds the product of text and instructions, because each character may meet each of them.
+// matches limits the product of characters and instructions, because each pair may take a step.
 func (m *meter) matches(args ...ref.Val) ref.Val {
 	text, isText := args[0].(types.String)
 	pattern, isPattern := args[1].(types.String)

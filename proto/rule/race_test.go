@@ -2,5 +2,5 @@
 
 package rule_test
 
-// slower is how many times longer an evaluation may take.
+// slower is the factor by which an evaluation may take longer.
 const slower = 5

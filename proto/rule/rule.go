@@ -79,11 +79,10 @@ type Expression struct {
 	IsRule bool
 }
 
-// mistakes remembers the outcome for expressions, because annotations are parsed at each change of an
-// object.
+// mistakes caches the results of Mistake, because annotations are parsed at each change of an object.
 var mistakes cache[string] //nolint:gochecknoglobals // a cache
 
-// Mistake says why text is not a usable Expression, or is empty. A rule has to give a boolean.
+// Mistake returns the reason why text is not a usable Expression, or "". A rule must give a boolean.
 func Mistake(text string, isRule bool) string {
 	return mistakes.get(Expression{text, isRule}, func(e Expression) string {
 		if _, err := compile(e); err != nil {
@@ -93,26 +92,26 @@ func Mistake(text string, isRule bool) string {
 	})
 }
 
-// cache remembers one thing of each expression.
+// cache holds one value per expression.
 type cache[V any] struct {
 	mu     sync.Mutex
-	of     map[Expression]V
+	values map[Expression]V
 	length int
 }
 
 func (c *cache[V]) get(e Expression, find func(Expression) V) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found, known := c.of[e]
+	found, known := c.values[e]
 	if known {
 		return found
 	}
 	found = find(e)
-	if c.length += len(e.Text); c.of == nil || c.length > maxCached {
-		c.of, c.length = map[Expression]V{}, len(e.Text)
+	if c.length += len(e.Text); c.values == nil || c.length > maxCached {
+		c.values, c.length = map[Expression]V{}, len(e.Text)
 	}
-	e.Text = strings.Clone(e.Text) // not all of the annotation
-	c.of[e] = found
+	e.Text = strings.Clone(e.Text) // so that the cache does not keep the whole annotation
+	c.values[e] = found
 	return found
 }
 
@@ -124,8 +123,7 @@ func Shortened(text string) string {
 	return text
 }
 
-// environment declares the variables. It takes a megabyte, so only processes that meet an expression
-// make it.
+// environment declares the variables. It takes a megabyte, so it is created for the first expression.
 var environment = sync.OnceValue(func() *cel.Env { //nolint:gochecknoglobals // immutable
 	env, err := cel.NewEnv(
 		cel.Variable("body", cel.DynType), cel.Variable("json", cel.DynType), cel.Variable("heldSize", cel.IntType),
@@ -148,7 +146,7 @@ func compile(e Expression) (*cel.Ast, error) {
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
 		message := simplified(strings.TrimPrefix(first.Message, "Syntax error: "))
-		if first.Location.Line() < 0 { // the whole is refused
+		if first.Location.Line() < 0 { // the whole expression is rejected
 			return nil, errors.New(message)
 		}
 		return nil, mistakeAt(message, first.Location)
@@ -160,8 +158,8 @@ func compile(e Expression) (*cel.Ast, error) {
 	return ast, nil
 }
 
-// literalMapKeys refuses other map keys. With keys that are loop variables, each nested loop would
-// double the size of a type, and so the time to check it.
+// literalMapKeys rejects map keys that are not literals. With loop variables as keys, each nested loop
+// would double the size of a type, and so the time to check it.
 func literalMapKeys(ast *celast.AST) error {
 	for _, m := range celast.MatchDescendants(celast.NavigateAST(ast), celast.KindMatcher(celast.MapKind)) {
 		for _, entry := range m.AsMap().Entries() {

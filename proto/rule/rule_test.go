@@ -17,7 +17,7 @@ func evaluate(body, text string, held int64) rule.Cause {
 	return o.Expressions[0].Cause
 }
 
-func TestRulesLetBodiesPass(t *testing.T) {
+func TestRules(t *testing.T) {
 	object := `{"rules":[1],"version":3,"big":9007199254740993,"ratio":0.5}`
 	for _, c := range []struct {
 		body, text string
@@ -47,7 +47,7 @@ func TestRulesLetBodiesPass(t *testing.T) {
 		{strings.Repeat("x", rule.DefaultMaxBody+1), `true`, rule.TooLarge},
 	} {
 		if got := evaluate(c.body, c.text, 5); got != c.want {
-			t.Errorf("%s on %.40s is %d, not %d", c.text, c.body, got, c.want)
+			t.Errorf("%s on %.40s is %s, not %s", c.text, c.body, got, c.want)
 		}
 	}
 }
@@ -132,13 +132,13 @@ func TestTheDigestDependsOnEveryExpression(t *testing.T) {
 	}
 }
 
-func TestANamespaceWaitsForItsBudgetOnly(t *testing.T) {
+func TestANamespaceWaitsOnlyForItsOwnBudget(t *testing.T) {
 	now := time.Now()
 	limit := budget.New(budget.Config{Burst: 1, Refill: time.Second}, func() time.Time { return now })
 	e, s := &rule.Evaluator{Budget: limit}, rule.Set{Expect: []string{"true"}}
 	wait := func(namespace string) time.Duration { return e.Evaluate(namespace, s, nil, 0).Wait }
 	if wait("hostile") != 0 || wait("hostile") == 0 || wait("team-a") != 0 {
-		t.Error("the budget of a namespace does not limit its evaluations only")
+		t.Error("the budget of a namespace does not limit exactly its own evaluations")
 	}
 }
 

@@ -2,7 +2,7 @@ package rule
 
 import "regexp"
 
-// words say what CEL says to its programmers in words for everyone.
+// words replaces messages of CEL by plain ones.
 var words = [][2]string{
 	{
 		`^undeclared reference to '(.*)' \(in container.*`,

@@ -17,8 +17,8 @@ const (
 	KeysFile = "signing.pub"
 )
 
-// WriteFiles creates a signing key for a system that lives in one folder, unless there is one, and
-// returns the paths of its seed and of its public keys.
+// WriteFiles creates a signing key in a folder, unless it has a valid one, and returns the paths of
+// the seed and of the public keys.
 func WriteFiles(dir string) (seedFile, keysFile string, err error) {
 	seedFile, keysFile = filepath.Join(dir, SeedFile), filepath.Join(dir, KeysFile)
 	_, noSeed := LoadSigner(seedFile)

@@ -29,7 +29,7 @@ var (
 	ErrNoKeys = errors.New("no public key to verify signatures with")
 	// ErrUnsigned means that the want has no signature.
 	ErrUnsigned = errors.New("the want is not signed")
-	// ErrUntrusted means that no trusted key made the signature of this want.
+	// ErrUntrusted means that the signature is not from a trusted key, or not for this want.
 	ErrUntrusted = errors.New("the signature of the want was not made by a trusted key")
 	// errNoSeed and errNoPublicKeys describe invalid files.
 	errNoSeed       = errors.New("it holds no NKey user seed")

@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// must fails the test on an error.
+// must returns value, and panics on an error.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -23,7 +23,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// keys returns a signer, and the file with its public key.
+// keys returns a new signer, and the file with its public key.
 func keys(tb testing.TB) (*signature.Signer, string) {
 	tb.Helper()
 	seed, public, err := signature.WriteFiles(tb.TempDir())
@@ -49,8 +49,8 @@ func want() *v1.Want {
 	}
 }
 
-// another returns a different text, of the same length if possible, so that a changed length alone
-// cannot reveal the change.
+// another returns a different text, of the same length if possible, so that its length does not reveal
+// the change.
 func another(text string) string {
 	if text == "" {
 		return "x"
@@ -58,16 +58,16 @@ func another(text string) string {
 	return "~" + text[1:]
 }
 
-// passedOn lists the fields that others may set, because they do not affect a write. Every new
-// field must be signed or listed here.
-var passedOn = []protoreflect.Name{"cause", "cached", "observed_at", "asked_at", "installation", "signature"}
+// unsigned lists the fields that others may set, because they do not affect a write. Every new field
+// must be signed or listed here.
+var unsigned = []protoreflect.Name{"cause", "cached", "observed_at", "asked_at", "installation", "signature"}
 
 func TestEveryDecisiveFieldIsSigned(t *testing.T) {
 	signer, public := keys(t)
 	verifier := must(signature.LoadVerifier(public))
 	fields := (&v1.Want{}).ProtoReflect().Descriptor().Fields()
 	free := map[protoreflect.Name]bool{}
-	for _, name := range passedOn {
+	for _, name := range unsigned {
 		free[name] = true
 	}
 	for i := range fields.Len() {
@@ -90,7 +90,7 @@ func TestEveryDecisiveFieldIsSigned(t *testing.T) {
 	}
 }
 
-// change changes the value of a field that is no list.
+// change changes the value of a field that is not a list.
 func change(t *testing.T, m protoreflect.Message, field protoreflect.FieldDescriptor) {
 	t.Helper()
 	switch field.Kind() {
@@ -110,7 +110,7 @@ func change(t *testing.T, m protoreflect.Message, field protoreflect.FieldDescri
 			m.Set(field, m.NewField(field))
 		}
 	default:
-		t.Fatalf("%s: a kind that this test does not change", field.Name())
+		t.Fatalf("%s: this test cannot change a field of this kind", field.Name())
 	}
 }
 
@@ -122,7 +122,7 @@ func TestDifferentWantsHaveDifferentSignatures(t *testing.T) {
 	signer.Sign(w)
 	w.Name, w.Key = "cmk", "k"
 	if err := verifier.Verify(w); !errors.Is(err, signature.ErrUntrusted) {
-		t.Fatalf("a field took over what another had: %v", err)
+		t.Fatalf("the signature holds after text moved to another field: %v", err)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestInvalidFiles(t *testing.T) {
 		t.Errorf("missing: %v; %v", noSeed, noKeys)
 	}
 	if _, _, err := signature.WriteFiles(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("folder that is missing: %v", err)
+		t.Errorf("missing folder: %v", err)
 	}
 }
 

@@ -34,13 +34,13 @@ type Entry struct {
 	// Binary reports that the body is in binaryData.
 	Binary bool `json:"binary,omitempty"`
 
-	// Error is the reason of the current failure, as in Events (empty if there is none).
+	// Error is the reason for the current failure, as in Events (empty if there is none).
 	Error string `json:"error,omitempty"`
 	// ErrorURL is the URL that fails, if it differs from URL: the annotation has changed, and the
 	// key still holds the body of the old URL.
 	ErrorURL string `json:"errorUrl,omitempty"`
 	// Since is the time of the first failed attempt in an unbroken row, or when a foreign key was
-	// first seen. For a key that is well, it is the time of its recovery. To the second.
+	// first seen. For a healthy key, it is the time of its recovery. To the second.
 	Since time.Time `json:"since,omitzero"`
 	// Attempts is the number of attempts in that row at the time of the report.
 	Attempts uint32 `json:"attempts,omitempty"`
@@ -50,8 +50,8 @@ type Entry struct {
 	// fields are inlined.
 	*Explanation
 
-	// Drift is the fingerprint of the foreign or missing ownership (package annotation) of a key
-	// that holds the right body nevertheless.
+	// Drift is the fingerprint of the foreign or missing owner (package annotation) of a key that has
+	// the right body nevertheless.
 	Drift string `json:"drift,omitempty"`
 	// Object is the Mark of the object that this entry was written on, because backups and copies
 	// include annotations (empty if unknown).
@@ -70,8 +70,8 @@ type Explanation struct {
 	// NextTry is the time of the next attempt as planned at the time of writing, to the second. If
 	// it has passed, later attempts had the same outcome.
 	NextTry time.Time `json:"nextTry,omitzero"`
-	// WaitsFor names the obstacle to the next attempt, such as "pause of example.com"; empty if it
-	// waits for its time alone.
+	// WaitsFor is the obstacle to the next attempt, such as "pause of example.com"; empty if the
+	// attempt only waits for its time.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Stale reports that the key has been failing for long; see condition.FailsForLong.
 	Stale bool `json:"stale,omitempty"`
@@ -85,11 +85,11 @@ type Explanation struct {
 // name have the same Mark once in four billion times.
 const markLength = 8
 
-// Mark returns the value of Entry.Object for a uid: its first eight characters.
+// Mark returns the value of Entry.Object for a uid.
 func Mark(uid types.UID) string { return string(uid[:min(len(uid), markLength)]) }
 
-// Copied reports whether the entry was written on another object than the one with that uid. Its
-// fence is then not comparable with ours, and the rest may be wrong for this object.
+// Copied reports whether the entry was written on another object than the one with that uid. Then its
+// fence is meaningless for this object, and the rest may be wrong.
 func (e Entry) Copied(uid types.UID) bool { return e.Object != "" && e.Object != Mark(uid) }
 
 // Body returns the fields that describe only the body. They hold for a copied entry, too, if the

@@ -17,7 +17,7 @@ type Fence struct {
 	Seq uint64
 }
 
-// MaxEpoch is the end of the year 9999 and the maximum epoch of a status.
+// MaxEpoch is the maximum epoch of a status: the end of the year 9999.
 const MaxEpoch = 253402300799999
 
 // String returns the fence as epoch.sequence.
@@ -53,8 +53,8 @@ func (f Fence) IsZero() bool { return f == Fence{} }
 // MarshalText implements encoding.TextMarshaler.
 func (f Fence) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It returns no fence for MaxEpoch, because no
-// real clock is that wrong and no trigger could come after it.
+// UnmarshalText implements encoding.TextUnmarshaler. MaxEpoch gives the zero value, because no real
+// clock is that wrong and no trigger could come after it.
 func (f *Fence) UnmarshalText(text []byte) error {
 	epochText, seqText, _ := strings.Cut(string(text), ".")
 	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)

@@ -59,13 +59,13 @@ func TestEpochAfter(t *testing.T) {
 		seq    uint64
 		want   int64
 	}{
-		"nothing yet":                     {status.Fence{}, 5, 1, 5},
-		"as always":                       {status.Fence{Epoch: 5, Seq: 7}, 5, 8, 5},
+		"no fence":                        {status.Fence{}, 5, 1, 5},
+		"a normal trigger":                {status.Fence{Epoch: 5, Seq: 7}, 5, 8, 5},
 		"a new stream":                    {status.Fence{Epoch: 5, Seq: 7}, 6, 1, 6},
-		"the stream was brought back":     {status.Fence{Epoch: 5, Seq: 7}, 5, 7, 6},
-		"further back":                    {status.Fence{Epoch: 5, Seq: 7}, 5, 2, 6},
-		"the new stream's clock is wrong": {status.Fence{Epoch: 9, Seq: 7}, 6, 3, 10},
-		"and went on":                     {status.Fence{Epoch: 10, Seq: 3}, 6, 4, 10},
+		"a restored stream":               {status.Fence{Epoch: 5, Seq: 7}, 5, 7, 6},
+		"a much older backup":             {status.Fence{Epoch: 5, Seq: 7}, 5, 2, 6},
+		"a new stream with a wrong clock": {status.Fence{Epoch: 9, Seq: 7}, 6, 3, 10},
+		"a later trigger of it":           {status.Fence{Epoch: 10, Seq: 3}, 6, 4, 10},
 	} {
 		got := tt.have.EpochAfter(tt.stream, tt.seq)
 		if got != tt.want || !(status.Fence{Epoch: got, Seq: tt.seq}).Newer(tt.have) {

@@ -42,7 +42,7 @@ type Status struct {
 
 // Problem describes annotations that are not followed.
 type Problem struct {
-	// Error is the reason, one of those of Events.
+	// Error is the reason, as in Events.
 	Error string `json:"error"`
 	// Message has the sentences of the Events.
 	Message string `json:"message,omitempty"`
@@ -167,14 +167,13 @@ func (s Status) String() string {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false) // people read the URLs
-	_ = encoder.Encode(normal)   // fails, and writes nothing, for a time beyond the year 9999 alone
+	_ = encoder.Encode(normal)   // fails, and writes nothing, only for a time after the year 9999
 	return string(bytes.TrimRight(text.Bytes(), "\n"))
 }
 
-// Own returns the part of the status annotation text that a want of a key carries: all of it if no
-// other key has an entry. Otherwise the want carries nothing, because the wants of an object with
-// many keys would repeat the entries of all of them, and readFirst reports that the writer has to
-// read the object before it writes the annotation.
+// Own returns the status annotation for the want of a key: text if no other key has an entry.
+// Otherwise it is empty, because every want of the object would repeat the entries of all keys, and
+// readFirst tells the writer to read the object before it writes the annotation.
 func (s Status) Own(key, text string) (own string, readFirst bool) {
 	for other := range s.Keys {
 		if other != key {

@@ -70,11 +70,11 @@ func TestOwn(t *testing.T) {
 		keys      []string
 		readFirst bool
 	}{
-		"no entry":             {},
-		"the key's entry":      {keys: []string{"a"}},
-		"an entry of another":  {keys: []string{"b"}, readFirst: true},
-		"its own and another":  {keys: []string{"a", "b"}, readFirst: true},
-		"those of many others": {keys: []string{"b", "c", "d"}, readFirst: true},
+		"no entry":               {},
+		"the key's entry":        {keys: []string{"a"}},
+		"another key's entry":    {keys: []string{"b"}, readFirst: true},
+		"both entries":           {keys: []string{"a", "b"}, readFirst: true},
+		"entries of many others": {keys: []string{"b", "c", "d"}, readFirst: true},
 	} {
 		s := status.Status{Keys: map[string]status.Entry{}}
 		for _, key := range c.keys {
@@ -110,7 +110,7 @@ func TestStringNormalises(t *testing.T) {
 	}
 }
 
-func TestParseTolerates(t *testing.T) {
+func TestParseIgnoresUnknownFieldsAndKeys(t *testing.T) {
 	parsed, err := status.Parse(` {"$version":2, "a":{"url":"https://e.example.com","colour":"red"}, "b":null} `)
 	if err != nil || len(parsed.Keys) != 2 || parsed.Keys["a"].URL != "https://e.example.com" {
 		t.Errorf("got %+v, %v", parsed, err)
@@ -124,7 +124,7 @@ func TestParseRefuses(t *testing.T) {
 		"list":             `[]`,
 		"cut short":        `{"a":{"url":"https`,
 		"two values":       `{} {}`,
-		"entry no object":  `{"a":7}`,
+		"entry not object": `{"a":7}`,
 		"wrong type":       `{"a":{"size":"12"}}`,
 		"negative size":    `{"a":{"size":-1}}`,
 		"attempts":         `{"a":{"attempts":-1}}`,
@@ -171,11 +171,11 @@ func TestTooManyEntriesCostNoMemory(t *testing.T) {
 	allocated := testing.AllocsPerRun(10, func() { _, _ = status.Parse(many) })
 	allowed := testing.AllocsPerRun(10, func() { _, _ = status.Parse(entries(status.MaxEntries)) })
 	if allocated > allowed {
-		t.Errorf("%.0f allocations, those of the largest status are %.0f", allocated, allowed)
+		t.Errorf("%.0f allocations, but the largest valid status needs %.0f", allocated, allowed)
 	}
 }
 
-// Reasons become reasons of Events and metric labels, and the audit selects keys by reason.
+// Reasons of entries become reasons of Events and metric labels, and the audit selects keys by reason.
 func TestParseAcceptsOnlyKnownReasons(t *testing.T) {
 	parsed, err := status.Parse(`{"a":{"error":"Forged1"},"b":{"error":"Forged2"},"c":{"error":"Timeout"},"d":{},` +
 		`"*":{"error":"Forged3"}}`)
@@ -188,7 +188,7 @@ func TestParseAcceptsOnlyKnownReasons(t *testing.T) {
 		}
 	}
 	if parsed.Problem.Error != "Unknown" {
-		t.Errorf("got %q of the object", parsed.Problem.Error)
+		t.Errorf("got %q for the object", parsed.Problem.Error)
 	}
 }
 
@@ -199,20 +199,19 @@ func TestErrorsQuoteNothing(t *testing.T) {
 	}
 }
 
-// An annotation is copied with the object. Its claims count only as far as the key's value confirms
-// them.
+// The status is copied with the object. Only facts that the key's value confirms still hold.
 func TestCopied(t *testing.T) {
 	e := full()
 	if uid := types.UID("0b0e8a63-8c4f-4c5e-9d0a-000000000001"); status.Mark(uid) != e.Object || e.Copied(uid) {
-		t.Errorf("copied from itself, mark %q", status.Mark(uid))
+		t.Errorf("an entry counts as a copy on its own object, mark %q", status.Mark(uid))
 	}
 	for _, uid := range []types.UID{"1b0e8a63-8c4f-4c5e-9d0a-000000000001", "0b0e8a6", ""} {
 		if !e.Copied(uid) {
-			t.Errorf("not copied to %q", uid)
+			t.Errorf("not a copy on %q", uid)
 		}
 	}
 	if (status.Entry{SHA256: digest}).Copied("1b0e8a63-8c4f") {
-		t.Error("an entry that does not tell is taken for a copy")
+		t.Error("an entry without an object counts as a copy")
 	}
 	want := status.Entry{
 		SHA256: digest, Size: 12, FetchedAt: e.FetchedAt, ETag: e.ETag, LastModified: e.LastModified,
@@ -223,8 +222,8 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// FuzzStatus checks that Parse never panics, and that a parsed status survives another round
-// unchanged.
+// FuzzStatus checks that Parse never panics, and that formatting and parsing a status again changes
+// nothing.
 func FuzzStatus(f *testing.F) {
 	s := status.Status{Keys: map[string]status.Entry{"b": full(), "a": {}}}
 	for _, seed := range []string{
@@ -247,7 +246,7 @@ func FuzzStatus(f *testing.F) {
 			t.Fatalf("%d keys became %q", len(parsed.Keys), text)
 		}
 		if len(text) > status.MaxBytes {
-			t.Skip() // invalid UTF-8 grows
+			t.Skip() // replacing invalid UTF-8 made it longer
 		}
 		again, err := status.Parse(text)
 		if err != nil || !reflect.DeepEqual(again, parsed) || again.String() != text {

@@ -1,5 +1,4 @@
-// Package crd has the CustomResourceDefinition of Watchers, for programs that
-// install it.
+// Package crd has the CustomResourceDefinition of Watchers, for programs that install it.
 package crd
 
 import _ "embed" // the manifest

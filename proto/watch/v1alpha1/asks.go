@@ -8,8 +8,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// Asks returns the annotations with which the ConfigMap of a Watcher requests its sources; key is
-// the name of the first of them, such as x-kv8s.io/curl-me-that. Without sources there are none.
+// Asks returns the annotations of the Watcher's ConfigMap that request its sources. The pairs are in
+// the annotation key, such as x-kv8s.io/curl-me-that. Without sources there are none.
 func (w *Watcher) Asks(key string) map[string]string {
 	asked := map[string]string{}
 	if len(w.Spec.Sources) == 0 {

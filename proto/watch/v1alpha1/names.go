@@ -31,7 +31,7 @@ const (
 	ConditionReady = "Ready"
 	// ConditionFresh: the last fetch of every source succeeded.
 	ConditionFresh = "Fresh"
-	// ConditionInjectable is present if there is a container: pods get it as a sidecar.
+	// ConditionInjectable is present if there is a container: pods can get it as a sidecar.
 	ConditionInjectable = "Injectable"
 	// ConditionReconciling is present while the Watcher makes progress towards Ready.
 	ConditionReconciling = "Reconciling"
@@ -71,8 +71,7 @@ const (
 	ReasonInjectable = "Injectable"
 	// ReasonPoliciesMissing: the operator has not enabled sidecars.
 	ReasonPoliciesMissing = "PoliciesMissing"
-	// ReasonNamespaceNotEnabled: the namespace does not have InjectLabel, or is
-	// protected.
+	// ReasonNamespaceNotEnabled: the namespace does not have InjectLabel, or is protected.
 	ReasonNamespaceNotEnabled = "NamespaceNotEnabled"
 	// ReasonPodSecurity: the namespace's Pod Security Standard rejects pods with the sidecar.
 	ReasonPodSecurity = "PodSecurity"
