@@ -47,10 +47,10 @@ type WatcherList struct {
 
 // WatcherSpec is the desired state of a Watcher.
 // +kubebuilder:validation:XValidation:rule="has(self.configData) || has(self.configBinaryData) || has(self.sources) || has(self.container)",message="a Watcher needs at least one of configData, configBinaryData, sources and container"
-// +kubebuilder:validation:XValidation:rule="!has(self.configData) || !has(self.configBinaryData) || self.configData.all(k, !(k in self.configBinaryData))",message="a key stands in configData and in configBinaryData; take it out of one"
-// +kubebuilder:validation:XValidation:rule="!has(self.sources) || !has(self.configData) || self.sources.all(s, !(s.key in self.configData))",message="a key stands in sources and in configData; take it out of one"
-// +kubebuilder:validation:XValidation:rule="!has(self.sources) || !has(self.configBinaryData) || self.sources.all(s, !(s.key in self.configBinaryData))",message="a key stands in sources and in configBinaryData; take it out of one"
-// +kubebuilder:validation:XValidation:rule="(has(self.target) && has(self.target.name) ? self.target.name : '.') == (has(oldSelf.target) && has(oldSelf.target.name) ? oldSelf.target.name : '.')",message="target.name cannot be changed, added or removed; make another Watcher"
+// +kubebuilder:validation:XValidation:rule="!has(self.configData) || !has(self.configBinaryData) || self.configData.all(k, !(k in self.configBinaryData))",message="a key is in both configData and configBinaryData; remove it from one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.sources) || !has(self.configData) || self.sources.all(s, !(s.key in self.configData))",message="a key is in both sources and configData; remove it from one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.sources) || !has(self.configBinaryData) || self.sources.all(s, !(s.key in self.configBinaryData))",message="a key is in both sources and configBinaryData; remove it from one of them"
+// +kubebuilder:validation:XValidation:rule="(has(self.target) && has(self.target.name) ? self.target.name : '.') == (has(oldSelf.target) && has(oldSelf.target.name) ? oldSelf.target.name : '.')",message="target.name cannot be changed, added or removed; create another Watcher"
 // +kubebuilder:validation:XValidation:rule="!has(self.volume) || has(self.container)",message="volume needs container"
 // +kubebuilder:validation:XValidation:rule="!has(self.imagePullSecrets) || has(self.container)",message="imagePullSecrets needs container"
 type WatcherSpec struct {
@@ -87,14 +87,14 @@ type WatcherSpec struct {
 	// Secret.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
-	// +kubebuilder:validation:XValidation:rule="self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.name) <= 63",message="the name of a container has at most 63 of a-z, 0-9 and -, and no - at its ends"
+	// +kubebuilder:validation:XValidation:rule="self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.name) <= 63",message="the name of a container has at most 63 characters: a-z, 0-9 and -, with no - at either end"
 	// +kubebuilder:validation:XValidation:rule="!has(self.restartPolicy) || self.restartPolicy == 'Always'",message="the restartPolicy of a sidecar is Always; leave it out"
 	// +kubebuilder:validation:XValidation:rule="has(self.image) && size(self.image) > 0",message="a container needs an image"
 	Container *corev1.Container `json:"container,omitempty"`
 	// A volume for the pod, a volume of core/v1. A pod with a volume of that name keeps its own.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
-	// +kubebuilder:validation:XValidation:rule="self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.name) <= 63",message="the name of a volume has at most 63 of a-z, 0-9 and -, and no - at its ends"
+	// +kubebuilder:validation:XValidation:rule="self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.name) <= 63",message="the name of a volume has at most 63 characters: a-z, 0-9 and -, with no - at either end"
 	Volume *corev1.Volume `json:"volume,omitempty"`
 	// An image pull Secret for the sidecar.
 	// +optional
@@ -108,7 +108,7 @@ type Target struct {
 	// changed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="the name of a ConfigMap has a-z, 0-9, - and ., and no - or . at its ends"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="the name of a ConfigMap has a-z, 0-9, - and ., with no - or . at either end"
 	Name string `json:"name,omitempty"`
 	// What happens to the ConfigMap when the Watcher is deleted. Delete removes it, Retain leaves
 	// it as an ordinary annotated ConfigMap.
@@ -140,9 +140,9 @@ type Source struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]*$')",message="a url has no white space and only printable ASCII; escape the others, as in %20"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]*$')",message="a url contains only printable ASCII and no white space; escape other characters, as in %20"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[A-Za-z][-A-Za-z0-9+.]*://') || self.matches('^[Hh][Tt][Tt][Pp][Ss]?://')",message="the scheme of a url is http or https"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^([A-Za-z][-A-Za-z0-9+.]*://)?[^/?#]*@')",message="a url carries no user name and no password; ask the operator for credentials of that host"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([A-Za-z][-A-Za-z0-9+.]*://)?[^/?#]*@')",message="a url must not contain a user name or a password; ask the operator for credentials for that host"
 	URL string `json:"url"`
 	// SHA256 that the body must match, 64 lower-case hexadecimal digits; if absent, any body is
 	// accepted.
@@ -160,7 +160,7 @@ type Source struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^[^\n\r]*$`
 	Select string `json:"select,omitempty"`
-	// Refresh interval of this source. Without it, that of the Watcher.
+	// Refresh interval of this source; default: the interval of the Watcher.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('8760h')",message="interval is a duration such as 10m or 1h30m, from 10s to 8760h"
