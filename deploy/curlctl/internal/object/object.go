@@ -104,7 +104,7 @@ func (v *View) readMetadata(object *metav1.PartialObjectMetadata) {
 	v.Annotation, v.Ignored, v.Problem = request.Annotation, read.Ignored, read.Problem
 	v.read = keys.Objects{{Namespace: v.Namespace, Name: v.ConfigMap}: read}
 	for _, problem := range request.Problems {
-		if problem.Followed {
+		if problem.WatcherOnly {
 			v.Notes = append(v.Notes, problem.Text)
 		}
 	}
