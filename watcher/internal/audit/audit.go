@@ -1,5 +1,5 @@
-// Package audit finds lost work: keys that do not hold their body while nothing is
-// under way for them, and keys that nothing will refresh.
+// Package audit finds lost work: keys without their body or work in flight, and keys without a
+// refresh timer.
 package audit
 
 import (
@@ -27,18 +27,17 @@ import (
 )
 
 const (
-	// looks is the number of looks in an interval. Each key has its turn in one of
-	// them. Keys in the table may be read in all of them.
-	looks = 8
-	// timersAtOnce is the number of held keys, or a tenth of them if that is more,
-	// whose timers are read in an interval.
-	timersAtOnce = 100_000
-	// requestTimeout bounds one request to the broker. A look as a whole has
-	// no bound: it goes on for as long as each request gets a response.
+	// steps is the number of steps per interval. Each key has its turn in one of them. Every step may
+	// check suspects.
+	steps = 8
+	// timersPerInterval is the number of held keys whose timers are read per interval, or a tenth of
+	// all if that is more.
+	timersPerInterval = 100_000
+	// requestTimeout is the timeout for one batch of keys. A step as a whole has none.
 	requestTimeout = 10 * time.Second
 )
 
-// Deps are what an Auditor works with.
+// Deps are the dependencies of an Auditor.
 type Deps struct {
 	Client *pipeline.Client
 	Index  *wantindex.Index
@@ -50,57 +49,54 @@ type Deps struct {
 	Metrics *Metrics
 }
 
-// Auditor looks at all keys in each interval.
+// Auditor checks every key once per interval.
 type Auditor struct {
 	interval time.Duration
 	deps     Deps
 	seed     maphash.Seed
-	// table has the keys that are not held, and those with a newer body that did not land.
-	table map[pipeline.Key]*row
-	// accepted has the refusals of keys that the last look found to be held after a request.
-	accepted map[refusal]bool
-	// turn counts the looks.
+	// suspects are the keys that are not held, or whose newest body has not landed.
+	suspects map[pipeline.Key]*suspect
+	// lifted has the refusals that are over: the last step found a key held after a request.
+	lifted map[refusal]bool
+	// turn counts the steps.
 	turn uint64
 	// stale counts stale keys since the interval began.
 	stale int
 }
 
-// New returns an auditor that does not run. Each key has a turn in an interval, and all other times
-// follow from it. By default it is 2 min.
+// New returns an Auditor. All its durations are fractions or multiples of the interval, 2 min by
+// default.
 func New(interval time.Duration, d Deps) *Auditor {
-	return &Auditor{interval: interval, deps: d, seed: maphash.MakeSeed(), table: map[pipeline.Key]*row{}}
+	return &Auditor{interval: interval, deps: d, seed: maphash.MakeSeed(), suspects: map[pipeline.Key]*suspect{}}
 }
 
-// young is the age below which a want or a timer proves nothing: its effect may be on
-// its way to the watch.
-func (a *Auditor) young() time.Duration { return a.interval / 4 }
+// grace is how long the watch may take to show the effect of a new want or timer.
+func (a *Auditor) grace() time.Duration { return a.interval / 4 }
 
-// overdue is how late a timer may be. The server loses one that it could not
-// publish when it fired, and keeps it in the stream.
-func (a *Auditor) overdue() time.Duration { return a.interval / 2 }
+// maxTimerDelay is the maximum delay of a timer. If the server cannot publish a timer when it fires,
+// the timer stays in the stream and never fires again.
+func (a *Auditor) maxTimerDelay() time.Duration { return a.interval / 2 }
 
-// inWork is how long a delivered message may be in work: longer than all of its
-// deliveries take.
-func (a *Auditor) inWork() time.Duration { return a.interval * 5 / 2 }
+// maxInFlight is how long a delivered message counts as in flight. All its deliveries take less.
+func (a *Auditor) maxInFlight() time.Duration { return a.interval * 5 / 2 }
 
-// longest is the maximum time between two reads of a key in the table.
-func (a *Auditor) longest() time.Duration { return 5 * a.interval }
+// maxPause is the maximum time between two checks of a suspect.
+func (a *Auditor) maxPause() time.Duration { return 5 * a.interval }
 
-// Run looks until ctx is done. It records findings in the index and calls enqueue
-// for their objects.
+// Run audits until ctx is done. It records findings in the index and enqueues their objects.
 func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
-	for _, r := range a.table { // the stream may have lost their messages
+	for _, r := range a.suspects { // the stream may have lost the messages they wait for
 		r.notBefore = time.Time{}
 	}
-	tick.Every(ctx, a.deps.Clock, a.interval/looks, func() {
-		if err := a.Look(ctx, enqueue); err != nil && ctx.Err() == nil {
+	tick.Every(ctx, a.deps.Clock, a.interval/steps, func() {
+		if err := a.Step(ctx, enqueue); err != nil && ctx.Err() == nil {
 			a.deps.Log.Warn().Err(err).Msg("the audit could not read the streams")
 		}
 	})
 }
 
-// Look reads the keys whose turn it is, and the keys in the table that wait for nothing.
-func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) error {
+// Step checks the keys whose turn it is, and the suspects whose pause is over.
+func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) error {
 	began := a.deps.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
@@ -108,127 +104,127 @@ func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) 
 	if err != nil {
 		return err
 	}
-	l := &look{
+	s := &step{
 		now: a.deps.Clock.Now(), progress: progress, enqueue: enqueue,
-		accepted: a.accepted, requested: map[refusal]time.Time{},
+		lifted: a.lifted, requested: map[refusal]time.Time{},
 	}
-	a.classifyAll(l)
-	for batch := range slices.Chunk(l.due, pipeline.MaxLatest/2) {
-		if err := a.read(ctx, l, batch); err != nil {
-			return err // the next look reads the rest
+	a.classifyAll(s)
+	for batch := range slices.Chunk(s.toRead, pipeline.MaxLatest/2) {
+		if err := a.read(ctx, s, batch); err != nil {
+			return err // the next step reads the other suspects
 		}
 	}
-	if a.turn%looks == 0 {
+	if a.turn%steps == 0 {
 		a.deps.Metrics.stale.Set(float64(a.stale))
 		a.stale = 0
 	}
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
-	if l.found > 0 {
-		logfield.Duration(a.deps.Log.Info().Int("keys", l.found), "took", took).Msg("the audit found lost keys")
+	if s.found > 0 {
+		logfield.Duration(a.deps.Log.Info().Int("keys", s.found), "took", took).Msg("the audit found lost keys")
 	}
 	return nil
 }
 
-// classifyAll finds the keys whose timers a look has to read.
-func (a *Auditor) classifyAll(l *look) {
+// classifyAll selects the keys whose timers a step reads.
+func (a *Auditor) classifyAll(s *step) {
 	a.turn++
-	a.accepted = map[refusal]bool{}
-	maps.DeleteFunc(a.table, func(key pipeline.Key, r *row) bool {
-		if r.requestedAt.After(l.requested[r.refusal]) {
-			l.requested[r.refusal] = r.requestedAt
+	a.lifted = map[refusal]bool{}
+	maps.DeleteFunc(a.suspects, func(key pipeline.Key, r *suspect) bool {
+		if r.requestedAt.After(s.requested[r.refusal]) {
+			s.requested[r.refusal] = r.requestedAt
 		}
 		_, found := a.deps.Index.Want(key)
 		return !found
 	})
-	timers := looks * uint64(max(1, min(a.deps.Index.Len()/timersAtOnce, 10)))
+	timers := steps * uint64(max(1, min(a.deps.Index.Len()/timersPerInterval, 10)))
 	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
 		n := maphash.Comparable(a.seed, key)
-		if turn := n%looks == a.turn%looks; turn || a.table[key] != nil {
-			a.classify(l, key, w, turn, n%timers == a.turn%timers)
+		if turn := n%steps == a.turn%steps; turn || a.suspects[key] != nil {
+			a.classify(s, key, w, turn, n%timers == a.turn%timers)
 		}
 	})
 }
 
-// classify adds a want to those of the look, if its timer has to be read. Turn and timer report
-// whether it is the turn of the key, and of its timer if it is held.
-func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, timer bool) {
-	before := a.table[key]
+// classify selects a key if its timer must be read. turn means that it is the turn of the key, and
+// timer that it is the turn of its timer.
+func (a *Auditor) classify(s *step, key pipeline.Key, w wantindex.Want, turn, timer bool) {
+	before := a.suspects[key]
 	c, wanted := a.candidate(key, w)
-	if !wanted { // the object may have changed unseen
-		delete(a.table, key)
-		l.enqueue(wantindex.ObjectOf(key))
+	if !wanted { // the watcher may have missed a change of the object
+		delete(a.suspects, key)
+		s.enqueue(wantindex.ObjectOf(key))
 		return
 	}
-	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, c.object.Request.Interval(key.Key), l.now) {
+	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, c.object.Request.Interval(key.Key), s.now) {
 		a.stale++
 	}
-	same := before != nil && before.shows == c.shows
+	same := before != nil && before.observed == c.observed
 	if same {
-		c.row = before
+		c.suspect = before
 	}
 	switch {
-	case same || c.shows.holding == plan.NotHeld:
-		if !l.handled(w.Fence.Seq, w.At, a.inWork()) {
+	case same || c.observed.holding == plan.NotHeld:
+		if !s.handled(w.Fence.Seq, w.At, a.maxInFlight()) {
 			return
 		}
-		if a.table[key] = c.row; a.isDue(l, c) {
-			l.due = append(l.due, c)
+		if a.suspects[key] = c.suspect; a.shouldRead(s, c) {
+			s.toRead = append(s.toRead, c)
 		}
 		return
-	case before != nil && before.requests > 0 && c.shows.holding == plan.Held:
-		a.accepted[before.refusal] = true
+	case before != nil && before.requests > 0 && c.observed.holding == plan.Held:
+		a.lifted[before.refusal] = true
 	}
-	delete(a.table, key)
-	timer = timer && l.handled(w.Fence.Seq, w.At, a.young())
-	if w.Refreshes && c.shows.holding == plan.Held && (timer || l.behind(c)) {
-		l.due = append(l.due, c)
+	delete(a.suspects, key)
+	timer = timer && s.handled(w.Fence.Seq, w.At, a.grace())
+	if w.Refreshes && c.observed.holding == plan.Held && (timer || s.restored(c)) {
+		s.toRead = append(s.toRead, c)
 	}
 }
 
-// isDue reports whether a key in the table waits for nothing. Its pause after a request ends when a
-// key that was refused for the same reason is held. To find that out soon, one key of each refusal
-// is requested in each half interval.
-func (a *Auditor) isDue(l *look, c candidate) bool {
-	if c.reason == pausing && l.accepted[c.refusal] {
+// shouldRead reports whether the pause of a suspect is over. The pause after a request also ends when
+// another key with the same refusal is held. To notice that soon, one key per refusal is requested
+// every half interval.
+func (a *Auditor) shouldRead(s *step, c candidate) bool {
+	if c.reason == pausing && s.lifted[c.refusal] {
 		c.notBefore = time.Time{}
 	}
-	switch wait := c.notBefore.Sub(l.now); {
-	case l.age(c.want.At) < a.young():
+	switch wait := c.notBefore.Sub(s.now); {
+	case s.age(c.want.At) < a.grace():
 		return false
-	case wait <= 0, wait > a.longest()+ahead: // the clock was set back
+	case wait <= 0, wait > a.maxPause()+maxSkew: // the clock was set back
 		return true
-	case c.reason != pausing, l.age(l.requested[c.refusal]) < a.interval/2,
-		c.refusal.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE: // an edit or a refresh shows that it is smaller
+	case c.reason != pausing, s.age(s.requested[c.refusal]) < a.interval/2,
+		c.refusal.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE: // only an edit or a refresh helps
 		return false
 	}
-	l.requested[c.refusal] = l.now // one key in each look
+	s.requested[c.refusal] = s.now
 	return true
 }
 
-// record notes a finding in the index, where the plan of the object finds it.
-func (a *Auditor) record(l *look, c candidate) {
+// record stores a finding in the index, from which the next plan of the object takes it.
+func (a *Auditor) record(s *step, c candidate) {
 	if c.finding == wantindex.BodyLost {
 		if c.requests > 0 {
 			c.finding = wantindex.Refused
 		}
-		c.wait(pausing, l.now.Add(min(a.interval<<c.requests, a.longest())))
-		c.requests, c.requestedAt = min(c.requests+1, looks), l.now
-		c.refusal = refusal{c.key.Namespace, pipeline.ClassOf(c.shows.failure)}
+		c.wait(pausing, s.now.Add(min(a.interval<<c.requests, a.maxPause())))
+		c.requests, c.requestedAt = min(c.requests+1, 8), s.now
+		c.refusal = refusal{c.key.Namespace, pipeline.ClassOf(c.observed.failure)}
 	}
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Finding = c.finding })
 	a.deps.Metrics.lost.WithLabelValues(string(c.finding)).Inc()
-	l.found++
+	s.found++
 }
 
-// Metrics of an Auditor.
+// Metrics are the metrics of an Auditor.
 type Metrics struct {
 	took  prometheus.Histogram
 	stale prometheus.Gauge
 	lost  *prometheus.CounterVec
 }
 
-// NewMetrics makes the metrics in the set of the watcher.
+// NewMetrics creates the metrics in the watcher's set.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		took: set.Histogram("audit_duration_seconds",

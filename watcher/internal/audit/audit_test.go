@@ -34,7 +34,7 @@ const (
 
 var stored, other = strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 
-// bench is an auditor with a real broker, its own clock, and objects.
+// bench is an auditor with a real broker, a fake clock and objects.
 type bench struct {
 	testing.TB
 	*WithT
@@ -68,8 +68,8 @@ func (b *bench) object(name types.NamespacedName) *annotated.Object { return b.o
 // of returns the object of a key.
 func (b *bench) of(k pipeline.Key) *annotated.Object { return b.objects[wantindex.ObjectOf(k)] }
 
-// asks lets an object ask for a key, refreshed each hour, and publishes that.
-func (b *bench) asks(namespace, name, key string) pipeline.Key {
+// request requests a key, with an hourly refresh, and publishes its want.
+func (b *bench) request(namespace, name, key string) pipeline.Key {
 	b.Helper()
 	k := pipeline.Key{Namespace: namespace, Name: name, Key: key}
 	o := b.of(k)
@@ -87,7 +87,7 @@ func (b *bench) asks(namespace, name, key string) pipeline.Key {
 	return k
 }
 
-// publish publishes the want of a key once more.
+// publish replaces the want of a key.
 func (b *bench) publish(k pipeline.Key, change ...func(*v1.Want)) {
 	b.Helper()
 	want := &v1.Want{
@@ -106,8 +106,8 @@ func (b *bench) want(k pipeline.Key) wantindex.Want {
 	return b.index.Object(wantindex.ObjectOf(k))[k.Key]
 }
 
-// holds lets an object hold the body of a key.
-func (b *bench) holds(k pipeline.Key) {
+// hold makes an object hold the body of a key.
+func (b *bench) hold(k pipeline.Key) {
 	b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: b.want(k).Fence})
 	b.of(k).Owners[k.Key] = annotation.Ownership{State: annotation.Ours}
 }
@@ -119,8 +119,8 @@ func (b *bench) entry(k pipeline.Key, e status.Entry) {
 	o.Status = annotated.EntriesOf(s, nil)
 }
 
-// fetched acknowledges all that was published for the fetchers. A message waits
-// for them only a moment after it was published, so that none may be there yet.
+// fetched acknowledges all messages for the fetchers. A message may be pending only a moment after it
+// was published.
 func (b *bench) fetched() {
 	b.Helper()
 	var last uint64
@@ -138,8 +138,8 @@ func (b *bench) fetched() {
 	}
 }
 
-// waits returns when so many messages wait for the fetchers.
-func (b *bench) waits(n uint64) {
+// awaitPending waits until n messages are pending for the fetchers.
+func (b *bench) awaitPending(n uint64) {
 	b.Helper()
 	for waiting := uint64(0); waiting < n; {
 		consumer, err := b.client.JetStream().Consumer(b.Context(), pipeline.Requests, pipeline.FetcherConsumer)
@@ -148,7 +148,7 @@ func (b *bench) waits(n uint64) {
 	}
 }
 
-// timer sets the timer of a key, by the clock of the bench.
+// timer sets the timer of a key on the fake clock.
 func (b *bench) timer(k pipeline.Key, in time.Duration, change func(*v1.Due)) {
 	b.Helper()
 	due := b.dueOf(k, v1.Cause_CAUSE_REFRESH)
@@ -163,11 +163,11 @@ func (b *bench) dueOf(k pipeline.Key, cause v1.Cause) *v1.Due {
 	}
 }
 
-// due publishes a due, and returns when it waits for the fetchers.
+// due publishes a due message and waits until it is pending.
 func (b *bench) due(k pipeline.Key, cause v1.Cause) {
 	b.Helper()
 	b.Expect(b.client.PublishDue(b.Context(), b.dueOf(k, cause), k.String())).Error().NotTo(HaveOccurred())
-	b.waits(1)
+	b.awaitPending(1)
 }
 
 func (b *bench) result(k pipeline.Key) {
@@ -178,23 +178,23 @@ func (b *bench) result(k pipeline.Key) {
 	})).To(Succeed())
 }
 
-// look looks once, and returns the objects that were enqueued.
-func (b *bench) look() (names []types.NamespacedName) {
+// runStep runs one step and returns the enqueued objects.
+func (b *bench) runStep() (names []types.NamespacedName) {
 	b.Helper()
-	b.Expect(b.Look(b.Context(), func(name types.NamespacedName) { names = append(names, name) })).To(Succeed())
+	b.Expect(b.Step(b.Context(), func(name types.NamespacedName) { names = append(names, name) })).To(Succeed())
 	return names
 }
 
-// audit looks so often that each key has its turn, and returns the objects that were enqueued.
+// audit runs all steps of an interval and returns the enqueued objects.
 func (b *bench) audit() (names []types.NamespacedName) {
 	b.Helper()
 	for range 8 {
-		names = append(names, b.look()...)
+		names = append(names, b.runStep()...)
 	}
 	return names
 }
 
-// found audits once and returns what was found.
+// found audits once and returns the findings.
 func (b *bench) found() map[pipeline.Key]wantindex.Finding {
 	b.Helper()
 	findings := map[pipeline.Key]wantindex.Finding{}
@@ -208,7 +208,7 @@ func (b *bench) found() map[pipeline.Key]wantindex.Finding {
 	return findings
 }
 
-// lost returns how many keys were found lost for a cause.
+// lost returns the number of lost keys by cause.
 func (b *bench) lost(cause string) (float64, error) {
 	return metrictest.Value(b.registry, `curlmethat_watcher_lost_keys_total{cause="`+cause+`"}`)
 }
@@ -217,19 +217,19 @@ func cached(sum string) func(*v1.Due) {
 	return func(d *v1.Due) { d.Cached = &v1.Cached{Sha256: sum} }
 }
 
-// step is a part of the past of a key.
-type step = func(*bench, pipeline.Key)
+// action is a part of the past of a key.
+type action = func(*bench, pipeline.Key)
 
 func fetched(b *bench, _ pipeline.Key) { b.fetched() }
 
-func entry(e status.Entry) step { return func(b *bench, k pipeline.Key) { b.entry(k, e) } }
+func entry(e status.Entry) action { return func(b *bench, k pipeline.Key) { b.entry(k, e) } }
 
-func failsBy(reason string) step { return entry(status.Entry{Error: reason}) }
+func failsWith(reason string) action { return entry(status.Entry{Error: reason}) }
 
-// due is a refresh that waits for the fetchers.
+// due leaves a refresh pending.
 func due(b *bench, k pipeline.Key) { b.due(k, v1.Cause_CAUSE_REFRESH) }
 
-func timer(in time.Duration, change func(*v1.Due)) step {
+func timer(in time.Duration, change func(*v1.Due)) action {
 	return func(b *bench, k pipeline.Key) { b.timer(k, in, change) }
 }
 
@@ -240,75 +240,75 @@ func TestAudit(t *testing.T) {
 	denied := func(detail v1.FailureDetail) func(*v1.Due) {
 		return func(d *v1.Due) { d.Reported, d.Detail = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, detail }
 	}
-	holds := (*bench).holds
+	holds := (*bench).hold
 	unsigned := timer(time.Hour, denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS))
 	otherBody, sameBody := timer(time.Hour, cached(other)), timer(time.Hour, cached(stored))
-	waits := func(b *bench, _ pipeline.Key) { b.waits(1) }
+	waits := func(b *bench, _ pipeline.Key) { b.awaitPending(1) }
 	laterVersion := func(b *bench, k pipeline.Key) { b.publish(k, func(w *v1.Want) { w.ResourceVersion = "6" }) }
 	ahead := func(b *bench, k pipeline.Key) {
 		b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: status.Fence{Epoch: b.epoch, Seq: 1000}})
 	}
 	for name, c := range map[string]struct {
 		want wantindex.Finding
-		past []step
+		past []action
 	}{
-		"asks again for a key without a body whose refresh is due in an hour": {
-			wantindex.BodyLost, []step{fetched, otherBody},
+		"requests a key without a body again although its timer is set": {
+			wantindex.BodyLost, []action{fetched, otherBody},
 		},
-		"waits for a result that the writer has not handled": {
-			wantindex.NothingLost, []step{fetched, otherBody, (*bench).result},
+		"waits for a queued result": {
+			wantindex.NothingLost, []action{fetched, otherBody, (*bench).result},
 		},
-		"waits for a want that no fetcher has received": {wantindex.NothingLost, []step{waits}},
+		"waits for a want that no fetcher has received": {wantindex.NothingLost, []action{waits}},
 		"waits for a retry": {
-			wantindex.NothingLost, []step{fetched, timer(time.Hour, cause(v1.Cause_CAUSE_RETRY))},
+			wantindex.NothingLost, []action{fetched, timer(time.Hour, cause(v1.Cause_CAUSE_RETRY))},
 		},
-		"asks again for a key whose retry is overdue": {
-			wantindex.BodyLost, []step{fetched, timer(time.Minute, cause(v1.Cause_CAUSE_RETRY))},
+		"requests a key again if its retry is overdue": {
+			wantindex.BodyLost, []action{fetched, timer(time.Minute, cause(v1.Cause_CAUSE_RETRY))},
 		},
-		"waits for the recheck of a failure that the status records": {
-			wantindex.NothingLost, []step{fetched, timer(time.Hour, failing), failsBy("Timeout")},
+		"waits for the recheck after a failure that the status shows": {
+			wantindex.NothingLost, []action{fetched, timer(time.Hour, failing), failsWith("Timeout")},
 		},
-		"asks again for a key whose failure was lost before the status recorded it": {
-			wantindex.BodyLost, []step{fetched, timer(time.Hour, failing)},
+		"requests a key again if the status lacks its failure": {
+			wantindex.BodyLost, []action{fetched, timer(time.Hour, failing)},
 		},
-		"asks again for a key whose want no trusted key has signed": {
-			wantindex.BodyLost, []step{fetched, unsigned, failsBy("AddressDenied")},
+		"requests a key again if no trusted key signed its want": {
+			wantindex.BodyLost, []action{fetched, unsigned, failsWith("AddressDenied")},
 		},
-		"asks again for such a key while its due waits": {
-			wantindex.BodyLost, []step{fetched, due, unsigned, failsBy("AddressDenied")},
+		"requests such a key again while its due message is pending": {
+			wantindex.BodyLost, []action{fetched, due, unsigned, failsWith("AddressDenied")},
 		},
-		"waits for the recheck of another denial": {wantindex.NothingLost, []step{
-			fetched, timer(time.Hour, denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS)), failsBy("AddressDenied"),
+		"waits for the recheck after another denial": {wantindex.NothingLost, []action{
+			fetched, timer(time.Hour, denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS)), failsWith("AddressDenied"),
 		}},
-		"has the want of a held key signed again if no trusted key has signed it": {
-			wantindex.TimerLost, []step{fetched, holds, unsigned},
+		"renews the want of a held key if no trusted key signed it": {
+			wantindex.TimerLost, []action{fetched, holds, unsigned},
 		},
-		"has it signed again although fetchers always work on one of its messages": {
-			wantindex.TimerLost, []step{fetched, holds, due, unsigned},
+		"renews such a want while a due message is pending": {
+			wantindex.TimerLost, []action{fetched, holds, due, unsigned},
 		},
-		"asks again for a body that the writer has refused": {
-			wantindex.BodyLost, []step{fetched, otherBody, failsBy("BodyTooLarge")},
+		"requests a body again that the writer refused": {
+			wantindex.BodyLost, []action{fetched, otherBody, failsWith("BodyTooLarge")},
 		},
-		"ignores an immutable object":                        {wantindex.NothingLost, []step{fetched, failsBy("Immutable")}},
-		"ignores a held key that will be refreshed":          {wantindex.NothingLost, []step{fetched, holds, sameBody}},
-		"restarts the refresh of a held key without a timer": {wantindex.TimerLost, []step{fetched, holds}},
+		"ignores an immutable object":                        {wantindex.NothingLost, []action{fetched, failsWith("Immutable")}},
+		"ignores a held key that will be refreshed":          {wantindex.NothingLost, []action{fetched, holds, sameBody}},
+		"restarts the refresh of a held key without a timer": {wantindex.TimerLost, []action{fetched, holds}},
 		"restarts the refresh of a held key whose timer is overdue": {
-			wantindex.TimerLost, []step{fetched, holds, timer(time.Minute, cached(stored))},
+			wantindex.TimerLost, []action{fetched, holds, timer(time.Minute, cached(stored))},
 		},
-		"asks again for a held key whose newest body never landed": {
-			wantindex.BodyLost, []step{fetched, holds, otherBody},
+		"requests a held key again if its newest body never landed": {
+			wantindex.BodyLost, []action{fetched, holds, otherBody},
 		},
-		"asks again if the API server was restored to before the want": {
-			wantindex.BodyLost, []step{laterVersion, fetched, holds, sameBody},
+		"requests a key again if the API server was restored to a version before the want": {
+			wantindex.BodyLost, []action{laterVersion, fetched, holds, sameBody},
 		},
 		"publishes in a later epoch if the stream was restored": {
-			wantindex.TimerLost, []step{fetched, holds, ahead, sameBody},
+			wantindex.TimerLost, []action{fetched, holds, ahead, sameBody},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			k := b.asks("ns", "cm", "k")
+			k := b.request("ns", "cm", "k")
 			for _, next := range c.past {
 				next(b, k)
 			}
@@ -318,13 +318,13 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-func TestStampsFromBeforeTheBrokersClockWasSetBackCountAsOld(t *testing.T) {
+func TestFutureTimeStampsCountAsOld(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	empty, held, retried := b.asks("ns", "cm", "empty"), b.asks("ns", "cm", "held"), b.asks("ns", "cm", "retried")
+	empty, held, retried := b.request("ns", "cm", "empty"), b.request("ns", "cm", "held"), b.request("ns", "cm", "retried")
 	b.fetched()
 	b.timer(retried, time.Minute, func(d *v1.Due) { d.Cause = v1.Cause_CAUSE_RETRY })
-	b.holds(held)
+	b.hold(held)
 	b.timer(held, time.Minute, cached(stored))
 	b.clock.Step(-time.Hour)
 	b.Expect(b.found()).To(Equal(map[pipeline.Key]wantindex.Finding{
@@ -332,10 +332,10 @@ func TestStampsFromBeforeTheBrokersClockWasSetBackCountAsOld(t *testing.T) {
 	}))
 }
 
-func TestAKeyIsRequestedAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing.T) {
+func TestARefusedKeyIsRequestedAtGrowingIntervalsUntilAnEdit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	k := b.asks("ns", "cm", "k")
+	k := b.request("ns", "cm", "k")
 	b.entry(k, status.Entry{Error: "BodyTooLarge"})
 	b.fetched()
 	want := wantindex.BodyLost
@@ -354,21 +354,21 @@ func TestAKeyIsRequestedAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing.T) 
 	b.Expect(b.found()).To(HaveKeyWithValue(k, wantindex.BodyLost), "soon after an edit")
 }
 
-func TestAKeyThatIsRefreshedInEachIntervalIsRequested(t *testing.T) {
+func TestALostKeyIsRequestedEvenIfEachAuditFindsANewRefresh(t *testing.T) {
 	t.Parallel()
-	for name, hold := range map[string]step{
+	for name, hold := range map[string]action{
 		"although it holds nothing":         func(*bench, pipeline.Key) {},
-		"although it holds an earlier body": (*bench).holds,
+		"although it holds an earlier body": (*bench).hold,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.clock.SetTime(time.Now().Add(-interval))
-			k := b.asks("ns", "cm", "k")
+			k := b.request("ns", "cm", "k")
 			b.fetched()
 			hold(b, k)
 			for n, want := range []wantindex.Finding{wantindex.NothingLost, wantindex.BodyLost} {
-				// It was fetched this moment, by the clock of the broker.
+				// The broker has just stamped this fetch.
 				b.clock.SetTime(time.Now().Add(time.Duration(n-1) * interval / 4))
 				b.timer(k, interval, cached(other))
 				b.Expect(b.found()[k]).To(Equal(want), "audit %d", n)
@@ -377,15 +377,15 @@ func TestAKeyThatIsRefreshedInEachIntervalIsRequested(t *testing.T) {
 	}
 }
 
-func TestAKeyThatSomebodyElseChangedIsNotLost(t *testing.T) {
+func TestADriftedKeyIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	k := b.asks("ns", "cm", "k")
+	k := b.request("ns", "cm", "k")
 	b.fetched()
-	b.holds(k)
+	b.hold(k)
 	b.of(k).Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "theirs"}
 	b.clock.Step(interval + time.Second)
-	b.Expect(slices.Compact(b.audit())).To(HaveLen(1), "it is to be repaired")
+	b.Expect(slices.Compact(b.audit())).To(HaveLen(1), "to be repaired")
 	b.Expect(b.lost("body_lost")).To(BeZero())
 	b.Expect(b.want(k).Finding).To(BeEquivalentTo(wantindex.NothingLost))
 }
@@ -394,10 +394,9 @@ func TestAKeyThatWasJustFetchedIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.clock.SetTime(time.Now().Add(-interval))
-	k := b.asks("ns", "cm", "k")
+	k := b.request("ns", "cm", "k")
 	b.fetched()
-	// It was put off until now, by the clock of the broker, and is on its way to the
-	// watch.
+	// The key was parked until now, on the broker's clock. The watch may not show the result yet.
 	b.clock.SetTime(time.Now())
 	b.due(k, v1.Cause_CAUSE_PARKED)
 	b.fetched()
@@ -406,15 +405,14 @@ func TestAKeyThatWasJustFetchedIsNotLost(t *testing.T) {
 	b.Expect(b.found()).To(HaveKeyWithValue(k, wantindex.BodyLost))
 }
 
-// A key is stale when it has had no good fetch for three intervals, whether it
-// fails or is not looked at, and it is counted once.
+// A stale key had no good fetch for three intervals, because it fails or is not fetched.
 func TestStaleKeysAreCounted(t *testing.T) {
 	b := newBench(t)
-	fresh, missed := b.asks("ns", "fresh", "k"), b.asks("ns", "missed", "k")
-	failing, young := b.asks("ns", "failing", "k"), b.asks("ns", "young", "k")
+	fresh, missed := b.request("ns", "fresh", "k"), b.request("ns", "missed", "k")
+	failing, young := b.request("ns", "failing", "k"), b.request("ns", "young", "k")
 	b.fetched()
 	for _, k := range []pipeline.Key{fresh, missed, failing, young} {
-		b.holds(k)
+		b.hold(k)
 	}
 	late := func(d time.Duration) func(*v1.Due) {
 		return func(due *v1.Due) { due.FreshUntil = timestamppb.New(b.clock.Now().Add(-d)) }

@@ -20,23 +20,23 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// longName and longKey are legal, and nearly as long as a subject can be.
+// longName and longKey are valid, and their subject has nearly the maximum length.
 func longName(n int) string { return strings.Repeat("a.", 124) + fmt.Sprintf("%05d", n) }
 func longKey(n int) string  { return fmt.Sprintf("k%03d", n) + strings.Repeat(".", 249) }
 
-func TestLongNamesDoNotEndTheAuditOfOtherTenants(t *testing.T) {
+func TestLongNamesDoNotStopTheAuditOfOtherTenants(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var lost []pipeline.Key
 	for n := range 600 {
-		lost = append(lost, b.asks("victim", fmt.Sprint("cm-", n), "k"))
+		lost = append(lost, b.request("victim", fmt.Sprint("cm-", n), "k"))
 	}
 	for o := range 8 {
 		for n := range 128 {
-			b.asks("evil", longName(o), longKey(n))
+			b.request("evil", longName(o), longKey(n))
 		}
 	}
-	lost = append(lost, b.asks("victim", "after", "k"))
+	lost = append(lost, b.request("victim", "after", "k"))
 	b.fetched()
 	b.clock.Step(interval)
 	found := b.found()
@@ -45,15 +45,15 @@ func TestLongNamesDoNotEndTheAuditOfOtherTenants(t *testing.T) {
 	}
 }
 
-func TestALookThatFailsHalfWayCountsOnlyItsRequests(t *testing.T) {
+func TestAStepThatFailsHalfwayCountsOnlyItsRequests(t *testing.T) {
 	t.Parallel()
 	const keys = 3000
 	b := newBench(t)
 	for n := range keys {
-		b.asks("ns", fmt.Sprint("cm-", n), "k")
+		b.request("ns", fmt.Sprint("cm-", n), "k")
 	}
 	b.fetched()
-	b.clock.Step(interval / 5) // young
+	b.clock.Step(interval / 5) // within the grace period
 	b.audit()
 	ctx, cancel := context.WithCancel(t.Context())
 	var requests atomic.Int32
@@ -64,26 +64,26 @@ func TestALookThatFailsHalfWayCountsOnlyItsRequests(t *testing.T) {
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.clock.Step(interval / 5)
-	b.Expect(b.Look(ctx, func(types.NamespacedName) {})).NotTo(Succeed())
+	b.Expect(b.Step(ctx, func(types.NamespacedName) {})).NotTo(Succeed())
 	b.Expect(sub.Unsubscribe()).To(Succeed())
-	b.clock.Step(look)
-	b.look()
+	b.clock.Step(stepInterval)
+	b.runStep()
 	b.Expect(b.lost("body_lost")).To(BeEquivalentTo(keys))
 	b.Expect(b.lost("refused")).To(BeZero())
 }
 
-// A body may be refused without a word in the status: for a missing Role, or a budget.
-func TestRefusedBodiesOfHeldKeysCostNoMoreThanOthers(t *testing.T) {
+// A missing Role or a budget leaves no failure in the status.
+func TestRefusalsOfHeldKeysCostNoMoreThanOfOthers(t *testing.T) {
 	t.Parallel()
 	const keys = 100
-	asks := map[bool]float64{} // in an hour, of each key
+	requests := map[bool]float64{} // per key and hour
 	for _, held := range []bool{false, true} {
 		b := newBench(t)
 		var all []pipeline.Key
 		for n := range keys {
-			k := b.asks("ns", fmt.Sprint("cm-", n), "k")
+			k := b.request("ns", fmt.Sprint("cm-", n), "k")
 			if held {
-				b.holds(k)
+				b.hold(k)
 			}
 			all = append(all, k)
 		}
@@ -94,29 +94,29 @@ func TestRefusedBodiesOfHeldKeysCostNoMoreThanOthers(t *testing.T) {
 			}
 		}
 		refuse()
-		for range int(time.Hour / look) {
-			b.clock.Step(look)
-			for _, name := range b.look() {
+		for range int(time.Hour / stepInterval) {
+			b.clock.Step(stepInterval)
+			for _, name := range b.runStep() {
 				if k := wantindex.KeyOf(name, "k"); b.want(k).Finding != wantindex.NothingLost {
-					asks[held] += 1. / keys
+					requests[held] += 1. / keys
 					b.publish(k)
 				}
 			}
 			refuse()
 		}
 	}
-	t.Logf("asks for each refused key in an hour: %.1f not held, %.1f held", asks[false], asks[true])
+	t.Logf("requests per refused key and hour: %.1f not held, %.1f held", requests[false], requests[true])
 	g := NewWithT(t)
-	g.Expect(asks[true]).To(BeNumerically("<=", asks[false]+1))
-	g.Expect(asks[false]).To(BeNumerically("<=", 10))
+	g.Expect(requests[true]).To(BeNumerically("<=", requests[false]+1))
+	g.Expect(requests[false]).To(BeNumerically("<=", 10))
 }
 
-func TestFailingKeysWithAPendingTimerAreNotReadAgain(t *testing.T) {
+func TestFailingKeysWithATimerAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	const keys = 1000
 	b := newBench(t)
 	for n := range keys {
-		k := b.asks("ns", fmt.Sprint("cm-", n), "k")
+		k := b.request("ns", fmt.Sprint("cm-", n), "k")
 		b.entry(k, status.Entry{Error: "BadStatus", GaveUp: true})
 		b.timer(k, time.Hour, func(d *v1.Due) {
 			d.Cause, d.Reported = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_BAD_STATUS
@@ -127,37 +127,37 @@ func TestFailingKeysWithAPendingTimerAreNotReadAgain(t *testing.T) {
 	b.audit()
 	before := b.client.JetStream().Conn().Stats().InMsgs
 	for range 8 {
-		b.clock.Step(look)
-		b.Expect(b.look()).To(BeEmpty())
+		b.clock.Step(stepInterval)
+		b.Expect(b.runStep()).To(BeEmpty())
 	}
-	b.Expect(b.client.JetStream().Conn().Stats().InMsgs-before).To(BeNumerically("<=", 8*5), "messages in 8 looks")
+	b.Expect(b.client.JetStream().Conn().Stats().InMsgs-before).To(BeNumerically("<=", 8*5), "messages in 8 steps")
 }
 
-func TestForgedReasonsAreOneRefusal(t *testing.T) {
+func TestForgedReasonsCountAsOneRefusal(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := &refusing{bench: b}
 	for n := range 200 {
-		k := b.asks("ns", fmt.Sprint("cm-", n), "k")
+		k := b.request("ns", fmt.Sprint("cm-", n), "k")
 		b.entry(k, status.Entry{Error: fmt.Sprint("x", n)})
 		r.keys = append(r.keys, k)
 	}
 	b.fetched()
 	for range 8 * 20 {
-		r.pass()
+		r.advance()
 	}
-	asks := 0
+	requests := 0
 	for range 8 * 5 {
-		asks += r.pass()
+		requests += r.advance()
 	}
-	// Each in 10 min, and one in half an interval.
-	b.Expect(asks).To(BeNumerically("<=", len(r.keys)+10), "in 10 min")
+	// One per key in 10 min, and one every half interval.
+	b.Expect(requests).To(BeNumerically("<=", len(r.keys)+10), "in 10 min")
 }
 
-func TestQueuedResultsOfOthersAreNotListed(t *testing.T) {
+func TestTheAuditDoesNotListQueuedResultsOfOtherTenants(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	lost, waiting := b.asks("ns", "cm", "lost"), b.asks("ns", "cm", "waiting")
+	lost, waiting := b.request("ns", "cm", "lost"), b.request("ns", "cm", "waiting")
 	b.fetched()
 	b.result(waiting)
 	const queued = 3000
@@ -177,22 +177,22 @@ func TestQueuedResultsOfOthersAreNotListed(t *testing.T) {
 	b.Expect(conn.Stats().InBytes - before).To(BeNumerically("<=", 100_000))
 }
 
-func TestAnEqualBodyAfterCurlNowIsNotFetchedTwice(t *testing.T) {
+func TestAfterCurlNowOnlyALostBodyIsRequestedAgain(t *testing.T) {
 	t.Parallel()
 	now := func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }
 	for name, c := range map[string]struct {
 		body string
 		want wantindex.Finding
 	}{
-		"an equal body":               {stored, wantindex.NothingLost},
-		"another that did not land":   {other, wantindex.BodyLost},
-		"a fetch that left no digest": {"", wantindex.BodyLost},
+		"equal body":                       {stored, wantindex.NothingLost},
+		"different body that did not land": {other, wantindex.BodyLost},
+		"fetch that left no digest":        {"", wantindex.BodyLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			k := b.asks("ns", "cm", "k")
-			b.holds(k)
+			k := b.request("ns", "cm", "k")
+			b.hold(k)
 			b.publish(k, now)
 			b.fetched()
 			b.timer(k, time.Hour, cached(c.body))
@@ -202,10 +202,10 @@ func TestAnEqualBodyAfterCurlNowIsNotFetchedTwice(t *testing.T) {
 	}
 }
 
-func TestANewSessionTrustsNoEvidenceOfTheOneBefore(t *testing.T) {
+func TestANewSessionChecksAllSuspectsAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	k := b.asks("ns", "cm", "k")
+	k := b.request("ns", "cm", "k")
 	b.entry(k, status.Entry{Error: "Timeout"})
 	b.fetched()
 	b.timer(k, time.Hour, func(d *v1.Due) { d.Cause = v1.Cause_CAUSE_RETRY })
@@ -219,11 +219,11 @@ func TestANewSessionTrustsNoEvidenceOfTheOneBefore(t *testing.T) {
 	for !b.clock.HasWaiters() {
 		runtime.Gosched()
 	}
-	b.clock.Step(look)
+	b.clock.Step(stepInterval)
 	b.Expect(<-asked).To(Equal(wantindex.ObjectOf(k)))
 }
 
-// purge removes the requests with a subject.
+// purge removes all messages of a subject.
 func (b *bench) purge(subject string) {
 	b.Helper()
 	stream, err := b.client.JetStream().Stream(b.Context(), pipeline.Requests)
@@ -235,13 +235,13 @@ func TestAFailingKeyWithATimerIsNotRequestedAfterARecentRefresh(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.clock.SetTime(time.Now().Add(-interval))
-	k := b.asks("ns", "cm", "k")
+	k := b.request("ns", "cm", "k")
 	b.entry(k, status.Entry{Error: "BadStatus", GaveUp: true})
 	b.fetched()
 	b.due(k, v1.Cause_CAUSE_REFRESH)
 	b.fetched()
 	for n, at := range []time.Duration{-interval / 2, interval / 8} {
-		b.purge(k.Timer()) // it may have fired, but will not
+		b.purge(k.Timer()) // it must not fire
 		b.fetched()
 		b.clock.SetTime(time.Now().Add(at))
 		b.timer(k, time.Second, func(d *v1.Due) { d.Reported = v1.FailureClass_FAILURE_CLASS_BAD_STATUS })
