@@ -154,7 +154,7 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []candidate) err
 	}
 	for _, c := range lost {
 		// The plan repairs a drifted key anyway, at growing intervals.
-		contested := c.finding == wantindex.BodyLost && plan.Asks(c.object, c.pair, c.want, a.deps.Index.Epoch())
+		contested := c.finding == wantindex.BodyLost && plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
 		if queued[c.key] || contested {
 			c.wait(inFlight, s.now.Add(a.interval/2))
 		} else {

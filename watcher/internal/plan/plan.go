@@ -26,11 +26,10 @@ type Plan struct {
 	Remove []string
 	// Resolved lists the keys whose want has a result in the status.
 	Resolved []string
-	// InSync lists the keys that hold the requested body, so that their want repairs nothing any
-	// more.
+	// InSync lists the keys that hold the requested body, so their want no longer repairs a drift.
 	InSync []string
-	// Problem and Occupied belong into the status: the mistakes in the annotations, and each
-	// foreign key followed by its URL. Report means that the status differs.
+	// Problem and Occupied belong in the status: the mistakes in the annotations, and each foreign
+	// key followed by its URL. Report means that the status differs.
 	Problem  string
 	Occupied []string
 	Report   bool
@@ -76,21 +75,21 @@ func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Pla
 			Occurrence: o.Invalid.Error(),
 		})
 		m.retractAllBut(nil)
-		m.problem()
+		m.compareProblem()
 	default:
-		m.problem()
-		m.mention(o.Request.Problems)
+		m.compareProblem()
+		m.reportProblems(o.Request.Problems)
 		for _, pair := range o.Request.Pairs {
 			m.key(pair)
 		}
-		m.retractAllBut(func(key string) bool { _, asked := o.Request.URL(key); return asked })
-		m.plan.Remove = Unasked(o)
+		m.retractAllBut(func(key string) bool { _, requested := o.Request.URL(key); return requested })
+		m.plan.Remove = Orphans(o)
 	}
 	return m.plan
 }
 
-// Asks reports whether an object needs a new want for a pair, apart from findings of the audit.
-func Asks(o *annotated.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
+// NeedsWant reports whether an object needs a new want for a pair, apart from findings of the audit.
+func NeedsWant(o *annotated.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
 	last.Finding = wantindex.NothingLost
 	m := &planner{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
 	m.key(pair)
@@ -104,26 +103,26 @@ type planner struct {
 	plan   Plan
 }
 
-// retractAllBut retracts all wants whose key is not requested.
-func (m *planner) retractAllBut(asked func(key string) bool) {
+// retractAllBut retracts all wants except those of requested keys.
+func (m *planner) retractAllBut(requested func(key string) bool) {
 	for key := range m.wants {
-		if asked == nil || !asked(key) {
+		if requested == nil || !requested(key) {
 			m.plan.Retract = append(m.plan.Retract, key)
 		}
 	}
 	slices.Sort(m.plan.Retract)
 }
 
-func (m *planner) problem() {
+func (m *planner) compareProblem() {
 	m.plan.Problem = m.object.Request.Problem(m.object.Invalid)
 	m.plan.Report = m.plan.Problem != m.object.Status.Problem()
 }
 
-// mention reports mistakes in single annotations and pairs.
-func (m *planner) mention(problems []annotation.Problem) {
+// reportProblems reports mistakes in single annotations and pairs.
+func (m *planner) reportProblems(problems []annotation.Problem) {
 	for _, problem := range problems {
 		occurrence := problem.Text
-		if problem.Key != "" { // its number changes with other pairs
+		if problem.Key != "" { // the text has the number of the pair, which other pairs change
 			occurrence = problem.Key + "\x00" + problem.Rule
 		}
 		reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
@@ -139,26 +138,26 @@ func (m *planner) mention(problems []annotation.Problem) {
 	}
 }
 
-// Unasked returns the keys with a status that are no longer named, sorted. A rejected pair still
-// names its key: a mistake in the text is no reason to remove data.
-func Unasked(o *annotated.Object) []string {
+// Orphans returns the keys with a status that no pair names, sorted. An invalid pair still names its
+// key: a mistake in the text is no reason to remove data.
+func Orphans(o *annotated.Object) []string {
 	if o.Request.Suspended || o.Invalid != nil {
 		return nil
 	}
-	var unasked []string
+	var orphans []string
 	for key := range o.Status.Keys() {
 		if !o.Request.Names(key) {
-			unasked = append(unasked, key)
+			orphans = append(orphans, key)
 		}
 	}
-	return unasked
+	return orphans
 }
 
 func (m *planner) key(pair annotation.Pair) {
 	o := m.object
 	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
 	last := m.wants[pair.Key]
-	have := last.Fence.Seq > 0 // without a sequence, the stream may have one
+	have := last.Fence.Seq > 0 // without a sequence, it is unknown whether the stream has the want
 	if !entry.Written() && owner.State == annotation.Foreign {
 		m.occupied(pair, entry)
 		return
@@ -168,13 +167,13 @@ func (m *planner) key(pair annotation.Pair) {
 		m.copied(w, last, have)
 		return
 	}
-	// A fence of another epoch proves nothing: the object was restored from a backup, or the stream
-	// was recreated.
+	// A fence of another epoch proves nothing: the object was restored from a backup, or the stream was
+	// recreated.
 	resolved := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
 	if resolved && !last.Resolved {
 		m.plan.Resolved = append(m.plan.Resolved, pair.Key)
 	}
-	holds := names(entry, o.Request, pair)
+	holds := matches(entry, o.Request, pair)
 	switch {
 	case holds && !intact(entry, owner):
 		m.drifted(w, entry, owner, last, !resolved || entry.Failing())
@@ -205,7 +204,7 @@ func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Wan
 // digest can show that the value is ours, so the writer compares it.
 func (m *planner) copied(w *v1.Want, last wantindex.Want, have bool) {
 	w.ReadFirst = true
-	if last.Resolved && last.Digest == wantindex.Digest(w) { // it was put over our status
+	if last.Resolved && last.Digest == wantindex.Digest(w) { // the copy replaced our status
 		m.publish(w, v1.Cause_CAUSE_DRIFT, last)
 		return
 	}
@@ -259,8 +258,7 @@ func (m *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Owner
 	// The writer reads the live object, so one repair covers all changes until then.
 	repairing := asked && last.Digest == wantindex.Digest(w) && last.Drift != ""
 	w.Drift = owner.Fingerprint
-	// The next fetch may bring the present value. Then only a reader can see that nothing must be
-	// written.
+	// The next fetch may return the present value. Only a reader of the object sees that.
 	w.ReadFirst = w.GetReadFirst() || owner.State == annotation.Foreign
 	m.reportDrift(w.GetKey(), entry.Fence, owner)
 	switch {
@@ -294,7 +292,7 @@ func (m *planner) reportDrift(key string, written status.Fence, owner annotation
 			by = "field manager " + manager
 		}
 		note = "key " + key + " was changed by " + by + "; it is fetched again"
-	case annotation.Ours, annotation.Unknown: // nothing is known to have happened to it
+	case annotation.Ours, annotation.Unknown: // no known change
 		return
 	}
 	m.plan.Conditions = append(m.plan.Conditions, Condition{
@@ -362,7 +360,7 @@ func (m *planner) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 	switch cause {
 	case v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_CHANGED, v1.Cause_CAUSE_NOW:
 		w.AskedAt = timestamppb.New(m.object.AskedAt())
-	default: // no person has asked for it
+	default: // no user requested it
 	}
 	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq, Held: m.fence(w.GetKey())})
 }
@@ -375,8 +373,8 @@ func (m *planner) fence(key string) status.Fence {
 	return entry.Fence
 }
 
-// Reconcile returns the message that makes the writer bring an object in line with its annotations;
-// with remove, it also removes keys that are no longer requested.
+// Reconcile returns the message that makes the writer reconcile an object with its annotations. With
+// remove, the writer also removes keys that are no longer requested.
 func Reconcile(o *annotated.Object, remove bool) *v1.Result {
 	reconcile := &v1.Reconcile{Remove: remove}
 	if b := o.Bound; b != nil {
@@ -395,41 +393,38 @@ func Reconcile(o *annotated.Object, remove bool) *v1.Result {
 	}
 }
 
-// Holding is what the metadata of an object shows of a key that it asks for.
-// Only what Kubernetes is known to hold counts as held. That a timer exists is no
-// evidence of it.
+// Holding is the state of a requested key according to the metadata of its object.
 type Holding int
 
 const (
-	// NotHeld: the key does not hold the body that is asked for, or that cannot
-	// be known, or later attempts fail.
+	// NotHeld: the key lacks the requested body, or may lack it, or later attempts fail.
 	NotHeld Holding = iota
-	// Held: the status written on this object names the URL and the digest, and
-	// by the record of owners the key has not been written since.
+	// Held: the status of this object describes the requested body, and according to managedFields the
+	// key is unchanged since.
 	Held
-	// LeftAlone: a fetch would change nothing until the object changes.
-	LeftAlone
+	// Blocked: a fetch is useless because the key is foreign or the object immutable.
+	Blocked
 )
 
-// HoldingOf returns what an object shows of one of its pairs.
+// HoldingOf returns the state of the key of a pair.
 func HoldingOf(o *annotated.Object, pair annotation.Pair) Holding {
 	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
 	switch {
 	case !entry.Written() && owner.State == annotation.Foreign:
-		return LeftAlone
+		return Blocked
 	case entry.Copied(o.UID):
 		return NotHeld
 	case entry.Error == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
-		return LeftAlone
-	case names(entry, o.Request, pair) && intact(entry, owner) && !entry.Failing():
+		return Blocked
+	case matches(entry, o.Request, pair) && intact(entry, owner) && !entry.Failing():
 		return Held
 	default:
 		return NotHeld
 	}
 }
 
-// names reports whether an entry is about the requested body.
-func names(entry status.Entry, r annotation.Request, pair annotation.Pair) bool {
+// matches reports whether an entry describes the requested body.
+func matches(entry status.Entry, r annotation.Request, pair annotation.Pair) bool {
 	sha256 := r.SHA256[pair.Key]
 	return entry.Written() && entry.URL == pair.URL && (sha256 == "" || sha256 == entry.SHA256) &&
 		entry.Rules == r.Rules[pair.Key].Digest()

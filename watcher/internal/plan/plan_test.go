@@ -49,7 +49,7 @@ func written(change ...func(*status.Entry)) *status.Entry {
 // on sets the uid of the object that the entry was written on.
 func on(uid string) func(*status.Entry) { return func(e *status.Entry) { e.Object = uid } }
 
-// found is for an entry of a foreign value that was found to be right.
+// found marks the value of a foreign owner as right.
 func found(owner annotation.Ownership) func(*status.Entry) {
 	return func(e *status.Entry) { e.Drift = owner.Fingerprint }
 }
@@ -71,17 +71,17 @@ func at(seq uint64) func(*wantindex.Want)     { return func(w *wantindex.Want) {
 func drift(f string) func(*wantindex.Want)    { return func(w *wantindex.Want) { w.Drift = f } }
 func bodyLost(w *wantindex.Want)              { w.Finding = wantindex.BodyLost }
 func lost(w *wantindex.Want)                  { w.Finding = wantindex.TimerLost }
-func answered(w *wantindex.Want)              { w.Resolved = true }
+func resolved(w *wantindex.Want)              { w.Resolved = true }
 func refreshes(w *wantindex.Want)             { w.Refreshes = true }
 func now(value string) func(*wantindex.Want)  { return func(w *wantindex.Want) { w.Now = value } }
-func asksElse(w *wantindex.Want)              { w.Digest = [16]byte{1} }
+func otherRequest(w *wantindex.Want)          { w.Digest = [16]byte{1} }
 func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.Request = r } }
 
-// ruled adds a rule, and byRules is for an entry of a body that met it.
+// ruled adds a rule, and byRules marks a body that meets it.
 func ruled(r *annotation.Request) { r.Rules = map[string]rule.Set{"k": {Expect: []string{"true"}}} }
 func byRules(e *status.Entry)     { e.Rules = rule.Set{Expect: []string{"true"}}.Digest() }
 
-// call has an object with the one key k.
+// call has an object with one key, k.
 type call struct {
 	object *annotated.Object
 	wants  map[string]wantindex.Want
@@ -113,7 +113,7 @@ func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want
 	return c
 }
 
-// decide returns a plan in short: cause and properties of the one want, conditions, and keys.
+// decide summarizes a plan: cause and properties of its only want, conditions and keys.
 func (c call) decide(t *testing.T) string {
 	t.Helper()
 	p := plan.Make(c.object, c.wants, epoch)
@@ -165,121 +165,121 @@ func TestMakeOneKey(t *testing.T) {
 	}
 	check("new", about(none, nil, nil), "new")
 	check("waiting", about(none, nil, wanted()), "")
-	check("another url", about(none, nil, wanted(asksElse)), "changed last:7")
-	check("written, then another url", about(ours, written(oldURL), wanted(asksElse, at(8))), "changed last:8")
+	check("another url", about(none, nil, wanted(otherRequest)), "changed last:7")
+	check("written, then another url", about(ours, written(oldURL), wanted(otherRequest, at(8))), "changed last:8")
 	check("another value of curl-now", about(none, nil, wanted(now("1"))), "now last:7")
-	check("nothing on its way", about(none, nil, wanted(lost)), "audit last:7")
+	check("found lost", about(none, nil, wanted(lost)), "audit last:7")
 
 	check("failing", about(none, failedAt7, wanted()), "resolved:k")
-	check("failing, forgotten by the stream", about(none, failed, nil), "new")
-	check("failing, nothing on its way", about(none, failed, wanted(lost)), "audit last:7")
-	check("immutable, nothing on its way", about(none, &status.Entry{Error: "Immutable"}, wanted(lost)), "")
-	check("written, later attempts fail", about(ours, written(fails("Timeout")), wanted(answered)), "")
-	check("the same, forgotten by the stream", about(ours, written(fails("Timeout")), nil), "new")
-	check("the same, nothing on its way", about(ours, written(fails("Timeout")), wanted(lost, answered)), "audit last:7")
+	check("failing, missing in the stream", about(none, failed, nil), "new")
+	check("failing, found lost", about(none, failed, wanted(lost)), "audit last:7")
+	check("immutable, found lost", about(none, &status.Entry{Error: "Immutable"}, wanted(lost)), "")
+	check("written, later attempts fail", about(ours, written(fails("Timeout")), wanted(resolved)), "")
+	check("the same, missing in the stream", about(ours, written(fails("Timeout")), nil), "new")
+	check("the same, found lost", about(ours, written(fails("Timeout")), wanted(lost, resolved)), "audit last:7")
 
-	check("as it should be", about(ours, written(), wanted(answered)), "")
-	check("as it should be for the first time", about(ours, written(), wanted()), "inSync:k resolved:k")
-	check("as it should be, by an older answer", about(ours, written(), wanted(at(8), drift("none"))), "inSync:k")
-	check("as it should be, forgotten by the stream", about(ours, written(), nil), "new cached")
-	check("as it should be, other interval",
-		about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Refresh = time.Minute })),
+	check("in sync", about(ours, written(), wanted(resolved)), "")
+	check("in sync for the first time", about(ours, written(), wanted()), "inSync:k resolved:k")
+	check("in sync, by an older result", about(ours, written(), wanted(at(8), drift("none"))), "inSync:k")
+	check("in sync, missing in the stream", about(ours, written(), nil), "new cached")
+	check("in sync, other interval",
+		about(ours, written(), wanted(resolved), with(func(r *annotation.Request) { r.Refresh = time.Minute })),
 		"changed cached last:7")
-	check("as it should be, with that digest",
-		about(ours, written(), wanted(answered),
+	check("in sync, with that digest",
+		about(ours, written(), wanted(resolved),
 			with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum} })), "changed cached last:7")
-	check("another digest is asked for",
-		about(ours, written(), wanted(answered),
+	check("another digest requested",
+		about(ours, written(), wanted(resolved),
 			with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum2} })), "changed last:7")
-	check("other rules", about(ours, written(), wanted(answered), with(ruled)), "changed last:7")
-	check("other rules, forgotten by the stream", about(ours, written(), nil, with(ruled)), "new")
+	check("other rules", about(ours, written(), wanted(resolved), with(ruled)), "changed last:7")
+	check("other rules, missing in the stream", about(ours, written(), nil, with(ruled)), "new")
 	check("no rules any more", about(ours, written(byRules), nil), "new")
-	check("by these rules, forgotten by the stream", about(ours, written(byRules), nil, with(ruled)), "new cached")
-	check("as it should be, to be fetched now",
-		about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Now = "1" })), "now last:7")
-	check("refreshed, but no timer", about(ours, written(), wanted(answered, lost, refreshes)), "audit cached last:7")
-	check("held, the last body got lost", about(ours, written(), wanted(answered, bodyLost, refreshes)), "audit last:7")
-	check("refreshed, with its timer", about(ours, written(), wanted(answered, refreshes)), "")
-	check("fetched once, no timer", about(ours, written(), wanted(answered, lost)), "")
+	check("by these rules, missing in the stream", about(ours, written(byRules), nil, with(ruled)), "new cached")
+	check("in sync, to be fetched now",
+		about(ours, written(), wanted(resolved), with(func(r *annotation.Request) { r.Now = "1" })), "now last:7")
+	check("refreshed, but no timer", about(ours, written(), wanted(resolved, lost, refreshes)), "audit cached last:7")
+	check("held, the last body is lost", about(ours, written(), wanted(resolved, bodyLost, refreshes)), "audit last:7")
+	check("refreshed, with its timer", about(ours, written(), wanted(resolved, refreshes)), "")
+	check("fetched once, no timer", about(ours, written(), wanted(resolved, lost)), "")
 	check("want of another epoch", about(ours, written(), ofEpoch1), "changed cached last:3 resolved:k")
-	check("want of another epoch, unanswered", about(none, nil, ofEpoch1), "changed last:3")
+	check("want of another epoch, no result", about(none, nil, ofEpoch1), "changed last:3")
 	check("garbage", about(none, nil, garbage), "changed last:3")
 
-	check("deleted", about(none, written(), wanted(answered)), "drift of:none last:7 Drifted:k")
-	check("deleted, forgotten by the stream", about(none, written(), nil), "drift of:none Drifted:k")
+	check("deleted", about(none, written(), wanted(resolved)), "drift of:none last:7 Drifted:k")
+	check("deleted, missing in the stream", about(none, written(), nil), "drift of:none Drifted:k")
 	check("deleted, being repaired", about(none, written(), wanted(at(8), drift("none"))), "Drifted:k")
-	check("deleted again after a repair", about(none, written(), wanted(answered, drift("none"))),
+	check("deleted again after a repair", about(none, written(), wanted(resolved, drift("none"))),
 		"drift of:none last:7 Drifted:k")
-	check("deleted, the repair fails", about(none, written(fails("Timeout")), wanted(answered, drift("none"))),
+	check("deleted, the repair fails", about(none, written(fails("Timeout")), wanted(resolved, drift("none"))),
 		"Drifted:k")
-	check("deleted, the repair got lost", about(none, written(), wanted(at(8), drift("none"), lost)),
+	check("deleted, the repair is lost", about(none, written(), wanted(at(8), drift("none"), lost)),
 		"audit of:none last:8 Drifted:k")
 	check("deleted, to be fetched now", about(none, written(), wanted(at(8), drift("none"), now("1"))),
 		"now of:none last:8 Drifted:k")
-	check("deleted, being repaired for another url", about(none, written(), wanted(at(8), drift("none"), asksElse)),
+	check("deleted, being repaired for another url", about(none, written(), wanted(at(8), drift("none"), otherRequest)),
 		"drift of:none last:8 Drifted:k")
-	check("deleted, and to be fetched now", about(none, written(), wanted(answered, now("1"))),
+	check("deleted, and to be fetched now", about(none, written(), wanted(resolved, now("1"))),
 		"drift of:none last:7 Drifted:k")
-	check("deleted, and found lost", about(none, written(), wanted(answered, lost)), "drift of:none last:7 Drifted:k")
-	check("deleted, another fetch under way", about(none, written(), wanted(at(8))), "drift of:none last:8 Drifted:k")
-	check("deleted, no trace of who did",
-		about(none, written(), wanted(answered), func(c *call) { c.object.Written = time.Time{} }),
+	check("deleted, and found lost", about(none, written(), wanted(resolved, lost)), "drift of:none last:7 Drifted:k")
+	check("deleted, another fetch in flight", about(none, written(), wanted(at(8))), "drift of:none last:8 Drifted:k")
+	check("deleted, managedFields empty",
+		about(none, written(), wanted(resolved), func(c *call) { c.object.Written = time.Time{} }),
 		"drift readFirst of:none last:7 Drifted:k")
-	check("edited", about(foreign, written(), wanted(answered)), "drift readFirst of:kubectl/Update/T1 last:7 Drifted:k")
+	check("edited", about(foreign, written(), wanted(resolved)), "drift readFirst of:kubectl/Update/T1 last:7 Drifted:k")
 	check("edited, being repaired", about(foreign, written(), wanted(at(8), drift("kubectl/Update/T1"))), "Drifted:k")
 	check("edited again, being repaired", about(later, written(), wanted(at(8), drift("kubectl/Update/T1"))), "Drifted:k")
-	check("edited to what is right", about(foreign, written(found(foreign)), wanted(answered, drift("kubectl/Update/T1"))),
+	check("edited, found right", about(foreign, written(found(foreign)), wanted(resolved, drift("kubectl/Update/T1"))),
 		"inSync:k")
-	check("edited to what is right, written by us since", about(ours, written(found(foreign)), wanted(answered)), "")
-	check("edited again after that", about(later, written(found(foreign)), wanted(answered)),
+	check("edited, found right, then ours again", about(ours, written(found(foreign)), wanted(resolved)), "")
+	check("edited again after that", about(later, written(found(foreign)), wanted(resolved)),
 		"drift readFirst of:kubectl/Update/T2 last:7 Drifted:k")
-	check("edited while it asked for another url", about(foreign, written(oldURL), wanted(asksElse)),
+	check("edited while another url was requested", about(foreign, written(oldURL), wanted(otherRequest)),
 		"changed last:7 resolved:k")
-	check("record of owners emptied", about(unknown, written(), wanted(answered)), "drift readFirst of:unknown last:7")
-	check("record of owners emptied, found to be right", about(unknown, written(found(unknown)), wanted(answered)), "")
-	check("never a record of owners", about(unknown, nil, nil), "new readFirst")
+	check("managedFields emptied", about(unknown, written(), wanted(resolved)), "drift readFirst of:unknown last:7")
+	check("managedFields emptied, found right", about(unknown, written(found(unknown)), wanted(resolved)), "")
+	check("without managedFields", about(unknown, nil, nil), "new readFirst")
 	check("backup restored", about(foreign, written(restored), nil), "drift readFirst of:kubectl/Update/T1 Drifted:k")
 	check("backup of another cluster restored, being repaired",
 		about(foreign, written(restored), wanted(drift("kubectl/Update/T1"))), "Drifted:k")
 
 	check("copied with its status", about(foreign, written(on("another")), nil), "new readFirst")
 	check("copied without its value", about(none, written(on("another")), nil), "new readFirst")
-	check("copied, by ourselves as far as is recorded", about(ours, written(on("another")), nil), "new readFirst")
+	check("copied, ours according to managedFields", about(ours, written(on("another")), nil), "new readFirst")
 	check("copied, being fetched", about(foreign, written(on("another")), wanted()), "")
-	check("copied, the fetch got lost", about(foreign, written(on("another")), wanted(lost)), "audit readFirst last:7")
-	check("a copy put over our status", about(foreign, written(on("another")), wanted(answered)), "drift readFirst last:7")
-	check("a copy put over our status that asks for another url",
-		about(foreign, written(on("another")), wanted(answered, asksElse)), "changed readFirst last:7")
+	check("copied, the fetch is lost", about(foreign, written(on("another")), wanted(lost)), "audit readFirst last:7")
+	check("a copy replaced our status", about(foreign, written(on("another")), wanted(resolved)), "drift readFirst last:7")
+	check("a copy replaced our status and requests another url",
+		about(foreign, written(on("another")), wanted(resolved, otherRequest)), "changed readFirst last:7")
 	check("a copy of a failure, not ours", about(foreign, &status.Entry{Error: "Timeout", Object: "another"}, nil),
 		"KeyExists:k")
-	check("not copied", about(ours, written(on("uid")), wanted(answered)), "")
+	check("not copied", about(ours, written(on("uid")), wanted(resolved)), "")
 
-	check("replaced without our status", about(none, nil, wanted(answered)), "drift of:none last:7 Drifted:k")
-	check("status removed, value kept", about(ours, nil, wanted(answered)), "drift last:7")
-	check("replaced and asking for another url", about(none, nil, wanted(answered, asksElse)), "changed last:7")
-	check("status removed, forgotten by the stream", about(ours, nil, nil), "new")
+	check("replaced without our status", about(none, nil, wanted(resolved)), "drift of:none last:7 Drifted:k")
+	check("status removed, value kept", about(ours, nil, wanted(resolved)), "drift last:7")
+	check("replaced, requests another url", about(none, nil, wanted(resolved, otherRequest)), "changed last:7")
+	check("status removed, missing in the stream", about(ours, nil, nil), "new")
 
-	check("exists, not ours", about(foreign, nil, nil), "KeyExists:k")
-	check("exists, was wanted", about(foreign, nil, wanted()), "KeyExists:k retract:k")
-	check("exists, fetch had failed", about(foreign, failed, nil), "KeyExists:k")
+	check("foreign", about(foreign, nil, nil), "KeyExists:k")
+	check("foreign, with a want", about(foreign, nil, wanted()), "KeyExists:k retract:k")
+	check("foreign, after a failed fetch", about(foreign, failed, nil), "KeyExists:k")
 
 	check("suspended", about(none, nil, wanted(), suspended), "retract:k")
 	check("suspended and invalid",
 		about(none, nil, nil, func(c *call) { c.object.Request.Suspended, c.object.Invalid = true, errors.New("bad") }), "")
 	check("suspended and drifted", about(none, written(), nil, suspended), "")
-	check("invalid", about(ours, written(), wanted(answered), asking(annotation.Request{}), invalid),
+	check("invalid", about(ours, written(), wanted(resolved), asking(annotation.Request{}), invalid),
 		"InvalidAnnotation: retract:k")
-	check("pair refused", about(ours, written(), wanted(answered),
+	check("pair invalid", about(ours, written(), wanted(resolved),
 		asking(annotation.Request{
 			Present:  true,
 			Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}},
 		})), "InvalidAnnotation:k retract:k")
-	check("something odd", about(none, nil, nil,
+	check("with a problem", about(none, nil, nil,
 		with(func(r *annotation.Request) { r.Problems = []annotation.Problem{{Text: "odd"}} })), "new InvalidAnnotation:")
-	check("pair taken out", about(ours, written(), wanted(answered), asking(annotation.Request{Present: true})),
+	check("pair removed", about(ours, written(), wanted(resolved), asking(annotation.Request{Present: true})),
 		"retract:k remove:k")
-	check("pair taken out, forgotten by the stream", about(ours, written(), nil, asking(annotation.Request{})), "remove:k")
-	check("pair taken out before it was written", about(none, nil, wanted(), asking(annotation.Request{})), "retract:k")
+	check("pair removed, missing in the stream", about(ours, written(), nil, asking(annotation.Request{})), "remove:k")
+	check("pair removed before the first write", about(none, nil, wanted(), asking(annotation.Request{})), "retract:k")
 }
 
 func TestMakeManyKeys(t *testing.T) {
@@ -301,23 +301,23 @@ func TestMakeManyKeys(t *testing.T) {
 	g.Expect(p.Remove).To(ConsistOf("gone"))
 }
 
-func TestMakeOfNothingRetractsAll(t *testing.T) {
+func TestMakeRetractsAllWantsOfADeletedObject(t *testing.T) {
 	t.Parallel()
 	p := plan.Make(nil, map[string]wantindex.Want{"b": *wanted(), "a": *wanted()}, epoch)
 	NewWithT(t).Expect(p).To(Equal(plan.Plan{Retract: []string{"a", "b"}}))
 }
 
-func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
+func TestWantCarriesTheStatusOfItsKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		entries   map[string]status.Entry
 		carried   bool
 		readFirst bool
 	}{
-		"its own entry":        {map[string]status.Entry{"k": {Error: "Timeout"}}, true, false},
-		"none":                 {nil, false, false},
-		"the entry of another": {map[string]status.Entry{"other": {Error: "Timeout"}}, false, true},
-		"entries of others":    {map[string]status.Entry{"k": {Error: "Timeout"}, "other": {Error: "Timeout"}}, false, true},
+		"its own entry":       {map[string]status.Entry{"k": {Error: "Timeout"}}, true, false},
+		"none":                {nil, false, false},
+		"another key's entry": {map[string]status.Entry{"other": {Error: "Timeout"}}, false, true},
+		"several entries":     {map[string]status.Entry{"k": {Error: "Timeout"}, "other": {Error: "Timeout"}}, false, true},
 		"too long": {
 			map[string]status.Entry{"k": {ErrorURL: strings.Repeat("x", 32<<10+1), Error: "Timeout"}},
 			false, true,
@@ -332,7 +332,7 @@ func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
 	}
 }
 
-func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
+func TestAConditionKeepsItsOccurrenceWhileItLasts(t *testing.T) {
 	t.Parallel()
 	occurrence := func(c call) string {
 		t.Helper()
@@ -354,13 +354,13 @@ func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 		a, b call
 		same bool
 	}{
-		"pair refused, others changed":  {problem("k", "ftp", "pair 1"), problem("k", "ftp", "pair 2"), true},
-		"pair refused, another rule":    {problem("k", "ftp", "pair 1"), problem("k", "user", "pair 1"), false},
-		"pair refused, another key":     {problem("k", "ftp", "pair 1"), problem("l", "ftp", "pair 1"), false},
+		"pair invalid, others changed":  {problem("k", "ftp", "pair 1"), problem("k", "ftp", "pair 2"), true},
+		"pair invalid, another rule":    {problem("k", "ftp", "pair 1"), problem("k", "user", "pair 1"), false},
+		"pair invalid, another key":     {problem("k", "ftp", "pair 1"), problem("l", "ftp", "pair 1"), false},
 		"not about a pair, other words": {problem("", "rule", "one"), problem("", "rule", "two"), false},
 		"invalid, edited elsewhere":     {invalid("bad", 1), invalid("bad", 2), true},
 		"invalid in another way":        {invalid("bad", 1), invalid("worse", 1), false},
-		"taken, written again":          {about(foreign, nil, nil), about(later, nil, nil), true},
+		"foreign, written again":        {about(foreign, nil, nil), about(later, nil, nil), true},
 		"drifted, written again":        {about(foreign, written(), nil), about(later, written(), nil), true},
 		"drifted again after a repair":  {about(none, written(), nil), about(none, written(next), nil), false},
 	} {
@@ -369,7 +369,7 @@ func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 	}
 }
 
-// A foreign key is reported to the writer once, because the status has it afterwards.
+// The writer puts a foreign key into the status.
 func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 	t.Parallel()
 	entry := func(reason, url, object string) *status.Entry {
@@ -381,7 +381,7 @@ func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 	}{
 		"not in the status":         {about(foreign, nil, nil), true},
 		"in the status":             {about(foreign, entry("KeyExists", url, "uid"), nil), false},
-		"by a writer from before":   {about(foreign, entry("KeyExists", url, ""), nil), false},
+		"by an older writer":        {about(foreign, entry("KeyExists", url, ""), nil), false},
 		"for another URL":           {about(foreign, entry("KeyExists", url+"/other", "uid"), nil), true},
 		"in the status of another":  {about(foreign, entry("KeyExists", url, "another"), nil), true},
 		"for another reason":        {about(foreign, entry("Timeout", url, "uid"), nil), true},
@@ -400,10 +400,10 @@ func TestEpoch(t *testing.T) {
 		want  int64
 		held  status.Fence
 	}{
-		"nothing held":        {nil, epoch, status.Fence{}},
-		"of this stream":      {written(fails("Timeout")), epoch, status.Fence{Epoch: epoch, Seq: 7}},
-		"of a later stream":   {written(fails("Timeout"), laterStream), epoch + 5, status.Fence{Epoch: epoch + 5, Seq: 7}},
-		"of another's object": {written(on("another"), laterStream), epoch, status.Fence{}},
+		"nothing held":      {nil, epoch, status.Fence{}},
+		"of this stream":    {written(fails("Timeout")), epoch, status.Fence{Epoch: epoch, Seq: 7}},
+		"of a later stream": {written(fails("Timeout"), laterStream), epoch + 5, status.Fence{Epoch: epoch + 5, Seq: 7}},
+		"of another object": {written(on("another"), laterStream), epoch, status.Fence{}},
 	} {
 		c := about(ours, tt.entry, nil)
 		p := plan.Make(c.object, nil, epoch)

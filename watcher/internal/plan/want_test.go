@@ -23,8 +23,7 @@ var seen = time.Unix(100, 0).UTC()
 
 func delivered(c *call) { c.object.SeenAt = seen }
 
-// A want has everything that fetcher and writer need, and the time of a user's request.
-func TestWantHasAllThatDecides(t *testing.T) {
+func TestFieldsOfAWant(t *testing.T) {
 	t.Parallel()
 	base := func(change func(*v1.Want)) *v1.Want {
 		w := &v1.Want{
@@ -45,7 +44,7 @@ func TestWantHasAllThatDecides(t *testing.T) {
 	}{
 		"new": {about(none, nil, nil, delivered), base(func(w *v1.Want) { w.Cause, w.AskedAt = v1.Cause_CAUSE_NEW, asked })},
 		"changed, with options": {
-			about(none, nil, wanted(asksElse), delivered, request(func(r *annotation.Request) {
+			about(none, nil, wanted(otherRequest), delivered, request(func(r *annotation.Request) {
 				r.Refresh, r.Now, r.SHA256 = time.Minute, "1", map[string]string{"k": sum}
 			})),
 			base(func(w *v1.Want) {
@@ -59,7 +58,7 @@ func TestWantHasAllThatDecides(t *testing.T) {
 		},
 		"found lost": {about(none, nil, wanted(lost), delivered), base(func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_AUDIT })},
 		"drifted": {
-			about(none, nil, wanted(answered), delivered),
+			about(none, nil, wanted(resolved), delivered),
 			base(func(w *v1.Want) { w.Cause, w.Drift = v1.Cause_CAUSE_DRIFT, "none" }),
 		},
 		"in sync": {about(ours, written(modified), nil, delivered), base(func(w *v1.Want) {
@@ -75,8 +74,8 @@ func TestWantHasAllThatDecides(t *testing.T) {
 
 func modified(e *status.Entry) { e.LastModified = "yesterday" }
 
-// The writer gets an object and its version, and reads the rest itself.
-func TestRequestsToTheWriterNameTheObject(t *testing.T) {
+// The writer reads the rest itself.
+func TestReconcileNamesTheObject(t *testing.T) {
 	t.Parallel()
 	c := about(ours, written(), nil, asking(annotation.Request{}), delivered)
 	for _, remove := range []bool{false, true} {
@@ -89,8 +88,7 @@ func TestRequestsToTheWriterNameTheObject(t *testing.T) {
 	}
 }
 
-// Mistakes in the annotations are reported until the status has them, and once more when they are
-// gone.
+// A fixed mistake is reported once more.
 func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	t.Parallel()
 	invalid := func(c *call) { c.object.Invalid = errors.New("bad") }
@@ -114,7 +112,7 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 		"a pair":                   {about(none, nil, nil, refused), "bad", true},
 		"a pair, in the status":    {about(none, nil, nil, refused, has("bad")), "bad", false},
 		"another is in the status": {about(none, nil, nil, refused, has("worse")), "bad", true},
-		"mended":                   {about(none, nil, nil, has("bad")), "", true},
+		"fixed":                    {about(none, nil, nil, has("bad")), "", true},
 		"nothing":                  {about(none, nil, nil), "", false},
 	} {
 		p := plan.Make(tt.object, tt.wants, epoch)
@@ -158,39 +156,39 @@ func TestHoldingOf(t *testing.T) {
 		call
 		want plan.Holding
 	}{
-		"held":                            {about(ours, written(), nil), plan.Held},
-		"held, with that digest":          {about(ours, written(), nil, digest(sum)), plan.Held},
-		"found to be right":               {about(foreign, written(found(foreign)), nil), plan.Held},
-		"another digest is asked for":     {about(ours, written(), nil, digest(sum2)), plan.NotHeld},
-		"another URL":                     {about(ours, written(oldURL), nil), plan.NotHeld},
-		"edited":                          {about(foreign, written(), nil), plan.NotHeld},
-		"later attempts fail":             {about(ours, written(fails("Timeout")), nil), plan.NotHeld},
-		"copied":                          {about(ours, written(on("another")), nil), plan.NotHeld},
-		"copied from an immutable":        {about(ours, written(on("another"), fails("Immutable")), nil), plan.NotHeld},
-		"nothing":                         {about(none, nil, nil), plan.NotHeld},
-		"immutable":                       {about(none, &status.Entry{Error: "Immutable"}, nil), plan.LeftAlone},
-		"somebody else's":                 {about(foreign, nil, nil), plan.LeftAlone},
-		"ours, of which nothing is known": {about(ours, nil, nil), plan.NotHeld},
+		"held":                     {about(ours, written(), nil), plan.Held},
+		"held, with that digest":   {about(ours, written(), nil, digest(sum)), plan.Held},
+		"found right":              {about(foreign, written(found(foreign)), nil), plan.Held},
+		"another digest requested": {about(ours, written(), nil, digest(sum2)), plan.NotHeld},
+		"another URL":              {about(ours, written(oldURL), nil), plan.NotHeld},
+		"edited":                   {about(foreign, written(), nil), plan.NotHeld},
+		"later attempts fail":      {about(ours, written(fails("Timeout")), nil), plan.NotHeld},
+		"copied":                   {about(ours, written(on("another")), nil), plan.NotHeld},
+		"copied from an immutable": {about(ours, written(on("another"), fails("Immutable")), nil), plan.NotHeld},
+		"nothing":                  {about(none, nil, nil), plan.NotHeld},
+		"immutable":                {about(none, &status.Entry{Error: "Immutable"}, nil), plan.Blocked},
+		"foreign":                  {about(foreign, nil, nil), plan.Blocked},
+		"ours, without a status":   {about(ours, nil, nil), plan.NotHeld},
 	} {
 		NewWithT(t).Expect(plan.HoldingOf(tt.object, tt.object.Request.Pairs[0])).To(Equal(tt.want), name)
 	}
 }
 
-// A finding of the audit alone is not a new request.
-func TestAsks(t *testing.T) {
+// A finding of the audit does not count.
+func TestNeedsWant(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		call
 		want bool
 	}{
-		"as it should be": {about(ours, written(), wanted(answered)), false},
-		"found lost":      {about(none, nil, wanted(lost)), false},
-		"another URL":     {about(none, nil, wanted(asksElse)), true},
-		"removed":         {about(none, written(), wanted(answered)), true},
+		"in sync":     {about(ours, written(), wanted(resolved)), false},
+		"found lost":  {about(none, nil, wanted(lost)), false},
+		"another URL": {about(none, nil, wanted(otherRequest)), true},
+		"removed":     {about(none, written(), wanted(resolved)), true},
 		"of another stream": {about(ours, written(),
 			new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), true},
 	} {
-		got := plan.Asks(tt.object, tt.object.Request.Pairs[0], tt.wants["k"], epoch)
+		got := plan.NeedsWant(tt.object, tt.object.Request.Pairs[0], tt.wants["k"], epoch)
 		NewWithT(t).Expect(got).To(Equal(tt.want), name)
 	}
 }

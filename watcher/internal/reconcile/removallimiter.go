@@ -154,7 +154,7 @@ func keysOf(o *annotated.Object) int { return max(len(o.Request.Pairs), o.Status
 // lock.
 func (r *Reconciler) unsent(o *annotated.Object) (keys int) {
 	sent, ok := r.requests.of[o.NamespacedName]
-	for _, key := range plan.Unasked(o) {
+	for _, key := range plan.Orphans(o) {
 		owner := o.Owner(key).State
 		ours := owner == annotation.Ours || owner == annotation.Unknown && o.Status.Of(key).Written()
 		if ours && (!ok || sent.uid != o.UID || !slices.Contains(sent.remove, key)) {
