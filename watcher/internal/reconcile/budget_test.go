@@ -15,8 +15,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
-// T1: one namespace cannot take the Events of others, and loses none of what lasts.
-func TestANamespaceOverItsEventBudgetGetsEventsOfLastingProblemsLater(t *testing.T) {
+// T1: a namespace cannot use the Event budget of others.
+func TestANamespaceOverItsBudgetGetsEventsOfLastingProblemsLater(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const mistakes = maxEvents + 20
@@ -32,40 +32,40 @@ func TestANamespaceOverItsEventBudgetGetsEventsOfLastingProblemsLater(t *testing
 	for n := range mistakes {
 		b.others = append(b.others, invalid("hostile", n))
 	}
-	b.lookAt(b.others)
+	b.reconcileAll(b.others)
 	b.Expect(b.emitted).To(HaveLen(maxEvents))
 	b.expectLogged(`"budget":"events"`)
 	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_events_over_budget_total")).
 		To(BeEquivalentTo(mistakes - maxEvents))
 
 	b.others = append(b.others, invalid("modest", 0))
-	b.lookAt(b.others[mistakes:])
-	b.Expect(b.emitted[maxEvents].Namespace).To(Equal("modest"), "others have a budget of their own")
+	b.reconcileAll(b.others[mistakes:])
+	b.Expect(b.emitted[maxEvents].Namespace).To(Equal("modest"), "others have their own budget")
 
 	last := b.others[mistakes-1].NamespacedName
 	again, err := b.Reconcile(t.Context(), last)
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(again).To(BeNumerically(">", 0), "it is looked at again without a change of the object")
+	b.Expect(again).To(BeNumerically(">", 0), "it is reconciled again without a change")
 	b.clock.Step(again)
 	b.Expect(b.Reconcile(t.Context(), last)).Error().NotTo(HaveOccurred())
 	b.Expect(b.emitted[maxEvents+1].Name).To(Equal(last.Name))
 }
 
-func TestAProblemThatIsOverIsNotReportedLater(t *testing.T) {
+func TestAFixedProblemIsNotReportedLater(t *testing.T) {
 	t.Parallel()
 	for used, want := range map[int][]string{0: {pipeline.ReasonDrifted}, maxEvents + 1: {}} {
 		b := newBench(t)
 		for range used {
 			b.events.Take(cm.Namespace, 1)
 		}
-		b.ask("https://example.com", "k")
-		b.look()
-		b.answer("k")
-		b.lookFresh()
-		b.lose("k")
-		b.lookFresh() // it is repaired
+		b.request("https://example.com", "k")
+		b.reconcile()
+		b.write("k")
+		b.reconcileLater()
+		b.removeKey("k")
+		b.reconcileLater() // it is repaired
 		b.clock.Step(refill)
-		b.lookFresh()
+		b.reconcileLater()
 		b.Expect(b.reasons()).To(Equal(want), "%d used", used)
 	}
 }

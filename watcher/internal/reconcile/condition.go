@@ -17,9 +17,9 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
-// conditions of one object.
+// conditions are the reported conditions of one object.
 type conditions struct {
-	// holds has the reported conditions, and whether they are still true.
+	// holds maps each reported condition to whether it still holds.
 	holds map[identity]bool
 	// pending Events have yet to be written.
 	pending []pendingEvent
@@ -36,8 +36,8 @@ type pendingEvent struct {
 	event kube.Event
 }
 
-// note queues Events for new conditions of an object, and reports whether there are any.
-func (r *Reconciler) note(name types.NamespacedName, o *annotated.Object, list []plan.Condition) (changed bool) {
+// queueEvents queues Events for new conditions of an object, and reports whether there are any.
+func (r *Reconciler) queueEvents(name types.NamespacedName, o *annotated.Object, list []plan.Condition) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.conditions[name]
@@ -68,8 +68,7 @@ func (r *Reconciler) note(name types.NamespacedName, o *annotated.Object, list [
 // maxStates is the maximum number of past conditions that are remembered per object.
 const maxStates = 64
 
-// end records which conditions are over. Their pending Events are dropped, unless they are
-// transient.
+// end records the conditions that are over, and drops their pending Events unless they are transient.
 func (n *conditions) end(now map[identity]bool) {
 	if len(n.holds) > len(now)+maxStates {
 		clear(n.holds)
@@ -89,13 +88,13 @@ func (n *conditions) end(now map[identity]bool) {
 	})
 }
 
-// isTransient reports whether a reason is about a single incident, not a lasting state.
+// isTransient reports whether a reason is an incident, not a lasting state.
 func isTransient(reason string) bool {
 	return reason == pipeline.ReasonDrifted || reason == pipeline.ReasonContested
 }
 
-// event returns the Event for a condition. Its name follows from the occurrence, so that no watcher
-// writes it twice, unless the condition ended and began again.
+// event returns the Event for a condition. Its name follows from the occurrence, so no watcher writes it
+// again, unless the condition ended and began again.
 func event(o *annotated.Object, n plan.Condition, again bool) kube.Event {
 	e := kube.Event{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID,
@@ -108,8 +107,8 @@ func event(o *annotated.Object, n plan.Condition, again bool) kube.Event {
 	return e
 }
 
-// emitEvents writes the pending Events of an object. Failed ones stay pending, and those beyond the
-// budget of the namespace. It returns the time until there is some budget.
+// emitEvents writes the pending Events of an object. An Event stays pending if the write fails, or if it
+// is over budget and not transient. It returns the time until there is budget.
 func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	r.mu.Lock()
 	n := r.conditions[name]
@@ -168,27 +167,27 @@ func action(reason string) string {
 	return "Skip"
 }
 
-// maxMemory is the size above which a memory is cleaned.
+// maxMemory is the size at which a memory is first cleaned.
 const maxMemory = 4096
 
 // memory is a map that drops old entries each time its size has doubled, so cleaning costs no more
 // than adding.
 type memory[K comparable, V any] struct {
-	of map[K]V
-	// lookAt is the size at which it is cleaned next.
-	lookAt int
-	over   func(V) bool
+	entries map[K]V
+	// cleanAt is the size at which it is cleaned next.
+	cleanAt int
+	expired func(V) bool
 }
 
-func newMemory[K comparable, V any](over func(V) bool) memory[K, V] {
-	return memory[K, V]{of: map[K]V{}, lookAt: maxMemory, over: over}
+func newMemory[K comparable, V any](expired func(V) bool) memory[K, V] {
+	return memory[K, V]{entries: map[K]V{}, cleanAt: maxMemory, expired: expired}
 }
 
 // put adds or replaces an entry.
 func (m *memory[K, V]) put(key K, entry V) {
-	if len(m.of) >= m.lookAt {
-		maps.DeleteFunc(m.of, func(_ K, v V) bool { return m.over(v) })
-		m.lookAt = max(maxMemory, 2*len(m.of))
+	if len(m.entries) >= m.cleanAt {
+		maps.DeleteFunc(m.entries, func(_ K, v V) bool { return m.expired(v) })
+		m.cleanAt = max(maxMemory, 2*len(m.entries))
 	}
-	m.of[key] = entry
+	m.entries[key] = entry
 }

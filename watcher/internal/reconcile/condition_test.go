@@ -9,14 +9,14 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// lookInvalid looks at the object after its annotations were made invalid, or valid by "".
-func (b *bench) lookInvalid(text string) {
+// reconcileInvalid reconciles after invalid.
+func (b *bench) reconcileInvalid(text string) {
 	b.t.Helper()
 	b.invalid(text)
-	b.lookFresh()
+	b.reconcileLater()
 }
 
-// invalid makes the annotations invalid, or valid by "".
+// invalid makes the annotations invalid (valid if text is empty).
 func (b *bench) invalid(text string) {
 	b.object.Invalid, b.object.Written = nil, b.clock.Now()
 	if text != "" {
@@ -24,47 +24,47 @@ func (b *bench) invalid(text string) {
 	}
 }
 
-func TestAStateIsReportedOnceWhileItLasts(t *testing.T) {
+func TestAConditionIsReportedOnceWhileItLasts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for range 3 {
-		b.lookInvalid("bad")
+		b.reconcileInvalid("bad")
 		b.clock.Step(time.Second)
 	}
-	b.lookInvalid("worse")
+	b.reconcileInvalid("worse")
 	b.Expect(b.emitted).To(HaveExactElements(
 		And(HaveField("Note", "bad"), HaveField("Warning", true), HaveField("UID", BeEquivalentTo("uid"))),
 		HaveField("Note", "worse"),
 	))
 }
 
-func TestAStateThatCameBackHasAnEventOfAnotherName(t *testing.T) {
+func TestARecurringConditionHasANewEvent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for range 2 {
-		b.lookInvalid("bad")
+		b.reconcileInvalid("bad")
 		b.clock.Step(time.Second)
-		b.lookInvalid("")
+		b.reconcileInvalid("")
 	}
 	b.Expect(b.emitted).To(HaveLen(2))
 	b.Expect(b.emitted[0].Occurrence).NotTo(Equal(b.emitted[1].Occurrence))
 }
 
-func TestManyStatesOfOneObjectAreReportedInTime(t *testing.T) {
+func TestABurstOfConditionsIsCoalesced(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for n := range 200 {
 		b.invalid(fmt.Sprint("bad ", n))
-		b.look()
+		b.reconcile()
 	}
 	b.Expect(b.emitted).To(HaveLen(1), "within one burst")
 	for n := range 200 {
-		b.lookInvalid(fmt.Sprint("worse ", n))
+		b.reconcileInvalid(fmt.Sprint("worse ", n))
 	}
 	b.Expect(b.emitted).To(HaveLen(201))
 }
 
-func TestAnEventThatCannotBeWrittenIsWrittenLater(t *testing.T) {
+func TestAFailedEventIsWrittenLater(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.refuse = errors.New("forbidden")
@@ -73,21 +73,21 @@ func TestAnEventThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 		b.Expect(b.try()).To(MatchError(b.refuse))
 	}
 	b.refuse = nil
-	b.lookFresh()
+	b.reconcileLater()
 	b.Expect(b.reasons()).To(HaveExactElements("InvalidAnnotation"))
 }
 
-func TestTheEventOfAStateThatIsOverIsDroppedAndThatOfARepairIsWritten(t *testing.T) {
+func TestOnlyEventsOfDriftsOutliveTheirCondition(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "k")
-	b.look()
-	b.answer("k")
-	b.lookFresh()
+	b.request("https://example.com", "k")
+	b.reconcile()
+	b.write("k")
+	b.reconcileLater()
 	b.refuse = errors.New("forbidden")
 	for _, change := range []func(){
-		func() { b.lose("k") },   // drifted
-		func() { b.answer("k") }, // repaired
+		func() { b.removeKey("k") }, // drifted
+		func() { b.write("k") },     // repaired
 		func() { b.invalid("bad") },
 		func() { b.invalid("") },
 	} {
@@ -96,7 +96,7 @@ func TestTheEventOfAStateThatIsOverIsDroppedAndThatOfARepairIsWritten(t *testing
 		_ = b.try()
 	}
 	b.refuse = nil
-	b.lookFresh()
+	b.reconcileLater()
 	b.Expect(b.reasons()).To(HaveExactElements("Drifted"))
 }
 
@@ -107,6 +107,6 @@ func TestNothingIsReportedAboutDeletedObjects(t *testing.T) {
 	b.invalid("bad")
 	_ = b.try()
 	b.refuse, b.object = nil, nil
-	b.lookFresh()
+	b.reconcileLater()
 	b.Expect(b.emitted).To(BeEmpty())
 }

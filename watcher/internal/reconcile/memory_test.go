@@ -4,20 +4,20 @@ import "testing"
 
 func TestAMemoryIsCleanedEachTimeItDoubles(t *testing.T) {
 	t.Parallel()
-	looks, over := 0, false
-	m := newMemory[int](func(int) bool { looks++; return over })
+	checks, expired := 0, false
+	m := newMemory[int](func(int) bool { checks++; return expired })
 	const entries = 16 * maxMemory
 	for n := range entries {
 		m.put(n, n)
 	}
-	if looks > 2*entries {
-		t.Errorf("%d entries were looked at %d times", entries, looks)
+	if checks > 2*entries {
+		t.Errorf("%d entries were checked %d times", entries, checks)
 	}
-	over = true
+	expired = true
 	for n := range entries {
 		m.put(entries+n, n)
 	}
-	if len(m.of) > entries {
-		t.Errorf("%d entries are kept", len(m.of))
+	if len(m.entries) > entries {
+		t.Errorf("%d entries are kept", len(m.entries))
 	}
 }

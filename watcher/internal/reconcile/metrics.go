@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
-// Metrics of the reconciler.
+// Metrics are the metrics of a Reconciler.
 type Metrics struct {
 	wants     *prometheus.CounterVec
 	removals  prometheus.Counter
@@ -27,7 +27,7 @@ type Metrics struct {
 	overBudget prometheus.Counter
 }
 
-// NewMetrics makes the metrics in the set of the watcher.
+// NewMetrics creates the metrics in the watcher's set.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		wants: set.Counters("wants_published_total", "Wants published to the stream of requests, by cause.",
@@ -56,13 +56,13 @@ func NewMetrics(set *metric.Set) *Metrics {
 	}
 }
 
-// Causes of messages other than wants.
+// Causes of messages that are not wants, in logs and traces.
 const (
-	tombstone = "tombstone"
-	inLine    = "reconcile"
+	tombstone        = "tombstone"
+	reconcileRequest = "reconcile"
 )
 
-// heldBackLine is the kind of log lines about removals that are held back.
+// heldBackLine limits the rate of log lines about held-back removals.
 const heldBackLine = "held_back"
 
 // Errors of publishes, in spans.
@@ -71,7 +71,7 @@ const (
 	unpublished = "unpublished"
 )
 
-// traced calls publish in a separate span, and logs the message, within the limits of logsample.
+// traced calls publish in its own span and logs the message, rate-limited by logsample.
 func (r *Reconciler) traced(
 	ctx context.Context, kind pipeline.Kind, key pipeline.Key, cause string,
 	publish func(context.Context) (seq uint64, err error),

@@ -1,5 +1,4 @@
-// Package reconcile brings the stream of requests in line with one ConfigMap
-// at a time: it carries out what package plan decides.
+// Package reconcile carries out the plan for one ConfigMap.
 package reconcile
 
 import (
@@ -54,11 +53,11 @@ type Config struct {
 	// Coalesce is the minimum time between two publishes for an object, so that a burst of edits
 	// becomes few publishes.
 	Coalesce time.Duration
-	// Repeat is how long the writer has to bring an object in line before it is asked
-	// again. That doubles with each time.
+	// Repeat is how long the writer has to reconcile an object before the first repeated request. It
+	// doubles with each request.
 	Repeat time.Duration
-	// Installation marks the wants, so that they can be told from wants of another installation when
-	// their namespace is no longer watched.
+	// Installation marks the wants. It distinguishes them from wants of other installations once their
+	// namespace is no longer watched.
 	Installation string
 	// MaxRemovals limits the removals of a namespace within a minute.
 	MaxRemovals MaxRemovals
@@ -76,13 +75,13 @@ type Deps struct {
 	Events *budget.Budget
 	// Signer signs wants (nil: they are not signed).
 	Signer *signature.Signer
-	// Clock is the machine's clock, for all pauses, because it is never set back.
+	// Clock is the machine's clock, for all pauses.
 	Clock clock.PassiveClock
 	// Broker is the clock of the broker, for the times of wants.
 	Broker  clock.PassiveClock
 	Log     zerolog.Logger
 	Metrics *Metrics
-	// Tracer makes a span for each publish (nil: none).
+	// Tracer creates a span for each publish (nil: none).
 	Tracer *tracing.Tracer
 }
 
@@ -125,38 +124,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		return 0, nil // it may exist; the audit tries again
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
-	r.takeOver(name, p)
+	r.recordResults(name, p)
 	again = r.holdBack(o, &p)
 	again = backoff.Soonest(again, r.dropRequested(name, o, &p))
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 || p.Report {
-		if wait := r.tooSoon(name); wait > 0 {
+		if wait := r.coalesceWait(name); wait > 0 {
 			later, err := r.emitEvents(ctx, name)
 			return backoff.Soonest(backoff.Soonest(again, wait), later), err
 		}
 	}
 	again = backoff.Soonest(again, r.limitRepairs(name, &p))
-	changed := r.note(name, o, p.Conditions)
+	changed := r.queueEvents(name, o, p.Conditions)
 	done, err := r.carryOut(ctx, name, o, p)
 	if changed || done {
-		r.acted(name)
+		r.recordPublish(name)
 	}
 	later, unwritten := r.emitEvents(ctx, name)
 	return backoff.Soonest(again, later), errors.Join(err, unwritten)
 }
 
-// takeOver records the results that the object shows in the index.
-func (r *Reconciler) takeOver(name types.NamespacedName, p plan.Plan) {
+// recordResults records in the index which wants have a result in the object.
+func (r *Reconciler) recordResults(name types.NamespacedName, p plan.Plan) {
 	for _, key := range p.Resolved {
 		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Resolved = true })
 	}
-	for _, key := range p.InSync { // the next drift is a new one
+	for _, key := range p.InSync { // the next drift needs a new want
 		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Resolved, w.Drift = true, "" })
 	}
 }
 
-// carryOut carries out a plan, and reports whether it published
-// anything. One key that fails does not hold up the others, unless the namespace has its share of
-// the backlog.
+// carryOut carries out a plan, and reports whether it published anything. An error of one key does not
+// delay the others, unless the namespace has its share of the backlog.
 func (r *Reconciler) carryOut(
 	ctx context.Context, name types.NamespacedName, o *annotated.Object, p plan.Plan,
 ) (done bool, err error) {
@@ -178,24 +176,24 @@ func (r *Reconciler) carryOut(
 		note(r.publish(ctx, w))
 	}
 	if p.Report || len(p.Remove) > 0 {
-		note(r.bringInLine(ctx, o, &p))
+		note(r.requestReconcile(ctx, o, &p))
 	}
 	return done, errors.Join(errs...)
 }
 
-// tooSoon returns the time until the next publish for an object is allowed.
-func (r *Reconciler) tooSoon(name types.NamespacedName) time.Duration {
+// coalesceWait returns the time until the next publish for an object is allowed.
+func (r *Reconciler) coalesceWait(name types.NamespacedName) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, ok := r.published.of[name]
+	last, ok := r.published.entries[name]
 	if !ok {
 		return 0
 	}
 	return max(0, r.config.Coalesce-r.deps.Clock.Since(last))
 }
 
-// acted records a publish for an object.
-func (r *Reconciler) acted(name types.NamespacedName) {
+// recordPublish records a publish for an object.
+func (r *Reconciler) recordPublish(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.published.put(name, r.deps.Clock.Now())
@@ -226,8 +224,8 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 // to an earlier state, its sequence may be lower, so the want gets a later epoch.
 func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (uint64, error) {
 	publish := func(last uint64) (uint64, error) {
-		// Without an acknowledgement the stream may still have it. If the object is deleted before
-		// the next try, the want must be retracted.
+		// Even without an acknowledgement, the stream may have the want. It must be retracted if the
+		// object is deleted before the next try.
 		r.deps.Index.Expect(key, r.deps.Broker.Now())
 		r.deps.Signer.Sign(w.Want)
 		return r.deps.Client.PublishWant(ctx, w.Want, last)
@@ -250,7 +248,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 
 // refuseResolved returns an error that wraps pipeline.ErrSuperseded if another watcher was faster
 // and the object already has a result of its want. A restored stream can give the same sequence to
-// our want, so only the message itself shows whose it is.
+// our want, so only the message itself shows its publisher.
 func (r *Reconciler) refuseResolved(ctx context.Context, key pipeline.Key, w plan.Want, seq uint64) error {
 	if (w.Held != status.Fence{Epoch: w.GetEpoch(), Seq: seq}) {
 		return nil
@@ -259,12 +257,12 @@ func (r *Reconciler) refuseResolved(ctx context.Context, key pipeline.Key, w pla
 	if err != nil || at != seq || have == nil || proto.Equal(have, w.Want) {
 		return err
 	}
-	return r.yield(key, have, at)
+	return r.adopt(key, have, at)
 }
 
-// yield adds a want of another watcher to the index, and returns the error that makes the session
-// reconcile the object again.
-func (r *Reconciler) yield(key pipeline.Key, have *v1.Want, at uint64) error {
+// adopt adds another watcher's want to the index. Its error makes the session reconcile the object
+// again.
+func (r *Reconciler) adopt(key pipeline.Key, have *v1.Want, at uint64) error {
 	r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.Broker.Now()))
 	return fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
 }
@@ -286,9 +284,8 @@ func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) error {
 	return nil
 }
 
-// overwrite publishes with a compare-and-set. If the stream has another message than expected, it
-// reads that, and replaces it unless it is a want. A want changes the plan, so the caller gets
-// pipeline.ErrSuperseded.
+// overwrite publishes with a compare-and-set. If the stream has an unexpected message, overwrite
+// replaces it unless it is a want. A want changes the plan, so the caller gets pipeline.ErrSuperseded.
 func (r *Reconciler) overwrite(
 	ctx context.Context, key pipeline.Key, last uint64, publish func(last uint64) (uint64, error),
 ) (uint64, error) {
@@ -305,7 +302,7 @@ func (r *Reconciler) overwrite(
 		case err != nil && !errors.Is(err, pipeline.ErrMalformed):
 			return 0, err
 		case have != nil:
-			return 0, r.yield(key, have, at)
+			return 0, r.adopt(key, have, at)
 		}
 		r.deps.Index.Drop(key)
 		last = at
@@ -314,13 +311,13 @@ func (r *Reconciler) overwrite(
 	return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrInFlight)
 }
 
-// maxRequestPause is the maximum pause before the writer is asked again.
+// maxRequestPause is the maximum pause before a request to the writer is repeated.
 const maxRequestPause = time.Hour
 
 // request is the last message that asked the writer to reconcile an object.
 type request struct {
 	uid types.UID
-	// explain is a digest of the problems that the status should have. remove are the keys to remove.
+	// explain is a digest of the problems for the status, and remove has the keys to remove.
 	explain [sha256.Size]byte
 	remove  []string
 	epoch   int64
@@ -339,28 +336,28 @@ func (s request) same(other request) bool {
 	return s.uid == other.uid && s.explain == other.explain && slices.Equal(s.remove, other.remove)
 }
 
-// pause returns how long the writer has. It grows, because the writer may lack permissions, or
-// somebody may revert its changes.
+// pause returns the pause before the request is repeated. It grows because the writer may lack
+// permissions, or another controller may revert its changes.
 func (s request) pause(repeat time.Duration) time.Duration {
 	return min(repeat<<min(s.times-1, 10), max(repeat, maxRequestPause))
 }
 
-// dropRequested removes from the plan what the writer was asked for recently. It returns the time
-// until the object is checked again.
+// dropRequested removes a recent request to the writer from the plan. It returns the time until the
+// next check of the object.
 func (r *Reconciler) dropRequested(name types.NamespacedName, o *annotated.Object, p *plan.Plan) (again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sent, ok := r.requests.of[name]
+	sent, ok := r.requests.entries[name]
 	same := ok && o != nil && sent.same(requestOf(o, p))
 	if !p.Report && len(p.Remove) == 0 {
-		// Another controller may reset annotations again and again. Then the pause keeps growing.
-		if !same || r.requests.over(sent) {
-			delete(r.requests.of, name)
+		// The pause keeps growing if another controller keeps reverting the writer's changes.
+		if !same || r.requests.expired(sent) {
+			delete(r.requests.entries, name)
 		}
 		return 0
 	}
 	if !same || sent.epoch != r.deps.Index.Epoch() {
-		delete(r.requests.of, name)
+		delete(r.requests.entries, name)
 		return r.config.Repeat
 	}
 	if wait := sent.pause(r.config.Repeat) - r.deps.Clock.Since(sent.at); wait > 0 {
@@ -370,10 +367,10 @@ func (r *Reconciler) dropRequested(name types.NamespacedName, o *annotated.Objec
 	return r.config.Repeat
 }
 
-// bringInLine asks the writer to reconcile an object with its annotations.
-func (r *Reconciler) bringInLine(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
+// requestReconcile asks the writer to reconcile an object with its annotations.
+func (r *Reconciler) requestReconcile(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
 	key := wantindex.KeyOf(o.NamespacedName, status.ObjectKey)
-	_, err := r.traced(ctx, pipeline.KindReconcile, key, inLine, func(ctx context.Context) (uint64, error) {
+	_, err := r.traced(ctx, pipeline.KindReconcile, key, reconcileRequest, func(ctx context.Context) (uint64, error) {
 		return 0, r.deps.Client.PublishResult(ctx, plan.Reconcile(o, len(p.Remove) > 0))
 	})
 	if err != nil {
@@ -384,7 +381,8 @@ func (r *Reconciler) bringInLine(ctx context.Context, o *annotated.Object, p *pl
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := requestOf(o, p)
-	next.epoch, next.at, next.times = r.deps.Index.Epoch(), r.deps.Clock.Now(), r.requests.of[o.NamespacedName].times+1
+	next.epoch, next.at = r.deps.Index.Epoch(), r.deps.Clock.Now()
+	next.times = r.requests.entries[o.NamespacedName].times + 1
 	if len(p.Remove) > 0 && r.config.MaxRemovals.Keys > 0 {
 		r.limiter.sent = append(r.limiter.sent, removals{o.Namespace, next.at, r.unsent(o)})
 	}

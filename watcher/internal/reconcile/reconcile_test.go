@@ -15,38 +15,38 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-func TestTheFirstEditIsPublishedAtOnceAndABurstIsGathered(t *testing.T) {
+func TestTheFirstEditIsPublishedAtOnceAndABurstIsCoalesced(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com/1", "k")
-	b.Expect(b.look()).To(BeZero())
+	b.request("https://example.com/1", "k")
+	b.Expect(b.reconcile()).To(BeZero())
 	b.Expect(b.published()).To(Equal(1))
 	b.clock.Step(coalesce / 5)
-	b.ask("https://example.com/2", "k")
-	b.Expect(b.look()).To(Equal(coalesce * 4 / 5))
+	b.request("https://example.com/2", "k")
+	b.Expect(b.reconcile()).To(Equal(coalesce * 4 / 5))
 	b.Expect(b.published()).To(Equal(1))
-	b.ask("https://example.com/3", "k")
+	b.request("https://example.com/3", "k")
 	b.clock.Step(coalesce * 4 / 5)
-	b.Expect(b.look()).To(BeZero())
+	b.Expect(b.reconcile()).To(BeZero())
 	b.Expect(b.published()).To(Equal(2))
 }
 
-func TestTheBrokersClockOnlyStamps(t *testing.T) {
+func TestTheBrokersClockAffectsOnlyTheTimeOfAWant(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com/1", "k")
-	b.look()
+	b.request("https://example.com/1", "k")
+	b.reconcile()
 	b.Expect(b.index.Object(cm)["k"].At).To(BeTemporally("==", b.stamps.Now()))
 	b.stamps.Step(-time.Hour)
-	b.ask("https://example.com/2", "k")
-	b.Expect(b.lookFresh()).To(BeZero())
+	b.request("https://example.com/2", "k")
+	b.Expect(b.reconcileLater()).To(BeZero())
 	b.Expect(b.published()).To(Equal(2))
 }
 
-func TestAFailedPublishIsNoPartOfABurst(t *testing.T) {
+func TestAFailedPublishDelaysNoRetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "k")
+	b.request("https://example.com", "k")
 	b.broker.Stop()
 	for range 3 {
 		again, err := b.Reconcile(t.Context(), cm)
@@ -55,7 +55,7 @@ func TestAFailedPublishIsNoPartOfABurst(t *testing.T) {
 	}
 }
 
-// anotherPublishes publishes a want like another watcher, in place of the one with the last sequence.
+// anotherPublishes replaces the want at a sequence like another watcher.
 func (b *bench) anotherPublishes(url string, last uint64) {
 	b.t.Helper()
 	w := &v1.Want{Namespace: cm.Namespace, Name: cm.Name, Key: "k", Uid: "uid", Url: url, Epoch: b.index.Epoch()}
@@ -65,41 +65,41 @@ func (b *bench) anotherPublishes(url string, last uint64) {
 func TestAnotherWatcherWasFaster(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "k")
+	b.request("https://example.com", "k")
 	b.anotherPublishes("https://example.com", 0)
-	b.look()
-	b.Expect(b.published()).To(Equal(1), "what another watcher had published")
+	b.reconcile()
+	b.Expect(b.published()).To(Equal(1), "the other watcher's want")
 	b.anotherPublishes("https://example.com/other", 1)
-	b.ask("https://example.com/new", "k")
+	b.request("https://example.com/new", "k")
 	b.clock.Step(coalesce)
 	b.Expect(b.try()).To(MatchError(pipeline.ErrSuperseded))
-	b.look()
+	b.reconcile()
 	b.Expect(b.published()).To(Equal(3))
 	b.Expect(b.cause("k")).To(Equal(v1.Cause_CAUSE_CHANGED))
 }
 
-func TestAnotherWatcherWasFasterAndItsWantIsResolvedAlready(t *testing.T) {
+func TestAnotherWatcherWasFasterAndItsWantHasAResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "k")
+	b.request("https://example.com", "k")
 	b.anotherPublishes("https://example.com", 0)
-	b.answer("k")
+	b.write("k")
 	b.Expect(b.try()).To(MatchError(pipeline.ErrSuperseded))
-	b.look()
+	b.reconcile()
 	b.Expect(b.published()).To(Equal(1))
 	b.Expect(b.log.Contents()).To(BeEmpty())
 
-	t.Log("What has happened to the key meanwhile is seen at once.")
-	b.lose("k")
-	b.look()
+	t.Log("A drift in the meantime is repaired at once.")
+	b.removeKey("k")
+	b.reconcile()
 	b.Expect(b.published()).To(Equal(2))
 	b.Expect(b.cause("k")).To(Equal(v1.Cause_CAUSE_DRIFT))
 }
 
-func TestASequenceOfALostStreamIsNoResult(t *testing.T) {
+func TestAFenceOfALostStreamIsNoResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "k")
+	b.request("https://example.com", "k")
 	s := b.object.Status.Status()
 	s.Keys["k"] = status.Entry{
 		URL: "https://example.com/other", SHA256: sum,
@@ -107,7 +107,7 @@ func TestASequenceOfALostStreamIsNoResult(t *testing.T) {
 	}
 	b.object.Status = annotated.EntriesOf(s, nil)
 	b.object.Owners["k"] = annotation.Ownership{State: annotation.Ours}
-	b.look()
+	b.reconcile()
 	b.Expect(b.published()).To(Equal(2))
 	b.Expect(b.want("k").GetEpoch()).To(Equal(b.index.Epoch() + 1))
 }
@@ -115,54 +115,54 @@ func TestASequenceOfALostStreamIsNoResult(t *testing.T) {
 func TestGarbageAndTombstonesAreOverwritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "garbage", "tombstone")
+	b.request("https://example.com", "garbage", "tombstone")
 	b.Expect(b.client.JetStream().Publish(t.Context(), key("garbage").Want(), []byte("garbage"))).Error().
 		NotTo(HaveOccurred())
 	b.Expect(b.client.PublishTombstone(t.Context(), key("tombstone"), 0)).Error().NotTo(HaveOccurred())
-	b.look()
+	b.reconcile()
 	b.Expect(b.published()).To(Equal(4))
 }
 
-func TestOneKeyThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
+func TestAFailingKeyDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "a", "b")
+	b.request("https://example.com", "a", "b")
 	b.object.Request.Pairs[0].URL = "https://example.com/" + strings.Repeat("x", pipeline.MaxRequestBytes)
 	b.Expect(b.try()).To(MatchError(pipeline.ErrTooLarge))
 	b.Expect(b.cause("b")).To(Equal(v1.Cause_CAUSE_NEW))
 }
 
-func TestARemovalIsPublishedOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
+func TestARemovalIsRepeatedOnlyIfTheWriterDoesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "k")
-	b.look()
-	b.answer("k")
-	b.ask("https://example.com")
-	b.Expect(b.lookFresh()).To(Equal(repeat))
+	b.request("https://example.com", "k")
+	b.reconcile()
+	b.write("k")
+	b.request("https://example.com")
+	b.Expect(b.reconcileLater()).To(Equal(repeat))
 	b.Expect(b.requests()).To(Equal(1))
 	b.clock.Step(time.Minute)
-	b.Expect(b.look()).To(Equal(repeat - time.Minute))
+	b.Expect(b.reconcile()).To(Equal(repeat - time.Minute))
 	b.Expect(b.requests()).To(Equal(1))
 
 	b.clock.Step(repeat)
-	b.Expect(b.look()).To(Equal(repeat))
+	b.Expect(b.reconcile()).To(Equal(repeat))
 	b.Expect(b.requests()).To(Equal(2))
 
-	b.index.Reset(b.index.Epoch()+1, nil) // the streams were created anew
-	b.lookFresh()
+	b.index.Reset(b.index.Epoch()+1, nil) // the streams were recreated
+	b.reconcileLater()
 	b.Expect(b.requests()).To(Equal(3))
 	b.object.Status = annotated.Entries{}
-	b.Expect(b.lookFresh()).To(BeZero())
+	b.Expect(b.reconcileLater()).To(BeZero())
 	b.Expect(b.requests()).To(Equal(3))
 }
 
-// A broker that is slow, not down, ends no session, so that nobody would read the stream.
-func TestAWantWithoutAcknowledgementIsRetractedWhenItsObjectGoes(t *testing.T) {
+// A slow broker does not end the session, so the stream is not read again.
+func TestAnUnacknowledgedWantIsRetractedWithItsKey(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*bench){
-		"deleted": func(b *bench) { b.object = nil },
-		"unasked": func(b *bench) { b.ask("https://example.com") },
+		"deleted":     func(b *bench) { b.object = nil },
+		"unrequested": func(b *bench) { b.request("https://example.com") },
 		"occupied": func(b *bench) {
 			b.object.Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "x"}
 		},
@@ -170,7 +170,7 @@ func TestAWantWithoutAcknowledgementIsRetractedWhenItsObjectGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.ask("https://example.com", "k")
+			b.request("https://example.com", "k")
 			b.mute = true
 			b.Expect(b.try()).NotTo(Succeed())
 			b.Expect(b.published()).To(Equal(1))
@@ -178,7 +178,7 @@ func TestAWantWithoutAcknowledgementIsRetractedWhenItsObjectGoes(t *testing.T) {
 			change(b)
 			b.clock.Step(coalesce)
 			b.Expect(b.try()).To(MatchError(pipeline.ErrSuperseded))
-			b.lookFresh()
+			b.reconcileLater()
 			want, _, err := b.client.LastWant(t.Context(), key("k"))
 			b.Expect(err).NotTo(HaveOccurred())
 			b.Expect(want).To(BeNil())
@@ -186,34 +186,34 @@ func TestAWantWithoutAcknowledgementIsRetractedWhenItsObjectGoes(t *testing.T) {
 	}
 }
 
-func TestAWantWithoutAcknowledgementIsPublishedAsNewOnce(t *testing.T) {
+func TestAnUnacknowledgedWantIsNotPublishedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "k")
+	b.request("https://example.com", "k")
 	b.mute = true
 	b.Expect(b.try()).NotTo(Succeed())
 	_, _, found := b.index.Oldest()
-	b.Expect(found).To(BeFalse(), "it is not known whether the stream has the want")
+	b.Expect(found).To(BeFalse(), "the stream may lack the want")
 	b.mute = false
-	b.lookFresh()
+	b.reconcileLater()
 	b.Expect(b.published()).To(Equal(1))
 	b.Expect(b.cause("k")).To(Equal(v1.Cause_CAUSE_NEW))
 }
 
-func TestAnAnswerIsRemembered(t *testing.T) {
+func TestAResultIsRemembered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ask("https://example.com", "k")
-	b.look()
-	b.answer("k")
-	b.lookFresh()
+	b.request("https://example.com", "k")
+	b.reconcile()
+	b.write("k")
+	b.reconcileLater()
 	b.Expect(b.index.Object(cm)["k"].Resolved).To(BeTrue())
 	b.index.Update(key("k"), func(w *wantindex.Want) { w.Drift = "none" })
-	b.lookFresh()
-	b.Expect(b.index.Object(cm)["k"].Drift).To(BeEmpty(), "else the next drift would be taken for this one")
+	b.reconcileLater()
+	b.Expect(b.index.Object(cm)["k"].Drift).To(BeEmpty(), "the next drift is a new one")
 	b.object.Status = annotated.Entries{} // replaced by an object without our status
-	b.lose("k")
-	b.lookFresh()
+	b.removeKey("k")
+	b.reconcileLater()
 	b.Expect(b.cause("k")).To(Equal(v1.Cause_CAUSE_DRIFT))
 	b.Expect(b.reasons()).To(HaveExactElements("Drifted"))
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
-// newCluster returns a bench with many objects in one namespace, each of which holds
-// a key that it asks for.
+// newCluster returns a bench with objects in one namespace. Each holds one requested key.
 func newCluster(t *testing.T, objects int) *bench {
 	t.Helper()
 	return newClusterOf(t, objects, 1)
@@ -39,7 +38,7 @@ func newClusterOf(t *testing.T, objects, namespaces int) *bench {
 			Owned:   annotation.Ownership{State: annotation.Ours},
 		})
 	}
-	b.lookAt(b.others)
+	b.reconcileAll(b.others)
 	return b
 }
 
@@ -47,8 +46,8 @@ func entries(keys map[string]status.Entry) annotated.Entries {
 	return annotated.EntriesOf(status.Status{Keys: keys}, nil)
 }
 
-// lookAt reconciles objects after enough time that nothing coalesces, and removals are counted.
-func (b *bench) lookAt(objects []*annotated.Object) {
+// reconcileAll reconciles objects after the coalescing interval and the next count of removals.
+func (b *bench) reconcileAll(objects []*annotated.Object) {
 	b.t.Helper()
 	b.clock.Step(time.Second)
 	for _, o := range objects {
@@ -56,29 +55,28 @@ func (b *bench) lookAt(objects []*annotated.Object) {
 	}
 }
 
-// unask takes the pair out of objects, as one edit of each or a wrong
-// --annotation-keys does.
-func (b *bench) unask(objects ...*annotated.Object) {
+// removePairs removes the pair from objects, like a wrong --annotation-keys.
+func (b *bench) removePairs(objects ...*annotated.Object) {
 	for _, o := range objects {
 		o.Request, o.SeenAt = annotation.Request{}, b.clock.Now()
 	}
 }
 
-// askAgain takes that back.
-func askAgain(objects []*annotated.Object) {
+// restorePairs undoes removePairs.
+func restorePairs(objects []*annotated.Object) {
 	for _, o := range objects {
 		o.Request = annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}}
 	}
 }
 
-// removed lets the writer make the removals.
-func removed(objects []*annotated.Object) {
+// markRemoved acts like the writer after the removals.
+func markRemoved(objects []*annotated.Object) {
 	for _, o := range objects {
 		o.Status = annotated.Entries{}
 	}
 }
 
-// expectRemovals expects how many keys the writer was asked to remove, and how many removals are held back.
+// expectRemovals checks the numbers of published and held-back removals.
 func (b *bench) expectRemovals(published, heldBack int) {
 	b.t.Helper()
 	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_removals_published_total")).
@@ -86,46 +84,45 @@ func (b *bench) expectRemovals(published, heldBack int) {
 	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_held_back_removals")).To(BeEquivalentTo(heldBack))
 }
 
-// expectLogged expects that the log has a text once.
+// expectLogged expects a text once in the log.
 func (b *bench) expectLogged(text string) {
 	b.t.Helper()
 	b.Expect(strings.Count(string(b.log.Contents()), text)).To(Equal(1), text)
 }
 
-func TestANamespaceThatRemovesTooManyKeysAtOnceKeepsThem(t *testing.T) {
+func TestTooManyRemovalsInANamespaceAreHeldBack(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
-	b.unask(b.others...)
-	b.lookAt(b.others)
+	b.removePairs(b.others...)
+	b.reconcileAll(b.others)
 	b.expectRemovals(0, 100)
 	b.clock.Step(repeat)
-	b.lookAt(b.others)
+	b.reconcileAll(b.others)
 	b.expectRemovals(0, 100)
 	b.expectLogged("--max-removals=0")
 	b.expectLogged(`"namespace":"ns-0","removals":100,"keys":100`)
 	b.Expect(b.emitted).To(And(HaveLen(len(b.others)), HaveEach(And(HaveField("Reason", "RemovalHeldBack"),
 		HaveField("Namespace", "ns-0"), HaveField("Note", ContainSubstring("namespace ns-0"))))))
 
-	t.Log("Enough of the keys are asked for again, and the rest goes.")
-	askAgain(b.others[20:])
+	t.Log("Most keys are requested again, so the others are removed.")
+	restorePairs(b.others[20:])
 	b.clock.Step(time.Second)
-	b.lookAt(b.others)
+	b.reconcileAll(b.others)
 	b.expectRemovals(20, 0)
 	b.expectLogged("no removals are held back any more")
 }
 
-// Whoever may edit one namespace holds back no removals of another one, be it by what
-// they write into a status or by keys of their own.
-func TestANamespaceHoldsBackNoneOfAnother(t *testing.T) {
+// Neither a forged status nor many own keys affect another namespace.
+func TestANamespaceHoldsBackNoRemovalsOfAnother(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		owner             annotation.State
 		removed, heldBack int
 	}{
-		"forged":          {annotation.None, 256, 0},
-		"somebody else's": {annotation.Foreign, 256, 0},
-		"its own":         {annotation.Ours, 0, 256},
-		"not on record":   {annotation.Unknown, 0, 256},
+		"forged":           {annotation.None, 256, 0},
+		"foreign":          {annotation.Foreign, 256, 0},
+		"its own":          {annotation.Ours, 0, 256},
+		"no managedFields": {annotation.Unknown, 0, 256},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,52 +137,52 @@ func TestANamespaceHoldsBackNoneOfAnother(t *testing.T) {
 				},
 				Written: b.clock.Now(), Status: entries(forged), Owned: annotation.Ownership{State: c.owner},
 			})
-			b.lookAt(b.others[250:])
-			b.unask(b.others[:5]...)
-			b.lookAt(b.others[:5])
+			b.reconcileAll(b.others[250:])
+			b.removePairs(b.others[:5]...)
+			b.reconcileAll(b.others[:5])
 			b.expectRemovals(c.removed+5, c.heldBack)
 
-			t.Log("What is held back ends with its object.")
+			t.Log("Held-back removals end with their object.")
 			b.others = b.others[:250]
-			b.unask(b.others[5:10]...)
+			b.removePairs(b.others[5:10]...)
 			b.clock.Step(time.Second)
-			b.lookAt(b.others[5:10])
+			b.reconcileAll(b.others[5:10])
 			b.expectRemovals(c.removed+10, 0)
 		})
 	}
 }
 
-// A wrong --annotation-keys takes few keys of each namespace, but in all of them.
-func TestTooManyNamespacesThatRemoveKeysKeepThemAll(t *testing.T) {
+// A wrong --annotation-keys removes few keys per namespace, but in every namespace.
+func TestRemovalsInTooManyNamespacesAreAllHeldBack(t *testing.T) {
 	t.Parallel()
 	b := newClusterOf(t, 100, 20)
-	b.unask(b.others...)
-	b.lookAt(b.others)
+	b.removePairs(b.others...)
+	b.reconcileAll(b.others)
 	b.expectRemovals(0, 100)
 	b.clock.Step(repeat)
-	b.lookAt(b.others)
+	b.reconcileAll(b.others)
 	b.expectRemovals(0, 100)
 	b.expectLogged("check --annotation-keys")
 	b.expectLogged(`"namespaces":20,"removals":100,"keys":100`)
 	b.Expect(b.emitted).To(BeEmpty())
 
-	t.Log("The keys are asked for again, and removals go on.")
-	askAgain(b.others)
-	b.unask(b.others[:5]...)
+	t.Log("The keys are requested again, and removals continue.")
+	restorePairs(b.others)
+	b.removePairs(b.others[:5]...)
 	b.clock.Step(time.Second)
-	b.lookAt(b.others)
+	b.reconcileAll(b.others)
 	b.expectRemovals(5, 0)
 }
 
-func TestFewNamespacesHoldBackNoOthers(t *testing.T) {
+func TestAFewNamespacesHoldBackNoOthers(t *testing.T) {
 	t.Parallel()
 	b := newClusterOf(t, 400, 20)
-	for n, o := range b.others { // all keys of four namespaces, which are a fifth of them
+	for n, o := range b.others { // all keys in a fifth of the namespaces
 		if n%20 < 4 {
-			b.unask(o)
+			b.removePairs(o)
 		}
 	}
-	b.lookAt(b.others)
+	b.reconcileAll(b.others)
 	b.expectRemovals(80, 0)
 }
 
@@ -196,49 +193,49 @@ func TestKeysOfOtherOwnersAreNotHeldBack(t *testing.T) {
 		o.Owned = annotation.Ownership{State: annotation.Foreign}
 		o.Status = entries(map[string]status.Entry{"k": {Error: "KeyExists", ErrorURL: "https://example.com"}})
 	}
-	b.unask(b.others[:60]...)
-	b.lookAt(b.others[:60])
+	b.removePairs(b.others[:60]...)
+	b.reconcileAll(b.others[:60])
 	b.expectRemovals(60, 0)
 
-	t.Log("Nor do they count among those of values.")
-	b.unask(b.others[60:]...)
-	b.lookAt(b.others[60:])
+	t.Log("They do not count as removals of values either.")
+	b.removePairs(b.others[60:]...)
+	b.reconcileAll(b.others[60:])
 	b.expectRemovals(100, 0)
 }
 
-func TestRemovalsOneAfterTheOtherWithinAMinuteAddUp(t *testing.T) {
+func TestRemovalsWithinAMinuteAddUp(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
 	for n := range 60 {
 		one := b.others[n : n+1]
-		b.unask(one...)
-		b.lookAt(one)
+		b.removePairs(one...)
+		b.reconcileAll(one)
 		if n < 50 {
-			removed(one)
+			markRemoved(one)
 		}
 	}
 	b.clock.Step(time.Second)
-	b.lookAt(b.others[59:60])
+	b.reconcileAll(b.others[59:60])
 	b.expectRemovals(50, 10)
 
-	t.Log("They go when those before are a minute old.")
+	t.Log("They are removed once the earlier ones are a minute old.")
 	b.clock.Step(time.Minute + time.Second)
-	b.lookAt(b.others[50:60])
+	b.reconcileAll(b.others[50:60])
 	b.expectRemovals(60, 0)
 }
 
-func TestRemovalsWaitUntilTheyWereCounted(t *testing.T) {
+func TestRemovalsWaitForTheNextCount(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
-	b.unask(b.others[0])
-	b.lookAt(b.others[:1])
+	b.removePairs(b.others[0])
+	b.reconcileAll(b.others[:1])
 	b.clock.Step(coalesce)
-	b.unask(b.others[1:]...)
+	b.removePairs(b.others[1:]...)
 	for _, o := range b.others[1:] {
-		b.Expect(b.Reconcile(t.Context(), o.NamespacedName)).To(Equal(time.Second), "when to look again")
+		b.Expect(b.Reconcile(t.Context(), o.NamespacedName)).To(Equal(time.Second), "time until the next count")
 	}
 	b.expectRemovals(1, 0)
-	b.lookAt(b.others[1:])
+	b.reconcileAll(b.others[1:])
 	b.expectRemovals(1, 99)
 }
 
@@ -246,7 +243,7 @@ func TestOrdinaryRemovalsAreNotHeldBack(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(b *bench) (removals int){
 		"fifty keys of a small cluster": func(b *bench) int {
-			b.unask(b.others[:50]...)
+			b.removePairs(b.others[:50]...)
 			return 50
 		},
 		"a deleted namespace": func(b *bench) int {
@@ -254,14 +251,14 @@ func TestOrdinaryRemovalsAreNotHeldBack(t *testing.T) {
 			return 0
 		},
 		"suspended objects": func(b *bench) int {
-			b.unask(b.others...)
+			b.removePairs(b.others...)
 			for _, o := range b.others {
 				o.Request.Suspended = true
 			}
 			return 0
 		},
 		"invalid objects": func(b *bench) int {
-			b.unask(b.others...)
+			b.removePairs(b.others...)
 			for _, o := range b.others {
 				o.Invalid = errors.New("bad")
 			}
@@ -273,7 +270,7 @@ func TestOrdinaryRemovalsAreNotHeldBack(t *testing.T) {
 			b := newCluster(t, 100)
 			all := b.others
 			removals := change(b)
-			b.lookAt(all)
+			b.reconcileAll(all)
 			b.expectRemovals(removals, 0)
 		})
 	}
@@ -282,19 +279,18 @@ func TestOrdinaryRemovalsAreNotHeldBack(t *testing.T) {
 func TestAFifthOfManyKeysIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 400)
-	b.unask(b.others[:80]...)
-	b.lookAt(b.others[:80])
+	b.removePairs(b.others[:80]...)
+	b.reconcileAll(b.others[:80])
 	b.expectRemovals(80, 0)
 
-	t.Log("What the writer has not yet done is asked for again, and does not count again.")
+	t.Log("Repeated requests for pending removals do not count again.")
 	b.clock.Step(repeat)
-	b.lookAt(b.others[:80])
+	b.reconcileAll(b.others[:80])
 	b.expectRemovals(160, 0)
 }
 
-// A namespace where the writer may not write keeps its keys over any restart, and
-// holds up no other one.
-func TestRemovalsThatAreRefusedHoldUpNoOtherNamespaceAfterARestart(t *testing.T) {
+// The writer may lack permission to write in a namespace.
+func TestRefusedRemovalsHoldBackNoOtherNamespaceAfterARestart(t *testing.T) {
 	t.Parallel()
 	b := newClusterOf(t, 400, 2)
 	refused := func() (objects []*annotated.Object) {
@@ -305,24 +301,24 @@ func TestRemovalsThatAreRefusedHoldUpNoOtherNamespaceAfterARestart(t *testing.T)
 		}
 		return objects
 	}()
-	for n := range 4 { // they may not be written; each minute as many as pass
+	for n := range 4 { // the writer is refused; no batch exceeds the limits
 		some := refused[n*30 : (n+1)*30]
-		b.unask(some...)
-		b.lookAt(some)
+		b.removePairs(some...)
+		b.reconcileAll(some)
 		b.clock.Step(2 * time.Minute)
 	}
 	b.expectRemovals(120, 0)
 
 	next := b.restarted()
-	next.lookAt(refused)
+	next.reconcileAll(refused)
 	next.expectRemovals(0, 120)
-	next.unask(next.others[301])
+	next.removePairs(next.others[301])
 	next.clock.Step(2 * time.Minute)
-	next.lookAt(next.others[301:302])
+	next.reconcileAll(next.others[301:302])
 	next.expectRemovals(1, 120)
 }
 
-// restarted returns a watcher that knows nothing but the objects.
+// restarted returns a new reconciler for the same objects.
 func (b *bench) restarted() *bench {
 	b.t.Helper()
 	next := newBench(b.t)

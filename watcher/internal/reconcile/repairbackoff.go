@@ -13,20 +13,19 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// limitRepairs takes repairs out of the plan that come too soon after the last ones of
-// the same key: another controller writes it, and it would go on for ever at
-// full speed. One Event reports that, in place of each drift. It returns
-// when to look again.
+// limitRepairs removes repairs from the plan that follow the last ones of the same key too soon, so
+// that a conflict with another controller causes no hot loop. One Event replaces those of each drift.
+// It returns the time until the next repair.
 func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
 	p.Conditions = slices.DeleteFunc(p.Conditions, func(n plan.Condition) bool {
-		f := r.repairs.of[wantindex.KeyOf(name, n.Key)]
+		f := r.repairs.entries[wantindex.KeyOf(name, n.Key)]
 		return n.Reason == pipeline.ReasonDrifted && f.Limited(now)
 	})
 	p.Publish = slices.DeleteFunc(p.Publish, func(w plan.Want) bool {
-		f := r.repairs.of[pipeline.KeyOf(w.Want)]
+		f := r.repairs.entries[pipeline.KeyOf(w.Want)]
 		if !isRepair(w) || !f.Limited(now) {
 			return false
 		}
@@ -55,7 +54,7 @@ func (r *Reconciler) repaired(key pipeline.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
-	f := r.repairs.of[key]
+	f := r.repairs.entries[key]
 	if f == nil {
 		f = &backoff.Repairs{}
 		r.repairs.put(key, f)
@@ -63,5 +62,5 @@ func (r *Reconciler) repaired(key pipeline.Key) {
 	f.Count(now)
 }
 
-// isRepair reports whether a want repairs a key that changed hands.
+// isRepair reports whether a want repairs a drifted key.
 func isRepair(w plan.Want) bool { return w.Cause == v1.Cause_CAUSE_DRIFT }

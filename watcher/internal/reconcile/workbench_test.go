@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	coalesce = 250 * time.Millisecond
 	repeat   = 10 * time.Minute
-	// maxEvents of one namespace are written at once, and come back in refill.
+	// maxEvents is the Event budget of a namespace, which refills in refill.
 	maxEvents = 1000
 	refill    = 500 * time.Second
 )
@@ -47,7 +47,7 @@ func key(k string) pipeline.Key {
 	return pipeline.Key{Namespace: cm.Namespace, Name: cm.Name, Key: k}
 }
 
-// bench is a reconciler with a real broker, its own clock, and one object.
+// bench is a reconciler with a real broker, a fake clock and one object.
 type bench struct {
 	*WithT
 	*reconcile.Reconciler
@@ -65,7 +65,7 @@ type bench struct {
 	events   *budget.Budget
 	emitted  []kube.Event
 	refuse   error
-	// mute: publishes reach the stream, and no acknowledgement comes back.
+	// mute drops the acknowledgements of publishes.
 	mute bool
 }
 
@@ -75,7 +75,7 @@ type lossy struct {
 	b *bench
 }
 
-// PublishMsg publishes a message, and loses the answer of a broker that is mute.
+// PublishMsg publishes a message. If the bench is mute, the acknowledgement is lost.
 func (l lossy) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	ack, err := l.JetStream.PublishMsg(ctx, m, opts...)
 	if l.b.mute {
@@ -87,7 +87,7 @@ func (l lossy) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.Pu
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	broker := pipelinetest.Broker(t, natstest.Options{})
-	js := pipelinetest.Connect(t, broker, nats.ReconnectBufSize(-1)) // fail at once
+	js := pipelinetest.Connect(t, broker, nats.ReconnectBufSize(-1)) // fail fast
 	registry := prometheus.NewRegistry()
 	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
 	b := &bench{
@@ -121,7 +121,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// Get returns the object, or the other one of that name.
+// Get returns another object by name, or else the object.
 func (b *bench) Get(name types.NamespacedName) *annotated.Object {
 	for _, o := range b.others {
 		if o.NamespacedName == name {
@@ -141,10 +141,10 @@ func (b *bench) Each(visit func(*annotated.Object)) {
 	}
 }
 
-// Listed reports true: all is known.
+// Listed reports that all namespaces are listed.
 func (b *bench) Listed(string) bool { return true }
 
-// Record takes an Event, unless it is to refuse.
+// Record records an Event, unless refuse is set.
 func (b *bench) Record(_ context.Context, e kube.Event) error {
 	if b.refuse == nil {
 		b.emitted = append(b.emitted, e)
@@ -152,8 +152,8 @@ func (b *bench) Record(_ context.Context, e kube.Event) error {
 	return b.refuse
 }
 
-// ask lets the object ask for keys and nothing else.
-func (b *bench) ask(url string, keys ...string) {
+// request makes the object request exactly these keys.
+func (b *bench) request(url string, keys ...string) {
 	b.object.Request.Pairs = nil
 	for _, k := range keys {
 		b.object.Request.Pairs = append(b.object.Request.Pairs, annotation.Pair{Key: k, URL: url})
@@ -164,8 +164,8 @@ func (b *bench) ask(url string, keys ...string) {
 // sum is the digest of a body.
 const sum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// answer lets the object hold what the stream has as wanted for a key.
-func (b *bench) answer(k string) {
+// write acts like the writer: the object holds a body for the want of a key.
+func (b *bench) write(k string) {
 	b.t.Helper()
 	want, seq, err := b.client.LastWant(b.t.Context(), key(k))
 	b.Expect(err).NotTo(HaveOccurred())
@@ -177,13 +177,13 @@ func (b *bench) answer(k string) {
 	b.object.Owners[k] = annotation.Ownership{State: annotation.Ours}
 }
 
-// lose lets somebody delete a key.
-func (b *bench) lose(k string) {
+// removeKey removes a key from the object.
+func (b *bench) removeKey(k string) {
 	b.object.Owners[k] = annotation.Ownership{State: annotation.None, Fingerprint: "none"}
 }
 
-// look reconciles the object, which must succeed.
-func (b *bench) look() (again time.Duration) {
+// reconcile reconciles the object, which must succeed.
+func (b *bench) reconcile() (again time.Duration) {
 	b.t.Helper()
 	again, err := b.Reconcile(b.t.Context(), cm)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -196,20 +196,20 @@ func (b *bench) try() error {
 	return err
 }
 
-// lookFresh is look after enough time that nothing coalesces.
-func (b *bench) lookFresh() time.Duration {
+// reconcileLater reconciles after the coalescing interval.
+func (b *bench) reconcileLater() time.Duration {
 	b.t.Helper()
 	b.clock.Step(coalesce)
-	return b.look()
+	return b.reconcile()
 }
 
-// published returns how many messages the watcher has published for the fetchers.
+// published returns the number of messages published to the fetchers.
 func (b *bench) published() int {
 	b.t.Helper()
 	return b.last(pipeline.Requests)
 }
 
-// requests returns how often the writer was asked to bring an object in line.
+// requests returns the number of requests to the writer.
 func (b *bench) requests() int {
 	b.t.Helper()
 	return b.last(pipeline.Results)
@@ -223,7 +223,7 @@ func (b *bench) last(name string) int {
 	return int(stream.CachedInfo().State.LastSeq)
 }
 
-// want returns what the stream has as wanted for a key, which must be signed.
+// want returns the want of a key, which must be signed.
 func (b *bench) want(k string) *v1.Want {
 	b.t.Helper()
 	want, _, err := b.client.LastWant(b.t.Context(), key(k))
@@ -246,7 +246,7 @@ func (b *bench) reasons() []string {
 	return reasons
 }
 
-// awaitBroker looks until the broker answers again.
+// awaitBroker reconciles until the broker responds again.
 func (b *bench) awaitBroker() (again time.Duration) {
 	b.t.Helper()
 	b.Eventually(func() (err error) {

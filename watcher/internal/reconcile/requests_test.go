@@ -13,8 +13,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
 
-// explain lets the object hold what is wrong with its annotations, or nothing.
-func (b *bench) explain(sentence string) {
+// setProblem sets or clears the problem in the status.
+func (b *bench) setProblem(sentence string) {
 	s := status.Status{Keys: map[string]status.Entry{}}
 	if sentence != "" {
 		s.Problem = &status.Problem{Error: "InvalidAnnotation", Message: sentence}
@@ -22,8 +22,8 @@ func (b *bench) explain(sentence string) {
 	b.object.Status = annotated.EntriesOf(s, nil)
 }
 
-// hold lets the object hold n keys, and ask for none.
-func (b *bench) hold(n int) {
+// holdUnrequested makes the object hold n keys and request none.
+func (b *bench) holdUnrequested(n int) {
 	s := status.Status{Keys: map[string]status.Entry{}}
 	for i := range n {
 		s.Keys[fmt.Sprint("k", i)] = status.Entry{SHA256: sum}
@@ -32,52 +32,52 @@ func (b *bench) hold(n int) {
 	b.object.Owned = annotation.Ownership{State: annotation.Ours}
 }
 
-// Whoever may write a status chooses how many entries it has.
+// A forged status may have any number of entries.
 func TestOneMessageRemovesAllKeysThatNoPairNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.hold(50)
-	b.look()
+	b.holdUnrequested(50)
+	b.reconcile()
 	b.Expect(b.requests()).To(Equal(1))
 	b.Expect(b.published()).To(BeZero())
 }
 
-// A namespace without the writer's Role has its removals refused for as long as it lasts.
-func TestRefusedRemovalsAreRepeatedAtGrowingPauses(t *testing.T) {
+// In a namespace without the writer's Role, every removal is refused.
+func TestRefusedRemovalsAreRepeatedAtGrowingIntervals(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.hold(1)
-	b.look()
+	b.holdUnrequested(1)
+	b.reconcile()
 	for range 50 {
 		b.clock.Step(repeat)
-		b.look()
+		b.reconcile()
 	}
 	b.Expect(b.requests()).To(And(BeNumerically(">=", 5), BeNumerically("<=", 12)), "in 50 intervals")
 }
 
-func TestReportsSlowDownIfSomebodyRemovesThem(t *testing.T) {
+func TestReportsSlowDownIfTheStatusIsReverted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.object.Invalid = errors.New("wrong")
 	sentence := b.object.Request.Problem(b.object.Invalid)
-	b.lookFresh()
+	b.reconcileLater()
 	for times := range 5 {
 		b.Expect(b.requests()).To(Equal(times + 1))
-		b.explain(sentence)
-		b.lookFresh()
-		b.explain("")
-		again := b.lookFresh()
-		b.Expect(b.requests()).To(Equal(times+1), "not as soon as it was taken out")
+		b.setProblem(sentence)
+		b.reconcileLater()
+		b.setProblem("")
+		again := b.reconcileLater()
+		b.Expect(b.requests()).To(Equal(times+1), "no immediate repetition")
 		b.Expect(again).To(BeNumerically(">=", min(repeat<<times, time.Hour)-3*coalesce))
 		b.clock.Step(again)
-		b.look()
+		b.reconcile()
 	}
-	b.explain(sentence)
-	b.lookFresh()
+	b.setProblem(sentence)
+	b.reconcileLater()
 	b.clock.Step(3 * time.Hour)
-	b.look()
+	b.reconcile()
 	before := b.requests()
-	b.explain("")
-	b.lookFresh()
-	b.Expect(b.requests()).To(Equal(before+1), "the earlier ones were long ago")
+	b.setProblem("")
+	b.reconcileLater()
+	b.Expect(b.requests()).To(Equal(before+1), "after a long pause")
 }
