@@ -1,5 +1,5 @@
-// Package exporter exposes the state of streams and consumers as metrics. Only the leader does so,
-// and it reads the state once per interval, however often it is scraped.
+// Package exporter exposes the state of streams and consumers as metrics. Only the leader exports them.
+// It reads the state once per interval, independently of scrapes.
 package exporter
 
 import (
@@ -25,16 +25,16 @@ import (
 const (
 	// Interval is the usual time between two readings.
 	Interval = 15 * time.Second
-	// lookTimeout is the timeout of one reading.
-	lookTimeout = 5 * time.Second
+	// readTimeout is the timeout of one reading.
+	readTimeout = 5 * time.Second
 )
 
-// Config of an Exporter.
+// Config has the settings of an Exporter.
 type Config struct {
 	// Monitors are the monitoring addresses of the NATS servers, which report their disk sync; may
 	// be empty.
 	Monitors []string
-	// Interval between readings.
+	// Interval is the time between two readings.
 	Interval time.Duration
 }
 
@@ -52,30 +52,30 @@ type Exporter struct {
 	last   atomic.Pointer[snapshot]
 }
 
-// New returns an exporter that does not run yet.
+// New returns an Exporter.
 func New(c Config, d Deps) *Exporter { return &Exporter{config: c, deps: d} }
 
-// Run reads the state until ctx is done. Afterwards the metrics have no series, because another
-// watcher has them.
+// Run reads the state until ctx is done. Afterwards the metrics have no series, because another watcher
+// exports them.
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.last.Store(nil)
 	failing := false
-	look := func() {
-		s, err := e.look(ctx)
+	read := func() {
+		s, err := e.read(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		switch {
 		case err != nil && !failing:
-			e.deps.Log.Warn().Err(err).Msg("the state of the pipeline cannot be read, its metrics are absent until it can")
+			e.deps.Log.Warn().Err(err).Msg("cannot read the state of the pipeline, its metrics are absent")
 		case err == nil && failing:
-			e.deps.Log.Info().Msg("the state of the pipeline can be read again")
+			e.deps.Log.Info().Msg("reading the state of the pipeline again")
 		}
 		failing = err != nil
 		e.last.Store(s)
 	}
-	look()
-	tick.Every(ctx, e.deps.Clock, e.config.Interval, look)
+	read()
+	tick.Every(ctx, e.deps.Clock, e.config.Interval, read)
 }
 
 // errDisconnected means that there is no connection to the broker.
@@ -83,7 +83,7 @@ var errDisconnected = errors.New("no connection to NATS")
 
 // snapshot is the result of one reading.
 type snapshot struct {
-	// up means that the broker responded to all requests; otherwise the rest is empty.
+	// up means that the broker responded to all requests. Otherwise the other fields are empty.
 	up        bool
 	streams   map[string]*jetstream.StreamInfo
 	consumers map[string]consumer
@@ -91,7 +91,7 @@ type snapshot struct {
 	disk      *process.DiskSync
 }
 
-// consumer is an existing durable consumer.
+// consumer is the state of a durable consumer.
 type consumer struct {
 	*jetstream.ConsumerInfo
 
@@ -99,12 +99,12 @@ type consumer struct {
 	oldest time.Duration
 }
 
-// look reads everything. The snapshot is never nil.
-func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
+// read returns a snapshot, which is never nil.
+func (e *Exporter) read(ctx context.Context) (*snapshot, error) {
 	if !e.deps.Client.JetStream().Conn().IsConnected() {
 		return &snapshot{}, errDisconnected
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s := &snapshot{up: true, streams: map[string]*jetstream.StreamInfo{}, consumers: map[string]consumer{}}
 	for _, name := range streams() {
@@ -123,7 +123,7 @@ func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// stream reads the state of a stream and of its consumer, as far as they exist.
+// stream reads the state of a stream and its consumer, if they exist.
 func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 	stream, err := e.deps.Client.JetStream().Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -161,14 +161,14 @@ func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *je
 	switch {
 	case c.NumPending == 0 && c.NumAckPending == 0:
 		return 0, nil
-	case c.Stream == pipeline.Results: // what is acknowledged is removed
+	case c.Stream == pipeline.Results: // acknowledged messages are removed
 		if of.State.Msgs == 0 {
 			return 0, nil
 		}
 		return max(0, of.TimeStamp.Sub(of.State.FirstTime)), nil
 	}
 	at, err := e.deps.Client.Waiting(ctx, c.AckFloor.Stream+1)
-	if errors.Is(err, pipeline.ErrNoMessage) { // it was acknowledged meanwhile
+	if errors.Is(err, pipeline.ErrNoMessage) { // acknowledged in the meantime
 		return 0, nil
 	}
 	if err != nil {
@@ -177,11 +177,11 @@ func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *je
 	return max(0, c.TimeStamp.Sub(at)), nil
 }
 
-// maxAnswer is the maximum size of a response, in bytes.
-const maxAnswer = 1 << 20
+// maxResponse is the maximum size of a response, in bytes.
+const maxResponse = 1 << 20
 
-// disk returns the laxest setting of all servers, or nil unless all respond. Only the monitoring
-// port and the system account have it, and the watcher has no access to the latter.
+// disk returns the weakest disk sync of all servers, or nil unless all respond. Only the monitoring port
+// and the system account report it, and the watcher has no access to the latter.
 func (e *Exporter) disk(ctx context.Context) *process.DiskSync {
 	if len(e.config.Monitors) == 0 {
 		return nil
@@ -190,7 +190,7 @@ func (e *Exporter) disk(ctx context.Context) *process.DiskSync {
 	for _, address := range e.config.Monitors {
 		one, err := varz(ctx, address)
 		if err != nil {
-			e.deps.Log.Debug().Err(err).Msg("a NATS server does not report how soon it writes to disk")
+			e.deps.Log.Debug().Err(err).Msg("a NATS server does not report its disk sync")
 			return nil
 		}
 		all.Always = all.Always && one.Always
@@ -199,7 +199,7 @@ func (e *Exporter) disk(ctx context.Context) *process.DiskSync {
 	return all
 }
 
-// varz requests the setting of one server.
+// varz returns the disk sync of one server.
 func varz(ctx context.Context, address string) (*process.DiskSync, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(address, "/")+"/varz", http.NoBody)
 	if err != nil {
@@ -210,12 +210,12 @@ func varz(ctx context.Context, address string) (*process.DiskSync, error) {
 		return nil, err
 	}
 	defer response.Body.Close()
-	var answer process.Varz
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil {
+	var vars process.Varz
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxResponse)).Decode(&vars); err != nil {
 		return nil, fmt.Errorf("read the response of %s: %w", address, err)
 	}
-	if answer.JetStream.Config == nil {
-		return nil, fmt.Errorf("%s shows nothing about JetStream", address)
+	if vars.JetStream.Config == nil {
+		return nil, fmt.Errorf("%s does not report JetStream", address)
 	}
-	return answer.JetStream.Config, nil
+	return vars.JetStream.Config, nil
 }

@@ -69,7 +69,7 @@ func (b *bench) run(monitors ...string) *bench {
 
 func (b *bench) series() (map[string]float64, error) { return metrictest.Read(b.registry) }
 
-// becomes waits for the value of a series.
+// becomes waits until a series has a value.
 func (b *bench) becomes(series string, value any) {
 	b.t.Helper()
 	b.Eventually(b.series).Should(gomega.HaveKeyWithValue("curlmethat_pipeline_"+series, value), series)
@@ -93,7 +93,7 @@ func (b *bench) take(stream, consumer string) jetstream.Msg {
 	return m
 }
 
-// movements has, for each metric, an action that changes it, and its value afterwards.
+// movements has an action for each metric that changes it, and the value afterwards.
 func movements() map[string]struct {
 	series string
 	do     func(*bench)
@@ -148,7 +148,7 @@ func movements() map[string]struct {
 	}
 }
 
-func TestEachMetricMoves(t *testing.T) {
+func TestEachMetricChanges(t *testing.T) {
 	for name, m := range movements() {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, natstest.Options{}).run()
@@ -158,7 +158,7 @@ func TestEachMetricMoves(t *testing.T) {
 	}
 }
 
-func TestWriteToDisk(t *testing.T) {
+func TestDiskSync(t *testing.T) {
 	b := newBench(t, natstest.Options{Monitor: true, SyncAlways: true})
 	b.run(b.server.MonitorURL())
 	b.becomes("sync_always", 1.0)
@@ -171,9 +171,9 @@ func TestWriteToDisk(t *testing.T) {
 	unknown.Expect(metrictest.Read(unknown.registry)).NotTo(gomega.HaveKey("curlmethat_pipeline_sync_always"))
 }
 
-func TestEveryMetricIsNamedHere(t *testing.T) {
+func TestEveryMetricHasATest(t *testing.T) {
 	b := newBench(t, natstest.Options{}).run()
-	named := []string{"curlmethat_pipeline_sync_always", "curlmethat_pipeline_sync_interval_seconds"} // TestWriteToDisk
+	named := []string{"curlmethat_pipeline_sync_always", "curlmethat_pipeline_sync_interval_seconds"} // TestDiskSync
 	for name := range movements() {
 		named = append(named, "curlmethat_pipeline_"+name)
 	}
@@ -185,15 +185,15 @@ func TestEveryMetricIsNamedHere(t *testing.T) {
 	b.Expect(metrictest.Problems(b.registry, b.set.Definitions())).To(gomega.BeEmpty())
 }
 
-func TestNothingIsShownOfWhatIsNotKnown(t *testing.T) {
+func TestUnknownStateHasNoSeries(t *testing.T) {
 	b := newBench(t, natstest.Options{}).run()
 	b.server.Stop()
 	b.becomes("up", 0.0)
-	b.Expect(metrictest.Read(b.registry)).To(gomega.HaveLen(1), "only that the broker does not answer")
+	b.Expect(metrictest.Read(b.registry)).To(gomega.HaveLen(1), "only up")
 	b.Expect(b.server.Start()).To(gomega.Succeed())
 	b.becomes("up", 1.0)
 	b.stop()
-	b.Expect(metrictest.Read(b.registry)).To(gomega.BeEmpty(), "another watcher shows it")
+	b.Expect(metrictest.Read(b.registry)).To(gomega.BeEmpty(), "another watcher exports them")
 }
 
 func TestReplicasOfACluster(t *testing.T) {
@@ -224,7 +224,7 @@ func TestMissingStreams(t *testing.T) {
 	b.Eventually(func() error {
 		series, err := metrictest.Read(b.registry)
 		if _, still := series[`curlmethat_pipeline_stream_messages{stream="CURL_REQUESTS"}`]; still {
-			err = errors.New("the stream is still shown")
+			err = errors.New("the stream still has a series")
 		}
 		return err
 	}).Should(gomega.Succeed())

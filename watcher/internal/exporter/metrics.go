@@ -11,21 +11,21 @@ func streams() []string {
 	return []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit}
 }
 
-// Measure creates the metrics. They have no series while the exporter does not run; while the
-// broker does not respond, only up has one.
+// Measure creates the metrics. They have series only while the exporter runs. While the broker does not
+// respond, only up has one.
 func (e *Exporter) Measure(set *metric.Set) {
 	set.OptionalGaugeFunc("up", "Whether the broker responded when it was last asked about the pipeline: 0 or 1.",
-		e.one(func(s *snapshot) (float64, bool) { return number(s.up), true }))
+		e.fromSnapshot(func(s *snapshot) (float64, bool) { return number(s.up), true }))
 	set.OptionalGaugeFunc("timers_messages", "Pending timers of retries, refreshes, rechecks and parked attempts.",
-		e.one(func(s *snapshot) (float64, bool) { return s.timers, s.up }))
+		e.fromSnapshot(func(s *snapshot) (float64, bool) { return s.timers, s.up }))
 	e.measureConsumers(set)
 	e.measureStreams(set)
 	set.OptionalGaugeFunc("sync_always", "Whether every NATS server syncs to disk before it acknowledges: 0 or 1. "+
 		"Known only with --nats-monitor.",
-		e.one(func(s *snapshot) (float64, bool) { return number(s.disk != nil && s.disk.Always), s.disk != nil }))
+		e.fromSnapshot(func(s *snapshot) (float64, bool) { return number(s.disk != nil && s.disk.Always), s.disk != nil }))
 	set.OptionalGaugeFunc("sync_interval_seconds",
 		"Maximum time until a NATS server syncs acknowledged messages to disk. Known only with --nats-monitor.",
-		e.one(func(s *snapshot) (float64, bool) {
+		e.fromSnapshot(func(s *snapshot) (float64, bool) {
 			if s.disk == nil {
 				return 0, false
 			}
@@ -74,7 +74,7 @@ func (e *Exporter) measureStreams(set *metric.Set) {
 		func(i *jetstream.StreamInfo) float64 { return float64(i.Config.MaxBytes) })
 }
 
-// current counts the replicas of a stream that could become leader.
+// current returns the number of up-to-date replicas of a stream.
 func current(i *jetstream.StreamInfo) float64 {
 	if i.Cluster == nil || i.Config.Replicas <= 1 {
 		return 1
@@ -91,8 +91,8 @@ func current(i *jetstream.StreamInfo) float64 {
 	return float64(n)
 }
 
-// one reads the last snapshot, if any.
-func (e *Exporter) one(read func(*snapshot) (float64, bool)) func() (float64, bool) {
+// fromSnapshot returns a function that reads a value from the last snapshot, if any.
+func (e *Exporter) fromSnapshot(read func(*snapshot) (float64, bool)) func() (float64, bool) {
 	return func() (float64, bool) {
 		if s := e.last.Load(); s != nil {
 			return read(s)
@@ -101,8 +101,8 @@ func (e *Exporter) one(read func(*snapshot) (float64, bool)) func() (float64, bo
 	}
 }
 
-// gauges returns a function that creates a metric of all streams, or of all consumers. It has series
-// if the broker responded.
+// gauges returns a function that creates a metric for all streams or all consumers. The metric has series
+// only if the broker responded.
 func gauges[T any](
 	e *Exporter, set *metric.Set, names metric.Label, of func(*snapshot) map[string]T,
 ) func(name, help string, value func(T) float64) {

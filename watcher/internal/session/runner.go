@@ -1,5 +1,5 @@
-// Package session publishes wants while one reading of the stream of requests is valid, and then
-// reads the stream again.
+// Package session reads the stream of requests and publishes wants until that reading is outdated. Then
+// it reads the stream again.
 package session
 
 import (
@@ -31,15 +31,14 @@ import (
 const (
 	// requestTimeout is the timeout of a round of requests to the broker.
 	requestTimeout = 10 * time.Second
-	// sessionPause and firstPause are the longest and the first pause between attempts to begin a
-	// session.
-	sessionPause = 5 * time.Second
-	firstPause   = 50 * time.Millisecond
+	// maxPause and firstPause are the maximum and the first pause between attempts to begin a session.
+	maxPause   = 5 * time.Second
+	firstPause = 50 * time.Millisecond
 )
 
-// Config of a Runner.
+// Config has the settings of a Runner.
 type Config struct {
-	// Workers is the maximum number of objects that are handled at a time.
+	// Workers is the maximum number of concurrent reconciles.
 	Workers int
 	// CheckInterval is the interval between comparisons of the stream with the session.
 	CheckInterval time.Duration
@@ -72,11 +71,11 @@ type Runner struct {
 	deps   Deps
 	// current is the queue of the running session, if any.
 	current atomic.Pointer[queue.Work]
-	// outOfScope is the last logged number of foreign wants.
+	// outOfScope is the last logged number of ignored wants.
 	outOfScope int
 }
 
-// New returns a runner that does not run yet.
+// New returns a Runner.
 func New(c Config, d Deps) *Runner { return &Runner{config: c, deps: d} }
 
 // Changed passes a changed object to the running session. A live change precedes the backlog.
@@ -100,7 +99,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case ctx.Err() != nil: // the reason no longer matters
 		case errors.Is(err, pipeline.ErrIncompatible):
 			return err
-		case errors.Is(err, errDisconnected): // the connection has logged that
+		case errors.Is(err, errDisconnected): // logged by the connection
 		case err.Error() != logged:
 			logged = err.Error()
 			r.deps.Log.Warn().Err(err).Msg("reading the stream of requests again")
@@ -109,13 +108,12 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-r.deps.Clock.After(pause):
 		}
-		pause = min(2*pause, sessionPause)
+		pause = min(2*pause, maxPause)
 	}
 	return nil
 }
 
-// session runs one session, and reports whether it began. Its error is never nil before ctx is
-// done.
+// session runs one session, and reports whether it began. Its error is not nil unless ctx is done.
 func (r *Runner) session(ctx context.Context) (began bool, err error) {
 	defer r.deps.Health.NotReady("the streams cannot be used")
 	s, err := r.begin(ctx)
@@ -140,7 +138,7 @@ func (r *Runner) connected(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// Metrics of a Runner.
+// Metrics are the metrics of a Runner.
 type Metrics struct {
 	queue            *kube.QueueMetrics
 	sessions, purges prometheus.Counter
@@ -162,13 +160,12 @@ func NewMetrics(own, standard *metric.Set) *Metrics {
 var (
 	// errReload means that the stream of requests was replaced or purged.
 	errReload = errors.New("the stream of requests was changed by another client")
-	// errDisconnected means that the connection broke. Afterwards the stream may be older than
-	// acknowledged messages.
+	// errDisconnected means that the connection broke. The stream may have lost acknowledged messages.
 	errDisconnected = errors.New("the connection to NATS is gone")
 )
 
-// lookInterval is the interval between checks for purged wants.
-const lookInterval = 2 * time.Second
+// purgeInterval is the interval between checks for purged wants.
+const purgeInterval = 2 * time.Second
 
 // check ends the session when the stream may have changed.
 func (r *Runner) check(ctx context.Context, s *session) error {
@@ -177,20 +174,20 @@ func (r *Runner) check(ctx context.Context, s *session) error {
 	defer conn.RemoveStatusListener(broken)
 	ticker := r.deps.Clock.NewTicker(r.config.CheckInterval)
 	defer ticker.Stop()
-	soon := r.deps.Clock.NewTicker(lookInterval)
-	defer soon.Stop()
+	purges := r.deps.Clock.NewTicker(purgeInterval)
+	defer purges.Stop()
 	for conn.IsConnected() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-broken:
 			return errDisconnected
-		case <-soon.C():
-			if err := r.complete(ctx, s); err != nil && ctx.Err() == nil {
+		case <-purges.C():
+			if err := r.verifyOldest(ctx, s); err != nil && ctx.Err() == nil {
 				return err
 			}
 		case <-ticker.C():
-			if err := r.unchanged(ctx, s); err != nil && ctx.Err() == nil {
+			if err := r.verifyStream(ctx, s); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -198,8 +195,9 @@ func (r *Runner) check(ctx context.Context, s *session) error {
 	return errDisconnected
 }
 
-// unchanged compares the stream with the session. A broker without a response is not a change.
-func (r *Runner) unchanged(ctx context.Context, s *session) error {
+// verifyStream returns an error if the stream is not the one that the session read. A broker that does
+// not respond is no error.
+func (r *Runner) verifyStream(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	epoch, err := r.deps.Epoch(ctx)
@@ -207,17 +205,17 @@ func (r *Runner) unchanged(ctx context.Context, s *session) error {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, pipeline.ErrIncompatible):
 		return err
 	case err != nil:
-		return nil // publishing fails too, and is tried again
+		return nil // publishes fail too, and are retried
 	case epoch != s.epoch:
 		return fmt.Errorf("%w: it was recreated", errReload)
 	}
-	return r.complete(ctx, s)
+	return r.verifyOldest(ctx, s)
 }
 
-// complete checks that the oldest want still exists, by one request. It runs more often than the
-// rest, because whoever may publish timers can purge the stream by a header (Nats-Rollup). If the
-// first sequence is unchanged, the index need not be scanned.
-func (r *Runner) complete(ctx context.Context, s *session) error {
+// verifyOldest returns an error if the oldest want was purged. It runs more often than verifyStream,
+// because any client that may publish timers can purge the stream by a header (Nats-Rollup). It scans
+// the index only if the first sequence has changed.
+func (r *Runner) verifyOldest(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, first, err := pipeline.Epoch(ctx, r.deps.Client.JetStream())
@@ -229,7 +227,7 @@ func (r *Runner) complete(ctx context.Context, s *session) error {
 		s.first = first
 		return nil
 	}
-	// The oldest want is gone, or was just replaced.
+	// The oldest want is gone, or has just been replaced.
 	if _, _, err := r.deps.Client.LastWant(ctx, key); errors.Is(err, pipeline.ErrNoMessage) {
 		r.deps.Metrics.purges.Inc()
 		return fmt.Errorf("%w: it was purged", errReload)

@@ -19,7 +19,7 @@ import (
 // QueueName is the name of the queue in metrics.
 const QueueName = "watcher"
 
-// session publishes on top of one reading of the stream.
+// session publishes wants based on one reading of the stream.
 type session struct {
 	epoch int64
 	// first is the stream's first sequence when all wants were last found in it.
@@ -56,8 +56,8 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 	}, nil
 }
 
-// read returns the wants in scope, and those that this installation published before the scope was
-// narrowed, to retract them.
+// read returns the wants in scope. It includes wants that this installation published before its scope
+// was narrowed, to retract them.
 func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantindex.Want, error) {
 	wants, outOfScope := map[pipeline.Key]wantindex.Want{}, 0
 	err := r.deps.Client.LoadWants(ctx, func(e pipeline.Message) error {
@@ -94,15 +94,15 @@ func (r *Runner) noteOutOfScope(wants int) {
 	r.outOfScope = wants
 }
 
-// run handles all objects and then each change. Its error is never nil before ctx is done.
+// run handles all objects, then each changed one. Its error is not nil unless ctx is done.
 func (r *Runner) run(ctx context.Context, s *session) error {
 	r.current.Store(s.queue)
 	defer r.deps.Metrics.queue.Reset()
 	defer r.current.Store(nil)
 	r.enqueueAll(s)
 	group, groupCtx := errgroup.WithContext(ctx)
-	// Work in progress is finished. Otherwise a want would lack its Event, or a tombstone its
-	// removal. It is abandoned only if the connection is broken, because no response will arrive.
+	// Work in progress is finished, because otherwise a want would lack its Event, or a tombstone its
+	// removal. It is abandoned only if the connection is broken.
 	workCtx, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer context.AfterFunc(groupCtx, func() {
@@ -126,7 +126,7 @@ func (r *Runner) run(ctx context.Context, s *session) error {
 	return group.Wait()
 }
 
-// enqueueAll adds all objects, and deleted ones that still have wants.
+// enqueueAll enqueues all objects, and deleted objects that still have wants.
 func (r *Runner) enqueueAll(s *session) {
 	objects, wanted := r.deps.Objects.Names(), r.deps.Index.Names()
 	r.deps.Log.Info().Int("objects", len(objects)).Int("wanted", len(wanted)).Msg("publishing wants")
@@ -138,7 +138,7 @@ func (r *Runner) enqueueAll(s *session) {
 	}
 }
 
-// handle handles an object.
+// handle reconciles an object and schedules the next time.
 func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -167,7 +167,7 @@ func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedNa
 	s.queue.AddRateLimited(name)
 }
 
-// wake lets release run once more.
+// wake makes release run once more.
 func (s *session) wake() {
 	select {
 	case s.held <- struct{}{}:
@@ -175,8 +175,8 @@ func (s *session) wake() {
 	}
 }
 
-// releasePause and maxReleasePause are the pauses between two checks for delivered messages. They
-// grow while fetchers receive none.
+// releasePause and maxReleasePause are the first and the maximum pause between checks for delivered
+// messages. The pause grows while fetchers receive none.
 const (
 	releasePause    = 50 * time.Millisecond
 	maxReleasePause = time.Second
