@@ -11,8 +11,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Entries is an immutable, compact form of status.Status, because the watcher caches the status of
-// all objects. It takes half the memory.
+// Entries is an immutable form of status.Status with half the memory, because the watcher caches the
+// status of all objects.
 type Entries struct {
 	byKey   []packed // sorted by key
 	problem *status.Problem
@@ -42,7 +42,7 @@ type rare struct {
 	why                                *status.Explanation
 }
 
-// EntriesOf packs a status. URLs share memory with those that urls, if set, returns for the key.
+// EntriesOf packs a status. URLs share memory with equal ones of urls, if set.
 func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 	if len(s.Keys) == 0 {
 		return Entries{problem: s.Problem}
@@ -77,7 +77,7 @@ func (e Entries) Keys() iter.Seq[string] {
 	}
 }
 
-// Problem returns the sentence about the annotations, if any.
+// Problem returns the message about the annotations, if any.
 func (e Entries) Problem() string {
 	if e.problem == nil {
 		return ""
@@ -109,7 +109,7 @@ func pack(key string, e status.Entry) packed {
 		key: unique.Make(key).Value(), url: e.URL, size: e.Size, fetchedAt: e.FetchedAt.Unix(), fence: e.Fence,
 		written: e.Written(), binary: e.Binary, marked: len(e.Object) == len(packed{}.object),
 	}
-	_, _ = hex.Decode(p.sha256[:], []byte(e.SHA256)) // it has been checked
+	_, _ = hex.Decode(p.sha256[:], []byte(e.SHA256)) // status.Parse has validated it
 	if e.ETag != "" || e.LastModified != "" {
 		p.validator = e.ETag + "\n" + e.LastModified
 	}

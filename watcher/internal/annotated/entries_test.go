@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
 
-func TestEntriesAreThoseOfTheAnnotation(t *testing.T) {
+func TestEntriesEqualTheStatus(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC)
 	digest := strings.Repeat("0af1", 16)

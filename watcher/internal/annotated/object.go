@@ -21,12 +21,12 @@ type Object struct {
 	// parsed.
 	Request annotation.Request
 	Invalid error
-	// Bound has the limits that other keys of the namespace impose (nil: none).
+	// Bound has the limits of the namespace that apply to the object (nil: none).
 	Bound *annotation.Bound
 	// Created is the creation time of the object, in seconds.
 	Created int64
 	Status  Entries
-	// Owners of the keys that are requested or have a status (nil if Owned is set).
+	// Owners has the owners of keys that are requested or have a status (nil if Owned is set).
 	Owners map[string]annotation.Ownership
 	// Owned is the common owner of all these keys, if they have one, as in most objects.
 	Owned annotation.Ownership
@@ -37,12 +37,12 @@ type Object struct {
 	// EditedAt is the time of the last write by a manager other than the writer, in seconds, if
 	// known.
 	EditedAt time.Time
-	// SeenAt is when the watcher received this version.
+	// SeenAt is the time when the watcher received this version.
 	SeenAt time.Time
 }
 
-// AskedAt returns when the request changed. The watch delivers a change at once. For an object from
-// a list, managedFields have the time, rounded down to a second.
+// AskedAt returns the time of the last change of the request. The watch delivers a change at once. For a
+// listed object, managedFields have the time, rounded down to a second.
 func (o *Object) AskedAt() time.Time {
 	if o.Listed && !o.Asked.IsZero() && o.Asked.Before(o.SeenAt) {
 		return o.Asked

@@ -39,17 +39,17 @@ func meta(name, version string, annotations map[string]string) *metav1.PartialOb
 
 func asks(value string) map[string]string { return map[string]string{annotation.DefaultKey: value} }
 
-func TestReadKeepsWhatConcernsUs(t *testing.T) {
+func TestReadKeepsRelevantObjects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		object *metav1.PartialObjectMetadata
 		kept   bool
 	}{
-		"asks":              {meta("ns/cm", "1", asks("a=b")), true},
-		"asks in old words": {meta("ns/cm", "1", map[string]string{annotation.LegacyKey: "a=b"}), true},
-		"was written":       {meta("ns/cm", "1", map[string]string{annotation.StatusKey: "{}"}), true},
-		"asks for nothing":  {meta("ns/cm", "1", map[string]string{"other": "x"}), false},
-		"protected":         {meta("kube-system/cm", "1", asks("a=b")), false},
+		"annotated":                 {meta("ns/cm", "1", asks("a=b")), true},
+		"has the legacy annotation": {meta("ns/cm", "1", map[string]string{annotation.LegacyKey: "a=b"}), true},
+		"has a status":              {meta("ns/cm", "1", map[string]string{annotation.StatusKey: "{}"}), true},
+		"not annotated":             {meta("ns/cm", "1", map[string]string{"other": "x"}), false},
+		"protected":                 {meta("kube-system/cm", "1", asks("a=b")), false},
 	} {
 		NewWithT(t).Expect(reader(t).Read(c.object) != nil).To(Equal(c.kept), name)
 	}
@@ -62,7 +62,7 @@ func TestReadKeepsTheOwnersOfKeys(t *testing.T) {
 	annotations[annotation.StatusKey] = `{"c":{"error":"Timeout"}}`
 	o := reader(t).Read(meta("ns/cm", "1", annotations))
 	for key, want := range map[string]annotation.State{
-		"a": annotation.Foreign, "b": annotation.None, "c": annotation.None, "never asked for": annotation.Unknown,
+		"a": annotation.Foreign, "b": annotation.None, "c": annotation.None, "never requested": annotation.Unknown,
 	} {
 		g.Expect(o.Owner(key).State).To(Equal(want), key)
 	}

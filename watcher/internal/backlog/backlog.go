@@ -1,5 +1,5 @@
-// Package backlog bounds the messages of a namespace that no fetcher has received yet. The stream of
-// requests is first in, first out, so other namespaces would wait behind all of them.
+// Package backlog limits the undelivered messages of a namespace. The stream of requests is first in,
+// first out, so other namespaces would wait behind them.
 package backlog
 
 import (
@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// limit is the maximum number of undelivered messages, shared by the namespaces that have some.
-	// Even a slow fetcher receives them within two seconds.
+	// limit is the maximum number of undelivered messages, shared by the namespaces that have some. Even
+	// a slow fetcher receives them within two seconds.
 	limit = 512
 	// minShare is the minimum share of a namespace.
 	minShare = 16
 )
 
-// ErrFull means that a namespace has its share of the backlog.
+// ErrFull means that a namespace has used its share of the backlog.
 var ErrFull = errors.New("namespace has its share of the backlog")
 
 // Backlog counts undelivered messages. It is safe for concurrent use. Nil has no limit.
@@ -49,7 +49,7 @@ func (b *Backlog) Add(namespace string, sequence uint64) {
 	b.sequences[namespace] = append(b.sequences[namespace], sequence)
 }
 
-// Check returns ErrFull if a namespace has its share. Delivered messages may still count.
+// Check returns ErrFull if a namespace has used its share. Messages count until the next Refresh.
 func (b *Backlog) Check(namespace string) error {
 	if b == nil {
 		return nil
@@ -64,8 +64,8 @@ func (b *Backlog) Check(namespace string) error {
 
 // Progress is how far fetchers have read the stream of requests.
 type Progress struct {
-	// Last is the last sequence of the stream, and Delivered the one up to which all messages were
-	// delivered. Acknowledged is the one up to which they were also acknowledged.
+	// Last is the last sequence of the stream. All messages up to Delivered were delivered, and those up
+	// to Acknowledged were also acknowledged.
 	Last, Delivered, Acknowledged uint64
 }
 
@@ -91,7 +91,7 @@ func Read(ctx context.Context, js jetstream.JetStream) (p Progress, err error) {
 	return p, nil
 }
 
-// Refresh drops delivered messages, and returns how many there is room for.
+// Refresh drops delivered messages, and returns the room for further ones.
 func (b *Backlog) Refresh(ctx context.Context) (room int, err error) {
 	progress, err := Read(ctx, b.js)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -111,7 +111,7 @@ func (b *Backlog) Refresh(ctx context.Context) (room int, err error) {
 	return room, nil
 }
 
-// Reset drops all messages, because the stream may be another one.
+// Reset drops all messages, for another stream.
 func (b *Backlog) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

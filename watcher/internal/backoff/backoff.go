@@ -1,5 +1,5 @@
-// Package backoff slows down recurring repairs, because another controller that writes the same
-// field would cause an endless loop at full speed.
+// Package backoff slows down recurring repairs, because a conflict with another controller would cause a
+// hot loop.
 package backoff
 
 import "time"
@@ -7,14 +7,14 @@ import "time"
 const (
 	// free is the number of consecutive repairs without a pause.
 	free = 3
-	// first and longest limit the growing pause between further repairs.
+	// first and longest are the first and the maximum pause between further repairs.
 	first   = 10 * time.Second
 	longest = 10 * time.Minute
-	// forgotten is how long a key must stay unchanged before its repairs are forgotten.
+	// forgotten is the time after which earlier repairs no longer count.
 	forgotten = 2 * longest
 )
 
-// Repairs counts consecutive repairs of one key (nil means none).
+// Repairs counts consecutive repairs of one key or object (nil: none).
 type Repairs struct {
 	// Reported means that an Event has reported the slowdown.
 	Reported bool
@@ -32,7 +32,7 @@ func (r *Repairs) Count(now time.Time) {
 	r.last = now
 }
 
-// Over reports whether the series has ended.
+// Over reports whether the earlier repairs no longer count.
 func (r *Repairs) Over(now time.Time) bool { return r == nil || now.Sub(r.last) > forgotten }
 
 // Limited reports whether further repairs must wait.
@@ -46,7 +46,7 @@ func (r *Repairs) Wait(now time.Time) time.Duration {
 	return max(0, min(first<<min(r.number-free, 10), longest)-now.Sub(r.last))
 }
 
-// Soonest returns the shorter of two waits, where 0 means none.
+// Soonest returns the shorter of two waits (0: none).
 func Soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b

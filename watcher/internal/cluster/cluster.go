@@ -1,5 +1,5 @@
-// Package cluster connects a program to the API server. Watches have their own connections, which
-// are closed when they are silent.
+// Package cluster connects a program to the API server. Watches have their own connections, which can be
+// closed when a watch is silent.
 package cluster
 
 import (
@@ -13,8 +13,7 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// Clients are shared by the parts of a program, which create further clients from the two
-// configurations.
+// Clients are the clients of a program. The two configurations are for further clients.
 type Clients struct {
 	// Watching is for lists and watches, Writing for other requests.
 	Watching, Writing *rest.Config

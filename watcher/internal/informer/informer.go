@@ -12,27 +12,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Informer caches objects of all watched namespaces. It is safe for concurrent use.
+// Informer caches the objects of all watched namespaces. It is safe for concurrent use.
 type Informer[T Kept] struct {
 	trim        func(object any) (trimmed[T], error)
 	notify      func(name types.NamespacedName, live bool)
 	count       func(Event)
 	skipRefused bool
 
-	liveness map[string]*liveness // by namespace: that of its watch
+	liveness map[string]*liveness // of the watch, by namespace
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]T
-	watched map[string]int  // by namespace: objects that its watch delivers, whether kept or not
-	waiting map[string]bool // namespaces without a first list, and whether they may not be read
+	watched map[string]int  // number of objects that the watch delivers, cached or not, by namespace
+	waiting map[string]bool // namespaces that were not listed yet, and whether they are forbidden
 	synced  chan struct{}
 	inSync  func() // closes synced
 }
 
-// Config of an Informer.
+// Config has the settings of an Informer.
 type Config struct {
 	Namespaces []string
-	// SkipRefused lets an Informer sync without forbidden namespaces while it may read others.
+	// SkipRefused lets the Informer sync without forbidden namespaces if it may read at least one.
 	SkipRefused bool
 }
 
@@ -40,7 +40,7 @@ type Config struct {
 type Deps[O metav1.Object, T Kept] struct {
 	// Read returns the part of an object to cache, or nil.
 	Read func(object O) T
-	// Notify is called for each change; live means that the watch delivered it, not a list.
+	// Notify is called for each change. live means that it comes from the watch, not from a list.
 	Notify func(name types.NamespacedName, live bool)
 	Now    func() time.Time
 	// Count, if set, is called for each event of a watch.
@@ -110,7 +110,7 @@ func (s *Informer[T]) Watched() int {
 	return n
 }
 
-// Silence returns the time since the last response, of the slowest namespace; 0 before the first.
+// Silence returns the time since the last response, of the slowest namespace (0 before the first).
 func (s *Informer[T]) Silence() time.Duration {
 	longest := time.Duration(0)
 	for _, liveness := range s.liveness {
@@ -119,7 +119,7 @@ func (s *Informer[T]) Silence() time.Duration {
 	return longest
 }
 
-// Synced is closed when every namespace has been listed once, apart from SkipRefused.
+// Synced is closed when every namespace has been listed, except those skipped by SkipRefused.
 func (s *Informer[T]) Synced() <-chan struct{} { return s.synced }
 
 // Listed reports whether a namespace has been listed, so that a missing object is gone.
@@ -135,7 +135,7 @@ func (s *Informer[T]) Listed(namespace string) bool {
 // before it. A version that the watch has passed is ignored, because the object may be gone.
 func (s *Informer[T]) Put(object any) {
 	o, err := s.trim(object)
-	if err != nil || o.isNothing() {
+	if err != nil || o.isEmpty() {
 		return
 	}
 	liveness, found := s.liveness[o.name.Namespace]
@@ -145,15 +145,15 @@ func (s *Informer[T]) Put(object any) {
 	s.mu.Lock()
 	changed := liveness.version() < o.version && s.put(o)
 	s.mu.Unlock()
-	if changed { // the answer may hold an edit that was not delivered yet
+	if changed { // the response may include an edit that the watch has not delivered yet
 		s.notify(o.name, true)
 	}
 }
 
-// put caches an object unless the cache has this version or a later one, and reports whether that
-// is a change. A new watch may deliver thousands of versions again. The caller holds the lock.
+// put caches an object, unless the cache has this version or a later one, and reports whether the cache
+// changed. A new watch may deliver thousands of versions again. The caller holds the lock.
 func (s *Informer[T]) put(o trimmed[T]) bool {
-	if o.isNothing() {
+	if o.isEmpty() {
 		return s.drop(o.name)
 	}
 	if old, found := s.objects[o.name]; found && old.meta().UID == o.kept.meta().UID && o.version > 0 &&
@@ -164,7 +164,7 @@ func (s *Informer[T]) put(o trimmed[T]) bool {
 	return true
 }
 
-// drop reports whether the object was cached. The caller holds the lock.
+// drop removes an object, and reports whether it was cached. The caller holds the lock.
 func (s *Informer[T]) drop(name types.NamespacedName) bool {
 	_, found := s.objects[name]
 	delete(s.objects, name)

@@ -17,7 +17,7 @@ import (
 
 func TestInformer(t *testing.T) { suitetest.Run(t, "Informer") }
 
-// kept has the label "value" of an object.
+// kept caches the label "value" of an object.
 type kept struct {
 	informer.Meta
 	value string
@@ -31,7 +31,7 @@ func read(m *metav1.PartialObjectMetadata) *kept {
 	return &kept{Meta: informer.MetaOf(m), value: value}
 }
 
-// object x of a namespace, with a cached value.
+// object returns object x of a namespace, with a value to cache.
 func object(namespace, version, value string) *metav1.PartialObjectMetadata {
 	m := unwanted(namespace, version)
 	m.Labels = map[string]string{"value": value}
@@ -69,7 +69,7 @@ var _ = Describe("The informer", func() {
 		return maps.Clone(notified)
 	}
 
-	It("notifies of changes only, as live if the watch delivered them", func() {
+	It("notifies only of changes, and marks those from the watch as live", func() {
 		open(informer.Config{})
 		watch := s.Store("")
 		trimmed, err := watch.Transformer()(unwanted("d", "1"))
@@ -89,14 +89,14 @@ var _ = Describe("The informer", func() {
 			want map[string]bool
 		}{
 			{"edit", watch.Update, object("a", "6", "w"), map[string]bool{"a": true}},
-			{"the same again", watch.Update, object("a", "6", "w"), map[string]bool{}},
-			{"edit of another", watch.Update, unwanted("c", "7"), map[string]bool{}},
-			{"is kept from now on", watch.Update, object("c", "8", "v"), map[string]bool{"c": true}},
-			{"is kept no longer", watch.Update, unwanted("c", "9"), map[string]bool{"c": true}},
+			{"same version again", watch.Update, object("a", "6", "w"), map[string]bool{}},
+			{"edit of an uncached object", watch.Update, unwanted("c", "7"), map[string]bool{}},
+			{"cached from now on", watch.Update, object("c", "8", "v"), map[string]bool{"c": true}},
+			{"no longer cached", watch.Update, unwanted("c", "9"), map[string]bool{"c": true}},
 			{"deleted", watch.Delete, object("b", "10", "v"), map[string]bool{"b": true}},
 			{"deleted again", watch.Delete, object("b", "10", "v"), map[string]bool{}},
-			{"made", watch.Add, object("b", "12", "v"), map[string]bool{"b": true}},
-			{"made anew at once", watch.Update, recreated, map[string]bool{"b": true}},
+			{"created", watch.Add, object("b", "12", "v"), map[string]bool{"b": true}},
+			{"recreated", watch.Update, recreated, map[string]bool{"b": true}},
 		} {
 			Expect(step.do(step.o)).To(Succeed(), step.what)
 			Expect(changes()).To(Equal(step.want), step.what)
@@ -121,7 +121,7 @@ var _ = Describe("The informer", func() {
 			Expect(trim(once)).To(Equal(once))
 			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(once)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(key).To(Equal(o.Namespace+"/x"), "what a list is kept under")
+			Expect(key).To(Equal(o.Namespace+"/x"), "key in the temporary store")
 			Expect(s.Store("").Add(once)).To(Succeed())
 		}
 		Expect(value("a")).To(Equal("v"))
@@ -148,12 +148,12 @@ var _ = Describe("The informer", func() {
 		Expect(watch.Update(object("a", "7", "before"))).To(Succeed())
 		Expect(value("a")).To(Equal("written"))
 		Expect(watch.Update(object("a", "8", "written"))).To(Succeed())
-		Expect(changes()).To(Equal(map[string]bool{"a": true}), "of the write")
+		Expect(changes()).To(Equal(map[string]bool{"a": true}), "by the write")
 		Expect(watch.Update(object("a", "9", "after"))).To(Succeed())
 		Expect(value("a")).To(Equal("after"))
 	})
 
-	It("ignores the response to a write that the watch has passed, since the object may be gone", func() {
+	It("ignores the response to a write if the watch is at a later version", func() {
 		open(informer.Config{})
 		watch := s.Store("")
 		Expect(watch.Replace([]any{object("a", "5", "listed")}, "5")).To(Succeed())
@@ -182,10 +182,10 @@ var _ = Describe("The informer", func() {
 		Expect(watch.Replace([]any{object("a", "z", "listed again")}, "z")).To(Succeed())
 		Expect(value("a")).To(Equal("listed again"))
 		Expect(s.Get(types.NamespacedName{Namespace: "a", Name: "x"}).ResourceVersion()).To(BeEmpty(),
-			"nothing can be bound to it")
+			"no precondition is possible")
 	})
 
-	It("is synced when each namespace has been listed, and a list affects only its own namespace", func() {
+	It("is synced when each namespace is listed, and a list affects only its namespace", func() {
 		open(informer.Config{Namespaces: []string{"a", "b"}})
 		Expect(s.Store("a").Replace([]any{object("a", "1", "one")}, "1")).To(Succeed())
 		Expect(s.Synced()).NotTo(BeClosed())
@@ -197,7 +197,7 @@ var _ = Describe("The informer", func() {
 		Expect(s.Silence()).To(BeNumerically("<", time.Minute))
 	})
 
-	It("waits for a forbidden namespace, unless that delays others", func() {
+	It("waits for a forbidden namespace, unless SkipRefused is set", func() {
 		both := []string{"a", "b"}
 		open(informer.Config{Namespaces: both})
 		s.Refuse("b")

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Meta is cached of every object.
+// Meta is the metadata that is cached of every object.
 type Meta struct {
 	types.NamespacedName
 	UID types.UID
-	// Version is the resource version, which can be compared.
+	// Version is the resource version (0: not a number).
 	Version uint64
-	// Listed: the version comes from a list, so it may be older than the time of its receipt.
+	// Listed means that the version comes from a list, so it may be older than its receipt.
 	Listed bool
 }
 
@@ -28,7 +28,7 @@ func MetaOf(object metav1.Object) Meta {
 
 func (m *Meta) meta() *Meta { return m }
 
-// ResourceVersion returns the version for a request (empty if it is not a number).
+// ResourceVersion returns the resource version (empty: not a number).
 func (m *Meta) ResourceVersion() string {
 	if m.Version == 0 {
 		return ""
@@ -42,8 +42,7 @@ type Kept interface {
 	meta() *Meta
 }
 
-// Version parses a resource version, which can be compared within one kind (KEP-5504); 0: not a
-// number.
+// Version parses a resource version (0: not a number). Versions of one kind can be compared (KEP-5504).
 func Version(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -57,7 +56,7 @@ func nameOf(object metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: unique.Make(object.GetNamespace()).Value(), Name: object.GetName()}
 }
 
-// trimmed replaces an object while a list is received: its cached part, or nothing for most.
+// trimmed replaces an object while a list is received. It has the cached part, if any.
 type trimmed[T Kept] struct {
 	metav1.Object // empty, shared by all
 
@@ -69,12 +68,12 @@ type trimmed[T Kept] struct {
 // GetNamespace is part of the key in client-go's temporary store.
 func (t trimmed[T]) GetNamespace() string { return t.name.Namespace }
 
-// GetName is the other part.
+// GetName is the other part of that key.
 func (t trimmed[T]) GetName() string { return t.name.Name }
 
-func (t trimmed[T]) isNothing() bool { return t.kept == *new(T) }
+func (t trimmed[T]) isEmpty() bool { return t.kept == *new(T) }
 
-// transform returns a function that trims objects of type O once. managedFields alone may be larger
+// transform returns a function that trims objects of type O, because managedFields alone may be larger
 // than the cached part.
 func transform[O metav1.Object, T Kept](read func(O) T) func(any) (trimmed[T], error) {
 	nothing := &metav1.ObjectMeta{}
@@ -98,7 +97,7 @@ type liveness struct {
 
 func (p *liveness) beat() { p.seen.Store(p.now().UnixNano()) }
 
-// silence returns the time since the last response; 0 before the first.
+// silence returns the time since the last response (0 before the first).
 func (p *liveness) silence() time.Duration {
 	if p.seen.Load() == 0 {
 		return 0
@@ -131,5 +130,5 @@ const (
 	List Event = "list"
 )
 
-// Events returns all events.
+// Events returns all kinds of events.
 func Events() []Event { return []Event{Added, Modified, Deleted, Bookmark, List} }

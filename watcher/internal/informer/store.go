@@ -20,7 +20,7 @@ type reflectorStore interface {
 	cache.TransformingStore
 }
 
-// Transformer trims objects while a list is received. Each counts as a response, because a long
+// Transformer trims objects while a list is received. Each object counts as a response, because a long
 // list takes time.
 func (s store[T]) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
@@ -59,7 +59,7 @@ func (s store[T]) take(object any, e Event, more int) error {
 	return nil
 }
 
-// Replace takes a whole list; missing objects are gone.
+// Replace replaces all objects by a list.
 func (s store[T]) Replace(list []any, version string) error {
 	listed := map[types.NamespacedName]T{}
 	for _, object := range list {
@@ -67,7 +67,7 @@ func (s store[T]) Replace(list []any, version string) error {
 		if err != nil {
 			return err
 		}
-		if !o.isNothing() {
+		if !o.isEmpty() {
 			o.kept.meta().Listed = true
 			listed[o.name] = o.kept
 		}
@@ -86,8 +86,8 @@ func (s store[T]) Replace(list []any, version string) error {
 	return nil
 }
 
-// replace returns the names of changed objects. A list is the truth, even with lower versions, as
-// after a restore. An object of kind Namespace belongs to itself. The caller holds the lock.
+// replace caches a list, and returns the names of changed objects. A list wins even with lower versions,
+// as after a restore. An object of kind Namespace belongs to itself. The caller holds the lock.
 func (s store[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedName {
 	var changed []types.NamespacedName
 	for name := range s.objects {
@@ -106,7 +106,7 @@ func (s store[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedN
 	return changed
 }
 
-// Bookmark records a response.
+// Bookmark records the version of a bookmark.
 func (s store[T]) Bookmark(version string) error {
 	s.noteEvent(Bookmark)
 	s.mu.Lock()

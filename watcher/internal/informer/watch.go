@@ -26,24 +26,24 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
-// StallAfter is the default maximum silence of a watch. The API server sends a bookmark about once
-// a minute, so three are missing.
+// StallAfter is the default maximum silence of a watch: three missing bookmarks, which the API server
+// sends about once a minute.
 const StallAfter = 3 * time.Minute
 
 const (
-	// The default back-off of a reflector grows to 30 s and more, and leaves it blind long after an
+	// The default back-off of a reflector exceeds 30 s, so the cache would be outdated long after an
 	// outage. This one stays below 8 s.
 	backoffFirst = 500 * time.Millisecond
 	backoffMax   = 5 * time.Second
-	backoffSteps = 4 // from the first to the longest
+	backoffSteps = 4
 )
 
 // Objects lists and watches objects of one kind.
 type Objects struct {
-	// Name of the kind in log lines, such as ConfigMaps.
+	// Name is the kind in log lines, such as ConfigMaps.
 	Name string
 	Type runtime.Object
-	// List and Watch the objects of one namespace; "" for all.
+	// List and Watch return the objects of one namespace ("": all).
 	List  func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error)
 	Watch func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error)
 }
@@ -119,7 +119,7 @@ type namespaceWatch struct {
 	failing atomic.Bool
 }
 
-// untilStall watches until ctx is done or the watch must restart.
+// untilStall watches until ctx is done or the watch must be restarted.
 func (w *namespaceWatch) untilStall(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var monitors sync.WaitGroup
@@ -138,7 +138,7 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 	w.liveness.beat()
 	endIf(w.stalled, w.StallAfter/20)
 	if w.CompareEvery > 0 {
-		endIf(w.broughtBack, w.CompareEvery)
+		endIf(w.restored, w.CompareEvery)
 	}
 
 	log := kube.DebugLogr(w.Log)
@@ -150,7 +150,7 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 	}).RunWithContext(klog.NewContext(ctx, log))
 }
 
-// stalled reports whether a seemingly working watch is silent.
+// stalled reports whether a watch without errors is silent.
 func (w *namespaceWatch) stalled(context.Context) bool {
 	if w.failing.Load() || w.liveness.silence() <= w.StallAfter {
 		return false
@@ -160,10 +160,10 @@ func (w *namespaceWatch) stalled(context.Context) bool {
 	return true
 }
 
-// broughtBack reports whether the API server is at an earlier version than the watch: etcd was
-// restored from a backup. Such a watch delivers nothing until the old version is reached again. The
-// comparison lists one object, without the API server's cache.
-func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
+// restored reports whether the API server is at an earlier version than the watch: etcd was restored from
+// a backup. Such a watch delivers nothing until etcd reaches the old version again. The comparison lists
+// one object, and bypasses the API server's cache.
+func (w *namespaceWatch) restored(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	latest := w.liveness.version()
@@ -205,7 +205,7 @@ func (w *namespaceWatch) listWatch() *cache.ListWatch {
 	}
 }
 
-// closed returns an error that client-go ignores: all attempts ended with a closed connection.
+// closed returns an error that client-go hides by an empty watch: the connection was closed.
 func closed(stream watch.Interface) error {
 	if reflect.TypeOf(stream) == reflect.TypeOf(watch.NewEmptyWatch()) {
 		return errClosed
@@ -213,8 +213,8 @@ func closed(stream watch.Interface) error {
 	return nil
 }
 
-// logTransition logs a change between failing and working. An expired version, or a server without
-// streaming lists, is not a failure: the reflector lists then.
+// logTransition logs when the watch starts to fail and when it works again. An expired version, or a
+// server without streaming lists, is not a failure, because the reflector falls back to a list.
 func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) {
 		return
@@ -228,11 +228,11 @@ func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 			err = request.Err // without the query
 		}
 		w.Log.Warn().Err(err).Str("namespace", w.namespace).Msg("the " + w.Objects.Name +
-			" cannot be watched, trying until they can")
+			" cannot be watched, retrying")
 	case err == nil && failed:
 		w.Log.Info().Str("namespace", w.namespace).Msg("watching the " + w.Objects.Name + " again")
 	}
 }
 
 // errClosed means that the API server, or a proxy, closes connections before a response.
-var errClosed = errors.New("connection closed before an answer came")
+var errClosed = errors.New("connection closed before a response")

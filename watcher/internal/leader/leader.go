@@ -22,11 +22,11 @@ import (
 // Deps are the dependencies of an election.
 type Deps struct {
 	Leases coordinationv1.LeasesGetter
-	// Lead is called with a context that ends with the leadership. Its error ends the watcher.
+	// Lead runs until its context is done, at the end of the leadership. Its error ends the process.
 	Lead func(ctx context.Context) error
 	// Health is ready during standby, because the cache is warm.
 	Health *process.Part
-	// Holding is 1 while this watcher holds the Lease.
+	// Holding is 1 while this process holds the Lease.
 	Holding prometheus.Gauge
 	Log     zerolog.Logger
 }
@@ -54,22 +54,21 @@ func Run(ctx context.Context, c Config, d Deps) error {
 // DefaultName returns the default name of a service's Lease.
 func DefaultName(service string) string { return "curl-me-that-" + service }
 
-// Config has the settings of the election. Two leaders at once do no harm. The election only saves
-// work.
+// Config has the settings of the election. It only saves work, because two leaders do no harm.
 type Config struct {
 	// Enabled turns the election on. Elect runs it: lease.Elect, or nil in a program without
 	// elections.
 	Enabled         bool
 	Elect           Elect
 	Namespace, Name string
-	// Identity of this watcher (empty: the host name with a random suffix).
+	// Identity is the name of this process in the Lease (empty: the host name with a random suffix).
 	Identity string
 	// Lease, Renew and Retry are the durations of client-go's leader election.
 	Lease, Renew, Retry time.Duration
 }
 
-// Installation identifies the watchers that share a Lease. Without an election it is empty, because
-// nothing separates two installations then.
+// Installation identifies the watchers that share a Lease. It is empty without an election, because then
+// installations cannot be told apart.
 func (c *Config) Installation() string {
 	if !c.Enabled {
 		return ""

@@ -37,7 +37,7 @@ func (q *Queue) Urgent(name types.NamespacedName) {
 	defer q.mu.Unlock()
 	q.marked[name] = struct{}{}
 	if q.waiting[name] == &q.backlog {
-		q.push(name, &q.urgent) // Pop passes over the name in the backlog
+		q.push(name, &q.urgent) // Pop skips it in the backlog
 	}
 }
 
@@ -90,7 +90,7 @@ func (q *Queue) Pop() types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-// line is first in, first out within a namespace; namespaces take turns.
+// line is first in, first out within a namespace. Namespaces take turns.
 type line struct {
 	names map[string][]string
 	// turns are the namespaces with waiting names, the next one first.
@@ -124,7 +124,7 @@ const (
 	retryMax   = 15 * time.Second
 )
 
-// Work is the work queue of a session, in the order of a Queue.
+// Work is a work queue in the order of a Queue.
 type Work struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
@@ -150,7 +150,7 @@ func NewWork(name string, metrics workqueue.MetricsProvider) *Work {
 	}
 }
 
-// Run handles names, several at a time, until ctx is done. It finishes started work.
+// Run handles names concurrently until ctx is done, and finishes work in progress.
 func (w *Work) Run(ctx context.Context, workers int, handle func(types.NamespacedName)) {
 	defer context.AfterFunc(ctx, w.ShutDown)()
 	var group sync.WaitGroup
@@ -186,8 +186,7 @@ func (w *Work) Changed(name types.NamespacedName, live bool) {
 // Hold keeps a name until Release.
 func (w *Work) Hold(name types.NamespacedName) { w.held.Push(name) }
 
-// Release adds up to n held names, before the names that have not been tried yet. It reports
-// whether names are left.
+// Release adds up to n held names, ahead of the backlog. It reports whether names are left.
 func (w *Work) Release(n int) (left bool) {
 	for range min(n, w.held.Len()) {
 		name := w.held.Pop()
@@ -197,7 +196,7 @@ func (w *Work) Release(n int) (left bool) {
 	return w.held.Len() > 0
 }
 
-// Forget drops what is known about earlier tries of a name.
+// Forget resets the back-off of a name, and its priority among held names.
 func (w *Work) Forget(name types.NamespacedName) {
 	w.held.Forget(name)
 	w.TypedRateLimitingInterface.Forget(name)

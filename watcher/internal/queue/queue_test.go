@@ -18,11 +18,11 @@ func name(text string) types.NamespacedName {
 
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	// Steps: a name is pushed, !name marked as urgent, ?name touched, and - pops.
+	// Steps: name pushes, !name marks as urgent, ?name touches, and - pops.
 	for title, c := range map[string]struct{ steps, want string }{
-		"backlog by turns":              {"b/x a/z b/a a/b-1 a/b", "b/x a/z b/a a/b-1 a/b"},
+		"backlog in turns":              {"b/x a/z b/a a/b-1 a/b", "b/x a/z b/a a/b-1 a/b"},
 		"namespaces take turns":         {"a/1 a/2 a/3 a/4 b/1 c/1 b/2", "a/1 b/1 c/1 a/2 b/2 a/3 a/4"},
-		"urgent first, by turns":        {"a/a !z/z z/z !z/x z/x !y/y y/y a/b", "z/z y/y z/x a/a a/b"},
+		"urgent first, in turns":        {"a/a !z/z z/z !z/x z/x !y/y y/y a/b", "z/z y/y z/x a/a a/b"},
 		"late to a long backlog":        {"a/1 a/2 a/3 a/4 - - b/1", "a/3 b/1 a/4"},
 		"promoted while it waits":       {"a/a a/b a/c !a/c ?a/c", "a/c a/a a/b"},
 		"promoted in order":             {"a/a a/b a/c !a/c ?a/c !a/b ?a/b ?a/c", "a/c a/b a/a"},
@@ -66,12 +66,12 @@ func TestUnderAWorkqueue(t *testing.T) {
 	for _, n := range []string{"a/a", "b/b", "a/c", "a/b"} {
 		work.Add(name(n))
 	}
-	work.Add(name("a/a")) // waits once
+	work.Add(name("a/a")) // deduplicated
 	next("a/a")
 
-	order.Urgent(name("b/b")) // a live edit of one that waits
+	order.Urgent(name("b/b")) // a live edit of a waiting object
 	work.Add(name("b/b"))
-	order.Urgent(name("a/a")) // and of one that is being worked on
+	order.Urgent(name("a/a")) // and of one in progress
 	work.Add(name("a/a"))
 	next("b/b")
 	next("a/c")

@@ -19,10 +19,10 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/tick"
 )
 
-// settleEvery is the interval between checks of the limits.
-const settleEvery = 5 * time.Second
+// settleInterval is the interval between checks of the limits.
+const settleInterval = 5 * time.Second
 
-// Limits of one namespace (0 means none).
+// Limits are the limits of one namespace (0: none).
 type Limits struct {
 	// Keys is the maximum number of requested keys, the oldest ConfigMaps first.
 	Keys int
@@ -38,24 +38,24 @@ type Quota struct {
 	limits  Limits
 	changed atomic.Bool
 	mu      sync.RWMutex
-	// settled has the namespaces that exceed a limit.
-	settled map[string]settled
+	// decisions has the namespaces that exceed a limit.
+	decisions map[string]decision
 }
 
-// settled is the decision about a namespace.
-type settled struct {
+// decision is the decision about a namespace.
+type decision struct {
 	// full means that objects younger than last get no keys.
 	full bool
 	last age
 	// stretch multiplies the intervals (0 means 1).
 	stretch int
-	// speaker is the object that reports the stretch, for said keys.
-	speaker types.UID
-	said    int
+	// reporter is the object that reports the stretch of a number of keys.
+	reporter types.UID
+	reported int
 }
 
 // excludes reports whether an object gets no keys.
-func (s settled) excludes(o *annotated.Object) bool { return s.full && ageOf(o).compare(s.last) > 0 }
+func (d decision) excludes(o *annotated.Object) bool { return d.full && ageOf(o).compare(d.last) > 0 }
 
 type age struct {
 	created int64
@@ -68,35 +68,35 @@ func (a age) compare(b age) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
 }
 
-// New returns a quota.
+// New returns a Quota.
 func New(l Limits, objects *informer.Informer[*annotated.Object]) *Quota {
-	return &Quota{Informer: objects, limits: l, settled: map[string]settled{}}
+	return &Quota{Informer: objects, limits: l, decisions: map[string]decision{}}
 }
 
-// Changed reports that an object has changed.
+// Changed records that an object has changed.
 func (q *Quota) Changed() { q.changed.Store(true) }
 
-// Get returns an object within the limits: with a stretched interval or, if older objects use up
-// the keys, without keys, as if its annotation were invalid.
+// Get returns an object within the limits: with stretched intervals, or without keys if older objects
+// use them up, as if its annotation were invalid.
 func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
 	o := q.Informer.Get(name)
 	if o == nil || !requests(o) {
 		return o
 	}
 	q.mu.RLock()
-	n, exceeds := q.settled[name.Namespace]
+	d, exceeds := q.decisions[name.Namespace]
 	q.mu.RUnlock()
 	if !exceeds {
 		return o
 	}
 	bound := annotation.Bound{}
 	switch {
-	case n.excludes(o):
+	case d.excludes(o):
 		bound.Keys = q.limits.Keys
-	case n.stretch > 0 && o.Request.Refreshes():
-		bound.Stretch = n.stretch
-		if n.speaker == o.UID {
-			bound.Refreshes, bound.Refreshed = q.limits.Refreshes, n.said
+	case d.stretch > 0 && o.Request.Refreshes():
+		bound.Stretch = d.stretch
+		if d.reporter == o.UID {
+			bound.Refreshes, bound.Refreshed = q.limits.Refreshes, d.reported
 		}
 	default:
 		return o
@@ -111,7 +111,7 @@ func requests(o *annotated.Object) bool { return len(o.Request.Pairs) > 0 && !o.
 
 // Run checks the limits until ctx is done, and calls notify for each object whose limits changed.
 func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.NamespacedName)) {
-	tick.Every(ctx, c, settleEvery, func() {
+	tick.Every(ctx, c, settleInterval, func() {
 		if q.changed.Swap(false) {
 			for _, name := range q.Settle() {
 				notify(name)
@@ -120,14 +120,14 @@ func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.N
 	})
 }
 
-// sum of the requests in a namespace.
+// sum is the sum of the requests in a namespace.
 type sum struct {
 	keys, refreshed int
-	// rate of all refreshes, in microhertz.
+	// rate is the rate of all refreshes, in microhertz.
 	rate int64
 }
 
-// Settle decides about namespaces that exceed a limit or no longer do, and returns the affected
+// Settle decides about the namespaces that exceed a limit or did so before, and returns the affected
 // objects.
 func (q *Quota) Settle() (affected []types.NamespacedName) {
 	sums := map[string]sum{}
@@ -144,10 +144,10 @@ func (q *Quota) Settle() (affected []types.NamespacedName) {
 	})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	maps.DeleteFunc(q.settled, func(name string, _ settled) bool { return sums[name].keys == 0 })
+	maps.DeleteFunc(q.decisions, func(name string, _ decision) bool { return sums[name].keys == 0 })
 	members := map[string][]*annotated.Object{}
 	for name, s := range sums {
-		if _, exceeds := q.settled[name]; exceeds || q.tooMany(s) || q.stretch(s, 1) > 0 {
+		if _, exceeds := q.decisions[name]; exceeds || q.tooMany(s) || q.stretch(s, 1) > 0 {
 			members[name] = nil
 		}
 	}
@@ -155,17 +155,17 @@ func (q *Quota) Settle() (affected []types.NamespacedName) {
 		return nil
 	}
 	q.visit(func(o *annotated.Object) {
-		if of, concerned := members[o.Namespace]; concerned {
-			members[o.Namespace] = append(of, o)
+		if objects, concerned := members[o.Namespace]; concerned {
+			members[o.Namespace] = append(objects, o)
 		}
 	})
-	for name, of := range members {
-		affected = append(affected, q.settle(name, sums[name], of)...)
+	for name, objects := range members {
+		affected = append(affected, q.settle(name, sums[name], objects)...)
 	}
 	return affected
 }
 
-// visit visits the objects that count.
+// visit visits all objects that request keys.
 func (q *Quota) visit(do func(*annotated.Object)) {
 	q.Each(func(o *annotated.Object) {
 		if requests(o) {
@@ -177,23 +177,24 @@ func (q *Quota) visit(do func(*annotated.Object)) {
 func (q *Quota) tooMany(s sum) bool { return q.limits.Keys > 0 && s.keys > q.limits.Keys }
 
 // settle decides about one namespace. The caller holds the lock.
-func (q *Quota) settle(name string, s sum, of []*annotated.Object) (affected []types.NamespacedName) {
-	slices.SortFunc(of, func(a, b *annotated.Object) int { return ageOf(a).compare(ageOf(b)) })
-	before := q.settled[name]
-	now := settled{full: q.tooMany(s), stretch: q.stretch(s, before.stretch), speaker: before.speaker, said: before.said}
-	for left, i := q.limits.Keys, 0; now.full && i < len(of) && left >= len(of[i].Request.Pairs); i++ {
-		left, now.last = left-len(of[i].Request.Pairs), ageOf(of[i])
+func (q *Quota) settle(name string, s sum, objects []*annotated.Object) (affected []types.NamespacedName) {
+	slices.SortFunc(objects, func(a, b *annotated.Object) int { return ageOf(a).compare(ageOf(b)) })
+	before := q.decisions[name]
+	now := before
+	now.full, now.last, now.stretch = q.tooMany(s), age{}, q.stretch(s, before.stretch)
+	for left, i := q.limits.Keys, 0; now.full && i < len(objects) && left >= len(objects[i].Request.Pairs); i++ {
+		left, now.last = left-len(objects[i].Request.Pairs), ageOf(objects[i])
 	}
 	if now.stretch != before.stretch {
-		now.said = s.refreshed
-		if i := slices.IndexFunc(of, func(o *annotated.Object) bool { return o.Request.Refreshes() }); i >= 0 {
-			now.speaker = of[i].UID
+		now.reported = s.refreshed
+		if i := slices.IndexFunc(objects, func(o *annotated.Object) bool { return o.Request.Refreshes() }); i >= 0 {
+			now.reporter = objects[i].UID
 		}
 	}
-	if q.settled[name] = now; !now.full && now.stretch == 0 {
-		delete(q.settled, name)
+	if q.decisions[name] = now; !now.full && now.stretch == 0 {
+		delete(q.decisions, name)
 	}
-	for _, o := range of {
+	for _, o := range objects {
 		if before.excludes(o) != now.excludes(o) || now.stretch != before.stretch && o.Request.Refreshes() {
 			affected = append(affected, o.NamespacedName)
 		}
@@ -208,7 +209,7 @@ func (q *Quota) stretch(s sum, before int) int {
 		return 0
 	}
 	rate, budget := s.rate, int64(q.limits.Refreshes)*1e6
-	if q.tooMany(s) { // the rest is not asked for
+	if q.tooMany(s) { // the other keys are not fetched
 		rate = rate / int64(s.keys) * int64(q.limits.Keys)
 	}
 	factor := max(1, before)

@@ -41,7 +41,7 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// asks makes an object, created in the given second, request some keys.
+// asks makes an object, created at a second, request keys.
 func (b *bench) asks(name string, created, keys int, refresh string) {
 	b.version++
 	var pairs []string
@@ -64,7 +64,7 @@ func (b *bench) keys(name string) int { return len(b.Get(named(name)).Request.Pa
 // refresh returns the interval of an object.
 func (b *bench) refresh(name string) time.Duration { return b.Get(named(name)).Request.Refresh }
 
-func TestTheOldestConfigMapsHaveTheKeysOfANamespace(t *testing.T) {
+func TestTheOldestConfigMapsGetTheKeys(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
 		b := newBench(t, quota.Limits{Keys: 100})
 		for _, n := range order {
@@ -77,16 +77,16 @@ func TestTheOldestConfigMapsHaveTheKeysOfANamespace(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsRemovedMakesRoomForTheNextOldest(t *testing.T) {
+func TestARemovedKeyMakesRoomForTheNextOldestConfigMap(t *testing.T) {
 	b := newBench(t, quota.Limits{Keys: 10})
 	for n := range 4 {
 		b.asks(fmt.Sprint("cm-", n), n, 5, "")
 	}
 	b.Settle()
 	b.asks("cm-0", 0, 1, "")
-	b.Expect(b.Settle()).To(BeEmpty(), "bounded in another way")
+	b.Expect(b.Settle()).To(BeEmpty(), "objects with changed limits")
 	b.asks("cm-1", 1, 1, "")
-	b.Expect(b.Settle()).To(HaveExactElements(named("cm-2")), "bounded in another way")
+	b.Expect(b.Settle()).To(HaveExactElements(named("cm-2")), "objects with changed limits")
 	b.Expect(b.keys("cm-2")).To(Equal(5))
 	b.Expect(b.keys("cm-3")).To(BeZero())
 	b.asks("cm-2", 2, 3, "")
@@ -100,7 +100,7 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 	for n := range 10 {
 		b.asks(fmt.Sprint("cm-", n), n, 100, "10s") // 100 refreshes a second
 	}
-	b.Expect(b.Settle()).To(HaveLen(10), "bounded in another way")
+	b.Expect(b.Settle()).To(HaveLen(10), "objects with changed limits")
 	said := ""
 	for n := range 10 {
 		o := b.Get(named(fmt.Sprint("cm-", n)))
@@ -112,13 +112,13 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 	b.Expect(said).To(Equal("cm-0: curl-refresh is multiplied by 8 in namespace ns; its 1000 refreshed keys ask for " +
 		"more than 20 refreshes a second"))
 
-	for n := range 5 { // 50 refreshes a second: 40 is the next bound, and 32 the one to come below
+	for n := range 5 { // 50 refreshes a second; a factor of 2 requires less than 32
 		b.asks(fmt.Sprint("cm-", n), n, 100, "")
 	}
 	b.Settle()
 	b.Expect(b.refresh("cm-9")).To(Equal(40*time.Second), "with half of the refreshes")
 	for n := range 10 {
-		b.asks(fmt.Sprint("cm-", n), n, 17, "10s") // 17 refreshes a second, more than four fifths
+		b.asks(fmt.Sprint("cm-", n), n, 17, "10s") // 17 refreshes a second, more than 80 % of the bound
 	}
 	b.Settle()
 	b.Expect(b.refresh("cm-9")).To(Equal(20*time.Second), "near the bound")

@@ -24,7 +24,7 @@ import (
 type Want struct {
 	// Fence is the want's epoch, usually the stream's, and the sequence of the message.
 	Fence status.Fence
-	// Digest covers object, URL, interval and digest.
+	// Digest covers uid, URL, interval, digest and rules.
 	Digest [16]byte
 	// Now is the value of curl-now.
 	Now string
@@ -37,9 +37,9 @@ type Want struct {
 	Requested bool
 	// Version is the resource version of the object when the want was made (0: not a number).
 	Version uint64
-	// At is when it was published.
+	// At is the time of the publish.
 	At time.Time
-	// Finding of the last audit.
+	// Finding is the result of the last audit.
 	Finding Finding
 	// Resolved reports that the object once had a result of this want.
 	Resolved bool

@@ -18,7 +18,7 @@ func key(name, key string) pipeline.Key {
 	return pipeline.Key{Namespace: "ns", Name: name, Key: key}
 }
 
-func TestDigestDistinguishesWhatIsAskedFor(t *testing.T) {
+func TestDigestDistinguishesRequests(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	want := func(change func(*v1.Want)) *v1.Want {

@@ -24,7 +24,7 @@ import (
 type elector struct {
 	config leader.Config
 	deps   leader.Deps
-	// leading is locked while it leads.
+	// leading is locked while Lead runs.
 	leading sync.Mutex
 }
 
@@ -55,8 +55,8 @@ func Elect(ctx context.Context, c leader.Config, d leader.Deps) error {
 	return nil
 }
 
-// awaitEnd waits until the term is over, because client-go does not. A term that begins later finds
-// its context done.
+// awaitEnd waits until Lead has returned, because client-go does not. If Lead has not begun, its context
+// is done by then.
 func (e *elector) awaitEnd() {
 	e.leading.Lock()
 	defer e.leading.Unlock()
@@ -78,7 +78,7 @@ func (e *elector) election(fail context.CancelCauseFunc) leaderelection.LeaderEl
 	}
 }
 
-// callbacks of one term.
+// callbacks returns the callbacks of one term.
 func (e *elector) callbacks(fail context.CancelCauseFunc) leaderelection.LeaderCallbacks {
 	log := e.deps.Log.With().Str("lease", e.config.Namespace+"/"+e.config.Name).Logger()
 	return leaderelection.LeaderCallbacks{
