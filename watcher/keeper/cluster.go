@@ -22,13 +22,13 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// clients are the API clients of the cluster, including those that only keeper needs.
+// clients are the API clients of keeper.
 type clients struct {
 	*cluster.Clients
 
 	watching, writing *watchers
 	pods              corev1client.PodsGetter
-	// metadata for requests of the reconciler.
+	// metadata is for requests of the reconciler.
 	metadata metadata.Interface
 }
 
@@ -51,7 +51,7 @@ func connect(config *rest.Config) (*clients, error) {
 	return c, err
 }
 
-// newPods returns the API of pods, in the cheapest encoding to decode.
+// newPods returns the API of pods in Protobuf, which is cheaper to decode than JSON.
 func newPods(shared *rest.Config) (corev1client.PodsGetter, error) {
 	config := rest.CopyConfig(shared)
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -85,7 +85,7 @@ func (w *watchers) in(namespace string) *gentype.ClientWithList[*watchv1.Watcher
 		func() *watchv1.Watcher { return &watchv1.Watcher{} }, func() *watchv1.WatcherList { return &watchv1.WatcherList{} })
 }
 
-// namespaces returns the namespaces in the form that an informer takes: all, or a single one.
+// namespaces lists and watches all namespaces, or one.
 func namespaces(client metadata.Interface) informer.Objects {
 	resource := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
 	only := func(namespace string, o metav1.ListOptions) metav1.ListOptions {
@@ -109,7 +109,7 @@ func (c *clients) configMaps(namespace string) metadata.ResourceInterface {
 	return c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
 }
 
-// Watcher uses a list, because keeper has no right to get.
+// Watcher uses a list, because keeper has no permission to get.
 func (c *clients) Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error) {
 	list, err := c.writing.in(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *clients) Watcher(ctx context.Context, name types.NamespacedName) (*watc
 	return &list.Items[0], nil
 }
 
-// Find uses a list, because keeper has no right to get.
+// Find uses a list, because keeper has no permission to get.
 func (c *clients) Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
 	list, err := c.configMaps(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *clients) Find(ctx context.Context, name types.NamespacedName) (*metav1.
 	return &list.Items[0], nil
 }
 
-// Apply forces keeper's own fields and leaves all others.
+// Apply forces keeper's fields and keeps all others.
 func (c *clients) Apply(
 	ctx context.Context, name types.NamespacedName, body []byte,
 ) (*metav1.PartialObjectMetadata, error) {
@@ -141,7 +141,7 @@ func (c *clients) Apply(
 		metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)})
 }
 
-// Report replaces the whole status: fields that an apply no longer names are removed.
+// Report replaces the whole status, because an apply removes the fields that it omits.
 func (c *clients) Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error) {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind,

@@ -14,7 +14,7 @@ import (
 // name of the service.
 const name = "keeper"
 
-// DefaultWorkers is the default number of concurrent reconciles.
+// DefaultWorkers is the default of --workers.
 const DefaultWorkers = 4
 
 // Config has the settings of keeper.
@@ -23,7 +23,7 @@ type Config struct {
 	Service process.Options
 	// Kube selects the cluster.
 	Kube kube.Options
-	// Selection has the Watchers to look at. Keeper writes the first of its annotation keys.
+	// Selection selects the Watchers. Keeper writes the first of its annotation keys.
 	Selection kube.Selection
 	// Namespaces to watch (empty means all).
 	Namespaces []string
@@ -31,9 +31,9 @@ type Config struct {
 	Election leader.Config
 	// Sidecars means that the admission policies for sidecars are installed.
 	Sidecars bool
-	// Teams selects the Secrets of teams to compile; keeper then does nothing else.
+	// Teams selects the Secrets to compile. Keeper then does nothing else.
 	Teams TeamSecrets
-	// Workers is the number of concurrent reconciles.
+	// Workers is the maximum number of concurrent reconciles.
 	Workers int
 }
 
@@ -45,12 +45,12 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Selection.BindFlags(fs)
 	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch (empty: all)")
 	fs.BoolVar(&c.Sidecars, "sidecars", false,
-		"watch pods with sidecars, and namespaces, because the admission policies for sidecars are installed")
-	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "Watchers that are worked on at a time")
+		"watch namespaces and pods with sidecars (only with the admission policies for sidecars)")
+	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "maximum number of concurrent reconciles")
 	fs.StringVar(&c.Teams.Into, "credentials", "",
-		"NAMESPACE/NAME of a Secret into which to compile the credentials of teams, instead of all else")
+		"compile the credentials of teams into this Secret, NAMESPACE/NAME, and do nothing else")
 	fs.StringSliceVar(&c.Teams.From, "credentials-from", nil,
-		"NAMESPACE or NAMESPACE/NAME of Secrets with the label "+teamsecret.Label)
+		"Secrets to compile, as NAMESPACE/NAME, or NAMESPACE for all with the label "+teamsecret.Label)
 	c.Election.BindFlags(fs, name)
 }
 

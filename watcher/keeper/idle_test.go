@@ -40,7 +40,7 @@ func TestKeeper(t *testing.T) { suitetest.Run(t, "Keeper") }
 // patience is how long keeper may take to report on all Watchers of a spec.
 const patience = time.Minute
 
-// rig is a keeper without its queue: the spec decides when it reconciles.
+// rig is a keeper without its queue. The spec decides when it reconciles.
 type rig struct {
 	*keeper
 	clock     *clocktesting.FakePassiveClock
@@ -53,7 +53,7 @@ type rig struct {
 	before atomic.Pointer[func(*http.Request)]
 }
 
-// count counts the requests that change something.
+// count counts the writes.
 func (r *rig) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if before := r.before.Load(); before != nil {
@@ -70,7 +70,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// serving waits until the API server serves Watchers.
+// serving installs the CRD and waits until the API server serves Watchers.
 func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableResourceInterface {
 	GinkgoHelper()
 	client := suitetest.Must(dynamic.NewForConfig(config))
@@ -102,7 +102,7 @@ func newRig(ctx context.Context) *rig {
 	return r
 }
 
-// begin starts a keeper without any state.
+// begin creates a keeper without state.
 func (r *rig) begin() {
 	GinkgoHelper()
 	var c Config
@@ -118,7 +118,7 @@ func (r *rig) begin() {
 	r.keeper = suitetest.Must(newKeeper(rt, c, clients, newMetrics(r.registry, c), r.clock))
 }
 
-// run watches until the spec ends.
+// run watches until the end of the spec.
 func (r *rig) run(ctx context.Context) {
 	GinkgoHelper()
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -175,7 +175,7 @@ func (r *rig) once(method, ending string, change func()) {
 	}))
 }
 
-// byHand merges a patch into a ConfigMap as a person with an editor would.
+// byHand merges a patch into a ConfigMap like kubectl edit.
 func (r *rig) byHand(ctx context.Context, name, patch string) {
 	GinkgoHelper()
 	r.patch(ctx, "kubectl-edit", name, []byte(patch))
@@ -194,8 +194,8 @@ func (r *rig) data(ctx context.Context, name string) map[string]string {
 	return suitetest.Must(r.core.ConfigMaps(r.namespace).Get(ctx, name, metav1.GetOptions{})).Data
 }
 
-// look reconciles all Watchers once.
-func (r *rig) look(ctx context.Context, g Gomega, names []string) {
+// reconcileAll reconciles Watchers once.
+func (r *rig) reconcileAll(ctx context.Context, g Gomega, names []string) {
 	GinkgoHelper()
 	for _, name := range names {
 		_, err := r.work.Reconcile(ctx, r.name(name))
@@ -203,7 +203,7 @@ func (r *rig) look(ctx context.Context, g Gomega, names []string) {
 	}
 }
 
-// reports writes the entry of key a as the writer does; URL stands for the source's URL.
+// reports writes the status of key a like the writer. URL stands for the URL of the source.
 func (r *rig) reports(ctx context.Context, configMap, entry string) {
 	GinkgoHelper()
 	text := `{"a":` + strings.ReplaceAll(entry, "URL", "https://rules.example.com") + `}`
@@ -254,7 +254,7 @@ func (r *rig) sidecarRuns(ctx context.Context, watcher string) {
 }
 
 var _ = Describe("An idle keeper", func() {
-	It("writes nothing for ten minutes, however often it looks, whatever state a Watcher is in", func(ctx SpecContext) {
+	It("writes nothing for ten minutes, whatever the state of its Watchers", func(ctx SpecContext) {
 		r := newRig(ctx)
 		suitetest.Must(r.core.ConfigMaps(r.namespace).Create(ctx,
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, metav1.CreateOptions{}))
@@ -285,8 +285,8 @@ var _ = Describe("An idle keeper", func() {
 			}
 		}
 		Eventually(ctx, r.watchers.Len).WithTimeout(patience).Should(Equal(len(states) - 1))
-		r.look(ctx, Default, names)
-		r.apply(ctx, "thief", states["thief"].spec) // of two of one age the name decides
+		r.reconcileAll(ctx, Default, names)
+		r.apply(ctx, "thief", states["thief"].spec) // of two Watchers of the same age, the first by name wins
 		r.sidecarRuns(ctx, "sidecar")
 		for name, state := range states {
 			if state.entry != "" {
@@ -294,14 +294,14 @@ var _ = Describe("An idle keeper", func() {
 			}
 		}
 		Eventually(ctx, func(g Gomega) {
-			r.look(ctx, g, names)
+			r.reconcileAll(ctx, g, names)
 			for name, state := range states {
 				g.Expect(r.ready(ctx, g, name)).To(Equal(state.ready), name)
 			}
 			g.Expect(r.pods.Store.Len()).To(Equal(1))
 			before := r.writes.Load()
 			r.clock.SetTime(r.clock.Now().Add(time.Second))
-			r.look(ctx, g, names)
+			r.reconcileAll(ctx, g, names)
 			g.Expect(r.writes.Load()).To(Equal(before))
 			g.Expect(r.watchers.Get(r.name("sidecar")).Status.Pods).To(HaveValue(HaveField("Ready", BeEquivalentTo(1))))
 		}).WithTimeout(patience).Should(Succeed())
@@ -310,9 +310,9 @@ var _ = Describe("An idle keeper", func() {
 		Expect(before).To(BeNumerically(">", len(states)), "writes are counted")
 		for i := 0; r.clock.Now().Before(end); i++ {
 			if i%10 == 0 {
-				r.clients.Redial() // every watch begins anew
+				r.clients.Redial() // restarts every watch
 			}
-			r.look(ctx, Default, names)
+			r.reconcileAll(ctx, Default, names)
 			r.clock.SetTime(r.clock.Now().Add(10 * time.Second))
 		}
 		Expect(r.writes.Load()).To(Equal(before))

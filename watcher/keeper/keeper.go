@@ -2,8 +2,8 @@
 // in the Watcher's status. The ConfigMap carries the annotations that the watcher reads, so the
 // rest of the pipeline needs no change.
 //
-// It uses Kubernetes only: no NATS, no internet, no Secrets. It deletes nothing and never reads
-// data: the API server's record of field owners shows whether a value is still its own.
+// It uses Kubernetes only, not NATS. It deletes nothing and never reads data of ConfigMaps, because
+// managedFields show whether a value is still its own. With --credentials, it only compiles Secrets.
 package keeper
 
 import (
@@ -39,7 +39,7 @@ import (
 // requestTimeout is the maximum duration of one reconcile.
 const requestTimeout = 10 * time.Second
 
-// Run runs keeper until ctx is done. It returns an error only if waiting does not help.
+// Run runs keeper until ctx is done. It returns an error only if a retry cannot help.
 func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -108,12 +108,12 @@ type keeper struct {
 	metrics  *metrics
 	watchers *informer.Informer[*reconcile.Watcher]
 	targets  *informer.Informer[*target.Target]
-	// namespaces have the labels that decide about sidecars.
+	// namespaces has the labels that decide about sidecars.
 	namespaces *informer.Informer[*injection.Namespace]
 	claims     *index.Index
-	// pods with sidecars (nil if they are not watched).
+	// pods has the pods with sidecars (nil if they are not watched).
 	pods *reconcile.Pods
-	// queue of the current leadership term (nil if another keeper leads).
+	// queue is the queue of the current term (nil if another keeper leads).
 	queue    atomic.Pointer[queue.Work]
 	election leader.Deps
 	cache    *process.Part
@@ -176,8 +176,8 @@ func reader(compiler *plan.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
 	}
 }
 
-// labels returns the labels of a namespace that decide about sidecars. Nothing else waits for
-// namespaces, because keeper may lack the right to list them.
+// labels returns the labels of a namespace that decide about sidecars. Nothing else depends on
+// namespaces, because keeper may lack permission to list them.
 func (k *keeper) labels(namespace string) (labels map[string]string, known bool) {
 	if !k.namespaces.Listed(namespace) {
 		return nil, false
@@ -222,8 +222,8 @@ func (k *keeper) targetChanged(name types.NamespacedName, live bool) {
 	}
 }
 
-// podChanged enqueues, with a delay, the Watchers whose sidecars a pod has or had, so that a
-// rollout costs one status write a second, not one per pod.
+// podChanged enqueues the Watchers whose sidecars a pod has or had. The delay limits a rollout to one
+// status write a second.
 func (k *keeper) podChanged(name types.NamespacedName, _ bool) {
 	var watchers []types.NamespacedName
 	if pod := k.pods.Store.Get(name); pod != nil {
@@ -278,7 +278,7 @@ func (k *keeper) lead(health *process.Part) func(context.Context) error {
 	}
 }
 
-// handle reconciles a Watcher. A started reconcile is finished.
+// handle reconciles a Watcher. It finishes a reconcile in progress.
 func (k *keeper) handle(ctx context.Context, q *queue.Work, watcher types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()

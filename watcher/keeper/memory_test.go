@@ -14,12 +14,11 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// heldBytes is the maximum memory per Watcher and its ConfigMap. Half of the 64 MiB beside 5,000
-// Watchers are file pages and garbage.
+// heldBytes is the maximum memory per Watcher and its ConfigMap. Half of keeper's 64 MiB with 5,000
+// Watchers is file pages and garbage.
 const heldBytes = 4 << 10
 
-// ready returns a Watcher with a body of its source and 10 KiB of static data, as the API server
-// returns it.
+// ready returns a ready Watcher with one source and 10 KiB of static data.
 func ready(namespace string, i int) *watchv1.Watcher {
 	w := &watchv1.Watcher{
 		ObjectMeta: metav1.ObjectMeta{
@@ -51,8 +50,8 @@ func ready(namespace string, i int) *watchv1.Watcher {
 	return w
 }
 
-// made returns the metadata of its ConfigMap.
-func made(w *watchv1.Watcher) *metav1.PartialObjectMetadata {
+// configMap returns the metadata of a Watcher's ConfigMap.
+func configMap(w *watchv1.Watcher) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.Namespace, Name: w.ConfigMapName(), UID: w.UID + "-config", ResourceVersion: w.ResourceVersion,
 		Labels: map[string]string{watchv1.WatcherLabel: w.Name},
@@ -85,7 +84,7 @@ var _ = Describe("With many Watchers, keeper", func() {
 		for i := range count {
 			w := ready(r.namespace, i)
 			r.watchers.Put(w)
-			r.targets.Put(made(w))
+			r.targets.Put(configMap(w))
 		}
 		Expect(r.watchers.Len()).To(Equal(count))
 		Expect(r.targets.Len()).To(Equal(count))

@@ -19,7 +19,7 @@ import (
 // own is the prefix of keeper's metrics.
 const own = "curlmethat_keeper_"
 
-// elsewhere lists metrics that are tested with the parts they count: pods, a leader, and credentials.
+// elsewhere lists metrics with specs elsewhere.
 var elsewhere = []string{own + "sidecars", own + "sidecars_outdated", own + "leader", own + "credentials_problems"}
 
 var _ = Describe("keeper's metrics", func() {
@@ -48,10 +48,10 @@ var _ = Describe("keeper's metrics", func() {
 			r.apply(ctx, name, spec)
 			r.eventuallyHas(ctx, name, 1)
 		}
-		r.look(ctx, Default, names)
+		r.reconcileAll(ctx, Default, names)
 		r.byHand(ctx, "static-config", `{"data":{"a":"by hand"}}`)
 		Eventually(ctx, func(g Gomega) {
-			r.look(ctx, g, []string{"static"})
+			r.reconcileAll(ctx, g, []string{"static"})
 			g.Expect(r.data(ctx, "static-config")).To(Equal(map[string]string{"a": "b"}))
 		}).WithTimeout(patience).Should(Succeed())
 		r.edit(ctx, "static", `{"spec":{"configData":{"a":"c"}}}`)
@@ -74,7 +74,7 @@ var _ = Describe("keeper's metrics", func() {
 			`not_ready_seconds`:                 BeNumerically(">=", 3600),
 			`watch_silence_seconds`:             BeNumerically(">=", 3600),
 		}
-		Eventually(ctx, func(g Gomega) { // what is delivered meanwhile is a sign of life
+		Eventually(ctx, func(g Gomega) { // a delivery in the meantime resets the silence
 			r.clock.SetTime(r.clock.Now().Add(time.Hour))
 			for series, value := range held {
 				g.Expect(metrictest.Value(r.registry, own+series)).To(value, series)
@@ -82,18 +82,18 @@ var _ = Describe("keeper's metrics", func() {
 		}).WithTimeout(patience).Should(Succeed())
 		for _, d := range Metrics() {
 			if !strings.HasPrefix(d.Name, own) {
-				continue // those that all services have
+				continue // shared by all services
 			}
 			named := append([]string{}, elsewhere...)
 			for series := range held {
 				name, _, _ := strings.Cut(series, "{")
 				named = append(named, own+name)
 			}
-			Expect(named).To(ContainElement(d.Name), "a spec that moves it")
+			Expect(named).To(ContainElement(d.Name), "a spec that changes it")
 		}
 	})
 
-	It("report the lead while keeper has it", func(ctx SpecContext) {
+	It("report the leader", func(ctx SpecContext) {
 		r := newRig(ctx)
 		leading, stop := context.WithCancel(ctx)
 		defer stop()

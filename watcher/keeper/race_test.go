@@ -21,29 +21,29 @@ var _ = Describe("A change during a reconcile", func() {
 		r.eventuallyHas(ctx, "raced", 1)
 	})
 
-	It("is neither applied nor reported in its earlier form", func(ctx SpecContext) {
+	It("prevents the apply and the report of the outdated plan", func(ctx SpecContext) {
 		r.once(http.MethodGet, "/watchers?metadata.name=raced",
 			func() { r.edit(ctx, "raced", `{"spec":{"configData":{"a":"two"}}}`) })
-		r.look(ctx, Default, []string{"raced"})
-		Expect(r.before.Load()).To(BeNil(), "it was changed in between")
-		Expect(r.writes.Load()).To(BeZero(), "requests that change something")
+		r.reconcileAll(ctx, Default, []string{"raced"})
+		Expect(r.before.Load()).To(BeNil(), "the change is done")
+		Expect(r.writes.Load()).To(BeZero(), "writes")
 
 		r.eventuallyHas(ctx, "raced", 2)
-		r.look(ctx, Default, []string{"raced"})
+		r.reconcileAll(ctx, Default, []string{"raced"})
 		Expect(r.writes.Load()).To(BeEquivalentTo(2), "one apply, and one write of the status")
 		Expect(r.ready(ctx, Default, "raced")).To(Equal("True/Ready Fresh"))
 		Expect(r.data(ctx, "raced-config")).To(Equal(map[string]string{"a": "two"}))
 	})
 
-	It("of the ConfigMap leads to another apply, without a status in between", func(ctx SpecContext) {
-		r.look(ctx, Default, []string{"raced"})
+	It("of the ConfigMap leads to another apply, without a status write in between", func(ctx SpecContext) {
+		r.reconcileAll(ctx, Default, []string{"raced"})
 		r.edit(ctx, "raced", `{"spec":{"configData":{"a":"two"}}}`)
 		r.eventuallyHas(ctx, "raced", 2)
 		before := r.writes.Load()
 		r.once(http.MethodPatch, "/configmaps/raced-config?",
 			func() { r.byHand(ctx, "raced-config", `{"data":{"mine":"kept"}}`) })
 		_, err := r.work.Reconcile(ctx, r.name("raced"))
-		Expect(err).To(MatchError(ContainSubstring("apply ConfigMap "+r.namespace+"/raced-config")), "to be tried again")
+		Expect(err).To(MatchError(ContainSubstring("apply ConfigMap "+r.namespace+"/raced-config")), "to be retried")
 		Expect(r.writes.Load()-before).To(BeEquivalentTo(1), "the apply that conflicts")
 
 		Eventually(ctx, func() error {
@@ -54,18 +54,18 @@ var _ = Describe("A change during a reconcile", func() {
 		Expect(r.data(ctx, "raced-config")).To(Equal(map[string]string{"a": "two", "mine": "kept"}))
 	})
 
-	It("is not reported if it is the deletion of the namespace", func(ctx SpecContext) {
-		r.look(ctx, Default, []string{"raced"})
+	It("is not reported if the namespace is deleted", func(ctx SpecContext) {
+		r.reconcileAll(ctx, Default, []string{"raced"})
 		Expect(r.core.Namespaces().Delete(ctx, r.namespace, metav1.DeleteOptions{})).To(Succeed())
 		Expect(r.core.ConfigMaps(r.namespace).Delete(ctx, "raced-config", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, r.targets.Len).WithTimeout(patience).Should(BeZero())
-		Eventually(ctx, func() error { // the API server sees it a moment later, too
+		Eventually(ctx, func() error { // the API server needs a moment, too
 			_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}},
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}).WithTimeout(patience).ShouldNot(Succeed())
 		before := r.writes.Load()
-		r.look(ctx, Default, []string{"raced"})
+		r.reconcileAll(ctx, Default, []string{"raced"})
 		Expect(r.writes.Load()-before).To(BeEquivalentTo(1), "the apply that is refused")
 		Expect(suitetest.Must(r.core.Events(r.namespace).List(ctx, metav1.ListOptions{})).Items).To(BeEmpty())
 		Expect(r.ready(ctx, Default, "raced")).To(Equal("True/Ready Fresh"), "as it was")

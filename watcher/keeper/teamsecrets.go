@@ -33,11 +33,11 @@ const teamInterval = 10 * time.Second
 // reasonIgnored is the reason of the Events for Secrets of teams.
 const reasonIgnored = "CredentialsIgnored"
 
-// TeamSecrets are the settings for compiling the Secrets of teams.
+// TeamSecrets has the settings for compiling the Secrets of teams.
 type TeamSecrets struct {
 	// Into is the Secret of the release as NAMESPACE/NAME (empty means that keeper compiles Watchers).
 	Into string
-	// From are NAMESPACE for all labelled Secrets of a namespace, or NAMESPACE/NAME for one.
+	// From has NAMESPACE for all labelled Secrets of a namespace, or NAMESPACE/NAME for one.
 	From []string
 }
 
@@ -59,7 +59,7 @@ func (t TeamSecrets) Validate() error {
 	return nil
 }
 
-// names returns the names of Secrets by namespace. None means all.
+// names returns the names of Secrets by namespace (empty: all labelled ones).
 func (t TeamSecrets) names() map[string][]string {
 	names := map[string][]string{}
 	for _, from := range t.From {
@@ -81,7 +81,7 @@ type teams struct {
 	log      zerolog.Logger
 	part     *process.Part
 	metrics  teamMetrics
-	// failed has the last error of each namespace, which is logged once.
+	// failed has the last logged error of each namespace.
 	failed map[string]string
 }
 
@@ -197,7 +197,7 @@ func (t *teams) read(ctx context.Context, namespace string, names []string) ([]c
 	return found, nil
 }
 
-// report logs the error of a namespace once.
+// report logs the error of a namespace once, and its end.
 func (t *teams) report(namespace string, err error) {
 	text := ""
 	if err != nil {

@@ -120,7 +120,7 @@ var _ = Describe("keeper --credentials", func() {
 		Expect(compiling.compile(ctx)).To(Succeed())
 	}
 
-	It("compiles the Secrets that it may read, and follows their changes", func(ctx SpecContext) {
+	It("compiles the Secrets that it may read, and their changes", func(ctx SpecContext) {
 		grant(ctx, a, secretsRule("list"), eventsRule)
 		named := secretsRule("get")
 		named.ResourceNames = []string{"rules"}
@@ -166,7 +166,7 @@ var _ = Describe("keeper --credentials", func() {
 		Expect(compiled(ctx)).To(ContainElement("a api.example.com Bearer "+hidden), "the second is served now")
 	})
 
-	It("removes the credentials of a namespace that it may no longer read, and says so once", func(ctx SpecContext) {
+	It("removes the credentials of a namespace that it may no longer read, and logs that once", func(ctx SpecContext) {
 		grant(ctx, a, secretsRule("list"), eventsRule)
 		put(ctx, a, "first", "https://api.example.com", hidden)
 		Eventually(ctx, func() []string { compile(ctx); return compiled(ctx) }).WithTimeout(patience).Should(HaveLen(1))
@@ -177,7 +177,7 @@ var _ = Describe("keeper --credentials", func() {
 		Expect(strings.Count(log.String(), `"namespace":"`+a+`","message":"no permission to read the Secrets`)).To(Equal(1))
 	})
 
-	It("refuses settings that name no Secret", func() {
+	It("rejects settings that name no Secret", func() {
 		for _, s := range []TeamSecrets{
 			{Into: "a"},
 			{Into: "/a"},

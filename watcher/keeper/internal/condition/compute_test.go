@@ -62,7 +62,7 @@ func failing(e status.Entry, reason string) status.Entry {
 	return e
 }
 
-// terminal is an entry that fails until somebody edits it.
+// terminal marks a failure that only an edit ends.
 func terminal(e status.Entry) status.Entry {
 	e.Explanation = &status.Explanation{Terminal: true}
 	return e

@@ -28,26 +28,23 @@ const maxMessage = 1024
 
 // Input is the state that a status is computed from.
 type Input struct {
-	// Plan of the Watcher.
 	Plan *plan.Plan
 	// Target is the ConfigMap of the Watcher (nil if there is none).
 	Target *target.Target
-	// Applied: the ConfigMap holds everything that the plan applies.
+	// Applied means that the ConfigMap has everything that the plan applies.
 	Applied bool
 	// Obstacle is a problem that only an edit solves (nil if there is none).
 	Obstacle *plan.Problem
-	// NotInjected is the reason why pods do not get the plan's sidecar; nil if they do. It is valid
-	// if InjectionKnown.
+	// NotInjected is the reason why pods do not get the sidecar (nil if they do). It is valid only if
+	// InjectionKnown.
 	NotInjected    *plan.Problem
 	InjectionKnown bool
-	// Pods with the sidecar (nil if they are not watched).
+	// Pods counts the pods with the sidecar (nil if they are not watched).
 	Pods *sidecar.Count
-	// Previous status as Kept leaves it, with its transition times, and the version of the Watcher
-	// that it belongs to.
+	// Previous is the previous status, reduced by Kept, and Version the version of its Watcher.
 	Previous watchv1.WatcherStatus
 	Version  uint64
-	// Now is the current time.
-	Now time.Time
+	Now      time.Time
 }
 
 // verdict is the value of a condition.
@@ -87,7 +84,7 @@ func Compute(in Input) watchv1.WatcherStatus {
 	return s
 }
 
-// source is the state of one source.
+// source returns the state of one source.
 func (in Input) source(source plan.Source) watchv1.SourceStatus {
 	state := watchv1.SourceStatus{Key: source.Key, State: watchv1.Pending}
 	if in.Target == nil {
@@ -169,7 +166,7 @@ func (in Input) condition(kind string, v verdict) metav1.Condition {
 	return c
 }
 
-// ready returns the value of Ready, and whether only an edit helps.
+// ready returns the value of Ready, and whether the Watcher is stalled: only an edit helps.
 func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) {
 	if in.Obstacle != nil {
 		return verdict{metav1.ConditionFalse, in.Obstacle.Reason, in.Obstacle.Message}, true
@@ -197,7 +194,7 @@ func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) 
 	}, false
 }
 
-// progressing is the value of Ready while work is in flight.
+// progressing returns the value of Ready while work is in flight.
 func (in Input) progressing(message string) verdict {
 	if in.Plan.Suspended {
 		return verdict{
@@ -241,7 +238,7 @@ func (in Input) injectable() verdict {
 		": " + in.Plan.Watcher.Name + " get container " + in.Plan.Sidecar.Container.Name + " when they are created"}
 }
 
-// Immutable is the sentence for an immutable ConfigMap.
+// Immutable returns the message about an immutable ConfigMap.
 func Immutable(p *plan.Plan) string {
 	return "ConfigMap " + p.Target.Name + " is immutable; delete it, or name another one"
 }
@@ -254,8 +251,7 @@ func isMissing(s watchv1.SourceStatus) bool {
 	return isUnfetched(s) && s.State == watchv1.Failing
 }
 
-// isTerminal reports whether only an edit helps: the URL may not be fetched, whatever DNS and
-// servers respond.
+// isTerminal reports whether only an edit helps: policy denies the URL, whatever DNS and servers respond.
 func (in Input) isTerminal(s watchv1.SourceStatus) bool {
 	return isMissing(s) && in.Target.Entries.Of(s.Key).Why().Terminal
 }
@@ -272,7 +268,7 @@ func first(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) boo
 	return nil
 }
 
-// failures lists the sources that match, with the sentence of their Events, time and next try.
+// failures lists the failing sources that match, with message, start and next try.
 func (in Input) failures(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) bool) string {
 	var parts []string
 	for _, s := range sources {
@@ -300,8 +296,7 @@ func (in Input) failures(sources []watchv1.SourceStatus, passes func(watchv1.Sou
 	return strings.Join(parts, "; ")
 }
 
-// unmet returns the message of the rule that the last body of a key does not meet; empty if there
-// is none.
+// unmet returns the message of the rule that the last body of a key did not meet, if any.
 func (in Input) unmet(key string) string {
 	rules, number := in.Plan.Expect[key], int(in.Target.Entries.Of(key).Why().Rule)
 	if number == 0 || number > len(rules) {
@@ -310,7 +305,7 @@ func (in Input) unmet(key string) string {
 	return rules[number-1].Message
 }
 
-// cut truncates a message between its parts.
+// cut truncates a long message, if possible between two parts.
 func cut(message string) string {
 	if len(message) <= maxMessage {
 		return message

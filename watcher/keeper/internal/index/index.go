@@ -12,17 +12,16 @@ import (
 
 // Index is safe for concurrent use. It uses small slices, which need less memory than sets.
 type Index struct {
-	mu sync.Mutex
-	// The names of each object, and the objects of each name.
-	of map[types.NamespacedName][]types.NamespacedName
-	by map[types.NamespacedName][]types.NamespacedName
+	mu      sync.Mutex
+	names   map[types.NamespacedName][]types.NamespacedName // by object
+	objects map[types.NamespacedName][]types.NamespacedName // by name
 }
 
 // New returns an empty index.
 func New() *Index {
 	return &Index{
-		of: map[types.NamespacedName][]types.NamespacedName{},
-		by: map[types.NamespacedName][]types.NamespacedName{},
+		names:   map[types.NamespacedName][]types.NamespacedName{},
+		objects: map[types.NamespacedName][]types.NamespacedName{},
 	}
 }
 
@@ -31,21 +30,21 @@ func New() *Index {
 func (x *Index) Set(object types.NamespacedName, names ...types.NamespacedName) (before []types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	before = x.of[object]
+	before = x.names[object]
 	if slices.Equal(before, names) {
 		return before
 	}
 	for _, name := range before {
-		others := slices.DeleteFunc(x.by[name], func(o types.NamespacedName) bool { return o == object })
-		if x.by[name] = others; len(others) == 0 {
-			delete(x.by, name)
+		others := slices.DeleteFunc(x.objects[name], func(o types.NamespacedName) bool { return o == object })
+		if x.objects[name] = others; len(others) == 0 {
+			delete(x.objects, name)
 		}
 	}
 	for _, name := range names {
-		x.by[name] = append(x.by[name], object)
+		x.objects[name] = append(x.objects[name], object)
 	}
-	if x.of[object] = names; len(names) == 0 {
-		delete(x.of, object)
+	if x.names[object] = names; len(names) == 0 {
+		delete(x.names, object)
 	}
 	return before
 }
@@ -54,7 +53,7 @@ func (x *Index) Set(object types.NamespacedName, names ...types.NamespacedName) 
 func (x *Index) Of(name types.NamespacedName) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.SortedFunc(slices.Values(x.by[name]), func(a, b types.NamespacedName) int {
+	return slices.SortedFunc(slices.Values(x.objects[name]), func(a, b types.NamespacedName) int {
 		return strings.Compare(a.String(), b.String())
 	})
 }

@@ -16,20 +16,19 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// Checker is safe for concurrent use.
+// Checker predicts injections. It is safe for concurrent use.
 type Checker struct {
-	// Enabled: the policies are installed.
+	// Enabled means that the policies are installed.
 	Enabled bool
 	// Protected namespaces get no sidecars.
 	Protected []string
-	// Labels returns the labels of a namespace that Read keeps. It reports false until the
-	// namespaces are listed.
+	// Labels returns the labels of a namespace that Read keeps, or false until namespaces are listed.
 	Labels func(namespace string) (labels map[string]string, known bool)
 
 	security policy.Evaluator
 }
 
-// New returns a checker of the Pod Security standards, for the other settings.
+// New completes a Checker by the Pod Security standards.
 func New(c Checker) (*Checker, error) {
 	var err error
 	if c.security, err = policy.NewEvaluator(policy.DefaultChecks(), nil); err != nil {
@@ -41,7 +40,7 @@ func New(c Checker) (*Checker, error) {
 // Namespace is the cached part of a namespace.
 type Namespace struct {
 	informer.Meta
-	// Labels that decide about sidecars.
+	// Labels are the labels that decide about sidecars.
 	Labels map[string]string
 }
 
@@ -56,8 +55,8 @@ func Read(m *metav1.PartialObjectMetadata) *Namespace {
 	return n
 }
 
-// Obstacle returns the reason why pods would not get the sidecar of a plan; nil if they would. It
-// reports false until the namespaces are listed.
+// Obstacle returns the reason why pods would not get the sidecar of a plan (nil if they would), or false
+// until namespaces are listed.
 func (c *Checker) Obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 	namespace := p.Watcher.Namespace
 	problem := func(reason, message string) (*plan.Problem, bool) {
@@ -82,8 +81,7 @@ func (c *Checker) Obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 	return c.insecure(namespace, labels, p.Sidecar), true
 }
 
-// insecure returns the violations of a sidecar against the namespace's Pod Security standard; nil
-// if there are none.
+// insecure returns the violations of the namespace's Pod Security standard by a sidecar, if any.
 func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *plan.Sidecar) *plan.Problem {
 	privileged := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	// Invalid labels count as the strictest standard, as in the API server.
@@ -99,8 +97,7 @@ func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *
 	}
 }
 
-// pod returns the most secure pod with a sidecar: everything that a pod may set for all containers
-// is set, so that each violation is the sidecar's.
+// pod returns the most secure pod with a sidecar, so that only the sidecar can violate the standard.
 func pod(sidecar *plan.Sidecar) *corev1.PodSpec {
 	spec := &corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{

@@ -8,15 +8,14 @@ import (
 	"slices"
 )
 
-// Digest replaces text that is only compared. Keeper caches several per Watcher, in a third of the
-// memory.
+// Digest replaces text that is only compared, which saves memory: keeper caches several per Watcher.
 type Digest [16]byte
 
 // DigestOf returns the digest of a value whose encoding has a stable order.
 func DigestOf(parts ...any) Digest {
 	sum := sha256.New()
 	if err := json.NewEncoder(sum).Encode(parts); err != nil {
-		return Digest{} // maps, text and times can be encoded
+		return Digest{} // impossible for maps, text and times
 	}
 	return Digest(sum.Sum(nil)[:len(Digest{})])
 }
@@ -30,7 +29,7 @@ func (f Fields) Digest() Digest {
 		slices.Sorted(f.Annotations), slices.Sorted(f.Owners))
 }
 
-// ParseDigest parses a digest. The zero value if the text is none.
+// ParseDigest parses a digest (zero if the text is invalid).
 func ParseDigest(text string) (d Digest) {
 	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(d) {
 		d = Digest(raw)

@@ -35,40 +35,40 @@ func New(grammar *annotation.Grammar) *Compiler {
 	return &Compiler{grammar: grammar, key: grammar.Keys()[0]}
 }
 
-// Plan is the decision about one Watcher. It does not contain the applied ConfigMap of up to 1 MiB,
-// because keeper caches a plan per Watcher. It is immutable.
+// Plan is an immutable description of a Watcher's ConfigMap. It omits the data, up to 1 MiB, because
+// keeper caches all plans.
 type Plan struct {
-	// Watcher is its name.
+	// Watcher is the name of the Watcher.
 	Watcher types.NamespacedName
 	UID     types.UID
-	// Generation that the plan is based on, and the creation time of the Watcher.
+	// Generation and Created come from the metadata of the Watcher.
 	Generation int64
 	Created    time.Time
 	// Target is the ConfigMap.
 	Target types.NamespacedName
-	// Suspended: nothing is fetched or repaired.
+	// Suspended means that nothing is fetched or repaired.
 	Suspended bool
 	// Now is the value of curl-now.
 	Now string
-	// Sources, sorted by key.
+	// Sources are sorted by key.
 	Sources []Source
 	// Expect has the rules by key, shared with the Watcher.
 	Expect map[string][]watchv1.Rule
 	// Static is the number of static keys, and StaticSHA256 a digest over them.
 	Static       int
 	StaticSHA256 Digest
-	// Digest of the applied object, and Fields the digest of its field names.
+	// Digest is the digest of the applied object, and Fields the digest of its field names.
 	Digest, Fields Digest
-	// Sidecar that pods may get (nil if there is none).
+	// Sidecar is the sidecar for pods (nil if there is none).
 	Sidecar *Sidecar
-	// Problem prevents the Watcher from being applied (nil if there is none).
+	// Problem prevents the apply (nil if there is none).
 	Problem *Problem
 }
 
 // Sidecar is the sidecar for pods, shared with the Watcher.
 type Sidecar struct {
 	Container *corev1.Container
-	// Volume that the pod gets with it (nil if there is none).
+	// Volume is added to the pod with it (nil if there is none).
 	Volume *corev1.Volume
 }
 
@@ -78,9 +78,9 @@ type Source struct {
 	Key string
 	// URL in canonical form.
 	URL string
-	// SHA256 that the body must have (empty means any).
+	// SHA256 is the required digest of the body (empty: any).
 	SHA256 string
-	// Rules is the digest of the rules and the selection (empty means none).
+	// Rules is the digest of the rules and the selection (empty: none).
 	Rules string
 }
 
@@ -92,13 +92,12 @@ type Problem struct {
 	Message string
 }
 
-// absent is a version that no object has, because etcd never assigns 1. An apply with it creates
-// the object, and conflicts if one exists.
+// absent is a version that no object has, because etcd never assigns 1. An apply with it creates the
+// object, or conflicts if the object exists.
 const absent = 1
 
-// Body returns the request body that applies a Watcher to this version of its ConfigMap only, with
-// the plan's digest; version 0 creates the ConfigMap. If somebody creates or changes it in between,
-// the apply conflicts.
+// Body returns the request body that applies a Watcher, and the plan's digest. The apply conflicts unless
+// the ConfigMap has this version (0: does not exist).
 func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, Digest, error) {
 	o, digest := c.object(w)
 	o.WithResourceVersion(strconv.FormatUint(cmp.Or(version, absent), 10))
@@ -167,7 +166,7 @@ func (c *Compiler) sources(p *Plan, w *watchv1.Watcher, annotations map[string]s
 		p.Expect[s.Key] = s.Expect
 	}
 	p.Sources = make([]Source, len(request.Pairs))
-	for i, pair := range request.Pairs { // copies, since these are parts of the annotations
+	for i, pair := range request.Pairs { // copies, because substrings would keep the annotations in memory
 		p.Sources[i] = Source{
 			Key: unique.Make(pair.Key).Value(), URL: strings.Clone(pair.URL), SHA256: strings.Clone(request.SHA256[pair.Key]),
 			Rules: request.Rules[pair.Key].Digest(),

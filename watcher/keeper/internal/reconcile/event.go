@@ -16,8 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// emit records the changes between two states as Events on the Watcher. It runs before the status
-// is written, and each Event has its own name, so that none is lost or repeated.
+// emit writes Events about the changes between two states. It runs before the status is written, and a
+// repeated Event has the same name, so none is lost or written twice.
 func (r *Reconciler) emit(ctx context.Context, in condition.Input, after watchv1.WatcherStatus) error {
 	for _, e := range append(changes(in.Plan, in.Previous, after), sidecars(in, after)...) {
 		if err := r.record(ctx, e); err != nil {
@@ -54,8 +54,8 @@ func changes(p *plan.Plan, before, after watchv1.WatcherStatus) []kube.Event {
 	return events
 }
 
-// sidecars returns the Events about sidecars: one when the first fails, one when none fails any
-// more. The Watcher's version, which changes with each status, keeps them apart from earlier ones.
+// sidecars returns the Events about sidecars: one when the first sidecar fails, and one when all have
+// recovered. The Watcher's version distinguishes them from earlier ones.
 func sidecars(in condition.Input, after watchv1.WatcherStatus) []kube.Event {
 	if in.Pods == nil {
 		return nil
@@ -74,7 +74,7 @@ func sidecars(in condition.Input, after watchv1.WatcherStatus) []kube.Event {
 	return []kube.Event{e}
 }
 
-// event is a warning on a Watcher.
+// event returns a warning on a Watcher.
 func event(p *plan.Plan, reason, action, note string) kube.Event {
 	return kube.Event{
 		APIVersion: watchv1.GroupVersion().String(), Kind: watchv1.Kind,
@@ -83,7 +83,7 @@ func event(p *plan.Plan, reason, action, note string) kube.Event {
 	}
 }
 
-// record records an Event and logs it.
+// record writes an Event and logs it.
 func (r *Reconciler) record(ctx context.Context, e kube.Event) error {
 	if err := r.deps.Recorder.Record(ctx, e); err != nil {
 		return err

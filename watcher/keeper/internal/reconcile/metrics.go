@@ -6,7 +6,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
-// outcome of an apply.
+// outcome is the outcome of an apply.
 type outcome string
 
 const (
@@ -16,13 +16,13 @@ const (
 	outcomeFailed   outcome = "failed"
 )
 
-// Metrics of a Reconciler.
+// Metrics are the metrics of a Reconciler.
 type Metrics struct {
 	applies *prometheus.CounterVec
 	reports prometheus.Counter
 }
 
-// NewMetrics makes the metrics.
+// NewMetrics creates the metrics.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		applies: set.Counters("applies_total", "Applied ConfigMaps, by outcome (repaired: undid a change by others).",

@@ -11,31 +11,28 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-// owns returns the reason why an existing ConfigMap is not the Watcher's; nil if it is, or may be
-// taken over. Anybody who may label an object may give it away.
+// owns returns the reason why an existing ConfigMap does not belong to the Watcher (nil if it does, or
+// may be taken over). A label is enough to hand it over.
 func owns(p *plan.Plan, t *target.Target) *plan.Problem {
 	label := watchv1.LabelValue(p.Watcher.Name)
 	controller, ours := t.Controller, watchv1.GroupVersion().WithKind(watchv1.Kind).GroupKind()
 	switch {
 	case t.Label == "":
-		return exists(p, "")
+		return exists(p, "exists and is not changed; label it "+watchv1.WatcherLabel+"="+label+" to hand it over, or")
 	case t.Label != label:
 		return owned(p, t.Label)
 	case controller.UID == "" || controller.UID == p.UID:
 		return nil
 	case controller.Name == p.Watcher.Name &&
 		schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind() == ours:
-		return nil // an earlier Watcher of the name, whose garbage it would be
+		return nil // of a deleted Watcher with the same name
 	}
-	return exists(p, ", being of "+controller.Kind+" "+controller.Name)
+	return exists(p, "belongs to "+controller.Kind+" "+controller.Name+";")
 }
 
-func exists(p *plan.Plan, whose string) *plan.Problem {
+func exists(p *plan.Plan, how string) *plan.Problem {
 	return &plan.Problem{
-		Reason: watchv1.ReasonTargetExists,
-		Message: "ConfigMap " + p.Target.Name + " exists and is not changed" + whose +
-			"; label it " + watchv1.WatcherLabel + "=" + watchv1.LabelValue(p.Watcher.Name) +
-			" to hand it over, or use another name",
+		Reason: watchv1.ReasonTargetExists, Message: "ConfigMap " + p.Target.Name + " " + how + " use another name",
 	}
 }
 
@@ -46,8 +43,8 @@ func owned(p *plan.Plan, by string) *plan.Problem {
 	}
 }
 
-// winner returns the Watcher that creates a ConfigMap if several name it: the oldest. Every keeper
-// comes to the same answer.
+// winner returns the Watcher that creates a ConfigMap if several name it: the oldest. Every keeper picks
+// the same one.
 func winner(claims []*plan.Plan) *plan.Plan {
 	var best *plan.Plan
 	for _, p := range claims {
@@ -62,7 +59,7 @@ func before(a, b *plan.Plan) bool {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Watcher.Name, b.Watcher.Name)) < 0
 }
 
-// protects returns the reason why a ConfigMap is never changed (nil if it may be).
+// protects returns the reason why a ConfigMap is protected (nil if it is not).
 func protects(protected []string, p *plan.Plan) *plan.Problem {
 	if !annotation.Protects(protected, p.Target.Namespace, p.Target.Name) {
 		return nil

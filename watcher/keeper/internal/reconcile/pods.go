@@ -29,7 +29,7 @@ type counted struct {
 	count  sidecar.Count
 }
 
-// of returns the pods with a sidecar of a Watcher, sorted; false until pods are listed.
+// of returns the pods with a sidecar of a Watcher, sorted, and whether the pods are listed.
 func (p *Pods) of(watcher types.NamespacedName) ([]*sidecar.Pod, bool) {
 	if !p.Store.Listed(watcher.Namespace) {
 		return nil, false
@@ -43,8 +43,8 @@ func (p *Pods) of(watcher types.NamespacedName) ([]*sidecar.Pod, bool) {
 	return pods, true
 }
 
-// observe counts the pods with the sidecar, logs transitions since the last count, and returns when
-// to count again; 0 means on the next change. The status stays as it is until pods are listed.
+// observe counts the pods with the sidecar and logs transitions since the last count. It returns the time
+// until the next count (0: on the next change). The status stays the same until pods are listed.
 func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 	if r.deps.Pods == nil {
 		return 0
@@ -57,7 +57,7 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 		return 0
 	}
 	if len(pods) == 0 && m.counted == nil && in.Plan.Sidecar == nil && in.Previous.Pods == nil {
-		return 0 // as most Watchers are
+		return 0 // like most Watchers
 	}
 	wanted := sidecar.Wanted{Watcher: in.Plan.Watcher.Name, Generation: in.Plan.Generation}
 	if in.Plan.Sidecar != nil {
@@ -66,7 +66,7 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 	before := m.counted
 	if before != nil && before.wanted == wanted {
 		if wait := PodsPause - in.Now.Sub(before.at); wait > 0 {
-			in.Pods = &before.count // Else the write of one count would lead to the next one at once.
+			in.Pods = &before.count // otherwise each status write triggers a count
 			return wait
 		}
 	}
@@ -78,7 +78,7 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 	return m.counted.count.Again
 }
 
-// logTransitions logs a line for each pod that is new or gone, or whose sidecar changed state.
+// logTransitions logs each pod that is new or gone, or whose sidecar changed state.
 func (r *Reconciler) logTransitions(p *plan.Plan, before, after map[types.NamespacedName]sidecar.PodState) {
 	log := func(pod types.NamespacedName, s sidecar.PodState, message string) {
 		r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("pod", pod.String()).

@@ -1,5 +1,4 @@
-// Package reconcile brings the ConfigMap and the status of a Watcher in line with
-// its spec.
+// Package reconcile applies the ConfigMap of a Watcher and reports the Watcher's status.
 package reconcile
 
 import (
@@ -27,20 +26,20 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-// lookAgain is the interval for checking a ConfigMap of somebody else, because no event reports its
-// deletion, and for retrying a refused apply.
-const lookAgain = 30 * time.Second
+// recheckInterval is the interval between checks of a foreign ConfigMap, whose deletion the watch does
+// not report, and between attempts of a refused apply.
+const recheckInterval = 30 * time.Second
 
-// errOutdated means that the Watcher changed since its plan was made, so the plan is neither
-// applied nor reported.
-var errOutdated = errors.New("the Watcher has changed since")
+// errOutdated means that the Watcher has changed since its plan was made. The plan is neither applied nor
+// reported.
+var errOutdated = errors.New("the Watcher has changed")
 
 // Watcher is the cached part of a Watcher.
 type Watcher struct {
 	informer.Meta
 
 	Plan *plan.Plan
-	// Status is the input for the next status, and Digest that of the whole status.
+	// Status is the input for the next status, and Digest the digest of the whole status.
 	Status watchv1.WatcherStatus
 	Digest plan.Digest
 }
@@ -58,7 +57,7 @@ type API interface {
 	Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error)
 }
 
-// Deps are what a Reconciler works with.
+// Deps are the dependencies of a Reconciler.
 type Deps struct {
 	// Protected namespaces are never changed.
 	Protected []string
@@ -66,8 +65,7 @@ type Deps struct {
 	Watchers  *informer.Informer[*Watcher]
 	Targets   *informer.Informer[*target.Target]
 	// Claims finds Watchers by their ConfigMap.
-	Claims *index.Index
-	// Compiler of the plans.
+	Claims    *index.Index
 	Compiler  *plan.Compiler
 	Injection *injection.Checker
 	// Pods with sidecars (nil if they are not watched).
@@ -78,20 +76,20 @@ type Deps struct {
 	Log      zerolog.Logger
 }
 
-// Reconciler works on one Watcher per name at a time. It is safe for concurrent use.
+// Reconciler reconciles Watchers. Concurrent calls must be about different Watchers.
 type Reconciler struct {
 	deps Deps
-	// memories has the *memory of each Watcher by its name.
+	// memories maps the name of each Watcher to its *memory.
 	memories sync.Map
 }
 
 // memory is the state of a Watcher between two reconciles.
 type memory struct {
 	repairs backoff.Repairs
-	// looked is when the ConfigMap was last looked up by name, with the obstacle found then, for
+	// lookedUp is the time of the last lookup of the ConfigMap by name. It found the obstacle, for
 	// generation.
-	looked     time.Time
-	found      *plan.Problem
+	lookedUp   time.Time
+	obstacle   *plan.Problem
 	generation int64
 	// refused is the API server's refusal of the object with this digest, applied at tried.
 	refused *plan.Problem
@@ -101,11 +99,10 @@ type memory struct {
 	counted *counted
 }
 
-// New returns a reconciler.
+// New returns a Reconciler.
 func New(d Deps) *Reconciler { return &Reconciler{deps: d} }
 
-// Reconcile brings one Watcher in line, and returns when to reconcile it again; 0 means on the next
-// change.
+// Reconcile reconciles one Watcher. It returns the time until the next call (0: on the next change).
 func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	w := r.deps.Watchers.Get(name)
 	if w == nil {
@@ -117,31 +114,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	p := w.Plan
 	in := condition.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: r.deps.Clock.Now()}
 	if in.Obstacle = protects(r.deps.Protected, p); in.Obstacle == nil && p.Problem == nil {
-		again, err = r.bring(ctx, &in, m)
+		again, err = r.reconcileTarget(ctx, &in, m)
 	}
 	if p.Sidecar != nil {
 		in.NotInjected, in.InjectionKnown = r.deps.Injection.Obstacle(p)
 	}
 	switch {
 	case errors.Is(err, errOutdated), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return 0, nil // what has changed leads to the next look
+		return 0, nil // the change triggers the next reconcile
 	case apierrors.IsConflict(err):
-		return 0, err // and so it does here, a moment later
+		return 0, err // retried with the new version
 	}
 	again = backoff.Soonest(again, r.observe(&in, m))
 	return again, errors.Join(err, r.report(ctx, in, w.Digest))
 }
 
-// bring applies the ConfigMap if needed, and collects the input of the status.
-func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) (again time.Duration, err error) {
+// reconcileTarget applies the ConfigMap if needed, and collects the input for the status.
+func (r *Reconciler) reconcileTarget(
+	ctx context.Context, in *condition.Input, m *memory,
+) (again time.Duration, err error) {
 	current, err := r.find(ctx, in.Plan, m)
 	if err != nil {
 		return 0, err
 	}
-	if m.found != nil {
-		in.Obstacle = m.found
-		if m.found.Reason == watchv1.ReasonTargetExists {
-			again = lookAgain
+	if m.obstacle != nil {
+		in.Obstacle = m.obstacle
+		if m.obstacle.Reason == watchv1.ReasonTargetExists {
+			again = recheckInterval
 		}
 		return again, nil
 	}
@@ -154,10 +153,10 @@ func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) 
 	}
 	if m.refused != nil && m.digest == in.Plan.Digest {
 		in.Obstacle = m.refused
-		if wait := lookAgain - r.deps.Clock.Since(m.tried); wait > 0 {
+		if wait := recheckInterval - r.deps.Clock.Since(m.tried); wait > 0 {
 			return wait, nil
 		}
-		return lookAgain, r.apply(ctx, in, m)
+		return recheckInterval, r.apply(ctx, in, m)
 	}
 	if wait := r.limit(ctx, in, m); wait > 0 {
 		return wait, nil
@@ -168,40 +167,39 @@ func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) 
 	if err := r.apply(ctx, in, m); err != nil || in.Obstacle == nil {
 		return 0, err
 	}
-	return lookAgain, nil // where the status has it already, nothing else leads to the next look
+	return recheckInterval, nil // an unchanged status triggers no other reconcile
 }
 
-// isApplied reports whether a ConfigMap holds everything that a plan applies, with keeper as the
-// owner.
+// isApplied reports whether a ConfigMap has everything that a plan applies, owned by keeper.
 func isApplied(p *plan.Plan, t *target.Target) bool {
 	return t.Digest == p.Digest && t.Fields == p.Fields
 }
 
-// isRepair reports whether a plan was applied before.
+// isRepair reports whether keeper last applied this plan to the ConfigMap.
 func isRepair(p *plan.Plan, t *target.Target) bool { return t != nil && t.Digest == p.Digest }
 
-// find returns the ConfigMap that a Watcher names; nil if there is none. It records in the memory
-// why the ConfigMap is not the Watcher's.
+// find returns the ConfigMap that a Watcher names (nil if it does not exist). It records in the memory
+// why the ConfigMap does not belong to the Watcher.
 func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target.Target, error) {
 	if t := r.deps.Targets.Get(p.Target); t != nil {
-		m.found, m.looked = owns(p, t), time.Time{}
+		m.obstacle, m.lookedUp = owns(p, t), time.Time{}
 		return t, nil
 	}
 	if first := winner(r.plans(p.Target)); first != nil && first.UID != p.UID {
-		m.found = owned(p, first.Watcher.Name)
-		return nil, nil //nolint:nilnil // another one makes it
+		m.obstacle = owned(p, first.Watcher.Name)
+		return nil, nil //nolint:nilnil // the other Watcher creates it
 	}
 	now := r.deps.Clock.Now()
-	if m.found != nil && m.generation == p.Generation && now.Sub(m.looked) < lookAgain {
-		return nil, nil //nolint:nilnil // it was looked for a moment ago
+	if m.obstacle != nil && m.generation == p.Generation && now.Sub(m.lookedUp) < recheckInterval {
+		return nil, nil //nolint:nilnil // looked up recently
 	}
-	m.found, m.looked, m.generation = nil, now, p.Generation
+	m.obstacle, m.lookedUp, m.generation = nil, now, p.Generation
 	object, err := r.deps.API.Find(ctx, p.Target)
 	if err != nil || object == nil {
 		return nil, err
 	}
 	t := target.Read(object)
-	m.found = owns(p, t)
+	m.obstacle = owns(p, t)
 	return t, nil
 }
 
@@ -249,7 +247,7 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 	return err
 }
 
-// body returns the request body for a plan; errOutdated if the Watcher has changed.
+// body returns the request body for a plan, or errOutdated.
 func (r *Reconciler) body(ctx context.Context, p *plan.Plan, version uint64) ([]byte, error) {
 	w, err := r.deps.API.Watcher(ctx, p.Watcher)
 	if err != nil {
@@ -289,7 +287,7 @@ func (r *Reconciler) report(ctx context.Context, in condition.Input, before plan
 	}
 	w, err := r.deps.API.Report(ctx, in.Plan, s)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // deleted, or another one of the name: the watch delivers that
+		return nil // deleted or recreated; the watch delivers that
 	}
 	if err != nil {
 		return fmt.Errorf("report the status of Watcher %s: %w", in.Plan.Watcher, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// tooLong is the cause of a refusal of too much data.
+// tooLong is the cause if the data is too large.
 const tooLong = metav1.CauseType(field.ErrorTypeTooLong)
 
 // isImmutable reports whether the API server refuses to change an immutable ConfigMap.
@@ -22,9 +22,9 @@ func isImmutable(err error) bool {
 	return strings.Contains(cause.Message, "immutable")
 }
 
-// refusal returns the API server's objection to a ConfigMap; nil if a retry may help or the
-// namespace is being deleted. It never repeats the server's text, because policies and webhooks may
-// write anything in it.
+// refusal returns the reason why the API server refuses a ConfigMap (nil if a retry may help, or the
+// namespace is being deleted). It never quotes the server, because policies and webhooks may write
+// anything.
 func refusal(p *plan.Plan, err error) *plan.Problem {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -11,8 +11,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 )
 
-// limit returns how long a repair has to wait if another controller keeps changing the ConfigMap.
-// One Event reports that.
+// limit returns the time until a repair is allowed. One Event reports that another controller keeps
+// changing the ConfigMap.
 func (r *Reconciler) limit(ctx context.Context, in *condition.Input, m *memory) time.Duration {
 	if m.digest != in.Plan.Digest && !isRepair(in.Plan, in.Target) {
 		return 0
@@ -24,7 +24,7 @@ func (r *Reconciler) limit(ctx context.Context, in *condition.Input, m *memory) 
 		e.Occurrence = strconv.FormatInt(in.Plan.Generation, 10)
 		err := r.record(ctx, e)
 		if m.repairs.Reported = err == nil; err != nil {
-			r.deps.Log.Warn().Err(err).Msg("cannot record Event")
+			r.deps.Log.Warn().Err(err).Msg("could not write an Event")
 		}
 	}
 	return wait
@@ -35,13 +35,13 @@ func (r *Reconciler) drifted(ctx context.Context, in *condition.Input) error {
 	e := event(in.Plan, pipeline.ReasonDrifted, "Apply",
 		fmt.Sprintf("ConfigMap %s was changed%s and has been repaired", in.Plan.Target.Name, by(in)))
 	if in.Target == nil {
-		e.Note = "ConfigMap " + in.Plan.Target.Name + " was deleted, and is made again"
+		e.Note = "ConfigMap " + in.Plan.Target.Name + " was deleted and has been created again"
 	}
 	e.Occurrence = r.deps.Clock.Now().String()
 	return r.record(ctx, e)
 }
 
-// by names the field manager that changed a ConfigMap, if it is known.
+// by returns the field manager that changed a ConfigMap, if known.
 func by(in *condition.Input) string {
 	if in.Target == nil || in.Target.Other == "" {
 		return ""

@@ -10,7 +10,7 @@ import (
 
 // Wanted is the sidecar that a Watcher currently asks for.
 type Wanted struct {
-	// Watcher is its name, and Generation its newest generation.
+	// Watcher is the name of the Watcher, and Generation its newest generation.
 	Watcher    string
 	Generation int64
 	// Container is the name of the sidecar (empty if it asks for none).
@@ -20,20 +20,20 @@ type Wanted struct {
 // PodState is the state of the sidecar of one pod.
 type PodState struct {
 	State State
-	// Reason of a failure.
+	// Reason is the reason of a failure.
 	Reason string
-	// Generation of the Watcher that the sidecar has.
+	// Generation is the generation of the Watcher when the pod was created.
 	Generation int64
 }
 
 // Count has the states of the sidecars of one Watcher.
 type Count struct {
 	watchv1.PodsStatus
-	// Pods with a sidecar.
+	// Pods has the pods with a sidecar.
 	Pods map[types.NamespacedName]PodState
-	// Worst is the first pod with a failing sidecar. The zero value if there is none.
+	// Worst is the first pod with a failing sidecar, if any.
 	Worst types.NamespacedName
-	// Again is when the count may change without an event (0 means never).
+	// Again is the time until the count may change without an event (0: never).
 	Again time.Duration
 }
 

@@ -17,15 +17,14 @@ import (
 )
 
 const (
-	// RecoveryTime is how long a crashed sidecar must run to count as healthy again: the kubelet's
-	// longest back-off. A sidecar in a crash loop therefore fails all the time, not once per start.
+	// RecoveryTime is how long a crashed sidecar must run to count as healthy again: the kubelet's maximum
+	// back-off. A sidecar in a crash loop therefore stays failing between its starts.
 	RecoveryTime = 5 * time.Minute
-	// maxWatchers is the maximum number of Watchers per pod, because anybody who creates a pod may
-	// write the annotation.
+	// maxWatchers is the maximum number of Watchers per pod. The creator of a pod controls the annotation.
 	maxWatchers = 16
 )
 
-// State of a sidecar, from a closed set.
+// State is the state of a sidecar.
 type State string
 
 // The states.
@@ -49,21 +48,20 @@ type Pod struct {
 
 // Injection is one injected sidecar.
 type Injection struct {
-	// Watcher of the pod's namespace.
+	// Watcher is the name of a Watcher in the pod's namespace.
 	Watcher string
-	// Generation of the Watcher that the sidecar has.
+	// Generation is the generation of the Watcher when the pod was created.
 	Generation int64
 }
 
 // Container is one sidecar as reported by the kubelet.
 type Container struct {
 	Name string
-	// State from Steady on.
+	// State is the state once Steady has passed.
 	State State
-	// Reason of a failure, such as CrashLoopBackOff.
+	// Reason is the reason of a failure, such as CrashLoopBackOff.
 	Reason string
-	// Steady is when a crashed sidecar counts as healthy again; zero if it has not crashed
-	// recently.
+	// Steady is when a crashed sidecar counts as healthy again (zero if it has not crashed recently).
 	Steady time.Time
 }
 
@@ -75,8 +73,8 @@ func (c Container) at(now time.Time) State {
 	return c.State
 }
 
-// Of returns the sidecar of a Watcher by the name of its container; false if the kubelet has not
-// reported it, or it had another name when the pod was created.
+// Of returns a sidecar by the name of its container. It returns false if the kubelet has not reported it,
+// or the container had another name when the pod was created.
 func (p *Pod) Of(container string) (Container, bool) {
 	if i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == container }); i >= 0 {
 		return p.Containers[i], true
@@ -130,8 +128,7 @@ func injections(text string) []Injection {
 	return found
 }
 
-// read returns the state of a container. A pod that is being deleted stops its sidecars, which is
-// no failure.
+// read returns the state of a container. The end of a sidecar is no failure if its pod is deleted.
 func read(s *corev1.ContainerStatus, deleted bool) Container {
 	c := Container{Name: unique.Make(s.Name).Value(), State: Starting}
 	switch now := s.State; {
@@ -151,7 +148,7 @@ func read(s *corev1.ContainerStatus, deleted bool) Container {
 	return c
 }
 
-// starts reports whether a container waits for earlier ones.
+// starts reports whether a waiting container is still starting.
 func starts(reason string) bool {
 	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
 }
@@ -162,13 +159,12 @@ func crashes(s *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) b
 		last.FinishedAt.Sub(last.StartedAt.Time) < RecoveryTime
 }
 
-// written matches the reasons that the kubelet writes.
-var written = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,63}$`)
+// kubeletReason matches the reasons that the kubelet writes.
+var kubeletReason = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,63}$`)
 
-// reason returns the reason of a container if it looks like the kubelet's; pod status is writable
-// by others.
+// reason returns a reason if the kubelet may have written it, because others can write pod status too.
 func reason(text string) string {
-	if written.MatchString(text) {
+	if kubeletReason.MatchString(text) {
 		return unique.Make(text).Value()
 	}
 	return "Error"

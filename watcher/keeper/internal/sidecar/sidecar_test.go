@@ -21,7 +21,7 @@ func TestSidecar(t *testing.T) { suitetest.Run(t, "Sidecar") }
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// pod returns a pod with the sidecar "watch" of generation 3 of Watcher errors.
+// pod returns a pod with the sidecar "watch" of Watcher errors, generation 3.
 func pod(change ...func(*corev1.Pod, *corev1.ContainerStatus)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -51,7 +51,7 @@ func waits(reason string) func(*corev1.Pod, *corev1.ContainerStatus) {
 	}
 }
 
-// runs has been running for some time, ready.
+// runs makes the sidecar run and be ready for some time.
 func runs(since time.Duration) func(*corev1.Pod, *corev1.ContainerStatus) {
 	return func(_ *corev1.Pod, s *corev1.ContainerStatus) {
 		s.State.Running, s.Ready = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-since))}, true
@@ -60,7 +60,7 @@ func runs(since time.Duration) func(*corev1.Pod, *corev1.ContainerStatus) {
 
 func unready(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Ready = false }
 
-// crashed has crashed this often, the last time after running for a while.
+// crashed makes the sidecar have crashed some times, the last time after running for a while.
 func crashed(times int32, after time.Duration) func(*corev1.Pod, *corev1.ContainerStatus) {
 	return func(_ *corev1.Pod, s *corev1.ContainerStatus) {
 		s.RestartCount = times
@@ -104,7 +104,7 @@ var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
 	Entry("fails if its key is missing", pod(waits("CreateContainerConfigError")), "failing CreateContainerConfigError"),
 	Entry("fails while it waits for its next start", pod(waits("CrashLoopBackOff"), crashed(3, time.Second)),
 		"failing CrashLoopBackOff"),
-	Entry("fails without a reason that no kubelet writes", pod(waits("a text\nof a tenant")), "failing Error"),
+	Entry("fails with a reason that the kubelet cannot have written", pod(waits("a text\nof a tenant")), "failing Error"),
 	Entry("is ready if it is running and ready", pod(runs(time.Minute)), "ready"),
 	Entry("is starting if it is running and not ready", pod(runs(time.Minute), unready), "starting"),
 	Entry("is ready again after one crash", pod(runs(time.Minute), crashed(1, time.Second)), "ready"),
@@ -133,12 +133,12 @@ var _ = Describe("A pod", func() {
 		Expect(got.Worst.Name).To(Equal("web"))
 	})
 
-	DescribeTable("is dropped without a sidecar of ours", func(p *corev1.Pod) {
+	DescribeTable("is ignored", func(p *corev1.Pod) {
 		Expect(sidecar.Read(p)).To(BeNil())
 	},
-		Entry("that has succeeded",
+		Entry("if it has succeeded",
 			pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
-		Entry("that has failed", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodFailed })),
+		Entry("if it has failed", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodFailed })),
 		Entry("without the annotation", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Annotations = nil })),
 		Entry("with an invalid annotation", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) {
 			p.Annotations[watchv1.InjectedAnnotation] = "errors, other=x"

@@ -19,20 +19,20 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// Target is the cached part of a ConfigMap.
+// Target is the cached part of a Watcher's ConfigMap.
 type Target struct {
 	informer.Meta
 	// Label is the value of watchv1.WatcherLabel (empty if it has none).
 	Label string
-	// Controller is its controlling owner. The zero value if there is none.
+	// Controller is its controlling owner, if any.
 	Controller metav1.OwnerReference
-	// Digest of the object that keeper last applied.
+	// Digest is the digest of the object that keeper last applied.
 	Digest plan.Digest
-	// Fields owned by keeper, as in plan.Plan.Fields. The zero value if there are none.
+	// Fields is the digest of the fields that keeper owns, as in plan.Plan (zero: none).
 	Fields plan.Digest
 	// Other is the newest field manager other than keeper and the writer.
 	Other string
-	// Entries of the status annotation.
+	// Entries has the entries of the status annotation.
 	Entries annotated.Entries
 }
 
@@ -49,7 +49,7 @@ func Read(m *metav1.PartialObjectMetadata) *Target {
 		}
 	}
 	if text := m.Annotations[annotation.StatusKey]; text != "" {
-		parsed, _ := status.Parse(text) // one that cannot be read counts as none
+		parsed, _ := status.Parse(text) // an invalid status counts as none
 		t.Entries = annotated.EntriesOf(parsed, nil)
 	}
 	var newest time.Time
@@ -80,7 +80,7 @@ type owned struct {
 func fieldsOf(entry metav1.ManagedFieldsEntry) plan.Digest {
 	var o owned
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &o); err != nil {
-		return plan.Digest{} // as if nothing were owned: it is applied again
+		return plan.Digest{} // as if keeper owned nothing, so it applies again
 	}
 	return plan.Fields{
 		Data: o.Data.Names(), BinaryData: o.BinaryData.Names(), Labels: o.Metadata.Labels.Names(),

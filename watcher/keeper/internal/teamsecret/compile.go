@@ -25,9 +25,9 @@ import (
 const (
 	// Label marks the Secrets that are compiled; its value is "true".
 	Label = "x-kv8s.io/curl-credentials"
-	// HostsAnnotation has the URLs below which the credentials of a Secret are sent.
+	// HostsAnnotation has the base URLs to which the credentials of a Secret are sent.
 	HostsAnnotation = "x-kv8s.io/curl-hosts"
-	// MaxBytes is the maximum size of all entries.
+	// MaxBytes is the maximum size of all entries as JSON.
 	MaxBytes = 900 << 10
 	// maxHosts is the maximum number of URLs of one Secret.
 	maxHosts = 8
@@ -35,7 +35,7 @@ const (
 	maxEntries = 64
 )
 
-// Ignored says why a Secret is ignored.
+// Ignored is an ignored Secret with the reason.
 type Ignored struct {
 	Secret *corev1.Secret
 	Reason string
@@ -109,10 +109,10 @@ func compile(s *corev1.Secret, served map[string]string) ([]headerfile.TeamEntry
 	return entries, nil
 }
 
-// hostName matches a DNS name of several labels, in lower case.
+// hostName matches a DNS name in lower case.
 var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// at returns an entry for a URL.
+// at returns an entry with the host and path of a URL, or false if the URL is invalid.
 func at(e headerfile.TeamEntry, raw string) (headerfile.TeamEntry, bool) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
@@ -179,7 +179,7 @@ func credentialOf(s *corev1.Secret) (headerfile.TeamEntry, error) {
 func validTLS(e headerfile.TeamEntry) error {
 	if e.Certificate+e.Key != "" {
 		if _, err := tls.X509KeyPair([]byte(e.Certificate), []byte(e.Key)); err != nil {
-			return errors.New("tls.crt and tls.key are not a PEM certificate with its key") // the error may describe the key
+			return errors.New("tls.crt and tls.key are not a PEM certificate with its key") // the error might reveal the key
 		}
 	}
 	if e.Authorities != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(e.Authorities)) {
