@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-var _ = Describe("A watcher of the API server", func() {
+var _ = Describe("A watcher", func() {
 	var (
 		w *world
 		g *gateway
@@ -52,14 +52,14 @@ var _ = Describe("A watcher of the API server", func() {
 	})
 })
 
-// gateway is a proxy of the API server that can change or refuse requests.
+// gateway is a proxy of the API server that can silence and forge responses.
 type gateway struct {
 	*httptest.Server
 	// lists counts requests for a list.
 	lists atomic.Int64
-	// mute discards the rest of the present responses.
+	// mute discards the rest of the current responses.
 	mute atomic.Pointer[atomic.Bool]
-	// restored makes the server report an early version.
+	// restored makes the server report an earlier version.
 	restored atomic.Bool
 }
 
@@ -102,10 +102,10 @@ func newGateway() *gateway {
 	return g
 }
 
-// silence discards the rest of the present responses, which do not end. New ones work.
+// silence discards the rest of the current responses without ending them. New ones work.
 func (g *gateway) silence() { g.mute.Swap(&atomic.Bool{}).Store(true) }
 
-// muted is the body of a response that may fall silent.
+// muted is the body of a response that can be silenced.
 type muted struct {
 	io.ReadCloser
 	mute *atomic.Bool

@@ -15,12 +15,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("A watcher of the stream of requests", func() {
+var _ = Describe("A watcher", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	It("publishes nothing if all is in order at its start", func(ctx SpecContext) {
+	It("publishes nothing at its start if the stream is up to date", func(ctx SpecContext) {
 		first := w.watch().awaitReady()
 		w.satisfied(ctx, "satisfied", "example.com/a")
 		w.create(ctx, "waiting", "k=example.com/b")
@@ -32,7 +32,7 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before))
 	})
 
-	// lost empties the stream and expects the watcher to fill it again.
+	// lost empties the stream and expects the watcher to refill it.
 	lost := func(ctx context.Context, empty func()) {
 		GinkgoHelper()
 		settled := w.satisfied(ctx, "settled", "example.com/a")
@@ -47,12 +47,12 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		Expect(w.notes(ctx, "Drifted")).To(BeEmpty())
 	}
 
-	It("fills a deleted stream again", func(ctx SpecContext) {
+	It("refills a deleted stream", func(ctx SpecContext) {
 		w.watch(func(o *options) { o.pace.Check = 100 * time.Millisecond }).awaitReady()
 		lost(ctx, func() { Expect(w.js.DeleteStream(ctx, pipeline.Requests)).To(Succeed()) })
 	})
 
-	It("notices a purge long before the next comparison", func(ctx SpecContext) {
+	It("refills a purged stream long before the next comparison", func(ctx SpecContext) {
 		i := w.watch(func(o *options) { o.pace.Check = time.Hour }).awaitReady()
 		lost(ctx, func() {
 			stream := must(w.js.Stream(ctx, pipeline.Requests))
@@ -62,7 +62,7 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		Eventually(i.value(own + "purges_total")).Should(BeEquivalentTo(1))
 	})
 
-	It("publishes the backlog after an outage of the broker, and logs little meanwhile", func(ctx SpecContext) {
+	It("publishes the backlog after an outage of the broker, and logs little during it", func(ctx SpecContext) {
 		i := w.watch().awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
 		w.nats.Stop()
@@ -94,7 +94,7 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		w.nats.Stop()
 		Expect(w.nats.Start()).To(Succeed())
 		for n := range count {
-			// Less than the timeout of a request.
+			// less than the timeout of a request
 			Eventually(w.url(ctx, w.key(name(n), "k9"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
 		}
 	})
@@ -111,7 +111,7 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		w.watch().awaitReady()
 		Eventually(w.url(ctx, wanted)).Should(Equal("https://example.com"))
 		Eventually(w.retracted(ctx, unwanted)).Should(BeTrue())
-		Expect(w.retracted(ctx, elsewhere)()).To(BeFalse(), "it is of another namespace")
+		Expect(w.retracted(ctx, elsewhere)()).To(BeFalse(), "it belongs to another namespace")
 	})
 
 	It("publishes in a later epoch if the stream was restored to an earlier state", func(ctx SpecContext) {
@@ -126,25 +126,24 @@ var _ = Describe("A watcher of the stream of requests", func() {
 		after := func() bool {
 			want, seq, err := w.pipeline.LastWant(ctx, key)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(w.trusted.Verify(want)).To(Succeed(), "the epoch that is raised is signed")
+			Expect(w.trusted.Verify(want)).To(Succeed(), "the raised epoch is signed")
 			return status.Fence{Epoch: want.GetEpoch(), Seq: seq}.Newer(held)
 		}
 		Eventually(after).Should(BeTrue())
-		Expect(w.want(ctx, key)().GetCached()).NotTo(BeNil(), "nothing has to be fetched for that")
+		Expect(w.want(ctx, key)().GetCached()).NotTo(BeNil(), "no fetch is needed")
 
 		By("publishing it once")
 		sequence := w.sequence(ctx, pipeline.Requests)()
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(sequence))
 
-		By("publishing a later edit in that epoch, too")
+		By("publishing a later edit in that epoch too")
 		w.ask(ctx, "cm", "k=example.com/edited")
 		Eventually(w.url(ctx, key)).Should(HaveSuffix("/edited"))
-		Eventually(after).Should(BeTrue()) // by publishing it again, as the sequence is known then only
+		Eventually(after).Should(BeTrue()) // published twice, because the sequence is known only after the first time
 	})
 })
 
-// fetch acknowledges all requests like fetchers, and loses them. A request may arrive a moment
-// after its publish.
+// fetch acknowledges all requests and loses them. A request may be delivered a moment after its publish.
 func (w *world) fetch(ctx context.Context) {
 	GinkgoHelper()
 	var last uint64

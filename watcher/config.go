@@ -34,12 +34,11 @@ type Config struct {
 	Service process.Options
 	// Kube selects the cluster to watch.
 	Kube kube.Options
-	// Selection has the ConfigMaps to watch.
+	// Selection selects the ConfigMaps to watch.
 	Selection kube.Selection
 	// Namespaces to watch (empty: all).
 	Namespaces []string
-	// Coalesce is how long further edits of an object are collected after its first edit was
-	// published.
+	// Coalesce is how long further edits of an object are collected after the publish of the first one.
 	Coalesce time.Duration
 	// Audit is the interval between audits, at least a second. The streams are checked at least as
 	// often.
@@ -49,10 +48,10 @@ type Config struct {
 	ManageStreams string
 	Streams       pipeline.Topology
 	Election      leader.Config
-	// Monitors are the monitoring addresses of the NATS servers, such as http://nats:8222, for the
-	// metrics of their disk sync. They may be empty.
+	// Monitors are the monitoring addresses of the NATS servers, such as http://nats:8222, for the metrics
+	// of their disk sync (empty: no such metrics).
 	Monitors []string
-	// MaxRemovals limits the keys that are removed within a minute.
+	// MaxRemovals limits the removals of a namespace within a minute.
 	MaxRemovals reconcile.MaxRemovals
 	// Events limits the Events of a namespace.
 	Events budget.Config
@@ -60,7 +59,7 @@ type Config struct {
 	Quota quota.Limits
 	// SigningKey is a file with the NKey seed to sign wants with (empty: wants are not signed).
 	SigningKey string
-	// Workers is the maximum number of objects that are handled at a time.
+	// Workers is the maximum number of concurrent reconciles.
 	Workers int
 }
 
@@ -75,7 +74,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	duration.Var(fs, &c.Coalesce, "coalesce", 250*time.Millisecond,
 		"how long further edits of an object are collected after the first one")
 	duration.Var(fs, &c.Audit, "audit-interval", 2*time.Minute,
-		"interval between checks for keys without their body, a fetch or a timer")
+		"interval between audits, which find lost bodies and timers")
 	fs.IntVar(&c.MaxRemovals.Keys, "max-removals", 50,
 		"maximum number of keys of a namespace that are removed within a minute because their annotation is gone. A "+
 			"namespace that exceeds it and --max-removals-percent keeps its keys (0: no maximum)")
@@ -90,7 +89,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Quota.Refreshes, "namespace-refreshes", 200,
 		"maximum refreshes of one namespace per second. If its keys request more, their intervals are multiplied (0: "+
 			"no maximum)")
-	fs.IntVar(&c.Workers, "workers", 8, "maximum number of objects that are handled at a time")
+	fs.IntVar(&c.Workers, "workers", 8, "maximum number of concurrent reconciles")
 	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate,
 		"management of streams and consumers: update (create or update), create (only missing ones, if a setup job "+
 			"updates), or off")

@@ -9,7 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher"
 )
 
-func TestConfigRefusesWithOneSentence(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	const durations = "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, " +
 		"and that at least 1.2 times --leader-elect-retry-period"
@@ -53,7 +53,7 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 	check("--leader-elect-retry-period=9s", durations)
 }
 
-func TestConfigAccepts(t *testing.T) {
+func TestValidConfig(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{
 		{},
@@ -68,7 +68,7 @@ func TestConfigAccepts(t *testing.T) {
 	}
 }
 
-// parse returns the configuration for some flags.
+// parse returns the configuration for flags.
 func parse(t *testing.T, flags ...string) watcher.Config {
 	t.Helper()
 	var c watcher.Config

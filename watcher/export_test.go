@@ -17,7 +17,7 @@ type Pace struct {
 	Ahead time.Duration
 }
 
-// offClock is a wrong machine clock.
+// offClock is a machine's clock that is ahead.
 type offClock struct {
 	clock.RealClock
 	ahead time.Duration

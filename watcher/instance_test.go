@@ -22,7 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 )
 
-// options of a watcher under test.
+// options are the options of a watcher under test.
 type options struct {
 	config  watcher.Config
 	cluster *rest.Config
@@ -81,7 +81,7 @@ func (i *instance) run(ctx context.Context, w *world, o options) error {
 	return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
 }
 
-// stop ends the watcher like SIGTERM does. It may be called again.
+// stop ends the watcher like SIGTERM. It may be called again.
 func (i *instance) stop() {
 	GinkgoHelper()
 	i.cancel()

@@ -11,16 +11,16 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// audited shortens the intervals: a want may take 100 ms, and a timer is lost after 200 ms.
+// audited shortens the intervals: the grace period is 100 ms, and a timer is overdue after 200 ms.
 func audited(o *options) { o.pace.Audit, o.pace.Check = 400*time.Millisecond, 100*time.Millisecond }
 
-// ahead makes the machine's clock wrong.
+// ahead sets the machine's clock ahead.
 func ahead(by time.Duration) func(*options) { return func(o *options) { o.pace.Ahead = by } }
 
 func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h" }
 
-var _ = Describe("A key with a refresh in an hour", func() {
-	It("is not requested again if only the clock is 10 min ahead", func(ctx SpecContext) {
+var _ = Describe("A key with an hourly refresh", func() {
+	It("is not requested again if the machine's clock is 10 min ahead", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		key := w.key("cm", "k")
 		w.create(ctx, "cm", "k=example.com", hourly)

@@ -20,7 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher"
 )
 
-// value returns the sum of the series with that prefix.
+// value returns the sum of the series with a prefix.
 func (i *instance) value(series string) func() (float64, error) {
 	return func() (float64, error) { return metrictest.Value(i.metrics, series) }
 }
@@ -134,7 +134,7 @@ func overtake(ctx context.Context, w *world) {
 	w.ask(ctx, "cm", "k=example.com/third")
 }
 
-// blocked are metrics with a value only while work is blocked.
+// blocked returns metrics that have a value only while work is blocked.
 func blocked() []string {
 	return []string{
 		`workqueue_depth{name="watcher"}`, `workqueue_unfinished_work_seconds{name="watcher"}`,
@@ -142,12 +142,12 @@ func blocked() []string {
 	}
 }
 
-// elected are metrics that differ between leader and standby.
+// elected returns metrics that differ between leader and standby.
 func elected() []string { return []string{own + "leader", "leader_election_master_status"} }
 
 var _ = Describe("The metrics of a watcher", func() {
 	for _, m := range moves() {
-		It("move: "+m.series, func(ctx SpecContext) {
+		It("change: "+m.series, func(ctx SpecContext) {
 			w := newWorld(ctx)
 			i := w.watch().awaitReady()
 			Eventually(i.value(own + "sessions_total")).Should(BeEquivalentTo(1))
@@ -182,7 +182,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		}
 	})
 
-	It("show the leader, and only there those of the pipeline", func(ctx SpecContext) {
+	It("show the leader, which alone exports those of the pipeline", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		elect := func(o *options) {
 			o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond
@@ -219,7 +219,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		for _, m := range moves() {
 			series = append(series, m.series)
 		}
-		definitions, _ := watcher.Metrics() // package exporter has the specs of the others
+		definitions, _ := watcher.Metrics() // package exporter tests the others
 		Expect(metrictest.Unnamed(definitions, series)).To(BeEmpty())
 	})
 
@@ -235,7 +235,7 @@ var _ = Describe("The metrics of a watcher", func() {
 	})
 })
 
-// slow delays Events.
+// slow delays the writes of Events.
 type slow struct {
 	next  http.RoundTripper
 	until <-chan struct{}
@@ -252,7 +252,7 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 var _ = Describe("A want", func() {
-	It("has the time of its request: of the watch event, or from managedFields", func(ctx SpecContext) {
+	It("has the time of its request, from the watch event or managedFields", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		listed := w.create(ctx, "listed", "k=example.com")
 		recorded := listed.ManagedFields[0].Time.Time

@@ -10,8 +10,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 )
 
-var _ = Describe("Publishing", func() {
-	It("publishes few wants before a fetcher has received earlier ones, and those of other namespaces at once",
+var _ = Describe("A backlog of wants", func() {
+	It("is limited until fetchers receive wants, and does not delay other namespaces",
 		func(ctx SpecContext) {
 			const most, workers = 512, 8
 			w := newWorld(ctx)

@@ -21,7 +21,7 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 		return func(o *options) { o.config.Quota = l }
 	}
 
-	It("gets a part of its keys, the same after a restart, and others when there is room", func(ctx SpecContext) {
+	It("gets some of its keys, the same ones after a restart, and others once there is room", func(ctx SpecContext) {
 		for n := range 3 {
 			w.create(ctx, fmt.Sprint("cm-", n), "k=example.com")
 		}

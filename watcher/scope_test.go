@@ -19,7 +19,7 @@ func (w *world) elsewhere(ctx context.Context) *world {
 	return &other
 }
 
-var _ = Describe("A watcher without a namespace that it watched before", func() {
+var _ = Describe("A watcher that no longer watches a namespace", func() {
 	var here, there *world
 
 	BeforeEach(func(ctx SpecContext) {
@@ -39,7 +39,7 @@ var _ = Describe("A watcher without a namespace that it watched before", func() 
 		}
 	}
 
-	It("retracts its wants there, and removes no data", func(ctx SpecContext) {
+	It("retracts its wants of that namespace, and removes no data", func(ctx SpecContext) {
 		before := here.watch(elected("ours"), watching(here, there))
 		here.satisfied(ctx, "cm", "example.com")
 		there.satisfied(ctx, "cm", "example.com")
@@ -53,7 +53,7 @@ var _ = Describe("A watcher without a namespace that it watched before", func() 
 		Expect(after.value(own + "out_of_scope_wants")()).To(BeZero())
 	})
 
-	DescribeTable("ignores wants that may be of others, and counts and logs them once: published by",
+	DescribeTable("ignores wants that another watcher may have published, and counts and logs them once: from",
 		func(ctx SpecContext, publisher, reader string) {
 			before := here.watch(elected(publisher), watching(there))
 			there.satisfied(ctx, "cm", "example.com")
@@ -68,6 +68,6 @@ var _ = Describe("A watcher without a namespace that it watched before", func() 
 		},
 		Entry("another installation", "theirs", "ours"),
 		Entry("a watcher without an election", "", "ours"),
-		Entry("anybody, without an election", "", ""),
+		Entry("any watcher, if neither has an election", "", ""),
 	)
 })

@@ -48,7 +48,7 @@ func (w *world) sequence(ctx context.Context, stream string) func() uint64 {
 	}
 }
 
-// receive acknowledges all messages from now on, as fetchers do.
+// receive acknowledges all messages from now on, like fetchers.
 func (w *world) receive(ctx context.Context) {
 	GinkgoHelper()
 	consumer := must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
@@ -76,8 +76,7 @@ func (w *world) results(ctx context.Context) []*v1.Result {
 	return results
 }
 
-// reports returns the pending requests to reconcile an object; removals are those that may remove
-// keys.
+// reports returns the pending reconcile requests, and removals only requests that may remove keys.
 func (w *world) reports(ctx context.Context) []*v1.Result {
 	GinkgoHelper()
 	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetReconcile() == nil })

@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 )
 
-// streams manages the streams as --manage-streams says.
+// streams manages the streams according to --manage-streams.
 type streams struct {
 	js     jetstream.JetStream
 	config Config
@@ -26,8 +26,7 @@ type streams struct {
 	noAudit atomic.Bool
 }
 
-// epoch returns the epoch of the stream of requests, creates the stream if necessary, and sets the
-// clock.
+// epoch creates the streams if necessary, sets the clock and returns the epoch of the stream of requests.
 func (s *streams) epoch(ctx context.Context) (int64, error) {
 	epoch, err := s.ensure(ctx)
 	if err != nil {
@@ -59,7 +58,7 @@ func (s *streams) ensure(ctx context.Context) (epoch int64, err error) {
 func (s *streams) withoutAudit(err error) error {
 	missing := errors.Is(err, pipeline.ErrNoAudit)
 	if s.noAudit.Swap(missing) != missing && missing {
-		s.log.Warn().Err(err).Msg("operators cannot act by curlctl until there is a stream for the audit")
+		s.log.Warn().Err(err).Msg("audit stream missing, so curlctl refuses actions of operators")
 	}
 	if missing {
 		return nil
@@ -67,8 +66,8 @@ func (s *streams) withoutAudit(err error) error {
 	return err
 }
 
-// brokerTime is the clock to compare with the broker's time stamps, because the machine's clock may
-// be wrong. Until the broker has responded, it is the machine's clock. Tickers are the machine's.
+// brokerTime is the broker's clock, because the machine's clock may be wrong. Until the broker has
+// responded, it shows the machine's time. Tickers use the machine's clock.
 type brokerTime struct {
 	clock.WithTicker
 	broker *brokerclock.Clock

@@ -1,9 +1,9 @@
-// Package watcher watches the metadata of annotated ConfigMaps and publishes their wants to the
-// stream of requests.
+// Package watcher watches the metadata of annotated ConfigMaps and publishes their wants to the stream of
+// requests.
 //
-// Kubernetes is the source of truth. The stream holds one message per annotated key. The watcher
-// reads them once and publishes only differences, each with a compare-and-set, so that several
-// watchers at once do no harm.
+// Kubernetes is the source of truth. The stream holds one message per annotated key. The watcher reads
+// them once and publishes only differences, each with a compare-and-set, so several active watchers do no
+// harm.
 package watcher
 
 import (
@@ -43,7 +43,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config) e
 	return run(ctx, rt, c, api, defaultPace())
 }
 
-// pace has the intervals of regular checks.
+// pace has the intervals of regular checks, and the clock.
 type pace struct {
 	// check is the interval between checks for deleted, recreated or purged streams.
 	check time.Duration

@@ -28,7 +28,7 @@ import (
 // kube is an admin client.
 var kube *kubernetes.Clientset
 
-// dialed returns a client whose connections are closed after the suite.
+// dialed returns a client whose connections are closed at the end.
 func dialed(config *rest.Config) (*rest.Config, *kubernetes.Clientset) {
 	GinkgoHelper()
 	dialer := connrotation.NewDialer((&net.Dialer{}).DialContext)
@@ -70,7 +70,7 @@ func (w *world) key(name, key string) pipeline.Key {
 // somebody is a field manager other than the writer.
 const somebody = "somebody"
 
-// create creates a ConfigMap with the annotation, unless value is empty.
+// create creates a ConfigMap, with the annotation unless value is empty.
 func (w *world) create(ctx context.Context, name, value string, more ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	GinkgoHelper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace}}
@@ -84,7 +84,7 @@ func (w *world) create(ctx context.Context, name, value string, more ...func(*co
 	return cm
 }
 
-// createAll creates many such ConfigMaps.
+// createAll creates ConfigMaps concurrently.
 func (w *world) createAll(ctx context.Context, count int, name func(n int) string, value string,
 	more ...func(*corev1.ConfigMap),
 ) {
@@ -103,7 +103,7 @@ func (w *world) createAll(ctx context.Context, count int, name func(n int) strin
 
 type object = map[string]any
 
-// patch applies a merge patch as the manager.
+// patch applies a merge patch as a field manager.
 func (w *world) patch(ctx context.Context, manager, name string, change object) *corev1.ConfigMap {
 	GinkgoHelper()
 	text := must(json.Marshal(change))
@@ -113,7 +113,7 @@ func (w *world) patch(ctx context.Context, manager, name string, change object) 
 	return cm
 }
 
-// annotate sets annotations; nil removes one.
+// annotate sets annotations (nil removes one).
 func (w *world) annotate(ctx context.Context, name string, annotations object) {
 	GinkgoHelper()
 	w.patch(ctx, somebody, name, object{"metadata": object{"annotations": annotations}})

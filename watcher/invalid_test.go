@@ -15,7 +15,7 @@ import (
 var _ = Describe("A pair that breaks a rule", func() {
 	const sentence = "annotation curl-me-that, pair 2 (key k): the scheme must be http or https; use http:// or https://"
 
-	It("takes one Event, keeps the value of its key, and holds up no other pair", func(ctx SpecContext) {
+	It("emits one Event, keeps the value of its key, and does not delay other pairs", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		first := w.watch().awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")
@@ -25,7 +25,7 @@ var _ = Describe("A pair that breaks a rule", func() {
 		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
 		Eventually(first.value(own + "invalid_objects")).Should(BeEquivalentTo(1))
 
-		By("saying nothing more when the other pairs change or the watcher does")
+		By("emitting no other Event when other pairs change or the watcher restarts")
 		w.ask(ctx, "cm", "more=example.com free=example.com k=ftp://example.com/other")
 		Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com"))
 		first.stop()
@@ -35,15 +35,15 @@ var _ = Describe("A pair that breaks a rule", func() {
 		Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
 		Expect(w.removals(ctx)).To(BeEmpty())
 
-		By("asking again once it is right, without a fetch of what is there")
+		By("publishing the fixed pair as in sync")
 		w.ask(ctx, "cm", "free=example.com k=example.com")
 		Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
 		Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body of example.com")))
 	})
 })
 
-var _ = Describe("A namespace that may not be read", func() {
-	It("holds up no other after a restart, and loses no want until it can be read", func(ctx SpecContext) {
+var _ = Describe("A forbidden namespace", func() {
+	It("does not delay others after a restart, and keeps its wants until it can be read", func(ctx SpecContext) {
 		w, closed := newWorld(ctx), newWorld(ctx)
 		closed.nats, closed.js, closed.pipeline = w.nats, w.js, w.pipeline
 		both := func(o *options) { o.config.Namespaces = []string{w.namespace, closed.namespace} }
@@ -76,7 +76,7 @@ var _ = Describe("A namespace that may not be read", func() {
 	})
 })
 
-// grant gives a user a right in the namespace of this world.
+// grant grants a user a permission in the namespace.
 func (w *world) grant(ctx context.Context, user, name string, rule rbacv1.PolicyRule) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: name, Namespace: w.namespace}

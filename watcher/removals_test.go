@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("A watcher with other --annotation-keys", func() {
+var _ = Describe("A watcher with a wrong --annotation-keys", func() {
 	const keys = 60
 
 	var w *world
@@ -35,7 +35,7 @@ var _ = Describe("A watcher with other --annotation-keys", func() {
 		}
 	})
 
-	It("removes no key, also after a restart, and none with the right keys again", func(ctx SpecContext) {
+	It("removes no key, even after a restart or with the right --annotation-keys again", func(ctx SpecContext) {
 		for range 2 {
 			wrong := w.watch(other).awaitReady()
 			Eventually(wrong.log).Should(gbytes.Say("refusing to remove so many keys of a namespace at once"))
