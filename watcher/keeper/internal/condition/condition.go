@@ -178,7 +178,7 @@ func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) 
 		return verdict{metav1.ConditionFalse, watchv1.ReasonTargetImmutable, Immutable(in.Plan)}, true
 	}
 	if !in.Applied {
-		return in.progressing("ConfigMap " + in.Plan.Target.Name + " is being applied"), false
+		return in.progressing("ConfigMap " + in.Plan.Target.Name + " is not applied yet"), false
 	}
 	if first(sources, isMissing) != nil {
 		return verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, in.failures(sources, isMissing)},
