@@ -45,7 +45,7 @@ type world struct {
 	nats      *natstest.Server
 	js        jetstream.JetStream
 	pipeline  *pipeline.Client
-	// signingKey is the file with the watcher's key; trusted verifies its signatures.
+	// signingKey is the file with the watcher's key, and trusted verifies its signatures.
 	signingKey string
 	trusted    *signature.Verifier
 }

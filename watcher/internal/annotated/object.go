@@ -17,8 +17,7 @@ import (
 // Object is the cached part of an annotated ConfigMap. It is immutable.
 type Object struct {
 	informer.Meta
-	// Request is the parsed content of the annotations; Invalid is the error if they cannot be
-	// parsed.
+	// Request is the parsed content of the annotations, and Invalid the error if they are invalid.
 	Request annotation.Request
 	Invalid error
 	// Bound has the limits of the namespace that apply to the object (nil: none).

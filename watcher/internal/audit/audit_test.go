@@ -289,7 +289,9 @@ func TestAudit(t *testing.T) {
 		"requests a body again that the writer refused": {
 			wantindex.BodyLost, []action{fetched, otherBody, failsWith("BodyTooLarge")},
 		},
-		"ignores an immutable object":                        {wantindex.NothingLost, []action{fetched, failsWith("Immutable")}},
+		"ignores an immutable object": {
+			wantindex.NothingLost, []action{fetched, failsWith("Immutable")},
+		},
 		"ignores a held key that will be refreshed":          {wantindex.NothingLost, []action{fetched, holds, sameBody}},
 		"restarts the refresh of a held key without a timer": {wantindex.TimerLost, []action{fetched, holds}},
 		"restarts the refresh of a held key whose timer is overdue": {

@@ -31,8 +31,7 @@ const (
 
 // Config has the settings of an Exporter.
 type Config struct {
-	// Monitors are the monitoring addresses of the NATS servers, which report their disk sync; may
-	// be empty.
+	// Monitors are the monitoring addresses of the NATS servers, which report their disk sync.
 	Monitors []string
 	// Interval is the time between two readings.
 	Interval time.Duration

@@ -280,7 +280,7 @@ func (m *planner) replaced(w *v1.Want, owner annotation.Ownership, last wantinde
 	m.publish(w, v1.Cause_CAUSE_DRIFT, last)
 }
 
-// reportDrift reports a changed key once per repair, however often it changes meanwhile.
+// reportDrift reports a changed key once per repair, however often it changes until then.
 func (m *planner) reportDrift(key string, written status.Fence, owner annotation.Ownership) {
 	var note string
 	switch owner.State {

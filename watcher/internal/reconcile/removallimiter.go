@@ -33,8 +33,8 @@ const (
 	ifIntended = " or start the watcher with --max-removals=0 until they are removed"
 )
 
-// removalLimiter holds back so many simultaneous removals that a mistake is likely. It counts them in
-// the objects, so a restarted watcher decides the same.
+// removalLimiter holds back removals if their number suggests a mistake. It counts them in the objects,
+// so a restarted watcher decides the same.
 type removalLimiter struct {
 	// sent are the removals of the last minute, oldest first.
 	sent []removals

@@ -14,7 +14,7 @@ import (
 )
 
 // limitRepairs removes repairs from the plan that follow the last ones of the same key too soon, so
-// that a conflict with another controller causes no hot loop. One Event replaces those of each drift.
+// that a conflict with another controller causes no hot loop. One Event replaces the Event of each drift.
 // It returns the time until the next repair.
 func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (again time.Duration) {
 	r.mu.Lock()

@@ -86,8 +86,8 @@ func (r *Runner) Changed(name types.NamespacedName, live bool) {
 	}
 }
 
-// Run keeps the stream of requests in line with the objects until ctx is done. A session begins by
-// reading the stream, and ends when the connection breaks or the stream was replaced.
+// Run publishes the wants of all objects until ctx is done. A session begins by reading the stream, and
+// ends if the connection breaks or the stream was replaced or purged.
 func (r *Runner) Run(ctx context.Context) error {
 	pause := firstPause
 	for logged := ""; r.connected(ctx); {

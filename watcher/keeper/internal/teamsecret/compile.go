@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// Label marks the Secrets that are compiled; its value is "true".
+	// Label marks the Secrets to compile, with the value "true".
 	Label = "x-kv8s.io/curl-credentials"
 	// HostsAnnotation has the base URLs to which the credentials of a Secret are sent.
 	HostsAnnotation = "x-kv8s.io/curl-hosts"
