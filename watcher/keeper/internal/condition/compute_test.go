@@ -125,10 +125,10 @@ var _ = DescribeTable("The conditions of a Watcher",
 	Entry("when policy forbids the address that DNS returns now",
 		input(map[string]status.Entry{"a": failing(status.Entry{}, "AddressDenied")}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "0/1"),
-	Entry("when policy forbids a URL whose body is there",
+	Entry("when policy forbids a URL whose body is stored",
 		input(map[string]status.Entry{"a": terminal(failing(written(), "AddressDenied"))}),
 		"Ready=True/Ready Fresh=False/AddressDenied", "1/1"),
-	Entry("when policy forbids a URL whose body is there, and another fetch fails", input(map[string]status.Entry{
+	Entry("when policy forbids a URL whose body is stored, and another fetch fails", input(map[string]status.Entry{
 		"a": terminal(failing(written(), "AddressDenied")), "b": failing(status.Entry{}, "Timeout"),
 	}, func(in *condition.Input) {
 		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
@@ -139,7 +139,7 @@ var _ = DescribeTable("The conditions of a Watcher",
 			func(in *condition.Input) {
 				in.Applied, in.Plan.Problem = false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
 			}), "Ready=False/TooLarge Fresh=False/AddressDenied Stalled=True/TooLarge", "0/1"),
-	Entry("when the failure is that of an earlier URL",
+	Entry("when an earlier URL failed",
 		input(map[string]status.Entry{"a": {Error: "Timeout", ErrorURL: "https://example.com/old"}}),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("when the ConfigMap is immutable", input(map[string]status.Entry{"a": failing(status.Entry{}, "Immutable")}),
@@ -152,7 +152,7 @@ var _ = DescribeTable("The conditions of a Watcher",
 	}), "Ready=False/TooLarge Fresh=Unknown/Fetching Stalled=True/TooLarge", "0/1"),
 	Entry("suspended, with the body", input(map[string]status.Entry{"a": written()}, suspended),
 		"Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
-	Entry("suspended before the first fetch, which counts as no progress", input(nil, suspended),
+	Entry("suspended before the first fetch", input(nil, suspended),
 		"Ready=Unknown/Suspended Fresh=Unknown/Suspended", "0/1"),
 	Entry("with a sidecar that pods get", input(map[string]status.Entry{"a": written()}, withSidecar),
 		"Ready=True/Ready Fresh=True/Fresh Injectable=True/Injectable", "1/1"),
@@ -171,7 +171,7 @@ var _ = DescribeTable("The conditions of a Watcher",
 )
 
 var _ = Describe("The status of a Watcher", func() {
-	It("stays the same while nothing changes, so that nothing is written", func() {
+	It("stays the same while nothing changes", func() {
 		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
 		before := condition.Compute(in)
 		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)
@@ -239,7 +239,7 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(condition.Compute(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
 	})
 
-	It("counts pods once there are or may be some", func() {
+	It("counts pods if there are any or may be any", func() {
 		none, one := &sidecar.Count{}, &sidecar.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
 		pods := func(count *sidecar.Count, change ...func(*condition.Input)) *watchv1.PodsStatus {
 			in := input(nil, change...)
@@ -252,7 +252,7 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(pods(one)).To(Equal(&one.PodsStatus))
 	})
 
-	It("keeps what the next Events are computed from", func() {
+	It("keeps the input of the next Events", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}, withSidecar)
 		in.Pods = &sidecar.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
 		s := condition.Compute(in)
@@ -294,7 +294,7 @@ var _ = Describe("The status of a Watcher", func() {
 		))
 	})
 
-	It("truncates a long message without broken parts", func() {
+	It("truncates a long message between two parts", func() {
 		in := input(nil, func(in *condition.Input) {
 			in.Obstacle = &plan.Problem{Reason: "TargetExists", Message: strings.Repeat("x", 2000)}
 		})
@@ -309,7 +309,7 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(condition.Compute(in).LastHandledReconcileAt).To(Equal("today"))
 	})
 
-	It("names all failing keys, in a bounded message", func() {
+	It("lists all failing keys in a message of limited length", func() {
 		in, entries := input(nil), map[string]status.Entry{}
 		in.Plan.Sources = nil
 		for i := range 128 {

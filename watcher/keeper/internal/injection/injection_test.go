@@ -17,7 +17,7 @@ import (
 
 func TestInjection(t *testing.T) { suitetest.Run(t, "Injection") }
 
-// sidecar returns a sidecar that meets the standard restricted as far as a container can, after a
+// sidecar returns a sidecar that meets the standard "restricted" as far as a container can, after a
 // change.
 func sidecar(change func(*plan.Sidecar)) *plan.Plan {
 	s := &plan.Sidecar{Container: &corev1.Container{
@@ -117,14 +117,14 @@ var _ = DescribeTable("The sidecar of a Watcher", func(change func(*plan.Sidecar
 			`privileged (container "watch" must not set securityContext.privileged=true)`),
 )
 
-var _ = Describe("No sidecar is injected", func() {
-	It("reports that the operator has not enabled sidecars", func() {
+var _ = Describe("The obstacle of a sidecar", func() {
+	It("is the operator's setting if sidecars are disabled", func() {
 		Expect(obstacle(false, sidecar(same), map[string]string{"x-kv8s.io/inject": "enabled"})).To(HaveValue(And(
 			HaveField("Reason", watchv1.ReasonPoliciesMissing),
 			HaveField("Message", "the operator has not enabled sidecars (sidecar.enabled of the chart), so no pod gets one"))))
 	})
 
-	It("reports that a protected namespace gets no sidecars", func() {
+	It("is a protected namespace", func() {
 		p := sidecar(same)
 		p.Watcher.Namespace = "kube-system"
 		Expect(obstacle(true, p, nil)).To(HaveValue(And(
@@ -132,7 +132,7 @@ var _ = Describe("No sidecar is injected", func() {
 			HaveField("Message", "namespace kube-system is protected; its pods get no sidecars"))))
 	})
 
-	It("reports nothing before the namespaces are listed", func() {
+	It("is unknown until the namespaces are listed", func() {
 		checker, err := injection.New(injection.Checker{
 			Enabled: true,
 			Labels:  func(string) (map[string]string, bool) { return nil, false },
@@ -142,7 +142,7 @@ var _ = Describe("No sidecar is injected", func() {
 		Expect(known).To(BeFalse())
 	})
 
-	It("reports a namespace that does not exist yet", func() {
+	It("is the missing label of a namespace that does not exist yet", func() {
 		p := sidecar(same)
 		p.Watcher.Namespace = "new"
 		Expect(obstacle(true, p, nil)).To(HaveValue(HaveField("Reason", watchv1.ReasonNamespaceNotEnabled)))

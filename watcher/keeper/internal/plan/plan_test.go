@@ -87,7 +87,7 @@ var _ = Describe("Compiling a Watcher", func() {
 		Expect(p.Expect["b"][1].Message).To(Equal("no rules"))
 	})
 
-	It("rejects an expression that gives no boolean", func() {
+	It("rejects an expression that is not boolean", func() {
 		Expect(compiled(ruled("size(json.rules) + 1")).Problem).To(Equal(&plan.Problem{
 			Reason:  watchv1.ReasonInvalidExpression,
 			Message: "annotation curl-expect, line 2 (key b): expected a boolean, column 18",
@@ -151,7 +151,7 @@ var _ = Describe("Compiling a Watcher", func() {
 		Expect(applied(0, none).Annotations).To(HaveLen(1))
 	})
 
-	It("sets an owner unless the ConfigMap is retained, bound to the version that was read", func() {
+	It("sets the version that was read, and an owner unless the ConfigMap is retained", func() {
 		Expect(applied(0).OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("uid"))))
 		Expect(applied(0).ResourceVersion).To(Equal("1"), "which no object has")
 		retained := applied(7, func(w *watchv1.Watcher) { w.Spec.Target.DeletionPolicy = watchv1.Retain })
@@ -159,7 +159,7 @@ var _ = Describe("Compiling a Watcher", func() {
 		Expect(retained.ResourceVersion).To(Equal("7"))
 	})
 
-	It("plans static data without keeping it", func() {
+	It("applies static data without keeping it in the plan", func() {
 		cm := applied(0, func(w *watchv1.Watcher) { w.Spec.ConfigBinaryData = map[string][]byte{"logo": {1, 2}} })
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn"}))
 		Expect(cm.BinaryData).To(Equal(map[string][]byte{"logo": {1, 2}}))
@@ -209,7 +209,7 @@ var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sente
 		watchv1.ReasonInvalidSource, "b"),
 )
 
-var _ = It("A digest is parsed from its own text only", func() {
+var _ = It("A digest is parsed only from valid text", func() {
 	digest := compiled().Digest
 	Expect(plan.ParseDigest(digest.String())).To(Equal(digest))
 	for _, text := range []string{"", "none", digest.String() + "00", digest.String() + "0", digest.String()[2:]} {

@@ -118,7 +118,7 @@ var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
 )
 
 var _ = Describe("A pod", func() {
-	It("counts for the generation of its sidecar", func() {
+	It("counts as current if its sidecar has the newest generation", func() {
 		got := count(pod(runs(time.Minute)))
 		Expect(got.PodsStatus).To(Equal(watchv1.PodsStatus{Injected: 1, Ready: 1}), "of generation 3, not of 4")
 		got = count(pod(runs(time.Minute), func(p *corev1.Pod, _ *corev1.ContainerStatus) {
@@ -145,7 +145,7 @@ var _ = Describe("A pod", func() {
 		})),
 	)
 
-	It("names at most as many Watchers as a pod can use, once each", func() {
+	It("has a limited number of Watchers, once each", func() {
 		text := strings.Repeat("errors=1,", 100)
 		for i := range 100 {
 			text += fmt.Sprintf("w%d=1,", i)

@@ -18,7 +18,7 @@ import (
 
 const hidden = "s3cr3t"
 
-// secret returns a Secret that is older the lower its age is in the alphabet.
+// secret returns a labelled Secret. All have the same age, so the first by name takes precedence.
 func secret(name, hosts string, data map[string]string) corev1.Secret {
 	s := corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team-a", Name: name, Labels: map[string]string{teamsecret.Label: "true"},
@@ -159,7 +159,7 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-func TestLimitOfANamespace(t *testing.T) {
+func TestHostLimitOfANamespace(t *testing.T) {
 	var secrets []corev1.Secret
 	for i := range 9 {
 		var hosts strings.Builder
