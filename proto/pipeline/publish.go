@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,7 +49,8 @@ func Digest[B string | []byte](body B) string {
 func SameRequest(a, b *v1.Want) bool {
 	return a.GetUid() == b.GetUid() && a.GetUrl() == b.GetUrl() && a.GetNow() == b.GetNow() &&
 		a.GetSha256() == b.GetSha256() && a.GetDrift() == b.GetDrift() &&
-		a.GetRefresh().AsDuration() == b.GetRefresh().AsDuration()
+		a.GetRefresh().AsDuration() == b.GetRefresh().AsDuration() &&
+		slices.Equal(a.GetExpect(), b.GetExpect()) && a.GetSelect() == b.GetSelect()
 }
 
 // PublishWant replaces the want of its key and cancels the key's timer, if the last message on the

@@ -180,6 +180,8 @@ func TestSameRequest(t *testing.T) {
 		"sha256":     func(w *v1.Want) { w.Sha256 = "x" },
 		"drift":      func(w *v1.Want) { w.Drift = "x" },
 		"refresh":    func(w *v1.Want) { w.Refresh = durationpb.New(time.Hour) },
+		"expect":     func(w *v1.Want) { w.Expect = []string{"true"} },
+		"select":     func(w *v1.Want) { w.Select = "body" },
 		"no refresh": func(w *v1.Want) { w.Refresh = nil },
 	} {
 		if other := base(); !pipeline.SameRequest(base(), other) {
