@@ -116,7 +116,6 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 	}
 	if a.turn%steps == 0 {
 		a.deps.Metrics.stale.Set(float64(a.stale))
-		a.stale = 0
 	}
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
@@ -128,7 +127,9 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 
 // classifyAll selects the keys whose timers a step reads.
 func (a *Auditor) classifyAll(s *step) {
-	a.turn++
+	if a.turn++; a.turn%steps == 1 {
+		a.stale = 0 // also if the last step of the previous interval failed
+	}
 	a.lifted = map[refusal]bool{}
 	maps.DeleteFunc(a.suspects, func(key pipeline.Key, r *suspect) bool {
 		if r.requestedAt.After(s.requested[r.refusal]) {
