@@ -80,7 +80,7 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&e.AllowHosts, "allow-host", e.AllowHosts,
 		"host patterns to allow despite a single label or a reserved suffix")
 	fs.StringSliceVar(&e.DenyHosts, "deny-host", e.DenyHosts, "host patterns to deny")
-	fs.StringSliceVar(&e.OnlyHosts, "only-host", e.OnlyHosts, "the only host patterns to allow; none means all")
+	fs.StringSliceVar(&e.OnlyHosts, "only-host", e.OnlyHosts, "the only host patterns to allow (none: all)")
 	fs.IntSliceVar(&e.AllowPorts, "allow-port", e.AllowPorts, "ports to allow in addition to 80, 443, 8080 and 8443")
 	fs.StringSliceVar(&e.NAT64, "nat64-prefix", e.NAT64,
 		"prefixes of the network's translation from IPv6 to IPv4, whose addresses count as the IPv4 ones in them")
@@ -91,7 +91,7 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 		"file with headers to send to hosts, reloaded on change")
 	fs.StringVar(&c.Get.TeamFile, "tenant-header-file", c.Get.TeamFile,
 		"file that keeper --credentials compiles from the Secrets of teams, used after --header-file, reloaded on change")
-	fs.StringVar(&c.Get.Proxy, "proxy", c.Get.Proxy, "URL of an egress proxy; proxies in the environment are ignored")
+	fs.StringVar(&c.Get.Proxy, "proxy", c.Get.Proxy, "URL of an egress proxy (proxies in the environment are ignored)")
 	fs.StringSliceVar(&e.DirectHosts, "direct-host", e.DirectHosts, "host patterns to reach without the proxy")
 	fs.BoolVar(&e.ProxyResolves, "proxy-resolves", e.ProxyResolves,
 		"check names here, and leave lookup and check of addresses to the proxy")

@@ -35,7 +35,7 @@ var (
 var _ = BeforeSuite(func() {
 	path := chromium()
 	if path == "" {
-		skip("no Chromium found: `deploy/tools/chromium` installs Debian's; or set CHROMIUM")
+		skip("no Chromium found: `deploy/tools/chromium` installs Debian's, or set CHROMIUM")
 	}
 	env = world.Open()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,

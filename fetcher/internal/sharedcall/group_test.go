@@ -47,7 +47,7 @@ func (t *trial) expect(key string, fn func() sharedcall.Outcome[int], value int,
 	t.Helper()
 	got, wasShared, err := t.Do(key, time.Time{}, fn)
 	if err != nil || got != value || wasShared != shared {
-		t.Errorf("Do(%q) = %d, shared %v, %v; want %d, shared %v", key, got, wasShared, err, value, shared)
+		t.Errorf("Do(%q) = %d, shared %v, %v, want %d, shared %v", key, got, wasShared, err, value, shared)
 	}
 }
 

@@ -12,7 +12,7 @@ func TestRate(t *testing.T) {
 	} {
 		var r replay.Rate
 		if err := r.Set(text); err != nil || r.String() != want {
-			t.Errorf("%q is %s, %v; want %s", text, r.String(), err, want)
+			t.Errorf("%q is %s, %v, want %s", text, r.String(), err, want)
 		}
 	}
 	for _, text := range []string{"", "/s", "x", "-1", "NaN", "Inf", "1e999", "20/d", "20/", "20/s/s", "20 /s"} {
