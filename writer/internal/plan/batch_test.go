@@ -17,13 +17,13 @@ func TestPlanOfSeveral(t *testing.T) {
 	p, s := planned(t, asking().object(), items...)
 	g.Expect(p.Values[theKey].Body).To(BeEquivalentTo("c"), "the newest body")
 	g.Expect(s.Keys).To(ill("c", "Timeout", 9))
-	var said []string
+	var reasons []string
 	for _, i := range []int{3, 2, 1, 0} { // in the order of their triggers
 		for _, e := range p.Decisions[i].Events {
-			said = append(said, e.Reason)
+			reasons = append(reasons, e.Reason)
 		}
 	}
-	g.Expect(said).To(HaveExactElements("BadStatus", "Recovered", "Timeout"))
+	g.Expect(reasons).To(HaveExactElements("BadStatus", "Recovered", "Timeout"))
 }
 
 // The digest of a body from the same batch is known without a read.
@@ -34,8 +34,8 @@ func TestPlanOfTheSameBodyTwice(t *testing.T) {
 	NewWithT(t).Expect(s.Keys[theKey].Fence).To(Equal(fence(6)))
 }
 
-// An Event is the same when another process repeats it.
-func TestEventsAreTheSameAgain(t *testing.T) {
+// Another process that repeats an Event emits the same one.
+func TestRepeatedEventsAreTheSame(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object fixture
 		item   plan.Item
@@ -68,12 +68,12 @@ func TestAssume(t *testing.T) {
 		want   bool
 	}{
 		"two keys of one version": {func(*v1.Want) {}, true},
-		"key that is gone":        {func(w *v1.Want) { w.Drift = "none" }, true},
+		"missing key":             {func(w *v1.Want) { w.Drift = "none" }, true},
 		"another version":         {func(w *v1.Want) { w.ResourceVersion = "8" }, false},
 		"another object":          {func(w *v1.Want) { w.Uid = "uid-2" }, false},
 		"another status":          {func(w *v1.Want) { w.Status = `{"x":{}}` }, false},
 		"to be read first":        {func(w *v1.Want) { w.ReadFirst = true }, false},
-		"key in other hands":      {func(w *v1.Want) { w.Drift = "person/Update/x" }, false},
+		"foreign key":             {func(w *v1.Want) { w.Drift = "person/Update/x" }, false},
 		"same key, another URL":   {func(w *v1.Want) { w.Key, w.Url = theKey, "https://x.example.com" }, false},
 		"same key, another drift": {func(w *v1.Want) { w.Key, w.Drift = theKey, "none" }, false},
 		"same key":                {func(w *v1.Want) { w.Key = theKey }, true},
@@ -109,5 +109,5 @@ func TestAssumedObject(t *testing.T) {
 	item.Result.Want.Drift = "none"
 	o, _ = plan.Assume([]plan.Item{item})
 	p = plan.Planner{}.Plan(o, []plan.Item{item})
-	NewWithT(t).Expect(p.Values[theKey]).NotTo(BeNil(), "the same body of a key that is gone")
+	NewWithT(t).Expect(p.Values[theKey]).NotTo(BeNil(), "the same body for a missing key")
 }

@@ -15,7 +15,8 @@ import (
 func (b *builder) content(i Item, c *v1.Content) Decision {
 	key := i.Key.Key
 	rules := rule.Of(i.Result.GetWant()).Digest()
-	if !b.object.asks(i, c.GetSha256()) || c.GetRules() != rules { // else a fetcher without rules has published it
+	// Different rules mean that an old fetcher published the body without evaluating them.
+	if !b.object.asks(i, c.GetSha256()) || c.GetRules() != rules {
 		return Decision{Verdict: Stale}
 	}
 	entry := b.status.Keys[key]
@@ -24,13 +25,12 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	if foreign {
 		return b.obstacle(i, NotOurs, keyExists)
 	}
-	// A value that we write is ours if the API server keeps a record of owners. Otherwise a record
-	// can start with a new key.
+	// drift stays empty if managedFields will name us as the owner: they exist, or a new key starts them.
 	drift := ""
 	if _, exists := b.object.Values[key]; holds || owner.Fingerprint == annotation.FingerprintUnknown && exists {
 		drift = owner.Fingerprint
 	}
-	recorded := entry.Drift == drift || owner.State == annotation.Ours // a mark from before does no harm
+	recorded := entry.Drift == drift || owner.State == annotation.Ours // an old fingerprint does no harm
 	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Rules == rules && recorded &&
 		!entry.Failing() {
 		return Decision{Verdict: Unchanged, Confirmed: true}
@@ -93,7 +93,7 @@ func (b *builder) healthy(i Item, was, next status.Entry) Decision {
 	decision := Decision{Verdict: Written}
 	next.Since = time.Time{}
 	if was.Failing() {
-		next.Since = i.observed() // by this eventsOf knows that there was a recovery
+		next.Since = i.observed() // tells eventsOf that the key recovered
 		decision.Events = []Event{Recovered(i)}
 	}
 	b.set(i.Key.Key, next)

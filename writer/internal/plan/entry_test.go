@@ -36,11 +36,11 @@ func TestEntryOfABody(t *testing.T) {
 		body   string
 		at     time.Time
 	}{
-		"first":               {asking(), "b", noon},
-		"binary":              {asking(), "b\xff", noon},
-		"changed":             {ours.noted(wrote("a")), "b", noon},
-		"same of another URL": {ours.noted(from("https://old.example.com", wrote("b"))), "b", noon.Add(-time.Hour)},
-		"same, never dated":   {ours.noted(from("https://old.example.com", undated)), "b", noon},
+		"first":              {asking(), "b", noon},
+		"binary":             {asking(), "b\xff", noon},
+		"changed":            {ours.noted(wrote("a")), "b", noon},
+		"same body, new URL": {ours.noted(from("https://old.example.com", wrote("b"))), "b", noon.Add(-time.Hour)},
+		"same body, no time": {ours.noted(from("https://old.example.com", undated)), "b", noon},
 	} {
 		item := content(6, tt.body)
 		item.Result.GetContent().LastModified = "yesterday"
@@ -93,7 +93,7 @@ func TestEntryOfAFailure(t *testing.T) {
 	}
 }
 
-// elsewhere makes another URL fail than the entry holds.
+// elsewhere returns the entry with a failure of another URL.
 func elsewhere(e status.Entry) status.Entry {
 	e.ErrorURL = "https://old.example.com"
 	return e
@@ -107,7 +107,7 @@ func TestEntryOfAStaleKey(t *testing.T) {
 		gaveUp          bool
 		interval, fails time.Duration
 		stale           bool
-		after           time.Duration // the observation, into its second
+		after           time.Duration // since the start of the second
 	}{
 		"just longer":     {true, 10 * time.Minute, long + time.Second, true, 0},
 		"within a second": {true, 10 * time.Minute, long + time.Millisecond, true, time.Second / 2},
@@ -124,7 +124,7 @@ func TestEntryOfAStaleKey(t *testing.T) {
 	}
 }
 
-// The status explains an obstacle with the words of the Event.
+// The status explains an obstacle in the words of the Event.
 func TestEntryOfAnObstacle(t *testing.T) {
 	for obstacle, gaveUp := range map[plan.Obstacle]bool{plan.Immutable: true, plan.TooLarge: true, plan.Rejected: false} {
 		before := failing(status.Entry{}, "Timeout")
@@ -163,7 +163,7 @@ func TestOccurrences(t *testing.T) {
 		"budget, other key":     plan.OverBudget(held, otherKey).Occurrence,
 		"budget after a body":   plan.OverBudget(later, content(7, "b")).Occurrence,
 	}
-	NewWithT(t).Expect(slices.Compact(slices.Sorted(maps.Values(all)))).To(HaveLen(len(all)), "distinct ones")
+	NewWithT(t).Expect(slices.Compact(slices.Sorted(maps.Values(all)))).To(HaveLen(len(all)), "distinct occurrences")
 	for name, again := range map[string]string{
 		"tried":    of(asking(), failure(8, badStatus)),
 		"rejected": plan.Refusal(held, content(9, "c"), plan.Rejected).Occurrence,
@@ -174,9 +174,9 @@ func TestOccurrences(t *testing.T) {
 	}
 }
 
-// A status loses validators first, then sizes and times, then foreign keys. It keeps fences and
-// digests.
-func TestWhatIsLeftOutOfAStatus(t *testing.T) {
+// A status that is too long loses validators first, then sizes and explanations, then foreign keys. It keeps
+// fences and digests.
+func TestALongStatusIsShortened(t *testing.T) {
 	occupied := failing(status.Entry{}, "KeyExists")
 	taken := failing(wrote("t"), "KeyExists")
 	whole := map[string]status.Entry{

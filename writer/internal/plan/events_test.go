@@ -22,11 +22,11 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// eventsFile has every Event of the writer.
+// eventsFile lists every Event of the writer.
 const eventsFile = "testdata/events.golden"
 
-// nextLook sets the next try: soon, or in an hour after giving up.
-func nextLook(f *v1.Failure) {
+// setNextTry sets the next try: in seconds, or in an hour after giving up.
+func setNextTry(f *v1.Failure) {
 	if f.GetGaveUp() {
 		f.Interval, f.NextAt = durationpb.New(time.Hour), timestamppb.New(noon.Add(time.Hour))
 		return
@@ -56,7 +56,7 @@ func classOf(detail v1.FailureDetail) v1.FailureClass {
 	return v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
 }
 
-// ofFetches returns the Events of all failures of fetches, for each class and detail.
+// ofFetches returns the Events of failed fetches, for each class and detail.
 func ofFetches() []plan.Event {
 	details := map[v1.FailureClass][]v1.FailureDetail{}
 	for n := range int32(len(v1.FailureDetail_name)) {
@@ -67,17 +67,17 @@ func ofFetches() []plan.Event {
 	var events []plan.Event
 	add := func(object fixture, f *v1.Failure) {
 		f.Attempts, f.FirstFailedAt = 6, timestamppb.New(noon)
-		nextLook(f)
+		setNextTry(f)
 		item := result(6, func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: f} })
 		events = append(events, plan.Planner{}.Plan(object.object(), []plan.Item{item}).Decisions[0].Events...)
 	}
-	notMet := []v1.FailureClass{
+	neverFetched := []v1.FailureClass{
 		v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION, v1.FailureClass_FAILURE_CLASS_KEY_EXISTS,
 		v1.FailureClass_FAILURE_CLASS_WRITE_FAILED, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
 	}
 	for n := range int32(len(v1.FailureClass_name)) {
 		class := v1.FailureClass(n)
-		if slices.Contains(notMet, class) {
+		if slices.Contains(neverFetched, class) {
 			continue
 		}
 		status := int32(0)
@@ -124,9 +124,9 @@ func ofWrites(t *testing.T) []plan.Event {
 	}
 }
 
-// A user who guesses the next fence must not choose the reason of an Event, because it is a metric
+// A user who guesses the next fence must not choose the reason of an Event, because it becomes a metric
 // label.
-func TestAForgedReasonIsNoneOfAnEvent(t *testing.T) {
+func TestAForgedReasonDoesNotReachAnEvent(t *testing.T) {
 	for _, forged := range []string{"Forged", "InvalidAnnotation"} {
 		object := asking().annotated(annotation.StatusKey,
 			`{"`+theKey+`":{"error":"`+forged+`","fence":"`+fence(6).String()+`"}}`).object()

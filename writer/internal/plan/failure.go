@@ -30,7 +30,6 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	// A later start means that the key recovered in between, unless the watcher's audit started the
 	// round.
 	another := since.After(entry.Since) && i.Result.GetCause() != v1.Cause_CAUSE_AUDIT
-	// A failure that is reported again may have other words.
 	reworded := f.GetAgain() && entry.Why().Message != "" && entry.Why().Message != next.Message
 	changed := !sameState(entry, next) || b.unexplained(key, entry, next) || reworded
 	event := failed(i, next, actionFetch, failureNote(i, f, next))
@@ -39,7 +38,7 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	case changed:
 		b.set(key, next)
 		return Decision{Verdict: Written, Events: []Event{event}}
-	case f.GetAgain(): // nothing has changed but when it was last seen
+	case f.GetAgain(): // only its last occurrence is new
 		return Decision{Verdict: Unchanged, Events: []Event{event}}
 	case another:
 		b.set(key, next)
@@ -48,8 +47,8 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	return Decision{Verdict: Unchanged}
 }
 
-// unexplained reports whether the entry comes from an older writer, without the explanation in
-// next, and has room for it.
+// unexplained reports whether the entry of an older writer lacks the explanation in next, and the status has
+// room for it.
 func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 	if entry.Explanation != nil || !next.GaveUp {
 		return false
@@ -68,8 +67,8 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	if at := f.GetNextAt(); at != nil && !why.Terminal {
 		why.NextTry = at.AsTime()
 	}
-	// This time is not truncated to the second like since. Otherwise a failure that became stale
-	// just now would not be stale.
+	// Unlike since, this time is not truncated to the second. A failure that has just become stale would
+	// not count as stale.
 	now := i.Result.GetObservedAt().AsTime()
 	why.Stale = f.GetGaveUp() && condition.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), now)
 	return why
@@ -115,11 +114,11 @@ func (b *builder) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decis
 }
 
 // failing returns entry while url fails. A failure of the same URL keeps its start when the reason
-// changes, except from or to KeyExists, which is no fetch.
+// changes, except from or to KeyExists, which is not a failed fetch.
 func failing(entry status.Entry, url, reason string, since time.Time) status.Entry {
 	occupied := pipeline.Reason(keyExists)
-	sameRow := (entry.Error == occupied) == (reason == occupied)
-	if sameRow && entry.FailingURL() == url && !entry.Since.IsZero() && entry.Since.Before(since) {
+	sameKind := (entry.Error == occupied) == (reason == occupied)
+	if sameKind && entry.FailingURL() == url && !entry.Since.IsZero() && entry.Since.Before(since) {
 		since = entry.Since
 	}
 	entry.Error, entry.ErrorURL, entry.Since = reason, url, since

@@ -31,7 +31,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 type fixture struct {
 	annotations map[string]string
 	labels      map[string]string
-	// owners of the key by manager. Nil means that there is no record.
+	// owners has the managers that own the key. Nil means that there is no record.
 	owners map[string]bool
 	// values is nil unless the whole object was read.
 	values    map[string]string
@@ -208,15 +208,15 @@ func failing(e status.Entry, reason string) status.Entry {
 	return e
 }
 
-// otherWords is such an entry with words that its failure no longer has.
-func otherWords() status.Entry {
-	e := given(503, false)
+// reworded is the entry of a key after giving up, with the words of an older writer.
+func reworded() status.Entry {
+	e := givenUp(503, false)
 	e.Message = "other words"
 	return e
 }
 
-// given is the entry of a key after giving up.
-func given(code int32, stale bool) status.Entry {
+// givenUp is the entry of a key after giving up.
+func givenUp(code int32, stale bool) status.Entry {
 	e := failing(status.Entry{}, "BadStatus")
 	e.GaveUp, e.Explanation = true, &status.Explanation{HTTPStatus: code, Stale: stale}
 	return e
@@ -224,16 +224,16 @@ func given(code int32, stale bool) status.Entry {
 
 // tried is the entry of a key with pending retries.
 func tried(code int32) status.Entry {
-	e := given(code, false)
+	e := givenUp(code, false)
 	e.GaveUp = false
 	return e
 }
 
-// again marks a failure that was published before.
+// again marks a failure that was reported before.
 func again(r *v1.Result) { r.GetFailure().Again = true }
 
-// everyTenMinutes gives the want an interval.
-func everyTenMinutes(r *v1.Result) { r.Want.Refresh = durationpb.New(10 * time.Minute) }
+// tenMinutes sets the refresh interval of the want to ten minutes.
+func tenMinutes(r *v1.Result) { r.Want.Refresh = durationpb.New(10 * time.Minute) }
 
 // want is the want of all results in the tables.
 func want() *v1.Want {

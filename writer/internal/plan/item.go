@@ -15,9 +15,9 @@ import (
 type Item struct {
 	Key    pipeline.Key
 	Result *v1.Result
-	// Fence is the fence of its trigger.
+	// Fence is the epoch and sequence of the want or due message that caused the result.
 	Fence status.Fence
-	// Trace is its trace for the log. An invalid one means none.
+	// Trace is logged with the item, unless it is invalid.
 	Trace trace.SpanContext
 }
 

@@ -28,7 +28,7 @@ func Reasons() []string {
 	return reasons
 }
 
-// fetchFailing reports whether entry fails because of a fetch.
+// fetchFailing reports whether the failure in entry is a failed fetch.
 func fetchFailing(entry status.Entry) bool {
 	switch pipeline.ClassOf(entry.Error) {
 	case keyExists, immutable, bodyTooLarge, writeFailed:
@@ -57,7 +57,7 @@ func failed(i Item, entry status.Entry, action, note string) Event {
 	}
 }
 
-// kept returns the Event for a key of ours that stays without an annotation.
+// kept returns the Event for a key of ours that is no longer annotated but not removed.
 func kept(key string, written status.Fence, note string) Event {
 	return Event{
 		Reason: pipeline.Reason(keyExists), Warning: true, Action: actionRemove,
@@ -109,9 +109,8 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	}
 }
 
-// Refusal returns the Event for an item that the API server refuses, even as a report in the
-// status. Without a time in the status, it is the same problem until the status or the obstacle
-// changes.
+// Refusal returns the Event for an item that the API server refuses, even as a failure in the status. The
+// status has no start of the failure, so it counts as the same problem until the status or the obstacle changes.
 func Refusal(o *Object, i Item, by Obstacle) Event {
 	held := o.Status.Keys[i.Key.Key]
 	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
@@ -124,8 +123,8 @@ func Refusal(o *Object, i Item, by Obstacle) Event {
 	return event
 }
 
-// Denial returns the Event for an item without a permission to apply it. Nothing is known about the
-// object, so it is the same problem until the Event expires.
+// Denial returns the Event for an item that the writer has no permission to apply. The object may be unknown, so
+// it counts as the same problem until the Event expires.
 func Denial(i Item) Event {
 	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	waits := "key " + i.Key.Key + " waits"
@@ -136,7 +135,7 @@ func Denial(i Item) Event {
 		"curl-me-that may not write ConfigMaps in this namespace; "+waits+" for the permission")
 }
 
-// OverBudget returns the Event for an item of a namespace that exceeded its write budget. It is the
+// OverBudget returns the Event for an item of a namespace that exceeded its write budget. It counts as the
 // same problem until the status changes.
 func OverBudget(o *Object, i Item) Event {
 	held := o.Status.Keys[i.Key.Key]

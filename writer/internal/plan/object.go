@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Freshness is the source of an object.
+// Freshness says where an object comes from.
 type Freshness int
 
 const (
@@ -42,7 +42,7 @@ type Object struct {
 	// Ignored means that the labels exclude the object.
 	Ignored bool
 	Status  status.Status
-	// HasStatus reports whether it has one, even an unreadable one.
+	// HasStatus means that the object has a status annotation, even an unreadable one.
 	HasStatus bool
 	// Owners are the owners of its annotated keys and of the keys in its status.
 	Owners annotation.Owners
@@ -60,9 +60,9 @@ type Object struct {
 	// the status does not have it.
 	Confirmed map[string]Confirmation
 
-	// untraced means that the record of owners is incomplete: even the annotation has no owner.
-	untraced bool
-	// drift replaces Owners in an assumed object.
+	// ownersIncomplete means that not even the annotation has a recorded owner.
+	ownersIncomplete bool
+	// drift has the fingerprint of each key in the want. It replaces Owners in an assumed object.
 	drift map[string]string
 }
 
@@ -73,14 +73,14 @@ type Confirmation struct {
 	At time.Time
 }
 
-// overtaking is how long after a confirmation a result with an older fence may still arrive: the
+// maxOvertaking is how much later than a confirmation a result with an older fence may be observed: the
 // longest fetch plus the difference between clocks.
-const overtaking = time.Minute
+const maxOvertaking = time.Minute
 
 // overtook reports whether the confirmation is newer than an item. If an older fence was observed
 // much later, the stream was restored from a snapshot and repeats sequences.
 func (c Confirmation) overtook(i Item) bool {
-	return c.Fence.Newer(i.Fence) && !i.observed().After(c.At.Add(overtaking))
+	return c.Fence.Newer(i.Fence) && !i.observed().After(c.At.Add(maxOvertaking))
 }
 
 // Obstacle is the reason why values of an object cannot be written. The status may still be
@@ -88,7 +88,7 @@ func (c Confirmation) overtook(i Item) bool {
 type Obstacle int
 
 const (
-	// NoObstacle means that none is known.
+	// NoObstacle means that no obstacle is known.
 	NoObstacle Obstacle = iota
 	// Immutable means that the ConfigMap is marked as immutable.
 	Immutable
@@ -126,7 +126,7 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 		_, asked := o.Request.URL(key)
 		return written || asked
 	}
-	o.untraced = o.Request.Present && o.Owners.AnnotationChanged(o.Request.Annotation).IsZero()
+	o.ownersIncomplete = o.Request.Present && o.Owners.AnnotationChanged(o.Request.Annotation).IsZero()
 	o.Owners = o.Owners.Only(asked)
 	o.Applied = applied(m.Annotations[corev1.LastAppliedConfigAnnotation], func(key string) bool {
 		_, found := o.Request.URL(key)
@@ -161,8 +161,8 @@ func applied(text string, concerns func(key string) bool) map[string]bool {
 	return keys
 }
 
-// Assume returns the object according to the wants of items, if it can be written without a read:
-// all wants have the same version, and the watcher knew the owners of the keys.
+// Assume returns the object as the wants of items describe it. It reports whether that is enough for a write
+// without a read: all wants have the same version, and the watcher knew the owners of the keys.
 func Assume(items []Item) (*Object, bool) {
 	first := items[0].Result.GetWant()
 	o := &Object{
@@ -202,8 +202,7 @@ func Assume(items []Item) (*Object, bool) {
 	return o, err == nil
 }
 
-// Unrecorded reports whether the API server has no record of owners for the object and would not
-// start one at a patch.
+// Unrecorded reports whether a live object has no usable managedFields. A patch would not add them.
 func (o *Object) Unrecorded() bool {
 	return o.Freshness == Live && o.Owners.Of("").State == annotation.Unknown
 }
@@ -213,7 +212,7 @@ func (o *Object) Unrecorded() bool {
 func (o *Object) owner(key string) annotation.Ownership {
 	if o.Freshness != Assumed {
 		owner := o.Owners.Of(key)
-		if owner.State == annotation.None && o.untraced {
+		if owner.State == annotation.None && o.ownersIncomplete {
 			owner.State = annotation.Unknown
 		}
 		return owner
@@ -238,6 +237,6 @@ func (o *Object) asks(i Item, digest string) bool {
 		annotated.Select != followed.Select || !slices.Equal(annotated.Expect, followed.Expect) {
 		return false
 	}
-	demanded := o.Request.SHA256[key]
-	return demanded == "" || digest == "" || demanded == digest
+	required := o.Request.SHA256[key]
+	return required == "" || digest == "" || required == digest
 }

@@ -16,18 +16,18 @@ type Value struct {
 	Binary bool
 }
 
-// Event is a change of state of an object, for its owner. The emitter names the object.
+// Event tells the owner of an object about a change of state. The emitter fills in the object.
 type Event = kube.Event
 
 // Decision is the decision on one item.
 type Decision struct {
 	Verdict Verdict
 	Events  []Event
-	// Confirmed means that the item found the value of its key unchanged. Nothing else records
+	// Confirmed means that the item found the value of its key unchanged. The status does not record
 	// that.
 	Confirmed bool
 
-	// sure means that the decision holds for any freshness of the object.
+	// sure means that a live object would not change the decision.
 	sure bool
 }
 
@@ -35,14 +35,14 @@ type Decision struct {
 type Plan struct {
 	// Decisions are in the order of the items.
 	Decisions []Decision
-	// Values to write by key. Nil removes a key.
+	// Values has the values to write by key. Nil removes a key.
 	Values map[string]*Value
 	// Status is written if SetStatus. An empty one removes the annotation.
 	Status    string
 	SetStatus bool
 	// NeedValues means that the whole object must be read for a decision.
 	NeedValues bool
-	// NeedLive means that a result would be given up because of an object that is not live.
+	// NeedLive means that a result would be dropped because of an object that is not live.
 	NeedLive bool
 }
 
@@ -65,8 +65,8 @@ func (p Plan) Bytes() int64 {
 	return int64(n)
 }
 
-// occurrence identifies a failing state. It is the same for each report and replica. For a foreign key,
-// the watcher, which usually sees it first, uses the same one.
+// occurrence identifies a failing state. It is the same in each replica and each time that the state is
+// reported. For a foreign key the watcher, which usually sees it first, uses the same one.
 func occurrence(key string, entry status.Entry) string {
 	if entry.Error == pipeline.Reason(keyExists) {
 		return key

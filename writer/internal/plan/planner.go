@@ -39,19 +39,19 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 		var short bool
 		p.Status, short = fit(b.status, object.Room)
 		p.SetStatus = p.Status != "" || object.HasStatus
-		if short && p.Status != "" && p.Status == object.Status.String() { // what is new found no room
+		if short && p.Status != "" && p.Status == object.Status.String() { // there was no room for the change
 			p.SetStatus = false
 		}
 	}
 	return p
 }
 
-// final reports whether the decision gives up a result.
+// final reports whether the decision drops a result.
 func (d Decision) final() bool {
 	return !d.sure && (d.Verdict == Stale || d.Verdict == Gone || d.Verdict == NotOurs)
 }
 
-// builder has the state of the object after the plan.
+// builder holds the state that the object will have after the plan.
 type builder struct {
 	planner    Planner
 	object     *Object
@@ -74,7 +74,7 @@ func (b *builder) decide(i Item) Decision {
 		return Decision{Verdict: Stale, sure: true}
 	}
 	switch i.Fence.Compare(entry.Fence) {
-	case -1: // fences only grow
+	case -1: // older than the status
 		return Decision{Verdict: Stale, sure: true}
 	case 0:
 		if i.Result.GetFailure() != nil || !fetchFailing(entry) {
@@ -93,8 +93,8 @@ func (b *builder) decide(i Item) Decision {
 	return Decision{Verdict: Refused}
 }
 
-// adoptCopied handles an entry that was copied from another object. The value is ours if it still
-// has the digest in the entry. Otherwise it belongs to its owner.
+// adoptCopied handles a status entry that was copied from another object. We adopt the value if it has the
+// digest in the entry, and drop the entry otherwise.
 func (b *builder) adoptCopied(i Item) {
 	key := i.Key.Key
 	entry := b.status.Keys[key]
@@ -109,11 +109,11 @@ func (b *builder) adoptCopied(i Item) {
 	}
 }
 
-// eventsOf returns the Events of an applied item again, because the process may have ended before
+// eventsOf returns the Events of an item that is already applied, because the process may have ended before
 // it emitted them. The recorder writes each only once.
 func (b *builder) eventsOf(i Item, entry status.Entry) []Event {
 	switch {
-	case entry.Failing() && !slices.Contains(Reasons(), entry.Error): // a user has written it
+	case entry.Failing() && !slices.Contains(Reasons(), entry.Error): // a user wrote this reason into the status
 		return nil
 	case entry.Failing():
 		if f := i.Result.GetFailure(); f != nil && pipeline.Reason(f.GetClass()) == entry.Error {

@@ -24,15 +24,15 @@ const (
 // expectation is the expected plan for one item.
 type expectation struct {
 	verdict plan.Verdict
-	// value to write to the key; "-" removes it and "" keeps it.
+	// value is written to the key. "-" removes the key, and "" keeps it.
 	value string
-	// events by reason.
+	// events has the reasons of the Events.
 	events []string
-	// entries matches the written status. Nil means that none is written.
+	// entries matches the written status. Nil means that no status is written.
 	entries OmegaMatcher
-	// needs: "values", "live", or nothing.
+	// needs is "values", "live" or empty.
 	needs string
-	// keep is --prune=false.
+	// keep means --prune=false.
 	keep bool
 }
 
@@ -89,7 +89,7 @@ func well(body string, seq uint64, drift string) OmegaMatcher {
 		HaveField("Failing()", false), HaveField("Fence", fence(seq)), HaveField("Drift", drift)))
 }
 
-// ill matches the entry of a key that fails and still holds body (empty: it holds none).
+// ill matches the entry of a key that fails and still holds body, which may be empty for none.
 func ill(body, reason string, seq uint64) OmegaMatcher {
 	held := ""
 	if body != "" {
@@ -109,7 +109,7 @@ func expecting(text string) fixture {
 	return asking().annotated("x-kv8s.io/curl-expect", theKey+"="+text)
 }
 
-// ruled returns the same result for a want with a rule.
+// ruled returns a copy of the result for a want with a rule.
 func ruled(i plan.Item) plan.Item {
 	i.Result = proto.CloneOf(i.Result)
 	i.Result.Want.Expect = []string{"true"}
@@ -119,7 +119,7 @@ func ruled(i plan.Item) plan.Item {
 	return i
 }
 
-// byRules matches entries of a body that met it.
+// byRules matches the entry of a body that met that rule.
 func byRules(seq uint64) OmegaMatcher {
 	return And(well("b", seq, ""),
 		HaveKeyWithValue(theKey, HaveField("Rules", rule.Set{Expect: []string{"true"}}.Digest())))
@@ -143,7 +143,7 @@ func TestPlan(t *testing.T) {
 	nonsense := asking().annotated(annotation.DefaultKey, "nonsense")
 	a1, b1, a6, b6 := content(1, "a"), content(1, "b"), content(6, "a"), content(6, "b")
 	bad := func(change ...func(*v1.Result)) plan.Item { return failure(6, badStatus, change...) }
-	late := func(r *v1.Result) { hourAgo(r); gaveUp(r); everyTenMinutes(r) }
+	late := func(r *v1.Result) { hourAgo(r); gaveUp(r); tenMinutes(r) }
 	bad6, badBefore, copiedA := bad(), failing(wrote("a"), "BadStatus"), copied(wrote("a"))
 	edited := func(body string) status.Entry { return drifted(wrote(body), fingerprint) }
 	driftedB, bad1 := drifted(wrote("b"), "older"), failure(1, badStatus)
@@ -157,18 +157,18 @@ func TestPlan(t *testing.T) {
 		want   expectation
 	}{
 		// A body for a key that does not exist, or is ours.
-		"first body":                         {asking(), b6, puts("b")},
-		"first body, unreadable status":      {asking().annotated(annotation.StatusKey, "{garbage"), b6, puts("b")},
-		"changed body":                       {mine.wrote("a"), b6, puts("b")},
-		"same body":                          {mine.wrote("a"), a6, unchanged},
-		"same body, once drifted":            {mine.noted(drifted(wrote("a"), "older")), a6, unchanged},
-		"same body from another URL":         {mine.noted(oldURL), a6, keeps("a")},
-		"same body after a failure":          {mine.noted(badBefore), a6, keeps("a", "Recovered")},
-		"changed body after a failure":       {mine.noted(badBefore), b6, puts("b", "Recovered")},
-		"first body after a failure":         {absent.failing("Timeout"), b6, puts("b", "Recovered")},
-		"body of a key that was removed":     {absent.wrote("a"), a6, puts("a")},
-		"body of a key that is ours unnoted": {mine, a6, puts("a")},
-		"same body, some not recorded":       {legacy.ownedBy(ours).wrote("a"), a6, unchanged},
+		"first body":                     {asking(), b6, puts("b")},
+		"first body, unreadable status":  {asking().annotated(annotation.StatusKey, "{garbage"), b6, puts("b")},
+		"changed body":                   {mine.wrote("a"), b6, puts("b")},
+		"same body":                      {mine.wrote("a"), a6, unchanged},
+		"same body, once drifted":        {mine.noted(drifted(wrote("a"), "older")), a6, unchanged},
+		"same body from another URL":     {mine.noted(oldURL), a6, keeps("a")},
+		"same body after a failure":      {mine.noted(badBefore), a6, keeps("a", "Recovered")},
+		"changed body after a failure":   {mine.noted(badBefore), b6, puts("b", "Recovered")},
+		"first body after a failure":     {absent.failing("Timeout"), b6, puts("b", "Recovered")},
+		"body of a key that was removed": {absent.wrote("a"), a6, puts("a")},
+		"body of our key without status": {mine, a6, puts("a")},
+		"same body, some not recorded":   {legacy.ownedBy(ours).wrote("a"), a6, unchanged},
 
 		// A key of another owner.
 		"foreign, never ours":             {foreign, b6, occupied(6)},
@@ -195,7 +195,7 @@ func TestPlan(t *testing.T) {
 		"other key":               {moved, b6, stale},
 		"nothing":                 {unasked, b6, stale},
 		"nonsense":                {nonsense, b6, stale},
-		"nothing now":             {asking().annotated("x-kv8s.io/curl-suspend", "true"), b6, stale},
+		"suspended":               {asking().annotated("x-kv8s.io/curl-suspend", "true"), b6, stale},
 		"to be ignored":           {asking().labelled("reconciler", "ignore"), b6, stale},
 		"other digest":            {demanding("x"), b6, stale},
 		"this digest":             {demanding("b"), b6, puts("b")},
@@ -207,7 +207,7 @@ func TestPlan(t *testing.T) {
 		"other rules":             {expecting("false"), ruled(b6), stale},
 		"older fetcher":           {expecting("true"), b6, stale},
 		"these rules":             {expecting("true"), ruled(b6), writes("b", byRules(6))},
-		"let in by other rules":   {expecting("true").ownedBy(ours).noted(wrote("b")), ruled(b6), notes(byRules(6))},
+		"accepted by other rules": {expecting("true").ownedBy(ours).noted(wrote("b")), ruled(b6), notes(byRules(6))},
 		"failure of other rules":  {asking(), ruled(bad6), stale},
 
 		// Another object.
@@ -235,16 +235,16 @@ func TestPlan(t *testing.T) {
 		"copied with its value":           {foreign.noted(copiedA).holding("a"), b1, writes("b", well("b", 1, ""))},
 		"copied, same as new":             {foreign.noted(copiedA).holding("a"), a1, notes(well("a", 1, fingerprint))},
 		"copied with its record":          {mine.noted(copiedA).holding("a"), a1, notes(well("a", 1, ""))},
-		"copied, then set by somebody":    {foreign.noted(copiedA).holding("x"), b6, occupied(6)},
+		"copied, then edited":             {foreign.noted(copiedA).holding("x"), b6, occupied(6)},
 		"copied without its value":        {absent.noted(copiedA).empty(), a1, writes("a", well("a", 1, ""))},
 		"copied, failure":                 {foreign.noted(copiedA).holding("a"), bad1, failsA1},
-		"copied, set, failure":            {foreign.noted(copiedA).holding("x"), bad1, occupied(1)},
+		"copied, edited, failure":         {foreign.noted(copiedA).holding("x"), bad1, occupied(1)},
 		"copied failure, well here":       {absent.noted(copiedBad).empty(), b1, writes("b", well("b", 1, ""))},
-		"copied, pair taken out":          {moved.ownedBy(theirs).noted(copiedA).holding("a"), reconcile(), drops},
-		"copied, set, pair taken out":     {moved.unrecorded().noted(copiedA).holding("x"), reconcile(), drops},
+		"copied, pair removed":            {moved.ownedBy(theirs).noted(copiedA).holding("a"), reconcile(), drops},
+		"copied, edited, pair removed":    {moved.unrecorded().noted(copiedA).holding("x"), reconcile(), drops},
 		"written here, by an older fence": {mine.noted(on("uid-1", wrote("a"))), content(4, "b"), stale},
 
-		// Only a live object is good enough to give up a result.
+		// Only a live object is good enough to drop a result.
 		"stale, remembered":    {unasked.seen(plan.Remembered), b6, needsLive},
 		"foreign, remembered":  {foreign.seen(plan.Remembered), b6, needsLive},
 		"body, remembered":     {mine.wrote("a").seen(plan.Remembered), b6, puts("b")},
@@ -258,13 +258,13 @@ func TestPlan(t *testing.T) {
 		"tried, other status":       {absent.noted(tried(404)), bad(hourAgo), unchanged},
 		"same failure, gave up":     {absent.failing("BadStatus"), bad(hourAgo, gaveUp), fails("", "BadStatus")},
 		"same failure, again":       {absent.failing("BadStatus"), bad(again), says("BadStatus")},
-		"gave up, again":            {absent.noted(given(503, false)), bad(hourAgo, gaveUp, again), says("BadStatus")},
-		"gave up, other status":     {absent.noted(given(404, false)), bad(hourAgo, gaveUp, again), fails("", "BadStatus")},
-		"gave up, other words":      {absent.noted(otherWords()), bad(hourAgo, gaveUp, again), fails("", "BadStatus")},
-		"longer than interval":      {absent.noted(given(503, false)), bad(late, again), fails("", "BadStatus")},
-		"longer, known":             {absent.noted(given(503, true)), bad(late), unchanged},
-		"tries of an old state":     {absent.noted(given(503, true)), bad(hourAgo, everyTenMinutes), fails("", "BadStatus")},
-		"same failure, new row":     {absent.failing("BadStatus"), bad6, notes(ill("", "BadStatus", 6))},
+		"gave up, again":            {absent.noted(givenUp(503, false)), bad(hourAgo, gaveUp, again), says("BadStatus")},
+		"gave up, other status":     {absent.noted(givenUp(404, false)), bad(hourAgo, gaveUp, again), fails("", "BadStatus")},
+		"gave up, other words":      {absent.noted(reworded()), bad(hourAgo, gaveUp, again), fails("", "BadStatus")},
+		"longer than interval":      {absent.noted(givenUp(503, false)), bad(late, again), fails("", "BadStatus")},
+		"longer, known":             {absent.noted(givenUp(503, true)), bad(late), unchanged},
+		"tried again":               {absent.noted(givenUp(503, true)), bad(hourAgo, tenMinutes), fails("", "BadStatus")},
+		"same failure, later start": {absent.failing("BadStatus"), bad6, notes(ill("", "BadStatus", 6))},
 		"same failure, audit":       {absent.failing("BadStatus"), bad(audit), unchanged},
 		"failure of a new URL":      {mine.noted(failing(oldURL, "BadStatus")), failure(6, timeout), fails("a", "Timeout")},
 		"unknown class":             {asking(), failure(6, 99), fails("", "Unknown")},
@@ -277,33 +277,33 @@ func TestPlan(t *testing.T) {
 		"unmodified, was well":    {mine.wrote("a"), unmodified(6, "a"), unchanged},
 		"unmodified, other body":  {mine.noted(failing(wrote("b"), "Timeout")), unmodified(6, "a"), stale},
 		"unmodified, never ours":  {foreign, unmodified(6, "a"), stale},
-		"unmodified, not asked":   {unasked.noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), stale},
+		"unmodified, unannotated": {unasked.noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), stale},
 		"unmodified, another URL": {mine.noted(oldURL), unmodified(6, "a"), keeps("a")},
 
 		// Removed pairs.
-		"removed, ours":                  {removed, reconcile(), removes},
-		"removed, ours, kept":            {removed, reconcile(), kept(drops)},
-		"removed, ours, unnoted":         {unasked.ownedBy(ours), reconcile(), unchanged},
-		"removed, nobody knows, unnoted": {moved.unrecorded(), reconcile(), unchanged},
-		"removed, shared":                {unasked.ownedBy(ours, theirs).wrote("a"), reconcile(), keepsIt},
-		"removed, applied":               {removed.appliedBefore(`{"data":{"mydata":"x"}}`), reconcile(), keepsIt},
-		"removed, applied binary":        {removed.appliedBefore(`{"binaryData":{"mydata":"eA=="}}`), reconcile(), keepsIt},
-		"removed, other applied":         {removed.appliedBefore(`{"data":{"other":"x"}}`), reconcile(), removes},
-		"removed, unreadable":            {removed.appliedBefore(`{"data":{"mydata":`), reconcile(), removes},
-		"removed, taken over":            {moved.ownedBy(theirs).wrote("a"), reconcile(), drops},
-		"removed, already gone":          {moved.wrote("a"), reconcile(), drops},
-		"removed, only failed":           {moved.noted(failing(none, "Timeout")), reconcile(), drops},
-		"removed, nothing left":          {moved, reconcile(), unchanged},
-		"removed, asked for":             {mine.wrote("a"), reconcile(), unchanged},
-		"removed, suspended":             {suspended.ownedBy(ours).wrote("a"), reconcile(), stale},
-		"removed, nonsense":              {nonsense.ownedBy(ours).wrote("a"), reconcile(), explains},
-		"removed, back but refused":      {invalid.ownedBy(ours).wrote("a"), reconcile(), explains},
-		"body of a refused pair":         {invalid.ownedBy(ours).wrote("a"), b6, stale},
-		"removed, unknown":               {moved.unrecorded().wrote("a"), reconcile(), needsValues},
-		"removed, unknown, as ours":      {moved.unrecorded().wrote("a").holding("a"), reconcile(), removes},
-		"removed, unknown, edited":       {moved.unrecorded().wrote("a").holding("edit"), reconcile(), drops},
-		"removed from an immutable":      {moved.ownedBy(ours).wrote("a").behind(plan.Immutable), reconcile(), keepsIt},
-		"removed from one unrelated":     {unasked.ownedBy(theirs), reconcile(), unchanged},
+		"removed, ours":               {removed, reconcile(), removes},
+		"removed, ours, kept":         {removed, reconcile(), kept(drops)},
+		"removed, ours, no status":    {unasked.ownedBy(ours), reconcile(), unchanged},
+		"removed, unknown, no status": {moved.unrecorded(), reconcile(), unchanged},
+		"removed, shared":             {unasked.ownedBy(ours, theirs).wrote("a"), reconcile(), keepsIt},
+		"removed, applied":            {removed.appliedBefore(`{"data":{"mydata":"x"}}`), reconcile(), keepsIt},
+		"removed, applied binary":     {removed.appliedBefore(`{"binaryData":{"mydata":"eA=="}}`), reconcile(), keepsIt},
+		"removed, other applied":      {removed.appliedBefore(`{"data":{"other":"x"}}`), reconcile(), removes},
+		"removed, unreadable":         {removed.appliedBefore(`{"data":{"mydata":`), reconcile(), removes},
+		"removed, taken over":         {moved.ownedBy(theirs).wrote("a"), reconcile(), drops},
+		"removed, already gone":       {moved.wrote("a"), reconcile(), drops},
+		"removed, only failed":        {moved.noted(failing(none, "Timeout")), reconcile(), drops},
+		"removed, nothing left":       {moved, reconcile(), unchanged},
+		"still annotated":             {mine.wrote("a"), reconcile(), unchanged},
+		"removed, suspended":          {suspended.ownedBy(ours).wrote("a"), reconcile(), stale},
+		"removed, nonsense":           {nonsense.ownedBy(ours).wrote("a"), reconcile(), explains},
+		"removed, invalid pair":       {invalid.ownedBy(ours).wrote("a"), reconcile(), explains},
+		"body of an invalid pair":     {invalid.ownedBy(ours).wrote("a"), b6, stale},
+		"removed, unknown":            {moved.unrecorded().wrote("a"), reconcile(), needsValues},
+		"removed, unknown, as ours":   {moved.unrecorded().wrote("a").holding("a"), reconcile(), removes},
+		"removed, unknown, edited":    {moved.unrecorded().wrote("a").holding("edit"), reconcile(), drops},
+		"removed from an immutable":   {moved.ownedBy(ours).wrote("a").behind(plan.Immutable), reconcile(), keepsIt},
+		"removed, never ours":         {unasked.ownedBy(theirs), reconcile(), unchanged},
 
 		// Changes that the API server refuses.
 		"immutable":                {asking().behind(plan.Immutable), b6, refused("", "Immutable", 6)},
@@ -345,7 +345,7 @@ func TestConfirmed(t *testing.T) {
 	} {
 		restored := failure(6, badStatus, func(r *v1.Result) { r.ObservedAt = timestamppb.New(noon.Add(late)) })
 		verdict, _ := decided(restored)
-		g.Expect(verdict).To(Equal(want), "an older fence %s later, as of a stream that was restored", late)
+		g.Expect(verdict).To(Equal(want), "an older fence %s later, as from a restored stream", late)
 	}
 	verdict, _ := decided(failure(8, badStatus))
 	g.Expect(verdict).To(Equal(plan.Written), "a later failure")
@@ -389,7 +389,7 @@ func from(url string, e status.Entry) status.Entry {
 	return e
 }
 
-// copied returns an entry with the fence of a stream far ahead of ours.
+// copied returns the entry as copied from another object, with the fence of a stream far ahead of ours.
 func copied(e status.Entry) status.Entry {
 	e.Fence.Epoch = epoch + 1000
 	return on("another", e)

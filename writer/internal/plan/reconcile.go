@@ -11,10 +11,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// reconcile brings the object in line with its annotations: the status with what is
-// wrong with them and with keys that somebody else has written, and the keys with the
-// pairs. All of it is read in the object, so that no message can put a sentence before
-// its owner or remove what is asked for.
+// reconcile brings the object in line with its annotations: it reports their problems and foreign keys
+// in the status, and removes keys that are no longer annotated. Texts and keys come from the object itself, so
+// a forged message can neither put words into the status nor remove an annotated key.
 func (b *builder) reconcile(i Item) Decision {
 	o := b.object
 	if o.Ignored || o.Request.Suspended {
@@ -22,9 +21,9 @@ func (b *builder) reconcile(i Item) Decision {
 	}
 	d := Decision{Verdict: Unchanged}
 	changed := b.explainAnnotations(i)
-	changed = b.explainOccupied(i) || changed
+	changed = b.explainForeign(i) || changed
 	if i.Result.GetReconcile().GetRemove() && o.Invalid == nil {
-		changed = b.removeUnasked(&d) || changed
+		changed = b.removeUnannotated(&d) || changed
 	}
 	if changed {
 		b.touched, d.Verdict = true, Written
@@ -32,9 +31,9 @@ func (b *builder) reconcile(i Item) Decision {
 	return d
 }
 
-// removeUnasked takes out the entries that no pair names, and reports whether there
-// were any. Their values go, too, unless they belong to somebody else.
-func (b *builder) removeUnasked(d *Decision) (changed bool) {
+// removeUnannotated removes the status entries of keys that are no longer annotated, and their values if
+// nobody else owns them. It reports whether there were any.
+func (b *builder) removeUnannotated(d *Decision) (changed bool) {
 	for _, key := range slices.Sorted(maps.Keys(b.status.Keys)) {
 		if b.object.Request.Names(key) {
 			continue
@@ -52,7 +51,7 @@ func (b *builder) removeUnasked(d *Decision) (changed bool) {
 	return changed
 }
 
-// wrote reports whether the value of a key is one that we wrote.
+// wrote reports whether we wrote the value of a key.
 func (b *builder) wrote(key string) bool {
 	switch b.owner(key).State {
 	case annotation.Ours:
@@ -66,9 +65,8 @@ func (b *builder) wrote(key string) bool {
 	}
 }
 
-// keptNote states why the value of a key of ours is not removed; empty: it is. A key
-// that another field manager owns, or that somebody has applied by a client, is in
-// their manifest, too.
+// keptNote says why a key of ours is not removed, or is empty if it is. A key that another field manager
+// owns too, or that the last kubectl apply contained, is part of somebody's manifest.
 func (b *builder) keptNote(key string) string {
 	switch other := b.object.Owners.Other(key); {
 	case other != "":
@@ -81,7 +79,8 @@ func (b *builder) keptNote(key string) string {
 	return ""
 }
 
-// explainAnnotations reports whether what is wrong with the annotations, or bounds them, has changed.
+// explainAnnotations puts the problem or limit of the annotations into the status, and reports whether it has
+// changed.
 func (b *builder) explainAnnotations(i Item) bool {
 	by := i.Result.GetReconcile().GetBound()
 	bound := annotation.Bound{
@@ -106,10 +105,10 @@ func (b *builder) explainAnnotations(i Item) bool {
 	return true
 }
 
-// explainOccupied reports whether a key was found that we never wrote, and whose
-// entry does not have that yet. No result comes for such a key, as nothing is
-// fetched for it; when it is free, the next result replaces the entry.
-func (b *builder) explainOccupied(i Item) (changed bool) {
+// explainForeign puts KeyExists into the status of annotated keys of other owners, and reports whether the status
+// has changed. Nothing is fetched for such a key, so no result reports it. Once the key is free, the next
+// result replaces the entry.
+func (b *builder) explainForeign(i Item) (changed bool) {
 	for _, pair := range b.object.Request.Pairs {
 		entry := b.status.Keys[pair.Key]
 		if entry.Written() || b.owner(pair.Key).State != annotation.Foreign {

@@ -15,7 +15,7 @@ import (
 
 const formatSentence = "annotation value 'not correct' does not match expected format key=url"
 
-// problems is the watcher's message about changed problems of annotations.
+// problems is the watcher's request to update the problem in the status.
 func problems() plan.Item {
 	return result(0, func(r *v1.Result) {
 		r.Want.Key, r.Want.Url = status.ObjectKey, ""
@@ -23,7 +23,7 @@ func problems() plan.Item {
 	})
 }
 
-// The status has the problem of the annotations while it lasts, and is written only when it
+// The status has the problem of the annotations while it lasts, and is written only when the problem
 // changes.
 func TestProblems(t *testing.T) {
 	held := func(message string) string {
@@ -37,7 +37,7 @@ func TestProblems(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object  fixture
 		verdict plan.Verdict
-		// message in the status afterwards; "-" means that it is not written.
+		// message is in the status afterwards. "-" means that the status is not written.
 		message string
 		since   time.Time
 	}{
@@ -78,9 +78,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// The status has the owner of a foreign key, and is written only when that begins or the URL
-// changes.
-func TestOccupiedKeysAreInTheStatus(t *testing.T) {
+// The status has KeyExists for a foreign key, and is written only when that is new or the URL changes.
+func TestForeignKeysAreInTheStatus(t *testing.T) {
 	const theirs = "person"
 	noted := func(e status.Entry) fixture { return asking().ownedBy(theirs).noted(e) }
 	refused := failing(status.Entry{Fence: fence(4)}, "KeyExists")
@@ -89,20 +88,20 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object  fixture
 		verdict plan.Verdict
-		// fence and since of the written entry. Nothing is written if the verdict is Unchanged.
+		// fence and since are those of the written entry. Nothing is written if the verdict is Unchanged.
 		fence status.Fence
 		since time.Time
 	}{
-		"begins":                {asking().ownedBy(theirs), plan.Written, status.Fence{}, noon},
-		"after a failure":       {noted(failing(status.Entry{Fence: fence(4)}, "Timeout")), plan.Written, fence(4), noon},
-		"on a copy":             {noted(copied(refused)), plan.Written, status.Fence{}, noon},
-		"for another URL":       {noted(elsewhere), plan.Written, fence(4), noon},
-		"is the same":           {noted(refused), plan.Unchanged, status.Fence{}, noon},
-		"is ours":               {asking().ownedBy(annotation.FieldManager), plan.Unchanged, status.Fence{}, noon},
-		"is free":               {asking(), plan.Unchanged, status.Fence{}, noon},
-		"once held our body":    {noted(wrote("a")), plan.Unchanged, status.Fence{}, noon},
-		"of an older reading":   {asking().ownedBy(theirs).seen(plan.Remembered), plan.Written, status.Fence{}, noon},
-		"with nothing recorded": {asking().unrecorded(), plan.Unchanged, status.Fence{}, noon},
+		"begins":             {asking().ownedBy(theirs), plan.Written, status.Fence{}, noon},
+		"after a failure":    {noted(failing(status.Entry{Fence: fence(4)}, "Timeout")), plan.Written, fence(4), noon},
+		"on a copy":          {noted(copied(refused)), plan.Written, status.Fence{}, noon},
+		"for another URL":    {noted(elsewhere), plan.Written, fence(4), noon},
+		"is the same":        {noted(refused), plan.Unchanged, status.Fence{}, noon},
+		"is ours":            {asking().ownedBy(annotation.FieldManager), plan.Unchanged, status.Fence{}, noon},
+		"is free":            {asking(), plan.Unchanged, status.Fence{}, noon},
+		"once held our body": {noted(wrote("a")), plan.Unchanged, status.Fence{}, noon},
+		"not live":           {asking().ownedBy(theirs).seen(plan.Remembered), plan.Written, status.Fence{}, noon},
+		"without a record":   {asking().unrecorded(), plan.Unchanged, status.Fence{}, noon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -132,8 +131,8 @@ func expectNothingWritten(t *testing.T, object *plan.Object, item plan.Item) {
 	NewWithT(t).Expect(p.Empty()).To(BeTrue(), "wrote %s", p.Status)
 }
 
-// The time as a foreign key is no part of a later failure.
-func TestAFailureAfterAnOccupiedKeyBeginsWithItself(t *testing.T) {
+// A failure does not inherit its start from KeyExists.
+func TestAFailureOfAFormerlyForeignKeyStartsNow(t *testing.T) {
 	free := asking().noted(failing(status.Entry{Fence: fence(4)}, "KeyExists"))
 	_, s := planned(t, free.object(), failure(7, timeout))
 	NewWithT(t).Expect(s.Keys[theKey]).To(And(HaveField("Error", "Timeout"),
@@ -141,7 +140,7 @@ func TestAFailureAfterAnOccupiedKeyBeginsWithItself(t *testing.T) {
 }
 
 // Entries of foreign keys give way to a body, and are not written again without room.
-func TestOccupiedKeysGiveWay(t *testing.T) {
+func TestForeignKeysGiveWay(t *testing.T) {
 	other := failing(status.Entry{}, "KeyExists")
 	full := asking().noted(status.Entry{}).object()
 	full.Status.Keys = map[string]status.Entry{"other": other}
@@ -160,8 +159,8 @@ func TestOccupiedKeysGiveWay(t *testing.T) {
 	expectNothingWritten(t, tight, problems())
 }
 
-// The message has only figures. The sentences are the writer's own.
-func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
+// The message has only numbers. The writer makes the sentence.
+func TestTheStatusHasTheLimitOfTheNamespace(t *testing.T) {
 	for _, c := range []struct {
 		bound *v1.Bound
 		want  string
@@ -199,17 +198,17 @@ func TestAProblemOutlastsOtherResults(t *testing.T) {
 func TestOlderEntriesAreExplained(t *testing.T) {
 	older := failing(status.Entry{}, "BadStatus")
 	older.GaveUp, older.Explanation = true, nil
-	look := failure(6, badStatus, hourAgo, gaveUp, again)
-	p, s := planned(t, asking().noted(older).object(), look)
+	repeated := failure(6, badStatus, hourAgo, gaveUp, again)
+	p, s := planned(t, asking().noted(older).object(), repeated)
 	NewWithT(t).Expect(p.Decisions[0].Verdict).To(Equal(plan.Written))
 	NewWithT(t).Expect(s.Keys[theKey].Why().HTTPStatus).To(BeEquivalentTo(503))
 	expectNothingWritten(t, asking().noted(s.Keys[theKey]).object(), failure(7, badStatus, hourAgo, gaveUp, again))
 	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(older)
-	expectNothingWritten(t, full.object(), look)
+	expectNothingWritten(t, full.object(), repeated)
 }
 
-// An entry of an older writer learns once that only an edit helps.
-func TestThatOnlyAnEditHelpsIsInTheStatus(t *testing.T) {
+// An entry of an older writer is marked as terminal once.
+func TestAFailureThatOnlyAnEditFixesIsMarked(t *testing.T) {
 	forbidden := func(r *v1.Result) {
 		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
 		r.GetFailure().Detail = v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
