@@ -17,11 +17,12 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// maxBackoff is the maximum delay of a message that met an unavailable API server.
+// maxBackoff is the maximum delay before a message is retried because the API server was unavailable.
 const maxBackoff = 8 * time.Second
 
-// Config of an Inbox.
+// Config configures an Inbox.
 type Config struct {
+	// Protected has the namespaces that are never served.
 	Protected []string
 	// Messages and Bytes limit the messages in flight.
 	Messages, Bytes int
@@ -43,16 +44,16 @@ type Inbox struct {
 	config Config
 	deps   Deps
 	lines  *logsample.Log
-	places *places
+	slots  *slots
 }
 
 // New returns an inbox that adds work to the queue while the breaker lets it pass.
 func New(c Config, d Deps) *Inbox {
-	return &Inbox{config: c, deps: d, lines: logsample.New(d.Log), places: newPlaces(c.Messages, c.Bytes)}
+	return &Inbox{config: c, deps: d, lines: logsample.New(d.Log), slots: newSlots(c.Messages, c.Bytes)}
 }
 
 // Handle applies a message. Each message has its own span, even in a batch, because each belongs to
-// another trace.
+// a different trace.
 func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 	b.deps.Metrics.inFlight.Inc()
 	defer b.deps.Metrics.inFlight.Dec()
@@ -68,10 +69,10 @@ func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 	outcome := apply.Outcome{Unavailable: true}
 	switch began := time.Now(); {
 	case !b.deps.Breaker.Pass(d.Draining()):
-	case b.places.take(item.Key.Namespace, len(d.Data())):
+	case b.slots.acquire(item.Key.Namespace, len(d.Data())):
 		outcome = <-b.deps.Queue.Add(ctx, types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
-		b.places.leave(item.Key.Namespace, len(d.Data()), time.Since(began))
-	default: // others come first
+		b.slots.release(item.Key.Namespace, len(d.Data()), time.Since(began))
+	default: // the slow namespace has used its slots
 		outcome.After = slow + rand.N(slow)
 	}
 	disposition := dispose(d, outcome)
@@ -79,9 +80,9 @@ func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 	return disposition
 }
 
-// dispose returns the disposition of a message. Only a message that met an unavailable API server
-// comes back. Meanwhile it occupies a slot of the consumer, which is intended back-pressure. All
-// others are acknowledged, and the watcher publishes missing keys again.
+// dispose returns the disposition of a message. It is retried only if the API server was unavailable, or if its
+// slow namespace has used its slots. Meanwhile it occupies a slot of the consumer, which is intended
+// back-pressure. All others are acknowledged, and the watcher publishes missing keys again.
 func dispose(d *pipeline.Delivery, o apply.Outcome) pipeline.Disposition {
 	if !o.Unavailable {
 		return pipeline.Ack()

@@ -14,12 +14,12 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// errMalformed means that a message cannot be acted on.
+// errMalformed means that a message cannot be applied.
 var errMalformed = errors.New("malformed result")
 
 // read parses a message. Subject and payload must agree and contain valid Kubernetes names, because
-// the names become part of a request's path and the key part of a patch. With an error, the item
-// has the readable fields.
+// the names become part of a request path and the key becomes part of a patch. On error, the item has the
+// fields that could be read.
 func (c Config) read(subject string, data []byte) (plan.Item, error) {
 	kind, key, err := pipeline.ParseSubject(subject)
 	if err != nil {
@@ -30,9 +30,9 @@ func (c Config) read(subject string, data []byte) (plan.Item, error) {
 		return plan.Item{Key: key}, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	item := plan.NewItem(result)
-	// Only the watcher may publish on that subject. It limits how many keys are removed at once.
+	// Only the watcher may publish on that subject, because it limits how many keys are removed at once.
 	if item.OfObject() != (kind == pipeline.KindReconcile) || item.OfObject() && key.Key != status.ObjectKey {
-		return item, fmt.Errorf("%w: only a watcher, and on its own subject, asks to bring objects in line", errMalformed)
+		return item, fmt.Errorf("%w: only the watcher may request to reconcile an object", errMalformed)
 	}
 	if err := check(key, result); err != nil {
 		return item, err
@@ -62,7 +62,7 @@ func check(key pipeline.Key, r *v1.Result) error {
 	case r.GetSequence() == 0:
 		return fmt.Errorf("%w: no sequence", errMalformed)
 	case want.GetEpoch() < 0 || want.GetEpoch() > status.MaxEpoch: // it would make the status unreadable
-		return fmt.Errorf("%w: no stream is of that epoch", errMalformed)
+		return fmt.Errorf("%w: epoch out of range", errMalformed)
 	case want.GetUrl() == "":
 		return fmt.Errorf("%w: no url", errMalformed)
 	}
@@ -77,7 +77,7 @@ func check(key pipeline.Key, r *v1.Result) error {
 	return checkTimes(r)
 }
 
-// checkTimes rejects times that JSON cannot express. One of them would make the status of all keys
+// checkTimes rejects times that JSON cannot express. A single one would make the status of all keys
 // unwritable.
 func checkTimes(r *v1.Result) error {
 	for _, at := range []*timestamppb.Timestamp{r.GetObservedAt(), r.GetFailure().GetFirstFailedAt(), r.GetFailure().
@@ -91,13 +91,13 @@ func checkTimes(r *v1.Result) error {
 
 // checkDigest compares a body with the digest in the message and with the digest that the annotation
 // requires.
-func checkDigest(c *v1.Content, demanded string) error {
+func checkDigest(c *v1.Content, required string) error {
 	var problem string
 	switch digest := pipeline.Digest(c.GetBody()); {
 	case digest != c.GetSha256():
-		problem = "body has another digest than it came with"
-	case demanded != "" && digest != demanded:
-		problem = "body has another digest than the annotation demands"
+		problem = "body does not match the digest in the message"
+	case required != "" && digest != required:
+		problem = "body does not match the digest that the annotation requires"
 	default:
 		return nil
 	}

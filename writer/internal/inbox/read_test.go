@@ -25,7 +25,7 @@ func aResult() *v1.Result {
 // beyond is a time that JSON cannot express.
 func beyond() *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: 1 << 60} }
 
-// ofObject turns a result into one about the whole object.
+// ofObject turns r into a result about the whole object and returns its want.
 func ofObject(r *v1.Result) *v1.Want {
 	r.Sequence, r.Want.Url, r.Want.Key = 0, "", "*"
 	r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}
@@ -51,33 +51,33 @@ func TestRead(t *testing.T) {
 		change func(*v1.Result)
 		class  v1.FailureClass
 	}{
-		"good":                {func(*v1.Result) {}, 0},
-		"failure":             {func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{}} }, 0},
-		"failure without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Failure{} }, malformed},
-		"demanded digest":     {func(r *v1.Result) { r.Want.Sha256 = r.GetContent().GetSha256() }, 0},
-		"other digest":        {func(r *v1.Result) { r.GetContent().Body = []byte("other") }, digest},
-		"no digest":           {func(r *v1.Result) { r.GetContent().Sha256 = "" }, digest},
-		"undemanded digest":   {func(r *v1.Result) { r.Want.Sha256 = strings.Repeat("0", 64) }, digest},
-		"no outcome":          {func(r *v1.Result) { r.Outcome = nil }, malformed},
-		"no uid":              {func(r *v1.Result) { r.Want.Uid = "" }, malformed},
-		"no sequence":         {func(r *v1.Result) { r.Sequence = 0 }, malformed},
-		"epoch past the end":  {func(r *v1.Result) { r.Want.Epoch = status.MaxEpoch + 1 }, malformed},
-		"epoch below zero":    {func(r *v1.Result) { r.Want.Epoch = -1 }, malformed},
-		"last epoch":          {func(r *v1.Result) { r.Want.Epoch = status.MaxEpoch }, 0},
-		"no namespace":        {func(r *v1.Result) { r.Want.Namespace = "" }, malformed},
-		"time of observation": {func(r *v1.Result) { r.ObservedAt = beyond() }, malformed},
-		"time of failure":     {func(r *v1.Result) { fail(r, &v1.Failure{FirstFailedAt: beyond()}) }, malformed},
-		"time of next look":   {func(r *v1.Result) { fail(r, &v1.Failure{NextAt: beyond()}) }, malformed},
-		"illegal key":         {func(r *v1.Result) { r.Want.Key = "$patch" }, malformed},
-		"annotations":         {func(r *v1.Result) { ofObject(r) }, 0},
-		"annotations, no uid": {func(r *v1.Result) { ofObject(r).Uid = "" }, malformed},
-		"annotations of key":  {func(r *v1.Result) { ofObject(r).Key = "k" }, malformed},
-		"annotations, time":   {func(r *v1.Result) { ofObject(r); r.ObservedAt = beyond() }, malformed},
-		"body of the object":  {func(r *v1.Result) { r.Want.Key = "*" }, malformed},
-		"path as name":        {func(r *v1.Result) { r.Want.Name = "../../secrets/x" }, malformed},
-		"path as namespace":   {func(r *v1.Result) { r.Want.Namespace = "../../nodes" }, malformed},
-		"protected namespace": {func(r *v1.Result) { r.Want.Namespace = "kube-system" }, protected},
-		"protected name":      {func(r *v1.Result) { r.Want.Name = "kube-root-ca.crt" }, protected},
+		"good":                    {func(*v1.Result) {}, 0},
+		"failure":                 {func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{}} }, 0},
+		"failure without url":     {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Failure{} }, malformed},
+		"required digest":         {func(r *v1.Result) { r.Want.Sha256 = r.GetContent().GetSha256() }, 0},
+		"other digest":            {func(r *v1.Result) { r.GetContent().Body = []byte("other") }, digest},
+		"no digest":               {func(r *v1.Result) { r.GetContent().Sha256 = "" }, digest},
+		"not the required digest": {func(r *v1.Result) { r.Want.Sha256 = strings.Repeat("0", 64) }, digest},
+		"no outcome":              {func(r *v1.Result) { r.Outcome = nil }, malformed},
+		"no uid":                  {func(r *v1.Result) { r.Want.Uid = "" }, malformed},
+		"no sequence":             {func(r *v1.Result) { r.Sequence = 0 }, malformed},
+		"epoch past the end":      {func(r *v1.Result) { r.Want.Epoch = status.MaxEpoch + 1 }, malformed},
+		"epoch below zero":        {func(r *v1.Result) { r.Want.Epoch = -1 }, malformed},
+		"last epoch":              {func(r *v1.Result) { r.Want.Epoch = status.MaxEpoch }, 0},
+		"no namespace":            {func(r *v1.Result) { r.Want.Namespace = "" }, malformed},
+		"time of observation":     {func(r *v1.Result) { r.ObservedAt = beyond() }, malformed},
+		"time of failure":         {func(r *v1.Result) { fail(r, &v1.Failure{FirstFailedAt: beyond()}) }, malformed},
+		"time of next try":        {func(r *v1.Result) { fail(r, &v1.Failure{NextAt: beyond()}) }, malformed},
+		"illegal key":             {func(r *v1.Result) { r.Want.Key = "$patch" }, malformed},
+		"annotations":             {func(r *v1.Result) { ofObject(r) }, 0},
+		"annotations, no uid":     {func(r *v1.Result) { ofObject(r).Uid = "" }, malformed},
+		"annotations of key":      {func(r *v1.Result) { ofObject(r).Key = "k" }, malformed},
+		"annotations, time":       {func(r *v1.Result) { ofObject(r); r.ObservedAt = beyond() }, malformed},
+		"body of the object":      {func(r *v1.Result) { r.Want.Key = "*" }, malformed},
+		"path as name":            {func(r *v1.Result) { r.Want.Name = "../../secrets/x" }, malformed},
+		"path as namespace":       {func(r *v1.Result) { r.Want.Namespace = "../../nodes" }, malformed},
+		"protected namespace":     {func(r *v1.Result) { r.Want.Namespace = "kube-system" }, protected},
+		"protected name":          {func(r *v1.Result) { r.Want.Name = "kube-root-ca.crt" }, protected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := aResult()
@@ -99,8 +99,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The subject names the object, and decides who may publish: fetchers publish bodies and failures,
-// and only the watcher may have keys removed.
+// The subject identifies the object and decides who may publish: fetchers publish bodies and failures, and
+// only the watcher may request removals.
 func TestReadRefusesAnotherSubject(t *testing.T) {
 	key, ofObjectResult := pipeline.KeyOf(aResult().GetWant()), aResult()
 	objectKey := pipeline.KeyOf(ofObject(ofObjectResult))

@@ -5,51 +5,52 @@ import (
 	"time"
 )
 
-// slow is the duration of a result above which its namespace loses a quarter of the places. A
+// slow is how long a result may take before its namespace loses a quarter of the slots. An admission
 // webhook may be slow.
 const slow = 5 * time.Second
 
-// places counts the messages in flight by namespace.
-type places struct {
-	// messages and bytes are the maximum of a slow namespace.
+// slots limits the messages in flight of slow namespaces.
+type slots struct {
+	// messages and bytes are the limits of one slow namespace.
 	messages, bytes int
 
-	mu sync.Mutex
-	of map[string]*use
+	mu    sync.Mutex
+	usage map[string]*usage // by namespace
 }
 
-type use struct {
+// usage is what one namespace has in flight.
+type usage struct {
 	messages, bytes int
 	// took is the duration of its last result.
 	took time.Duration
 }
 
-func newPlaces(messages, bytes int) *places {
-	return &places{messages: messages - messages/4, bytes: bytes - bytes/4, of: map[string]*use{}}
+func newSlots(messages, bytes int) *slots {
+	return &slots{messages: messages - messages/4, bytes: bytes - bytes/4, usage: map[string]*usage{}}
 }
 
-// take takes a place for a message, if the namespace may have one more.
-func (p *places) take(namespace string, bytes int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	u := p.of[namespace]
+// acquire takes a slot for a message, if the namespace may have one more.
+func (s *slots) acquire(namespace string, bytes int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.usage[namespace]
 	if u == nil {
-		u = &use{}
-		p.of[namespace] = u
+		u = &usage{}
+		s.usage[namespace] = u
 	}
-	if u.took > slow && (u.messages >= p.messages || u.bytes >= p.bytes) {
+	if u.took > slow && (u.messages >= s.messages || u.bytes >= s.bytes) {
 		return false
 	}
 	u.messages, u.bytes = u.messages+1, u.bytes+bytes
 	return true
 }
 
-func (p *places) leave(namespace string, bytes int, took time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	u := p.of[namespace]
+func (s *slots) release(namespace string, bytes int, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.usage[namespace]
 	u.messages, u.bytes, u.took = u.messages-1, u.bytes-bytes, took
 	if u.messages == 0 {
-		delete(p.of, namespace)
+		delete(s.usage, namespace)
 	}
 }

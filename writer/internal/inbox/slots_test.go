@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestANamespaceWhoseResultsAreSlowHasThreeQuartersOfThePlaces(t *testing.T) {
+func TestASlowNamespaceMayUseThreeQuartersOfTheSlots(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		bytes int
@@ -16,23 +16,23 @@ func TestANamespaceWhoseResultsAreSlowHasThreeQuartersOfThePlaces(t *testing.T) 
 		"slow, large":       {1 << 20, slow + 1, 48},
 		"as fast as others": {1, slow, 256},
 	} {
-		p := newPlaces(256, 64<<20)
-		p.take("a", 0)
-		p.take("a", tt.bytes)
-		p.leave("a", 0, tt.took)
+		s := newSlots(256, 64<<20)
+		s.acquire("a", 0)
+		s.acquire("a", tt.bytes)
+		s.release("a", 0, tt.took)
 		got := 1
-		for got < 256 && p.take("a", tt.bytes) {
+		for got < 256 && s.acquire("a", tt.bytes) {
 			got++
 		}
-		if got != tt.want || !p.take("b", tt.bytes) {
-			t.Errorf("%s: a has %d places, want %d", name, got, tt.want)
+		if got != tt.want || !s.acquire("b", tt.bytes) {
+			t.Errorf("%s: a has %d slots, want %d", name, got, tt.want)
 		}
 		for range got {
-			p.leave("a", tt.bytes, slow+1)
+			s.release("a", tt.bytes, slow+1)
 		}
-		p.leave("b", tt.bytes, 0)
-		if len(p.of) > 0 || !p.take("a", 0) {
-			t.Errorf("%s: %d namespaces are remembered", name, len(p.of))
+		s.release("b", tt.bytes, 0)
+		if len(s.usage) > 0 || !s.acquire("a", 0) {
+			t.Errorf("%s: %d namespaces are remembered", name, len(s.usage))
 		}
 	}
 }
