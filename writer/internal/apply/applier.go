@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// maxTries is the maximum number of patches for an object that keeps changing before its
-	// results are deferred.
+	// maxTries is how often an object that keeps changing is planned and patched before its results are
+	// deferred.
 	maxTries = 10
-	// maxFaults is the number of failed requests in a row for one object, while others succeed,
-	// before its results are deferred.
+	// maxFaults is the maximum number of failed requests in a row for one object, while others succeed. After
+	// that its results are deferred.
 	maxFaults = 5
 	// conflictPause is the maximum pause between attempts.
 	conflictPause = 40 * time.Millisecond
@@ -60,21 +60,21 @@ type Applier struct {
 	config Config
 	deps   Deps
 	// objects holds the metadata of objects after our last patch, undecoded, because most of it is never
-	// read again. The API server refuses a patch of outdated metadata.
+	// read again. Stale metadata does no harm, because the API server refuses the patch.
 	objects cache.Expiring[types.NamespacedName, *metav1.ObjectMeta]
-	// confirmed holds the newest fetch that found the value of a key unchanged. An older failure
-	// that comes late must not count as new, because the fetcher would never report its end.
+	// confirmed holds the newest fetch that found the value of a key unchanged. An older failure that arrives
+	// late must not be written, because the fetcher would never report its end.
 	confirmed cache.Expiring[cache.Key, plan.Confirmation]
-	// unwritable has the keys that are reported as not written although the status does not say so.
+	// unwritable has the keys that an Event, but not the status, reports as not written.
 	unwritable cache.Expiring[cache.Key, bool]
 	// faults counts failed requests in a row by object.
 	faults  cache.Expiring[types.NamespacedName, int]
 	budgets budgets
 	lines   *logsample.Log
-	// eventsRefused reports that it is logged that Events are refused.
+	// eventsRefused means that the refusal of Events is already logged.
 	eventsRefused atomic.Bool
-	// doubted has the signature errors that are already logged.
-	doubted sync.Map
+	// logged has the signature errors that are already logged.
+	logged sync.Map
 }
 
 // New returns an applier.
@@ -128,7 +128,7 @@ func (t *task) run(ctx context.Context) []Outcome {
 		if t.known {
 			continue
 		}
-		select { // there is another writer of this object
+		select { // someone else is writing this object
 		case <-ctx.Done():
 			return t.deferAll("object changes faster than it can be patched, deferred")
 		case <-time.After(rand.N(conflictPause)):

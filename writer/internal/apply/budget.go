@@ -15,7 +15,7 @@ import (
 // budgets limit the writes and the Events in each namespace.
 type budgets struct{ writes, writeBytes, events *budget.Budget }
 
-// take spends the budget that a plan needs, or returns which budget is short.
+// take spends the budget that a plan needs, or returns the budget that is exceeded.
 func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget.Shortage) {
 	if short = b.writes.Take(namespace, 1); short != nil {
 		return budget.Writes, short
@@ -23,9 +23,9 @@ func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget
 	return budget.WriteBytes, b.writeBytes.Take(namespace, p.Bytes())
 }
 
-// overBudget defers results of a namespace that exceeded its budget. They occupy no slot, because
-// the watcher publishes missing keys again. The owner of each key gets one Event about it, and
-// another one at the end.
+// overBudget defers results of a namespace that exceeded its budget. They are acknowledged, so they occupy no
+// slot, and the watcher publishes missing keys again. The owner of each key gets one Event now, and another
+// when the key is written.
 func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Outcome {
 	if short.First {
 		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("verdict", string(plan.Deferred))

@@ -11,9 +11,9 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// emitEvents reports whether it wrote any event that this process had not written before. An error
-// is worth a retry. A refused Event counts as written, because the value matters more and the log
-// has it.
+// emitEvents reports whether it wrote an Event that this process had not written before. After an error, the
+// item should be retried. A refused Event counts as written, because the log reports it and the value
+// matters more.
 func (t *task) emitEvents(
 	ctx context.Context, item plan.Item, uid types.UID, events []plan.Event,
 ) (written bool, err error) {
@@ -48,8 +48,8 @@ func (t *task) record(ctx context.Context, e plan.Event) error {
 	return t.deps.Recorder.Record(ctx, e)
 }
 
-// affordsEvent spends one Event of the budget of the namespace, if it has one. Events over the
-// budget are only counted.
+// affordsEvent takes one Event from the budget of the namespace, and reports whether there was one left. Events
+// over the budget are only counted.
 func (t *task) affordsEvent() bool {
 	short := t.budgets.events.Take(t.ref.Namespace, 1)
 	if short == nil {

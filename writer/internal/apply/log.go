@@ -9,14 +9,14 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Kinds of lines without a verdict.
+// Kinds of log lines without a verdict.
 const (
 	kindEventFailed  = "event_failed"
 	kindEventRefused = "event_refused"
 	kindOverBudget   = "over_budget"
 )
 
-// line begins a line about an item, without the query of the URL or anything of the body. It
+// line begins a log line about an item. It contains only the host of the URL, and nothing of the body. It
 // returns nil if there are too many lines of its kind.
 func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Event {
 	line := t.lines.Line(level, kind)
@@ -30,7 +30,7 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 	return line.Str("host", pipeline.HostOf(i.Result.GetWant().GetUrl()))
 }
 
-// resultLine begins a line about the outcome of an item.
+// resultLine begins a log line with the verdict on an item.
 func (t *task) resultLine(i plan.Item, level zerolog.Level, v plan.Verdict) *zerolog.Event {
 	return t.line(i, level, string(v)).Str("verdict", string(v))
 }

@@ -57,7 +57,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 	}
 }
 
-// Kinds of reads.
+// Kinds of reads of a ConfigMap.
 const (
 	kindMetadata = "metadata"
 	kindObject   = "object"

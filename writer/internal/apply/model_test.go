@@ -35,8 +35,8 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// FuzzPromises runs people, watcher, fetcher and writer against a small API server in an order that
-// depends on the seed. Others act between any two requests of the writer. Messages come late, twice
+// FuzzPromises simulates people, watcher and fetcher around the writer and a small API server, in an order that
+// depends on the seed. Others act between any two requests of the writer. Messages arrive late, twice
 // and out of order. Requests fail and responses get lost. The promises must hold after each patch
 // and at the end.
 func FuzzPromises(f *testing.F) {
@@ -78,27 +78,27 @@ type model struct {
 	uid   int
 	seq   uint64
 	peace bool // nobody interferes, nothing fails
-	lost  bool // the answer to the request in work will be
-	muted bool // an Event could not be written at once
+	lost  bool // the response to the current request will be lost
+	muted bool // an Event was delayed
 	// wants are published wants for the fetcher, oldest first.
 	wants []*v1.Want
 	// seqs are the sequences of wants.
 	seqs []uint64
-	// queue has results for the writer, and done the acknowledged ones.
+	// queue has the results for the writer, and done the acknowledged ones.
 	queue, done []*v1.Result
 	// applied has the fences of written values by uid and key.
 	applied map[string]status.Fence
-	// transitions are the Events that must exist at the end.
-	transitions map[string]bool
-	// failed are the Events that may exist.
-	failed map[string]bool
+	// required has the Events that must exist at the end.
+	required map[string]bool
+	// possible has the Events that may exist.
+	possible map[string]bool
 }
 
 func newModel(t *testing.T, seed uint64) *model {
 	t.Helper()
 	m := &model{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), seq: 10,
-		applied: map[string]status.Fence{}, transitions: map[string]bool{}, failed: map[string]bool{},
+		applied: map[string]status.Fence{}, required: map[string]bool{}, possible: map[string]bool{},
 	}
 	m.server = &modelServer{events: map[string]corev1.Event{}, before: m.interfere, fault: m.fault, patched: m.check}
 	m.applier, m.signer = newApplier(t, &rest.Config{
@@ -227,7 +227,7 @@ func (m *model) pairs() string {
 
 func (m *model) key() string { return modelKeys[m.rand.IntN(len(modelKeys))] }
 
-// body is the body of a URL for an object. There are two versions.
+// body returns one of two bodies that the URL has for an object.
 func (m *model) body(url string, uid string) string {
 	text := url + "|" + uid + "|" + string(rune('0'+m.rand.IntN(2)))
 	if strings.HasSuffix(text, "1") && m.rand.IntN(2) == 0 {
@@ -267,7 +267,7 @@ func (m *model) person() {
 	case 6:
 		delete(next.BinaryData, key)
 		delete(next.Data, key)
-		if m.rand.IntN(2) == 0 { // what will be fetched, by hand
+		if m.rand.IntN(2) == 0 { // the person writes what would be fetched
 			next.Data[key] = strings.TrimPrefix(m.body(modelURLs[0], string(next.UID)), "\xff")
 		}
 	case 7:
@@ -303,7 +303,7 @@ func (m *model) watch() {
 	}
 	for key := range noted.Keys {
 		if _, asked := request.URL(key); !asked {
-			m.log("want: bring in line")
+			m.log("want: reconcile the object")
 			r := &v1.Result{Want: m.want(whole, annotation.Pair{Key: status.ObjectKey}), ObservedAt: timestamppb.Now()}
 			r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
 			m.queue = append(m.queue, r)
@@ -350,7 +350,7 @@ func (m *model) want(cm *corev1.ConfigMap, pair annotation.Pair) *v1.Want {
 	}
 }
 
-// fetch completes a want, often a late one, or a timer of one.
+// fetch fetches one of the wants, often not the newest, sometimes because its timer fired.
 func (m *model) fetch(fails bool) {
 	if len(m.wants) == 0 {
 		return
@@ -374,7 +374,7 @@ func (m *model) answer(w *v1.Want, seq uint64, fails bool) {
 			class = v1.FailureClass_FAILURE_CLASS_BAD_STATUS
 		}
 		r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{Class: class, Attempts: 1, FirstFailedAt: timestamppb.Now()}}
-		m.failed[w.GetUid()+" "+pipeline.Reason(class)] = true
+		m.possible[w.GetUid()+" "+pipeline.Reason(class)] = true
 	} else {
 		body := m.body(w.GetUrl(), w.GetUid())
 		r.Outcome = &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: hash(body)}}
@@ -405,11 +405,11 @@ func (m *model) write() {
 	for i, o := range outcomes {
 		m.log("  applied %d %s: %v unavailable %v", batch[i].GetSequence(), batch[i].GetWant().GetKey(), o.Verdict,
 			o.Unavailable)
-		if !o.Unavailable && o.Verdict != plan.Deferred { // what is deferred, the watcher wants again
+		if !o.Unavailable && o.Verdict != plan.Deferred { // the watcher publishes deferred keys again
 			m.done = append(m.done, batch[i])
 		} else {
 			m.queue = append(m.queue, batch[i])
 		}
 	}
-	<-time.After(time.Second) // so that times tell rows of failures apart
+	<-time.After(time.Second) // so that each failure starts at a different time
 }

@@ -24,18 +24,17 @@ import (
 // errRefused is the error of a dial to an unavailable server.
 var errRefused = errors.New("connection refused")
 
-// modelServer is an API server with one ConfigMap that can be checked at every step. It behaves as
-// the specs of package writer see a real one behave: merge patches bound to uid and
-// resourceVersion, and managedFields.
+// modelServer is an API server with one ConfigMap that can be checked at every step. It has the features of a
+// real one that the writer needs: merge patches bound to uid and resourceVersion, and managedFields.
 type modelServer struct {
 	// object is nil if it does not exist.
 	object *corev1.ConfigMap
-	// owners of the keys of data and binaryData. Nil means that there is no record.
+	// owners has the owners of the keys in data and binaryData. Nil means that there is no record.
 	owners map[string]owner
 	// version is the last resourceVersion and the clock of managedFields.
 	version int
 	events  map[string]corev1.Event
-	// before runs before each request, and may change the world.
+	// before runs before each request, and may change anything.
 	before func()
 	// fault may fail a request before or after it is served.
 	fault func(r *http.Request) (lost, refused bool)

@@ -12,7 +12,7 @@ import (
 // maxCached is the maximum encoded size of cached metadata, so that all of it takes at most 32 MiB.
 const maxCached = 16 << 10
 
-// learn replaces the known object. Nil means that it does not exist.
+// learn sets the current object. Nil means that it does not exist.
 func (t *task) learn(o *plan.Object) {
 	t.object, t.known = o, true
 	if o == nil {
@@ -55,7 +55,7 @@ func (t *task) readObject(ctx context.Context) error {
 	return nil
 }
 
-// missing learns that the object does not exist, or returns the error.
+// missing notes that the object does not exist if err says so, and returns any other error.
 func (t *task) missing(err error) error {
 	if apiserver.Classify(err) != apiserver.Gone {
 		return err

@@ -6,12 +6,12 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Outcome is the outcome of a result.
+// Outcome tells what happened to a result.
 type Outcome struct {
 	// Verdict is empty if Unavailable.
 	Verdict plan.Verdict
-	// Unavailable means that the API server was unavailable and the result was not applied. A
-	// result that is refused because of its own object has a verdict instead.
+	// Unavailable means that the result was not applied because the API server was unavailable. A result that
+	// was refused because of its own object has a verdict instead.
 	Unavailable bool
 	// After is the pause that the API server requested.
 	After time.Duration

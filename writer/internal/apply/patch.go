@@ -41,7 +41,7 @@ func encode(o *plan.Object, p plan.Plan) ([]byte, error) {
 		patch.BinaryData = make(map[string][]byte, len(p.Values))
 	}
 	for key, value := range p.Values {
-		// A key may be in one of the maps only.
+		// A key must not be in both maps.
 		patch.Data[key], patch.BinaryData[key] = nil, nil
 		switch {
 		case value == nil:
@@ -55,8 +55,8 @@ func encode(o *plan.Object, p plan.Plan) ([]byte, error) {
 	return marshal(patch)
 }
 
-// beginsRecord reports whether an apply carries out the plan, so that the API server starts a
-// record of owners and metadata shows later changes of the keys. An apply only adds keys.
+// beginsRecord reports whether the plan is sent as a server-side apply, so that the API server starts
+// managedFields and metadata shows later changes of the keys. We use an apply only to add keys.
 func beginsRecord(o *plan.Object, p plan.Plan) bool {
 	if !o.Unrecorded() || o.Values == nil || len(p.Values) == 0 || p.Status == "" {
 		return false

@@ -26,13 +26,13 @@ func TestApplyOnlyAddsKeys(t *testing.T) {
 		change func(*plan.Object, *plan.Plan)
 		want   bool
 	}{
-		"new keys":          {func(*plan.Object, *plan.Plan) {}, true},
-		"a key that exists": {func(_ *plan.Object, p *plan.Plan) { p.Values["theirs"] = &plan.Value{} }, false},
-		"a key taken out":   {func(_ *plan.Object, p *plan.Plan) { p.Values["gone"] = nil }, false},
-		"values not read":   {func(o *plan.Object, _ *plan.Plan) { o.Values = nil }, false},
-		"not live":          {func(o *plan.Object, _ *plan.Plan) { o.Freshness = plan.Remembered }, false},
-		"no value":          {func(_ *plan.Object, p *plan.Plan) { p.Values = nil }, false},
-		"no status":         {func(_ *plan.Object, p *plan.Plan) { p.Status = "" }, false},
+		"new keys":        {func(*plan.Object, *plan.Plan) {}, true},
+		"an existing key": {func(_ *plan.Object, p *plan.Plan) { p.Values["theirs"] = &plan.Value{} }, false},
+		"a removed key":   {func(_ *plan.Object, p *plan.Plan) { p.Values["gone"] = nil }, false},
+		"values not read": {func(o *plan.Object, _ *plan.Plan) { o.Values = nil }, false},
+		"not live":        {func(o *plan.Object, _ *plan.Plan) { o.Freshness = plan.Remembered }, false},
+		"no value":        {func(_ *plan.Object, p *plan.Plan) { p.Values = nil }, false},
+		"no status":       {func(_ *plan.Object, p *plan.Plan) { p.Status = "" }, false},
 	} {
 		o, p := unrecorded(), added()
 		tt.change(o, &p)

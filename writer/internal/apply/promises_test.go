@@ -26,7 +26,7 @@ func (m *model) check(before, after *corev1.ConfigMap, owners map[string]owner) 
 		}
 		changed = true
 		if key == "theirs" {
-			m.broken("S1: a key that nobody asked for was changed")
+			m.broken("S1: a key that is not annotated was changed")
 		}
 		m.checkValue(before, key, value, exists, owners, noted.Keys[key], written.Keys[key])
 	}
@@ -43,7 +43,7 @@ func (m *model) status(cm *corev1.ConfigMap) status.Status {
 	return must(status.Parse(cm.Annotations[annotation.StatusKey]))
 }
 
-// checkValue checks that the writer may change a value to this one.
+// checkValue checks that the writer may set a key to a value, or remove it.
 func (m *model) checkValue(
 	before *corev1.ConfigMap, key, value string, exists bool, owners map[string]owner, noted, written status.Entry,
 ) {
@@ -54,11 +54,11 @@ func (m *model) checkValue(
 	request, err := grammar.Parse(before.Annotations)
 	url, asked := request.URL(key)
 	if err != nil || request.Suspended {
-		m.broken("S2: key %s was changed in an object that wants to be left alone", key)
+		m.broken("S2: key %s was changed in a suspended or invalid object", key)
 	}
 	if !exists {
 		if asked {
-			m.broken("S2: key %s was removed although it is asked for", key)
+			m.broken("S2: key %s was removed although it is annotated", key)
 		}
 		if o, owned := owners[key]; owned && o.manager != annotation.FieldManager {
 			m.broken("S4: key %s of %s was removed", key, o.manager)
@@ -70,11 +70,11 @@ func (m *model) checkValue(
 	case len(parts) != 3:
 		m.broken("S5: key %s was set to %q", key, value)
 	case !asked || parts[0] != url:
-		m.broken("S2: key %s was set from %s, which is not asked for", key, parts[0])
+		m.broken("S2: key %s was set from %s, which is not annotated", key, parts[0])
 	case parts[1] != string(before.UID):
 		m.broken("S3: key %s of %s was set for %s", key, before.UID, parts[1])
 	case written.SHA256 != hash(value):
-		m.broken("status does not tell the digest of key %s", key)
+		m.broken("the status has another digest for key %s", key)
 	}
 	id := string(before.UID) + "/" + key
 	// A trigger may fail and succeed when it is delivered again.
@@ -113,16 +113,16 @@ func (m *model) checkEntry(after *corev1.ConfigMap, key string, noted, written s
 			m.broken("status claims that key %s holds %s", key, written.SHA256)
 		}
 	}
-	demanded := m.transitions
+	events := m.required
 	if m.lost {
-		demanded = m.failed // whoever comes next may find the state already over
+		events = m.possible // the state may be over before the next attempt
 	}
 	switch {
-	case written.Error == "KeyExists" && written.Fence == noted.Fence: // by the watcher's cue, who emits the Event
+	case written.Error == "KeyExists" && written.Fence == noted.Fence: // requested by the watcher, which emits the Event
 	case written.Failing() && (written.Error != noted.Error || written.FailingURL() != noted.FailingURL()):
-		demanded[string(after.UID)+" "+written.Error] = true
+		events[string(after.UID)+" "+written.Error] = true
 	case noted.Failing() && !written.Failing():
-		demanded[string(after.UID)+" Recovered"] = true
+		events[string(after.UID)+" Recovered"] = true
 	}
 }
 
@@ -150,7 +150,7 @@ func (m *model) calm() {
 			m.answer(w, m.seqs[n], false)
 		}
 	}
-	m.broken("L1: it does not come to rest: %q %v", values(m.server.object), m.server.object.Annotations)
+	m.broken("L1: the object does not settle: %q %v", values(m.server.object), m.server.object.Annotations)
 }
 
 // drain applies all pending results.
@@ -162,7 +162,7 @@ func (m *model) drain() {
 		}
 		m.write()
 	}
-	m.broken("M1: results are never settled")
+	m.broken("M1: results are never acknowledged")
 }
 
 // settled reports whether all annotated keys have their value and no other key of ours is left.
@@ -191,45 +191,45 @@ func (m *model) settled() bool {
 	return true
 }
 
-// checkEvents checks that each change of state has an Event, except changes that ended before.
+// checkEvents checks that the current object has an Event for each change of state, and no other Events.
 func (m *model) checkEvents() {
 	m.t.Helper()
-	said := map[string]bool{}
+	emitted := map[string]bool{}
 	for _, e := range m.server.events {
-		said[string(e.InvolvedObject.UID)+" "+e.Reason] = true
+		emitted[string(e.InvolvedObject.UID)+" "+e.Reason] = true
 	}
-	for transition := range m.transitions {
-		if !said[transition] && !m.muted && strings.HasPrefix(transition, string(m.server.object.UID)+" ") {
-			m.broken("L3: %s was not said", transition)
+	for event := range m.required {
+		if !emitted[event] && !m.muted && strings.HasPrefix(event, string(m.server.object.UID)+" ") {
+			m.broken("L3: there is no Event %s", event)
 		}
 	}
-	for event := range said {
+	for event := range emitted {
 		// A failure and its end in one batch have two Events, but the status shows only the end.
-		if !m.transitions[event] && !m.failed[event] && !strings.HasSuffix(event, " Recovered") {
-			m.broken("L3: %s was said, but did not happen", event)
+		if !m.required[event] && !m.possible[event] && !strings.HasSuffix(event, " Recovered") {
+			m.broken("L3: there is an Event %s, but it did not happen", event)
 		}
 	}
 }
 
-// checkRest checks that redelivered results change nothing. The first round may: a stale result may
-// be wanted by now.
+// checkRest checks that redelivered results change nothing. In the first round they may, because a result that
+// was stale may match the annotation now.
 func (m *model) checkRest() {
 	m.t.Helper()
 	m.queue = append(m.queue, m.done...)
 	m.drain()
-	patches, events := m.server.patches, m.said()
+	patches, events := m.server.patches, m.countEvents()
 	m.queue = append(m.queue, m.done...)
 	m.drain()
 	if n := m.server.patches - patches; n > 0 {
-		m.broken("W1: %d patches for what was settled before", n)
+		m.broken("W1: %d patches for redelivered results", n)
 	}
-	if m.said() != events {
-		m.broken("L3: something was said twice")
+	if m.countEvents() != events {
+		m.broken("L3: an Event was repeated")
 	}
 }
 
-// said counts Events except KeyExists, which is emitted again when the other owner writes again.
-func (m *model) said() (n int) {
+// countEvents counts Events except KeyExists, which is emitted again when the other owner writes again.
+func (m *model) countEvents() (n int) {
 	for _, e := range m.server.events {
 		if e.Reason != "KeyExists" {
 			n++

@@ -27,7 +27,7 @@ type task struct {
 	obstacle plan.Obstacle
 }
 
-// start takes the newest object that costs no request.
+// start chooses the newest object that needs no request: the cached one, or the one in the wants.
 func (t *task) start() {
 	if cached := t.objects.Get(t.ref); cached != nil && t.covers(cached.ResourceVersion) {
 		t.object, t.known = t.config.Decoder.Decode(cached, plan.Remembered), true
@@ -39,15 +39,15 @@ func (t *task) start() {
 	}
 }
 
-// signed reports whether the watcher has signed all wants. An unsigned one may be forged, so only
-// the live object counts.
+// signed reports whether the watcher has signed all wants. An unsigned one may be forged, so the object must
+// be read.
 func (t *task) signed() bool {
 	for _, item := range t.items {
 		err := t.deps.Signatures.Verify(item.Result.GetWant())
 		if err == nil {
 			continue
 		}
-		if _, logged := t.doubted.LoadOrStore(err, true); !logged {
+		if _, logged := t.logged.LoadOrStore(err, true); !logged {
 			t.deps.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower (see --trusted-keys) " +
 				"here and --signing-key of the watcher")
 		}
@@ -67,7 +67,7 @@ func (t *task) covers(version string) bool {
 	return true
 }
 
-// attempt plans and patches. It is not done if the object has changed.
+// attempt plans and patches. It is not done if it must be repeated with a newer object or a known obstacle.
 func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 	p, err := t.plan(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 	switch full := p.TooLargeFor(t.object); {
 	case full && len(t.items) > 1:
 		return t.oneByOne(ctx, true), true
-	case full: // the API server need not be asked
+	case full: // the API server would refuse the patch
 		return t.handleRefusal(ctx, p, plan.NoRoom, errNoRoom)
 	}
 	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil {
@@ -97,7 +97,7 @@ func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 		return nil, false
 	case apiserver.StatusTooLarge:
 		if t.object.Freshness != plan.Live {
-			t.forget() // how much room is left shows in the object
+			t.forget() // the live object shows how much room is left
 			return nil, false
 		}
 		return t.handleRefusal(ctx, p, plan.NoRoom, err)
@@ -112,11 +112,11 @@ func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 	}
 }
 
-// errNoRoom replaces a refusal by the API server.
+// errNoRoom stands for the refusal of a patch that is not even sent.
 var errNoRoom = errors.New("the annotations leave no room for a status")
 
-// oneByOne applies items one by one, oldest trigger first, so that a refused one does not hold up the
-// others. live means that the object was just read.
+// oneByOne applies items one by one, oldest fence first, so that a refused one does not hold up the others. live
+// means that the object was just read.
 func (t *task) oneByOne(ctx context.Context, live bool) []Outcome {
 	outcomes := make([]Outcome, len(t.items))
 	for _, i := range plan.Order(t.items) {
@@ -132,7 +132,7 @@ func (t *task) oneByOne(ctx context.Context, live bool) []Outcome {
 	return outcomes
 }
 
-// plan makes a plan, and reads as much of the object as it needs.
+// plan makes a plan, and reads as much of the object as the plan needs.
 func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 	if !t.known {
 		if err := t.readMetadata(ctx); err != nil {
@@ -155,12 +155,12 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 	return p, nil
 }
 
-// decide plans with the confirmations of this process.
+// decide plans with the confirmations that this process remembers.
 func (t *task) decide() plan.Plan {
 	if t.object != nil && t.object.Confirmed == nil {
 		for _, item := range t.items {
 			newest := t.confirmed.Get(cacheKey(item))
-			if newest == (plan.Confirmation{}) { // as for most
+			if newest == (plan.Confirmation{}) {
 				continue
 			}
 			if t.object.Confirmed == nil {
@@ -173,7 +173,7 @@ func (t *task) decide() plan.Plan {
 }
 
 // handleRefusal handles a refused patch. The API server may still accept the status, so the next
-// attempt records the obstacle.
+// attempt only reports the obstacle there.
 func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obstacle, err error) ([]Outcome, bool) {
 	if len(t.items) > 1 {
 		return t.oneByOne(ctx, false), true
@@ -194,7 +194,7 @@ func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) p
 		if !item.OfObject() {
 			t.unwritable.Put(cacheKey(item), true)
 		}
-		// If even Events are forbidden, the log has to do.
+		// emitEvents also returns true if Events are forbidden. Then the log is the only report.
 		if written, _ := t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}); written {
 			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("refused: by the API server")
 		}
@@ -209,7 +209,7 @@ func (t *task) deferAll(why string) []Outcome {
 	return slices.Repeat([]Outcome{{Verdict: plan.Deferred}}, len(t.items))
 }
 
-// handleFailure handles a request that the API server did not serve.
+// handleFailure handles a failed read, or a patch that failed for a reason other than its content.
 func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 	switch apiserver.Classify(err) {
 	case apiserver.Forbidden:
@@ -231,7 +231,7 @@ func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 	}
 }
 
-// finish emits and logs the decisions of a completed plan.
+// finish emits the Events and logs the decisions of a completed plan.
 func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 	t.deps.Breaker.Success(t.ref.Namespace)
 	t.faults.Drop(t.ref)

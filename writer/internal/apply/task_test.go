@@ -9,8 +9,8 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// A cached object is usable unless a want has a later version, or one without a known order.
-func TestRememberedObjectsAreAtLeastAsNewAsTheirWants(t *testing.T) {
+// A cached object is usable unless a want has a later version, or one that cannot be compared.
+func TestCachedObjectsAreAtLeastAsNewAsTheirWants(t *testing.T) {
 	for seen, want := range map[string]bool{"": true, "6": true, "7": true, "8": false, "10": false, "opaque": false} {
 		for _, other := range []string{"", "7"} {
 			batch := &task{}
