@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// CallTimeout is the time limit of one request, and probeTimeout that of one probe.
+	// CallTimeout limits one request, and probeTimeout one probe.
 	CallTimeout  = 10 * time.Second
 	probeTimeout = 3 * time.Second
 )
@@ -87,8 +87,8 @@ func (c *Client) Patch(
 		c.objects.RESTClient().Patch(types.StrategicMergePatchType).Param("fieldManager", annotation.FieldManager).Body(body))
 }
 
-// Apply sends a server-side apply and returns the resulting metadata. Its keys are new, so they
-// have no other owner. The status belongs to before-first-apply, so the apply is forced.
+// Apply sends a server-side apply and returns the resulting metadata. It is forced, because an existing status
+// annotation belongs to before-first-apply. The keys are new, so they have no other owner.
 func (c *Client) Apply(
 	ctx context.Context, ref types.NamespacedName, body []byte,
 ) (*metav1.PartialObjectMetadata, error) {
@@ -104,8 +104,8 @@ func (c *Client) Metadata(ctx context.Context, ref types.NamespacedName) (*metav
 // acceptMetadata requests the metadata of an object instead of the object.
 const acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-// metadata requests the metadata of a ConfigMap. It does the same as client-go/metadata, which
-// encodes its options for each request.
+// metadata requests the metadata of a ConfigMap. It is cheaper than client-go/metadata, which encodes its options
+// for each request.
 func metadata(
 	ctx context.Context, ref types.NamespacedName, request *rest.Request,
 ) (*metav1.PartialObjectMetadata, error) {

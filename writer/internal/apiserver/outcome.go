@@ -61,7 +61,7 @@ func Classify(err error) Outcome {
 	}
 	s := answer.Status()
 	if byAdmission(s.Message) {
-		return Rejected // whatever status the webhook has chosen
+		return Rejected // the webhook may choose any status code
 	}
 	switch s.Code {
 	case http.StatusConflict:
@@ -91,8 +91,8 @@ func Classify(err error) Outcome {
 	return Rejected
 }
 
-// byAdmission reports whether a webhook or policy refused the request, or the webhook failed. This
-// concerns its objects, not the API server.
+// byAdmission reports whether a webhook or policy refused the request, or the webhook failed. That concerns
+// the objects that it matches, not the API server.
 func byAdmission(message string) bool {
 	return strings.Contains(message, "admission webhook ") && strings.Contains(message, " denied the request") ||
 		strings.Contains(message, "ValidatingAdmissionPolicy ") && strings.Contains(message, " denied request") ||
@@ -113,7 +113,7 @@ func classifyForbidden(answer *apierrors.StatusError) Outcome {
 	return Rejected
 }
 
-// classifyInvalid returns the outcome by the refused field.
+// classifyInvalid returns the outcome for the refused field.
 func classifyInvalid(s metav1.Status) Outcome {
 	if s.Details == nil {
 		return Rejected
@@ -140,8 +140,7 @@ func classifyInvalid(s metav1.Status) Outcome {
 	return Rejected
 }
 
-// byProxy reports whether the response does not come from an API server but, for example, from a
-// proxy.
+// byProxy reports whether the response comes not from an API server but from a proxy, for example.
 func byProxy(err error) bool { return apierrors.IsUnexpectedServerError(err) }
 
 // RetryAfter returns the pause that the API server requested.

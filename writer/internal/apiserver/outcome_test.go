@@ -46,9 +46,9 @@ func TestClassify(t *testing.T) {
 			refusal(422, "", cause(field.ErrorTypeForbidden, "data", "field is immutable when `immutable` is set")),
 			Immutable,
 		},
-		"too large":      {refusal(422, "", cause(field.ErrorTypeTooLong, "[]", "")), TooLarge},
-		"large request":  {refusal(413, "Request entity too large: limit is 3145728"), TooLarge},
-		"large for etcd": {refusal(500, "etcdserver: request is too large"), TooLarge},
+		"too large":          {refusal(422, "", cause(field.ErrorTypeTooLong, "[]", "")), TooLarge},
+		"large request":      {refusal(413, "Request entity too large: limit is 3145728"), TooLarge},
+		"too large for etcd": {refusal(500, "etcdserver: request is too large"), TooLarge},
 		"large annotations": {
 			refusal(422, "", cause(field.ErrorTypeTooLong, "metadata.annotations", "")),
 			StatusTooLarge,
@@ -95,16 +95,16 @@ func TestClassifyWithoutStatus(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	for header, want := range map[string]struct {
-		after time.Duration
-		asked bool
+		after   time.Duration
+		present bool
 	}{
 		"0": {0, true}, "7": {7 * time.Second, true}, "3600": {maxRetryAfter, true},
 		"": {0, false}, "-1": {0, false}, "soon": {0, false}, "99999999999999999999": {0, false},
 		"Wed, 21 Oct 2026 07:28:00 GMT": {0, false},
 	} {
-		after, asked := delaySeconds(header)
-		if min(after, maxRetryAfter) != want.after && asked || asked != want.asked {
-			t.Errorf("Retry-After %q: %v, %v", header, after, asked)
+		after, present := delaySeconds(header)
+		if min(after, maxRetryAfter) != want.after && present || present != want.present {
+			t.Errorf("Retry-After %q: %v, %v", header, after, present)
 		}
 	}
 }

@@ -29,8 +29,8 @@ func (e retryAfterErrors) RoundTrip(r *http.Request) (*http.Response, error) {
 	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode < http.StatusInternalServerError {
 		return response, nil
 	}
-	after, asked := delaySeconds(response.Header.Get("Retry-After"))
-	if !asked {
+	after, present := delaySeconds(response.Header.Get("Retry-After"))
+	if !present {
 		return response, nil
 	}
 	_ = response.Body.Close()

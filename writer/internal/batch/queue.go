@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// Config of a Queue.
+// Config configures a Queue.
 type Config[K comparable, W, O any] struct {
 	// Linger is how long the first piece of work for a key waits for more.
 	Linger time.Duration
 	// Concurrency is the maximum number of keys that are worked on at a time.
 	Concurrency int
-	// Share returns the share of a key, such as its namespace. A free slot goes to the share that
-	// holds the fewest.
+	// Share returns the share of a key, such as its namespace. A free slot goes to the waiting share that
+	// holds the fewest slots.
 	Share func(K) string
 	// Work returns one outcome for each piece of work, in the same order.
 	Work func(context.Context, K, []W) []O
 }
 
-// Queue gathers work of type W by a key of type K. Callers wait for the outcome, which bounds its
-// length.
+// Queue groups work of type W by a key of type K. Its length is bounded because callers wait for the outcome.
 type Queue[K comparable, W, O any] struct {
 	config Config[K, W, O]
 	open   sync.WaitGroup
@@ -125,7 +124,7 @@ func (q *Queue[K, W, O]) release(share string) {
 	q.grant()
 }
 
-// grant gives a free slot to the share that waits and holds the fewest. The caller holds the lock.
+// grant gives a free slot to the waiting share that holds the fewest. The caller holds the lock.
 func (q *Queue[K, W, O]) grant() {
 	if q.free == 0 || len(q.waiting) == 0 {
 		return

@@ -50,7 +50,7 @@ func (r *recorder) work(t *testing.T) func(context.Context, string, []int) []int
 	}
 }
 
-// first returns the first letter of a key as its share.
+// first returns the first letter of a key, which is its share.
 func first(key string) string { return key[:1] }
 
 func newQueue(t *testing.T, concurrency int) (*batch.Queue[string, int, int], *recorder) {
@@ -61,7 +61,7 @@ func newQueue(t *testing.T, concurrency int) (*batch.Queue[string, int, int], *r
 	}), r
 }
 
-func TestWhatArrivesTogetherIsDoneTogether(t *testing.T) {
+func TestWorkThatArrivesTogetherIsDoneTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, r := newQueue(t, 4)
 		g, begun := NewWithT(t), time.Now()
@@ -69,13 +69,13 @@ func TestWhatArrivesTogetherIsDoneTogether(t *testing.T) {
 		a, b := q.Add(ctx, "x", 1), q.Add(ctx, "x", 2)
 		<-time.After(linger - 1)
 		c := q.Add(ctx, "x", 3)
-		cancel() // what was begun is finished
+		cancel() // started work is finished
 		<-time.After(2)
 		d, e := q.Add(t.Context(), "x", 4), q.Add(t.Context(), "x", 5) // during the work
 		g.Expect([]int{<-a, <-b, <-c}).To(Equal([]int{1, 2, 3}))
 		g.Expect(time.Since(begun)).To(Equal(time.Second + linger))
 		g.Expect([]int{<-d, <-e}).To(Equal([]int{4, 5}))
-		g.Expect(time.Since(begun)).To(Equal(2*time.Second+linger), "what waited does not linger again")
+		g.Expect(time.Since(begun)).To(Equal(2*time.Second+linger), "work that waited does not linger again")
 		q.Wait()
 		g.Expect(r.batches).To(HaveLen(2))
 	})
@@ -98,7 +98,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	})
 }
 
-func TestAShareWaitsForNoBacklogOfAnother(t *testing.T) {
+func TestAShareDoesNotWaitForTheBacklogOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newQueue(t, 2)
 		begun := time.Now()

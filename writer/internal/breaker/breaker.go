@@ -15,17 +15,18 @@ import (
 
 const (
 	// tripAfter is the number of failed requests in a row after which the API server counts as
-	// unavailable. A single object may fail for reasons of its own.
+	// unavailable. Fewer may be the fault of a single object.
 	tripAfter = 3
-	// probeFirst and probeMax bound the pauses between probes.
+	// probeFirst and probeMax are the first and the maximum pause between probes.
 	probeFirst = 250 * time.Millisecond
 	probeMax   = 2 * time.Second
-	// trial is how long work may pass on a good probe without a served request.
+	// trial is how long work passes after a successful probe before the API server counts as available without a
+	// served request.
 	trial = 5 * time.Second
-	// waitMax is how long work is held back before its messages go back to the queue.
-	waitMax = 10 * time.Second
-	// denialLasts is how long a denial counts unless it is repeated.
-	denialLasts = 10 * time.Minute
+	// maxHold is how long work is held back before its messages go back to the queue.
+	maxHold = 10 * time.Second
+	// denialLifetime is how long a denial counts unless it is repeated.
+	denialLifetime = 10 * time.Minute
 )
 
 // Deps are the dependencies of a Breaker.
@@ -34,7 +35,7 @@ type Deps struct {
 	Probe func(context.Context) error
 	// Log gets a line for each change.
 	Log zerolog.Logger
-	// Part is the API server in the health of the process. Nil means none.
+	// Part represents the API server in the health of the process. Nil means none.
 	Part *process.Part
 }
 
@@ -42,7 +43,7 @@ type Deps struct {
 // in the health of the process.
 type Breaker struct {
 	deps    Deps
-	tripped chan struct{} // has a value if Run is to probe
+	tripped chan struct{} // has a value if Run must probe
 
 	mu       sync.Mutex
 	allows   bool
@@ -64,8 +65,8 @@ func New(d Deps) *Breaker {
 	return b
 }
 
-// Pass reports whether work may begin. It waits a while for an unavailable API server, until
-// draining is closed.
+// Pass reports whether work may begin. While the API server is unavailable it waits, but at most maxHold and
+// until draining is closed.
 func (b *Breaker) Pass(draining <-chan struct{}) bool {
 	b.mu.Lock()
 	allows, pass := b.allows, b.pass
@@ -77,7 +78,7 @@ func (b *Breaker) Pass(draining <-chan struct{}) bool {
 	case <-pass:
 		return true
 	case <-draining:
-	case <-time.After(waitMax):
+	case <-time.After(maxHold):
 	}
 	return false
 }
@@ -123,7 +124,7 @@ func (b *Breaker) restore() {
 	b.deps.Part.Ready()
 }
 
-// forgive removes denials. The caller holds the lock.
+// forgive removes some denials. The caller holds the lock.
 func (b *Breaker) forgive(which func(namespace string, at time.Time) bool) {
 	before := len(b.denied)
 	maps.DeleteFunc(b.denied, which)
@@ -169,12 +170,12 @@ func (b *Breaker) Deny(namespace string, err error) {
 			Msg("the writer lacks a permission: grant get and patch of configmaps to its service account")
 	}
 	b.denied[namespace] = time.Now()
-	if time.Since(b.servedAt) >= denialLasts {
+	if time.Since(b.servedAt) >= denialLifetime {
 		b.deps.Part.NotReady("the Kubernetes API server refuses the writer")
 	}
 }
 
-// Run probes the API server while it is unavailable, until ctx is done. After a good probe, work passes
+// Run probes the API server while it is unavailable, until ctx is done. After a successful probe, work passes
 // on trial.
 func (b *Breaker) Run(ctx context.Context) {
 	if err := b.deps.Probe(ctx); err == nil {
@@ -182,21 +183,21 @@ func (b *Breaker) Run(ctx context.Context) {
 	} else if ctx.Err() == nil {
 		b.Failure(err, probeFirst)
 	}
-	ticker := time.NewTicker(denialLasts)
+	ticker := time.NewTicker(denialLifetime)
 	defer ticker.Stop()
-	var tried <-chan time.Time
+	var trialOver <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C: // a namespace that is still denied gets a new denial
 			b.mu.Lock()
-			b.forgive(func(_ string, at time.Time) bool { return time.Since(at) >= denialLasts })
+			b.forgive(func(_ string, at time.Time) bool { return time.Since(at) >= denialLifetime })
 			b.mu.Unlock()
 		case <-b.tripped: // also by a failed trial
 			b.awaitProbe(ctx)
-			tried = time.After(trial)
-		case <-tried:
+			trialOver = time.After(trial)
+		case <-trialOver:
 			if b.Allows() {
 				b.served()
 			}

@@ -19,23 +19,23 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-// guarded is a breaker with an API server that may be unavailable.
+// guarded is a breaker for an API server that can be made unavailable.
 type guarded struct {
 	*WithT
 	*breaker.Breaker
 	health *process.Health
 	log    *bytes.Buffer
-	away   atomic.Bool
+	down   atomic.Bool
 	probes atomic.Int32
 }
 
-func newGuarded(t *testing.T, away bool) *guarded {
+func newGuarded(t *testing.T, down bool) *guarded {
 	t.Helper()
 	g := &guarded{WithT: NewWithT(t), health: process.NewHealth(), log: &bytes.Buffer{}}
-	g.away.Store(away)
+	g.down.Store(down)
 	g.Breaker = breaker.New(breaker.Deps{Probe: func(context.Context) error {
 		g.probes.Add(1)
-		if g.away.Load() {
+		if g.down.Load() {
 			return errRefused
 		}
 		return nil
@@ -60,7 +60,7 @@ func (g *guarded) expect(allows, ready bool, lines int) {
 	g.Expect(strings.Count(g.log.String(), "\n")).To(Equal(lines), "log %s", g.log)
 }
 
-// expectPass expects that waiting work goes on within a time.
+// expectPass expects that waiting work may begin within a time.
 func (g *guarded) expectPass(t *testing.T, within time.Duration) {
 	t.Helper()
 	begun := time.Now()
@@ -68,7 +68,7 @@ func (g *guarded) expectPass(t *testing.T, within time.Duration) {
 	g.Expect(time.Since(begun)).To(BeNumerically("<=", within))
 }
 
-func TestBreakerOpensWhenTheServerIsBack(t *testing.T) {
+func TestBreakerLetsWorkPassWhenTheServerIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, true)
 		g.expect(false, false, 1)
@@ -76,16 +76,16 @@ func TestBreakerOpensWhenTheServerIsBack(t *testing.T) {
 		synctest.Wait()
 		g.Expect(g.probes.Load()).To(And(BeNumerically(">=", 20), BeNumerically("<=", 40)), "in a minute")
 		g.expect(false, false, 1)
-		g.away.Store(false)
+		g.down.Store(false)
 		g.expectPass(t, 3*time.Second)
-		g.Expect(g.health.Ready()).To(BeFalse(), "on the word of a probe")
+		g.Expect(g.health.Ready()).To(BeFalse(), "a probe alone proves nothing")
 		<-time.After(6 * time.Second)
 		synctest.Wait()
 		g.expect(true, true, 2)
 	})
 }
 
-func TestBreakerBearsSingleFaults(t *testing.T) {
+func TestBreakerToleratesTwoFailuresInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, false)
 		for range 5 {
@@ -101,7 +101,7 @@ func TestBreakerBearsSingleFaults(t *testing.T) {
 	})
 }
 
-// A server with a good probe that serves no request is tried again and again, without a log line
+// A server that passes probes but serves no request is tried again and again, without a log line
 // each time.
 func TestBreakerOnTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestBreakerOnTrial(t *testing.T) {
 	})
 }
 
-func TestBreakerLeavesTheServerAlone(t *testing.T) {
+func TestBreakerHonoursRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, false)
 		probed := g.probes.Load()
@@ -133,7 +133,7 @@ func TestBreakerLeavesTheServerAlone(t *testing.T) {
 	})
 }
 
-func TestBreakerDoesNotHoldWorkForEver(t *testing.T) {
+func TestBreakerHoldsWorkForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, true)
 		begun := time.Now()
@@ -168,7 +168,7 @@ func TestDenialsAreCountedByNamespace(t *testing.T) {
 		g.Expect(g.health.Ready()).To(BeFalse(), "nothing was served for long")
 		<-time.After(30 * time.Minute)
 		synctest.Wait()
-		g.Expect(g.Denied()).To(BeZero(), "a denial that is not repeated")
+		g.Expect(g.Denied()).To(BeZero(), "a denial that was not repeated expires")
 		g.expect(true, true, 4)
 	})
 }

@@ -1,4 +1,4 @@
-// Package cache keeps knowledge of the writer beyond one batch, to save requests. Every promise
+// Package cache keeps what the writer learned from earlier batches, to save requests. Every promise
 // holds without it.
 package cache
 
@@ -21,7 +21,7 @@ func NewExpiring[K comparable, V any](size int, ttl time.Duration) Expiring[K, V
 	return Expiring[K, V]{entries: cache.NewLRUExpireCache(size), ttl: ttl}
 }
 
-// Get returns the value of a key, zero without one.
+// Get returns the value of a key, or the zero value.
 func (c Expiring[K, V]) Get(key K) V {
 	entry, _ := c.entries.Get(key)
 	value, _ := entry.(V)
@@ -34,7 +34,7 @@ func (c Expiring[K, V]) Put(key K, value V) { c.entries.Add(key, value, c.ttl) }
 // Drop removes a key.
 func (c Expiring[K, V]) Drop(key K) { c.entries.Remove(key) }
 
-// Key is a key of an object.
+// Key is a key of a ConfigMap.
 type Key struct {
 	UID types.UID
 	Key string
