@@ -27,7 +27,7 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 		}
 	}
 
-	DescribeTable("has results deferred without a slot, with one Event per key, and does not delay other namespaces",
+	DescribeTable("has its results deferred with one Event per key, and delays no other namespace",
 		func(ctx SpecContext, kind string, writes, bytes int64) {
 			w := newWorld(ctx)
 			w.config.Writes = budget.Config{Burst: writes, Refill: time.Hour}
@@ -41,7 +41,7 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 			w.apply(w.content(due(w.want(last, "mydata", url)), strings.Repeat("y", 1000)))
 
 			Expect(w.waiting()).To(BeZero())
-			Expect(w.begun()).To(BeZero(), "no message waits to come back")
+			Expect(w.begun()).To(BeZero(), "no message is held for a retry")
 			Expect(w.get("cm-0").Data).To(HaveKey("mydata"))
 			Expect(w.get("cm-5").Data).To(BeEmpty())
 			Expect(w.events(last)).To(ConsistOf("Warning WriteFailed: the namespace exceeded its write budget; " +
@@ -58,7 +58,7 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 		Entry("of bytes", "write_bytes", int64(0), int64(4500)),
 	)
 
-	It("is written to again, with an Event, when some of the budget has come back", func(ctx SpecContext) {
+	It("gets values and an Event once the budget has partly refilled", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.config.Writes = budget.Config{Burst: 1, Refill: 5 * time.Second}
 		w.start()
@@ -72,7 +72,7 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed:"), HavePrefix("Normal Recovered:")))
 	})
 
-	It("has Events dropped, which is counted and logged once, but its status is written", func(ctx SpecContext) {
+	It("has Events dropped, counted and logged once, but its status is written", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.config.Events = budget.Config{Burst: 2, Refill: time.Hour}
 		w.start()

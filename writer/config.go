@@ -24,19 +24,19 @@ const (
 type Config struct {
 	Service process.Options
 	Kube    kube.Options
-	// Selection has the ConfigMaps to write.
+	// Selection selects the ConfigMaps to write.
 	Selection kube.Selection
 	// Concurrency is the maximum number of concurrent patches. Above 32, an API server on two cores
 	// gets slower, not busier.
 	Concurrency int
 	// Linger is how long the first result for a ConfigMap waits for others to share its patch.
 	Linger time.Duration
-	// Prune removes a key that is no longer annotated.
+	// Prune removes keys that are no longer annotated.
 	Prune bool
 	// TrustedKeys is the path of a file with one or two public NKeys of the watcher. If it is
 	// empty, no want is trusted and each object is read before it is written.
 	TrustedKeys string
-	// Writes and WriteBytes are the budgets of one namespace.
+	// Writes and WriteBytes are the write budgets of one namespace.
 	Writes, WriteBytes budget.Config
 	// Events is the Event budget of one namespace.
 	Events budget.Config
@@ -67,7 +67,7 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 		"budget of written bytes of one namespace, which refills in 256 s (0: no limit)")
 }
 
-// Validate returns the first mistake as a sentence.
+// Validate returns the first invalid flag as one sentence.
 func (c *Config) Validate() error {
 	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
 		return fmt.Errorf("--concurrency: %d is not between 1 and %d", c.Concurrency, maxConcurrency)

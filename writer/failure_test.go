@@ -15,7 +15,7 @@ var _ = Describe("A failed fetch", func() {
 		w.start()
 	})
 
-	It("names the address of a URL in the Event, but not in the log", func() {
+	It("has an Event with the address of its URL, but no log line with it", func() {
 		const secret = "https://[2001:db8::1]:8443/x"
 		cm := w.create(asking("cm", "mydata="+secret))
 		r := w.failure(w.want(cm, "mydata", secret), 0)
@@ -46,7 +46,7 @@ var _ = Describe("A failed fetch", func() {
 		publishAndDie(well)
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus"), HavePrefix("Normal Recovered")))
 		w.stop()
-		w.start() // a new process does not know what was said
+		w.start() // a new process does not know which Events exist
 		w.publish(failed)
 		w.publish(well)
 		w.acknowledged()

@@ -10,7 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// The uid and the version of these wants fit the live object, so no conflict would stop the patch.
+// The uid and the version of these wants match the live object, so no conflict would stop the patch.
 var _ = Describe("A result with a forged want", func() {
 	var w *world
 
@@ -19,26 +19,26 @@ var _ = Describe("A result with a forged want", func() {
 	DescribeTable("changes nothing", func(body string, forge func(want *v1.Want)) {
 		w.start()
 		cm := asking("cm", "mydata="+url)
-		cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("demanded")
+		cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("required")
 		cm.Data = map[string]string{"theirs": "value"}
 		cm = w.create(cm)
 		want := w.want(cm, "mydata", url)
-		want.Sha256 = sum("demanded")
+		want.Sha256 = sum("required")
 		w.signer.Sign(want)
 		forge(want)
 		w.apply(w.content(want, body))
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"theirs": "value"}))
 		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
 
-		By("writing the true one later")
+		By("writing the genuine one later")
 		want = w.want(cm, "mydata", url)
-		want.Sha256 = sum("demanded")
+		want.Sha256 = sum("required")
 		w.signer.Sign(want)
-		w.apply(w.content(want, "demanded"))
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "demanded"))
+		w.apply(w.content(want, "required"))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "required"))
 	},
 		Entry("for a key that is not annotated", "stolen", func(want *v1.Want) { want.Key, want.Sha256 = "password", "" }),
-		Entry("for a URL that is not annotated", "demanded", func(want *v1.Want) { want.Url = "https://evil.example.com/" }),
+		Entry("for a URL that is not annotated", "required", func(want *v1.Want) { want.Url = "https://evil.example.com/" }),
 		Entry("without the required digest", "other", func(want *v1.Want) { want.Sha256 = "" }),
 		Entry("without the digest, and without a signature", "other",
 			func(want *v1.Want) { want.Sha256, want.Signature = "", nil }),
@@ -46,7 +46,7 @@ var _ = Describe("A result with a forged want", func() {
 			func(want *v1.Want) { want.Key, want.Sha256, want.Drift = "theirs", "", "none" }),
 	)
 
-	It("costs a read of the object, which is logged once per cause", func() {
+	It("costs a read of the object, logged once per cause", func() {
 		w.start()
 		for _, name := range []string{"one", "two", "three"} {
 			cm := w.create(asking(name, "mydata="+url))
@@ -64,7 +64,7 @@ var _ = Describe("A result with a forged want", func() {
 		}
 	})
 
-	It("is accepted after a read if no key is trusted", func() {
+	It("is accepted after a read of the object if no key is trusted", func() {
 		w.config.TrustedKeys = ""
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))

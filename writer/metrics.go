@@ -33,7 +33,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// measure registers the metrics of the API server's state.
+// measure registers the metrics of the breaker.
 func (m *metrics) measure(b *breaker.Breaker) {
 	m.own.GaugeFunc("api_server_available", "Whether the Kubernetes API server is available: 0 or 1.", func() float64 {
 		if b.Available() {

@@ -104,7 +104,7 @@ func hold(w *world) {
 	w.publish(w.content(w.want(cm, "mydata", url), "body"))
 }
 
-// shown are the metrics with a spec of their own.
+// shown are the metrics with a spec of their own, without a move.
 func shown() []string {
 	return []string{
 		own + "in_flight_limit_messages", own + "denied_namespaces", own + "annotation_to_data_seconds",
@@ -147,14 +147,14 @@ var _ = Describe("The metrics of a writer", func() {
 		want := w.want(cm, "mydata", url)
 		want.AskedAt = timestamppb.Now()
 		w.apply(w.failure(want, 500))
-		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeZero(), "a failure is no data")
+		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeZero(), "a failure has no data")
 		w.apply(w.content(due(want), "body"))
 		Expect(w.value(own + "annotation_to_data_seconds")()).To(BeEquivalentTo(1))
 		again := w.content(due(want), "other body")
 		again.Answered = true
 		w.apply(again)
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "other body"))
-		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeEquivalentTo(1), "a refresh was asked for by nobody")
+		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeEquivalentTo(1), "nobody waits for a refresh")
 	})
 
 	It("each have a spec", func() {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var _ = Describe("An API server in trouble", func() {
+var _ = Describe("An API server", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
@@ -24,7 +24,7 @@ var _ = Describe("An API server in trouble", func() {
 		return found
 	}
 
-	It("that withdraws the permission causes one log line and one Event, and holds no message", func() {
+	It("that forbids patches causes one log line and one Event per key, and holds up no message", func() {
 		w.start()
 		w.calls.answering(http.MethodPatch, http.StatusForbidden, forbidden("patch", "configmaps"))
 		cm := w.create(asking("cm", "mydata="+url))
@@ -58,7 +58,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(lines("error")).To(HaveLen(1))
 	})
 
-	It("is not in trouble if only a namespace is being deleted", func() {
+	It("that is deleting a namespace causes no error in the log", func() {
 		w.start()
 		cm := asking("cm", "mydata="+url)
 		cm.Finalizers = []string{"example.com/keep"}

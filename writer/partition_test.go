@@ -10,7 +10,7 @@ import (
 )
 
 // hole is a network that can drop all packets. Existing connections stay dead afterwards, as behind
-// a gateway that has forgotten them.
+// a gateway that has lost their state.
 type hole struct {
 	open atomic.Bool
 	// changes counts the calls of set.
@@ -54,8 +54,8 @@ func (s *swallowed) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-var _ = Describe("A network that drops all packets", func() {
-	It("is left over new connections within seconds of its recovery", func(ctx SpecContext) {
+var _ = Describe("A network outage", func() {
+	It("ends for the writer within seconds, over new connections", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		network := new(hole)
 		w.cluster.Dial = network.dial
@@ -72,7 +72,7 @@ var _ = Describe("A network that drops all packets", func() {
 		Eventually(w.health.Ready).Should(BeFalse())
 		network.set(false)
 		w.catchesUp(names, "after")
-		By("without a delay of the shutdown")
+		By("shutting down without delay")
 		network.set(true)
 		w.stop()
 	})

@@ -26,7 +26,7 @@ var _ = Describe("An object without a record of owners", func() {
 		return cm
 	}
 
-	It("gets one with the first body, which shows later changes of the key", func(ctx SpecContext) {
+	It("gets one with the first body, so that later changes of the key are visible", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := unrecorded(w, `{"theirs":"value"}`)
@@ -43,7 +43,7 @@ var _ = Describe("An object without a record of owners", func() {
 		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": []byte("\xffbinary")}))
 	})
 
-	It("is not created again if it is gone", func(ctx SpecContext) {
+	It("is not created again if it is deleted", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := unrecorded(w, `{}`)

@@ -44,10 +44,10 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
 		Expect(w.events(cm)).To(ConsistOf("Warning Immutable: the ConfigMap is immutable, so key mydata cannot be written; " +
 			"delete it and create it again without immutable: true [why-empty 10]"))
-		Expect(patches()).To(Equal(3), "refused, noted, refused")
+		Expect(patches()).To(Equal(3), "refused, reported in the status, refused")
 	})
 
-	It("has one Event if the object would be too large, whose other keys are filled", func() {
+	It("has one Event if it would make the object too large, and other keys are written", func() {
 		big := strings.Repeat("x", 700_000)
 		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
 		w.stop()
@@ -75,7 +75,7 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered: ")))
 	})
 
-	It("is acknowledged without room for a status, and written when it is published again", func() {
+	It("is acknowledged if there is no room for a status, and written when it is published again", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100)
 		cm = w.create(cm)
@@ -196,7 +196,7 @@ func forbid(w *world, unless string) {
 	}).Should(MatchError(ContainSubstring("denied request")))
 }
 
-// permit ends forbid.
+// permit removes the restriction of forbid.
 func permit(w *world) {
 	_ = w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(w.ctx(), w.namespace,
 		metav1.DeleteOptions{})

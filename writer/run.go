@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// messages and messageBytes limit the messages in flight. Larger bodies could exceed the memory
-	// of a small pod.
+	// messages and messageBytes limit the messages in flight, so that their bodies fit into the memory of a
+	// small pod.
 	messages     = 256
 	messageBytes = 64 << 20
 )
 
-// Run applies results until ctx is done. Then it finishes running work, gives the rest back to the
-// server, and returns nil.
+// Run applies results until ctx is done. Then it finishes the results that it has begun, returns the others to
+// NATS, and returns nil.
 func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config) error {
 	metrics := newMetrics(rt.Metrics)
 	client, err := apiserver.NewClient(metrics.calls.Of(cluster))

@@ -19,7 +19,7 @@ func TestWriter(t *testing.T) { suitetest.Run(t, "writer") }
 var (
 	// cluster is the API server of all specs. Each spec has its own namespace.
 	cluster *rest.Config
-	// person is the client of everybody except the writer.
+	// person is the client of people and controllers other than the writer.
 	person *kubernetes.Clientset
 )
 

@@ -27,7 +27,7 @@ func (c *calls) away() {
 	c.with(func(*http.Request, send) (*http.Response, error) { return nil, errCut })
 }
 
-// answering responds to every request of a method like an API server in trouble.
+// answering responds to every request of a method with a fabricated status.
 func (c *calls) answering(method string, code int, body string) {
 	c.with(func(r *http.Request, next send) (*http.Response, error) {
 		if r.Method != method {

@@ -13,8 +13,8 @@ import (
 )
 
 var _ = Describe("A tenant with slow results", func() {
-	It("does not delay other tenants for long, however many results it has", func(ctx SpecContext) {
-		const each = 6 * time.Second // a webhook that does not answer
+	It("does not delay other tenants for long, no matter how many results it has", func(ctx SpecContext) {
+		const each = 6 * time.Second // as with a webhook that does not respond
 		w := newWorld(ctx)
 		over := make(chan struct{})
 		defer close(over)
@@ -36,7 +36,7 @@ var _ = Describe("A tenant with slow results", func() {
 		}
 		Eventually(w.waiting).Should(BeEquivalentTo(500))
 		w.publish(w.content(w.want(w.create(asking("cm", "mydata="+url)), "mydata", url), "body"))
-		w.startWithout()
+		w.startWithoutWaiting()
 		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(4 * each).
 			Should(HaveKeyWithValue("mydata", "body"))
 	})

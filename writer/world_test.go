@@ -87,16 +87,16 @@ func newWorld(ctx SpecContext) *world {
 // drain. It waits until the writer is ready.
 func (w *world) start() {
 	GinkgoHelper()
-	w.startWithout()
+	w.startWithoutWaiting()
 	Eventually(w.health.Ready).Should(BeTrue())
 }
 
-// startWithout is start without waiting.
-func (w *world) startWithout() {
+// startWithoutWaiting is like start, but does not wait.
+func (w *world) startWithoutWaiting() {
 	GinkgoHelper()
 	w.health, w.metrics = process.NewHealth(), prometheus.NewRegistry()
 	w.calls.reset()
-	begun := w.health.Part("begun") // else health has no parts, which is ready
+	begun := w.health.Part("begun") // health without parts would be ready
 	host := process.Host{
 		Log:    zerolog.New(zerolog.MultiLevelWriter(w.log, GinkgoWriter)),
 		Health: w.health, Metrics: w.metrics,
@@ -117,7 +117,7 @@ func (w *world) startWithout() {
 	DeferCleanup(w.stop)
 }
 
-// create creates a ConfigMap in the namespace, like a person.
+// create creates a ConfigMap in the namespace, as a person.
 func (w *world) create(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
 	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx(), cm, metav1.CreateOptions{FieldManager: "person"}))
@@ -135,7 +135,7 @@ func (w *world) get(name string) *corev1.ConfigMap {
 	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), name, metav1.GetOptions{}))
 }
 
-// edit changes a ConfigMap like a person.
+// edit changes a ConfigMap, as a person.
 func (w *world) edit(name string, change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	GinkgoHelper()
 	cm := w.get(name)
@@ -160,7 +160,7 @@ func (w *world) want(cm *corev1.ConfigMap, key, url string) *v1.Want {
 	return want
 }
 
-// due returns the want of a fired timer.
+// due turns a want into that of a fired timer.
 func due(want *v1.Want) *v1.Want {
 	want.Status, want.ResourceVersion, want.ReadFirst = "", "", true
 	return want
@@ -185,7 +185,7 @@ func (w *world) content(want *v1.Want, body string) *v1.Result {
 	return r
 }
 
-// failure returns a fetch with a bad status.
+// failure returns the result of a fetch with a bad status.
 func (w *world) failure(want *v1.Want, code int32) *v1.Result {
 	r := w.result(want)
 	r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{
@@ -195,7 +195,7 @@ func (w *world) failure(want *v1.Want, code int32) *v1.Result {
 	return r
 }
 
-// reconcile requests to bring an object in line with its annotations, including removals.
+// reconcile returns the watcher's request to reconcile an object, including removals.
 func (w *world) reconcile(cm *corev1.ConfigMap) *v1.Result {
 	r := w.result(w.want(cm, status.ObjectKey, ""))
 	r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
@@ -224,7 +224,7 @@ func (w *world) acknowledged() {
 	Eventually(w.waiting).WithPolling(5 * time.Millisecond).Should(BeZero())
 }
 
-// catchesUp expects all values soon, well within AckWait.
+// catchesUp expects that the writer writes all values well within AckWait.
 func (w *world) catchesUp(names []string, body string) {
 	GinkgoHelper()
 	began := time.Now()
@@ -236,11 +236,11 @@ func (w *world) catchesUp(names []string, body string) {
 	Eventually(w.health.Ready).Should(BeTrue())
 }
 
-// await publishes a key again and again, like the watcher, until that has an effect.
-func (w *world) await(ask func(), done func() bool) {
+// await publishes a want again and again, like the watcher, until that has an effect.
+func (w *world) await(publish func(), done func() bool) {
 	GinkgoHelper()
 	Eventually(func() bool {
-		ask()
+		publish()
 		return done()
 	}).WithPolling(100 * time.Millisecond).Should(BeTrue())
 }
@@ -249,30 +249,30 @@ func (w *world) await(ask func(), done func() bool) {
 func (w *world) waiting() (uint64, error) {
 	stream, err := w.js.Stream(w.ctx(), pipeline.Results)
 	if err != nil {
-		return 0, fmt.Errorf("look at results: %w", err)
+		return 0, fmt.Errorf("read stream of results: %w", err)
 	}
 	return stream.CachedInfo().State.Msgs, nil
 }
 
-// begun returns the number of delivered but unacknowledged messages.
+// begun returns the number of messages that are delivered but not acknowledged.
 func (w *world) begun() (int, error) {
 	consumer, err := w.js.Consumer(w.ctx(), pipeline.Results, pipeline.WriterConsumer)
 	if err != nil {
-		return 0, fmt.Errorf("look at consumer: %w", err)
+		return 0, fmt.Errorf("read consumer: %w", err)
 	}
 	return consumer.CachedInfo().NumAckPending, nil
 }
 
-// events returns the Events of an object, oldest first, as "Reason: note".
+// events returns the Events of an object as "Type Reason: note".
 func (w *world) events(cm *corev1.ConfigMap) []string {
 	GinkgoHelper()
-	var said []string
+	var events []string
 	for _, e := range w.eventObjects() {
 		if e.Regarding.UID == cm.UID {
-			said = append(said, e.Type+" "+e.Reason+": "+e.Note)
+			events = append(events, e.Type+" "+e.Reason+": "+e.Note)
 		}
 	}
-	return said
+	return events
 }
 
 func (w *world) eventObjects() []eventsv1.Event {
@@ -315,7 +315,7 @@ func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// kindOf returns method and resource of a request.
+// kindOf returns the method and the resource of a request.
 func kindOf(r *http.Request) string {
 	resource := "other"
 	for _, known := range []string{"configmaps", "events"} {
@@ -326,7 +326,7 @@ func kindOf(r *http.Request) string {
 	return r.Method + " " + resource
 }
 
-// with passes every request through tamper. Nil ends that.
+// with passes every request through tamper. Nil stops tampering.
 func (c *calls) with(
 	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error),
 ) {

@@ -37,7 +37,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.events(cm)).To(BeEmpty())
 	})
 
-	It("needs no read after an earlier write of the same version", func() {
+	It("needs no read after another write to the same object", func() {
 		cm := w.create(asking("cm", "a="+url+" b="+url))
 		w.apply(w.content(w.want(cm, "a", url), "A"))
 		w.apply(w.content(w.want(cm, "b", url), "B"))
@@ -45,7 +45,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "PATCH configmaps"}))
 	})
 
-	It("needs a read first if the object has changed", func() {
+	It("needs a read after a conflict if the object has changed", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"theirs": "value"} })
 		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
@@ -53,7 +53,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "GET configmaps", "PATCH configmaps"}))
 	})
 
-	It("needs a read of the metadata first after a refresh", func() {
+	It("needs a read of the metadata before the patch after a refresh", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "hello there"))
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "hello there"}))

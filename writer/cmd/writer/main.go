@@ -1,4 +1,4 @@
-// Command writer puts what was fetched into ConfigMaps.
+// Command writer writes fetched bodies into ConfigMaps.
 package main
 
 import (
