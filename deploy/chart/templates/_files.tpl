@@ -1,4 +1,4 @@
-{{/* Arguments and volumes of the files of the fetcher, mounted below /etc/curl-me-that. Pods
+{{/* Arguments and volumes for the files of the fetcher, mounted below /etc/curl-me-that. Pods
 wait for missing objects. The fetcher reloads changed files, so there is no checksum. */}}
 {{- define "curl-me-that.fetcherFiles" -}}
 {{- $ca := .Values.fetcher.caBundle -}}
@@ -25,7 +25,7 @@ wait for missing objects. The fetcher reloads changed files, so there is no chec
 {{- $args = append $args "--netrc=/etc/curl-me-that/credentials/netrc" -}}
 {{- $items = append $items (dict "key" . "path" "netrc") -}}
 {{- end -}}
-{{- /* The header file names further files of the Secret. */}}
+{{- /* The whole Secret, because the header file names other files in it. */}}
 {{- $sources := list (dict "secret" (dict "name" .)) (dict "secret" (dict "name" . "items" $items)) -}}
 {{- range $.Values.fetcher.tokens -}}
 {{- if regexMatch "^(https?://)?kubernetes([.:/]|$)" .audience -}}

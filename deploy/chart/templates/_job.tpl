@@ -70,7 +70,7 @@ volumes:
   {{- end }}
 {{- end -}}
 
-{{/* Pods of the Jobs. */}}
+{{/* Pod templates of the Jobs. */}}
 
 {{- define "curl-me-that.identitiesTemplate" -}}
 metadata:
@@ -99,7 +99,7 @@ spec:
   {{- include "curl-me-that.curlctlPod" (dict "root" . "component" "setup" "restartPolicy" "Always" "token" false "identity" "setup"
     "account" (printf "%s-setup" (include "curl-me-that.fullname" .))
     "args" (include "curl-me-that.healArgs" . | fromJsonArray)) | nindent 2 }}
-  # One look at the streams ends before.
+  # Longer than one check of the streams takes.
   terminationGracePeriodSeconds: 40
 {{- end -}}
 

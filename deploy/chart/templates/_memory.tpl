@@ -12,13 +12,13 @@
 {{- mulf $number (get $units $unit) | int64 -}}
 {{- end -}}
 
-{{/* Bytes of concurrent bodies: a fetcher holds each twice. */}}
+{{/* Bytes of all concurrent bodies. A fetcher holds each twice. */}}
 {{- define "curl-me-that.bodyBytes" -}}
 {{- mul .Values.fetcher.concurrency .Values.fetcher.maxBody 2 -}}
 {{- end -}}
 
-{{/* Memory limit of the fetcher. Default: 80 % of it holds the bodies, evaluations of rules (128 MiB)
-and 32 MiB; at least the request. */}}
+{{/* Memory limit of the fetcher. By default, 80 % of it is the bodies, 128 MiB for rules and 32 MiB, and it
+is at least the request. */}}
 {{- define "curl-me-that.fetcherMemory" -}}
 {{- $limits := .Values.fetcher.resources.limits | default dict -}}
 {{- if $limits.memory -}}
@@ -31,8 +31,8 @@ and 32 MiB; at least the request. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* Memory limit of the bundled NATS. Default: 64 MiB and 4 KiB per key, at least the request.
-After an outage NATS publishes all due timers at once. */}}
+{{/* Memory limit of the bundled NATS. Default: 64 MiB plus 4 KiB per key, but at least the request.
+After an outage NATS publishes all overdue timers at once. */}}
 {{- define "curl-me-that.natsMemory" -}}
 {{- $b := .Values.nats.bundled -}}
 {{- $limits := $b.resources.limits | default dict -}}

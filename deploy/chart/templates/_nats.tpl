@@ -15,7 +15,7 @@ tls://{{ include "curl-me-that.natsName" . }}:4222
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret of an identity; empty if there is none. Takes (list $ identity). */}}
+{{/* The Secret of an identity, or empty. Takes (list $ identity). */}}
 {{- define "curl-me-that.natsSecret" -}}
 {{- $nats := (index . 0).Values.nats -}}
 {{- if $nats.bundled.enabled -}}
@@ -110,8 +110,8 @@ Takes (list $ identity). */}}
 {{- end -}}
 {{- end -}}
 
-{{/* Checksum of the credentials of your own NATS, so that new ones restart the pods. Without a
-cluster (helm template) there is none. Takes (list $ identity). */}}
+{{/* Checksum of the credentials for your own NATS, so that a change restarts the pods. It is empty without a
+cluster (helm template). Takes (list $ identity). */}}
 {{- define "curl-me-that.natsChecksum" -}}
 {{- $root := index . 0 -}}
 {{- if not $root.Values.nats.bundled.enabled -}}

@@ -21,8 +21,8 @@ to:
   {{- index . 0 | default nil | required (index . 1) | toYaml | nindent 2 }}
 {{- end -}}
 
-{{/* DNS of the cluster: its pods, the address of a node-local cache, and the address of the
-Service, which such a cache can take over. */}}
+{{/* DNS of the cluster: its pods, a node-local cache, and the address of the Service, which such a
+cache can take over. */}}
 {{- define "curl-me-that.nameServers" -}}
 - namespaceSelector:
     matchExpressions:
@@ -37,7 +37,7 @@ Service, which such a cache can take over. */}}
 {{- with .Values.networkPolicy.dns -}}
 - {{ include "curl-me-that.ports" (list .ports (list "UDP" "TCP")) | nindent 2 | trim }}
   to:
-    {{- /* No `default`: it would look up the Service even if helm may not. */}}
+    {{- /* `default` would look up the Service even if helm may not. */}}
     {{- if .to }}
     {{- toYaml .to | nindent 4 }}
     {{- else }}
@@ -66,8 +66,8 @@ Service, which such a cache can take over. */}}
 {{- end }}
 {{- end -}}
 
-{{/* A policy cannot select the API server, so it allows the addresses of the value, or those of
-Service and endpoints at install or upgrade. */}}
+{{/* A policy cannot select the API server, so it allows addresses: those in the values, or those of
+Service and endpoints at the time of install or upgrade. */}}
 {{- define "curl-me-that.egressAPIServer" -}}
 {{- $cidrs := .Values.networkPolicy.apiServer.cidrs -}}
 {{- $ports := list -}}

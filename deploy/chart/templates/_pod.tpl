@@ -59,8 +59,8 @@ topologySpreadConstraints:
 {{ get (dict "watcher" 8081 "fetcher" 8082 "writer" 8083 "keeper" 8085 "credentials" 8085) . }}
 {{- end -}}
 
-{{/* The same, and its metrics; they are at the port of health unless they have their own.
-All three take (list $ component). */}}
+{{/* Port of the metrics, and arguments and ports of a service. Metrics are at the health port unless they have
+their own. All three take (list $ component). */}}
 {{- define "curl-me-that.metricsPort" -}}
 {{ (index . 0).Values.metrics.port | default (include "curl-me-that.healthPort" (index . 1)) }}
 {{- end -}}
@@ -79,8 +79,7 @@ All three take (list $ component). */}}
 - {name: metrics, containerPort: {{ include "curl-me-that.metricsPort" . }}}
 {{- end -}}
 
-{{/* Probes of a service: started and alive while it answers, ready when all its
-parts are. It goes on answering while it drains. */}}
+{{/* Probes of a service. It is alive if it responds, even while it drains, and ready if all its parts are. */}}
 {{- define "curl-me-that.probes" -}}
 {{- $port := empty .Values.metrics.port | ternary "metrics" "health" -}}
 startupProbe:
@@ -122,7 +121,7 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
-{{/* Arguments that watcher and writer must agree on, and those of the log. */}}
+{{/* Arguments of the log, and arguments that must be the same for watcher and writer. */}}
 {{- define "curl-me-that.grammarArgs" -}}
 {{- with .Values.annotations.keys }}
 - --annotation-keys={{ join "," . }}
@@ -141,7 +140,7 @@ readinessProbe:
 - --log-format={{ .Values.log.format }}
 {{- end -}}
 
-{{/* Volumes of a service and their mounts. Take (list $ component values). */}}
+{{/* Volumes of a service and their mounts. Both take (list $ component values). */}}
 {{- define "curl-me-that.volumes" -}}
 {{- $nats := include "curl-me-that.natsVolume" (list (index . 0) (index . 1)) -}}
 {{- with $nats }}

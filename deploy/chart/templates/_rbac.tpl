@@ -1,4 +1,4 @@
-{{/* metadata of a role or its binding. Its name carries the namespace of the
+{{/* metadata of a role or its binding. Its name contains the namespace of the
 release, so that two releases do not meet. Takes (list $ component name namespace),
 the last empty for an object of the cluster. */}}
 {{- define "curl-me-that.rbacMetadata" -}}

@@ -1,5 +1,4 @@
-{{/* Whether something scales the fetchers, which then have no replicas of their
-own: "true" or nothing. */}}
+{{/* "true" if an autoscaler sets the replicas of the fetchers, else empty. */}}
 {{- define "curl-me-that.scaled" -}}
 {{- $a := .Values.fetcher.autoscaling -}}
 {{- if and $a.keda.enabled $a.hpa.enabled -}}

@@ -77,45 +77,45 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 	DescribeTable("is denied changes that keeper does not need:", func(ctx SpecContext, body, text string) {
 		Expect(patch(ctx, account, create(ctx, namespace, theirs("errors")), body)).To(beForbidden(text))
 	},
-		Entry("hand a ConfigMap to another Watcher", labelled(`"other"`), "changes that label on none"),
-		Entry("remove the label", labelled("null"), "changes that label on none"),
+		Entry("hand a ConfigMap to another Watcher", labelled(`"other"`), "may not change that label"),
+		Entry("remove the label", labelled("null"), "may not change that label"),
 		Entry("set a key that the annotation names", `{"data":{"fetched":"new"}}`,
-			"sets no key that the annotation names, such as fetched"),
+			"may not set an annotated key, such as fetched"),
 		Entry("remove a key that the annotation names", `{"data":{"fetched":null}}`,
-			"removes no key that the annotation has named, such as fetched"),
+			"may not remove an annotated key, such as fetched"),
 		Entry("set such a key after a newline", `{"data":{"lined":"new"}}`, "such as lined"),
-		Entry("remove such a key after a newline", `{"data":{"lined":null}}`, "has named, such as lined"),
+		Entry("remove such a key after a newline", `{"data":{"lined":null}}`, "remove an annotated key, such as lined"),
 		Entry("set such a binary key after a no-break space", `{"binaryData":{"spaced":"/g=="}}`, "such as spaced"),
 		Entry("remove such a binary key after a no-break space", `{"binaryData":{"spaced":null}}`,
-			"has named, such as spaced"),
+			"remove an annotated key, such as spaced"),
 		Entry("make a key that the annotation names binary", `{"data":{"fetched":null},"binaryData":{"fetched":"/w=="}}`,
-			"sets no key that the annotation names, such as fetched"),
+			"may not set an annotated key, such as fetched"),
 		Entry("hide a key from the policy with a newline",
 			both(annotations(annotation.DefaultKey, "a=x.example.com\nstatic=y.example.com"), `{"data":{"static":"new"}}`),
 			"such as static"),
 		Entry("hide a key from the policy with a no-break space",
 			both(annotations(annotation.DefaultKey, "a=x.example.com\u00a0static=y.example.com"), `{"data":{"static":"new"}}`),
 			"such as static"),
-		Entry("change the status", annotations(annotation.StatusKey, ""), "leaves x-kv8s.io/curl-status as it is"),
-		Entry("make a ConfigMap immutable", `{"immutable":true}`, "leaves immutable and finalizers as they are"),
+		Entry("change the status", annotations(annotation.StatusKey, ""), "may not change x-kv8s.io/curl-status"),
+		Entry("make a ConfigMap immutable", `{"immutable":true}`, "may not change immutable or finalizers"),
 		Entry("keep a ConfigMap from being deleted", `{"metadata":{"finalizers":["example.com/held"]}}`,
-			"leaves immutable and finalizers as they are"),
+			"may not change immutable or finalizers"),
 		Entry("let another kind control a ConfigMap", controlled("apps/v1", "Deployment", "errors"),
-			"another object than its Watcher controls"),
+			"any other object than its Watcher the controller"),
 		Entry("let another Watcher control a ConfigMap", controlled("watch.x-kv8s.io/v1alpha1", "Watcher", "other"),
-			"another object than its Watcher controls"),
+			"any other object than its Watcher the controller"),
 	)
 
 	DescribeTable("is denied changes to a ConfigMap without the label:", func(ctx SpecContext, body string) {
 		Expect(patch(ctx, account, create(ctx, namespace, theirs("")), body)).
-			To(beForbidden("changes no ConfigMap that does not carry the label"))
+			To(beForbidden("may not change ConfigMaps without the label"))
 	}, Entry("a static key", `{"data":{"static":"new"}}`), Entry("the label", labelled(`"errors"`)))
 
 	It("has no permission to get or delete ConfigMaps, and the policy denies deletes", func(ctx SpecContext) {
 		created := create(ctx, namespace, theirs("errors"))
 		configMaps := account.Client.CoreV1().ConfigMaps(namespace)
 		Expect(configMaps.Delete(ctx, created.Name, metav1.DeleteOptions{})).
-			To(MatchError(ContainSubstring("keeper deletes no ConfigMap")))
+			To(MatchError(ContainSubstring("keeper may not delete ConfigMaps")))
 		Expect(world.ErrorOf(configMaps.Get(ctx, created.Name, metav1.GetOptions{}))).
 			To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		for _, rule := range world.KeeperRules() {
@@ -134,13 +134,13 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 			text   string
 			change trait
 		}{
-			{"keeper labels each ConfigMap with its Watcher", func(cm *corev1.ConfigMap) { cm.Labels = nil }},
-			{"sets no key that the annotation names, such as lined", func(cm *corev1.ConfigMap) { cm.Data["lined"] = "c" }},
-			{"leaves x-kv8s.io/curl-status as it is", with(annotation.StatusKey, reporting("fetched"))},
-			{"leaves protected ConfigMaps alone", named("", "kube-root-ca.crt")},
-			{"leaves immutable and finalizers as they are", func(cm *corev1.ConfigMap) { cm.Immutable = new(true) }},
-			{"another object than its Watcher controls", controlledBy("apps/v1", "Deployment", "errors")},
-			{"another object than its Watcher controls", controlledBy("watch.x-kv8s.io/v1alpha1", "Watcher", "other")},
+			{"keeper must label each ConfigMap with its Watcher", func(cm *corev1.ConfigMap) { cm.Labels = nil }},
+			{"may not set an annotated key, such as lined", func(cm *corev1.ConfigMap) { cm.Data["lined"] = "c" }},
+			{"may not change x-kv8s.io/curl-status", with(annotation.StatusKey, reporting("fetched"))},
+			{"may not change protected ConfigMaps", named("", "kube-root-ca.crt")},
+			{"may not change immutable or finalizers", func(cm *corev1.ConfigMap) { cm.Immutable = new(true) }},
+			{"any other object than its Watcher the controller", controlledBy("apps/v1", "Deployment", "errors")},
+			{"any other object than its Watcher the controller", controlledBy("watch.x-kv8s.io/v1alpha1", "Watcher", "other")},
 		} {
 			cm := made.DeepCopy()
 			bad.change(cm)
@@ -149,7 +149,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 	})
 
 	It("is denied changes in a protected namespace and of kube-root-ca.crt", func(ctx SpecContext) {
-		const text = "keeper leaves protected ConfigMaps alone"
+		const text = "keeper may not change protected ConfigMaps"
 		Expect(world.ErrorOf(account.Client.CoreV1().ConfigMaps(closed).
 			Create(ctx, theirs("errors"), metav1.CreateOptions{}))).To(MatchError(ContainSubstring(text)))
 		for _, cm := range []*corev1.ConfigMap{
@@ -252,7 +252,7 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 				To(Or(Succeed(), MatchError(apierrors.IsAlreadyExists, "already exists")))
 		}
 		Eventually(ctx, func() error { return patch(ctx, "other", `{"data":{"headers.json":"W10="}}`) }).
-			Should(MatchError(ContainSubstring("credentials changes no Secret but curl-me-that-credentials")),
+			Should(MatchError(ContainSubstring("credentials may not change any Secret but curl-me-that-credentials")),
 				"the policy is in force")
 	})
 
@@ -262,7 +262,7 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 
 	DescribeTable("may change nothing else in its Secret:", func(ctx SpecContext, body string) {
 		Expect(patch(ctx, "curl-me-that-credentials", body)).
-			To(MatchError(ContainSubstring("credentials changes only the key headers.json")))
+			To(MatchError(ContainSubstring("credentials may only change the key headers.json")))
 	},
 		Entry("another key", `{"data":{"other":"W10="}}`),
 		Entry("a label", `{"metadata":{"labels":{"a":"b"}}}`),

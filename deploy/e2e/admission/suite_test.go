@@ -198,7 +198,7 @@ func writer(ctx context.Context, namespace string) *world.Account {
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}})
 	Eventually(ctx, func() error {
 		return patch(ctx, account, probe, `{"data":{"probe":"x"}}`)
-	}).Should(MatchError(ContainSubstring("the writer leaves ConfigMaps without the annotation alone")),
+	}).Should(MatchError(ContainSubstring("the writer may not change ConfigMaps without the annotation")),
 		"the policy is in force")
 	return account
 }

@@ -45,16 +45,16 @@ func both(a, b string) string { return strings.TrimSuffix(a, "}") + "," + string
 
 // Messages of the policy.
 const (
-	notAsked      = "the writer sets no key that the annotation does not name"
-	notWritten    = "the writer removes no key that is asked for or that it did not write"
-	notReportable = "the writer reports on no key that the annotation does not name"
-	noAnnotation  = "the writer changes no annotation but x-kv8s.io/curl-status"
-	noMetadata    = "the writer changes no labels, finalizers and owners"
-	unannotated   = "the writer leaves ConfigMaps without the annotation alone"
-	unowned       = "the writer does not empty the record of who owns which field"
-	protected     = "the writer leaves protected ConfigMaps alone"
-	suspended     = "the writer changes no data of a suspended ConfigMap"
-	ignored       = "the writer changes no data of a ConfigMap that is labelled reconciler=ignore"
+	notAsked      = "the writer may not set a key that is not annotated"
+	notWritten    = "the writer may not remove a key that is annotated or that it did not write"
+	notReportable = "the writer may not report a key that is not annotated"
+	noAnnotation  = "the writer may not change annotations other than x-kv8s.io/curl-status"
+	noMetadata    = "the writer may not change labels, finalizers or owners"
+	unannotated   = "the writer may not change ConfigMaps without the annotation"
+	unowned       = "the writer may not empty managedFields"
+	protected     = "the writer may not change protected ConfigMaps"
+	suspended     = "the writer may not change the data of a suspended ConfigMap"
+	ignored       = "the writer may not change the data of a ConfigMap with the label reconciler=ignore"
 )
 
 var _ = Describe("The service account of the writer", Ordered, func() {
@@ -139,7 +139,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		Entry("remove finalizers", `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/held"]}}`, noMetadata),
 		Entry("add owners",
 			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"y"}]}}`, noMetadata),
-		Entry("make it immutable", `{"immutable":true}`, "the writer leaves immutable as it is"),
+		Entry("make it immutable", `{"immutable":true}`, "the writer may not change immutable"),
 		Entry("set a key of a suspended ConfigMap", `{"data":{"mine":"new"}}`, suspended, suspending("true")),
 		Entry("set a binary key of a suspended ConfigMap", `{"binaryData":{"two":"/w=="}}`, suspended, suspending(" 1\n")),
 		Entry("remove a key of a suspended ConfigMap", `{"data":{"old":null}}`, suspended,
@@ -191,7 +191,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		tooMuch := account.In(ctx, namespace, rule("", "configmaps", "delete", "create"))
 		DeferCleanup(tooMuch.Revoke)
 		cm := create(ctx, namespace, asking())
-		const said = "the writer neither creates nor deletes ConfigMaps"
+		const said = "the writer may not create or delete ConfigMaps"
 		api := account.Client.CoreV1().ConfigMaps(namespace)
 		Expect(api.Delete(ctx, cm.Name, metav1.DeleteOptions{})).To(MatchError(ContainSubstring(said)))
 		Expect(world.ErrorOf(api.Create(ctx, asking(), metav1.CreateOptions{}))).To(MatchError(ContainSubstring(said)))

@@ -136,7 +136,7 @@ func permissionSpecs() {
 		forbidden := MatchError(apierrors.IsForbidden, "is forbidden")
 		Expect(world.ErrorOf(writer.Patch(ctx, cm.Name, types.MergePatchType, []byte(`{"data":{"other":"stolen"}}`),
 			metav1.PatchOptions{}))).
-			To(And(forbidden, MatchError(ContainSubstring("sets no key that the annotation does not name"))))
+			To(And(forbidden, MatchError(ContainSubstring("may not set a key that is not annotated"))))
 		Expect(writer.Delete(ctx, cm.Name, metav1.DeleteOptions{})).To(forbidden)
 		Expect(world.ErrorOf(as(ctx, release.Writer).CoreV1().Secrets(chart.Namespace).List(ctx, metav1.ListOptions{}))).
 			To(forbidden)
