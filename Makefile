@@ -1,9 +1,9 @@
-# You need Go, git and make. deploy/tools pins all other tools, which are built once into
+# You need Go, git and make. All other tools are pinned in deploy/tools and built once into
 # .cache/tools.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Go itself uses all cores.
+# A single go command already uses all cores.
 .NOTPARALLEL:
 # Recipes print short summaries. `make -n TARGET` prints the commands.
 
@@ -33,31 +33,31 @@ SUITES   = $(LONGEST) $(UNIT) $(shell go list ./deploy/e2e/... | grep -v -E '/de
 IMAGE_VERSION := $(or $(VERSION),dev)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-# Debug information takes a fifth of the compile time.
+# Without debug information, compilation takes a fifth less time.
 NO_DWARF := -gcflags=all=-dwarf=false
 
-# The version is a linker flag. Go would ask git, which fails in a checkout of another user.
+# The version is a linker flag, because Go would ask git, which fails in a checkout of another user.
 LDFLAGS  = -s -w -X $(REPOSITORY)/proto/process.Version=$(VERSION)
-# Rare garbage collection saves a quarter of the CPU time of compiler and linker.
+# Less garbage collection saves a quarter of the CPU time of compiler and linker.
 GO_BUILD = CGO_ENABLED=0 GOGC=$(or $(GOGC),400) go build -trimpath -buildvcs=false $(NO_DWARF) -ldflags '$(LDFLAGS)'
 
-# Debug information takes a third of the link time of a test. Vet has its own target.
+# Without debug information, a test links in two thirds of the time. Vet has its own target.
 TEST_BUILD := -vet=off -ldflags='-s -w' $(NO_DWARF)
 
-# The race detector needs cgo, so a C compiler with headers.
+# The race detector needs cgo and therefore a C compiler with headers.
 RACE = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && \
          echo | $$(go env CC) -E -include stdlib.h -x c - >/dev/null 2>&1 && echo -race)
 GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing without the race detector)) $(TEST_BUILD) $(TESTFLAGS)
 
-# Everything but tests with the race detector uses the same build flags, because Go caches
-# packages by flags.
-ONE_WAY := CGO_ENABLED=0 GOFLAGS='-trimpath $(NO_DWARF)'
+# Go caches packages by build flags, so everything except tests with the race detector uses the
+# same ones.
+SHARED_FLAGS := CGO_ENABLED=0 GOFLAGS='-trimpath $(NO_DWARF)'
 
-# Starts an API server for a command, unless KUBECONFIG is set.
+# Runs a command with an API server: that of KUBECONFIG, or a temporary one.
 WITH_CLUSTER := bin/control-plane exec --
 
 # Prints the page about metrics.
-METRICS_PAGE := $(ONE_WAY) go run ./deploy/local/cmd/metricsdoc
+METRICS_PAGE := $(SHARED_FLAGS) go run ./deploy/local/cmd/metricsdoc
 
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
@@ -86,7 +86,7 @@ plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_
 .PHONY: demo
 demo: ## See it work: watch keys fill, fail and recover (Ctrl-C to stop)
 	@echo 'Building the demo: this takes minutes the first time, then seconds.'
-	@$(ONE_WAY) go run -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
+	@$(SHARED_FLAGS) go run -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
 	bin/curl-me-that demo $(DEMO_ARGS)
 
 # Images are REGISTRY/NAME:VERSION.
@@ -94,7 +94,7 @@ REGISTRY ?= ghcr.io/kv8s/curl-me-that
 COMPOSE := REGISTRY=$(REGISTRY) VERSION=$(IMAGE_VERSION) docker compose
 
 .PHONY: up
-up: ## Start everything in containers, with its own Kubernetes API, and wait until it is ready
+up: ## Start everything in containers, with a Kubernetes API server, and wait until it is ready
 	$(COMPOSE) up --build --detach --wait
 	@echo 'export KUBECONFIG=$(CURDIR)/deploy/docker/kubeconfig/kubeconfig'
 
@@ -119,7 +119,7 @@ push: ## Push the images of the chart to REGISTRY
 	@$(IN_CLUSTER) push
 
 .PHONY: deploy
-deploy: $(HELM) ## Build what is missing and install the chart in the current cluster: REGISTRY=… or KIND=name, VALUES=file
+deploy: $(HELM) ## Build missing images and install the chart in the current cluster: REGISTRY=… or KIND=name, VALUES=file
 	@$(IN_CLUSTER) deploy
 
 .PHONY: undeploy
@@ -135,16 +135,16 @@ manifests: ## Write install.yaml, install-small.yaml, watchers.yaml and sidecars
 .PHONY: test
 test: test-rules test-chart test-suites ## Run all tests that need no containers, 10 minutes on two cores
 
-# The control plane keeps its address, so that Go can cache results.
+# The control plane always has the same address, so that Go can cache results.
 .PHONY: test-fast
-test-fast: control-plane ## Test the modules that have changed, without the race detector
+test-fast: control-plane ## Test the changed modules, without the race detector
 	@echo 'go test of all changed modules'
-	@bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(ONE_WAY) go test $(TEST_BUILD) $(UNIT)
+	@bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(SHARED_FLAGS) go test $(TEST_BUILD) $(UNIT)
 
 # The race detector keeps the cores busy, so fewer suites run at a time than without it.
 .PHONY: test-race
 test-race: control-plane ## Test the modules with the race detector, 8 minutes
-	@echo 'go test -race of all modules: go prints nothing until the longest one is done, after some minutes'
+	@echo 'go test -race of all modules: for some minutes, go prints nothing until the longest one is done'
 	@$(WITH_CLUSTER) $(GO_TEST) -p 4 -timeout=30m $(UNIT)
 
 .PHONY: test-rules
@@ -161,37 +161,37 @@ PARALLEL ?= 6
 
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
-# The suites run without the race detector: it would only slow down the brokers and what they measure,
-# because the programs run as processes. The simulations of package throttle and the long histories of
-# curlctl are too large for it.
-GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(ONE_WAY) $(WITH_CLUSTER) \
+# The suites run without the race detector. It would slow down brokers and measurements, but not see the
+# programs, which run as processes. The simulations of package throttle and the long histories of curlctl
+# are too large for it.
+GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_FLAGS) $(WITH_CLUSTER) \
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
-# go prints results in start order, so those of the longest suite come first.
+# Go prints results in start order, so those of the longest suite come first.
 .PHONY: test-suites
 test-suites: build $(HELM) # (in the cluster of KUBECONFIG if that is set)
-	@echo 'go test of all suites: go prints nothing until the longest one is done, after some minutes'
+	@echo 'go test of all suites: for some minutes, go prints nothing until the longest one is done'
 	@rm -f '$(SPEC_TIMES)'
 	@$(GO_TEST_PROGRAMS) -p $(PARALLEL) $(SUITES)
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
 .PHONY: test-hostile
-test-hostile: build $(HELM) ## Measure how long a tenant waits beside a hostile one, alone on the machine, 4 minutes
+test-hostile: build $(HELM) ## Measure how long a tenant waits next to a hostile one, on an otherwise idle machine, 4 minutes
 	@echo 'go test ./deploy/e2e/hostile'
 	@$(GO_TEST_PROGRAMS) ./deploy/e2e/hostile
 
 .PHONY: transcript
-transcript: build ## Run the commands in deploy/docs/half-hour.md, and update their outputs there
+transcript: build ## Run the commands in deploy/docs/half-hour.md, and update their output there
 	@echo 'deploy/docs/half-hour.md'
 	@TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
 
 .PHONY: picture
-picture: ## Make deploy/docs/demo.svg, the moving picture of the README, from the output of make demo (needs npm)
+picture: ## Make deploy/docs/demo.svg, the animation in the README, from the output of make demo (needs npm)
 	deploy/tools/picture
 
 .PHONY: test-random
 test-random: build ## Soak test: random edits and faults for ROUNDS (1000) from SEED (random)
 	@echo 'go test ./deploy/e2e/random, $(or $(ROUNDS),1000) rounds'
-	@ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(ONE_WAY) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
+	@ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(SHARED_FLAGS) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
 test-manifests: build $(HELM) ## Test the rendered chart and the folder MANIFESTS with a real API server
@@ -201,12 +201,12 @@ test-manifests: build $(HELM) ## Test the rendered chart and the folder MANIFEST
 .PHONY: test-compose
 test-compose: ## Test docker compose: all profiles, and faults under load (10 minutes)
 	@echo 'deploy/docker/test, with images of version $(IMAGE_VERSION)'
-	@$(ONE_WAY) VERSION=$(IMAGE_VERSION) deploy/docker/test
+	@$(SHARED_FLAGS) VERSION=$(IMAGE_VERSION) deploy/docker/test
 
 .PHONY: test-cluster
 test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG (10 minutes; variables: deploy/tools/test-cluster)
 	@echo 'deploy/tools/test-cluster, with images of version $(IMAGE_VERSION)'
-	@$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' MANIFESTS='$(abspath $(MANIFESTS))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
+	@$(SHARED_FLAGS) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' MANIFESTS='$(abspath $(MANIFESTS))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)
@@ -226,7 +226,7 @@ try-release: ## Try the release VERSION in dist/ with an API server, in containe
 	$(MAKE) test-cluster VERSION='$(VERSION)' CHART='dist/curl-me-that-$(VERSION:v%=%).tgz' MANIFESTS=dist
 
 .PHONY: release-again
-release-again: $(GORELEASER) $(SYFT) $(HELM) ## Make the files of dist/ again, from a fresh clone, and compare them
+release-again: $(GORELEASER) $(SYFT) $(HELM) ## Make the files of dist/ again from a fresh clone, and compare them
 	@$(RELEASE_TOOLS) LDFLAGS='$(LDFLAGS)' NO_DWARF='$(NO_DWARF)' deploy/tools/release-again '$(VERSION)'
 
 .PHONY: nightly
@@ -237,15 +237,15 @@ comma := ,
 
 define bench
 	@echo 'bench $(strip $(1) $(BENCHFLAGS))'
-	@$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench $(1) $(BENCHFLAGS)
+	@$(SHARED_FLAGS) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench $(1) $(BENCHFLAGS)
 endef
 
 .PHONY: bench
-bench: build ## Measure the pipeline over N ConfigMaps (2000) against bare patches; BENCHFLAGS=-help lists more
+bench: build ## Benchmark the pipeline with N ConfigMaps (2000), and plain patches for comparison; BENCHFLAGS=-help lists more
 	$(call bench,-n $(N))
 
 .PHONY: bench-short
-bench-short: build ## Measure a fiftieth of everything, to see that it works
+bench-short: build ## Run a fiftieth of each benchmark, to check that it works
 	$(call bench,-short -apart -refresh=10000 -slow-host -latencies=100ms -fetchers=1$(comma)2 -restart=10000)
 
 .PHONY: control-plane
@@ -255,7 +255,7 @@ control-plane:
 ##@ Change
 
 .PHONY: generate
-generate: generate-watchers generate-chart generate-recipes $(BUF) $(PROTOC_GEN_GO) ## Generate Go code from .proto files, the Watcher definition, generated pages and the manifests
+generate: generate-watchers generate-chart generate-recipes $(BUF) $(PROTOC_GEN_GO) ## Generate Go code from .proto files, the CRD of Watchers, pages and manifests
 	@echo 'proto/**/*.pb.go, deploy/docs/metrics.md'
 	@$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
 	@$(METRICS_PAGE) > deploy/docs/metrics.md
@@ -285,7 +285,7 @@ tidy: ## Tidy all go.mod files and sync the workspace
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	@echo 'golangci-lint run'
-	@$(ONE_WAY) $(GOLANGCI_LINT) run $(PACKAGES)
+	@$(SHARED_FLAGS) $(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
 verify: verify-proto verify-watchers verify-metrics verify-docs verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check generated files, schema, pages, modules, imports, chart, format and linters
@@ -309,7 +309,7 @@ verify-metrics:
 verify-docs: ## Check that all files, headings and symbols in pages exist
 	@echo 'verify-docs'
 	@deploy/tools/generate-recipes --check
-	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs
+	@$(SHARED_FLAGS) go run ./deploy/local/cmd/verify-docs
 
 .PHONY: verify-workflows
 verify-workflows: $(ACTIONLINT)
@@ -343,7 +343,7 @@ verify-format: $(BUF) $(GOLANGCI_LINT)
 .PHONY: verify-vet
 verify-vet:
 	@echo 'go vet'
-	@$(ONE_WAY) go vet $(PACKAGES)
+	@$(SHARED_FLAGS) go vet $(PACKAGES)
 
 .PHONY: verify-vulnerabilities
 verify-vulnerabilities: $(GOVULNCHECK)

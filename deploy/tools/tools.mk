@@ -1,6 +1,6 @@
-# Development tools. Each is its own module outside go.work, because their dependencies
-# conflict. The path of a binary has the versions of tool and Go, so a new version of either
-# builds it again.
+# Development tools. Each is a module outside go.work, because their dependencies conflict. The
+# path of a binary contains the versions of the tool and of Go, so a new version of either
+# triggers a build.
 
 TOOLS := .cache/tools
 comma := ,
@@ -35,7 +35,7 @@ PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc
 # buf finds the generator in PATH.
 WITH_PROTOC_GEN_GO := PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH"
 
-# The caches of the tools are in the checkout, so they need no home directory.
+# The caches of the tools are in the checkout, so that the tools need no home directory.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/.cache/golangci-lint
 export BUF_CACHE_DIR       := $(CURDIR)/.cache/buf
 
@@ -59,7 +59,7 @@ $(HELM_UNITTEST):
 	@echo "building helm-unittest $(UNITTEST_VERSION) (a few minutes the first time)…"
 	@$(call build-tool,deploy/tools/helm-unittest,github.com/helm-unittest/helm-unittest/cmd/helm-unittest)
 
-# Rules need no service discovery, which is half of the code.
+# Service discovery, half of the code, is left out: tests of rules do not need it.
 $(PROMTOOL):
 	@echo "building promtool $(PROMETHEUS_VERSION) (two minutes the first time)…"
 	@$(call build-tool,deploy/tools/prometheus,github.com/prometheus/prometheus/cmd/promtool,-tags remove_all_sd$(comma)enable_dns_sd)
@@ -89,7 +89,7 @@ $(GOVULNCHECK):
 	@echo "building govulncheck $(VULNCHECK_VERSION)…"
 	@$(call build-tool,deploy/tools/govulncheck,golang.org/x/vuln/cmd/govulncheck)
 
-# The generator has the version of the protobuf module that services link.
+# The version of the generator is that of the protobuf module that the services link.
 $(PROTOC_GEN_GO):
 	@echo "building protoc-gen-go $(PROTOBUF_VERSION)…"
 	@$(call build-tool,proto,google.golang.org/protobuf/cmd/protoc-gen-go)
