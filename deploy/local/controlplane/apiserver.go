@@ -14,15 +14,15 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// requestTimeout is for one look whether the API server is ready.
+// requestTimeout limits each check whether the API server is ready.
 const requestTimeout = 5 * time.Second
 
-// StartAPIServer starts an API server that was killed, on the same
-// port and with the same certificates, and returns when it is ready.
+// StartAPIServer starts the API server, always on the same port and with the same certificates, and returns when
+// it is ready.
 func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.stopped {
 		return fmt.Errorf("start kube-apiserver: %w", ErrStopped)
 	}
 	if c.apiServer != nil {
@@ -46,7 +46,7 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// KillAPIServer ends the API server like a crash, if it runs. etcd continues.
+// KillAPIServer kills the API server if it runs, as in a crash. etcd keeps running.
 func (c *ControlPlane) KillAPIServer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (d dataDir) apiServerFlags(port int) []string {
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(port),
-		// A loopback address is refused as the endpoint of the service kubernetes.
+		// The endpoint of the Service kubernetes cannot be a loopback address.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + serviceRange,
 		"--tls-cert-file=" + d.path(pkiDir, servingCert),
@@ -77,8 +77,8 @@ func (d dataDir) apiServerFlags(port int) []string {
 	}
 }
 
-// etcdSocket is relative to the folder in which both processes run, because the path of a
-// Unix socket is limited to about a hundred bytes. Other users cannot reach a socket.
+// etcdSocket is a path relative to the folder in which both processes run, because the path of a Unix socket is
+// limited to about a hundred bytes. Unlike a port, other users cannot reach it.
 const etcdSocket = "etcd.sock"
 
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
@@ -103,8 +103,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 }
 
 func (d dataDir) etcdFlags() []string {
-	// Nobody reads the addresses of a single member. Its port for peers cannot be
-	// switched off.
+	// A single member needs no peers, but their port cannot be disabled.
 	const nowhere = "http://127.0.0.1:0"
 	return []string{
 		"--data-dir=" + d.path("etcd"),

@@ -1,12 +1,11 @@
-// Package controlplane runs a real etcd and kube-apiserver on the loopback interface,
-// for tests and demos.
+// Package controlplane runs a real etcd and kube-apiserver on the loopback interface, for tests and demos.
 //
 // There is no controller manager: a deleted namespace stays in Terminating, objects of a
 // deleted owner stay, a new namespace has no default service account, and the aggregated
 // cluster roles (admin, edit, view) grant nothing.
 //
-// The data survives a restart in a named folder. It is not synced to disk, so a crash
-// of the machine may lose it.
+// In a named folder, the data survives a restart. It is not synced to disk, so it may be lost if the machine
+// crashes.
 package controlplane
 
 import (
@@ -24,47 +23,44 @@ import (
 )
 
 var (
-	// ErrPortTaken means that the port of the API server is not free.
+	// ErrPortTaken means that the port of the API server is in use.
 	ErrPortTaken = errors.New("port taken")
-	// ErrExited means that etcd or kube-apiserver ended without being asked to.
+	// ErrExited means that etcd or kube-apiserver ended unexpectedly.
 	ErrExited = errors.New("exited")
-	// ErrRunning means that the API server is running already.
+	// ErrRunning means that the API server is already running.
 	ErrRunning = errors.New("already running")
-	// ErrStopped means that the control plane is over.
+	// ErrStopped means that Stop was called.
 	ErrStopped = errors.New("control plane stopped")
 )
 
-// Options configure a control plane. The zero value is a temporary one on a
-// free port.
+// Options configure a control plane. The zero value means a temporary one on a free port.
 type Options struct {
-	// Dir keeps data, certificates, kubeconfigs and logs. A start in a folder that
-	// has been used before brings back its objects, and its kubeconfigs stay valid.
-	// Empty means a temporary folder that Stop removes.
+	// Dir keeps data, certificates, kubeconfig and logs. A start in a used folder brings back its objects, and
+	// its kubeconfig stays valid. Empty means a temporary folder that Stop removes.
 	Dir string
 	// Assets are the programs. The default is assets.Find.
 	Assets assets.Binaries
 	// Build is an option of assets.Find.
 	Build bool
-	// Progress receives a line per step, meant for a person. Nil means silence.
+	// Progress receives a line per step, for people. Nil means no output.
 	Progress io.Writer
 }
 
-// ControlPlane is a running etcd with a kube-apiserver in front of it. Its
-// methods may be called from several goroutines.
+// ControlPlane is a running etcd and kube-apiserver. Its methods may be called from several goroutines.
 type ControlPlane struct {
 	programs assets.Binaries
 	data     dataDir
 	port     int
 	failed   chan error
 
-	mu        sync.Mutex // serialises the methods that start or stop something
+	mu        sync.Mutex // serialises the methods that start or stop processes
 	etcd      *process
 	apiServer *process // nil while stopped
-	over      bool
+	stopped   bool
 }
 
-// Start runs a control plane and returns when it serves requests as a cluster
-// does: the API server is ready, the default roles and the namespace default exist.
+// Start runs a control plane and returns when clients can use it: the API server is ready, and the default roles
+// and the namespace default exist.
 func Start(ctx context.Context, options Options) (c *ControlPlane, err error) {
 	if options.Progress == nil {
 		options.Progress = io.Discard
@@ -101,31 +97,31 @@ func (c *ControlPlane) start(ctx context.Context, progress io.Writer) (err error
 	return c.StartAPIServer(ctx)
 }
 
-// watch reports the end of a process that was not asked to end.
+// watch reports the unexpected end of a process.
 func (c *ControlPlane) watch(p *process) {
 	<-p.Exited()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.over && (p == c.etcd || p == c.apiServer) {
+	if !c.stopped && (p == c.etcd || p == c.apiServer) {
 		c.failed <- p.failure()
 	}
 }
 
-// Failed receives an error that wraps ErrExited, with the last line of the log, when etcd or
-// kube-apiserver ended without being asked to.
+// Failed returns a channel that receives an error if etcd or kube-apiserver ends unexpectedly. The error wraps
+// ErrExited and contains the last line of the log.
 func (c *ControlPlane) Failed() <-chan error { return c.failed }
 
-// Stop ends both processes and removes a temporary folder. It kills them if ctx ends
-// first. A second call does nothing.
+// Stop ends both processes, or kills them if ctx ends first, and removes a temporary folder. A second call does
+// nothing.
 func (c *ControlPlane) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.stopped {
 		return nil
 	}
-	c.over = true
+	c.stopped = true
 	if c.data.Temporary {
-		// A graceful exit, of 2 s each, is for data that is read again.
+		// A graceful exit takes 2 s each, and nobody will read the data again.
 		return c.discard()
 	}
 	var errs []error
@@ -137,7 +133,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	return errors.Join(append(errs, c.data.Close())...)
 }
 
-// discard kills whatever runs.
+// discard kills all processes and closes the folder.
 func (c *ControlPlane) discard() error {
 	for _, p := range c.running() {
 		_ = p.Kill() // it may have ended
@@ -150,8 +146,8 @@ func (c *ControlPlane) running() []*process {
 	return slices.DeleteFunc([]*process{c.apiServer, c.etcd}, func(p *process) bool { return p == nil })
 }
 
-// Assets are the programs that run.
+// Assets returns the programs of the control plane.
 func (c *ControlPlane) Assets() assets.Binaries { return c.programs }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *ControlPlane) Kubeconfig() string { return c.data.kubeconfig() }

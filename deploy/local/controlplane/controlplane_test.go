@@ -40,7 +40,7 @@ var _ = Describe("A control plane", Ordered, func() {
 		Expect(suitetest.Must(os.Stat(plane.Kubeconfig())).Mode().Perm()).To(Equal(os.FileMode(0o600)))
 	})
 
-	It("restarts on the same port with its data after the API server was killed", func(ctx SpecContext) {
+	It("restarts a killed API server on the same port, with its data", func(ctx SpecContext) {
 		maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
 		suitetest.Must(maps.Create(ctx, configMap("killed"), meta.CreateOptions{}))
 		plane.KillAPIServer()
@@ -51,7 +51,7 @@ var _ = Describe("A control plane", Ordered, func() {
 		Expect(plane.StartAPIServer(ctx)).To(Succeed())
 		Expect(maps.Get(ctx, "killed", meta.GetOptions{})).To(HaveField("Data", HaveKeyWithValue("key", "first")))
 		Expect(plane.Failed()).NotTo(Receive())
-		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrRunning), "there is one already")
+		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrRunning), "it already runs")
 	})
 
 	It("leaves no process and no file behind", func(ctx SpecContext) {
@@ -65,7 +65,7 @@ var _ = Describe("A control plane", Ordered, func() {
 })
 
 var _ = Describe("A control plane in a named folder", func() {
-	It("keeps data, port and certificates over a restart", func(ctx SpecContext) {
+	It("keeps data, port and certificates across a restart", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		plane := start(ctx, controlplane.Options{Dir: dir})
 		old := suitetest.Must(clientcmd.LoadFromFile(plane.Kubeconfig()))
@@ -80,7 +80,7 @@ var _ = Describe("A control plane in a named folder", func() {
 			Get(ctx, "kept", meta.GetOptions{}))
 	})
 
-	It("stops in time although clients watch", func(ctx SpecContext) {
+	It("stops in time even if clients watch", func(ctx SpecContext) {
 		plane := start(ctx, controlplane.Options{Dir: GinkgoT().TempDir()})
 		watch, err := clientOf(plane.Kubeconfig()).CoreV1().ConfigMaps(core.NamespaceDefault).Watch(ctx, meta.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -91,7 +91,7 @@ var _ = Describe("A control plane in a named folder", func() {
 		Eventually(watch.ResultChan()).Should(BeClosed())
 	})
 
-	It("excludes a second one", func(ctx SpecContext) {
+	It("refuses to start in a folder that is in use", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		start(ctx, controlplane.Options{Dir: dir})
 		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})

@@ -27,21 +27,21 @@ const (
 )
 
 const (
-	// lifetime is long, since nothing renews the certificate.
+	// lifetime is long, because nothing renews the certificate.
 	lifetime = 10 * 365 * 24 * time.Hour
 
 	serviceRange = "10.96.0.0/24"
 	// serviceAddress is the address of the Service kubernetes.
 	serviceAddress = "10.96.0.1"
 
-	// cluster is the name in the kubeconfig. The API server grants all rights to the group.
+	// cluster is the name in the kubeconfig. The API server grants all permissions to adminGroup.
 	cluster    = "local"
 	adminUser  = "admin"
 	adminGroup = "system:masters"
 )
 
-// writeCredentials writes the kubeconfig of the administrator for an API server at a host and port. It keeps the
-// credentials of an earlier run, so that its kubeconfigs stay valid, or creates them.
+// writeCredentials writes the kubeconfig of the administrator for an API server at a host and port. It creates
+// missing credentials, and keeps existing ones, so that earlier kubeconfigs stay valid.
 func (d dataDir) writeCredentials(host, port string) error {
 	if _, err := os.Stat(d.path(pkiDir, adminToken)); err != nil {
 		if err := d.createCredentials(host); err != nil {
@@ -67,8 +67,8 @@ func (d dataDir) writeCredentials(host, port string) error {
 	return nil
 }
 
-// createCredentials writes all files below pkiDir, or none: it fills another folder and renames it. Clients
-// use the host, too.
+// createCredentials writes all files below pkiDir, or none: it fills another folder and renames it. The
+// certificate is also valid for host.
 func (d dataDir) createCredentials(host string) error {
 	certificate, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{
 		Host:         host,
@@ -104,8 +104,8 @@ func (d dataDir) createCredentials(host string) error {
 	return os.Rename(scratch, d.path(pkiDir))
 }
 
-// Prepare writes pki/ and the kubeconfig of the administrator for a kube-apiserver that is started elsewhere, such as
-// in a container. Clients reach it at the host and port, and at loopback. Existing credentials are kept.
+// Prepare writes pki/ and the kubeconfig of the administrator for a kube-apiserver that runs elsewhere, such as in
+// a container, at a host and port. Its certificate is also valid for loopback. Existing credentials are kept.
 func Prepare(dir, host, port string) error {
 	data, err := openDataDir(dir)
 	if err != nil {

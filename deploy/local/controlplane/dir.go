@@ -20,15 +20,15 @@ import (
 //	port         of the API server
 //	pki/         certificate, keys and the administrator's token
 //	etcd/        data
-//	logs/        of this run
+//	logs/        of the current run
 type dataDir struct{ filelock.Folder }
 
-// openDataDir creates the folder if needed, and locks it. An empty name is a temporary one.
+// openDataDir creates the folder if needed, and locks it. An empty name means a temporary folder.
 func openDataDir(dir string) (d dataDir, err error) {
 	if d.Folder, err = filelock.Open(dir, "control plane"); err != nil {
 		return d, err
 	}
-	err = os.RemoveAll(d.path("logs")) // they would grow without limit
+	err = os.RemoveAll(d.path("logs")) // logs would grow without limit
 	if err = errors.Join(err, os.MkdirAll(d.path("logs"), 0o700)); err != nil {
 		return d, fmt.Errorf("create the folder of logs: %w", errors.Join(err, d.Close()))
 	}
@@ -41,9 +41,8 @@ func (d dataDir) path(elements ...string) string {
 
 func (d dataDir) kubeconfig() string { return d.path("kubeconfig") }
 
-// Ports are below the range that Linux (32768) and macOS (49152) give to outgoing
-// connections. Otherwise a client of a stopped API server could be given its very port,
-// connect to itself, and block the restart.
+// Ports are below the range of ephemeral ports of Linux (32768) and macOS (49152). Otherwise a client of a
+// stopped API server could get that port for its own end, connect to itself, and block the restart.
 const (
 	firstPort = 20000
 	lastPort  = 32000

@@ -20,7 +20,7 @@ type process struct {
 	log string
 }
 
-// start runs a program in the folder, with a log of its own.
+// start runs a program in the folder, with its own log.
 func (d dataDir) start(path, name string, args ...string) (*process, error) {
 	p := &process{log: d.path("logs", name+".log")}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
@@ -30,7 +30,7 @@ func (d dataDir) start(path, name string, args ...string) (*process, error) {
 	defer log.Close()
 	cmd := exec.Command(path, args...)
 	cmd.Dir = d.Dir
-	// An empty environment: ETCD_… variables and proxies of the shell are not for us.
+	// Variables of the shell, such as ETCD_… and proxies, must not affect the program.
 	cmd.Env = []string{}
 	cmd.Stdout, cmd.Stderr = log, log
 	p.Process, err = launch.Start(name, cmd)
@@ -42,7 +42,7 @@ func (p *process) failure() error {
 	return fmt.Errorf("%s %w (%s): %s", p.Name, ErrExited, p.State(), p.lastLine())
 }
 
-// startTimeout bounds the start of a process, which takes 3 s on an idle machine.
+// startTimeout limits the start of a process, which takes 3 s on an idle machine.
 const startTimeout = 2 * time.Minute
 
 // await calls ready until it returns nil. It kills the process if that takes longer than startTimeout, or if ctx

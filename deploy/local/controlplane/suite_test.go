@@ -43,8 +43,7 @@ func clientOf(kubeconfig string) *kubernetes.Clientset {
 
 func dirOf(plane *controlplane.ControlPlane) string { return filepath.Dir(plane.Kubeconfig()) }
 
-// processes returns the process IDs of programs with the folder in their command line, by the name
-// of the program.
+// processes returns the process IDs by program name of all processes whose command line contains the folder.
 func processes(dir string) map[string]int {
 	GinkgoHelper()
 	output := suitetest.Must(exec.Command("ps", "-axww", "-o", "pid=,command=").Output())

@@ -24,7 +24,7 @@ import (
 
 func TestAccess(t *testing.T) { suitetest.Run(t, "Access") }
 
-// manifests of docker compose, and the definition of Watchers that it applies first.
+// manifests has the manifests of docker compose, and definitions the CRD of Watchers, which it applies first.
 const (
 	manifests   = "../../../docker/manifests"
 	definitions = "../../../../proto/watch/crd"
@@ -33,8 +33,7 @@ const (
 var kubeconfig string
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	// Its objects have the same names as those of install.yaml, which another suite applies and
-	// deletes.
+	// It cannot use the shared API server, because another suite applies and deletes objects with the same names.
 	plane := suitetest.Must(controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter}))
 	DeferCleanup(plane.Stop)
 	kubeconfig = plane.Kubeconfig()
@@ -57,7 +56,7 @@ var _ = Describe("Access", func() {
 		administrator := suitetest.Must(access.Load(kubeconfig, ""))
 		config := suitetest.Must(access.ClientConfig(administrator))
 		Expect(access.Ready(ctx, config)).To(Succeed())
-		for range 2 { // what is there is brought up to date
+		for range 2 { // the second time, it updates the objects
 			applied := suitetest.Must(access.Apply(ctx, config, []string{definitions, manifests}))
 			Expect(applied).To(ContainElements(
 				"Namespace/curl-me-that", "ServiceAccount/curl-me-that-watcher", "ClusterRole/curl-me-that-writer",
@@ -80,7 +79,7 @@ var _ = Describe("Access", func() {
 			"report in ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
 				return patch(ctx, c, `{"metadata":{"annotations":{"x-kv8s.io/curl-status":"{}"}}}`)
 			},
-			"change what nobody asks for": func(ctx context.Context, c kubernetes.Interface) error {
+			"change unannotated keys": func(ctx context.Context, c kubernetes.Interface) error {
 				return patch(ctx, c, `{"data":{"other":"value"}}`)
 			},
 			"create ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
@@ -105,7 +104,7 @@ var _ = Describe("Access", func() {
 				if slices.Contains(allowed[name], what) {
 					Eventually(func() error { return try(ctx, c) }).Should(Succeed(), "%s: %s", name, what)
 				} else {
-					// The policy is obeyed soon after it was applied, not at once.
+					// A policy takes effect only some time after it was applied.
 					Eventually(func() error { return try(ctx, c) }).
 						Should(MatchError(apierrors.IsForbidden, "forbidden"), "%s: %s", name, what)
 				}
@@ -113,7 +112,7 @@ var _ = Describe("Access", func() {
 		}
 	})
 
-	It("rejects a missing access with one sentence", func(ctx SpecContext) {
+	It("reports a missing permission or file in one sentence", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		write := func(text string) string {
 			path := filepath.Join(dir, "kubeconfig")
@@ -134,7 +133,7 @@ var _ = Describe("Access", func() {
 			To(MatchError(ContainSubstring("request a token of service account default/nobody")))
 	})
 
-	It("writes files that only the owner can read and that can be moved", func() {
+	It("writes files that only the owner can read, for any URL of the API server", func() {
 		administrator := suitetest.Must(access.Load(kubeconfig, ""))
 		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		for range 2 {
@@ -144,7 +143,7 @@ var _ = Describe("Access", func() {
 		moved := suitetest.Must(access.Load(path, ""))
 		Expect(suitetest.Must(access.ClientConfig(moved)).Host).To(Equal("https://elsewhere:6443"))
 		if os.Getuid() != 0 {
-			Skip("only root can give a file to somebody else")
+			Skip("only root can change the owner of a file")
 		}
 		Expect(os.Chown(filepath.Dir(path), 65532, 65532)).To(Succeed())
 		Expect(access.Write(administrator, path)).To(Succeed())

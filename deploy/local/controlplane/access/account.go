@@ -1,5 +1,4 @@
-// Package access gives programs access to a cluster: rights from manifests, and
-// kubeconfigs with tokens.
+// Package access gives programs access to a cluster: permissions from manifests, and kubeconfigs with tokens.
 package access
 
 import (
@@ -15,12 +14,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// tokenLifetime is long, since only the next start of the services renews the
-// token of a kubeconfig.
+// tokenLifetime is long, because tokens are renewed only when the services start again.
 const tokenLifetime = 365 * 24 * time.Hour
 
-// Account returns a copy of the administrator's kubeconfig with a token of a service
-// account.
+// Account returns a copy of the administrator's kubeconfig with a token for a service account instead.
 func Account(ctx context.Context, administrator *clientcmdapi.Config, namespace, name string) (*clientcmdapi.Config,
 	error,
 ) {
@@ -46,8 +43,7 @@ func Account(ctx context.Context, administrator *clientcmdapi.Config, namespace,
 	return own, nil
 }
 
-// At returns a copy of a kubeconfig for clients that reach the API server by
-// another URL.
+// At returns a copy of a kubeconfig with another URL of the API server.
 func At(config *clientcmdapi.Config, server string) *clientcmdapi.Config {
 	moved := config.DeepCopy()
 	moved.Clusters[moved.Contexts[moved.CurrentContext].Cluster].Server = server

@@ -11,16 +11,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Errors of a kubeconfig that cannot be used elsewhere than where it was written.
+// Errors of a kubeconfig that cannot be used in a container.
 var (
-	ErrNoContext = errors.New("it names no current context with a cluster and a user")
-	ErrPlugin    = errors.New(
-		"its user logs in by a program, which a container does not have: use a kubeconfig with a token or a client " +
-			"certificate")
+	ErrNoContext = errors.New("it has no current context with a cluster and a user")
+	ErrPlugin    = errors.New("its user needs a login plugin, which containers do not have: use a kubeconfig with a " +
+		"token or a client certificate")
 )
 
-// Load reads the current context of a kubeconfig, or the one that is named, with
-// all files that it refers to put into it.
+// Load reads a context of a kubeconfig, by default the current one, and embeds all files that it refers to.
 func Load(path, context string) (*clientcmdapi.Config, error) {
 	config, err := clientcmd.LoadFromFile(path)
 	if err != nil {
@@ -40,13 +38,13 @@ func Load(path, context string) (*clientcmdapi.Config, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
 	}
 	if err := clientcmdapi.FlattenConfig(config); err != nil {
-		return nil, fmt.Errorf("read what kubeconfig %s refers to: %w", path, err)
+		return nil, fmt.Errorf("read the files of kubeconfig %s: %w", path, err)
 	}
 	return config, nil
 }
 
-// Write writes a kubeconfig for the owner of the folder only, whoever writes it:
-// a folder from outside a container belongs to a user outside.
+// Write writes a kubeconfig that only the owner of its folder can read. A mounted folder may belong to a user
+// outside of the container.
 func Write(config *clientcmdapi.Config, path string) error {
 	text, err := clientcmd.Write(*config)
 	if err != nil {

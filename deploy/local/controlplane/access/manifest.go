@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Apply applies all manifests (*.yaml) of some folders by server-side apply, ordered by
-// folder and name, and returns the objects as kind/name.
+// Apply applies all manifests (*.yaml) in some folders by server-side apply, ordered by folder and name, and
+// returns the applied objects as kind/name.
 func Apply(ctx context.Context, config *rest.Config, dirs []string) (applied []string, err error) {
 	applier, err := NewApplier(config, "control-plane")
 	if err != nil {
@@ -89,7 +89,7 @@ type Applier struct {
 	manager string
 }
 
-// NewApplier returns one that applies for a field manager.
+// NewApplier returns an applier for a field manager.
 func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -105,8 +105,8 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 	}, nil
 }
 
-// Apply creates or updates objects in order by server-side apply. The namespace is for
-// objects that have none. After a definition, it waits until the API server serves the kind.
+// Apply creates or updates objects in order by server-side apply. Objects without a namespace get the given one.
+// After a CustomResourceDefinition, it waits until the API server serves the kind.
 func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstructured.Unstructured) error {
 	options := metav1.ApplyOptions{FieldManager: a.manager, Force: true}
 	for _, object := range objects {
@@ -124,7 +124,7 @@ func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstr
 	return nil
 }
 
-// awaitKind waits until the API server serves the kind of a definition.
+// awaitKind waits until the API server serves the kind of a CustomResourceDefinition.
 func (a *Applier) awaitKind(ctx context.Context, definition *unstructured.Unstructured) error {
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
@@ -143,7 +143,7 @@ func (a *Applier) awaitKind(ctx context.Context, definition *unstructured.Unstru
 	return nil
 }
 
-// ApplyManifest applies the objects of a manifest for a field manager. The namespace is for objects that have none.
+// ApplyManifest applies the objects of a manifest for a field manager. Objects without a namespace get the given one.
 func ApplyManifest(ctx context.Context, config *rest.Config, manager, namespace string, manifest []byte) error {
 	objects, err := Decode(manifest)
 	if err != nil {
@@ -156,10 +156,10 @@ func ApplyManifest(ctx context.Context, config *rest.Config, manager, namespace 
 	return applier.Apply(ctx, namespace, objects...)
 }
 
-// IsUnserved reports whether the API server does not know a kind.
+// IsUnserved reports whether err means that the API server does not serve a kind.
 func IsUnserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// Resource returns the client for an object. The namespace is for objects that have none.
+// Resource returns the client for the kind of an object. The namespace is used if the object has none.
 func (a *Applier) Resource(namespace string, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := object.GroupVersionKind()
 	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)

@@ -27,37 +27,37 @@ const (
 	kubectl   = "kubectl"
 )
 
-// Options of Find.
+// Options configure Find.
 type Options struct {
 	// Build ignores KUBEBUILDER_ASSETS and archives of envtest.
 	Build bool
-	// Progress receives the progress for a person, or nil.
+	// Progress receives the progress, for people. Nil means no output.
 	Progress io.Writer
-	// Part of an existing display, instead of Progress.
+	// Part is a part of an existing display, to be used instead of Progress.
 	Part *progress.Part
-	// Cache has the programs once per version. Several processes may share it. The default is the cache of the user.
+	// Cache is a folder with the programs of each version. Several processes may share it. The default is the
+	// user's cache folder.
 	Cache string
-	// Index is the URL of the list of archives, by default that of setup-envtest.
+	// Index is the URL of the list of archives. The default is that of setup-envtest.
 	Index string
 }
 
-// Binaries are the programs, all in one folder.
+// Binaries are the programs in one folder.
 type Binaries struct {
 	Dir string
 }
 
-// Etcd is the path of etcd.
+// Etcd returns the path of etcd.
 func (b Binaries) Etcd() string { return filepath.Join(b.Dir, etcd) }
 
-// APIServer is the path of kube-apiserver.
+// APIServer returns the path of kube-apiserver.
 func (b Binaries) APIServer() string { return filepath.Join(b.Dir, apiServer) }
 
-// Kubectl is the path of kubectl.
+// Kubectl returns the path of kubectl.
 func (b Binaries) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
 
-// Find returns the programs in the folder of KUBEBUILDER_ASSETS. If it is not set, Find uses a
-// cache. It fills the cache from an archive of envtest, or else by a build from source, which takes
-// minutes.
+// Find returns the programs in the folder of KUBEBUILDER_ASSETS. If that is not set, it returns them from a cache,
+// which it fills from an archive of envtest or by a build from source, which takes minutes.
 func Find(ctx context.Context, o Options) (Binaries, error) {
 	if dir := os.Getenv(EnvDir); dir != "" && !o.Build {
 		found, err := binariesIn(dir)
@@ -90,7 +90,7 @@ func Kubectl() (string, bool) {
 	}
 	found, err := binariesIn(os.Getenv(EnvDir))
 	if err != nil {
-		cache, _ := cacheDir() // without a home, there is nothing in it
+		cache, _ := cacheDir() // without a home folder, find fails
 		found, err = Options{Cache: cache}.find()
 	}
 	return found.Kubectl(), err == nil
@@ -103,8 +103,8 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "curl-me-that", "control-plane"), err
 }
 
-// binariesIn returns the programs in dir. The error wraps ErrMissing and names the first
-// one that is missing or cannot be executed.
+// binariesIn returns the programs in dir. The error wraps ErrMissing and names the first program that is missing
+// or cannot be executed.
 func binariesIn(dir string) (Binaries, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

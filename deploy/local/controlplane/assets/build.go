@@ -16,8 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
 )
 
-// The module pins the sources. Its files end in .txt, because a folder with a go.mod
-// cannot be embedded. update.sh moves it to another version.
+// The module pins the sources. Its files end in .txt, because Go cannot embed files of another module. update.sh
+// changes the version.
 var (
 	//go:embed go.mod.txt
 	goMod []byte
@@ -27,11 +27,11 @@ var (
 
 var required = regexp.MustCompile(`\sk8s\.io/kubernetes (v\S+)`)
 
-// kubernetesVersion returns the version in the module, the only place that has it.
+// kubernetesVersion returns the version in go.mod, which is defined nowhere else.
 func kubernetesVersion() string { return string(required.FindSubmatch(goMod)[1]) }
 
-// buildFlags are the relevant flags of the release builds, without debug information. The API
-// server reports the stamped version.
+// buildFlags returns the relevant flags of Kubernetes' release builds, without debug information. The API server
+// reports the version in them.
 func buildFlags(version string) []string {
 	return []string{
 		"-trimpath", gobuild.NoDWARF, "-ldflags",
@@ -39,7 +39,7 @@ func buildFlags(version string) []string {
 	}
 }
 
-// versionHash changes with the sources, the flags and the platform.
+// versionHash returns a hash of the sources, the flags and the platform.
 func versionHash() string {
 	text := string(goMod) + string(goSum) +
 		strings.Join(append(buildFlags("version"), runtime.GOOS, runtime.GOARCH), "\n") + "\n"

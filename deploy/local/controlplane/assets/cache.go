@@ -11,7 +11,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// built and fetched are the folders of programs from source and from an archive.
+// built and fetched are the folders of programs that were built from source or fetched from an archive.
 func (o Options) built() string   { return filepath.Join(o.Cache, versionHash()) }
 func (o Options) fetched() string { return o.built() + "-envtest" }
 
@@ -23,7 +23,7 @@ func (o Options) find() (found Binaries, err error) {
 	return found, err
 }
 
-// fill downloads or builds the programs. It waits while another process does.
+// fill downloads or builds the programs, after waiting for other processes that do the same.
 func (o Options) fill(ctx context.Context) (Binaries, error) {
 	if found, err := o.find(); err == nil {
 		return found, nil
@@ -66,8 +66,8 @@ func (o Options) lock(ctx context.Context) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// provide fills a folder next to target and then renames it, so that an interrupted process leaves nothing that looks
-// complete.
+// provide fills a folder next to target and then renames it, so that an interrupted process never leaves an
+// incomplete target.
 func provide(target string, fill func(scratch string) error) error {
 	scratch := target + ".new"
 	if err := os.RemoveAll(scratch); err != nil {

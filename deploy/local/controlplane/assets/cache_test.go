@@ -16,8 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-// A successful build takes minutes, and all other suites test it. Here a script replaces the go
-// command, and fails or hangs.
+// A real build takes minutes, and all other suites test it. Here, a script replaces the go command.
 var _ = Describe("A cache of control planes", func() {
 	var (
 		dir     string
@@ -45,7 +44,7 @@ var _ = Describe("A cache of control planes", func() {
 			HaveSuffix(": install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
 	})
 
-	It("quotes the last lines of a failed go command, and leaves no partial result", func(ctx SpecContext) {
+	It("quotes the last lines of a failed build, and leaves no partial result", func(ctx SpecContext) {
 		useGo(`
 case $1 in
 list) echo k8s.io/api/core/v1 ;;

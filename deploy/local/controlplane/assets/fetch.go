@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// reachTimeout is for the list of archives: offline, the build begins soon.
-	reachTimeout = 3 * time.Second
-	// fetchTimeout is for an archive of 60 MB. A build takes no longer.
+	// indexTimeout limits the request for the list of archives, so that an offline machine soon starts a build.
+	indexTimeout = 3 * time.Second
+	// fetchTimeout limits the download of an archive of 60 MB. A build does not take longer.
 	fetchTimeout = 5 * time.Minute
 )
 
@@ -55,7 +55,7 @@ func (o Options) fetch(ctx context.Context, scratch string) error {
 }
 
 func newest(ctx context.Context, releases *remote.HTTPClient) (versions.Concrete, versions.PlatformItem, error) {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, indexTimeout)
 	defer cancel()
 	all, err := releases.ListVersions(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func extract(archive io.Reader, dir string) error {
 	}
 }
 
-// counter displays how much was written.
+// counter displays the number of written bytes.
 type counter struct {
 	part  *progress.Part
 	bytes int

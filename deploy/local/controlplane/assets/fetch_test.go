@@ -26,7 +26,7 @@ import (
 )
 
 var _ = Describe("KUBEBUILDER_ASSETS", func() {
-	It("names the folder with the programs", func(ctx SpecContext) {
+	It("is the folder with the programs", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		write(dir, "", "etcd", "kube-apiserver", "kubectl")
 		GinkgoT().Setenv(assets.EnvDir, dir)
@@ -36,7 +36,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
 	})
 
-	DescribeTable("rejects, with one sentence,",
+	DescribeTable("is rejected with one sentence for",
 		func(ctx SpecContext, spoil func(dir string) error, message string) {
 			dir := GinkgoT().TempDir()
 			write(dir, "", "etcd", "kube-apiserver", "kubectl")
@@ -104,7 +104,7 @@ var _ = Describe("An archive of envtest", func() {
 		}
 	})
 
-	It("is downloaded once, and replaces a build", func(ctx SpecContext) {
+	It("is downloaded once, and makes a build unnecessary", func(ctx SpecContext) {
 		found := suitetest.Must(assets.Find(ctx, options))
 		Expect(found.APIServer()).To(BeAnExistingFile())
 		options.Index = "http://127.0.0.1:1/index"
@@ -124,7 +124,7 @@ var _ = Describe("An archive of envtest", func() {
 		Expect(filepath.Glob(filepath.Join(options.Cache, "*", "*"))).To(BeEmpty())
 	})
 
-	It("is not waited for if the network drops packets", func(ctx SpecContext) {
+	It("is given up after seconds if the network drops packets", func(ctx SpecContext) {
 		silent := suitetest.Must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")) // the kernel accepts
 		DeferCleanup(silent.Close)
 		options.Index = "http://" + silent.Addr().String() + "/index"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Pins another version of the control plane: update.sh v1.36.3
 #
-# k8s.io/kubernetes requires its staging modules at v0.0.0 and replaces them with
-# folders, which does not reach those who import it; each needs a replace here.
+# k8s.io/kubernetes requires its staging modules at v0.0.0 and replaces them with folders. Its
+# replacements do not apply to modules that import it, so each staging module needs a replace here.
 set -eu
 version=${1:?usage: update.sh vMAJOR.MINOR.PATCH}
 here=$(cd "$(dirname "$0")" && pwd)
