@@ -18,7 +18,7 @@ import (
 // natsVariable names NATS. It must be set for an existing installation.
 const natsVariable = "CURLMETHAT_NATS_URL"
 
-// filled shows the valid sample.
+// filled shows how the valid sample gets its data.
 func filled(ctx context.Context, d *demo) error {
 	if err := d.create(ctx, d.samples.valid); err != nil {
 		return err
@@ -26,7 +26,7 @@ func filled(ctx context.Context, d *demo) error {
 	return d.printData(ctx, d.samples.valid.Name)
 }
 
-// explained shows the invalid sample.
+// explained shows the Event of the invalid sample.
 func explained(ctx context.Context, d *demo) error {
 	name := d.samples.invalid.Name
 	if err := d.create(ctx, d.samples.invalid); err != nil {
@@ -47,7 +47,7 @@ func explained(ctx context.Context, d *demo) error {
 	return nil
 }
 
-// hostDown asks for a page of a server that is not running yet.
+// hostDown shows the failure of a request to a server that is not running yet.
 func hostDown(ctx context.Context, d *demo) error {
 	if err := d.create(ctx, d.samples.down); err != nil {
 		return err
@@ -60,7 +60,7 @@ func hostDown(ctx context.Context, d *demo) error {
 	}
 	if err := d.waitFor(ctx, giveUpTimeout, "The failure is listed", func(ctx context.Context) (bool, error) {
 		var listed bytes.Buffer
-		err := d.operate(ctx, &listed, "failures", "--name="+downName, "--output=name")
+		err := d.curlctl(ctx, &listed, "failures", "--name="+downName, "--output=name")
 		return listed.Len() > 0, err
 	}); err != nil {
 		return err
@@ -68,16 +68,16 @@ func hostDown(ctx context.Context, d *demo) error {
 	if d.system.NATS != "" {
 		fmt.Fprintf(d.Out, "$ export %s=%s\n", natsVariable, d.system.NATS)
 	}
-	return d.typed(ctx, "failures", "--name="+downName)
+	return d.show(ctx, "failures", "--name="+downName)
 }
 
-// replayed starts that server.
+// replayed starts that server and replays the failure.
 func replayed(ctx context.Context, d *demo) error {
 	if err := d.serve(ctx, downPort); err != nil {
 		return err
 	}
 	fmt.Fprintf(d.Out, "%s is up now.\n\n", d.url(downPort, ""))
-	if err := d.typed(ctx, "replay", "--name="+downName, "--wait"); err != nil {
+	if err := d.show(ctx, "replay", "--name="+downName, "--wait"); err != nil {
 		return err
 	}
 	fmt.Fprintln(d.Out)
@@ -129,14 +129,14 @@ func (d *demo) removeEarlier(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// typed prints a command of curlctl and its output.
-func (d *demo) typed(ctx context.Context, args ...string) error {
+// show prints a command of curlctl and its output.
+func (d *demo) show(ctx context.Context, args ...string) error {
 	fmt.Fprintf(d.Out, "$ %s ctl %s\n", d.Program, strings.Join(args, " "))
-	return d.operate(ctx, d.Out, args...)
+	return d.curlctl(ctx, d.Out, args...)
 }
 
-// operate runs curlctl, which is part of this program.
-func (d *demo) operate(ctx context.Context, out io.Writer, args ...string) error {
+// curlctl runs a command of curlctl, which is part of this program.
+func (d *demo) curlctl(ctx context.Context, out io.Writer, args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)

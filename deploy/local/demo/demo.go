@@ -19,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 )
 
-// Config of the demo.
+// Config configures the demo.
 type Config struct {
 	// Samples is the folder with the sample ConfigMaps.
 	Samples string
@@ -43,9 +43,9 @@ const (
 	// attempts and firstRetry let the fetcher of the demo give up within seconds.
 	attempts   = 3
 	firstRetry = 250 * time.Millisecond
-	// writeTimeout is for data and Events, which take milliseconds.
+	// writeTimeout limits the wait for data and Events, which take milliseconds.
 	writeTimeout = 15 * time.Second
-	// giveUpTimeout is for the six attempts of a fetcher with its defaults.
+	// giveUpTimeout limits the wait for six attempts of a fetcher with default flags.
 	giveUpTimeout = 3 * time.Minute
 )
 
@@ -97,7 +97,7 @@ type chapter struct {
 	run   func(ctx context.Context, d *demo) error
 }
 
-// chapters returns the chapters in order. Each needs the objects of the previous ones.
+// chapters returns the chapters in order. Each depends on the previous ones.
 func chapters() []chapter {
 	return []chapter{
 		{"A ConfigMap asks for a URL, and gets its data", filled},
@@ -155,8 +155,8 @@ Press Ctrl-C to end the demo and its console. Open the console in a browser:
 `, d.system.Kubeconfig, kubectl, d.url(jokePort, jokePath))
 }
 
-// consoleCommand returns the command that opens the console after this demo. Without an
-// installation, it is another demo that keeps running.
+// consoleCommand returns the command that opens the console after this demo. If nothing is installed, that is a
+// demo that keeps running.
 func (d *demo) consoleCommand() string {
 	if d.Installed {
 		return cmp.Or(d.Console, d.Program+" ctl console")
@@ -164,10 +164,10 @@ func (d *demo) consoleCommand() string {
 	return d.Program + " demo"
 }
 
-// openConsole prints the address of the console and serves it until ctx is done. The demo goes on without a console
-// that fails.
+// openConsole prints the address of the console and serves it until ctx is done. If the console fails, the demo goes
+// on without it.
 func (d *demo) openConsole(ctx context.Context) error {
-	if err := d.operate(ctx, d.Out, "console"); err != nil && ctx.Err() == nil {
+	if err := d.curlctl(ctx, d.Out, "console"); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(d.Out, err)
 	}
 	<-ctx.Done()

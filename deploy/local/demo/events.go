@@ -12,11 +12,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// columns of the narrowest terminal.
+// columns is the width of the output.
 const columns = 80
 
-// events returns the Events of a ConfigMap. It selects by uid, because an earlier ConfigMap of the same
-// name may have Events, too.
+// events returns the Events of a ConfigMap. It selects them by uid, because an earlier ConfigMap of the same name
+// may have Events too.
 func (d *demo) events(ctx context.Context, name string) ([]corev1.Event, error) {
 	cm, err := d.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -31,7 +31,7 @@ func (d *demo) events(ctx context.Context, name string) ([]corev1.Event, error) 
 	return list.Items, nil
 }
 
-// wrap breaks text between words into lines that fit, each with the indent.
+// wrap breaks text into indented lines that fit.
 func wrap(text, indent string) string {
 	return process.Wrap(indent+strings.Join(strings.Fields(text), " "), columns, indent) + "\n"
 }

@@ -20,7 +20,7 @@ const (
 	watcherName = "watched"
 	// asTable asks for the columns that kubectl prints.
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
-	// watcherManifest needs an API version, a name and a URL.
+	// watcherManifest is a format for the API version, the name and the URL.
 	watcherManifest = `apiVersion: %s
 kind: Watcher
 metadata:
@@ -78,7 +78,7 @@ func (d *demo) createWatcher(ctx context.Context) error {
 	return nil
 }
 
-// watchers returns the Watcher of the demo as kubectl prints it.
+// watchers returns the Watcher of the demo as a table, as kubectl prints it.
 func (d *demo) watchers(ctx context.Context) (*metav1.Table, error) {
 	text, err := d.request("GET").SetHeader("Accept", asTable).
 		Param("fieldSelector", fields.OneTermEqualSelector("metadata.name", watcherName).String()).Do(ctx).Raw()

@@ -1,6 +1,6 @@
-// Command build-demo builds curl-me-that, provides the control plane of its demo at the same time,
-// and shows the progress of both. It takes the arguments of the demo. It has few dependencies, so
-// that it compiles quickly.
+// Command build-demo builds curl-me-that and at the same time provides the control plane for its demo. It shows
+// the progress of both. It accepts the arguments of the demo, and has few dependencies, so that it compiles
+// quickly.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("build-demo", pflag.ContinueOnError)
-	flags.ParseErrorsAllowlist.UnknownFlags = true // those of the demo
+	flags.ParseErrorsAllowlist.UnknownFlags = true // they are for the demo
 	out := flags.String("out", "bin", "folder for the program")
 	ldflags := flags.String("ldflags", "", "flags for the linker")
 	build := flags.Bool("build", false, "build the control plane even if it is cached")

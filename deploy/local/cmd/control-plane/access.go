@@ -15,13 +15,13 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// healthcheckTimeout is less than that of container engines.
+// healthcheckTimeout is shorter than the timeout in docker-compose.yaml.
 const healthcheckTimeout = 3 * time.Second
 
 func newHealthcheck() *cobra.Command {
 	var kubeconfig, server string
 	cmd := command("healthcheck --kubeconfig FILE",
-		"Ask an API server whether it is ready, and exit with 1 if it is not", "",
+		"Exit with 1 if an API server is not ready", "",
 		func(cmd *cobra.Command) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthcheckTimeout)
 			defer cancel()
@@ -39,7 +39,7 @@ func newHealthcheck() *cobra.Command {
 			return access.Ready(ctx, client)
 		})
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of a user who may read the namespace default")
-	cmd.Flags().StringVar(&server, "server", "", "URL of the API server, if not that of the kubeconfig")
+	cmd.Flags().StringVar(&server, "server", "", "URL of the API server (default: that of the kubeconfig)")
 	return cmd
 }
 
@@ -55,8 +55,8 @@ func newGrant() *cobra.Command {
 	cmd := command("grant --kubeconfig FILE --manifests DIR --account NAMESPACE/NAME=FILE",
 		"Apply manifests, and write a kubeconfig with a token for each service account",
 		`Apply all manifests of the folders, and write a kubeconfig with a token for each
-service account. Copies of the administrator's kubeconfig are for services in containers:
-settings that cannot work there are an error. A file belongs to the owner of its folder.`, g.run)
+service account. Copies of the administrator's kubeconfig are for services in containers,
+so login plugins are an error. Each file gets the owner of its folder.`, g.run)
 	flags := cmd.Flags()
 	flags.StringVar(&g.kubeconfig, "kubeconfig", "", "kubeconfig of the administrator")
 	flags.StringVar(&g.context, "context", "", "its context (default: the current one)")
@@ -70,7 +70,7 @@ settings that cannot work there are an error. A file belongs to the owner of its
 
 func (g *grant) run(cmd *cobra.Command) error {
 	if info, err := os.Stat(g.kubeconfig); err != nil || !info.Mode().IsRegular() {
-		return errors.New("--kubeconfig: there is no kubeconfig: set KUBECONFIG to the absolute path of one file")
+		return errors.New("--kubeconfig: not a file: set KUBECONFIG to the absolute path of a kubeconfig")
 	}
 	administrator, err := access.Load(g.kubeconfig, g.context)
 	if err != nil {
@@ -81,8 +81,8 @@ func (g *grant) run(cmd *cobra.Command) error {
 		return err
 	}
 	applied, err := access.Apply(cmd.Context(), config, g.manifests)
-	for _, what := range applied {
-		fmt.Fprintln(cmd.OutOrStdout(), "applied", what)
+	for _, object := range applied {
+		fmt.Fprintln(cmd.OutOrStdout(), "applied", object)
 	}
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ copy this program into DIR, for the health check of an image without a shell.`,
 	return cmd
 }
 
-// copyProgram copies this program with a rename, so that nobody runs an incomplete copy.
+// copyProgram copies this program and then renames the copy, so that nobody runs an incomplete one.
 func copyProgram(path string) error {
 	self, err := os.Executable()
 	if err != nil {

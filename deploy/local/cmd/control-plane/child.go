@@ -15,19 +15,19 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/launch"
 )
 
-// exitError is the exit status of the command, which has reported its error itself.
+// exitError is the exit status of the command, which has already reported its error.
 type exitError int
 
 func (s exitError) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// runChild runs the command with more variables than ours, passes signals on, and
-// returns an exitError when it fails.
+// runChild runs the command with additional environment variables and forwards signals. It returns an exitError
+// if the command fails.
 func runChild(ctx context.Context, args, env []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1,
 		syscall.SIGUSR2)
 	defer signal.Stop(signals)
-	// To Linux, the child's parent is the thread that starts it.
+	// For Linux, the parent of the child is the thread that starts it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if ctx.Err() != nil {
@@ -37,7 +37,7 @@ func runChild(ctx context.Context, args, env []string) error {
 	child.Env = append(os.Environ(), env...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.SysProcAttr = &syscall.SysProcAttr{}
-	// Its cluster ends, too, if we are killed.
+	// If we are killed, the cluster ends, so the child must end too.
 	launch.DieWithParent(child.SysProcAttr, syscall.SIGTERM)
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("run the command: %w", err)
@@ -47,7 +47,7 @@ func runChild(ctx context.Context, args, env []string) error {
 	for {
 		select {
 		case received := <-signals:
-			if !typed(received) {
+			if !fromTerminal(received) {
 				// An error means that the child has ended.
 				_ = child.Process.Signal(received)
 			}
@@ -57,14 +57,14 @@ func runChild(ctx context.Context, args, env []string) error {
 	}
 }
 
-// typed reports whether a signal is one of the keyboard. The terminal sends them to the child as
-// well as to us, and two of them would make many a program exit without cleaning up.
-func typed(received os.Signal) bool {
-	fromKeyboard := received == os.Interrupt || received == syscall.SIGQUIT
-	return fromKeyboard && term.IsTerminal(int(os.Stdin.Fd()))
+// fromTerminal reports whether a signal comes from the keyboard. The terminal sends it to the child as well, and
+// many programs exit without cleaning up if they receive it twice.
+func fromTerminal(received os.Signal) bool {
+	keyboard := received == os.Interrupt || received == syscall.SIGQUIT
+	return keyboard && term.IsTerminal(int(os.Stdin.Fd()))
 }
 
-// asStatus follows the shell: a signal n becomes 128+n.
+// asStatus returns the exit status of a failed command. Like in a shell, signal n becomes 128+n.
 func asStatus(err error) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -13,17 +13,17 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 )
 
-// stopTimeout is for an orderly end, which takes 4 s on an idle machine.
+// stopTimeout limits an orderly shutdown, which takes 4 s on an idle machine.
 const stopTimeout = 30 * time.Second
 
 func newExec() *cobra.Command {
 	var dataDir string
 	command := &cobra.Command{
 		Use:   "exec [--data-dir DIR] -- COMMAND [ARGUMENT...]",
-		Short: "Run a command with the cluster of KUBECONFIG, or else with a temporary control plane",
-		Long: `Run a command against the cluster that KUBECONFIG names. When KUBECONFIG is not
-set, start a control plane for the time of the command, and set KUBECONFIG and
-KUBEBUILDER_ASSETS for it. Exits with the status of the command.`,
+		Short: "Run a command with the cluster of KUBECONFIG, or with a temporary control plane",
+		Long: `Run a command with the cluster of KUBECONFIG. If KUBECONFIG is not set, start a control
+plane that runs as long as the command, and set KUBECONFIG and KUBEBUILDER_ASSETS for the
+command. Exits with the status of the command.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
@@ -34,7 +34,7 @@ KUBEBUILDER_ASSETS for it. Exits with the status of the command.`,
 	}
 	command.Flags().StringVar(&dataDir, "data-dir", "",
 		"folder that keeps the control plane's data (default: a temporary one)")
-	// The flags behind the command's name are the command's.
+	// Flags after the name of the command belong to the command.
 	command.Flags().SetInterspersed(false)
 	return command
 }
@@ -54,7 +54,7 @@ func runWithControlPlane(ctx context.Context, dataDir string, args []string) err
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := plane.Stop(stopping); err != nil {
-		// Not returned: the status to exit with is the command's.
+		// Only printed, because the exit status is that of the command.
 		fmt.Fprintln(os.Stderr, "control-plane:", err)
 	}
 	return err

@@ -12,7 +12,7 @@ import (
 	"github.com/onsi/gomega/gexec"
 )
 
-// startup is how long a control plane may take to start and stop.
+// startup limits the start and the stop of a control plane.
 const startup = 2 * time.Minute
 
 var _ = Describe("control-plane exec", func() {

@@ -1,6 +1,5 @@
-// Command control-plane runs another command against a Kubernetes API server: the
-// cluster of KUBECONFIG, or a temporary one. Its other commands prepare the API server of
-// docker compose.
+// Command control-plane runs another command with a Kubernetes API server: that of KUBECONFIG, or a temporary
+// one. Its other subcommands set up the API server of docker compose.
 package main
 
 import (
@@ -21,7 +20,7 @@ func main() {
 	defer stop()
 	root := &cobra.Command{
 		Use:           "control-plane",
-		Short:         "Run a real etcd and kube-apiserver on this machine, or give programs access to another one",
+		Short:         "Run a real etcd and kube-apiserver on this machine, or give programs access to a cluster",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -36,7 +35,7 @@ func main() {
 	}
 }
 
-// command returns a command without arguments.
+// command returns a subcommand without arguments.
 func command(use, short, long string, run func(*cobra.Command) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
@@ -58,6 +57,6 @@ func newAssets() *cobra.Command {
 			return err
 		})
 	cmd.Flags().BoolVar(&options.Build, "build", false,
-		"build from source, without KUBEBUILDER_ASSETS and archives of envtest")
+		"build from source, and ignore KUBEBUILDER_ASSETS and archives of envtest")
 	return cmd
 }

@@ -27,8 +27,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(gexec.CleanupBuildArtifacts)
 })
 
-// run starts the command with KUBECONFIG unset and the binaries of the suite,
-// unless more variables say otherwise.
+// run starts the command without KUBECONFIG, and with the binaries of the suite. The variables take precedence.
 func run(variables []string, args ...string) *gexec.Session {
 	GinkgoHelper()
 	command := exec.Command(binary, args...)
@@ -44,7 +43,7 @@ func run(variables []string, args ...string) *gexec.Session {
 	return session
 }
 
-// running reports whether a process has the text in its command line.
+// running reports whether the command line of any process contains the text.
 func running(text string) bool {
 	GinkgoHelper()
 	output := suitetest.Must(exec.Command("ps", "-axww", "-o", "command=").Output())

@@ -21,8 +21,8 @@ func command() *cobra.Command {
 	cmd := process.NewCommand(&cobra.Command{
 		Use:   "curl-me-that",
 		Short: "Keep ConfigMaps in sync with URLs: all services in one process",
-		Long: `Runs watcher, fetcher, writer and NATS in one process, against the cluster of
---kubeconfig or $KUBECONFIG. Without one it starts a real etcd and kube-apiserver:
+		Long: `Runs watcher, fetcher, writer and NATS in one process, with the cluster of
+--kubeconfig or $KUBECONFIG. Without a cluster, it starts a real etcd and kube-apiserver:
 from KUBEBUILDER_ASSETS, from an archive of envtest, or built from source, which
 takes some minutes the first time.`,
 	}, &c, func(ctx context.Context) error {
@@ -67,7 +67,7 @@ func demoCommand() *cobra.Command {
 	return cmd
 }
 
-// operatorCommand is curlctl, so that one program is enough to try everything.
+// operatorCommand returns curlctl as a subcommand, so that one program is enough to try everything.
 func operatorCommand() *cobra.Command {
 	cmd := curlctl.Command("ctl")
 	cmd.Use = "ctl"

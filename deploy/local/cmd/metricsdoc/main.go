@@ -1,5 +1,5 @@
-// Command metricsdoc prints deploy/docs/metrics.md: all metrics of all services, as
-// the code defines them. `make generate` runs it.
+// Command metricsdoc prints deploy/docs/metrics.md from the definitions of all metrics in the code. `make generate`
+// runs it.
 package main
 
 import (

@@ -38,8 +38,8 @@ func sections() []section {
 	})
 }
 
-// withCommon moves the metrics of several services to a section of their own, with the
-// label values of all.
+// withCommon moves metrics that several services have to a section of their own, and merges their label
+// values.
 func withCommon(all []section) []section {
 	sections := map[string]int{}
 	for _, s := range all {
@@ -69,7 +69,7 @@ func withCommon(all []section) []section {
 	return append(all, section{"Common", "Served by each service that has them.", common})
 }
 
-// write writes the page, with the metrics of each section by name.
+// write writes the page. The metrics of each section are sorted by name.
 func write(to io.Writer, all []section) error {
 	for _, s := range all {
 		slices.SortStableFunc(s.Metrics, func(a, b metric.Definition) int { return strings.Compare(a.Name, b.Name) })

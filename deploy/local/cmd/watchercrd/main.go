@@ -18,7 +18,7 @@ func main() {
 	}
 }
 
-// run prints the CRD for installation: without descriptions of core/v1.
+// run prints the CRD without the descriptions of types of core/v1.
 func run(in io.Reader, out io.Writer) error {
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -32,8 +32,8 @@ func run(in io.Reader, out io.Writer) error {
 	if len(versions) != 1 {
 		return errors.New("read the definition: it does not have one version")
 	}
-	// The descriptions of types of core/v1 are in the documentation of Kubernetes, and would not fit into
-	// an annotation.
+	// The documentation of Kubernetes has them, and with them the CRD would not fit into the annotation of kubectl
+	// apply.
 	for _, name := range []string{"container", "volume", "imagePullSecrets"} {
 		undescribe(child(versions[0], "schema", "openAPIV3Schema", "properties", "spec", "properties", name, "properties"))
 	}
@@ -54,7 +54,8 @@ func child(of any, names ...string) map[string]any {
 	return object
 }
 
-// undescribe removes all descriptions below a node. A property of that name is a schema, no text.
+// undescribe removes all descriptions below a node. A property with the name description is kept, because it is an
+// object and not a string.
 func undescribe(node any) {
 	object := child(node)
 	if _, text := object["description"].(string); text {

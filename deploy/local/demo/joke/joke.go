@@ -1,4 +1,4 @@
-// Package joke is the web server of the demos. It serves jokes.
+// Package joke serves the jokes of the demo.
 package joke
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Path of the page with a joke.
+// Path is the path of the page with a joke.
 const Path = "/joke"
 
 func jokes() []string {
@@ -21,7 +21,7 @@ func jokes() []string {
 	}
 }
 
-// Handler answers every request with the next joke, as text.
+// Handler responds to each request with the next joke, as text.
 func Handler() http.Handler {
 	count := new(atomic.Int64)
 	count.Store(time.Now().Unix())
