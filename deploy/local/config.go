@@ -15,40 +15,40 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// Config of the assembled system.
+// Config configures the assembled system.
 type Config struct {
-	// DataDir keeps the streams and the local control plane. Empty: a
-	// temporary folder that is removed in the end.
+	// DataDir keeps the streams and the local control plane. If it is empty, Run uses a temporary folder and
+	// removes it at the end.
 	DataDir string
 	// BuildControlPlane builds the control plane from source.
 	BuildControlPlane bool
 	// NATSListen is the address of the embedded broker for other programs, or empty for
 	// none.
 	NATSListen string
-	// Watchers installs the custom resource Watcher and runs keeper, always with a control plane of
-	// our own.
+	// Watchers installs the custom resource Watcher and runs keeper. Our own control plane always has
+	// them.
 	Watchers bool
-	// Sidecars implies Watchers, and installs the policies that add sidecars to pods. Our
-	// own control plane has them from Kubernetes 1.36 on.
+	// Sidecars implies Watchers, and installs the policies that inject sidecars into pods. Our own
+	// control plane has them if its Kubernetes is 1.36 or later.
 	Sidecars bool
-	// ours means that we run the control plane. A missing feature of it is an error only if a flag
-	// requires the feature.
+	// ours means that we run the control plane.
 	ours bool
-	// Addresses for health and metrics of all services.
+	// Addresses serve the health and the metrics of all services.
 	Addresses process.Addresses
 	// Log configures the log.
 	Log process.LogOptions
-	// The options of the services. Common options are those of the watcher.
+	// Watcher, Fetcher and Writer configure the services. Options that several services have are taken from
+	// Watcher.
 	Watcher watcher.Config
 	Fetcher fetcher.Config
 	Writer  writer.Config
 	// Output receives the log. The default is standard error.
 	Output io.Writer
-	// Spans receives the spans of all services. The default follows OTEL_*.
+	// Spans receives the spans of all services. By default, OTEL_* variables decide.
 	Spans sdktrace.SpanProcessor
 }
 
-// DefaultConfig returns the configuration without any flag.
+// DefaultConfig returns the configuration before any flag is set.
 func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig()} }
 
 // BindFlags adds the flags of the assembled system.
@@ -56,16 +56,16 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(),
 		"folder for the streams and the local control plane (empty: a temporary one)")
 	fs.BoolVar(&c.BuildControlPlane, "build", false,
-		"build etcd and kube-apiserver from source, without KUBEBUILDER_ASSETS and archives of envtest")
+		"build etcd and kube-apiserver from source, and ignore KUBEBUILDER_ASSETS and archives of envtest")
 	fs.BoolVar(&c.Watchers, "watchers", false,
-		"install the custom resource Watcher in the given cluster, and run keeper, always on with a local control plane")
+		"install the custom resource Watcher in the given cluster and run keeper (always on with a local control plane)")
 	fs.BoolVar(&c.Sidecars, "sidecars", false,
-		"also install the policies that add the sidecars of Watchers to pods (needs Kubernetes 1.36 and implies --watchers)")
+		"also install the policies that inject sidecars of Watchers into pods (needs Kubernetes 1.36, implies --watchers)")
 	fs.StringVar(&c.NATSListen, "nats-listen", "",
 		"address of the embedded NATS for other programs, such as 127.0.0.1:4222 (empty: none)")
 	c.Addresses.BindFlags(fs, "")
 	c.Log.BindFlags(fs)
-	// Other flags of the services have their defaults.
+	// The other flags of the services keep their defaults.
 	pick(fs, c.Watcher.BindFlags, "kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector",
 		"annotation-keys", "default-scheme", "min-refresh")
 	pick(fs, c.Fetcher.BindFlags, "allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy",
@@ -84,7 +84,7 @@ func pick(fs *pflag.FlagSet, bind func(*pflag.FlagSet), names ...string) {
 	})
 }
 
-// Validate checks the flags of all services.
+// Validate copies the common flags to the writer, and checks the flags of all services.
 func (c *Config) Validate() error {
 	c.Writer.Selection = c.Watcher.Selection
 	if err := c.Watcher.Validate(); err != nil {

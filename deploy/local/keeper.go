@@ -20,7 +20,7 @@ const keeperName = "keeper"
 // manager is the field manager of installed objects.
 const manager = "curl-me-that"
 
-// runKeeper runs keeper with the watcher's flags, which both have.
+// runKeeper installs the CRD of Watchers and runs keeper with the flags that it has in common with the watcher.
 func (c *Config) runKeeper(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
 	if err := access.ApplyManifest(ctx, cluster, manager, "", crd.Watchers); err != nil {
 		return fmt.Errorf("--watchers: install the definition: %w", err)
@@ -35,13 +35,13 @@ func (c *Config) runKeeper(ctx context.Context, rt *process.Runtime, cluster *re
 	}, cluster)
 }
 
-// policies of the chart that add the sidecars of Watchers to pods.
+// policies are the chart's policies that inject the sidecars of Watchers into pods.
 //
 //go:embed policies.yaml
 var policies []byte
 
-// injectSidecars installs the policies where they are wanted, and reports whether
-// they are there.
+// injectSidecars installs the policies of sidecars if a flag requests them, or if our own control plane supports
+// them. It reports whether they are installed.
 func (c *Config) injectSidecars(ctx context.Context, cluster *rest.Config) (bool, error) {
 	if !c.Sidecars && !c.ours {
 		return false, nil

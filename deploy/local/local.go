@@ -1,5 +1,5 @@
-// Package local runs all of curl-me-that in one process: an embedded NATS, the services
-// with a connection each, and a real etcd and kube-apiserver unless a cluster is given.
+// Package local runs all of curl-me-that in one process: an embedded NATS and all services. Unless a cluster
+// is given, it also starts a real etcd and kube-apiserver.
 package local
 
 import (
@@ -34,19 +34,19 @@ import (
 // stopTimeout is the time limit to stop a part. Services have their own limit.
 const stopTimeout = 10 * time.Second
 
-// embeddedURL stands for the broker in this process in logs.
+// embeddedURL is how logs name the broker in this process.
 const embeddedURL = "nats://embedded"
 
 // System describes the running system.
 type System struct {
-	// Kubeconfig names the cluster's kubeconfig file.
+	// Kubeconfig is the path of the cluster's kubeconfig.
 	Kubeconfig string
-	// NATS is the address of the broker for other programs, if any.
+	// NATS is the address of the broker for other programs, or empty.
 	NATS string
 }
 
-// Run runs everything until ctx is done, or a part fails. It calls ready once
-// all parts work, and ends when that returns an error.
+// Run runs everything until ctx is done or a part fails. It calls ready once all parts are ready, and returns
+// the error of ready, if any.
 func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.Context, System) error) (err error) {
 	if c.Output == nil {
 		c.Output = os.Stderr
@@ -97,7 +97,7 @@ func stop(ctx context.Context, err *error, part func(context.Context) error) {
 	}
 }
 
-// ClusterKubeconfig returns the file that a cluster was given by, or nothing.
+// ClusterKubeconfig returns the path of the kubeconfig that the user gave, or "".
 func (c *Config) ClusterKubeconfig() string {
 	if c.Watcher.Kube.Kubeconfig != "" {
 		return c.Watcher.Kube.Kubeconfig
@@ -105,7 +105,7 @@ func (c *Config) ClusterKubeconfig() string {
 	return os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 }
 
-// startControlPlane starts a control plane of our own, for all services.
+// startControlPlane starts our own control plane and lets all services use it.
 func (c *Config) startControlPlane(ctx context.Context, dir string, progress io.Writer) (*controlplane.ControlPlane,
 	error,
 ) {
@@ -120,7 +120,7 @@ func (c *Config) startControlPlane(ctx context.Context, dir string, progress io.
 	return plane, nil
 }
 
-// assembly is shared by the services.
+// assembly has the parts that all services share.
 type assembly struct {
 	config   *Config
 	log      zerolog.Logger
@@ -167,7 +167,7 @@ func (a *assembly) serve(ctx context.Context, failed <-chan error, ready func(co
 	group.Go(func() error {
 		isReady := func(context.Context) (bool, error) { return a.health.Ready(), nil }
 		if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, isReady); err != nil {
-			return nil //nolint:nilerr // it ended before
+			return nil //nolint:nilerr // ctx ended before all parts were ready
 		}
 		return ready(ctx)
 	})
@@ -181,7 +181,7 @@ func (a *assembly) run(ctx context.Context, name string, serve func(context.Cont
 	host := process.Host{
 		Tracer: tracer,
 		Log:    a.log.With().Str("service", name).Logger(), Health: a.health.Group(name),
-		// two of them watch Kubernetes
+		// Services share some metrics, such as those of watches.
 		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, a.registry),
 		NATS:    process.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()}, WithoutNATS: name == keeperName,
 	}
@@ -211,7 +211,7 @@ func (c *Config) services() map[string]func(context.Context, *process.Runtime, *
 
 // tracer returns the tracer of a service and a function that sends the remaining spans.
 func (c *Config) tracer(ctx context.Context, name string, log zerolog.Logger) (*tracing.Tracer, func()) {
-	if c.Spans != nil { // the caller has them already
+	if c.Spans != nil {
 		return tracing.New(ctx, name, process.BuildVersion(), c.Spans), func() {}
 	}
 	tracer := tracing.FromEnv(ctx, name, process.BuildVersion(), log.With().Str("service", name).Logger())

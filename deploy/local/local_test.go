@@ -29,7 +29,7 @@ import (
 
 func TestLocal(t *testing.T) { suitetest.Run(t, "the assembled system") }
 
-// parse returns the configuration that a command line makes.
+// parse returns the configuration for a command line.
 func parse(args ...string) (local.Config, error) {
 	c := local.DefaultConfig()
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -60,7 +60,7 @@ func start(ctx context.Context, config local.Config) (system local.System, stop 
 	return system, stop
 }
 
-// freeAddress returns an address on loopback that no socket listens at.
+// freeAddress returns a loopback address that no socket listens on.
 func freeAddress() string {
 	GinkgoHelper()
 	l := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
@@ -68,7 +68,7 @@ func freeAddress() string {
 	return l.Addr().String()
 }
 
-// status of the response at an address and a path.
+// status returns the status of the response from an address and a path.
 func status(ctx context.Context, address, path string) int {
 	GinkgoHelper()
 	request := suitetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody))
@@ -78,7 +78,7 @@ func status(ctx context.Context, address, path string) int {
 }
 
 var _ = Describe("The system in one process", func() {
-	It("fills a ConfigMap of the given cluster, keeps its streams, and stops on request", func(ctx SpecContext) {
+	It("fills a ConfigMap of the given cluster, serves health and metrics, and stops on request", func(ctx SpecContext) {
 		rest := kubetest.Config(GinkgoTB())
 		cluster := kubernetes.NewForConfigOrDie(rest)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-", nil)
@@ -109,11 +109,11 @@ var _ = Describe("The system in one process", func() {
 		stop()
 	})
 
-	It("returns the error of the function that runs when all services are ready", func(ctx SpecContext) {
+	It("returns the error of the ready function", func(ctx SpecContext) {
 		config := suitetest.Must(parse("--data-dir", "", "--namespaces", "local-none"))
-		errShown := errors.New("nobody looks")
-		Expect(local.Run(ctx, config, GinkgoWriter, func(context.Context, local.System) error { return errShown })).
-			To(MatchError(errShown))
+		errReady := errors.New("cannot print")
+		Expect(local.Run(ctx, config, GinkgoWriter, func(context.Context, local.System) error { return errReady })).
+			To(MatchError(errReady))
 	})
 
 	DescribeTable("rejects invalid flags with one sentence", func(flag, value, sentence string) {

@@ -38,7 +38,7 @@ func traced(log *gbytes.Buffer, id string) (lines []string) {
 	return lines
 }
 
-// secrets are in URLs, answers and addresses, and nowhere else.
+// secrets occur in URLs, responses and addresses, and must not occur in spans and log lines.
 var secrets = []string{"s3cret", "passw0rd", "what the server says", "127.0.0.1"}
 
 var _ = Describe("A request that fails once", func() {
@@ -78,7 +78,7 @@ var _ = Describe("A request that fails once", func() {
 
 		apply := applied()[0]
 		id := apply.SpanContext.TraceID()
-		// A result is applied before the fetch ends, which has the acknowledgement in it.
+		// The span of a fetch includes the acknowledgement, so it ends after the result is applied.
 		Eventually(func() []tracetest.SpanStub { return named(ofTrace(spans.GetSpans(), id), "mine", "fetch curl.due") }).
 			Should(HaveLen(1))
 		all := ofTrace(spans.GetSpans(), id)
@@ -119,7 +119,7 @@ var _ = Describe("A request that fails once", func() {
 	})
 })
 
-// named returns the spans about a ConfigMap that have a name.
+// named returns the spans with a name and the attribute of a ConfigMap.
 func named(spans []tracetest.SpanStub, configMap, name string) (found []tracetest.SpanStub) {
 	for _, span := range spans {
 		for _, a := range span.Attributes {

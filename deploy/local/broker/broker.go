@@ -15,13 +15,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// maxPayload is the maximum size of a message in bytes: a body of 1,000,000 bytes with
-// its metadata.
+// maxPayload is the maximum size of a message in bytes. It fits a body of 1,000,000 bytes with its metadata.
 const maxPayload = 2 << 20
 
 // Options configure the server.
 type Options struct {
-	// Dir has the streams, which survive a restart. It is created if needed.
+	// Dir keeps the streams across restarts. It is created if needed.
 	Dir string
 	// Listen is a TCP address for other programs such as the nats command, or empty for
 	// none.
@@ -37,8 +36,8 @@ type Broker struct {
 
 const readyTimeout = 10 * time.Second
 
-// Start runs a server and returns when it takes connections. No other one may use the same folder: two would write
-// over each other's streams.
+// Start runs a server and returns when it accepts connections. No other server may use the same folder, because they
+// would overwrite each other's streams.
 func Start(o Options) (*Broker, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start NATS in %s: %w", o.Dir, err)
@@ -71,8 +70,7 @@ func Start(o Options) (*Broker, error) {
 	return &Broker{server: s}, nil
 }
 
-// listen sets the TCP address, after a try: the server itself would only log
-// that it cannot be had.
+// listen sets the TCP address. It tries to listen first, because the server would only log an error.
 func listen(options *server.Options, address string) error {
 	if address == "" {
 		return nil
@@ -93,10 +91,10 @@ func listen(options *server.Options, address string) error {
 	return probe.Close()
 }
 
-// Dial returns the option that connects a client within the process.
+// Dial returns the option that connects a client in this process.
 func (b *Broker) Dial() nats.Option { return nats.InProcessServer(b.server) }
 
-// URL returns the address for other programs, or nothing without --nats-listen.
+// URL returns the address for other programs, or "" if there is none.
 func (b *Broker) URL() string {
 	if addr := b.server.Addr(); addr != nil {
 		return "nats://" + addr.String()
@@ -104,7 +102,7 @@ func (b *Broker) URL() string {
 	return ""
 }
 
-// Stop ends the server after its clients are gone.
+// Stop stops the server and waits until it has ended.
 func (b *Broker) Stop(ctx context.Context) error {
 	b.server.Shutdown()
 	done := make(chan struct{})
@@ -116,6 +114,6 @@ func (b *Broker) Stop(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return errors.New("stop NATS: it takes too long")
+		return errors.New("stop NATS: timed out")
 	}
 }

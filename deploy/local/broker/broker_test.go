@@ -37,7 +37,7 @@ func connect(url string, options ...nats.Option) jetstream.JetStream {
 }
 
 var _ = Describe("The embedded broker", func() {
-	It("keeps streams over a restart, and listens on no port by default", func(ctx SpecContext) {
+	It("keeps streams across a restart, and listens on no port by default", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		first := start(broker.Options{Dir: dir})
 		Expect(first.URL()).To(BeEmpty())

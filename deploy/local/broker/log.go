@@ -8,10 +8,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// logger passes on warnings and errors. Details of the start are debug lines.
+// logger logs warnings and errors of the server at their level, and its notices at debug.
 type logger struct {
-	log  zerolog.Logger
-	last atomic.Pointer[string]
+	log       zerolog.Logger
+	lastFatal atomic.Pointer[string]
 }
 
 var _ server.Logger = (*logger)(nil)
@@ -22,15 +22,15 @@ func (l *logger) Errorf(format string, v ...any)  { l.log.Error().Msgf(format, v
 func (l *logger) Debugf(format string, v ...any)  { l.log.Debug().Msgf(format, v...) }
 func (l *logger) Tracef(format string, v ...any)  { l.log.Trace().Msgf(format, v...) }
 
-// Fatalf would end the process in the stock logger.
+// Fatalf logs an error. The server's own logger would end the process.
 func (l *logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	l.last.Store(&text)
+	l.lastFatal.Store(&text)
 	l.log.Error().Msg(text)
 }
 
 func (l *logger) fatal() string {
-	if text := l.last.Load(); text != nil {
+	if text := l.lastFatal.Load(); text != nil {
 		return *text
 	}
 	return ""

@@ -1,5 +1,5 @@
-// Package launch starts programs that end with the process that started them, on
-// Linux even when that is killed.
+// Package launch starts programs that end with the process that started them. On Linux, they end even if that
+// process is killed.
 package launch
 
 import (
@@ -12,10 +12,10 @@ import (
 	"syscall"
 )
 
-// Process is a command that was started, and may have been started again. Its methods may be called
-// from several goroutines.
+// Process is a command that can be started again after it has ended. Its methods may be called from several
+// goroutines.
 type Process struct {
-	// Name of the process, for people.
+	// Name names the process in errors.
 	Name string
 
 	last atomic.Pointer[run]
@@ -59,8 +59,8 @@ func (p *Process) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// run occupies one thread for the life of the process: Linux sends the signal that
-// ends orphans when the parent's thread ends, not its process.
+// run occupies one thread for the life of the process, because Linux sends the signal that ends orphans when
+// the parent's thread ends, not its process.
 func (r *run) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -73,10 +73,10 @@ func (r *run) run(started chan<- error) {
 	close(r.exited)
 }
 
-// PID of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.last.Load().cmd.Process.Pid }
 
-// Exited is closed once the process has ended.
+// Exited returns a channel that is closed once the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.last.Load().exited }
 
 // Running reports whether the process has not ended.
@@ -89,7 +89,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// State describes the end of the process, once Exited is closed.
+// State describes how the process ended. It is nil until Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.last.Load().cmd.ProcessState }
 
 // Signal sends a signal and does not wait. It fails if the process has ended.
@@ -100,14 +100,14 @@ func (p *Process) Signal(s os.Signal) error {
 	return nil
 }
 
-// Kill ends the process as kill -9 does and waits until it is gone.
+// Kill ends the process with SIGKILL and waits until it has ended.
 func (p *Process) Kill() error {
 	err := p.Signal(syscall.SIGKILL)
 	<-p.Exited()
 	return err
 }
 
-// Stop ends the process with SIGTERM and returns its exit code. If ctx ends first, it kills the process, which is the
+// Stop ends the process with SIGTERM and returns its exit code. If ctx ends first, it kills the process and returns an
 // error.
 func (p *Process) Stop(ctx context.Context) (code int, err error) {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
@@ -117,7 +117,7 @@ func (p *Process) Stop(ctx context.Context) (code int, err error) {
 }
 
 // Wait waits for the end of the process and returns its exit code, which is -1 after a signal that it did not handle.
-// If ctx ends first, it kills the process, which is the error.
+// If ctx ends first, it kills the process and returns an error.
 func (p *Process) Wait(ctx context.Context) (code int, err error) {
 	select {
 	case <-p.Exited():

@@ -1,5 +1,4 @@
-// Package docs checks that the files, headings and Go symbols that the Markdown
-// of this repository names exist.
+// Package docs checks that files, headings and Go symbols exist if the Markdown of this repository mentions them.
 package docs
 
 import (
@@ -17,11 +16,11 @@ var (
 	fileAndSymbol = regexp.MustCompile(`^([\w./-]+\.go): (\w+(?:\.\w+)?)$`)
 	// filePath matches inline code such as `writer/run.go`.
 	filePath = regexp.MustCompile(`^([\w.-]+)(?:/[\w.-]+)+/?$`)
-	// decision matches a decision record. Its code spans may contain names that no longer exist.
+	// decision matches a decision record. Its inline code may contain names that no longer exist.
 	decision = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
 )
 
-// Paths lists all files and folders of a repository, except those of git and of the build.
+// Paths lists all files and folders of a repository, without those of git and build results.
 func Paths(tree fs.FS) ([]string, error) {
 	skipped := []string{".git", ".cache", "bin", "dist"}
 	var paths []string
@@ -123,7 +122,7 @@ func (c *checker) checkCode(file string, code span) error {
 	}
 	if m := filePath.FindStringSubmatch(code.text); m != nil {
 		_, found := c.find(file, code.text)
-		_, ours := c.find(file, m[1]) // other paths are somewhere else
+		_, ours := c.find(file, m[1]) // other paths are outside of the repository
 		_, generated := c.find(file, path.Join(path.Dir(code.text), ".gitignore"))
 		if ours && !found && !generated {
 			c.report(file, code.line, "%s does not exist", code.text)
@@ -132,7 +131,7 @@ func (c *checker) checkCode(file string, code span) error {
 	return nil
 }
 
-// find returns a file that is named relative to the root or to a page.
+// find returns a file whose name is relative to the root or to a page.
 func (c *checker) find(page, name string) (string, bool) {
 	for _, candidate := range []string{path.Clean(name), path.Join(path.Dir(page), name)} {
 		if c.exists[candidate] {

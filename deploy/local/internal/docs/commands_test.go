@@ -21,19 +21,19 @@ import (
 )
 
 var (
-	// makeCommand is one of make: a line of a block, or in a sentence.
+	// makeCommand matches a call of make in a block or in a sentence.
 	makeCommand = regexp.MustCompile("(?m)(?:^(?:\\$ )?|`)make ([a-z][a-z-]*)")
-	// makeTarget is a target of the Makefile.
+	// makeTarget matches a target of the Makefile.
 	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
-	// started is a service that a line of a block starts, with its flags.
+	// started matches a service with its flags, on a line of a block.
 	started = regexp.MustCompile(`(?m)^(?:\$ )?(?:bin/)?(watcher|fetcher|writer|keeper|curl-me-that) (--[^\n#]*)`)
-	// flagInLine is a flag of a command line.
+	// flagInLine matches a flag of a command line.
 	flagInLine = regexp.MustCompile(`(?:^|\s)--([a-z][a-z0-9-]*)`)
-	// flagAlone is a flag that a sentence names by itself.
+	// flagAlone matches a flag without its command in a sentence.
 	flagAlone = regexp.MustCompile("`--([a-z][a-z0-9-]*)(?:[= ][^`]*)?`")
 )
 
-// foreignFlags are flags of other programs that appear alone in sentences.
+// foreignFlags are flags of other programs that pages mention without the command.
 var foreignFlags = []string{"profile", "set", "allow-pub", "allow-sub", "watched-dir"}
 
 // flagsOf returns the flags of a command and its subcommands.
@@ -62,7 +62,7 @@ func programs() map[string]map[string]bool {
 	return all
 }
 
-// Another spec parses curlctl's commands one by one.
+// The commands of curlctl have a spec of their own.
 var _ = Describe("Every page", func() {
 	It("names existing make targets and flags", func() {
 		targets := map[string]bool{}

@@ -79,8 +79,8 @@ func plain(n ast.Node, source []byte) string {
 	return strings.ReplaceAll(out.String(), "\n", " ")
 }
 
-// declares reports whether Go source declares all the names, such as a type and its
-// method. A name at the start of a line in a block counts: it may be a field or constant.
+// declares reports whether Go source declares all names, such as a type and its method. A name at the start of an
+// indented line counts, because it may be a field or constant.
 func declares(source []byte, names []string) bool {
 	for _, name := range names {
 		declaration := `(?m)^(?:func (?:\([^)]*\) )?|func \(\w+ \*?|type |const |var |\t)` + name + `\b`

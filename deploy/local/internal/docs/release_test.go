@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// workflow has the steps of the jobs of a workflow.
+// workflow is a GitHub workflow, as far as the specs need it.
 type workflow struct {
 	Jobs map[string]struct {
 		Steps []struct {

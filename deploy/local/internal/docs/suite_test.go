@@ -8,5 +8,5 @@ import (
 
 func TestDocs(t *testing.T) { suitetest.Run(t, "Docs") }
 
-// root of the repository.
+// root is the root of the repository.
 const root = "../../../.."

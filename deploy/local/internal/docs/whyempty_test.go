@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// eventRow is an Event as `kubectl describe` shows it.
+	// eventRow matches an Event as `kubectl describe` prints it.
 	eventRow = regexp.MustCompile(`(?m)^(?:Warning|Normal)  (\w+)  \S+  x-kv8s\.io/curl-me-that  (.+)$`)
 	// variable matches the variable parts of a sentence: placeholders of the page and verbs of fmt.
 	variable = regexp.MustCompile(`key page waits|example\.com|\bpage\b|\b4\d\d\b|\b2\b|'not correct'|\bcurl-me-that\b|` +

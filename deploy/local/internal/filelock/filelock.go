@@ -11,21 +11,21 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrInUse means that a folder has an owner already.
+// ErrInUse means that another process uses a folder.
 var ErrInUse = errors.New("folder in use")
 
-// Folder is a folder that one process has for itself. The kernel releases its lock when the process dies,
-// so that a crash leaves nothing to clean up.
+// Folder is a folder that only one process uses. The kernel releases its lock when the process dies, so a crash
+// leaves nothing to clean up.
 type Folder struct {
 	// Dir is the absolute path.
 	Dir string
-	// Temporary folders are removed by Close.
+	// Temporary means that Close removes the folder.
 	Temporary bool
 	lock      *flock.Flock
 }
 
-// Open creates a folder if needed, and locks it for a program, whose name is part of the error. An empty name is
-// a temporary folder. The error wraps ErrInUse if the folder is locked.
+// Open creates a folder if needed, and locks it. An empty dir means a temporary folder. Errors contain the name of
+// the program, and wrap ErrInUse if the folder is locked.
 func Open(dir, program string) (f Folder, err error) {
 	if f.Temporary = dir == ""; f.Temporary {
 		f.Dir, err = os.MkdirTemp("", strings.ReplaceAll(program, " ", "-")+"-")
@@ -46,8 +46,8 @@ func Open(dir, program string) (f Folder, err error) {
 	return f, nil
 }
 
-// Close unlocks the folder, and removes it if it is temporary. The file of the lock stays, because two processes could
-// otherwise lock two files of the same name.
+// Close unlocks the folder, and removes it if it is temporary. Otherwise it keeps the lock file, because two processes
+// could lock two files of the same name.
 func (f Folder) Close() error {
 	err := f.lock.Unlock()
 	if f.Temporary {

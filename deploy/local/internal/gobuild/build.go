@@ -17,26 +17,26 @@ var (
 	ErrFailed = errors.New("the build failed")
 )
 
-// NoDWARF leaves debug information out, which takes a fifth of the time. All builds use
-// it, so that they share the build cache.
+// NoDWARF omits debug information, which saves a fifth of the compile time. All builds use this flag, so that they
+// share the build cache.
 const NoDWARF = "-gcflags=all=-dwarf=false"
 
 // Programs are main packages of one module, or workspace.
 type Programs struct {
-	// What is their name for a person.
+	// What names the programs in the progress.
 	What string
 	// Dir is the folder of the module.
 	Dir string
 	// Env extends the environment of this process.
 	Env []string
-	// Flags of `go build`.
+	// Flags are the flags of `go build`.
 	Flags []string
-	// Packages of the programs.
+	// Packages are the packages of the programs.
 	Packages []string
 }
 
-// Build compiles them into the folder bin. The error wraps ErrNoToolchain, or
-// ErrFailed with the last lines that the go command printed.
+// Build compiles the programs into the folder bin. The error wraps ErrNoToolchain, or ErrFailed with the last lines
+// of the go command.
 func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) error {
 	stale, err := p.listStale(ctx, part)
 	if err != nil {
@@ -58,8 +58,8 @@ func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) er
 	return nil
 }
 
-// listStale downloads the sources and counts the packages that are not in the build
-// cache, which `go build -v` prints.
+// listStale downloads the sources and counts the packages that are not in the build cache. `go build -v` prints
+// their names.
 func (p Programs) listStale(ctx context.Context, part *progress.Part) (int, error) {
 	stale, downloads := 0, 0
 	part.Display("%s: looking up the sources", p.What)

@@ -25,8 +25,8 @@ func TestIsPackage(t *testing.T) {
 	}
 }
 
-func TestBuildsCollectLessGarbageUnlessTheEnvironmentHasAnother(t *testing.T) {
-	t.Setenv("GOGC", "50") // restores it behind this test, too
+func TestBuildsCollectLessGarbageUnlessGOGCIsSet(t *testing.T) {
+	t.Setenv("GOGC", "50") // also restores the variable after this test
 	for _, own := range []string{"", "GOGC=50"} {
 		if own == "" {
 			if err := os.Unsetenv("GOGC"); err != nil {
@@ -36,7 +36,7 @@ func TestBuildsCollectLessGarbageUnlessTheEnvironmentHasAnother(t *testing.T) {
 			t.Setenv("GOGC", "50")
 		}
 		cmd := exec.Cmd{Env: Environ()}
-		if want := cmp.Or(own, garbage); !slices.Contains(cmd.Environ(), want) {
+		if want := cmp.Or(own, lessGC); !slices.Contains(cmd.Environ(), want) {
 			t.Errorf("with %q in the environment there is no %s", own, want)
 		}
 	}

@@ -15,20 +15,19 @@ import (
 const (
 	terminalInterval = 200 * time.Millisecond
 	logInterval      = 10 * time.Second
-	// estimateAfter is the share of the work from which its rate is worth an
-	// estimate.
-	estimateAfter = 0.02
+	// minEstimated is the share of the work that must be done before the remaining time is estimated.
+	minEstimated = 0.02
 )
 
 // Control sequences of terminals.
 const toStart, clearToEnd = "\r", "\x1b[K"
 
-// Progress displays the present state of its parts: on a terminal as one line
-// that is written over, elsewhere (CI logs) as a line per stage and one every ten
-// seconds, also when nothing changed, so that silence means trouble.
+// Progress displays the current state of its parts. On a terminal, that is one line that is overwritten. Elsewhere,
+// such as in CI logs, it is a line per stage and one every ten seconds, even if nothing has changed, so that
+// silence means trouble.
 type Progress struct {
 	out     io.Writer
-	columns int // of a terminal; 0: no terminal
+	columns int // of the terminal, or 0
 	started time.Time
 	stop    chan struct{}
 	stopped sync.WaitGroup
@@ -40,14 +39,14 @@ type Progress struct {
 // Part is the state of one job. Its methods may be called from several goroutines.
 type Part struct {
 	whole *Progress
-	// All below needs the mutex of the whole.
+	// The mutex of whole guards all other fields.
 	stage, line string
 	done, total int
-	// counting is when the first count came.
-	counting time.Time
+	// countedAt is the time of the first count.
+	countedAt time.Time
 }
 
-// New starts a display on out, or none if out is nil. Close ends it.
+// New starts a display on out, which may be nil. Close ends it.
 func New(out io.Writer) *Progress { return newProgress(out, columnsOf(out)) }
 
 func columnsOf(out io.Writer) int {
@@ -84,14 +83,13 @@ func (p *Progress) Part() *Part {
 	return part
 }
 
-// Display changes the state. Each format is a stage. The first state of a stage is printed at once,
-// later ones after an interval.
+// Display sets the state of the part. Each format is a stage. The first state of a stage is printed at once, and
+// later ones at the next interval.
 func (p *Part) Display(format string, args ...any) {
 	p.update(format, fmt.Sprintf(format, args...), 0, 0)
 }
 
-// Count changes the state to a number of packages. The display estimates the remaining
-// time.
+// Count sets the state of the part to a number of packages, from which the display estimates the remaining time.
 func (p *Part) Count(what string, done, total int) {
 	p.update(what, fmt.Sprintf("%s: %d of %d packages", what, done, total), done, total)
 }
@@ -110,7 +108,7 @@ func (p *Part) update(stage, line string, done, total int) {
 	p.whole.mu.Lock()
 	defer p.whole.mu.Unlock()
 	if total > 0 && p.total == 0 {
-		p.counting = time.Now()
+		p.countedAt = time.Now()
 	}
 	p.line, p.done, p.total = line, done, total
 	if p.stage != stage {
@@ -134,7 +132,7 @@ func (p *Progress) repeat(interval time.Duration) {
 	}
 }
 
-// render needs the mutex.
+// render prints the state. The caller holds the mutex.
 func (p *Progress) render() {
 	var states []string
 	for _, part := range p.parts {
@@ -148,15 +146,14 @@ func (p *Progress) render() {
 	elapsed := time.Since(p.started).Round(time.Second)
 	line := fmt.Sprintf("%s (%s%s)", strings.Join(states, "; "), elapsed, p.estimate())
 	if p.columns > 0 {
-		line = line[:min(len(line), p.columns-1)] // a longer one would leave lines behind
+		line = line[:min(len(line), p.columns-1)] // only a single line can be overwritten
 		fmt.Fprint(p.out, toStart, line, clearToEnd)
 		return
 	}
 	fmt.Fprintln(p.out, line)
 }
 
-// estimate returns the remaining time at the rate so far, or nothing while that is a
-// guess. It needs the mutex.
+// estimate returns the remaining time at the rate so far, or "" if too little is done. The caller holds the mutex.
 func (p *Progress) estimate() string {
 	var done, total int
 	since := time.Now()
@@ -165,11 +162,11 @@ func (p *Progress) estimate() string {
 			continue
 		}
 		done, total = done+part.done, total+part.total
-		if part.counting.Before(since) {
-			since = part.counting
+		if part.countedAt.Before(since) {
+			since = part.countedAt
 		}
 	}
-	if done == total || float64(done) < estimateAfter*float64(total) {
+	if done == total || float64(done) < minEstimated*float64(total) {
 		return ""
 	}
 	left := time.Duration(float64(time.Since(since)) * float64(total-done) / float64(done))

@@ -9,7 +9,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 )
 
-// display runs a test in a bubble of synctest, with a display on a terminal with some columns, or none.
+// display runs a test with fake time and a display on a terminal with some columns, or on none.
 func display(t *testing.T, columns int, test func(g *gomega.WithT, out *gbytes.Buffer, p *Progress)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -18,7 +18,7 @@ func display(t *testing.T, columns int, test func(g *gomega.WithT, out *gbytes.B
 	})
 }
 
-// pass lets time pass in the bubble.
+// pass lets fake time pass.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
