@@ -33,7 +33,7 @@ var _ = Describe("A failed fetch", func() {
 		failed := w.failure(due(w.want(cm, "mydata", url)), 500)
 		well := w.content(due(w.want(cm, "mydata", url)), "better")
 		publishAndDie := func(r *v1.Result) {
-			w.calls.dropping("events") // the process ends before its Event is written
+			w.calls.failing("events") // the process ends before its Event is written
 			w.publish(r)
 			Eventually(w.calls.all).Should(ContainElement("POST events"))
 			w.stop()

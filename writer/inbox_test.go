@@ -49,7 +49,7 @@ var _ = Describe("The shutdown of the writer", func() {
 		w := newWorld(ctx)
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
-		w.calls.away()
+		w.calls.unreachable()
 		w.publish(w.content(w.want(cm, "mydata", url), "a"), w.content(w.want(cm, "mydata", url), "b"))
 		Eventually(w.health.Ready).Should(BeFalse())
 		begun := time.Now()

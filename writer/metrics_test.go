@@ -47,9 +47,9 @@ func moves() []move {
 		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} })
 		w.publish(w.content(want, "body"))
 	}
-	away := func(w *world) {
+	outage := func(w *world) {
 		cm := w.create(asking("cm", "mydata="+url))
-		w.calls.away()
+		w.calls.unreachable()
 		w.publish(w.content(w.want(cm, "mydata", url), "a"), w.failure(w.want(cm, "mydata", url), 500))
 	}
 	garbage := func(w *world) {
@@ -59,18 +59,18 @@ func moves() []move {
 		{own + `results_total{verdict="written"}`, write, nil},
 		{own + `patches_total{outcome="ok"}`, write, nil},
 		{own + `patches_total{outcome="conflict"}`, conflict, nil},
-		{own + `patches_total{outcome="unavailable"}`, away, nil},
+		{own + `patches_total{outcome="unavailable"}`, outage, nil},
 		{own + "conflicts_exhausted_total", contend, nil},
 		{own + `reads_total{kind="metadata"}`, conflict, nil},
 		{own + `messages_total{disposition="ack"}`, write, nil},
-		{own + `messages_total{disposition="retry"}`, away, nil},
+		{own + `messages_total{disposition="retry"}`, outage, nil},
 		{own + `messages_total{disposition="dead_letter"}`, garbage, nil},
 		{own + `events_emitted_total{reason="BadStatus"}`, fail, nil},
 		{own + "batch_messages", write, nil},
 		{own + "apply_duration_seconds", write, nil},
 		{own + "result_age_seconds", write, nil},
 		{own + "in_flight_messages", hold, nil},
-		{own + "api_server_available", away, BeZero()},
+		{own + "api_server_available", outage, BeZero()},
 		{`rest_client_requests_total{code="200",method="PATCH"}`, write, nil},
 		{`rest_client_request_duration_seconds{method="PATCH"}`, write, nil},
 	}

@@ -26,7 +26,7 @@ var _ = Describe("An API server", func() {
 
 	It("that forbids patches causes one log line and one Event per key, and holds up no message", func() {
 		w.start()
-		w.calls.answering(http.MethodPatch, http.StatusForbidden, forbidden("patch", "configmaps"))
+		w.calls.responding(http.MethodPatch, http.StatusForbidden, forbidden("patch", "configmaps"))
 		cm := w.create(asking("cm", "mydata="+url))
 		other := w.create(asking("other", "mydata="+url))
 		w.publish(w.content(w.want(cm, "mydata", url), "body"), w.content(w.want(other, "mydata", url), "body"))
@@ -50,7 +50,7 @@ var _ = Describe("An API server", func() {
 
 	It("that refuses Events still gets values", func() {
 		w.start()
-		w.calls.answering(http.MethodPost, http.StatusForbidden, forbidden("create", "events"))
+		w.calls.responding(http.MethodPost, http.StatusForbidden, forbidden("create", "events"))
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.failure(w.want(cm, "mydata", url), 500))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))

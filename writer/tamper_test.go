@@ -12,8 +12,8 @@ type send = func(*http.Request) (*http.Response, error)
 
 var errCut = errors.New("the connection was cut")
 
-// dropping fails every request for a resource.
-func (c *calls) dropping(resource string) {
+// failing fails every request for a resource.
+func (c *calls) failing(resource string) {
 	c.with(func(r *http.Request, next send) (*http.Response, error) {
 		if strings.Contains(r.URL.Path, "/"+resource) {
 			return nil, errCut
@@ -22,13 +22,13 @@ func (c *calls) dropping(resource string) {
 	})
 }
 
-// away fails every request.
-func (c *calls) away() {
+// unreachable fails every request.
+func (c *calls) unreachable() {
 	c.with(func(*http.Request, send) (*http.Response, error) { return nil, errCut })
 }
 
-// answering responds to every request of a method with a fabricated status.
-func (c *calls) answering(method string, code int, body string) {
+// responding answers every request of a method with a fabricated status.
+func (c *calls) responding(method string, code int, body string) {
 	c.with(func(r *http.Request, next send) (*http.Response, error) {
 		if r.Method != method {
 			return next(r)

@@ -160,7 +160,7 @@ func (w *world) want(cm *corev1.ConfigMap, key, url string) *v1.Want {
 	return want
 }
 
-// due turns a want into that of a fired timer.
+// due changes a want as if it came from a fired timer.
 func due(want *v1.Want) *v1.Want {
 	want.Status, want.ResourceVersion, want.ReadFirst = "", "", true
 	return want

@@ -48,8 +48,8 @@ func (t *task) signed() bool {
 			continue
 		}
 		if _, logged := t.logged.LoadOrStore(err, true); !logged {
-			t.deps.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower (see --trusted-keys) " +
-				"here and --signing-key of the watcher")
+			t.deps.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower; check --trusted-keys " +
+				"of the writer and --signing-key of the watcher")
 		}
 		return false
 	}
