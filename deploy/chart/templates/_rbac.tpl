@@ -1,6 +1,6 @@
-{{/* metadata of a role or its binding. Its name contains the namespace of the
-release, so that two releases do not meet. Takes (list $ component name namespace),
-the last empty for an object of the cluster. */}}
+{{/* metadata of a role or its binding. Its name contains the namespace of the release, so that two
+releases do not collide. Takes (list $ component name namespace). The namespace is empty for
+cluster-scoped objects. */}}
 {{- define "curl-me-that.rbacMetadata" -}}
 name: {{ include "curl-me-that.rbacName" (list (index . 0) (index . 2)) }}
 {{- with index . 3 }}
