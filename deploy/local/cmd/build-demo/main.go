@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	program := gobuild.Programs{
-		What:     "curl-me-that",
+		Name:     "curl-me-that",
 		Dir:      ".",
 		Flags:    []string{"-trimpath", "-buildvcs=false", gobuild.NoDWARF, "-ldflags", *ldflags},
 		Packages: []string{"./deploy/local/cmd/curl-me-that"},

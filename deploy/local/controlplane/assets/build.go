@@ -55,7 +55,7 @@ func (o Options) build(ctx context.Context, scratch string) error {
 		}
 	}
 	sources := gobuild.Programs{
-		What: "control plane " + kubernetesVersion(),
+		Name: "control plane " + kubernetesVersion(),
 		Dir:  scratch,
 		Env: []string{
 			"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS,

@@ -20,7 +20,7 @@ var (
 	decision = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
 )
 
-// Paths lists all files and folders of a repository, without those of git and build results.
+// Paths lists all files and folders of a repository, except git's own and build results.
 func Paths(tree fs.FS) ([]string, error) {
 	skipped := []string{".git", ".cache", "bin", "dist"}
 	var paths []string

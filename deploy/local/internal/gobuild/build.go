@@ -23,8 +23,8 @@ const NoDWARF = "-gcflags=all=-dwarf=false"
 
 // Programs are main packages of one module, or workspace.
 type Programs struct {
-	// What names the programs in the progress.
-	What string
+	// Name is shown in the progress.
+	Name string
 	// Dir is the folder of the module.
 	Dir string
 	// Env extends the environment of this process.
@@ -43,18 +43,18 @@ func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) er
 		return err
 	}
 	built := 0
-	part.Count(p.What, built, stale)
+	part.Count(p.Name, built, stale)
 	count := func(line string) {
 		if isPackage(line) && built < stale {
 			built++
-			part.Count(p.What, built, stale)
+			part.Count(p.Name, built, stale)
 		}
 	}
 	args := append([]string{"build", "-v", "-o", bin + string(filepath.Separator)}, p.Flags...)
 	if err := p.run(ctx, count, append(args, p.Packages...)...); err != nil {
 		return err
 	}
-	part.Count(p.What, stale, stale)
+	part.Count(p.Name, stale, stale)
 	return nil
 }
 
@@ -62,12 +62,12 @@ func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) er
 // their names.
 func (p Programs) listStale(ctx context.Context, part *progress.Part) (int, error) {
 	stale, downloads := 0, 0
-	part.Display("%s: looking up the sources", p.What)
+	part.Display("%s: looking up the sources", p.Name)
 	count := func(line string) {
 		switch {
 		case strings.HasPrefix(line, "go: downloading "):
 			downloads++
-			part.Display("%s: downloading the sources, %d modules", p.What, downloads)
+			part.Display("%s: downloading the sources, %d modules", p.Name, downloads)
 		case isPackage(line):
 			stale++
 		}
