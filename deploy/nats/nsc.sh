@@ -1,6 +1,6 @@
 #!/bin/sh
-# What accounts.conf has, for the operator that nsc has selected (`nsc env`), which needs a
-# system account. Of sys there is nothing here: it is a user of that account.
+# Creates the content of accounts.conf for the operator that nsc has selected (`nsc env`), which needs
+# a system account. The identity sys is missing, because it is a user of that account.
 # Made by UPDATE_NSC=1 go test ./deploy/e2e/permissions -ginkgo.focus nsc.sh
 set -eu
 
