@@ -142,7 +142,7 @@ var _ = Describe("Consume", func() {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		must(js.Conn().Subscribe(lostRequests+">", func(*nats.Msg) {})) // otherwise the server reports the loss
 		publishWants(ctx, pipeline.NewClient(js), 20, 10)
-		broken := &losing{Server: s, lost: 2}
+		broken := &losing{server: s, lost: 2}
 		r := consume(ctx, pipelinetest.Connect(GinkgoTB(), s, nats.InProcessServer(broken)), fetcher, always(pipeline.Ack()))
 		Eventually(r.handled, 5*time.Second).Should(HaveLen(20))
 		Expect(broken.requests.Load()).To(BeNumerically(">", broken.lost))
@@ -184,28 +184,24 @@ var _ = Describe("Consume", func() {
 
 const requests, lostRequests = "$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.CONSUMER.MSG.LOST."
 
-// losing is a server that never receives the request for messages with number lost.
+// losing is a connection that loses the request for messages with number lost.
 type losing struct {
-	*natstest.Server
+	net.Conn
+	server   *natstest.Server
 	lost     int32
 	requests atomic.Int32
 }
 
-func (l *losing) InProcessConn() (net.Conn, error) {
-	conn, err := l.Server.InProcessConn()
-	return &losingConn{Conn: conn, server: l}, err
+func (l *losing) InProcessConn() (conn net.Conn, err error) {
+	l.Conn, err = l.server.InProcessConn()
+	return l, err
 }
 
-type losingConn struct {
-	net.Conn
-	server *losing
-}
-
-func (c *losingConn) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte(requests)) && c.server.requests.Add(1) == c.server.lost {
+func (l *losing) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(requests)) && l.requests.Add(1) == l.lost {
 		b = bytes.Replace(b, []byte(requests), []byte(lostRequests), 1)
 	}
-	return c.Conn.Write(b)
+	return l.Conn.Write(b)
 }
 
 // outstanding returns the number of unacknowledged messages of the fetchers.

@@ -45,9 +45,7 @@ var _ = Describe("A user", Ordered, func() {
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))
 	}
 
-	DescribeTable("who may not create pods may edit parts of a Watcher that pods do not get:", func(
-		ctx SpecContext, body string,
-	) {
+	DescribeTable("who cannot create pods may edit parts that pods do not get:", func(ctx SpecContext, body string) {
 		Expect(patch(ctx, body)).To(Succeed())
 	},
 		Entry("change static data", `{"spec":{"configData":{"LEVEL":"info"}}}`),
@@ -58,9 +56,7 @@ var _ = Describe("A user", Ordered, func() {
 		Entry("annotate", `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`),
 	)
 
-	DescribeTable("who may not create pods may not edit parts of a Watcher that pods get:", func(
-		ctx SpecContext, body string,
-	) {
+	DescribeTable("who cannot create pods may not edit parts that pods get:", func(ctx SpecContext, body string) {
 		Expect(patch(ctx, body)).To(beForbidden("denied request: container, volume, imagePullSecrets and new variables of " +
 			"configData become part of pods, and system:serviceaccount:" + in.namespace + ":editor may not create pods in " +
 			"namespace " + in.namespace + "; leave them as they are, or ask for that right"))

@@ -4,19 +4,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
+
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 )
 
 func TestHostsShowTheNextTryAlthoughAnotherKeyHasNone(t *testing.T) {
-	next := time.Now()
-	var r model.Reading
+	r, next := model.Reading{}, time.Now()
 	for _, at := range []time.Time{next, {}} {
 		r.Streams.Keys = append(r.Streams.Keys,
 			keys.Key{Host: "a", Condition: keystate.Condition{State: keystate.Failing, Next: at}})
 	}
-	if got := r.Hosts("")[0].Next; !got.Equal(next) {
-		t.Errorf("next try is %v instead of %v", got, next)
-	}
+	gomega.NewWithT(t).Expect(r.Hosts("")[0].Next).To(gomega.Equal(next))
 }
