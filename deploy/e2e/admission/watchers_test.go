@@ -72,7 +72,7 @@ var _ = Describe("A user", Ordered, func() {
 		Entry("remove the pull secret", `{"spec":{"imagePullSecrets":null}}`),
 	)
 
-	It("who may not create pods may create a Watcher without a sidecar, but not with one", func(ctx SpecContext) {
+	It("who cannot create pods may create a Watcher without a sidecar, but not with one", func(ctx SpecContext) {
 		Expect(tryWatcher(ctx, theirs, `configData: {a: b}`)).To(Succeed())
 		Expect(tryWatcher(ctx, theirs, simple)).
 			To(MatchError(ContainSubstring("may not create pods in namespace " + in.namespace)))
