@@ -241,7 +241,7 @@ define bench
 endef
 
 .PHONY: bench
-bench: build ## Benchmark the pipeline with N ConfigMaps (2000), and plain patches for comparison; BENCHFLAGS=-help lists more
+bench: build ## Benchmark the pipeline with N ConfigMaps (2000), and bare patches for comparison; BENCHFLAGS=-help lists more
 	$(call bench,-n $(N))
 
 .PHONY: bench-short

@@ -34,7 +34,7 @@ var advice = map[string]string{
 	ruleJoin:         "separate pairs by spaces, or write %2C if the comma belongs to the url",
 	weburl.BadScheme: "use http:// or https://",
 	weburl.HasUser:   "remove it, and ask the operator to configure credentials for that host",
-	weburl.BadText:   "escape the others, as in %20",
+	weburl.BadText:   "escape them, as in %20",
 	weburl.TooLong:   "use a shorter one",
 	weburl.NoHost:    "write key=host/path",
 }

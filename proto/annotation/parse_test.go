@@ -189,7 +189,7 @@ func TestABadPairDoesNotAffectOthers(t *testing.T) {
 			"credentials for that host"
 		joined = " (key b): the url contains a comma and what looks like another pair; separate pairs by spaces, or " +
 			"write %2C if the comma belongs to the url"
-		badText  = " (key b): the url contains characters other than printable ASCII; escape the others, as in %20"
+		badText  = " (key b): the url contains characters other than printable ASCII; escape them, as in %20"
 		unparsed = " (key b): the url cannot be parsed; write it as in key=https://example.com/path"
 		twice    = " (key b): the key appears twice, so none of its urls is fetched; use each key once"
 	)

@@ -21,7 +21,7 @@ import (
 // securityPage has the table of each component's permissions.
 const securityPage = "../../docs/security.md"
 
-// anyAPIServer replaces the address of the API server in install.yaml.
+// anyAPIServer replaces the address of the API server in manifests.
 const anyAPIServer = "any address at 443 and 6443"
 
 // team is a namespace with its own credentials.
@@ -243,7 +243,8 @@ var _ = Describe("The table in the security model", func() {
 
 	It("covers install.yaml and watchers.yaml, which allow any address as the API server", func() {
 		text := suitetest.Must(os.ReadFile(securityPage))
-		Expect(string(text)).To(ContainSubstring("`install-small.yaml` and `watchers.yaml` it is " + anyAPIServer))
+		Expect(string(text)).To(ContainSubstring(
+			"In `install.yaml`, `install-small.yaml` and `watchers.yaml` it is " + anyAPIServer))
 		rows := securityRows()
 		for _, file := range []string{installed, small, watchers} {
 			found := reached(rendered[file])

@@ -22,7 +22,7 @@ func (e *Engine) evaluationsShort(t *trigger) *budget.Shortage {
 	short := e.rules.Budget.Check(t.key.Namespace)
 	if short != nil {
 		e.logShortage(t, short, "evaluations",
-			"the namespace exceeded its time for rules and selections, its keys with any are delayed")
+			"the namespace exceeded its time for rules and selections, its keys that have some are delayed")
 	}
 	return short
 }

@@ -210,7 +210,7 @@ func (a *Auditor) record(s *step, c candidate) {
 			c.finding = wantindex.Refused
 		}
 		c.wait(pausing, s.now.Add(min(a.interval<<c.requests, a.maxPause())))
-		c.requests, c.requestedAt = min(c.requests+1, 8), s.now
+		c.requests, c.requestedAt = min(c.requests+1, 8), s.now // 8 doublings exceed maxPause
 		c.refusal = refusal{c.key.Namespace, pipeline.ClassOf(c.observed.failure)}
 	}
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Finding = c.finding })

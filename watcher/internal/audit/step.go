@@ -199,7 +199,7 @@ func (a *Auditor) pendingOf(s *step, c candidate, latest map[string]pipeline.Mes
 	return p
 }
 
-// leadsToAttempt reports whether the timer retries a failure. After a good response, a timer does not
+// leadsToAttempt reports whether the timer leads to another attempt. After a good response, a timer does not
 // prove that the body landed.
 func (p pending) leadsToAttempt(failing bool) bool {
 	switch p.timer.GetCause() {

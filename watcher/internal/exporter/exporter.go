@@ -68,7 +68,7 @@ func (e *Exporter) Run(ctx context.Context) {
 		case err != nil && !failing:
 			e.deps.Log.Warn().Err(err).Msg("cannot read the state of the pipeline, its metrics are absent")
 		case err == nil && failing:
-			e.deps.Log.Info().Msg("reading the state of the pipeline again")
+			e.deps.Log.Info().Msg("the state of the pipeline can be read again")
 		}
 		failing = err != nil
 		e.last.Store(s)

@@ -58,9 +58,9 @@ type Item struct {
 // concurrency is the maximum number of concurrent reads or publishes.
 const concurrency = 16
 
-// Plan compares each failure with the current want and its timer. Only the newest of a key is
-// replayed. Keys that were fetched since are replayed only with
-// alsoRecovered. Progress, if set, is called with the number of checked failures.
+// Plan compares each failure with the current want and its timer. Only the newest of a key is replayed. Keys
+// that were fetched since are replayed only with alsoRecovered. Progress, if set, is called with the
+// number of checked failures.
 func Plan(
 	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], alsoRecovered bool,
 	progress func(int),
