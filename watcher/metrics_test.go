@@ -182,7 +182,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		}
 	})
 
-	It("show the leader, which alone exports those of the pipeline", func(ctx SpecContext) {
+	It("show the leader, and only the leader exports metrics of the pipeline", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		elect := func(o *options) {
 			o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond

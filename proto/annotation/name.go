@@ -120,8 +120,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// ignored returns a problem for each accepted annotation whose value differs from that of the one in
-// effect. The same value does no harm.
+// ignored returns a problem for each other spelling of an annotation in effect, if its value differs. The
+// same value does no harm.
 func (g *Grammar) ignored(annotations map[string]string, inEffect, value string) []Problem {
 	var problems []Problem
 	for _, key := range g.keys {

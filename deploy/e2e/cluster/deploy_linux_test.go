@@ -112,7 +112,7 @@ func rds(ctx context.Context, i *installation.Installation) (file, body string) 
 }
 
 // startRegistry serves a registry on loopback and returns its address. It listens in two network namespaces,
-// because the container engine may use that of the machine, and the suite that of the cluster.
+// because the container engine may run in the machine's, while the suite runs in the cluster's.
 func startRegistry(ctx context.Context) string {
 	GinkgoHelper()
 	var config net.ListenConfig

@@ -22,7 +22,7 @@ func (e *Engine) evaluationsShort(t *trigger) *budget.Shortage {
 	short := e.rules.Budget.Check(t.key.Namespace)
 	if short != nil {
 		e.logShortage(t, short, "evaluations",
-			"the namespace exceeded its time for rules and selections, its keys that have some are delayed")
+			"the namespace has used up its time for rules and selections, so keys that have some are fetched later")
 	}
 	return short
 }

@@ -44,7 +44,7 @@ type namespace struct {
 	name string
 	// bytes is the memory of its waiting keys.
 	bytes int
-	// tenants counts its hosts. Those in ready may have a slot for a waiting key.
+	// tenants counts its hosts. The ones in ready may get a slot for a waiting key.
 	tenants int
 	ready   map[*tenant]struct{}
 }

@@ -88,7 +88,7 @@ func TestForeignKeysAreInTheStatus(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object  fixture
 		verdict plan.Verdict
-		// fence and since are those of the written entry. Nothing is written if the verdict is Unchanged.
+		// fence and since are expected in the written entry. Nothing is written if the verdict is Unchanged.
 		fence status.Fence
 		since time.Time
 	}{

@@ -43,7 +43,7 @@ type PausedHost struct {
 	Host string `json:"host"`
 	// Keys is the number of waiting keys.
 	Keys int `json:"keys"`
-	// Reason and Status are those of the response that asked for the pause, if a timer has them.
+	// Reason and Status describe the response that asked for the pause, if a timer has them.
 	Reason string `json:"reason,omitempty"`
 	Status int32  `json:"status,omitempty"`
 	// NextTry is the next attempt for any of the keys. A good response ends the pause.

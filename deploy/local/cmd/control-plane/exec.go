@@ -54,7 +54,7 @@ func runWithControlPlane(ctx context.Context, dataDir string, args []string) err
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := plane.Stop(stopping); err != nil {
-		// Only printed, because the exit status is that of the command.
+		// Only printed, because the command decides the exit status.
 		fmt.Fprintln(os.Stderr, "control-plane:", err)
 	}
 	return err

@@ -38,7 +38,7 @@ type Options struct {
 	// Cache is a folder with the programs of each version. Several processes may share it. The default is the
 	// user's cache folder.
 	Cache string
-	// Index is the URL of the list of archives. The default is that of setup-envtest.
+	// Index is the URL of the list of archives. The default is the list of setup-envtest.
 	Index string
 }
 

@@ -25,7 +25,7 @@ type scheduled struct {
 	FiresAt   time.Time `json:"firesAt"`
 	SetAt     time.Time `json:"setAt"`
 	WaitsFor  string    `json:"waitsFor,omitempty"`
-	// Reason and Status are those of the last attempt, if it failed.
+	// Reason and Status describe the last attempt, if it failed.
 	Reason   string `json:"reason,omitempty"`
 	Status   int32  `json:"status,omitempty"`
 	Attempts uint32 `json:"attempts,omitempty"`

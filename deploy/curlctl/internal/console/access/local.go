@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
 
-// Local accepts a token once, on this machine. The rights are those of the NATS user.
+// Local accepts a token once, on this machine. The NATS user decides the permissions.
 type Local struct {
 	OnLoopback
 
