@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -99,6 +102,12 @@ var _ = Describe("A watcher", func() {
 		}
 	})
 
+	It("begins again as soon as the connection is back if it breaks while the stream is read", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com")
+		w.watch(func(o *options) { o.dial = nats.InProcessServer(&breaking{server: w.nats}) })
+		Eventually(w.url(ctx, w.key("cm", "k"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
+	})
+
 	It("retracts malformed messages of its own namespaces only", func(ctx SpecContext) {
 		w.watch().awaitReady().stop()
 		wanted, unwanted, elsewhere := w.key("cm", "k"), w.key("none", "k"),
@@ -160,4 +169,24 @@ func (w *world) fetch(ctx context.Context) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(info.AckFloor.Stream).To(BeNumerically(">=", last))
 	}).Should(Succeed())
+}
+
+// breaking is a connection that breaks at the first batch of wants.
+type breaking struct {
+	net.Conn
+	server *natstest.Server
+	broken bool
+}
+
+func (b *breaking) InProcessConn() (conn net.Conn, err error) {
+	b.Conn, err = b.server.InProcessConn()
+	return b, err
+}
+
+func (b *breaking) Write(data []byte) (int, error) {
+	if !b.broken && bytes.Contains(data, []byte("DIRECT.GET")) {
+		b.broken = true
+		return 0, b.Close()
+	}
+	return b.Conn.Write(data)
 }

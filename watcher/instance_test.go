@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,6 +28,7 @@ type options struct {
 	config  watcher.Config
 	cluster *rest.Config
 	pace    watcher.Pace
+	dial    nats.Option
 }
 
 // instance is a running watcher.
@@ -41,7 +43,7 @@ type instance struct {
 // watch runs a watcher until the spec ends.
 func (w *world) watch(change ...func(*options)) *instance {
 	GinkgoHelper()
-	o := options{cluster: cluster}
+	o := options{cluster: cluster, dial: w.nats.Dial()}
 	flags := pflag.NewFlagSet("watcher", pflag.ContinueOnError)
 	o.config.BindFlags(flags)
 	Expect(flags.Parse([]string{"--namespaces", w.namespace})).To(Succeed())
@@ -67,7 +69,7 @@ func (w *world) watch(change ...func(*options)) *instance {
 
 func (i *instance) run(ctx context.Context, w *world, o options) error {
 	log := zerolog.New(io.MultiWriter(i.log, GinkgoWriter)).Level(zerolog.InfoLevel).With().Timestamp().Logger()
-	broker := process.NATSOptions{URL: "nats://in.process", Dial: w.nats.Dial()}
+	broker := process.NATSOptions{URL: "nats://in.process", Dial: o.dial}
 	conn, err := broker.Connect(ctx, "watcher", log, i.health.Part("nats"))
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,12 +117,34 @@ func (r *Runner) Run(ctx context.Context) error {
 // session runs one session, and reports whether it began. Its error is not nil unless ctx is done.
 func (r *Runner) session(ctx context.Context) (began bool, err error) {
 	defer r.deps.Health.NotReady("the streams cannot be used")
+	ctx, end := r.whileConnected(ctx)
+	defer end()
 	s, err := r.begin(ctx)
 	if err != nil {
-		return false, err
+		return false, cmp.Or(context.Cause(ctx), err)
 	}
 	r.deps.Health.Ready()
 	return true, r.run(ctx, s)
+}
+
+// whileConnected returns a context that is done once the connection breaks, because the broker's responses
+// are lost with it.
+func (r *Runner) whileConnected(ctx context.Context) (context.Context, func()) {
+	conn := r.deps.Client.JetStream().Conn()
+	ctx, cancel := context.WithCancelCause(ctx)
+	broken := conn.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
+	go func() {
+		defer conn.RemoveStatusListener(broken)
+		select {
+		case <-ctx.Done():
+		case <-broken:
+			cancel(errDisconnected)
+		}
+	}()
+	if !conn.IsConnected() {
+		cancel(errDisconnected)
+	}
+	return ctx, func() { cancel(nil) }
 }
 
 // connected waits for a connection to the broker. It returns false if ctx is done.
@@ -169,19 +192,14 @@ const purgeInterval = 2 * time.Second
 
 // check ends the session when the stream may have changed.
 func (r *Runner) check(ctx context.Context, s *session) error {
-	conn := r.deps.Client.JetStream().Conn()
-	broken := conn.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
-	defer conn.RemoveStatusListener(broken)
 	ticker := r.deps.Clock.NewTicker(r.config.CheckInterval)
 	defer ticker.Stop()
 	purges := r.deps.Clock.NewTicker(purgeInterval)
 	defer purges.Stop()
-	for conn.IsConnected() {
+	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-broken:
-			return errDisconnected
+			return context.Cause(ctx)
 		case <-purges.C():
 			if err := r.verifyOldest(ctx, s); err != nil && ctx.Err() == nil {
 				return err
@@ -192,7 +210,6 @@ func (r *Runner) check(ctx context.Context, s *session) error {
 			}
 		}
 	}
-	return errDisconnected
 }
 
 // verifyStream returns an error if the stream is not the one that the session read. A broker that does
