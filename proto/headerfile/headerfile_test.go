@@ -105,8 +105,18 @@ func TestOnlyAPathThatServersReadInOneWayIsBelowAPrefix(t *testing.T) {
 
 // readings are the ways in which servers and proxies interpret a path.
 var readings = []func(string) string{
-	percentDecoded,
-	func(s string) string { return wideEscape.ReplaceAllStringFunc(s, wideDecoded) },
+	func(s string) string {
+		return escape.ReplaceAllStringFunc(s, func(e string) string {
+			b, _ := strconv.ParseUint(e[1:], 16, 8)
+			return string([]byte{byte(b)})
+		})
+	},
+	func(s string) string {
+		return wideEscape.ReplaceAllStringFunc(s, func(e string) string {
+			r, _ := strconv.ParseUint(e[2:], 16, 16)
+			return string(rune(r))
+		})
+	},
 	// overlong UTF-8
 	strings.NewReplacer("\xc0\xae", ".", "\xe0\x80\xae", ".", "\xc0\xaf", "/", "\xe0\x80\xaf", "/").Replace,
 	strings.NewReplacer("\xc1\x9c", "\\").Replace,
@@ -150,18 +160,6 @@ var (
 	wideEscape = regexp.MustCompile(`%[uU][0-9A-Fa-f]{4}`)
 	parameters = regexp.MustCompile(`;[^/]*`)
 )
-
-func percentDecoded(s string) string {
-	return escape.ReplaceAllStringFunc(s, func(e string) string {
-		b, _ := strconv.ParseUint(e[1:], 16, 8)
-		return string([]byte{byte(b)})
-	})
-}
-
-func wideDecoded(e string) string {
-	r, _ := strconv.ParseUint(e[2:], 16, 16)
-	return string(rune(r))
-}
 
 // leaves returns a reading of a path that is outside of a prefix, after at most that many steps.
 func leaves(p, prefix string, steps int, seen map[string]bool) (string, bool) {

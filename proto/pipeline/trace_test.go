@@ -1,7 +1,6 @@
 package pipeline_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +17,11 @@ import (
 // traceparent of a sampled span, as in the examples of W3C Trace Context.
 const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-func traced(ctx context.Context) context.Context {
-	return trace.ContextWithRemoteSpanContext(ctx, pipeline.ParseTraceparent(traceparent))
-}
-
 var _ = Describe("Trace context", func() {
 	It("is published in headers with the names of W3C, if there is any", func(ctx SpecContext) {
 		js, c := ensured()
-		seq := must(c.PublishWant(traced(ctx), pipelinetest.Want(key, "https://a.example"), 0))
+		traced := trace.ContextWithRemoteSpanContext(ctx, pipeline.ParseTraceparent(traceparent))
+		seq := must(c.PublishWant(traced, pipelinetest.Want(key, "https://a.example"), 0))
 		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), seq))
 		Expect(last(ctx, js, key.Want()).Header).NotTo(HaveKey("traceparent"))

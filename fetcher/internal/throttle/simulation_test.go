@@ -159,17 +159,10 @@ func (s *simulation) setTimer(have *state, m *message, wait time.Duration) int {
 // message waits until the broker has handled one message.
 func (s *simulation) message() {
 	s.mu.Lock()
-	s.free = maxTime(s.free, time.Now()).Add(brokerTime)
-	wait := time.Until(s.free)
+	wait := max(0, time.Until(s.free)) + brokerTime
+	s.free = time.Now().Add(wait)
 	s.mu.Unlock()
 	pass(wait + s.roundTrip)
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // run lets the fetchers work until all keys are fetched, or until the limit.
@@ -232,7 +225,10 @@ func (f *fetcher) handle(m message, backlog bool) {
 		return
 	}
 	s.message() // read the want
-	if s.stale(m) {
+	s.mu.Lock()
+	stale := s.keys[m.key].want != m.want
+	s.mu.Unlock()
+	if stale {
 		return
 	}
 	slot, busy := f.throttle.Acquire(throttle.Request{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
@@ -242,12 +238,6 @@ func (f *fetcher) handle(m message, backlog bool) {
 	}
 	defer slot.End()
 	f.get(m, slot)
-}
-
-func (s *simulation) stale(m message) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keys[m.key].want != m.want
 }
 
 func (f *fetcher) park(m message) {

@@ -39,7 +39,10 @@ func TestAKeyTakesLittleMemory(t *testing.T) {
 		m := storedObject(n)
 		o := reader.Read(m)
 		seen[o.NamespacedName] = o
-		p := storedWant(o)
+		p := &v1.Want{
+			Namespace: o.Namespace, Name: o.Name, Key: "mydata", Uid: string(o.UID), Url: o.Request.Pairs[0].URL,
+			ResourceVersion: fmt.Sprint(o.Version), Epoch: epoch,
+		}
 		index.Put(pipeline.KeyOf(p), wantindex.Of(p, epoch, uint64(n), time.Now()))
 	}
 	each := (heap() - before) / objects
@@ -70,11 +73,4 @@ func storedObject(n int) *metav1.PartialObjectMetadata {
 			Time: &metav1.Time{Time: time.Now()}, FieldsV1: fields,
 		}},
 	}}
-}
-
-func storedWant(o *annotated.Object) *v1.Want {
-	return &v1.Want{
-		Namespace: o.Namespace, Name: o.Name, Key: "mydata", Uid: string(o.UID), Url: o.Request.Pairs[0].URL,
-		ResourceVersion: fmt.Sprint(o.Version), Epoch: epoch,
-	}
 }

@@ -147,11 +147,6 @@ var _ = Describe("Access", func() {
 		}
 		Expect(os.Chown(filepath.Dir(path), 65532, 65532)).To(Succeed())
 		Expect(access.Write(administrator, path)).To(Succeed())
-		Expect(ownerOf(path)).To(Equal(uint32(65532)))
+		Expect(suitetest.Must(os.Stat(path)).Sys().(*syscall.Stat_t).Uid).To(Equal(uint32(65532)))
 	})
 })
-
-func ownerOf(path string) uint32 {
-	GinkgoHelper()
-	return suitetest.Must(os.Stat(path)).Sys().(*syscall.Stat_t).Uid
-}
