@@ -24,8 +24,9 @@ var _ = Describe("A key with an hourly refresh", func() {
 		w := newWorld(ctx)
 		key := w.key("cm", "k")
 		w.create(ctx, "cm", "k=example.com", hourly)
-		w.watch(audited, ahead(10*time.Minute)).awaitReady()
+		i := w.watch(audited, ahead(10*time.Minute)).awaitReady()
 		w.answer(ctx, key, "body")
+		Eventually(i.value(own + `keys{state="ok"}`)).Should(BeEquivalentTo(1))
 		want, sequence, err := w.pipeline.LastWant(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.pipeline.SetTimer(ctx, &v1.Due{

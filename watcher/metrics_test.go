@@ -115,7 +115,7 @@ func moves() []move {
 		{`workqueue_adds_total{name="watcher"}`, create, nil},
 		{`workqueue_queue_duration_seconds{name="watcher"}`, create, nil},
 		{`workqueue_work_duration_seconds{name="watcher"}`, create, nil},
-		{`workqueue_retries_total{name="watcher"}`, edit, nil},
+		{`workqueue_retries_total{name="watcher"}`, overtake, nil},
 		{`rest_client_requests_total{code="201",method="POST"}`, bad, nil},
 		{`rest_client_request_duration_seconds{method="POST"}`, bad, nil},
 	}

@@ -35,7 +35,11 @@ var _ = Describe("A cluster of three servers", func() {
 
 	It("follows the same rules as a single server", func(ctx SpecContext) {
 		By("when it creates replicated streams once and keeps their replicas")
-		epoch := must(pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3}))
+		var epoch int64
+		Eventually(func() (err error) { // the servers may have to elect leaders again
+			epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
+			return err
+		}).WithTimeout(time.Minute).Should(Succeed())
 		again := must(pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{}))
 		Expect(again).To(Equal(epoch), "all servers report the same epoch")
 		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {

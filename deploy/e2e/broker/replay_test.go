@@ -110,7 +110,7 @@ func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 var _ = Describe("A replay", func() {
 	It("resumes after the broker is restarted", func(ctx SpecContext) {
 		f := letFail(ctx, 150)
-		p := f.replay("--rate=100") // slow enough to be interrupted
+		p := f.replay("--rate=40") // slow enough to be interrupted
 		f.eventuallyFills(ctx, 20)
 		Expect(p.Running()).To(BeTrue())
 		f.NATS.Stop()
@@ -123,7 +123,7 @@ var _ = Describe("A replay", func() {
 	It("is complete after an interrupted run, alongside another replay and with a backlog", func(ctx SpecContext) {
 		f := letFail(ctx, 150)
 		Expect(f.Fetcher().Kill()).To(Succeed())
-		p := f.replay("--rate=100")
+		p := f.replay("--rate=40")
 		Eventually(ctx, func() int { return f.Stored(ctx, pipeline.Requests, "curl.due.>") }).Should(BeNumerically(">=", 20))
 		Expect(p.Stop(ctx)).To(Equal(6))
 		Expect(p.Log.String()).To(ContainSubstring("safe to run it again"))

@@ -95,8 +95,8 @@ var _ = Describe("Two watchers", func() {
 	It("hand over when the leader is killed and when it stops", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Without: []string{world.Watcher}, Flags: neverParking()})
 		election := []string{
-			"--leader-elect", "--leader-elect-namespace=" + w.Namespace, "--leader-elect-lease-duration=3s",
-			"--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms",
+			"--leader-elect", "--leader-elect-namespace=" + w.Namespace, "--leader-elect-lease-duration=8s",
+			"--leader-elect-renew-deadline=7s", "--leader-elect-retry-period=300ms",
 		}
 		leader := w.Launch(ctx, world.Watcher, election...)
 		leader.EventuallyReady(ctx)

@@ -68,7 +68,7 @@ var _ = Describe("With the shipped configuration", func() {
 			By("letting keys wait for a slot of their host")
 			var pairs []string
 			for i, page := range w.Origin.Pages(20) {
-				pairs = append(pairs, fmt.Sprintf("key%d=%s", i, page.Takes(300*time.Millisecond).URL()))
+				pairs = append(pairs, fmt.Sprintf("key%d=%s", i, page.Takes(time.Second).URL()))
 			}
 			many := w.Create(ctx, "many", world.Asking(strings.Join(pairs, " ")))
 			Eventually(ctx, func() int { return len(many.Get(ctx).Data) }).Should(Equal(len(pairs)))

@@ -48,7 +48,7 @@ type round struct {
 func (s *system) round(ctx context.Context, seed uint64) []string {
 	GinkgoHelper()
 	began := time.Now()
-	r := &round{system: s, seed: seed, rng: chance(seed)}
+	r := &round{system: s, seed: seed, rng: rand.New(rand.NewPCG(seed, 0))}
 	for range ordinaryObjects {
 		r.objects = append(r.objects, r.newObject(ctx))
 	}
@@ -91,11 +91,9 @@ func (r *round) choose() []step {
 
 // pause waits for a random time.
 func (r *round) pause(ctx context.Context) {
-	timer := time.NewTimer(time.Duration(r.rng.Int64N(int64(maxPause))))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(time.Duration(r.rng.Int64N(int64(maxPause)))):
 	}
 }
 

@@ -6,7 +6,6 @@ package random_test
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -49,9 +48,6 @@ func number(variable, usual string) uint64 {
 	}
 	return n
 }
-
-// chance returns the random source of a round.
-func chance(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 var _ = Describe("A random sequence of faults", func() {
 	It("leaves each key up to date once it ends, and does not stop another tenant", func(ctx SpecContext) {

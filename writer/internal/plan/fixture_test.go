@@ -146,7 +146,10 @@ func (f fixture) object() *plan.Object {
 		UID: "uid-1", ResourceVersion: "7", Annotations: f.annotations, Labels: f.labels,
 		ManagedFields: records(f.owners),
 	}
-	o := decoder().Decode(meta, f.freshness)
+	decoder := plan.Decoder{
+		Grammar: must(annotation.New(annotation.Defaults())), Selector: must(labels.Parse(annotation.Selector)),
+	}
+	o := decoder.Decode(meta, f.freshness)
 	o.Values, o.Obstacle = f.values, f.obstacle
 	return o
 }
@@ -170,12 +173,6 @@ func records(owners map[string]bool) []metav1.ManagedFieldsEntry {
 		list = append(list, record(manager, map[string]any{"f:data": map[string]any{"f:" + theKey: map[string]any{}}}))
 	}
 	return list
-}
-
-func decoder() plan.Decoder {
-	return plan.Decoder{
-		Grammar: must(annotation.New(annotation.Defaults())), Selector: must(labels.Parse(annotation.Selector)),
-	}
 }
 
 // must returns the value of a call that must succeed.

@@ -77,10 +77,6 @@ func ended(code int32, restarts int32) func(*corev1.Pod, *corev1.ContainerStatus
 	}
 }
 
-func deleted(p *corev1.Pod, _ *corev1.ContainerStatus) {
-	p.DeletionTimestamp = new(metav1.NewTime(now))
-}
-
 // count counts one pod for Watcher errors of generation 4.
 func count(p *corev1.Pod) sidecar.Count {
 	read := sidecar.Read(p)
@@ -114,7 +110,8 @@ var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
 	Entry("is ready if it ran long enough before", pod(runs(time.Minute), crashed(9, time.Hour)), "ready"),
 	Entry("is starting again after it ended once", pod(ended(1, 0)), "starting"),
 	Entry("fails if it ends again", pod(ended(1, 1)), "failing Error"),
-	Entry("does not fail if it ends with its pod", pod(ended(143, 7), deleted), "starting"),
+	Entry("does not fail if it ends with its pod", pod(ended(143, 7),
+		func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.DeletionTimestamp = new(metav1.NewTime(now)) }), "starting"),
 )
 
 var _ = Describe("A pod", func() {
