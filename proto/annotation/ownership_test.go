@@ -29,19 +29,19 @@ func samples(t *testing.T) map[string][]metav1.ManagedFieldsEntry {
 
 // entry returns the managedFields entry of a manager for an update in the given second.
 func entry(manager string, second int64, fields string) metav1.ManagedFieldsEntry {
-	at := metav1.Unix(second, 0)
 	return metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: "Update", Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+		Manager: manager, Operation: "Update", Time: new(metav1.Unix(second, 0)),
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 	}
 }
 
-func ownerOf(t *testing.T, entries []metav1.ManagedFieldsEntry, key string) annotation.Ownership {
+func ownersOf(t *testing.T, entries []metav1.ManagedFieldsEntry) annotation.Owners {
 	t.Helper()
 	owners, err := annotation.ParseOwners(entries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return owners.Of(key)
+	return owners
 }
 
 func TestOwner(t *testing.T) {
@@ -78,7 +78,7 @@ func TestOwner(t *testing.T) {
 		if !found {
 			t.Fatalf("no sample %q", c.sample)
 		}
-		if got := ownerOf(t, entries, c.key); got != c.want {
+		if got := ownersOf(t, entries).Of(c.key); got != c.want {
 			t.Errorf("%s, key %s: got %+v, want %+v", c.sample, c.key, got, c.want)
 		}
 	}
@@ -116,7 +116,7 @@ func TestFingerprint(t *testing.T) {
 	at := func(name string, second int64) metav1.ManagedFieldsEntry {
 		return entry(name, second, `{"f:data":{"f:a":{}}}`)
 	}
-	of := func(entries ...metav1.ManagedFieldsEntry) string { return ownerOf(t, entries, "a").Fingerprint }
+	of := func(entries ...metav1.ManagedFieldsEntry) string { return ownersOf(t, entries).Of("a").Fingerprint }
 	if got := of(at("old", 1), at("new", 2)); got != "new/Update/1970-01-01T00:00:02Z" {
 		t.Errorf("not from the newest owner: %q", got)
 	}
@@ -146,12 +146,8 @@ func TestAnnotationChanged(t *testing.T) {
 		"reset":               "",
 		"reset, then applied": "2026-11-20T12:46:33Z",
 	} {
-		owners, err := annotation.ParseOwners(all[sample])
-		if err != nil {
-			t.Fatal(err)
-		}
 		got := ""
-		if changed := owners.AnnotationChanged(annotation.DefaultKey); !changed.IsZero() {
+		if changed := ownersOf(t, all[sample]).AnnotationChanged(annotation.DefaultKey); !changed.IsZero() {
 			got = changed.Format(time.RFC3339)
 		}
 		if got != want {
@@ -161,10 +157,7 @@ func TestAnnotationChanged(t *testing.T) {
 }
 
 func TestOther(t *testing.T) {
-	owners, err := annotation.ParseOwners(samples(t)["written by us"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	owners := ownersOf(t, samples(t)["written by us"])
 	for key, want := range map[string]string{"mydata": "", "x": "kubectl-create", "absent": ""} {
 		if got := owners.Other(key); got != want {
 			t.Errorf("the other owner of %s is %q, want %q", key, got, want)

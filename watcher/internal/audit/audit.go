@@ -100,7 +100,7 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 	began := a.deps.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
-	progress, err := backlog.Read(limited, a.deps.Client.JetStream())
+	progress, err := backlog.Read(limited, a.deps.Client.JetStream(), pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil {
 		return err
 	}
@@ -213,6 +213,7 @@ func (a *Auditor) record(s *step, c candidate) {
 		c.requests, c.requestedAt = min(c.requests+1, 8), s.now // 8 doublings exceed maxPause
 		c.refusal = refusal{c.key.Namespace, pipeline.ClassOf(c.observed.failure)}
 	}
+	c.queuedUpTo = 0
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Finding = c.finding })
 	a.deps.Metrics.lost.WithLabelValues(string(c.finding)).Inc()
 	s.found++

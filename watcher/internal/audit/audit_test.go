@@ -245,6 +245,12 @@ func TestAudit(t *testing.T) {
 	otherBody, sameBody := timer(time.Hour, cached(other)), timer(time.Hour, cached(stored))
 	waits := func(b *bench, _ pipeline.Key) { b.awaitPending(1) }
 	laterVersion := func(b *bench, k pipeline.Key) { b.publish(k, func(w *v1.Want) { w.ResourceVersion = "6" }) }
+	crash := func(b *bench, _ pipeline.Key) {
+		b.clock.Step(interval)
+		b.Expect(b.found()).To(BeEmpty())
+		b.Expect(b.client.JetStream().Conn().Request("$JS.API.CONSUMER.RESET.CURL_RESULTS.writer", []byte(`{"seq": 2}`),
+			time.Minute)).To(HaveField("Data", Not(ContainSubstring("error"))))
+	}
 	ahead := func(b *bench, k pipeline.Key) {
 		b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: status.Fence{Epoch: b.epoch, Seq: 1000}})
 	}
@@ -257,6 +263,9 @@ func TestAudit(t *testing.T) {
 		},
 		"waits for a queued result": {
 			wantindex.NothingLost, []action{fetched, otherBody, (*bench).result},
+		},
+		"requests a key again if NATS crashed and kept a result that the writer has acknowledged": {
+			wantindex.BodyLost, []action{fetched, otherBody, (*bench).result, crash},
 		},
 		"waits for a want that no fetcher has received": {wantindex.NothingLost, []action{waits}},
 		"waits for a retry": {

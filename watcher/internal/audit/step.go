@@ -27,6 +27,8 @@ type suspect struct {
 	requests    uint8
 	requestedAt time.Time
 	refusal     refusal
+	// queuedUpTo is the last sequence of the results when one of the key was first found queued (0: none).
+	queuedUpTo uint64
 }
 
 // reason is the reason why a suspect is not checked before a time.
@@ -152,15 +154,27 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []candidate) err
 	if err != nil {
 		return err
 	}
+	var results backlog.Progress
+	if len(queued) > 0 {
+		results, err = backlog.Read(ctx, a.deps.Client.JetStream(), pipeline.Results, pipeline.WriterConsumer)
+		if err != nil {
+			return err
+		}
+	}
 	for _, c := range lost {
+		if queued[c.key] && c.queuedUpTo == 0 {
+			c.queuedUpTo = results.Last
+		}
+		// A broker that crashes may keep a result that the writer has acknowledged.
+		waits := queued[c.key] && c.queuedUpTo > results.Acknowledged
 		// The plan repairs a drifted key anyway, at growing intervals.
 		contested := c.finding == wantindex.BodyLost && plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
-		if queued[c.key] || contested {
+		if waits || contested {
 			c.wait(inFlight, s.now.Add(a.interval/2))
 		} else {
 			a.record(s, c)
 		}
-		if !queued[c.key] {
+		if !waits {
 			s.enqueue(wantindex.ObjectOf(c.key))
 		}
 	}

@@ -62,24 +62,24 @@ func (b *Backlog) Check(namespace string) error {
 	return nil
 }
 
-// Progress is how far fetchers have read the stream of requests.
+// Progress is how far a stream was read.
 type Progress struct {
 	// Last is the last sequence of the stream. All messages up to Delivered were delivered, and those up
 	// to Acknowledged were also acknowledged.
 	Last, Delivered, Acknowledged uint64
 }
 
-// Read reads the progress. Without a consumer, all messages count as delivered.
-func Read(ctx context.Context, js jetstream.JetStream) (p Progress, err error) {
-	stream, err := js.Stream(ctx, pipeline.Requests)
+// Read returns the progress of a consumer. Without it, all messages count as delivered.
+func Read(ctx context.Context, js jetstream.JetStream, name, durable string) (p Progress, err error) {
+	stream, err := js.Stream(ctx, name)
 	if err != nil {
-		return p, fmt.Errorf("look up stream %s: %w", pipeline.Requests, err)
+		return p, fmt.Errorf("look up stream %s: %w", name, err)
 	}
 	p.Last = stream.CachedInfo().State.LastSeq
 	p.Delivered, p.Acknowledged = p.Last, p.Last
-	consumer, err := stream.Consumer(ctx, pipeline.FetcherConsumer)
+	consumer, err := stream.Consumer(ctx, durable)
 	if err != nil {
-		return p, fmt.Errorf("look up consumer %s: %w", pipeline.FetcherConsumer, err)
+		return p, fmt.Errorf("look up consumer %s: %w", durable, err)
 	}
 	info := consumer.CachedInfo()
 	if info.NumPending > 0 {
@@ -93,7 +93,7 @@ func Read(ctx context.Context, js jetstream.JetStream) (p Progress, err error) {
 
 // Refresh drops delivered messages, and returns the room for further ones.
 func (b *Backlog) Refresh(ctx context.Context) (room int, err error) {
-	progress, err := Read(ctx, b.js)
+	progress, err := Read(ctx, b.js, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, err
 	}

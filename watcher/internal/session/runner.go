@@ -141,9 +141,6 @@ func (r *Runner) whileConnected(ctx context.Context) (context.Context, func()) {
 			cancel(errDisconnected)
 		}
 	}()
-	if !conn.IsConnected() {
-		cancel(errDisconnected)
-	}
 	return ctx, func() { cancel(nil) }
 }
 
