@@ -84,29 +84,15 @@ var _ = Describe("A watcher", func() {
 		i.awaitReady()
 	})
 
-	It("publishes interrupted work as soon as the connection is back", func(ctx SpecContext) {
-		const count = 50
-		name := func(n int) string { return fmt.Sprintf("cm-%d", n) }
-		value := ""
-		for n := range 10 {
-			value += fmt.Sprintf(" k%d=example.com", n)
-		}
-		w.createAll(ctx, count, name, value)
-		w.watch()
-		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">", 0))
-		w.nats.Stop()
-		Expect(w.nats.Start()).To(Succeed())
-		for n := range count {
-			// less than the timeout of a request
-			Eventually(w.url(ctx, w.key(name(n), "k9"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
-		}
-	})
-
-	It("begins again as soon as the connection is back if it breaks while the stream is read", func(ctx SpecContext) {
+	DescribeTable("continues as soon as the connection is back if it breaks", func(ctx SpecContext, at string) {
 		w.create(ctx, "cm", "k=example.com")
-		w.watch(func(o *options) { o.dial = nats.InProcessServer(&breaking{server: w.nats}) })
+		w.watch(func(o *options) { o.dial = nats.InProcessServer(&breaking{server: w.nats, at: at}) })
+		// less than the timeout of a request
 		Eventually(w.url(ctx, w.key("cm", "k"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
-	})
+	},
+		Entry("while it reads the stream", "DIRECT.GET"),
+		Entry("while it publishes a want", "HPUB curl.want."),
+	)
 
 	It("retracts malformed messages of its own namespaces only", func(ctx SpecContext) {
 		w.watch().awaitReady().stop()
@@ -171,10 +157,11 @@ func (w *world) fetch(ctx context.Context) {
 	}).Should(Succeed())
 }
 
-// breaking is a connection that breaks at the first batch of wants.
+// breaking is a connection that breaks once when the client sends a text.
 type breaking struct {
 	net.Conn
 	server *natstest.Server
+	at     string
 	broken bool
 }
 
@@ -184,7 +171,7 @@ func (b *breaking) InProcessConn() (conn net.Conn, err error) {
 }
 
 func (b *breaking) Write(data []byte) (int, error) {
-	if !b.broken && bytes.Contains(data, []byte("DIRECT.GET")) {
+	if !b.broken && bytes.Contains(data, []byte(b.at)) {
 		b.broken = true
 		return 0, b.Close()
 	}

@@ -52,10 +52,6 @@ func redact(pair string) string {
 	if shown == len(rest) {
 		return pair
 	}
-	return key + rest[:shown] + hidden + trailingSpace(rest)
-}
-
-// trailingSpace returns the white space at the end of text.
-func trailingSpace(text string) string {
-	return text[len(strings.TrimRightFunc(text, unicode.IsSpace)):]
+	space := rest[len(strings.TrimRightFunc(rest, unicode.IsSpace)):]
+	return key + rest[:shown] + hidden + space
 }

@@ -35,9 +35,6 @@ type Config struct {
 	ProxyResolves bool `yaml:"-"`
 }
 
-// defaultPorts returns the ports that are always allowed.
-func defaultPorts() []uint16 { return []uint16{80, 443, 8080, 8443} }
-
 // Validate checks every entry and names the first invalid one.
 func (c Config) Validate() error {
 	_, err := c.compile()
@@ -81,7 +78,7 @@ func (c Config) compile() (lists, error) {
 	l.nat64, errs[6] = each("nat64-prefix", c.NAT64, parseNAT64)
 	l.directHosts, errs[7] = each("direct-host", c.DirectHosts, ParsePattern)
 	l.proxyResolves = c.ProxyResolves
-	l.ports = append(defaultPorts(), l.ports...)
+	l.ports = append([]uint16{80, 443, 8080, 8443}, l.ports...) // the default ports are always allowed
 	return l, cmp.Or(errs[:]...)
 }
 

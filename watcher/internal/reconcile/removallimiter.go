@@ -111,7 +111,7 @@ func (r *Reconciler) count(now time.Time) {
 		l.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
 	}
 	r.deps.Objects.Each(func(o *annotated.Object) {
-		if keys, due := keysOf(o), r.unsent(o); keys > 0 {
+		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), r.unsent(o); keys > 0 {
 			t := l.tallies[o.Namespace]
 			l.tallies[o.Namespace] = tally{t.keys + keys, t.removals + due, t.due + due}
 		}
@@ -145,9 +145,6 @@ func (r *Reconciler) count(now time.Time) {
 		r.deps.Log.Info().Msg("no removals are held back any more")
 	}
 }
-
-// keysOf returns the number of keys that an object requests or has.
-func keysOf(o *annotated.Object) int { return max(len(o.Request.Pairs), o.Status.Len()) }
 
 // unsent returns the number of removable keys that the writer was not asked to remove yet. A key is ours
 // according to managedFields, or to the status without managedFields. The caller holds the lock.

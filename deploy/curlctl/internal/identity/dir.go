@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -73,7 +74,7 @@ func (d Dir) write(file string, content []byte) error {
 	}
 	defer os.Remove(temporary.Name())
 	mode := fs.FileMode(publicMode)
-	if isSecret(file) {
+	if file == caKey || file == serverKey || strings.HasSuffix(file, ".nk") { // a private key
 		mode = d.Mode
 	}
 	_, err = temporary.Write(content)

@@ -3,7 +3,6 @@ package identity
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/nats-io/nkeys"
@@ -72,11 +71,6 @@ func allFiles() []string {
 		files = append(files, seedFile(name))
 	}
 	return append(files, signature.KeysFile, caKey, caCert, serverKey, serverCert, variablesFile)
-}
-
-// isSecret reports whether a file has a private key.
-func isSecret(file string) bool {
-	return slices.Contains([]string{caKey, serverKey}, file) || strings.HasSuffix(file, ".nk")
 }
 
 // newSeed returns a new seed and its public key.
