@@ -86,7 +86,8 @@ var _ = Describe("A watcher", func() {
 
 	DescribeTable("continues as soon as the connection is back if it breaks", func(ctx SpecContext, at string) {
 		w.create(ctx, "cm", "k=example.com")
-		w.watch(func(o *options) { o.dial = nats.InProcessServer(&breaking{server: w.nats, at: at}) })
+		i := w.watch(func(o *options) { o.dial = nats.InProcessServer(&breaking{server: w.nats, at: at}) })
+		Eventually(i.log).Should(gbytes.Say("no connection to NATS"))
 		// less than the timeout of a request
 		Eventually(w.url(ctx, w.key("cm", "k"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
 	},

@@ -61,13 +61,13 @@ func (w *world) watch(change ...func(*options)) *instance {
 	}
 	go func() {
 		defer GinkgoRecover()
-		i.ended <- i.run(ctx, w, o)
+		i.ended <- i.run(ctx, o)
 	}()
 	DeferCleanup(i.stop)
 	return i
 }
 
-func (i *instance) run(ctx context.Context, w *world, o options) error {
+func (i *instance) run(ctx context.Context, o options) error {
 	log := zerolog.New(io.MultiWriter(i.log, GinkgoWriter)).Level(zerolog.InfoLevel).With().Timestamp().Logger()
 	broker := process.NATSOptions{URL: "nats://in.process", Dial: o.dial}
 	conn, err := broker.Connect(ctx, "watcher", log, i.health.Part("nats"))

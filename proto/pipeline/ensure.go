@@ -20,9 +20,8 @@ var ErrIncompatible = errors.New("incompatible configuration")
 var ErrNoAudit = errors.New("no stream for the audit")
 
 // Ensure creates the streams and consumers, or updates existing ones. It is safe to call at any
-// time and from several processes. It writes nothing if nothing changes, except that it removes
-// acknowledged results that a crashed server kept. It returns the epoch of the pipeline: the creation
-// time of Requests in Unix milliseconds.
+// time and from several processes. It writes nothing if nothing changes. It returns the epoch of
+// the pipeline: the creation time of Requests in Unix milliseconds.
 //
 // A difference that the server cannot change (retention, storage) gives an error that wraps
 // ErrIncompatible and contains the fix. With an error that wraps ErrNoAudit the epoch is valid.
@@ -73,7 +72,7 @@ func (e *ensurer) run(ctx context.Context) (epoch int64, err error) {
 		if !ok || stream == nil {
 			continue
 		}
-		if err := e.consumer(ctx, stream, consumer); err != nil {
+		if err := e.consumer(ctx, want.Name, consumer); err != nil {
 			return 0, err
 		}
 	}
@@ -161,10 +160,9 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	return next
 }
 
-func (e *ensurer) consumer(ctx context.Context, of jetstream.Stream, want jetstream.ConsumerConfig) error {
-	stream := of.CachedInfo().Config.Name
+func (e *ensurer) consumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) error {
 	name := "consumer " + want.Durable + " of stream " + stream
-	have, err := of.Consumer(ctx, want.Durable)
+	have, err := e.js.Consumer(ctx, stream, want.Durable)
 	conflict := ""
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound) && e.lists(name+" does not exist"):
@@ -189,19 +187,11 @@ func (e *ensurer) consumer(ctx context.Context, of jetstream.Stream, want jetstr
 			ErrIncompatible)
 	}
 	next := overlayConsumer(have.CachedInfo().Config, want)
-	if !e.topology.KeepExisting && !reflect.DeepEqual(have.CachedInfo().Config, next) &&
-		!e.lists(name+" does not have the configuration that this version needs") {
-		return e.update(ctx, stream, next)
-	}
-	floor, state := have.CachedInfo().AckFloor.Stream, of.CachedInfo().State
-	if e.dry || stream != Results || state.Msgs == 0 || floor < state.FirstSeq || floor > state.LastSeq {
+	if e.topology.KeepExisting || reflect.DeepEqual(have.CachedInfo().Config, next) ||
+		e.lists(name+" does not have the configuration that this version needs") {
 		return nil
 	}
-	// A server that crashes may keep acknowledged results, which would count as waiting.
-	if err := of.Purge(ctx, jetstream.WithPurgeSequence(floor+1)); err != nil {
-		return fmt.Errorf("remove acknowledged results: %w", err)
-	}
-	return nil
+	return e.update(ctx, stream, next)
 }
 
 func (e *ensurer) update(ctx context.Context, stream string, c jetstream.ConsumerConfig) error {

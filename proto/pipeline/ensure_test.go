@@ -222,18 +222,6 @@ var _ = Describe("Ensure", func() {
 		Expect(epoch).To(Equal(now))
 	})
 
-	It("removes an acknowledged result that a crashed server kept", func(ctx SpecContext) {
-		js, c := ensured()
-		for n := range 2 {
-			Expect(c.PublishResult(ctx, content(pipelinetest.Numbered(n), uint64(n+1), 10))).To(Succeed())
-		}
-		Expect(js.Conn().Request("$JS.API.CONSUMER.RESET.CURL_RESULTS.writer", []byte(`{"seq": 2}`), time.Minute)).
-			To(HaveField("Data", Not(ContainSubstring("error"))))
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
-		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State).
-			To(And(HaveField("Msgs", BeEquivalentTo(1)), HaveField("FirstSeq", BeEquivalentTo(2))))
-	})
-
 	It("starts a new epoch with a new stream", func(ctx SpecContext) {
 		_, js, before := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		same, _, err := pipeline.Epoch(ctx, js)

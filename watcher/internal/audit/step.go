@@ -162,11 +162,15 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []candidate) err
 		}
 	}
 	for _, c := range lost {
-		if queued[c.key] && c.queuedUpTo == 0 {
+		waits := queued[c.key]
+		switch {
+		case !waits:
+			c.queuedUpTo = 0
+		case c.queuedUpTo == 0, c.queuedUpTo > results.Last: // the stream may be another one
 			c.queuedUpTo = results.Last
+		default: // a broker that crashes may keep a result that the writer has acknowledged
+			waits = c.queuedUpTo > results.Acknowledged
 		}
-		// A broker that crashes may keep a result that the writer has acknowledged.
-		waits := queued[c.key] && c.queuedUpTo > results.Acknowledged
 		// The plan repairs a drifted key anyway, at growing intervals.
 		contested := c.finding == wantindex.BodyLost && plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
 		if waits || contested {

@@ -164,7 +164,11 @@ func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *je
 		if of.State.Msgs == 0 {
 			return 0, nil
 		}
-		return max(0, of.TimeStamp.Sub(of.State.FirstTime)), nil
+		first := of.State.FirstTime
+		if c.AckFloor.Last != nil && of.State.FirstSeq <= c.AckFloor.Stream { // kept by a broker that crashed
+			first = *c.AckFloor.Last
+		}
+		return max(0, of.TimeStamp.Sub(first)), nil
 	}
 	at, err := e.deps.Client.Waiting(ctx, c.AckFloor.Stream+1)
 	if errors.Is(err, pipeline.ErrNoMessage) { // acknowledged in the meantime

@@ -127,6 +127,16 @@ func movements() map[string]struct {
 			b.Expect(err).NotTo(gomega.HaveOccurred())
 		}, 1.0},
 		"oldest_message_age_seconds": {`oldest_message_age_seconds{consumer="fetcher"}`, want, positive},
+		"oldest_message_age_seconds ": {`oldest_message_age_seconds{consumer="writer"}`, func(b *bench) {
+			for range 3 {
+				b.Expect(b.js.Publish(b.t.Context(), "curl.result.content.ns.cm.k", nil)).Error().NotTo(gomega.HaveOccurred())
+			}
+			b.becomes(`oldest_message_age_seconds{consumer="writer"}`, gomega.BeNumerically(">", 2.0))
+			// NATS kept the first message in a crash, although the writer had acknowledged it.
+			b.Expect(b.js.Conn().Request("$JS.API.CONSUMER.RESET.CURL_RESULTS.writer", []byte(`{"seq": 2}`), time.Minute)).
+				To(gomega.HaveField("Data", gomega.Not(gomega.ContainSubstring("error"))))
+			b.Expect(b.take(pipeline.Results, pipeline.WriterConsumer).DoubleAck(b.t.Context())).To(gomega.Succeed())
+		}, gomega.BeNumerically("<", 2.0)},
 		"consumer_present": {`consumer_present{consumer="fetcher"}`, func(b *bench) {
 			b.Expect(b.js.DeleteConsumer(b.t.Context(), pipeline.Requests, pipeline.FetcherConsumer)).To(gomega.Succeed())
 		}, 0.0},

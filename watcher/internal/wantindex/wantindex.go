@@ -112,8 +112,6 @@ type keyed struct {
 	want Want
 }
 
-func byKey(k keyed, key string) int { return cmp.Compare(k.key, key) }
-
 // NewIndex returns an empty index.
 func NewIndex() *Index { return &Index{objects: map[types.NamespacedName][]keyed{}} }
 
@@ -130,7 +128,7 @@ func KeyOf(object types.NamespacedName, key string) pipeline.Key {
 // find returns the wants of a key's object and the position of the key. The caller holds the lock.
 func (x *Index) find(key pipeline.Key) (wants []keyed, at int, found bool) {
 	wants = x.objects[ObjectOf(key)]
-	at, found = slices.BinarySearchFunc(wants, key.Key, byKey)
+	at, found = slices.BinarySearchFunc(wants, key.Key, func(k keyed, key string) int { return cmp.Compare(k.key, key) })
 	return wants, at, found
 }
 
