@@ -85,11 +85,15 @@ var _ = Describe("A watcher", func() {
 	})
 
 	DescribeTable("continues as soon as the connection is back if it breaks", func(ctx SpecContext, at string) {
-		w.create(ctx, "cm", "k=example.com")
+		const count = 50
+		name := func(n int) string { return fmt.Sprintf("cm-%d", n) }
+		w.createAll(ctx, count, name, "k=example.com")
 		i := w.watch(func(o *options) { o.dial = nats.InProcessServer(&breaking{server: w.nats, at: at}) })
 		Eventually(i.log).Should(gbytes.Say("no connection to NATS"))
-		// less than the timeout of a request
-		Eventually(w.url(ctx, w.key("cm", "k"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
+		for n := range count {
+			// less than the timeout of a request
+			Eventually(w.url(ctx, w.key(name(n), "k"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
+		}
 	},
 		Entry("while it reads the stream", "DIRECT.GET"),
 		Entry("while it publishes a want", "HPUB curl.want."),

@@ -52,6 +52,6 @@ func redact(pair string) string {
 	if shown == len(rest) {
 		return pair
 	}
-	space := rest[len(strings.TrimRightFunc(rest, unicode.IsSpace)):]
-	return key + rest[:shown] + hidden + space
+	trailing := rest[len(strings.TrimRightFunc(rest, unicode.IsSpace)):]
+	return key + rest[:shown] + hidden + trailing
 }

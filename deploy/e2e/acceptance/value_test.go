@@ -15,13 +15,13 @@ import (
 )
 
 var _ = Describe("A fetched value", func() {
-	It("arrives within 10 s, in one write that touches nothing else", func(ctx SpecContext) {
+	It("arrives within 5 s, in one write that touches nothing else", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		w.Origin.Page("/").Says("hello there")
 		const kept = "  kept\r\nas it is \t"
 		cm := w.Create(ctx, "cool", world.Asking("my-cool-value=http://"+w.Origin.Address()),
 			world.Holding("other", kept), world.Labelled("app", "cool"), world.Annotated("example.com/note", "ünïcode ✓"))
-		cm.EventuallyHasDataWithin(ctx, 10*time.Second, "my-cool-value", "hello there")
+		cm.EventuallyHasDataWithin(ctx, 5*time.Second, "my-cool-value", "hello there")
 		w.EventuallyQuiet(ctx)
 
 		after := cm.Get(ctx)

@@ -118,8 +118,8 @@ var _ = Describe("A denied write", func() {
 			interval = 8 * time.Second
 			// asks is the number of GETs per key after which the next one comes four intervals later.
 			asks = 4
-			// limit is one audit interval, tripled for a busy machine.
-			limit = 3 * interval
+			// limit is one audit interval, doubled for a busy machine.
+			limit = 2 * interval
 		)
 		var writer *world.Account
 		w := env.World(ctx, world.Options{

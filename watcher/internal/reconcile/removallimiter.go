@@ -111,6 +111,7 @@ func (r *Reconciler) count(now time.Time) {
 		l.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
 	}
 	r.deps.Objects.Each(func(o *annotated.Object) {
+		// keys counts what the object requests or has.
 		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), r.unsent(o); keys > 0 {
 			t := l.tallies[o.Namespace]
 			l.tallies[o.Namespace] = tally{t.keys + keys, t.removals + due, t.due + due}
