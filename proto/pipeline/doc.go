@@ -2,5 +2,5 @@
 // subjects, and how messages are published, read and acknowledged. The messages are in package
 // curlmethat/v1.
 //
-// It needs NATS 2.12 or newer, for message schedules (ADR-51) and per-message expiry (ADR-43).
+// It needs message schedules (ADR-51) and per-message expiry (ADR-43) of NATS: see MinServer.
 package pipeline

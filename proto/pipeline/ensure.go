@@ -111,8 +111,8 @@ func (e *ensurer) stream(ctx context.Context, want, initial jetstream.StreamConf
 	}
 	if want.AllowMsgSchedules && !e.dry && !stream.CachedInfo().Config.AllowMsgSchedules {
 		// A server that does not know the field drops it.
-		return nil, fmt.Errorf("stream %s: the server cannot schedule messages, NATS 2.12 or newer is required: %w",
-			want.Name, ErrIncompatible)
+		return nil, fmt.Errorf("stream %s: the server cannot schedule messages, NATS %s or newer is required: %w",
+			want.Name, MinServer, ErrIncompatible)
 	}
 	return stream, nil
 }

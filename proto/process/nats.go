@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // NATSOptions configure the connection to the broker.
@@ -64,8 +66,8 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.ReconnectBufSize(-1), // during an outage a publish fails at once, and its caller retries
-		nats.ConnectHandler(func(*nats.Conn) { state.up() }),
-		nats.ReconnectHandler(func(*nats.Conn) { state.up() }),
+		nats.ConnectHandler(state.up),
+		nats.ReconnectHandler(state.up),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -104,7 +106,7 @@ type connectionState struct {
 	once      sync.Once
 }
 
-func (s *connectionState) up() {
+func (s *connectionState) up(nc *nats.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isUp {
@@ -113,6 +115,9 @@ func (s *connectionState) up() {
 	s.isUp, s.reported = true, false
 	s.part.Ready()
 	s.log.Info().Str("servers", s.servers).Msg("connected to NATS")
+	if flaw := pipeline.ServerFlaw(nc.ConnectedServerVersion()); flaw != "" {
+		s.log.Warn().Msg(flaw)
+	}
 	s.once.Do(func() { close(s.connected) })
 }
 

@@ -18,7 +18,7 @@ import (
 const (
 	// host is the host of all keys.
 	host = "a"
-	// minTimer is the minimum delay of a timer, and timerLag its maximum lateness (nats-server 2.15.2).
+	// minTimer is the minimum delay of a timer, and timerLag its maximum lateness (nats-server 2.15.3).
 	minTimer = 250 * time.Millisecond
 	timerLag = 20 * time.Millisecond
 	// brokerTime is how long the broker takes for one message (8,000 per second).

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
@@ -79,12 +78,10 @@ func (d *diagnosis) server(ctx context.Context) {
 	default:
 		d.add("connection", OK, "", "%s responds within %s", d.Where, slowLink)
 	}
-	running, err := version.ParseGeneric(d.Conn.ConnectedServerVersion())
-	if err != nil || running.LessThan(version.MajorMinor(2, 12)) {
-		d.add("version", Bad, "upgrade NATS to 2.12 or newer, which can schedule messages", "NATS %s",
-			d.Conn.ConnectedServerVersion())
+	if flaw := pipeline.ServerFlaw(d.Conn.ConnectedServerVersion()); flaw != "" {
+		d.add("version", Bad, "upgrade all servers, one after the other", "%s", flaw)
 	} else {
-		d.add("version", OK, "", "NATS can schedule messages")
+		d.add("version", OK, "", "NATS is %s or newer", pipeline.MinServer)
 	}
 	before := time.Now()
 	stream, err := d.JetStream.Stream(ctx, pipeline.Requests)
