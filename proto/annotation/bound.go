@@ -38,7 +38,8 @@ func (b Bound) Apply(namespace string, r Request, err error) (Request, error) {
 			text := fmt.Sprintf("%s is multiplied by %d in namespace %s; "+
 				"its %d refreshed keys ask for more than %d refreshes a second", RefreshName, b.Stretch, namespace, b.Refreshed,
 				b.Refreshes)
-			r.Problems = append(slices.Clip(r.Problems), Problem{Rule: text, Text: text, Adjusted: true})
+			r.Problems = slices.Clone(r.Problems)
+			r.add(Problem{Rule: text, Text: text, Adjusted: true})
 		}
 	}
 	return r, nil

@@ -32,10 +32,13 @@ func (g *Grammar) expressions(annotations map[string]string, request *Request) e
 			case !request.Names(key):
 				return refuse(where + ": key " + key + " is not requested")
 			}
+			if slices.Contains(request.Rejected, key) { // one mistake is enough
+				continue
+			}
 			set := rules[key]
 			if mistake := expressionMistake(name, text, set, request.SHA256[key]); mistake != "" {
-				request.refuse(key, Problem{
-					Key: key, Rule: name + ": " + mistake, Refused: true, Expression: true,
+				request.reject(Problem{
+					Key: key, Rule: name + ": " + mistake, Expression: true,
 					Text: "annotation " + name + where + " (key " + key + "): " + mistake,
 				})
 				continue
@@ -65,10 +68,4 @@ func expressionMistake(name, text string, set rule.Set, digest string) string {
 		return "the key has a digest in " + SHA256Name + ", which is that of the whole body; remove one of them"
 	}
 	return rule.Mistake(text, name == ExpectName)
-}
-
-// refuse rejects the pair of a key.
-func (r *Request) refuse(key string, p Problem) {
-	r.Pairs = slices.DeleteFunc(r.Pairs, func(pair Pair) bool { return pair.Key == key })
-	r.Problems = append(r.Problems, p)
 }

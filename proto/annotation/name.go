@@ -17,9 +17,13 @@ func OptionNames() []string {
 // Concerns reports whether an object has any annotation of ours, or an annotation or a label whose
 // name looks like a typo of one.
 func (g *Grammar) Concerns(o metav1.Object) bool {
-	annotations := o.GetAnnotations()
-	_, _, found := g.Find(annotations)
-	return found || len(g.unknownNames(annotations)) > 0 || len(g.mislabeled(o.GetLabels())) > 0
+	var mistakes Request
+	_, _, found := g.Find(o.GetAnnotations())
+	if !found {
+		g.unknownNames(o.GetAnnotations(), &mistakes)
+		g.mislabeled(o.GetLabels(), &mistakes)
+	}
+	return found || len(mistakes.Problems) > 0
 }
 
 // unknown reports whether an annotation is not ours but has a similar name: an accepted prefix and
@@ -37,9 +41,8 @@ func (g *Grammar) unknown(annotation string) bool {
 	return strings.HasPrefix(name, "curl-") || g.nearest(name) != ""
 }
 
-// unknownNames returns a problem for each unknown annotation.
-func (g *Grammar) unknownNames(annotations map[string]string) []Problem {
-	var problems []Problem
+// unknownNames adds a problem for each unknown annotation.
+func (g *Grammar) unknownNames(annotations map[string]string, request *Request) {
 	for _, annotation := range slices.Sorted(maps.Keys(annotations)) {
 		if !g.unknown(annotation) {
 			continue
@@ -55,22 +58,19 @@ func (g *Grammar) unknownNames(annotations map[string]string) []Problem {
 		} else {
 			text += "use one of " + strings.Join(g.names, ", ")
 		}
-		problems = append(problems, Problem{Rule: text, Text: text})
+		request.add(Problem{Rule: text, Text: text})
 	}
-	return problems
 }
 
-// mislabeled returns a problem for each label with the name of an annotation.
-func (g *Grammar) mislabeled(labels map[string]string) []Problem {
-	var problems []Problem
+// mislabeled adds a problem for each label with the name of an annotation.
+func (g *Grammar) mislabeled(labels map[string]string, request *Request) {
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
 		prefix, name := cutPrefix(label)
 		if slices.Contains(g.prefixes, prefix) && g.nearest(name) != "" {
 			text := "label " + label + " has no effect; did you mean the annotation " + g.nearest(name) + "?"
-			problems = append(problems, Problem{Rule: text, Text: text})
+			request.add(Problem{Rule: text, Text: text})
 		}
 	}
-	return problems
 }
 
 // cutPrefix splits the name of an annotation or label.
@@ -120,15 +120,14 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// ignored returns a problem for each other spelling of an annotation in effect, if its value differs. The
+// ignored adds a problem for each other spelling of the annotation in effect, if its value differs. The
 // same value does no harm.
-func (g *Grammar) ignored(annotations map[string]string, inEffect, value string) []Problem {
-	var problems []Problem
+func (g *Grammar) ignored(annotations map[string]string, value string, request *Request) {
 	for _, key := range g.keys {
 		if other, found := annotations[key]; found && other != value {
-			text := "annotation " + key + " is ignored, because " + inEffect + " takes precedence; remove one of them"
-			problems = append(problems, Problem{Rule: text, Text: text})
+			text := "annotation " + key + " is ignored, because " + request.Annotation +
+				" takes precedence; remove one of them"
+			request.add(Problem{Rule: text, Text: text})
 		}
 	}
-	return problems
 }

@@ -28,7 +28,7 @@ func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
 
 // refresh parses curl-refresh: a duration for all keys and pairs of key=duration. Durations are
 // limited to the allowed range, with a problem if that changes them.
-func (g *Grammar) refresh(annotations map[string]string, request *Request) (adjusted []Problem, err error) {
+func (g *Grammar) refresh(annotations map[string]string, request *Request) error {
 	value := g.option(annotations, RefreshName)
 	seen := map[string]bool{}
 	for field := range strings.FieldsSeq(value) {
@@ -39,16 +39,15 @@ func (g *Grammar) refresh(annotations map[string]string, request *Request) (adju
 		interval, err := duration.Parse(text)
 		switch {
 		case err != nil || interval < 0:
-			return nil, invalidOption(RefreshName, value, "is not a duration such as 10m")
+			return invalidOption(RefreshName, value, "is not a duration such as 10m")
 		case keyed && !request.Names(key):
-			return nil, invalidOption(RefreshName, value,
+			return invalidOption(RefreshName, value,
 				"has an interval for key "+quotable(key)+", which is not requested")
 		case seen[key]:
-			return nil, invalidOption(RefreshName, value, "has two intervals for the same key")
+			return invalidOption(RefreshName, value, "has two intervals for the same key")
 		}
 		seen[key] = true
-		allowed, problem := g.allowed(key, text, interval)
-		adjusted = append(adjusted, problem...)
+		allowed := g.allowed(key, text, interval, request)
 		if !keyed {
 			request.Refresh = allowed
 			continue
@@ -58,14 +57,14 @@ func (g *Grammar) refresh(annotations map[string]string, request *Request) (adju
 		}
 		request.Intervals[key] = allowed
 	}
-	return adjusted, nil
+	return nil
 }
 
 // allowed limits an interval of curl-refresh to the allowed range, with a problem if that changes it.
-func (g *Grammar) allowed(key, text string, interval time.Duration) (time.Duration, []Problem) {
+func (g *Grammar) allowed(key, text string, interval time.Duration, request *Request) time.Duration {
 	allowed := min(max(interval, g.minRefresh), MaxRefresh)
 	if interval == 0 || allowed == interval {
-		return interval, nil
+		return interval
 	}
 	limit, used := "below the minimum of ", duration.Format(allowed)
 	if allowed < interval {
@@ -75,7 +74,8 @@ func (g *Grammar) allowed(key, text string, interval time.Duration) (time.Durati
 		key = " of key " + key
 	}
 	sentence := RefreshName + key + " is " + quotable(text) + ", " + limit + used + "; " + used + " is used"
-	return allowed, []Problem{{Rule: sentence, Text: sentence, Adjusted: true, WatcherOnly: true}}
+	request.add(Problem{Rule: sentence, Text: sentence, Adjusted: true, WatcherOnly: true})
+	return allowed
 }
 
 // now reads curl-now. A value that is too long or not valid UTF-8 is replaced by its digest.

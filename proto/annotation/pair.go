@@ -51,13 +51,11 @@ var (
 
 // parser parses pairs.
 type parser struct {
-	grammar    *Grammar
-	annotation string
+	grammar *Grammar
+	request *Request
 	// count is the number of times that each key appears, and seen the number of times so far.
-	count    map[string]int
-	seen     map[string]int
-	pairs    []Pair
-	problems []Problem
+	count map[string]int
+	seen  map[string]int
 	// broken reports that the url of the previous pair was rejected.
 	broken bool
 }
@@ -86,7 +84,7 @@ func (p *parser) pair(number int, key, value string) {
 		p.refuse(number, key, ruleJoin)
 		return
 	}
-	p.pairs = append(p.pairs, Pair{Key: key, URL: url})
+	p.request.Pairs = append(p.request.Pairs, Pair{Key: key, URL: url})
 }
 
 // repeated rejects all pairs of a key that appears more than once, because choosing one would be a
@@ -103,13 +101,12 @@ func (p *parser) refuse(number int, key, rule string) {
 	if rule == weburl.HasUser && p.broken {
 		shown = "" // it may be the part of a password after a space
 	}
-	problem := Problem{Key: key, Rule: rule, Text: p.text(number, shown, rule), Refused: true}
-	p.problems = append(p.problems, problem)
+	p.request.reject(Problem{Key: key, Rule: rule, Text: p.text(number, shown, rule)})
 }
 
 // text returns the sentence about a pair.
 func (p *parser) text(number int, key, rule string) string {
-	where := fmt.Sprintf("annotation %s, pair %d", shortName(p.annotation), number)
+	where := fmt.Sprintf("annotation %s, pair %d", shortName(p.request.Annotation), number)
 	if key != "" {
 		where += " (key " + key + ")"
 	}

@@ -12,7 +12,7 @@ import (
 // that should be an annotation.
 func (g *Grammar) ParseObject(o metav1.Object) (Request, error) {
 	request, err := g.Parse(o.GetAnnotations())
-	request.Problems = append(request.Problems, g.mislabeled(o.GetLabels())...)
+	g.mislabeled(o.GetLabels(), &request)
 	return request, err
 }
 
@@ -22,24 +22,22 @@ func (g *Grammar) ParseObject(o metav1.Object) (Request, error) {
 // Parse returns an error, which is one sentence for an Event, and a Request that has only Present,
 // Annotation and, if it could be parsed, Suspended. A pair that breaks a rule becomes one of the
 // Problems. The other pairs still count.
-func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
+func (g *Grammar) Parse(annotations map[string]string) (request Request, err error) {
 	key, value, found := g.Find(annotations)
 	if !found {
-		return Request{Problems: g.unknownNames(annotations)}, nil
+		g.unknownNames(annotations, &request)
+		return request, nil
 	}
-	request := Request{Present: true, Annotation: key}
-	suspended, err := g.suspended(annotations)
-	if err != nil {
+	request = Request{Present: true, Annotation: key}
+	if request.Suspended, err = g.suspended(annotations); err != nil {
 		return request, err
 	}
-	request.Suspended = suspended
 	refused := request
 
-	if request.Pairs, request.Problems, err = g.pairs(key, value); err != nil {
+	if err = g.pairs(&request, value); err != nil {
 		return refused, err
 	}
-	var adjusted []Problem
-	if adjusted, err = g.refresh(annotations, &request); err != nil {
+	if err = g.refresh(annotations, &request); err != nil {
 		return refused, err
 	}
 	if request.SHA256, err = g.digests(annotations, request); err != nil {
@@ -49,39 +47,39 @@ func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
 		return refused, err
 	}
 	request.Now = g.now(annotations)
-	request.Problems = slices.Concat(request.Problems, adjusted, g.ignored(annotations, key, value),
-		g.unknownNames(annotations))
+	g.ignored(annotations, value, &request)
+	g.unknownNames(annotations, &request)
 	return request, nil
 }
 
 // pairs parses the value of the main annotation. A field that is not a pair makes the boundaries of
 // its neighbours unclear, so the whole value is rejected. A pair that breaks a rule is rejected
 // alone.
-func (g *Grammar) pairs(annotation, value string) ([]Pair, []Problem, error) {
+func (g *Grammar) pairs(request *Request, value string) error {
 	fields, excess := split(value)
 	if excess != "" {
-		return nil, nil, tooLong(annotation, excess)
+		return tooLong(request.Annotation, excess)
 	}
 	if len(fields) == 0 {
-		return nil, nil, invalidPairs(value)
+		return invalidPairs(value)
 	}
-	p := &parser{grammar: g, annotation: annotation, count: map[string]int{}, seen: map[string]int{}}
+	p := &parser{grammar: g, request: request, count: map[string]int{}, seen: map[string]int{}}
 	for _, field := range fields {
 		key, _, found := strings.Cut(field, "=")
 		if !found || key == "" || strings.ContainsAny(key, ":?#@") { // a part of a URL
-			return nil, nil, invalidPairs(value)
+			return invalidPairs(value)
 		}
 		p.count[key]++
 	}
 	for i, field := range fields {
 		key, url, _ := strings.Cut(field, "=")
 		if strings.HasSuffix(field, ",") {
-			return nil, nil, p.commaList(i+1, key)
+			return p.commaList(i+1, key)
 		}
 		p.pair(i+1, key, url)
 	}
-	slices.SortFunc(p.pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
-	return p.pairs, p.problems, nil
+	slices.SortFunc(request.Pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
+	return nil
 }
 
 // split returns the fields of text, or the limit that it exceeds.

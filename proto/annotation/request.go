@@ -39,8 +39,11 @@ type Request struct {
 	// Rules holds the rules and the selection by key.
 	Rules map[string]rule.Set
 	// Problems lists the mistakes in annotations that are otherwise followed, in order of
-	// appearance.
+	// appearance, at most MaxProblems. Omitted is the number of others that are not WatcherOnly.
 	Problems []Problem
+	Omitted  int
+	// Rejected lists the valid keys of rejected pairs, also of those whose Problem is omitted.
+	Rejected []string
 }
 
 // Problem is a part of the annotations that is not followed, or not as written. It does not affect
@@ -92,7 +95,7 @@ func (r Request) Refreshes() bool {
 // removed.
 func (r Request) Names(key string) bool {
 	_, asked := r.URL(key)
-	return asked || key != "" && slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Key == key })
+	return asked || slices.Contains(r.Rejected, key)
 }
 
 // Problem joins the sentences about everything that is not followed: err of Parse, or else the
@@ -112,14 +115,41 @@ func (r Request) Problem(err error) string {
 		}
 	}
 	more := ""
-	if n := len(texts) - maxSentences; n > 0 {
-		texts, more = texts[:maxSentences], fmt.Sprintf("; and %d more", n)
+	if r.Omitted > 0 {
+		more = fmt.Sprintf("; and %d more", r.Omitted)
 	}
 	return strings.Join(texts, "; also ") + more
 }
 
-// maxSentences limits the length of a Problem.
-const maxSentences = 8
+// MaxProblems is the maximum number of Problems of an object, because a user may make any number of mistakes.
+const MaxProblems = 8
+
+// add adds a problem. Those that are WatcherOnly go last and are omitted first, so that watcher and
+// writer keep the same others.
+func (r *Request) add(p Problem) {
+	at := len(r.Problems)
+	for !p.WatcherOnly && at > 0 && r.Problems[at-1].WatcherOnly {
+		at--
+	}
+	r.Problems = slices.Insert(r.Problems, at, p)
+	if len(r.Problems) <= MaxProblems {
+		return
+	}
+	if !r.Problems[MaxProblems].WatcherOnly {
+		r.Omitted++
+	}
+	r.Problems = r.Problems[:MaxProblems]
+}
+
+// reject rejects the pair of a key ("" if it is not valid).
+func (r *Request) reject(p Problem) {
+	if p.Key != "" {
+		r.Pairs = slices.DeleteFunc(r.Pairs, func(pair Pair) bool { return pair.Key == p.Key })
+		r.Rejected = append(r.Rejected, p.Key)
+	}
+	p.Refused = true
+	r.add(p)
+}
 
 // Refuses reports whether a pair is rejected.
 func (r Request) Refuses() bool {

@@ -94,7 +94,7 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	invalid := func(c *call) { c.object.Invalid = errors.New("bad") }
 	refused := asking(annotation.Request{
 		Present:  true,
-		Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}},
+		Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}}, Rejected: []string{"k"},
 	})
 	has := func(message string) func(*call) {
 		return func(c *call) {

@@ -2,7 +2,6 @@ package keys
 
 import (
 	"cmp"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,11 +52,9 @@ func ReadObject(meta *metav1.ObjectMeta, protected []string) Object {
 	}
 	object := Object{UID: string(meta.UID)}
 	object.Request, err = grammar.ParseObject(meta)
-	if object.Invalid, object.Problem = err, object.Request.Problem(err); !object.Request.Present {
-		for _, problem := range object.Request.Problems {
-			object.Problem = strings.TrimPrefix(object.Problem+"; also "+problem.Text, "; also ")
-		}
-	}
+	mistakes := object.Request
+	mistakes.Present = true // people also want to see the mistakes of an object that asks for nothing
+	object.Invalid, object.Problem = err, mistakes.Problem(err)
 	if state, err := status.Parse(meta.Annotations[annotation.StatusKey]); err == nil {
 		object.Status = state
 	} else {
