@@ -161,17 +161,19 @@ PARALLEL ?= 6
 
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
+# Prints progress, failures, the commands that repeat them, and totals.
+REPORT = deploy/tools/test-report -v packages=$$(go list $(SUITES) | sort -u | wc -l)
+
 # The suites run without the race detector. It would slow down brokers and measurements, but not see the
 # programs, which run as processes. The simulations of package throttle and the long histories of curlctl
 # are too large for it.
 GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_FLAGS) $(WITH_CLUSTER) \
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
-# Go prints results in start order, so those of the longest suite come first.
 .PHONY: test-suites
 test-suites: build $(HELM) # (in the cluster of KUBECONFIG if that is set)
-	@echo 'go test of all suites: for some minutes, go prints nothing until the longest one is done'
+	@echo 'Compiling the suites…'
 	@rm -f '$(SPEC_TIMES)'
-	@$(GO_TEST_PROGRAMS) -p $(PARALLEL) $(SUITES)
+	@$(GO_TEST_PROGRAMS) -json -p $(PARALLEL) $(SUITES) | $(REPORT)
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
 .PHONY: test-hostile
