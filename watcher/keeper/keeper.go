@@ -110,7 +110,8 @@ type keeper struct {
 	targets  *informer.Informer[*target.Target]
 	// namespaces has the labels that decide about sidecars.
 	namespaces *informer.Informer[*injection.Namespace]
-	claims     *index.Index
+	// claims has the Watchers by their ConfigMap, and owners the label of each ConfigMap.
+	claims, owners *index.Index
 	// pods has the pods with sidecars (nil if they are not watched).
 	pods *reconcile.Pods
 	// queue is the queue of the current term (nil if another keeper leads).
@@ -129,7 +130,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	}
 	compiler := plan.New(grammar)
 	k := &keeper{
-		config: c, runtime: rt, clients: clients, metrics: metrics, claims: index.New(),
+		config: c, runtime: rt, clients: clients, metrics: metrics, claims: index.New(), owners: index.New(),
 		cache: rt.Health.Part("watchers"),
 	}
 	config := informer.Config{Namespaces: c.Namespaces}
@@ -197,28 +198,33 @@ func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
 	})
 }
 
-// watcherChanged enqueues a Watcher and the others that name its current or previous ConfigMap,
-// because the winner may have changed.
+// watcherChanged enqueues a Watcher and the oldest ones that name its current and previous ConfigMap,
+// because they may have to create it now. A Watcher with a problem claims none.
 func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
 	var targets []types.NamespacedName
-	if w := k.watchers.Get(name); w != nil {
-		targets = append(targets, w.Plan.Target)
+	var created int64
+	if w := k.watchers.Get(name); w != nil && w.Plan.Problem == nil {
+		targets, created = append(targets, w.Plan.Target), w.Plan.Created.Unix()
 	}
-	before := k.claims.Set(name, targets...)
 	k.enqueue(name, live)
-	for _, target := range slices.Compact(append(targets, before...)) {
-		for _, other := range k.claims.Of(target) {
-			if other != name {
-				k.enqueue(other, live)
-			}
+	for _, target := range k.claims.Set(name, created, targets...) {
+		if first, found := k.claims.First(target); found {
+			k.enqueue(first, live)
 		}
 	}
 }
 
-// targetChanged enqueues the Watchers of a ConfigMap.
+// targetChanged enqueues the Watcher that owns a ConfigMap, or all that name it if the owner has changed.
 func (k *keeper) targetChanged(name types.NamespacedName, live bool) {
+	var owner []types.NamespacedName
+	if t := k.targets.Get(name); t != nil {
+		owner = append(owner, types.NamespacedName{Namespace: name.Namespace, Name: t.Label})
+	}
+	handedOver := len(k.owners.Set(name, 0, owner...)) > 0
 	for _, watcher := range k.claims.Of(name) {
-		k.enqueue(watcher, live)
+		if handedOver || watchv1.LabelValue(watcher.Name) == owner[0].Name {
+			k.enqueue(watcher, live)
+		}
 	}
 }
 
@@ -229,7 +235,7 @@ func (k *keeper) podChanged(name types.NamespacedName, _ bool) {
 	if pod := k.pods.Store.Get(name); pod != nil {
 		watchers = pod.Watchers()
 	}
-	before := k.pods.ByWatcher.Set(name, watchers...)
+	before := k.pods.ByWatcher.Set(name, 0, watchers...)
 	if q := k.queue.Load(); q != nil {
 		for _, watcher := range slices.Concat(watchers, before) {
 			q.AddAfter(watcher, reconcile.PodsPause)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 )
 
 // heldBytes is the maximum memory per Watcher and its ConfigMap. Half of keeper's 64 MiB with 5,000
@@ -90,5 +91,37 @@ var _ = Describe("With many Watchers, keeper", func() {
 		Expect(r.targets.Len()).To(Equal(count))
 		Expect((inUse()-before)/count).To(BeNumerically("<", heldBytes), "bytes of each")
 		runtime.KeepAlive(r)
+	})
+
+	It("queues only the oldest of all that name the same ConfigMap", func(ctx SpecContext) {
+		r := newRig(ctx)
+		q := queue.NewWork(queueName, r.metrics.queue)
+		r.queue.Store(q)
+		queued := func() (names []string) {
+			for q.Len() > 0 {
+				name, _ := q.Get()
+				q.Done(name)
+				names = append(names, name.Name)
+			}
+			return names
+		}
+		named := func(i int, target string, change int) []string {
+			w := ready(r.namespace, i)
+			w.Spec.Target.Name, w.ResourceVersion = target, fmt.Sprint(change*1000+i)
+			r.watchers.Put(w)
+			return queued()
+		}
+		for i := 1; i < 100; i++ {
+			Expect(named(i, "same", 1)).To(HaveLen(min(i, 2)), "itself and the oldest")
+			Expect(named(i, "same", 2)).To(HaveLen(1), "itself, whose status has changed")
+		}
+		Expect(named(1, "other", 3)).To(ConsistOf("watcher-00001", "watcher-00002"), "the next oldest")
+		config := configMap(ready(r.namespace, 2))
+		config.Name = "same"
+		r.targets.Put(config)
+		Expect(queued()).To(HaveLen(98), "a new ConfigMap")
+		config.ResourceVersion = "9999"
+		r.targets.Put(config)
+		Expect(queued()).To(ConsistOf("watcher-00002"), "the owner of a ConfigMap that changes")
 	})
 })

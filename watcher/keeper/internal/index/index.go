@@ -3,57 +3,90 @@
 package index
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Index is safe for concurrent use. It uses small slices, which need less memory than sets.
+// Index is safe for concurrent use. It uses slices, which need less memory than sets.
 type Index struct {
 	mu      sync.Mutex
-	names   map[types.NamespacedName][]types.NamespacedName // by object
-	objects map[types.NamespacedName][]types.NamespacedName // by name
+	objects map[types.NamespacedName]object
+	byName  map[types.NamespacedName][]ranked // sorted by rank and object
+}
+
+// object is an object with the names that it refers to.
+type object struct {
+	rank  int64
+	names []types.NamespacedName
+}
+
+// ranked is one of the objects that refer to a name.
+type ranked struct {
+	rank   int64
+	object types.NamespacedName
 }
 
 // New returns an empty index.
 func New() *Index {
-	return &Index{
-		names:   map[types.NamespacedName][]types.NamespacedName{},
-		objects: map[types.NamespacedName][]types.NamespacedName{},
-	}
+	return &Index{objects: map[types.NamespacedName]object{}, byName: map[types.NamespacedName][]ranked{}}
 }
 
-// Set records the names that an object refers to and returns the previous ones. An object without
-// names is forgotten.
-func (x *Index) Set(object types.NamespacedName, names ...types.NamespacedName) (before []types.NamespacedName) {
+// Set records the rank of an object and the names that it refers to. It returns the names that it refers to or
+// referred to, or nothing if it is unchanged. An object without names is forgotten. It compares few objects,
+// because a user may create any number with the same name.
+func (x *Index) Set(name types.NamespacedName, rank int64, names ...types.NamespacedName) (changed []types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	before = x.names[object]
-	if slices.Equal(before, names) {
-		return before
+	before := x.objects[name]
+	if slices.Equal(before.names, names) && (before.rank == rank || len(names) == 0) {
+		return nil
 	}
-	for _, name := range before {
-		others := slices.DeleteFunc(x.objects[name], func(o types.NamespacedName) bool { return o == object })
-		if x.objects[name] = others; len(others) == 0 {
-			delete(x.objects, name)
+	for _, n := range before.names {
+		if at, found := x.find(n, ranked{before.rank, name}); found {
+			x.byName[n] = slices.Delete(x.byName[n], at, at+1)
+		}
+		if len(x.byName[n]) == 0 {
+			delete(x.byName, n)
 		}
 	}
-	for _, name := range names {
-		x.objects[name] = append(x.objects[name], object)
+	for _, n := range names {
+		at, _ := x.find(n, ranked{rank, name})
+		x.byName[n] = slices.Insert(x.byName[n], at, ranked{rank, name})
 	}
-	if x.names[object] = names; len(names) == 0 {
-		delete(x.names, object)
+	if x.objects[name] = (object{rank, names}); len(names) == 0 {
+		delete(x.objects, name)
 	}
-	return before
+	return slices.Concat(before.names, names)
 }
 
-// Of returns the objects that refer to a name, sorted.
+// find returns the position of an object among those that refer to a name.
+func (x *Index) find(name types.NamespacedName, o ranked) (at int, found bool) {
+	return slices.BinarySearchFunc(x.byName[name], o, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.object.Namespace, b.object.Namespace),
+			cmp.Compare(a.object.Name, b.object.Name))
+	})
+}
+
+// First returns the first object that refers to a name, and whether there is one.
+func (x *Index) First(name types.NamespacedName) (first types.NamespacedName, found bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if all := x.byName[name]; len(all) > 0 {
+		return all[0].object, true
+	}
+	return first, false
+}
+
+// Of returns the objects that refer to a name, sorted by rank and name.
 func (x *Index) Of(name types.NamespacedName) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.SortedFunc(slices.Values(x.objects[name]), func(a, b types.NamespacedName) int {
-		return strings.Compare(a.String(), b.String())
-	})
+	all := make([]types.NamespacedName, len(x.byName[name]))
+	for i, o := range x.byName[name] {
+		all[i] = o.object
+	}
+	return all
 }

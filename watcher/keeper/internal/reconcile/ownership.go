@@ -1,8 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -41,22 +39,6 @@ func owned(p *plan.Plan, by string) *plan.Problem {
 		Reason:  watchv1.ReasonTargetOwned,
 		Message: "ConfigMap " + p.Target.Name + " belongs to Watcher " + by + "; use another name",
 	}
-}
-
-// winner returns the Watcher that creates a ConfigMap if several name it: the oldest. Every keeper picks
-// the same one.
-func winner(claims []*plan.Plan) *plan.Plan {
-	var best *plan.Plan
-	for _, p := range claims {
-		if p.Problem == nil && (best == nil || before(p, best)) {
-			best = p
-		}
-	}
-	return best
-}
-
-func before(a, b *plan.Plan) bool {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Watcher.Name, b.Watcher.Name)) < 0
 }
 
 // protects returns the reason why a ConfigMap is protected (nil if it is not).

@@ -64,7 +64,7 @@ type Deps struct {
 	API       API
 	Watchers  *informer.Informer[*Watcher]
 	Targets   *informer.Informer[*target.Target]
-	// Claims finds Watchers by their ConfigMap.
+	// Claims finds Watchers by their ConfigMap. The oldest creates it, so every keeper picks the same one.
 	Claims    *index.Index
 	Compiler  *plan.Compiler
 	Injection *injection.Checker
@@ -185,8 +185,8 @@ func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target
 		m.obstacle, m.lookedUp = owns(p, t), time.Time{}
 		return t, nil
 	}
-	if first := winner(r.plans(p.Target)); first != nil && first.UID != p.UID {
-		m.obstacle = owned(p, first.Watcher.Name)
+	if first, found := r.deps.Claims.First(p.Target); found && first != p.Watcher {
+		m.obstacle = owned(p, first.Name)
 		return nil, nil //nolint:nilnil // the other Watcher creates it
 	}
 	now := r.deps.Clock.Now()
@@ -201,17 +201,6 @@ func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target
 	t := target.Read(object)
 	m.obstacle = owns(p, t)
 	return t, nil
-}
-
-// plans returns the plans of all Watchers that name a ConfigMap.
-func (r *Reconciler) plans(name types.NamespacedName) []*plan.Plan {
-	var plans []*plan.Plan
-	for _, watcher := range r.deps.Claims.Of(name) {
-		if w := r.deps.Watchers.Get(watcher); w != nil {
-			plans = append(plans, w.Plan)
-		}
-	}
-	return plans
 }
 
 // apply applies the ConfigMap.
