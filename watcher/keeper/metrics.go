@@ -34,13 +34,16 @@ type teamMetrics struct {
 	own, standard *metric.Set
 	calls         *kube.Calls
 	problems      prometheus.Gauge
+	compiled      prometheus.Gauge
 }
 
 func newTeamMetrics(registry prometheus.Registerer) teamMetrics {
 	m := teamMetrics{own: metric.New(registry, name), standard: metric.Standard(registry)}
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PATCH")
 	m.problems = m.own.Gauge("credentials_problems",
-		"With --credentials: Secrets that are ignored, and namespaces that cannot be read.")
+		"With --credentials: Secrets that are ignored, namespaces that cannot be read, and a failed write.")
+	m.compiled = m.own.Gauge("credentials_timestamp_seconds",
+		"With --credentials: when the compiled Secret was last up to date.")
 	return m
 }
 

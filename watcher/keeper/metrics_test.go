@@ -20,7 +20,10 @@ import (
 const own = "curlmethat_keeper_"
 
 // elsewhere lists metrics with specs elsewhere.
-var elsewhere = []string{own + "sidecars", own + "sidecars_outdated", own + "leader", own + "credentials_problems"}
+var elsewhere = []string{
+	own + "sidecars", own + "sidecars_outdated", own + "leader", own + "credentials_problems",
+	own + "credentials_timestamp_seconds",
+}
 
 var _ = Describe("keeper's metrics", func() {
 	It("change with the state they count", func(ctx SpecContext) {

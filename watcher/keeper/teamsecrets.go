@@ -23,12 +23,27 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/process/logsample"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
 )
 
-// teamInterval is the time between two checks of the Secrets of teams.
-const teamInterval = 10 * time.Second
+const (
+	// teamInterval is the time between two checks of the Secrets of teams.
+	teamInterval = 10 * time.Second
+	// namespaceTimeout, maxSecrets and pageSize limit the time for one namespace, its Secrets with the label, and
+	// those in memory in full, so that no team stops the credentials of others.
+	namespaceTimeout     = 5 * time.Second
+	maxSecrets, pageSize = 64, 8
+)
+
+// teamEvents is the budget of Events of a namespace.
+var teamEvents = budget.Config{Burst: 2 * maxSecrets, Refill: time.Hour} //nolint:gochecknoglobals // a constant
+
+// errTooMany is an error that removes the entries of a namespace. If they stayed, a team could keep a credential
+// in force by creating Secrets.
+var errTooMany = fmt.Errorf("more than %d Secrets have the label %s", maxSecrets, teamsecret.Label)
 
 // reasonIgnored is the reason of the Events for Secrets of teams.
 const reasonIgnored = "CredentialsIgnored"
@@ -81,8 +96,11 @@ type teams struct {
 	log      zerolog.Logger
 	part     *process.Part
 	metrics  teamMetrics
-	// failed has the last logged error of each namespace.
-	failed map[string]string
+	// failed has the last logged error of each namespace, and written the Events of the last look.
+	failed  map[string]string
+	written map[kube.Event]bool
+	events  *budget.Budget
+	lines   *logsample.Log
 }
 
 func newTeams(rt *process.Runtime, settings TeamSecrets, cluster *rest.Config) (*teams, error) {
@@ -94,28 +112,37 @@ func newTeams(rt *process.Runtime, settings TeamSecrets, cluster *rest.Config) (
 	return &teams{
 		settings: settings, secrets: client, recorder: kube.NewRecorder(client, name, clock.RealClock{}),
 		log: rt.Log, part: rt.Health.Part("credentials"), metrics: metrics, failed: map[string]string{},
+		events: budget.New(teamEvents, time.Now), lines: logsample.New(rt.Log),
 	}, nil
 }
 
 // run compiles until ctx is done.
 func (t *teams) run(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := t.compile(ctx); err != nil && ctx.Err() == nil {
-			t.report("", err)
-		} else {
-			t.report("", nil)
-			t.part.Ready()
+		err := t.compile(ctx)
+		if ctx.Err() != nil {
+			return
 		}
+		if t.report("", err); err != nil {
+			t.part.NotReady("credentials are not up to date")
+			return
+		}
+		t.part.Ready()
 	}, teamInterval)
 	return nil
 }
 
-// compile reads all Secrets once and writes the Secret of the release if its content changes.
-func (t *teams) compile(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	namespace, name, _ := strings.Cut(t.settings.Into, "/")
-	held, err := t.secrets.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+// compile reads all Secrets once and writes the Secret of the release if its content changes. Each namespace
+// has a deadline of its own. Events come last, because the credentials of all namespaces wait for the write.
+func (t *teams) compile(ctx context.Context) (err error) {
+	problems := 0
+	defer func() {
+		if err != nil {
+			problems++
+		}
+		t.metrics.problems.Set(float64(problems))
+	}()
+	held, err := t.get(ctx)
 	if err != nil {
 		return fmt.Errorf("read Secret %s: %w", t.settings.Into, err)
 	}
@@ -123,20 +150,36 @@ func (t *teams) compile(ctx context.Context) error {
 	_ = json.Unmarshal(held.Data[headerfile.TeamKey], &current) // invalid content is replaced
 	names := t.settings.names()
 	entries := []headerfile.TeamEntry{}
-	problems := 0
+	var events []kube.Event
 	for _, from := range slices.Sorted(maps.Keys(names)) {
 		compiled, ignored, err := t.compileFrom(ctx, from, names[from], teamsecret.MaxBytes/len(names))
 		t.report(from, err)
-		if problems += ignored; err != nil {
+		if problems += len(ignored); err != nil {
 			problems++
 		}
-		if err != nil && !apierrors.IsForbidden(err) {
+		if err != nil && !removes(err) {
 			// The Secrets of the namespace are unknown, so its entries stay.
 			compiled = slices.DeleteFunc(slices.Clone(current), func(e headerfile.TeamEntry) bool { return e.Namespace != from })
 		}
-		entries = append(entries, compiled...)
+		entries, events = append(entries, compiled...), append(events, ignored...)
 	}
-	t.metrics.problems.Set(float64(problems))
+	if err = t.write(ctx, held, entries); err == nil {
+		t.metrics.compiled.SetToCurrentTime()
+	}
+	t.emit(ctx, events)
+	return err
+}
+
+// get returns the Secret of the release.
+func (t *teams) get(ctx context.Context) (*corev1.Secret, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	namespace, name, _ := strings.Cut(t.settings.Into, "/")
+	return t.secrets.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// write changes the Secret of the release, unless it has these entries.
+func (t *teams) write(ctx context.Context, held *corev1.Secret, entries []headerfile.TeamEntry) error {
 	text, err := json.Marshal(entries)
 	if err != nil || bytes.Equal(text, held.Data[headerfile.TeamKey]) {
 		return err
@@ -145,7 +188,9 @@ func (t *teams) compile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = t.secrets.Secrets(namespace).Patch(ctx, name, types.MergePatchType, patch,
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if _, err = t.secrets.Secrets(held.Namespace).Patch(ctx, held.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("write Secret %s: %w", t.settings.Into, err)
 	}
@@ -153,49 +198,90 @@ func (t *teams) compile(ctx context.Context) error {
 	return nil
 }
 
-// compileFrom compiles the Secrets of one namespace, and returns the number of ignored ones.
+// compileFrom compiles the Secrets of one namespace, and returns an Event for each ignored one.
 func (t *teams) compileFrom(ctx context.Context, namespace string, names []string,
 	maxBytes int,
-) ([]headerfile.TeamEntry, int, error) {
-	secrets, err := t.read(ctx, namespace, names)
+) (entries []headerfile.TeamEntry, events []kube.Event, err error) {
+	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
+	defer cancel()
+	secrets, err := t.read(ctx, namespace, names, maxBytes)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	entries, ignored := teamsecret.Compile(secrets, maxBytes)
 	for _, i := range ignored {
-		err := t.recorder.Record(ctx, kube.Event{
+		events = append(events, kube.Event{
 			Kind: "Secret", Namespace: namespace, Name: i.Secret.Name, UID: i.Secret.UID, Warning: true,
 			Reason: reasonIgnored, Action: "Ignore", Note: i.Reason, Occurrence: i.Secret.ResourceVersion + i.Reason,
 		})
-		if err != nil {
-			t.log.Warn().Err(err).Msg("could not write an Event")
-		}
 	}
-	return entries, len(ignored), nil
+	return entries, events, nil
 }
 
-// read returns the named Secrets, or all with the label.
-func (t *teams) read(ctx context.Context, namespace string, names []string) ([]corev1.Secret, error) {
-	if len(names) == 0 {
-		list, err := t.secrets.Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: teamsecret.Label + "=true"})
-		if err != nil {
-			return nil, err
+// emit writes Events that are new since the last call. Those over budget or that failed come with the next.
+func (t *teams) emit(ctx context.Context, events []kube.Event) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	written := map[kube.Event]bool{}
+	for _, e := range events {
+		if !t.written[e] {
+			if short := t.events.Take(e.Namespace, 1); short != nil {
+				if short.First {
+					t.log.Warn().Str("namespace", e.Namespace).Str("budget", budget.Events).
+						Msg("namespace exceeded its Event budget, Events for ongoing problems are delayed")
+				}
+				continue
+			}
+			if err := t.recorder.Record(ctx, e); err != nil {
+				t.lines.Line(zerolog.WarnLevel, "event").Err(err).Msg("could not write an Event")
+				continue
+			}
 		}
-		return list.Items, nil
+		written[e] = true
 	}
-	var found []corev1.Secret
+	t.written = written
+}
+
+// read returns the named Secrets, or all with the label. It reads few at once, and omits what Compile does not
+// need.
+func (t *teams) read(ctx context.Context, namespace string, names []string, maxBytes int) (found []corev1.Secret, err error) {
+	keep := func(s corev1.Secret) {
+		s.ManagedFields, s.OwnerReferences = nil, nil
+		size := 0
+		for _, value := range s.Data {
+			size += len(value)
+		}
+		if size > maxBytes {
+			s.Data = map[string][]byte{fmt.Sprintf("data of more than %d KiB", maxBytes>>10): nil} // the Event says so
+		}
+		found = append(found, s)
+	}
 	for _, name := range names {
 		s, err := t.secrets.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
+		if err == nil {
+			keep(*s)
+		} else if !apierrors.IsNotFound(err) {
+			return nil, err
 		}
+	}
+	page := metav1.ListOptions{LabelSelector: teamsecret.Label + "=true", Limit: pageSize}
+	for more := len(names) == 0; more; more = page.Continue != "" {
+		list, err := t.secrets.Secrets(namespace).List(ctx, page)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, *s)
+		for _, s := range list.Items {
+			keep(s)
+		}
+		if page.Continue = list.Continue; len(found) > maxSecrets {
+			return nil, errTooMany
+		}
 	}
 	return found, nil
 }
+
+// removes reports whether the entries of a namespace are removed because of an error.
+func removes(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, errTooMany) }
 
 // report logs the error of a namespace once, and its end.
 func (t *teams) report(namespace string, err error) {
@@ -213,6 +299,9 @@ func (t *teams) report(namespace string, err error) {
 	case apierrors.IsForbidden(err) && namespace != "":
 		t.log.Error().Str("namespace", namespace).Msg("no permission to read the Secrets of the namespace, so its " +
 			"credentials are removed: add it to credentials.namespaces")
+	case removes(err):
+		t.log.Error().Err(err).Str("namespace", namespace).Msg("the credentials of the namespace are removed until it " +
+			"has fewer Secrets")
 	default:
 		t.log.Error().Err(err).Str("namespace", namespace).Msg("could not compile credentials, the last ones stay")
 	}

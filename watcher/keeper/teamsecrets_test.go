@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
@@ -175,6 +177,60 @@ var _ = Describe("keeper --credentials", func() {
 		compile(ctx)
 		Expect(metrictest.Value(registry, own+"credentials_problems")).To(Equal(2.), "it may not read b either")
 		Expect(strings.Count(log.String(), `"namespace":"`+a+`","message":"no permission to read the Secrets`)).To(Equal(1))
+	})
+
+	It("removes only the credentials of a namespace with too many Secrets, whose memory and Events are bounded",
+		func(ctx SpecContext) {
+			grant(ctx, a, secretsRule("list"), eventsRule)
+			named := secretsRule("get")
+			named.ResourceNames = []string{"rules"}
+			grant(ctx, b, named, eventsRule)
+			put(ctx, a, "good", "https://api.example.com", hidden+"-a")
+			put(ctx, a, "large", "https://large.example.com", strings.Repeat("x", 500<<10))
+			Eventually(ctx, func() []string { compile(ctx); return compiled(ctx) }).WithTimeout(patience).
+				Should(ConsistOf("a api.example.com Bearer s3cr3t-value-a"))
+			Expect(events(ctx)).To(ConsistOf(ContainSubstring("large: data of more than 450 KiB is not a credential")))
+
+			By("an Event for each of many")
+			for i := range maxSecrets - 2 {
+				put(ctx, a, fmt.Sprint("many-", i), "", "x")
+			}
+			compiling.events = budget.New(budget.Config{Burst: 3, Refill: time.Hour}, time.Now)
+			compile(ctx)
+			compile(ctx)
+			Expect(compiled(ctx)).To(HaveLen(1))
+			Expect(events(ctx)).To(HaveLen(4))
+			Expect(strings.Count(log.String(), "exceeded its Event budget")).To(Equal(1))
+
+			By("one more, and a change of another namespace")
+			put(ctx, a, "one-more", "", "x")
+			put(ctx, b, "rules", "https://api.example.com", hidden+"-b")
+			compile(ctx)
+			compile(ctx)
+			Expect(compiled(ctx)).To(ConsistOf("b api.example.com Bearer s3cr3t-value-b"))
+			Expect(strings.Count(log.String(), "more than 64 Secrets have the label")).To(Equal(1))
+			Expect(metrictest.Value(registry, own+"credentials_problems")).To(Equal(1.))
+			Expect(admin.CoreV1().Secrets(a).Delete(ctx, "one-more", metav1.DeleteOptions{})).To(Succeed())
+			compile(ctx)
+			Expect(compiled(ctx)).To(HaveLen(2))
+		})
+
+	It("writes before it emits Events, and counts a failed write", func(ctx SpecContext) {
+		grant(ctx, a, secretsRule("list"), eventsRule)
+		put(ctx, a, "first", "https://api.example.com", hidden)
+		put(ctx, a, "second", "", hidden)
+		fail = func(r *http.Request) bool {
+			return r.Method == http.MethodPost && writes == 0 || r.Method == http.MethodPatch
+		}
+		Eventually(ctx, compiling.compile).WithArguments(ctx).WithTimeout(patience).
+			Should(MatchError(ContainSubstring("no connection")))
+		Expect(metrictest.Value(registry, own+"credentials_problems")).To(Equal(3.), "the second, namespace b, the write")
+		Expect(metrictest.Value(registry, own+"credentials_timestamp_seconds")).To(BeZero())
+		fail = func(r *http.Request) bool { return r.Method == http.MethodPost && writes == 0 }
+		compile(ctx)
+		Expect(compiled(ctx)).To(HaveLen(1))
+		Expect(events(ctx)).To(HaveLen(1))
+		Expect(metrictest.Value(registry, own+"credentials_timestamp_seconds")).To(BeNumerically(">", 0))
 	})
 
 	It("rejects settings that name no Secret", func() {

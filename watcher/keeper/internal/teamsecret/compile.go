@@ -19,6 +19,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 )
 
@@ -115,7 +116,7 @@ var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0
 // at returns an entry with the host and path of a URL, or false if the URL is invalid.
 func at(e headerfile.TeamEntry, raw string) (headerfile.TeamEntry, bool) {
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+	if err != nil || len(raw) > weburl.MaxBytes || u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return e, false
 	}
 	e.Host, e.Port = strings.ToLower(u.Hostname()), 443
