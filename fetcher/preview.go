@@ -77,7 +77,7 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	default:
 		preview.Size, preview.SHA256 = len(response.Body), response.SHA256
 		evaluator := rule.Evaluator{MaxBody: c.Engine.MaxExpressionBody}
-		preview.Outcome = evaluator.Evaluate(r.Namespace, r.Rules, response.Body, r.Held)
+		preview.Outcome = evaluator.Evaluate(ctx, r.Namespace, r.Rules, response.Body, r.Held)
 	}
 	return preview, nil
 }

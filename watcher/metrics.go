@@ -64,7 +64,7 @@ func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *
 	gauge("annotated_objects", "ConfigMaps with annotations, or with a status from earlier ones.", objects.Len)
 	gauge("invalid_objects", "ConfigMaps with invalid annotations.", func() (n int) {
 		objects.Each(func(o *annotated.Object) {
-			if o.Invalid != nil || o.Request.Refuses() {
+			if o.Invalid != nil || o.AsChecked().Request.Refuses() {
 				n++
 			}
 		})
@@ -90,6 +90,7 @@ const (
 func keysByState(objects *informer.Informer[*annotated.Object]) map[string]float64 {
 	counts := map[string]float64{keyOK: 0, keyFailing: 0, keyPending: 0}
 	objects.Each(func(o *annotated.Object) {
+		o = o.AsChecked()
 		for _, pair := range o.Request.Pairs {
 			switch {
 			case o.Status.Of(pair.Key).Failing():

@@ -159,7 +159,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 			Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(at.audit, audit.Deps{
-			Client: client, Index: index, Object: bounded.Get, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
+			Client: client, Index: index, Object: bounded.Look, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 		}),
 		Health: health, Clock: wall, Log: rt.Log, Metrics: metrics.session,
 	})

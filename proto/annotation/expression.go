@@ -9,8 +9,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-// expressions parses curl-expect and curl-select, whose lines are key=expression. It rejects a key
-// with an unusable expression, because its author relies on a check that would never happen.
+// expressions parses curl-expect and curl-select, whose lines are key=expression. It does not compile them: see
+// Checked.
 func (g *Grammar) expressions(annotations map[string]string, request *Request) error {
 	rules := map[string]rule.Set{}
 	for _, name := range []string{ExpectName, SelectName} {
@@ -36,7 +36,7 @@ func (g *Grammar) expressions(annotations map[string]string, request *Request) e
 				continue
 			}
 			set := rules[key]
-			if mistake := expressionMistake(name, text, set, request.SHA256[key]); mistake != "" {
+			if mistake := expressionMistake(name, set, request.SHA256[key]); mistake != "" {
 				request.reject(Problem{
 					Key: key, Rule: name + ": " + mistake, Expression: true,
 					Text: "annotation " + name + where + " (key " + key + "): " + mistake,
@@ -58,7 +58,7 @@ func (g *Grammar) expressions(annotations map[string]string, request *Request) e
 }
 
 // expressionMistake returns the reason why an expression cannot be added to set, or "".
-func expressionMistake(name, text string, set rule.Set, digest string) string {
+func expressionMistake(name string, set rule.Set, digest string) string {
 	switch {
 	case name == ExpectName && len(set.Expect) == rule.MaxRules:
 		return fmt.Sprintf("the key has more than %d rules", rule.MaxRules)
@@ -67,5 +67,35 @@ func expressionMistake(name, text string, set rule.Set, digest string) string {
 	case name == SelectName && digest != "":
 		return "the key has a digest in " + SHA256Name + ", which is that of the whole body; remove one of them"
 	}
-	return rule.Mistake(text, name == ExpectName)
+	return ""
+}
+
+// Checked returns the request without keys that have an unusable expression, because their authors rely on a
+// check that would never happen. It compiles the expressions, which may take 100 ms of CPU. A goroutine that
+// serves all namespaces must not call it.
+func (r Request) Checked() Request {
+	checked := r
+	checked.Pairs, checked.Problems = slices.Clone(r.Pairs), slices.Clone(r.Problems)
+	checked.Rejected = slices.Clone(r.Rejected)
+	for _, pair := range r.Pairs {
+		if name, where, mistake := firstMistake(r.Rules[pair.Key]); mistake != "" {
+			checked.reject(Problem{
+				Key: pair.Key, Rule: name + ": " + mistake, Expression: true,
+				Text: "annotation " + name + ", " + where + "key " + pair.Key + ": " + mistake,
+			})
+		}
+	}
+	return checked
+}
+
+func firstMistake(set rule.Set) (name, where, mistake string) {
+	for i, text := range set.Expect {
+		if mistake := rule.Mistake(text, true); mistake != "" {
+			return ExpectName, fmt.Sprintf("rule %d of ", i+1), mistake
+		}
+	}
+	if set.Select == "" {
+		return "", "", ""
+	}
+	return SelectName, "", rule.Mistake(set.Select, false)
 }

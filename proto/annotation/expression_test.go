@@ -27,8 +27,8 @@ func TestRulesAndSelections(t *testing.T) {
 func TestAnUnusableExpressionRejectsItsKey(t *testing.T) {
 	for value, want := range map[string]string{
 		"b=true\na=json.version":          "",
-		"\na=size(json) + 1":              "2 (key a): expected a boolean, column 12",
-		strings.Repeat("\na=true", 9)[1:]: "9 (key a): the key has more than 8 rules",
+		"\na=size(json) + 1":              "rule 1 of key a: expected a boolean, column 12",
+		strings.Repeat("\na=true", 9)[1:]: "line 9 (key a): the key has more than 8 rules",
 	} {
 		request, err := grammar(t).Parse(with(annotation.ExpectName, value))
 		if want == "" {
@@ -37,9 +37,10 @@ func TestAnUnusableExpressionRejectsItsKey(t *testing.T) {
 			}
 			continue
 		}
+		request = request.Checked()
 		_, asked := request.URL("a")
 		if err != nil || asked || !request.Names("a") || len(request.Pairs) != 1 ||
-			request.Problems[0].Text != "annotation curl-expect, line "+want {
+			request.Problems[0].Text != "annotation curl-expect, "+want {
 			t.Errorf("%q: got %+v, %v, want %q", value, request.Problems, err, want)
 		}
 	}
@@ -102,5 +103,13 @@ func TestIntervalsByKey(t *testing.T) {
 	request, _ = annotation.Bound{Stretch: 4}.Apply("ns", request, nil)
 	if request.Interval("a") != 4*time.Minute || request.Interval("b") != 4*time.Hour {
 		t.Errorf("the intervals are %v and %v", request.Interval("a"), request.Interval("b"))
+	}
+}
+
+// A goroutine that serves all namespaces parses annotations, so parsing must not compile expressions.
+func TestParsingDoesNotCompileExpressions(t *testing.T) {
+	request, err := grammar(t).Parse(with(annotation.ExpectName, "a=size("))
+	if err != nil || len(request.Problems) > 0 || len(request.Pairs) != 2 || len(request.Checked().Pairs) != 1 {
+		t.Errorf("got %+v, %v", request, err)
 	}
 }

@@ -24,8 +24,8 @@ const (
 	deadline = 100 * time.Millisecond
 	// maxCost is the maximum cost of an expression, in units of CEL.
 	maxCost = 1_000_000
-	// interruptEvery is the number of iterations between checks of the deadline.
-	interruptEvery = 16
+	// interruptEvery is the number of iterations between checks of the deadline. One may take milliseconds.
+	interruptEvery = 1
 )
 
 // Cause says why an expression does not let a body pass.
@@ -84,8 +84,8 @@ func (o Outcome) Failed() (number int, cause Cause) {
 // Evaluator evaluates expressions. It is safe for concurrent use.
 //
 // It evaluates one body at a time, because CEL does not limit memory. Each namespace has a budget of
-// time, because callers wait for the evaluations of others. Calls whose time or memory depends on
-// their arguments are replaced by bounded ones, because CEL checks the deadline only in loops.
+// time, compilation included, because callers wait for the evaluations of others. Calls whose time or memory
+// depends on their arguments are replaced by bounded ones, because CEL checks the deadline only in loops.
 type Evaluator struct {
 	// MaxBody is the maximum size of a body and of a selection in bytes (0 means DefaultMaxBody).
 	MaxBody int
@@ -100,9 +100,9 @@ type Evaluator struct {
 // Limit returns the maximum size of a body and of a selection in bytes.
 func (e *Evaluator) Limit() int { return cmp.Or(e.MaxBody, DefaultMaxBody) }
 
-// Evaluate evaluates the expressions of a key on a body; held is the size of the key's value in
-// bytes.
-func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) Outcome {
+// Evaluate evaluates the expressions of a key on a body until ctx is done; held is the size of the key's value
+// in bytes.
+func (e *Evaluator) Evaluate(ctx context.Context, namespace string, s Set, body []byte, held int64) Outcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if short := e.Budget.Check(namespace); short != nil { // other keys of the namespace have used it
@@ -112,10 +112,10 @@ func (e *Evaluator) Evaluate(namespace string, s Set, body []byte, held int64) O
 	defer func() { e.Budget.Spend(namespace, int64(time.Since(began))) }()
 	expressions := s.expressions()
 	programs := make([]cel.Program, len(expressions))
-	for i, x := range expressions { // compiling takes more than the deadline on a busy machine, so it comes first
+	for i, x := range expressions { // before the deadline, because it takes longer on a busy machine
 		programs[i] = e.programs.get(x, e.program)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	e.meter = meter{ctx: ctx}
 	o, variables := Outcome{Selected: body}, map[string]any{
@@ -156,10 +156,10 @@ func (e *Evaluator) value(program cel.Program, variables map[string]any) (ref.Va
 	value, _, err := program.ContextEval(e.meter.ctx, variables)
 	var cancelled interpreter.EvalCancelledError
 	switch {
-	case err == nil:
-		return value, Passed
 	case e.meter.exceeded(), errors.As(err, &cancelled):
 		return nil, Costly
+	case err == nil:
+		return value, Passed
 	case errors.Is(err, errJSON):
 		return nil, NotJSON
 	}

@@ -2,7 +2,7 @@ package rule
 
 import (
 	"context"
-	"regexp/syntax"
+	"regexp"
 
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
@@ -15,9 +15,9 @@ import (
 const (
 	// maxWork is the maximum number of steps in bounded calls of an expression. A step takes up to 50 ns.
 	maxWork = 2 << 20
-	// compared and copied are the numbers of bytes that a step compares or copies. An expression can
-	// copy at most 16 MiB.
-	compared, copied = 64, 8
+	// compared, copied and parsed are the numbers of bytes that a step compares, copies or parses. An expression
+	// can copy at most 16 MiB.
+	compared, copied, parsed = 64, 8, 2
 )
 
 // meter limits the calls of an evaluation.
@@ -26,6 +26,9 @@ type meter struct {
 	// left is the number of remaining steps.
 	left int
 }
+
+// errExceeded ends an evaluation that exceeds a limit.
+var errExceeded = types.NewErr("the evaluation exceeds a limit")
 
 // exceeded reports whether a limit is exceeded.
 func (m *meter) exceeded() bool { return m.left < 0 || m.ctx.Err() != nil }
@@ -42,8 +45,27 @@ var bounded = map[string]struct {
 	}},
 	operators.In:                {compared, contains},
 	operators.Add:               {copied, add},
-	overloads.TypeConvertString: {copied, func(v ...ref.Val) ref.Val { return v[0].ConvertToType(types.StringType) }},
-	overloads.TypeConvertBytes:  {copied, func(v ...ref.Val) ref.Val { return v[0].ConvertToType(types.BytesType) }},
+	overloads.Size:              {compared, size},
+	overloads.TypeConvertString: {copied, to(types.StringType)},
+	overloads.TypeConvertBytes:  {copied, to(types.BytesType)},
+
+	overloads.TypeConvertBool:      {parsed, to(types.BoolType)},
+	overloads.TypeConvertDouble:    {parsed, to(types.DoubleType)},
+	overloads.TypeConvertDuration:  {parsed, to(types.DurationType)},
+	overloads.TypeConvertInt:       {parsed, to(types.IntType)},
+	overloads.TypeConvertTimestamp: {parsed, to(types.TimestampType)},
+	overloads.TypeConvertUint:      {parsed, to(types.UintType)},
+}
+
+func to(t ref.Type) func(v ...ref.Val) ref.Val {
+	return func(v ...ref.Val) ref.Val { return v[0].ConvertToType(t) }
+}
+
+func size(v ...ref.Val) ref.Val {
+	if sizer, ok := v[0].(traits.Sizer); ok {
+		return sizer.Size()
+	}
+	return types.MaybeNoSuchOverloadErr(v[0])
 }
 
 // bound replaces a call whose time or memory depends on its arguments.
@@ -52,21 +74,27 @@ func (m *meter) bound(i interpreter.InterpretableV2) (interpreter.InterpretableV
 	if !isCall {
 		return i, nil
 	}
-	do := m.matches
-	if call.Function() != overloads.Matches {
-		b, found := bounded[call.Function()]
-		if !found {
-			return i, nil
-		}
+	var do func(args ...ref.Val) ref.Val
+	if b, found := bounded[call.Function()]; found {
 		do = func(args ...ref.Val) ref.Val {
 			for at, arg := range args {
+				_, isContainer := arg.(traits.Iterable)
 				_, isMap := arg.(traits.Mapper)
-				if isLookup := isMap && at == 1 && call.Function() == operators.In; !isLookup && !m.weigh(arg, b.perStep) {
-					return types.NewErr("the evaluation exceeds a limit")
+				isLookup := isMap && at == 1 && call.Function() == operators.In || isContainer && call.Function() == overloads.Size
+				if !isLookup && !m.weigh(arg, b.perStep) {
+					return errExceeded
 				}
 			}
 			return b.do(args...)
 		}
+	} else if call.Function() == overloads.Matches {
+		var err error
+		if do, err = m.matches(call.Args()[1]); err != nil {
+			return nil, err
+		}
+	}
+	if do == nil {
+		return i, nil
 	}
 	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), do), nil
 }
@@ -118,20 +146,27 @@ func add(args ...ref.Val) ref.Val {
 	return types.MaybeNoSuchOverloadErr(args[0])
 }
 
-// matches limits the product of characters and instructions, because each pair may take a step.
-func (m *meter) matches(args ...ref.Val) ref.Val {
-	text, isText := args[0].(types.String)
-	pattern, isPattern := args[1].(types.String)
-	if !isText || !isPattern || len(pattern) > MaxLength {
-		return types.NewErr("not a text and a regular expression")
+// matches compiles a pattern. The function limits the product of characters and instructions, because each pair may
+// take a step.
+func (m *meter) matches(arg any) (func(args ...ref.Val) ref.Val, error) {
+	constant, isConstant := arg.(interpreter.InterpretableConst)
+	if !isConstant {
+		return nil, errLiteral
 	}
-	parsed, err := syntax.Parse(string(pattern), syntax.Perl)
+	text, _ := constant.Value().(types.String)
+	known, err := parse(string(text))
 	if err != nil {
-		return types.WrapErr(err)
+		return nil, err
 	}
-	program, _ := syntax.Compile(parsed.Simplify()) // gives no error
-	if m.left -= len(program.Inst) * (1 + len(text)); m.exceeded() {
-		return types.NewErr("the evaluation exceeds a limit")
-	}
-	return text.Match(pattern)
+	compiled, err := regexp.Compile(known.text)
+	return func(args ...ref.Val) ref.Val {
+		text, isText := args[0].(types.String)
+		if !isText {
+			return types.MaybeNoSuchOverloadErr(args[0])
+		}
+		if m.left -= known.size * (1 + len(text)); m.exceeded() {
+			return errExceeded
+		}
+		return types.Bool(compiled.MatchString(string(text)))
+	}, err
 }

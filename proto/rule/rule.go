@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
 	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -29,8 +30,10 @@ const (
 	MaxAnnotation = 8 << 10
 	// maxSyntax is the maximum nesting of an expression.
 	maxSyntax = 100
-	// maxCached is the maximum length of all expressions in a cache in bytes.
-	maxCached = 64 << 10
+	// maxNested is the maximum number of lists, maps, loops and calls of type in an expression.
+	maxNested = 24
+	// maxCached is the maximum number of expressions in a cache.
+	maxCached = 128
 	// maxShown is the maximum length of an expression, or of a mistake in one, in a sentence.
 	maxShown = 200
 )
@@ -96,19 +99,28 @@ func Mistake(text string, isRule bool) string {
 type cache[V any] struct {
 	mu     sync.Mutex
 	values map[Expression]V
-	length int
 }
 
+// get finds a value without the lock, because that takes milliseconds. A new value replaces a random one, so
+// that no namespace removes those of all others at once.
 func (c *cache[V]) get(e Expression, find func(Expression) V) V {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	found, known := c.values[e]
+	c.mu.Unlock()
 	if known {
 		return found
 	}
 	found = find(e)
-	if c.length += len(e.Text); c.values == nil || c.length > maxCached {
-		c.values, c.length = map[Expression]V{}, len(e.Text)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.values == nil {
+		c.values = map[Expression]V{}
+	}
+	for other := range c.values {
+		if len(c.values) < maxCached {
+			break
+		}
+		delete(c.values, other)
 	}
 	e.Text = strings.Clone(e.Text) // so that the cache does not keep the whole annotation
 	c.values[e] = found
@@ -134,11 +146,11 @@ var environment = sync.OnceValue(func() *cel.Env { //nolint:gochecknoglobals // 
 	return env
 })
 
-// compile parses and checks an expression.
+// compile parses and checks an expression. It takes a few milliseconds at most.
 func compile(e Expression) (*cel.Ast, error) {
 	ast, issues := environment().Parse(e.Text)
 	if issues.Err() == nil {
-		if err := literalMapKeys(ast.NativeRep()); err != nil {
+		if err := limit(ast.NativeRep()); err != nil {
 			return nil, err
 		}
 		ast, issues = environment().Check(ast)
@@ -158,15 +170,38 @@ func compile(e Expression) (*cel.Ast, error) {
 	return ast, nil
 }
 
-// literalMapKeys rejects map keys that are not literals. With loop variables as keys, each nested loop
-// would double the size of a type, and so the time to check it.
-func literalMapKeys(ast *celast.AST) error {
-	for _, m := range celast.MatchDescendants(celast.NavigateAST(ast), celast.KindMatcher(celast.MapKind)) {
-		for _, entry := range m.AsMap().Entries() {
-			if key := entry.AsMapEntry().Key(); key.Kind() != celast.LiteralKind {
-				return mistakeAt("the key of a map must be a literal", ast.SourceInfo().GetStartLocation(key.ID()))
+// limit rejects an expression that takes long to check or to run. Lists, maps, loops and type make types deeper,
+// which the checker compares as text, so a thousand characters would take it a minute.
+func limit(ast *celast.AST) error {
+	nested, size := 0, 0
+	for _, e := range celast.MatchDescendants(celast.NavigateAST(ast), celast.AllMatcher()) {
+		at := func(err error) error {
+			return mistakeAt(err.Error(), ast.SourceInfo().GetStartLocation(e.ID()))
+		}
+		switch e.Kind() {
+		case celast.ListKind, celast.MapKind, celast.ComprehensionKind:
+			nested++
+		case celast.CallKind:
+			call := e.AsCall()
+			switch call.FunctionName() {
+			case overloads.TypeConvertType:
+				nested++
+			case overloads.Matches:
+				if len(call.Args()) == 0 { // the checker rejects it
+					continue
+				}
+				pattern, err := literal(call.Args()[len(call.Args())-1])
+				if err != nil {
+					return at(err)
+				}
+				if size += pattern.size; size > maxPattern {
+					return at(errPatterns)
+				}
 			}
 		}
+	}
+	if nested > maxNested {
+		return fmt.Errorf("it has more than %d lists, maps and loops (a macro counts as up to 3)", maxNested)
 	}
 	return nil
 }

@@ -104,9 +104,9 @@ func wrongAnnotations(good string) map[string]mistake {
 		"other-refresh": option("curl-refresh", "other=10m", "which is not requested"),
 		"other-digest":  option("curl-sha256", "other="+strings.Repeat("ab", 32), "which is not requested"),
 		"bad-expect": expression("curl-expect", "size(", `,"expect":[{"rule":"size("}]`,
-			"annotation curl-expect, line 1 (key k): the expression is incomplete"),
+			"annotation curl-expect, rule 1 of key k: the expression is incomplete"),
 		"bad-select": expression("curl-select", "nonsense", `,"select":"nonsense"`,
-			"annotation curl-select, line 1 (key k): nonsense is unknown "+
+			"annotation curl-select, key k: nonsense is unknown "+
 				"(use body, json, heldSize and the standard functions of CEL)"),
 	}
 }

@@ -77,6 +77,14 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 			Fail(fmt.Sprintf("in each of %d measurements, the other tenant waited more than %v longer", measurements, grace))
 		}, SpecTimeout(5*time.Minute))
 	}
+	It("and each service stops within 30 s while a tenant has slow rules", func(ctx SpecContext) {
+		DeferCleanup(func(ctx SpecContext) { a.Clear(ctx) })
+		hostile.SlowRules().Run(ctx, a)
+		for _, s := range []*world.Service{w.Fetcher(), w.Watcher(), w.Writer()} {
+			s.ShouldStop(ctx)
+			s.Restart(ctx)
+		}
+	})
 	It("without a failed audit, and within the memory limits of the chart", func(ctx SpecContext) {
 		Expect(w.Watcher().Log.Matching("audit could not read")).To(BeEmpty())
 		for _, s := range []*world.Service{w.Watcher(), w.Fetcher(), w.Writer()} {
@@ -108,7 +116,7 @@ type filler struct {
 	keys int
 }
 
-// start creates a key and returns a function that waits until it is filled, and returns the time that took.
+// start creates a key, every second one with a rule, and returns a function that waits until it is filled, and returns the time that took.
 func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 	GinkgoHelper()
 	f.keys++
@@ -116,7 +124,11 @@ func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 	page := f.Origin.Page("/" + name).Says(name)
 	took := make(chan time.Duration, 1)
 	began := time.Now()
-	object := f.Create(ctx, name, world.Asking("mydata="+page.URL()))
+	traits := []world.Trait{world.Asking("mydata=" + page.URL())}
+	if f.keys%2 == 0 {
+		traits = append(traits, world.Annotated("x-kv8s.io/curl-expect", "mydata=size(body) > 0"))
+	}
+	object := f.Create(ctx, name, traits...)
 	go func() {
 		defer GinkgoRecover()
 		defer close(took)

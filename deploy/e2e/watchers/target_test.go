@@ -327,7 +327,7 @@ var _ = Describe("The rules of a Watcher", func() {
 		w.apply(ctx, spec("size(json.rules) + 1"))
 		w.eventually(ctx, watchv1.ConditionStalled, "True/InvalidExpression")
 		Expect(w.message(ctx, watchv1.ConditionStalled)).To(ContainSubstring(
-			"annotation curl-expect, line 2 (key rules.json): expected a boolean, column 18"))
+			"annotation curl-expect, rule 2 of key rules.json: expected a boolean, column 18"))
 		Expect(h.data(ctx, "ruled-config")).To(HaveKeyWithValue("rules.json", "[1,2]"))
 		w.apply(ctx, spec("size(json.rules) > 1"))
 		w.eventuallyReady(ctx)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -37,7 +38,7 @@ var details = map[rule.Cause]v1.FailureDetail{
 // pass evaluates the rules and the selection of a want on a new body. It returns the response with the
 // selected part of the body, the failure of the first expression that rejects the body, or how long
 // to wait for the evaluation.
-func (e *Engine) pass(t *trigger, r get.Response) (get.Response, time.Duration, *failure) {
+func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) (get.Response, time.Duration, *failure) {
 	set := rule.Of(t.want)
 	if set.Empty() || r.NotModified { // the body of a 304 has passed
 		return r, 0, nil
@@ -46,7 +47,7 @@ func (e *Engine) pass(t *trigger, r get.Response) (get.Response, time.Duration, 
 	if t.past.GetCached() != nil {
 		held = t.past.GetCached().GetSize()
 	}
-	outcome := e.rules.Evaluate(t.key.Namespace, set, r.Body, held)
+	outcome := e.rules.Evaluate(ctx, t.key.Namespace, set, r.Body, held)
 	if number, cause := outcome.Failed(); cause != rule.Passed {
 		f := &failure{rule: uint32(number), text: "body does not pass curl-expect or curl-select"}
 		f.Class, f.Detail = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, details[cause]

@@ -32,7 +32,7 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 
 // succeeded publishes the outcome of a good response.
 func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) ending {
-	r, wait, rejected := e.pass(t, r)
+	r, wait, rejected := e.pass(ctx, t, r)
 	switch {
 	case wait > 0:
 		return e.park(ctx, t, throttle.NamespaceShare, wait)

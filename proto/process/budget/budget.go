@@ -100,10 +100,12 @@ func (b *Budget) Check(namespace string) (s *Shortage) {
 	return s
 }
 
-// Spend uses n even if the balance is insufficient. The debt must be refilled first.
+// Spend uses n even if the balance is insufficient. The debt, of any size, must be refilled first.
 func (b *Budget) Spend(namespace string, n int64) {
 	b.with(namespace, func(a *account, now time.Time) {
-		a.left.ReserveN(now, int(min(n, b.cfg.Burst)))
+		a.left.SetBurstAt(now, int(max(n, b.cfg.Burst)))
+		a.left.ReserveN(now, int(n))
+		a.left.SetBurstAt(now, int(b.cfg.Burst))
 		a.mean += (float64(n) - a.mean) / smoothing
 	})
 }

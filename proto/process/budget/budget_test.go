@@ -96,6 +96,19 @@ func TestCheckSpacesRefusedCallers(t *testing.T) {
 	}
 }
 
+func TestADebtIsWhatWasUsed(t *testing.T) {
+	b, c := newBudget(t, 100, 100*time.Second)
+	b.Spend("ns", 500)
+	c.at = c.at.Add(399 * time.Second)
+	if b.Check("ns") == nil {
+		t.Error("the debt is capped")
+	}
+	c.at = c.at.Add(12 * time.Second)
+	if s := b.Check("ns"); s != nil {
+		t.Errorf("after the refill: %+v", s)
+	}
+}
+
 func TestNoLimit(t *testing.T) {
 	b, _ := newBudget(t, 0, 0)
 	b.Spend("ns", 1<<40)

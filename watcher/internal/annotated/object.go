@@ -4,6 +4,7 @@ package annotated
 import (
 	"iter"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -20,6 +21,8 @@ type Object struct {
 	// Request is the parsed content of the annotations, and Invalid the error if they are invalid.
 	Request annotation.Request
 	Invalid error
+	// checked has the checked request if Checked was called. Copies share it.
+	checked *atomic.Pointer[annotation.Request]
 	// Bound has the limits of the namespace that apply to the object (nil: none).
 	Bound *annotation.Bound
 	// Created is the creation time of the object, in seconds.
@@ -47,6 +50,26 @@ func (o *Object) AskedAt() time.Time {
 		return o.Asked
 	}
 	return o.SeenAt
+}
+
+// Checked returns the object without keys that have an unusable expression. Only a worker may call it,
+// because compiling takes long. Others call AsChecked.
+func (o *Object) Checked() *Object {
+	if o.checked != nil && o.checked.Load() == nil {
+		checked := o.Request.Checked()
+		o.checked.Store(&checked)
+	}
+	return o.AsChecked()
+}
+
+// AsChecked returns the object as Checked did, or unchanged if Checked was not called.
+func (o *Object) AsChecked() *Object {
+	if o.checked == nil || o.checked.Load() == nil {
+		return o
+	}
+	checked := *o
+	checked.Request = *o.checked.Load()
+	return &checked
 }
 
 // Owner returns the ownership of a key.
@@ -87,7 +110,9 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		return nil
 	}
 	o := &Object{Meta: informer.MetaOf(m), Created: m.CreationTimestamp.Unix(), SeenAt: r.Now()}
-	o.Request, o.Invalid = r.Grammar.ParseObject(m)
+	if o.Request, o.Invalid = r.Grammar.ParseObject(m); len(o.Request.Rules) > 0 {
+		o.checked = new(atomic.Pointer[annotation.Request])
+	}
 	// An invalid status counts as none: managedFields show the owners, and the writer writes a new
 	// status.
 	written, _ := status.Parse(m.Annotations[annotation.StatusKey])

@@ -76,10 +76,24 @@ func New(l Limits, objects *informer.Informer[*annotated.Object]) *Quota {
 // Changed records that an object has changed.
 func (q *Quota) Changed() { q.changed.Store(true) }
 
-// Get returns an object within the limits: with stretched intervals, or without keys if older objects
-// use them up, as if its annotation were invalid.
+// Get returns a checked object within the limits: with stretched intervals, or without keys if older objects
+// use them up, as if its annotation were invalid. Only a worker may call it: see Checked.
 func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
+	return q.get(name, (*annotated.Object).Checked)
+}
+
+// Look returns the same as Get if that has checked the object, and otherwise the object as it is annotated.
+func (q *Quota) Look(name types.NamespacedName) *annotated.Object {
+	return q.get(name, (*annotated.Object).AsChecked)
+}
+
+func (q *Quota) get(
+	name types.NamespacedName, checked func(*annotated.Object) *annotated.Object,
+) *annotated.Object {
 	o := q.Informer.Get(name)
+	if o != nil {
+		o = checked(o)
+	}
 	if o == nil || !requests(o) {
 		return o
 	}

@@ -20,8 +20,9 @@ func (b *builder) reconcile(i Item) Decision {
 		return Decision{Verdict: Stale}
 	}
 	d := Decision{Verdict: Unchanged}
-	changed := b.explainAnnotations(i)
-	changed = b.explainForeign(i) || changed
+	request := o.Request.Checked()
+	changed := b.explainAnnotations(i, request)
+	changed = b.explainForeign(i, request.Pairs) || changed
 	if i.Result.GetReconcile().GetRemove() && o.Invalid == nil {
 		changed = b.removeUnannotated(&d) || changed
 	}
@@ -81,13 +82,13 @@ func (b *builder) keptNote(key string) string {
 
 // explainAnnotations puts the problem or limit of the annotations into the status, and reports whether it has
 // changed.
-func (b *builder) explainAnnotations(i Item) bool {
+func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
 	by := i.Result.GetReconcile().GetBound()
 	bound := annotation.Bound{
 		Keys: int(by.GetKeys()), Stretch: int(by.GetStretch()),
 		Refreshes: int(by.GetRefreshes()), Refreshed: int(by.GetRefreshed()),
 	}
-	request, err := bound.Apply(i.Result.GetWant().GetNamespace(), b.object.Request, b.object.Invalid)
+	request, err := bound.Apply(i.Result.GetWant().GetNamespace(), request, b.object.Invalid)
 	text, held := request.Problem(err), b.status.Problem
 	switch {
 	case text == "" && held == nil, held != nil && held.Message == text:
@@ -108,8 +109,8 @@ func (b *builder) explainAnnotations(i Item) bool {
 // explainForeign puts KeyExists into the status of annotated keys of other owners, and reports whether the status
 // has changed. Nothing is fetched for such a key, so no result reports it. Once the key is free, the next
 // result replaces the entry.
-func (b *builder) explainForeign(i Item) (changed bool) {
-	for _, pair := range b.object.Request.Pairs {
+func (b *builder) explainForeign(i Item, pairs []annotation.Pair) (changed bool) {
+	for _, pair := range pairs {
 		entry := b.status.Keys[pair.Key]
 		if entry.Written() || b.owner(pair.Key).State != annotation.Foreign {
 			continue

@@ -36,7 +36,7 @@ type Objects map[pipeline.Key]Object
 
 // Add adds a ConfigMap if it has one of our annotations.
 func (o Objects) Add(meta *metav1.ObjectMeta) {
-	if object := ReadObject(meta, annotation.DefaultProtected()); object.Request.Present || object.Problem != "" {
+	if object := read(meta, annotation.DefaultProtected()); object.Request.Present || object.Problem != "" {
 		o[pipeline.Key{Namespace: meta.Namespace, Name: meta.Name}] = object
 	}
 }
@@ -44,21 +44,41 @@ func (o Objects) Add(meta *metav1.ObjectMeta) {
 //nolint:gochecknoglobals // immutable
 var grammar = sync.OnceValues(func() (*annotation.Grammar, error) { return annotation.New(annotation.Defaults()) })
 
-// ReadObject parses the metadata of a ConfigMap like the watcher with these protected namespaces.
+// ReadObject parses and checks the metadata of a ConfigMap like the watcher with these protected namespaces.
 func ReadObject(meta *metav1.ObjectMeta, protected []string) Object {
+	object := read(meta, protected)
+	if len(object.Request.Rules) > 0 {
+		object.Request = object.Request.Checked()
+		object.explain()
+	}
+	return object
+}
+
+// explain sets the problem.
+func (o *Object) explain() {
+	mistakes := o.Request
+	mistakes.Present = true // people also want to see the mistakes of an object that asks for nothing
+	o.Problem = mistakes.Problem(o.Invalid)
+}
+
+// read parses the metadata of a ConfigMap. It takes mistakes in expressions from the status, because compiling
+// those of all ConfigMaps takes long.
+func read(meta *metav1.ObjectMeta, protected []string) Object {
 	grammar, err := grammar()
 	if err != nil {
 		return Object{Problem: err.Error()}
 	}
 	object := Object{UID: string(meta.UID)}
 	object.Request, err = grammar.ParseObject(meta)
-	mistakes := object.Request
-	mistakes.Present = true // people also want to see the mistakes of an object that asks for nothing
-	object.Invalid, object.Problem = err, mistakes.Problem(err)
+	object.Invalid = err
+	object.explain()
 	if state, err := status.Parse(meta.Annotations[annotation.StatusKey]); err == nil {
 		object.Status = state
 	} else {
 		object.Unreadable = true
+	}
+	if p := object.Status.Problem; p != nil && len(object.Request.Rules) > 0 {
+		object.Problem = p.Message
 	}
 	switch {
 	case err != nil:

@@ -51,6 +51,8 @@ func startHost() *origin.Server {
 				_, _ = w.Write(append(bytes.Repeat([]byte("x"), large), fmt.Sprint(n)...))
 			case "letters":
 				_, _ = w.Write(bytes.Repeat([]byte("x"), letters))
+			case "pattern":
+				fmt.Fprint(w, "(", strings.Repeat("a?", 490), "){1000}")
 			case "loop":
 				http.Redirect(w, r, r.URL.Path, http.StatusFound) //nolint:gosec // a hostile server
 			case "endless":

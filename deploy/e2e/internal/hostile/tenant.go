@@ -27,6 +27,7 @@ import (
 const (
 	refreshKey = "x-kv8s.io/curl-refresh"
 	expectKey  = "x-kv8s.io/curl-expect"
+	selectKey  = "x-kv8s.io/curl-select"
 	nowKey     = "x-kv8s.io/curl-now"
 	suspendKey = "x-kv8s.io/curl-suspend"
 
@@ -86,7 +87,9 @@ func (x Attack) Run(ctx context.Context, a *Tenant) {
 }
 
 // Attacks returns all attacks.
-func Attacks() []Attack { return slices.Concat(forgeries(), failures(), loads(), repetitions()) }
+func Attacks() []Attack {
+	return slices.Concat(forgeries(), failures(), loads(), rules(), repetitions())
+}
 
 // forgeries are attacks with forged statuses, long names and repeated edits.
 func forgeries() []Attack {
@@ -171,6 +174,49 @@ func loads() []Attack {
 			},
 			edits: 4, edit: func(_ *Tenant, _, n int) map[string]any { return annotate(nowKey, fmt.Sprint(n+1)) },
 		},
+	}
+}
+
+// rules are attacks on the CPU and memory that expressions take.
+func rules() []Attack {
+	deep := func(depth int) string { return strings.Repeat("[", depth) + "x" + strings.Repeat("]", depth) }
+	or := func(part string) string { return strings.Repeat(part+"||", 1000/(len(part)+2)) + "true" }
+	return []Attack{
+		ruled("has rules that are slow to check", "instant", 20, func(i int) string {
+			return fmt.Sprintf("[%d]", i) + strings.Repeat(".map(x,"+deep(78)+")", 6) + "!=[]"
+		}),
+		ruled("has rules that are as slow to check as allowed", "letters", 100, func(i int) string {
+			return or("json in json") + fmt.Sprint("||heldSize==", i)
+		}),
+		ruled("has rules that compile a body", "pattern", 100, func(int) string { return or("''.matches(body)") }),
+		ruled("has rules with large patterns", "letters", 100, func(i int) string {
+			return fmt.Sprintf("body.matches('(a?%d){400}z')||''.matches('(%s){1000}')", i, strings.Repeat("a?", 450))
+		}),
+		ruled("has rules that convert large bodies", "letters", 100, func(i int) string {
+			return or("duration(body)<duration(body)||size(body)<0") + fmt.Sprint("&&heldSize!=", i)
+		}),
+		ruled("has 1,200 large rules", "instant", 150, func(i int) string {
+			return "heldSize!=" + fmt.Sprint(i) + "&&[" + strings.Repeat("1,", 480) + "1]!=[]"
+		}),
+	}
+}
+
+// SlowRules returns an attack whose evaluations take as long as possible.
+func SlowRules() Attack { return rules()[4] }
+
+// ruled has as many rules and selections in each object as fit, for pages of a kind. Each rule is different.
+func ruled(name, kind string, objects int, rule func(i int) string) Attack {
+	return Attack{
+		Name: name, objects: objects,
+		traits: func(a *Tenant, i int) []world.Trait {
+			var expect, choose string
+			for n := range 7 {
+				expect += "mydata=" + rule(7*i+n) + "\n"
+			}
+			choose = "mydata=" + rule(7*i+7)
+			return asking(kind, refreshed(), world.Annotated(expectKey, expect), world.Annotated(selectKey, choose))(a, i)
+		},
+		edits: 2, edit: func(_ *Tenant, _, n int) map[string]any { return annotate(nowKey, fmt.Sprint(n)) },
 	}
 }
 

@@ -63,6 +63,31 @@ type Plan struct {
 	Sidecar *Sidecar
 	// Problem prevents the apply (nil if there is none).
 	Problem *Problem
+	// request has the rules, for Checked.
+	request annotation.Request
+}
+
+// Checked returns the plan with the problem of the first unusable expression, if there is one. Compiling takes
+// long, so only a worker may call it.
+func (p *Plan) Checked() *Plan {
+	if p.Problem != nil || len(p.request.Rules) == 0 {
+		return p
+	}
+	checked := *p
+	checked.Problem = refused(p.request.Checked())
+	return &checked
+}
+
+func refused(request annotation.Request) *Problem {
+	for _, problem := range request.Problems {
+		if problem.Expression {
+			return &Problem{Reason: watchv1.ReasonInvalidExpression, Message: problem.Text}
+		}
+		if problem.Refused {
+			return &Problem{Reason: watchv1.ReasonInvalidSource, Message: problem.Text}
+		}
+	}
+	return nil
 }
 
 // Sidecar is the sidecar for pods, shared with the Watcher.
@@ -153,14 +178,10 @@ func (c *Compiler) sources(p *Plan, w *watchv1.Watcher, annotations map[string]s
 	if err != nil {
 		return &Problem{Reason: watchv1.ReasonInvalidSource, Message: err.Error()}
 	}
-	for _, problem := range request.Problems {
-		if problem.Expression {
-			return &Problem{Reason: watchv1.ReasonInvalidExpression, Message: problem.Text}
-		}
-		if problem.Refused {
-			return &Problem{Reason: watchv1.ReasonInvalidSource, Message: problem.Text}
-		}
+	if problem := refused(request); problem != nil {
+		return problem
 	}
+	p.request = request
 	p.Expect = map[string][]watchv1.Rule{}
 	for _, s := range w.Spec.Sources {
 		p.Expect[s.Key] = s.Expect

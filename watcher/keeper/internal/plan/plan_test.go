@@ -88,9 +88,11 @@ var _ = Describe("Compiling a Watcher", func() {
 	})
 
 	It("rejects an expression that is not boolean", func() {
-		Expect(compiled(ruled("size(json.rules) + 1")).Problem).To(Equal(&plan.Problem{
+		p := compiled(ruled("size(json.rules) + 1"))
+		Expect(p.Problem).To(BeNil(), "compiled in the goroutine of the watch")
+		Expect(p.Checked().Problem).To(Equal(&plan.Problem{
 			Reason:  watchv1.ReasonInvalidExpression,
-			Message: "annotation curl-expect, line 2 (key b): expected a boolean, column 18",
+			Message: "annotation curl-expect, rule 2 of key b: expected a boolean, column 18",
 		}))
 	})
 

@@ -111,7 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	remembered, _ := r.memories.LoadOrStore(name, &memory{})
 	m, _ := remembered.(*memory)
-	p := w.Plan
+	p := w.Plan.Checked()
 	in := condition.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: r.deps.Clock.Now()}
 	if in.Obstacle = protects(r.deps.Protected, p); in.Obstacle == nil && p.Problem == nil {
 		again, err = r.reconcileTarget(ctx, &in, m)
