@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rs/zerolog"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
@@ -214,7 +215,8 @@ func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 	switch apiserver.Classify(err) {
 	case apiserver.Forbidden:
 		t.deps.Breaker.Deny(t.ref.Namespace, err)
-		return t.giveUp(ctx, err, plan.Denial)
+		noToken := apierrors.IsUnauthorized(err)
+		return t.giveUp(ctx, err, func(i plan.Item) plan.Event { return plan.Denial(i, noToken) })
 	case apiserver.Unavailable:
 		after := apiserver.RetryAfter(err)
 		t.deps.Breaker.Failure(err, after)

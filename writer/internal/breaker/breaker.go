@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/proto/process"
 )
@@ -131,7 +132,7 @@ func (b *Breaker) forgive(which func(namespace string, at time.Time) bool) {
 	if len(b.denied) == before || len(b.denied) > 0 {
 		return
 	}
-	b.deps.Log.Info().Msg("the writer has its permissions again")
+	b.deps.Log.Info().Msg("the writer has its token and permissions again")
 	if b.up {
 		b.deps.Part.Ready()
 	}
@@ -160,17 +161,23 @@ func (b *Breaker) Failure(err error, after time.Duration) {
 	}
 }
 
-// Deny reports a missing permission in a namespace. Work goes on, because the writer may have it in
-// others. The process is unready only while no namespace is served.
+// Deny reports a missing permission in a namespace, or that the writer's token is not accepted. Work
+// goes on, because the writer may have the permission in others. The process is unready while no
+// namespace is served, and without a token.
 func (b *Breaker) Deny(namespace string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	cause := "the writer lacks a permission: grant get and patch of configmaps to its service account"
+	noToken := apierrors.IsUnauthorized(err)
+	if noToken {
+		cause = "the API server does not accept the writer's token, which has expired or whose service account was deleted; " +
+			"it is read again every minute: restart the pod if this lasts"
+	}
 	if len(b.denied) == 0 {
-		b.deps.Log.Error().Err(err).
-			Msg("the writer lacks a permission: grant get and patch of configmaps to its service account")
+		b.deps.Log.Error().Err(err).Msg(cause)
 	}
 	b.denied[namespace] = time.Now()
-	if time.Since(b.servedAt) >= denialLifetime {
+	if noToken || time.Since(b.servedAt) >= denialLifetime {
 		b.deps.Part.NotReady("the Kubernetes API server refuses the writer")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/rs/zerolog"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
@@ -142,6 +143,19 @@ func TestBreakerHoldsWorkForALimitedTime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		g.Expect(g.Pass(ctx.Done())).To(BeFalse())
+	})
+}
+
+func TestARefusedTokenIsNoMissingPermission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, false)
+		g.Success("a")
+		g.Deny("a", apierrors.NewUnauthorized("Unauthorized"))
+		g.expect(true, false, 1)
+		g.Expect(g.log.String()).To(And(ContainSubstring("does not accept the writer's token"),
+			Not(ContainSubstring("permission"))))
+		g.Success("a")
+		g.expect(true, true, 2)
 	})
 }
 

@@ -118,9 +118,9 @@ func ofWrites(t *testing.T) []plan.Event {
 		of(asking().behind(plan.TooLarge), body),
 		of(asking().noted(wrote("a")).behind(plan.Rejected), body),
 		of(noLonger, reconcile()),
-		plan.Refusal(object, reconcile(), plan.Rejected), plan.Denial(reconcile()),
+		plan.Refusal(object, reconcile(), plan.Rejected), plan.Denial(reconcile(), false), plan.Denial(reconcile(), true),
 		plan.Refusal(object, body, plan.Rejected), plan.Refusal(object, body, plan.NoRoom),
-		plan.Denial(body), plan.OverBudget(object, body), plan.Recovered(body),
+		plan.Denial(body, false), plan.OverBudget(object, body), plan.Recovered(body),
 	}
 }
 

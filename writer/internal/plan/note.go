@@ -123,16 +123,19 @@ func Refusal(o *Object, i Item, by Obstacle) Event {
 	return event
 }
 
-// Denial returns the Event for an item that the writer has no permission to apply. The object may be unknown, so
-// it counts as the same problem until the Event expires.
-func Denial(i Item) Event {
+// Denial returns the Event for an item that the writer has no permission, or no valid token, to apply. The object may
+// be unknown, so it counts as the same problem until the Event expires.
+func Denial(i Item, noToken bool) Event {
 	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	waits := "key " + i.Key.Key + " waits"
 	if i.OfObject() {
 		waits = "curl-status and the removal of keys wait"
 	}
-	return failed(i, entry, actionWrite,
-		"curl-me-that may not write ConfigMaps in this namespace; "+waits+" for the permission")
+	text := "curl-me-that may not write ConfigMaps in this namespace; " + waits + " for the permission"
+	if noToken {
+		text = "the API server does not accept the token of curl-me-that; " + waits + " for a new one"
+	}
+	return failed(i, entry, actionWrite, text)
 }
 
 // OverBudget returns the Event for an item of a namespace that exceeded its write budget. It counts as the
