@@ -92,7 +92,7 @@ var _ = Describe("fetcher check", func() {
 		Entry("allowed loopback", 0, "allowed", "http://127.0.0.1:9999/", "--allow-cidr=127.0.0.0/8"),
 		Entry("scheme", 1, "denied: the scheme must be http or https", "ftp://example.com"),
 		Entry("port", 1, "denied: the port is not allowed", "http://192.0.2.1:22"),
-		Entry("garbage", 1, "denied: the url contains characters other than printable ASCII", "not correct"),
+		Entry("garbage", 1, "denied: the url contains an invisible character", "not correct"),
 		Entry("like an annotation: a port with zeros", 0, "allowed", "http://127.0.0.1:08080/", "--allow-cidr=127.0.0.0/8"),
 		Entry("like an annotation: a fragment", 0, "allowed", "http://127.0.0.1/#part", "--allow-cidr=127.0.0.0/8"),
 		Entry("like an annotation: no scheme", 0, "allowed", "127.0.0.1:8443/x", "--allow-cidr=127.0.0.0/8"),

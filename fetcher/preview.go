@@ -26,6 +26,8 @@ type Preview struct {
 	// Size and SHA256 describe the body, if there is one.
 	Size   int
 	SHA256 string
+	// Hops are the requests of the GET and their responses, as in get.WithHops.
+	Hops [][2]string
 	// Outcome is that of the rules and the selection on the body.
 	Outcome rule.Outcome
 
@@ -67,6 +69,9 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	ended, end := context.WithCancel(ctx)
 	end()
 	defer func() { _ = client.Run(ended) }() // closes idle connections
+	ctx = get.WithHops(ctx, func(sent, received string) {
+		preview.Hops = append(preview.Hops, [2]string{sent, received})
+	})
 	response, err := client.Do(ctx, get.Request{URL: r.URL, Namespace: r.Namespace})
 	var failed *get.Error
 	switch {

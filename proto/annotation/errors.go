@@ -10,7 +10,13 @@ var ErrManagedFields = errors.New("malformed managedFields")
 
 // invalidPairs rejects a value of the main annotation.
 func invalidPairs(value string) error {
-	return errors.New("annotation value '" + quotable(value) + "' does not match expected format key=url")
+	return errors.New("annotation value '" + quotablePart(value) + "' does not match expected format key=url")
+}
+
+// emptied rejects a main annotation without a value.
+func emptied(annotation string) error {
+	return errors.New("annotation " + shortName(annotation) + " is empty, so nothing is fetched and no key is removed; " +
+		"write key=url, or remove the annotation to remove the keys that it filled")
 }
 
 // blocked ends a sentence about an annotation that stops all fetches of the object.
@@ -22,8 +28,8 @@ func tooLong(annotation, excess string) error {
 		"; spread the pairs over several ConfigMaps" + blocked)
 }
 
-// commaList rejects a value of the main annotation whose pairs are separated by commas.
-func (p *parser) commaList(number int, key string) error {
+// separated rejects a value of the main annotation whose pairs are separated by commas or semicolons.
+func (p *parser) separated(number int, key string) error {
 	if keyRule(key) != "" {
 		key = ""
 	}

@@ -18,35 +18,46 @@ const (
 	ruleLong  = "the key is longer than 253 characters"
 	ruleDots  = "the key is . or begins with .."
 	ruleTwice = "the key appears twice, so none of its urls is fetched"
-	ruleEnd   = "the url ends with a comma"
-	ruleComma = "the host contains a comma"
-	ruleJoin  = "the url contains a comma and what looks like another pair"
+	ruleBlank = "the key contains an invisible character, such as a byte order mark or a zero-width space"
+	ruleQuote = "the pair is in quotes"
+	ruleEnd   = "the url ends with a comma or semicolon"
+	ruleComma = "the host contains a comma or semicolon"
+	ruleJoin  = "the url contains what looks like another pair"
 )
 
 // advice tells how to fix each kind of mistake.
 var advice = map[string]string{
-	ruleKey:          "use only those",
-	ruleLong:         "use a shorter one",
-	ruleDots:         "use another one",
-	ruleTwice:        "use each key once",
-	ruleComma:        "separate pairs by spaces",
-	ruleEnd:          "separate pairs by spaces only, or write %2C if the comma belongs to the url",
-	ruleJoin:         "separate pairs by spaces, or write %2C if the comma belongs to the url",
-	weburl.BadScheme: "use http:// or https://",
-	weburl.HasUser:   "remove it, and ask the operator to configure credentials for that host",
-	weburl.BadText:   "escape them, as in %20",
-	weburl.TooLong:   "use a shorter one",
-	weburl.NoHost:    "write key=host/path",
+	ruleKey:           "use only those",
+	ruleLong:          "use a shorter one",
+	ruleDots:          "use another one",
+	ruleTwice:         "use each key once",
+	ruleBlank:         "delete the key and type it again",
+	ruleQuote:         "remove them",
+	ruleComma:         "separate pairs by spaces",
+	ruleEnd:           "separate pairs by spaces only, or write %2C or %3B if it belongs to the url",
+	ruleJoin:          "separate pairs by spaces, or write %2C or %3B if the comma or semicolon belongs to the url",
+	weburl.BadScheme:  "use http:// or https://",
+	weburl.HasUser:    "remove it, and ask the operator to configure credentials for that host",
+	weburl.Hidden:     "delete the url and type it again, or escape it, as in %E2%80%8B",
+	weburl.Quoted:     "remove them",
+	weburl.BadPercent: "write %25 for a percent sign",
+	weburl.Underscore: "use another name of that server, or ask its owner for one",
+	weburl.BadName:    "write it in punycode, as in xn--bcher-kva.example",
+	weburl.TooLong:    "use a shorter one",
+	weburl.NoHost:     "write key=host/path",
 }
 
 // adviceOther is the advice for all other mistakes in URLs.
 const adviceOther = "write it as in key=https://example.com/path"
 
 var (
-	// commaInHost matches a URL with a comma in its host, where it is never valid.
-	commaInHost = regexp.MustCompile(`^(?:[A-Za-z][A-Za-z0-9+.\-]*://)?[^/?#@,]*,[^/?#@]*(?:[/?#]|$)`)
-	// commaInPath matches a URL that contains a comma and then another pair, before any query.
-	commaInPath = regexp.MustCompile(`^[^?#]*,[-._A-Za-z0-9]+=(?i:https?)://`)
+	// quoteStart matches the start of a quoted pair.
+	quoteStart = regexp.MustCompile("^[\"'`\u2018\u201c]")
+	// separatorInHost matches a URL with a separator in its host, where it is never valid.
+	separatorInHost = regexp.MustCompile(`^(?:[A-Za-z][A-Za-z0-9+.\-]*://)?[^/?#@,;]*[,;][^/?#@]*(?:[/?#]|$)`)
+	// pairInPath matches a URL that contains a separator, perhaps a newline that was not unescaped, and
+	// then another pair, before any query.
+	pairInPath = regexp.MustCompile(`^[^?#]*(?:[,;|]|\\[nrt])[-._A-Za-z0-9]+=(?i:https?)://`)
 )
 
 // parser parses pairs.
@@ -71,8 +82,11 @@ func (p *parser) pair(number int, key, value string) {
 		return
 	}
 	url, wrong := weburl.Canonical(value, p.grammar.defaultScheme)
-	if wrong != "" && wrong != weburl.BadScheme && commaInHost.MatchString(value) {
+	switch {
+	case wrong != "" && wrong != weburl.BadScheme && wrong != weburl.Mistyped && separatorInHost.MatchString(value):
 		wrong = ruleComma
+	case wrong != weburl.HasUser && pairInPath.MatchString(value):
+		wrong = ruleJoin
 	}
 	if wrong != "" {
 		p.refuse(number, key, wrong)
@@ -80,10 +94,6 @@ func (p *parser) pair(number int, key, value string) {
 		return
 	}
 	p.broken = false
-	if commaInPath.MatchString(value) {
-		p.refuse(number, key, ruleJoin)
-		return
-	}
 	p.request.Pairs = append(p.request.Pairs, Pair{Key: key, URL: url})
 }
 
@@ -122,6 +132,10 @@ func keyRule(key string) string {
 	switch {
 	case len(validation.IsConfigMapKey(key)) == 0:
 		return ""
+	case strings.ContainsFunc(key, weburl.Invisible):
+		return ruleBlank
+	case quoteStart.MatchString(key):
+		return ruleQuote
 	case strings.Trim(key, keyCharacters) != "":
 		return ruleKey
 	case len(key) > validation.DNS1123SubdomainMaxLength:

@@ -61,7 +61,7 @@ func (g *Grammar) pairs(request *Request, value string) error {
 		return tooLong(request.Annotation, excess)
 	}
 	if len(fields) == 0 {
-		return invalidPairs(value)
+		return emptied(request.Annotation)
 	}
 	p := &parser{grammar: g, request: request, count: map[string]int{}, seen: map[string]int{}}
 	for _, field := range fields {
@@ -73,8 +73,8 @@ func (g *Grammar) pairs(request *Request, value string) error {
 	}
 	for i, field := range fields {
 		key, url, _ := strings.Cut(field, "=")
-		if strings.HasSuffix(field, ",") {
-			return p.commaList(i+1, key)
+		if strings.HasSuffix(field, ",") || strings.HasSuffix(field, ";") {
+			return p.separated(i+1, key)
 		}
 		p.pair(i+1, key, url)
 	}

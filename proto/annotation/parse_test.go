@@ -29,35 +29,40 @@ func ask(value string) map[string]string {
 
 func TestParseAccepts(t *testing.T) {
 	for value, want := range map[string]string{
-		"mydata=https://data.example.com":          "mydata=https://data.example.com",
-		"mydata=data.example.com":                  "mydata=https://data.example.com",
-		"a=data.example.com:8080/x":                "a=https://data.example.com:8080/x",
-		"a=http://localhost:8080 b=localhost:8080": "a=http://localhost:8080 b=https://localhost:8080",
-		"b=b.example.com a=a.example.com":          "a=https://a.example.com b=https://b.example.com",
-		"\na=a.example.com\n\tb=b.example.com\r\n": "a=https://a.example.com b=https://b.example.com",
-		"a=https://e.example.com/?q=1&r=a=b":       "a=https://e.example.com/?q=1&r=a=b",
-		"a=e.example.com/?u=http://x.example.com":  "a=https://e.example.com/?u=http://x.example.com",
-		"a=http://e.example.com?q=1":               "a=http://e.example.com?q=1",
-		"A=HTTP://E.Example.COM/Path?Q=X":          "A=http://e.example.com/Path?Q=X",
-		"a=https://e.example.com/x#top":            "a=https://e.example.com/x",
-		"a=http://127.0.0.1#@e.example.com/":       "a=http://127.0.0.1",
-		"a=e.example.com/react@18":                 "a=https://e.example.com/react@18",
-		"a=https://e.example.com/%0d%0aX:1":        "a=https://e.example.com/%0d%0aX:1",
-		"a=https://e.example.com./":                "a=https://e.example.com./",
-		"a=https://e_e.example.com/":               "a=https://e_e.example.com/",
-		"a=http://xn--exmple-cua.com/":             "a=http://xn--exmple-cua.com/",
-		"a=http://93.184.216.34/":                  "a=http://93.184.216.34/",
-		"a=http://[2606:4700:4700::ABCD]/":         "a=http://[2606:4700:4700::abcd]/",
-		"a=[::1]:8080/x":                           "a=https://[::1]:8080/x",
-		"a=http://[fe80::1%25Eth0]:80/":            "a=http://[fe80::1%25Eth0]:80/",
-		"a=http://[fe80::1%25Az0-9_z.9]/":          "a=http://[fe80::1%25Az0-9_z.9]/",
-		"a=" + longName(253) + ":80/":              "a=https://" + longName(253) + ":80/",
-		"a=http://[::ffff:127.0.0.1]/":             "a=http://[::ffff:127.0.0.1]/",
-		"a=http://e.example.com:0080/":             "a=http://e.example.com:80/",
-		"a=http://e.example.com:65535":             "a=http://e.example.com:65535",
-		"kube-root_ca.crt=e.example.com":           "kube-root_ca.crt=https://e.example.com",
-		"a=e.example.com b=e.example.com":          "a=https://e.example.com b=https://e.example.com",
-		"a=" + longURL(weburl.MaxBytes):            "a=" + longURL(weburl.MaxBytes),
+		"mydata=https://data.example.com":                  "mydata=https://data.example.com",
+		"mydata=data.example.com":                          "mydata=https://data.example.com",
+		"a=data.example.com:8080/x":                        "a=https://data.example.com:8080/x",
+		"a=http://localhost:8080 b=localhost:8080":         "a=http://localhost:8080 b=https://localhost:8080",
+		"b=b.example.com a=a.example.com":                  "a=https://a.example.com b=https://b.example.com",
+		"\na=a.example.com\n\tb=b.example.com\r\n":         "a=https://a.example.com b=https://b.example.com",
+		"a=https://e.example.com/?q=1&r=a=b":               "a=https://e.example.com/?q=1&r=a=b",
+		"a=e.example.com/?u=http://x.example.com":          "a=https://e.example.com/?u=http://x.example.com",
+		"a=http://e.example.com?q=1":                       "a=http://e.example.com?q=1",
+		"A=HTTP://E.Example.COM/Path?Q=X":                  "A=http://e.example.com/Path?Q=X",
+		"a=https://e.example.com/x#top":                    "a=https://e.example.com/x",
+		"a=http://127.0.0.1#@e.example.com/":               "a=http://127.0.0.1",
+		"a=e.example.com/react@18":                         "a=https://e.example.com/react@18",
+		"a=https://e.example.com/%0d%0aX:1":                "a=https://e.example.com/%0d%0aX:1",
+		"a=https://e.example.com./":                        "a=https://e.example.com./",
+		`a=e.example.com/g%2Fp/{id}|"<^>\;[+].json?a={b}%`: `a=https://e.example.com/g%2Fp/{id}|"<^>\;[+].json?a={b}%`,
+		"a=https://e.example.com/ä%C3%A4?ö=é#ü":            "a=https://e.example.com/%C3%A4%C3%A4?%C3%B6=%C3%A9",
+		"a=https://Bücher.example:8443/x":                  "a=https://xn--bcher-kva.example:8443/x",
+		"a=http://ex%C3%A4mple.com/":                       "a=http://xn--exmple-cua.com/",
+		"a=例え。jp":                                          "a=https://xn--r8jz45g.jp",
+		"a=http:8080/x b=https/x":                          "a=https://http:8080/x b=https://https/x",
+		"a=http://xn--exmple-cua.com/":                     "a=http://xn--exmple-cua.com/",
+		"a=http://93.184.216.34/":                          "a=http://93.184.216.34/",
+		"a=http://[2606:4700:4700::ABCD]/":                 "a=http://[2606:4700:4700::abcd]/",
+		"a=[::1]:8080/x":                                   "a=https://[::1]:8080/x",
+		"a=http://[fe80::1%25Eth0]:80/":                    "a=http://[fe80::1%25Eth0]:80/",
+		"a=http://[fe80::1%25Az0-9_z.9]/":                  "a=http://[fe80::1%25Az0-9_z.9]/",
+		"a=" + longName(253) + ":80/":                      "a=https://" + longName(253) + ":80/",
+		"a=http://[::ffff:127.0.0.1]/":                     "a=http://[::ffff:127.0.0.1]/",
+		"a=http://e.example.com:0080/":                     "a=http://e.example.com:80/",
+		"a=http://e.example.com:65535":                     "a=http://e.example.com:65535",
+		"kube-root_ca.crt=e.example.com":                   "kube-root_ca.crt=https://e.example.com",
+		"a=e.example.com b=e.example.com":                  "a=https://e.example.com b=https://e.example.com",
+		"a=" + longURL(weburl.MaxBytes):                    "a=" + longURL(weburl.MaxBytes),
 	} {
 		request, err := grammar(t).Parse(ask(value))
 		var got []string
@@ -74,11 +79,15 @@ func TestParseRefuses(t *testing.T) {
 	const (
 		badKey    = "pair 1: the key has characters other than letters, digits, -, _ and ."
 		noHost    = "pair 1 (key a): the host is missing"
-		unparsed  = "pair 1 (key a): the url cannot be parsed"
+		mistyped  = "pair 1 (key a): the url does not begin with http:// or https:// exactly once"
+		backslash = `pair 1 (key a): the host contains \`
+		noIPv6    = "pair 1 (key a): the host is not an IPv6 address"
+		percent   = "pair 1 (key a): the url contains a percent sign without two hexadecimal digits"
+		hidden    = "pair 1 (key a): the url contains an invisible character"
+		badName   = "pair 1 (key a): the host is not an international domain name"
 		badScheme = "pair 1 (key a): the scheme must be http or https"
 		hasUser   = "pair 1 (key a): the url contains a user name or a password"
 		badZone   = "pair 1 (key a): the host is not an IPv6 address with a zone"
-		badText   = "pair 1 (key a): the url contains characters other than printable ASCII"
 		badHost   = "pair 1 (key a): the host is not a host name"
 		tooLong   = "pair 1 (key a): the url is longer than 2048 characters"
 		badPort   = "pair 1 (key a): the port is not a number from 1 to 65535"
@@ -95,41 +104,42 @@ func TestParseRefuses(t *testing.T) {
 		"a=https:///etc/passwd":               noHost,
 		"a=?q=1":                              noHost,
 		"a=//data.example.com/":               noHost,
-		"a=http:data.example.com":             unparsed,
+		"a=http:data.example.com":             mistyped,
 		"a=ftp://data.example.com/":           badScheme,
 		"a=file:///etc/passwd":                badScheme,
 		"a=gopher://127.0.0.1:6379/_FLUSHALL": badScheme,
 		"a=http+unix://%2Fvar%2Frun%2Fdocker.sock/":                       badScheme,
-		"a=javascript:alert(1)":                                           unparsed,
-		"a=jar:http://x!/":                                                unparsed,
+		"a=javascript:alert(1)":                                           badPort,
+		"a=jar:http://x!/":                                                "pair 1 (key a): the host contains :",
 		"a=http://user:pw@data.example.com/":                              hasUser,
 		"a=user@data.example.com/":                                        hasUser,
 		"a=http://@data.example.com/":                                     hasUser,
 		"a=http://data.example.com%2f@127.0.0.1/":                         hasUser,
-		`a=http://127.0.0.1\.data.example.com/`:                           unparsed,
-		`a=http://data.example.com\r\nX-Injected:1/`:                      unparsed,
-		"a=http://[::1]evil/":                                             unparsed,
-		"a=http://[127.0.0.1]/":                                           unparsed,
-		"a=http://[localhost]/":                                           unparsed,
-		"a=http://[::1%25]/":                                              unparsed,
+		`a=http://127.0.0.1\.data.example.com/`:                           backslash,
+		`a=http://data.example.com\r\nX-Injected:1/`:                      backslash,
+		"a=http://[::1]evil/":                                             noIPv6,
+		"a=http://[127.0.0.1]/":                                           noIPv6,
+		"a=http://[localhost]/":                                           noIPv6,
+		"a=http://[::1%25]/":                                              badZone,
 		"a=http://[::1%25x%5D]/":                                          badZone,
 		"a=http://[::1%25x%20y]/":                                         badZone,
 		"a=http://[::1%25x:9]/":                                           badZone,
-		"a=http://127。0。0。1/":                                             badText,
-		"a=http://ⅼocalhost/":                                             badText,
-		"a=http://e.example.com/\x00":                                     badText,
-		"a=http://e.example.com/\xff":                                     badText,
-		"a=http://ex%C3%A4mple.com/":                                      badHost,
-		"a=b=c":                                                           badHost,
-		"a=isn't":                                                         badHost,
+		"a=http://127。0。0。1/":                                             badName,
+		"a=http://ⅼocalhost/":                                             badName,
+		"a=http://e.example.com/\x00":                                     hidden,
+		"a=http://\xff.example.com/":                                      badName,
+		"a=http://%e2%93%9bocalhost/":                                     badName,
+		"a=http://data%2eexample.com/":                                    "pair 1 (key a): the host contains %",
+		"a=b=c":                                                           "pair 1 (key a): the host contains =",
+		"a=isn't":                                                         "pair 1 (key a): the host contains '",
 		"a=e..example.com":                                                badHost,
 		"a=" + strings.Repeat("h", 64) + ".example.com":                   badHost,
 		"a=e..example.com:80":                                             badHost,
 		"a=" + longName(254):                                              badHost,
 		"a=e.example.com/#" + strings.Repeat("x", weburl.MaxBytes):        tooLong,
 		"a=" + strings.Repeat("h.", 125) + "long":                         badHost,
-		"a=http://data.example.com/%zz":                                   unparsed,
-		"a=http://data.example.com:-1/":                                   unparsed,
+		"a=http://data.example.com/%zz":                                   percent,
+		"a=http://data.example.com:-1/":                                   badPort,
 		"a=http://data.example.com:/":                                     "pair 1 (key a): the port is missing",
 		"a=http://data.example.com:0/":                                    badPort,
 		"a=http://data.example.com:65536/":                                badPort,
@@ -160,7 +170,7 @@ func onlyRefusal(t *testing.T, request annotation.Request) string {
 
 func TestAFieldThatIsNotAPairRejectsTheWholeValue(t *testing.T) {
 	for _, value := range []string{
-		"", " \n\t", "not correct", "mydata=this isn't a url", "=e.example.com",
+		"not correct", "mydata=this isn't a url", "=e.example.com",
 		"https://e.example.com/?a=b", "a=e.example.com oops", "a=http://data.example.com /",
 	} {
 		request, err := grammar(t).Parse(ask(value))
@@ -181,33 +191,74 @@ func TestAFieldThatIsNotAPairRejectsTheWholeValue(t *testing.T) {
 	}
 }
 
+func TestAnEmptiedAnnotationSaysWhatHappensToTheData(t *testing.T) {
+	for _, value := range []string{"", " \n\t"} {
+		request, err := grammar(t).Parse(ask(value))
+		if err == nil || !request.Present || request.Pairs != nil || err.Error() != "annotation curl-me-that is empty, so "+
+			"nothing is fetched and no key is removed; write key=url, or remove the annotation to remove the keys that it filled" {
+			t.Errorf("%q: got %v", value, err)
+		}
+	}
+}
+
 func TestABadPairDoesNotAffectOthers(t *testing.T) {
 	const (
 		badKey  = ": the key has characters other than letters, digits, -, _ and .; use only those"
-		comma   = " (key b): the host contains a comma; separate pairs by spaces"
+		comma   = " (key b): the host contains a comma or semicolon; separate pairs by spaces"
 		hasUser = " (key b): the url contains a user name or a password; remove it, and ask the operator to configure " +
 			"credentials for that host"
-		joined = " (key b): the url contains a comma and what looks like another pair; separate pairs by spaces, or " +
-			"write %2C if the comma belongs to the url"
-		badText  = " (key b): the url contains characters other than printable ASCII; escape them, as in %20"
-		unparsed = " (key b): the url cannot be parsed; write it as in key=https://example.com/path"
-		twice    = " (key b): the key appears twice, so none of its urls is fetched; use each key once"
+		joined = " (key b): the url contains what looks like another pair; separate pairs by spaces, or " +
+			"write %2C or %3B if the comma or semicolon belongs to the url"
+		mistyped = " (key b): the url does not begin with http:// or https:// exactly once; write it as in " +
+			"key=https://example.com/path"
+		hidden = " (key b): the url contains an invisible character, such as a byte order mark or a zero-width space; " +
+			"delete the url and type it again, or escape it, as in %E2%80%8B"
+		quoted     = " (key b): the url is in quotes or brackets; remove them"
+		underscore = " (key b): the host contains an underscore, which no host name has; use another name of that " +
+			"server, or ask its owner for one"
+		badPort = " (key b): the port is not a number from 1 to 65535; write it as in key=https://example.com/path"
+		twice   = " (key b): the key appears twice, so none of its urls is fetched; use each key once"
 	)
 	for bad, want := range map[string]string{
-		"b=ftp://e.example.com/?token=S3CR3T":      "2 (key b): the scheme must be http or https; use http:// or https://",
-		"b=https://u:S3CR3T@e.example.com":         "2" + hasUser,
-		"p/b=e.example.com":                        "2" + badKey,
-		"..b=e.example.com":                        "2: the key is . or begins with ..; use another one",
-		"p/b=":                                     "2" + badKey,
-		"b=":                                       "2 (key b): the host is missing; write key=host/path",
-		"b=e.example.com,d=f.example.com":          "2" + comma,
-		"b=https://e.example.com,d=https://f.ex":   "2" + comma,
-		"b=https://e.example.com/x,d=https://f.ex": "2" + joined,
-		"b=https://\u00e9.example.com":             "2" + badText,
-		"b=e_example.com:http":                     "2" + unparsed,
-		"b=" + longURL(weburl.MaxBytes+1):          "2 (key b): the url is longer than 2048 characters; use a shorter one",
-		"b=x.example.com b=y.example.com":          "3" + twice,
-		"b=x.example.com b=y.example.com b=z.ex":   "3" + twice,
+		"b=ftp://e.example.com/?token=S3CR3T":       "2 (key b): the scheme must be http or https; use http:// or https://",
+		"b=https://u:S3CR3T@e.example.com":          "2" + hasUser,
+		"p/b=e.example.com":                         "2" + badKey,
+		"..b=e.example.com":                         "2: the key is . or begins with ..; use another one",
+		"p/b=":                                      "2" + badKey,
+		"b=":                                        "2 (key b): the host is missing; write key=host/path",
+		"b=e.example.com,d=f.example.com":           "2" + comma,
+		"b=https://e.example.com,d=https://f.ex":    "2" + comma,
+		"b=https://e.example.com/x,d=https://f.ex":  "2" + joined,
+		"b=https://e_1.example.com":                 "2" + underscore,
+		"b=e-example.com:http":                      "2" + badPort,
+		`b="https://e.example.com"`:                 "2" + quoted,
+		`b='e.example.com/x'`:                       "2" + quoted,
+		`b=\"https://e.example.com\"`:               "2" + quoted,
+		"b=\u201chttps://e.example.com\u201d":       "2" + quoted,
+		"b=<https://e.example.com>":                 "2" + quoted,
+		`"b=https://e.example.com"`:                 "2: the pair is in quotes; remove them",
+		"b=https:/e.example.com/x":                  "2" + mistyped,
+		"b=https//e.example.com/x":                  "2" + mistyped,
+		"b=https:e.example.com/x":                   "2" + mistyped,
+		"b=HTTP;//e.example.com/x":                  "2" + mistyped,
+		`b=https:\\e.example.com\x`:                 "2" + mistyped,
+		"b=https\uff1a//e.example.com/x":            "2" + mistyped,
+		"b=https://http://e.example.com/x":          "2" + mistyped,
+		"b=\ufeffhttps://e.example.com":             "2" + hidden,
+		"b=https://e.exa\u200bmple.com":             "2" + hidden,
+		"b=https://e.example.com/x\u2060":           "2" + hidden,
+		"b=https://e.example.com/x\u00ad":           "2" + hidden,
+		"b=https://e.example.com/\u3164":            "2" + hidden,
+		"b=https://e.example.com/100%":              "2 (key b): the url contains a percent sign without two hexadecimal digits; write %25 for a percent sign",
+		"b={{.url}}":                                "2 (key b): the host contains {; write it as in key=https://example.com/path",
+		"b=e.example.com;d=f.example.com":           "2" + comma,
+		"b=https://e.example.com/x;d=https://f.ex":  "2" + joined,
+		`b=https://e.example.com/x\nd=https://f.ex`: "2" + joined,
+		"\ufeffb=https://e.example.com": "2: the key contains an invisible character, such as a byte order mark or a " +
+			"zero-width space; delete the key and type it again",
+		"b=" + longURL(weburl.MaxBytes+1):        "2 (key b): the url is longer than 2048 characters; use a shorter one",
+		"b=x.example.com b=y.example.com":        "3" + twice,
+		"b=x.example.com b=y.example.com b=z.ex": "3" + twice,
 	} {
 		request, err := grammar(t).Parse(ask("a=a.example.com " + bad + " c=c.example.com"))
 		if err != nil || len(request.Problems) != 1 || !request.Refuses() {
@@ -369,16 +420,17 @@ func TestPairsSeparatedByCommasAreNotFetched(t *testing.T) {
 	for value, want := range map[string]string{
 		"a=a.example.com/x, b=b.example.com": "annotation curl-me-that, pair 1 (key a): ",
 		"a=a.example.com, b=b.example.com":   "annotation curl-me-that, pair 1 (key a): ",
+		"a=a.example.com/x; b=b.example.com": "annotation curl-me-that, pair 1 (key a): ",
 		"b=b.example.com a/=a.example.com,":  "annotation curl-me-that, pair 2: ",
 	} {
 		request, err := grammar(t).Parse(ask(value))
-		want += "the url ends with a comma; separate pairs by spaces only, or write %2C if the comma belongs to the url" +
-			blocked
+		want += "the url ends with a comma or semicolon; separate pairs by spaces only, or write %2C or %3B if it belongs " +
+			"to the url" + blocked
 		if err == nil || err.Error() != want || len(request.Pairs) > 0 {
 			t.Errorf("%s: got %v", value, err)
 		}
 	}
-	request, err := grammar(t).Parse(ask("a=a.example.com/x,y b=b.example.com/x%2C?q=1,c=http://x"))
+	request, err := grammar(t).Parse(ask("a=a.example.com/x,y;z b=b.example.com/x%2C?q=1,c=http://x;d=http://x"))
 	if err != nil || len(request.Pairs) != 2 || len(request.Problems) > 0 {
 		t.Errorf("commas within a URL: got %+v, %v", request, err)
 	}
@@ -441,7 +493,7 @@ func longURL(length int) string {
 // longName returns a host name of labels of maximum length, with the characters at both ends of
 // each allowed range.
 func longName(length int) string {
-	label := strings.Repeat("az09-_", 11)[:63] + "."
+	label := strings.Repeat("az09-", 13)[:63] + "."
 	return strings.Repeat(label, length/len(label)+1)[:length]
 }
 

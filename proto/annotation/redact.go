@@ -21,22 +21,37 @@ var pairStart = regexp.MustCompile(`(?:^|\s)[^\s=:/?#@]+=`)
 // The value is malformed, so the end of a secret can be unclear. A query is therefore hidden up to
 // the next pair, including white space, and a URL with an @ is hidden completely.
 func quotable(value string) string {
+	var text strings.Builder
+	for _, part := range parts(value) {
+		text.WriteString(redact(part))
+	}
+	return rule.Shortened(text.String())
+}
+
+// quotablePart is quotable for the first part of value, up to the next pair, that is more than a pair.
+func quotablePart(value string) string {
+	for _, part := range parts(value) {
+		if words := len(strings.Fields(part)); words > 1 || words == 1 && !pairStart.MatchString(part) {
+			return rule.Shortened(redact(strings.TrimSpace(part)))
+		}
+	}
+	return quotable(value)
+}
+
+// parts returns value on one line, cut before each pair.
+func parts(value string) (all []string) {
 	line := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
 	}, strings.ToValidUTF8(value, "\uFFFD"))
-
-	var text strings.Builder
 	start := 0
 	for _, at := range pairStart.FindAllStringIndex(line, -1) {
-		text.WriteString(redact(line[start:at[0]]))
+		all = append(all, line[start:at[0]])
 		start = at[0]
 	}
-	text.WriteString(redact(line[start:]))
-
-	return rule.Shortened(text.String())
+	return append(all, line[start:])
 }
 
 // redact hides the secret parts of one pair, or of a malformed one.

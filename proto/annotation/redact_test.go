@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 func TestErrorText(t *testing.T) {
@@ -11,7 +13,6 @@ func TestErrorText(t *testing.T) {
 		"as written":         {"not correct", "not correct"},
 		"as written, spaces": {"  not   correct ", "  not   correct "},
 		"sample":             {"mydata=this isn't a url", "mydata=this isn't a url"},
-		"empty":              {"", ""},
 		"new lines":          {"not\ncorrect\r\n", "not correct  "},
 		"control characters": {"not\x00\x1bcorrect\u2028\u202e", "not  correct  "},
 		"invalid UTF-8":      {"not \xff\xfe correct", "not \uFFFD correct"},
@@ -35,17 +36,28 @@ func TestErrorText(t *testing.T) {
 		"space before password":  {"a= https://user:secret@e.example.com/x", "a=…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := grammar(t).Parse(ask(c.value))
-			if err == nil {
-				// Make the value malformed without touching the tested part.
-				_, err = grammar(t).Parse(ask("bad " + c.value))
-				c.shown = "bad " + c.shown
-			}
-			want := "annotation value '" + c.shown + "' does not match expected format key=url"
+			_, err := grammar(t).Parse(map[string]string{annotation.DefaultKey: "a=b", "x-kv8s.io/curl-suspend": c.value})
+			want := "annotation curl-suspend value '" + c.shown + "' is not true or false" + blocked
 			if err.Error() != want {
 				t.Errorf("\n got %q\nwant %q", err, want)
 			}
 		})
+	}
+}
+
+func TestOnlyTheBadPartIsShown(t *testing.T) {
+	for value, shown := range map[string]string{
+		"a=e.example.com oops b=e.example.com":         "a=e.example.com oops",
+		"a=e.example.com b=e.example.com\noops":        "b=e.example.com oops",
+		"oops a=e.example.com":                         "oops",
+		"a=e.example.com/?t=S3CR3T et b=e.example.com": "a=e.example.com/?…",
+		"b=c a=https://u:S3CR3 T @e.example.com/":      "a=…",
+		"b=c a = https://e.example.com":                "b=c a = https://e.example.com",
+	} {
+		_, err := grammar(t).Parse(ask(value))
+		if err == nil || err.Error() != "annotation value '"+shown+"' does not match expected format key=url" {
+			t.Errorf("%s: got %v", value, err)
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func SentenceAbout(host string, f *v1.Failure) string {
 	}
 	switch f.GetClass() {
 	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
-		return detailed(host+" responded with "+status(int(f.GetStatusCode()))+credential(f), "; ", f)
+		return detailed(host+" responded with "+status(int(f.GetStatusCode()))+credential(f), "; ", f) + blocked(f)
 	case v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
 		return detailed(cmp.Or(source(f), "the token URL")+" gave no token for "+host, ": ", f)
 	default:
@@ -91,8 +91,13 @@ func specific(host string, f *v1.Failure) string {
 	}
 	switch {
 	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED && n > 0:
-		text := fmt.Sprintf("redirect %d of %s leads to a URL that is not allowed", n, host)
-		return detailed(text, ": ", f) + "; use a URL without that redirect, or ask the operator"
+		text := detailed(fmt.Sprintf("redirect %d of %s leads to a URL that is not allowed", n, host), ": ", f) +
+			"; use a URL without that redirect"
+		if d := f.GetDetail(); d != v1.FailureDetail_FAILURE_DETAIL_DENIED_URL &&
+			d != v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME { // no policy allows these
+			text += ", or ask the operator"
+		}
+		return text
 	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_TIMEOUT && limit > 0:
 		return host + " did not respond within " + duration.Format(limit) + ", a limit of the operator; " +
 			"use a faster URL, or ask the operator to raise it"
@@ -114,7 +119,7 @@ var causes = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_CLOSED:  "%s closed the connection without a response",
 	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: "%s closed the connection before the response was complete",
 	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP: "%s responded by plain HTTP to an https:// URL; " +
-		"write http:// if that is meant",
+		"write http:// if that is meant (https:// is assumed where no scheme is written)",
 	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING: "" +
 		"%s compressed the body (Content-Encoding) although that was not requested; " +
 		"have it served uncompressed, or use another URL",
@@ -137,14 +142,18 @@ var classes = map[v1.FailureClass]string{
 	v1.FailureClass_FAILURE_CLASS_POISON:             "the request to %s could not be completed",
 }
 
-// status returns a status code in words, with an explanation for a success other than 200.
+// status returns a status code in words, with what to do about a success other than 200.
 func status(code int) string {
 	text := strconv.Itoa(code)
-	if code == 204 {
-		text += " (no content)"
-	}
-	if code/100 == 2 {
-		text += ", but only 200 is accepted; use a URL that returns a body"
+	switch {
+	case code == 204, code == 205:
+		return text + " (no content), but only 200 is accepted; use a URL that returns a body"
+	case code == 206:
+		return text + " (partial content) although no part was requested; use a URL that responds with 200"
+	case code/100 == 2:
+		return text + ", but only 200 is accepted; use a URL that responds with 200"
+	case code/100 == 3:
+		return text + ", which is not followed; use the URL that it leads to"
 	}
 	return text
 }
@@ -155,6 +164,14 @@ func credential(f *v1.Failure) string {
 		return ""
 	}
 	return "; the credential of " + source(f) + " was sent"
+}
+
+// blocked names the other usual cause of a 403 without a credential.
+func blocked(f *v1.Failure) string {
+	if f.GetStatusCode() != 403 || f.GetDetail() != v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL {
+		return ""
+	}
+	return ", or the server refuses the User-Agent, which a header entry can change"
 }
 
 // sources matches the valid sources of a credential, because a fetcher may be compromised.
@@ -245,31 +262,33 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE:             "the server refused it or does not speak TLS",
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        "too many redirects",
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:    "a redirect from https to http",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION:     "a redirect without a usable Location",
-	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:      "a Content-Encoding that was not requested",
-	v1.FailureDetail_FAILURE_DETAIL_PROXY:                 "the egress proxy refused the connection",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:         weburl.BadScheme,
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:           "the operator denies the host",
-	v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED:      "the operator does not allow the host",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME:           "the host name has a single label or a reserved suffix",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT:           "the port is not allowed",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:        "its address is not public",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:          "the operator denies its address",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:            "the URL or its host name is not valid",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS:    "credentials are sent only for wants that the watcher signed",
-	v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL:         "no credential is configured for this URL and namespace",
-	v1.FailureDetail_FAILURE_DETAIL_NOT_JSON:              "the body is not JSON",
-	v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE:          "it cannot be evaluated on this body",
-	v1.FailureDetail_FAILURE_DETAIL_COSTLY:                "its evaluation takes too much time or memory",
-	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:         "it does not fit into a NATS message (max_payload)",
-	v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED:    "connection refused",
-	v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE:              "no route to the host",
-	v1.FailureDetail_FAILURE_DETAIL_CLOSED:                "no response",
-	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF:               "incomplete response",
-	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:            "plain HTTP",
-	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP:              "not valid HTTP",
-	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:       "no connection in time",
-	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:       "no DNS server answered",
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION: "" +
+		"a redirect whose Location is missing, has no valid host or is longer than 8,192 characters; " +
+		"use a URL without that redirect",
+	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:   "a Content-Encoding that was not requested",
+	v1.FailureDetail_FAILURE_DETAIL_PROXY:              "the egress proxy refused the connection",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:      weburl.BadScheme,
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:        "the operator denies the host",
+	v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED:   "the operator does not allow the host",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME:        "the host name has a single label or a reserved suffix",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT:        "the port is not allowed",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:     "its address is not public",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:       "the operator denies its address",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:         "the URL or its host name is not valid",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS: "credentials are sent only for wants that the watcher signed",
+	v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL:      "no credential is configured for this URL and namespace",
+	v1.FailureDetail_FAILURE_DETAIL_NOT_JSON:           "the body is not JSON",
+	v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE:       "it cannot be evaluated on this body",
+	v1.FailureDetail_FAILURE_DETAIL_COSTLY:             "its evaluation takes too much time or memory",
+	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:      "it does not fit into a NATS message (max_payload)",
+	v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED: "connection refused",
+	v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE:           "no route to the host",
+	v1.FailureDetail_FAILURE_DETAIL_CLOSED:             "no response",
+	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF:            "incomplete response",
+	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:         "plain HTTP",
+	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP:           "not valid HTTP",
+	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:    "no connection in time",
+	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:    "no DNS server answered",
 }
 
 // Permanent ends the sentence about a Terminal failure.

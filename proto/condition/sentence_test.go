@@ -38,6 +38,25 @@ func TestSentences(t *testing.T) {
 		"example.com responded with 204 (no content), but only 200 is accepted; use a URL that returns a body": {
 			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 204,
 		},
+		"example.com responded with 206 (partial content) although no part was requested; use a URL that responds with 200": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 206,
+		},
+		"example.com responded with 202, but only 200 is accepted; use a URL that responds with 200": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 202,
+		},
+		"example.com responded with 300, which is not followed; use the URL that it leads to": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 300,
+		},
+		"example.com responded with 403; no credential is configured for this URL and namespace, or the server refuses the " +
+			"User-Agent, which a header entry can change": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 403,
+			Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL,
+		},
+		"redirect 1 of example.com leads to a URL that is not allowed: the scheme must be http or https; " +
+			"use a URL without that redirect": {
+			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 1,
+			Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME,
+		},
 		"redirect 2 of example.com leads to a URL that is not allowed; " +
 			"use a URL without that redirect, or ask the operator": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2,

@@ -60,11 +60,11 @@ func Below(path, prefix string) bool {
 }
 
 // plainPath matches a path that every server reads in the same way. It permits escapes only for
-// printable ASCII characters that need one, except percent sign and backslash. A dot may not be
+// printable ASCII characters that need one, and these as written, except percent sign and backslash. A dot may not be
 // next to a dot or a blank, because some servers remove these from a segment.
 var plainPath = regexp.MustCompile(`^(?:/(?:` + plainGap + plainChar + `)+` + plainGap + `)+/?$`)
 
 const (
-	plainChar = `(?:[-A-Za-z0-9_~!$&'()*+,=:@\[\]]|%(?i:2[23]|3[cef]|5[bde]|60|7[bcd]))`
+	plainChar = `(?:[-A-Za-z0-9_~!$&'()*+,=:@\[\]"<>^{|}\x60]|%(?i:2[23]|3[cef]|5[bde]|60|7[bcd]))`
 	plainGap  = `(?:\.|(?:%20)*)`
 )

@@ -198,7 +198,7 @@ var _ = Describe("the text of a denial", func() {
 		texts := map[string]egress.Rule{}
 		for _, rule := range egress.Rules() {
 			text := (&egress.DeniedError{Rule: rule}).Error()
-			Expect(text).To(MatchRegexp(`^(the|its?) [^\d]+(2048 characters)?$`))
+			Expect(text).To(MatchRegexp(`^(the|its?) [^\d]+(8192 characters)?$`))
 			Expect(texts).NotTo(HaveKey(text), "it does not tell %s from others", rule)
 			texts[text] = rule
 		}

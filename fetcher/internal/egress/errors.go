@@ -23,7 +23,7 @@ type Rule string
 // Rules that deny.
 const (
 	RuleSyntax   Rule = "syntax"    // not an absolute URL of printable ASCII
-	RuleLength   Rule = "length"    // longer than weburl.MaxBytes
+	RuleLength   Rule = "length"    // longer than weburl.MaxTargetBytes
 	RuleScheme   Rule = "scheme"    // neither http nor https
 	RuleUserinfo Rule = "userinfo"  // credentials in the URL
 	RuleHost     Rule = "host"      // neither a DNS name nor a canonical address
@@ -58,7 +58,7 @@ func (d *DeniedError) Error() string {
 // sentences has the texts for rules that have no failure detail.
 var sentences = map[Rule]string{
 	RuleSyntax:   "the URL is not an absolute URL of printable ASCII characters",
-	RuleLength:   "the URL is longer than " + strconv.Itoa(weburl.MaxBytes) + " characters",
+	RuleLength:   "the URL is longer than " + strconv.Itoa(weburl.MaxTargetBytes) + " characters",
 	RuleUserinfo: "the URL contains credentials",
 	RuleHost:     "the host is neither a DNS name nor an address in its usual form",
 }

@@ -3,26 +3,32 @@ package egress
 import (
 	"net"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
+// head matches the scheme and the authority of a URL.
+var head = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/?#]*)?`)
+
 // ParseURL applies rules 1 to 4, which need no policy, to the text of a URL. The host of the
-// returned URL is in lower case and without a trailing dot, an address in its shortest form. The
-// error is a *DeniedError.
+// returned URL is in lower case and without a trailing dot, an address in its shortest form. RawPath
+// is always the path as written, which may have characters or percent signs that package url would
+// escape. The error is a *DeniedError.
 func ParseURL(raw string) (*url.URL, error) {
-	if len(raw) > weburl.MaxBytes {
+	if len(raw) > weburl.MaxTargetBytes {
 		return nil, &DeniedError{Rule: RuleLength}
 	}
 	for i := range len(raw) {
-		if c := raw[i]; c <= ' ' || c > '~' || c == '\\' {
+		if c := raw[i]; c <= ' ' || c > '~' {
 			return nil, &DeniedError{Rule: RuleSyntax}
 		}
 	}
-	u, err := url.Parse(raw)
-	if err != nil || !u.IsAbs() {
+	start := head.FindString(raw)
+	u, err := url.Parse(start)
+	if err != nil || !u.IsAbs() || strings.Contains(start, `\`) {
 		return nil, &DeniedError{Rule: RuleSyntax}
 	}
 	h, _, err := parts(u)
@@ -30,6 +36,11 @@ func ParseURL(raw string) (*url.URL, error) {
 		return nil, err
 	}
 	u.Host = strings.TrimSuffix(net.JoinHostPort(h.name, u.Port()), ":")
+	rest, _, _ := strings.Cut(raw[len(start):], "#")
+	u.RawPath, u.RawQuery, u.ForceQuery = strings.Cut(rest, "?")
+	if u.Path, err = url.PathUnescape(u.RawPath); err != nil {
+		u.Path = u.RawPath
+	}
 	return u, nil
 }
 

@@ -40,7 +40,7 @@ func (v vector) full() string {
 	}
 	letter := head[len(head)-1:]
 	if strings.Count(head, "/") > 2 {
-		return head + strings.Repeat(letter, weburl.MaxBytes)
+		return head + strings.Repeat(letter, weburl.MaxTargetBytes)
 	}
 	return head + strings.Repeat(letter, 64) + ".example.com/"
 }

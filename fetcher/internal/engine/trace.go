@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net/http"
@@ -93,7 +94,7 @@ func target(raw string) []attribute.KeyValue {
 	if err != nil || u.Host == "" {
 		return nil
 	}
-	path := u.EscapedPath()
+	path := cmp.Or(u.RawPath, u.EscapedPath())
 	attributes := []attribute.KeyValue{
 		semconv.HTTPRequestMethodGet,
 		semconv.URLScheme(u.Scheme),

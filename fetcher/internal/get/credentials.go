@@ -33,8 +33,14 @@ type credentials struct {
 
 // sends reports whether the server gets a credential.
 func (c credentials) sends() bool {
-	return c.login != nil || c.token != "" || c.entry != nil && len(c.entry.Headers) > 0 ||
-		c.identity != nil && len(c.identity.Certificates) > 0
+	if c.entry != nil {
+		for name := range c.entry.Headers {
+			if name = http.CanonicalHeaderKey(name); name != "User-Agent" && name != "Accept" {
+				return true
+			}
+		}
+	}
+	return c.login != nil || c.token != "" || c.identity != nil && len(c.identity.Certificates) > 0
 }
 
 func (c credentials) apply(h http.Header) {
@@ -123,11 +129,11 @@ func errNoToken(e *headerEntry, cause error) *Error {
 	}
 }
 
-// explain adds the refused credential to an error.
-func (c credentials) explain(e *Error) *Error {
+// explain adds the refused credential to an error, or its absence if that is a likely cause.
+func (c credentials) explain(e *Error, likely bool) *Error {
 	if c.sends() {
 		e.Credential = c.entry.source
-	} else {
+	} else if likely {
 		e.Detail = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
 	}
 	return e

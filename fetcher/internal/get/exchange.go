@@ -95,7 +95,7 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 		}
 	}
 	if refused := x.status == http.StatusUnauthorized || x.status == http.StatusForbidden; refused && !x.redirected {
-		return response, next, secrets.explain(errStatus())
+		return response, next, secrets.explain(errStatus(), x.status == http.StatusUnauthorized || x.retryAfter == 0)
 	}
 	return response, next, err
 }
@@ -105,10 +105,12 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 	x.watch = newStopwatch(x.client.deps.Observe)
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
 	defer cancel()
-	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)
+	toProxy := !x.client.isDirect(x.request.policy, u.Hostname()) && u.Scheme == "http"
+	request := (&http.Request{Method: http.MethodGet, URL: asWritten(u, toProxy), Header: x.headers(secrets)}).WithContext(ctx)
 	// A reused connection to the proxy would carry plain responses of other hosts, too.
-	request.Close = !x.client.isDirect(x.request.policy, u.Hostname()) && u.Scheme == "http"
+	request.Close = toProxy
 	answer, err := x.client.transport(x.request, secrets, u.Hostname()).RoundTrip(request)
+	x.report(request, u, answer)
 	if err != nil {
 		return Response{}, nil, err
 	}

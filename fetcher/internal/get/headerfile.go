@@ -116,7 +116,7 @@ func (e *headerEntry) isFor(namespace string) bool {
 
 // fits reports whether scheme, port and path of a URL match the entry.
 func (e *headerEntry) fits(u *url.URL) bool {
-	if !slices.Contains(e.Schemes, u.Scheme) || !headerfile.Below(u.EscapedPath(), e.PathPrefix) {
+	if !slices.Contains(e.Schemes, u.Scheme) || !headerfile.Below(cmp.Or(u.RawPath, u.EscapedPath()), e.PathPrefix) {
 		return false
 	}
 	if len(e.Ports) == 0 {

@@ -55,10 +55,10 @@ var _ = Describe("an egress proxy", func() {
 	}
 
 	It("receives the requests that the policy permits", func(ctx SpecContext) {
-		response := must(newProxied(nil).Do(ctx, get.Request{URL: "http://data.example.com/x"}))
+		response := must(newProxied(nil).Do(ctx, get.Request{URL: "http://data.example.com/x%2F{y}?{q}"}))
 		Expect(string(response.Body)).To(Equal("by proxy"))
 		Expect(seen.requests()).To(HaveLen(1))
-		Expect(seen.requests()[0].RequestURI).To(Equal("http://data.example.com/x"))
+		Expect(seen.requests()[0].RequestURI).To(Equal("http://data.example.com/x%2F{y}?{q}"))
 		Expect(seen.requests()[0].Header).To(HaveKey("Proxy-Authorization"))
 	})
 

@@ -24,18 +24,42 @@ func isRedirect(status int) bool {
 func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
 	x.status = answer.StatusCode
 	location := answer.Header.Get("Location")
-	next, err := from.Parse(location)
 	switch {
-	case location == "" || err != nil:
+	case location == "":
 		return nil, errLocation
 	case x.hops == x.client.cfg.MaxRedirects:
 		return nil, errRedirects
-	case from.Scheme == "https" && next.Scheme == "http":
+	}
+	target, wrong := weburl.Resolve(from.Scheme+"://"+from.Host+from.RawPath+"?"+from.RawQuery, location)
+	next, err := egress.ParseURL(target)
+	switch {
+	case wrong == weburl.BadScheme:
+		err = &egress.DeniedError{Rule: egress.RuleScheme}
+	case wrong == weburl.HasUser:
+		err = &egress.DeniedError{Rule: egress.RuleUserinfo}
+	case wrong != "":
+		return nil, errLocation
+	case err == nil && from.Scheme == "https" && next.Scheme == "http":
 		return nil, errDowngrade
 	}
 	x.hops++
 	x.status = 0
-	return egress.ParseURL(next.String())
+	return next, err
+}
+
+// asWritten returns u for a request whose path is that of the text, which package url would escape
+// again. A proxy gets the absolute form (RFC 9112 section 3.2.2), as does a server if the path would
+// be read as an authority.
+func asWritten(u *url.URL, toProxy bool) *url.URL {
+	if u.EscapedPath() == u.RawPath {
+		return u
+	}
+	line := *u
+	line.Opaque = u.RawPath
+	if toProxy || strings.HasPrefix(u.RawPath, "//") {
+		line.Opaque = "//" + u.Host + u.RawPath
+	}
+	return &line
 }
 
 // sameOrigin reports whether credentials for one URL may be sent to another: the same host, scheme

@@ -161,7 +161,8 @@ var _ = Describe("TLS", func() {
 		}, nil,
 			"TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
 		Entry("plain HTTP", nil, say("HTTP/1.1 400 "+secret+"\r\n\r\n"),
-			"data.example.com responded by plain HTTP to an https:// URL; write http:// if that is meant"),
+			"data.example.com responded by plain HTTP to an https:// URL; write http:// if that is meant "+
+				"(https:// is assumed where no scheme is written)"),
 		Entry("closed during the handshake", nil, func(_ context.Context, conn net.Conn) {
 			_, _ = io.ReadFull(conn, make([]byte, 5))
 		}, "TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),

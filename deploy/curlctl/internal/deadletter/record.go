@@ -2,6 +2,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"net/url"
 	"strconv"
 	"strings"
@@ -133,10 +134,8 @@ func WithoutQuery(raw string) string {
 	if err != nil {
 		return ""
 	}
-	hidden := u.RawQuery != ""
-	u.User, u.RawQuery, u.Fragment, u.RawFragment = nil, "", "", ""
-	text := u.String()
-	if hidden {
+	text := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() + cmp.Or(u.RawPath, u.EscapedPath())
+	if u.RawQuery != "" {
 		text += "?…"
 	}
 	return text

@@ -50,7 +50,9 @@ func CheckCommand(o *cli.Options) *cobra.Command {
 		Short: "Predict what happens to a ConfigMap or Watcher (reads Kubernetes, or a file)",
 		Long: "Parses the annotations like the watcher, and checks each URL against the egress policy\n" +
 			"like the fetcher with the same flags. For a Watcher it checks its sources. It resolves\n" +
-			"host names, but fetches nothing without --fetch, and writes nothing. It needs no NATS.",
+			"host names, but fetches nothing without --fetch, and writes nothing. It needs no NATS.\n\n" +
+			"With --fetch it makes the fetcher's GET, without If-None-Match and If-Modified-Since,\n" +
+			"and prints what was sent and received.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
@@ -294,9 +296,22 @@ func (c *checking) pairs(
 				f.Detail += ", and " + preview.Credential
 			}
 		}
-		found = append(append(found, f), expressions(whole, pair.Key, preview.Outcome)...)
+		found = append(append(found, f), hops(whole, pair.Key, preview)...)
+		found = append(found, expressions(whole, pair.Key, preview.Outcome)...)
 	}
 	return found, nil
+}
+
+// hops returns two rows for each hop of the GET: what the fetcher sent, and what it got.
+func hops(whole checked, key string, preview fetcher.Preview) (found []checked) {
+	whole.Key, whole.OK = key, true
+	for i, hop := range preview.Hops {
+		if i == 0 && preview.Credential != "" {
+			hop[0] += "; " + preview.Credential
+		}
+		found = append(found, whole.as("sent", hop[0]), whole.as("received", hop[1]))
+	}
+	return found
 }
 
 // expressions returns a row for each evaluated expression of a key.

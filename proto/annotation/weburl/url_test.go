@@ -1,0 +1,33 @@
+package weburl_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+)
+
+func TestResolve(t *testing.T) {
+	const base = "https://e.example.com:8443/a%2Fb/{c}/d?q"
+	long := strings.Repeat("x", weburl.MaxTargetBytes)
+	for location, want := range map[string]string{
+		"x":                           "https://e.example.com:8443/a%2Fb/{c}/x",
+		"../x y":                      "https://e.example.com:8443/a%2Fb/x%20y",
+		"?r={s}":                      "https://e.example.com:8443/a%2Fb/{c}/d?r={s}",
+		"#f":                          base,
+		"//F.example.com":             "https://f.example.com",
+		"HTTP://f.example.com:/x":     "http://f.example.com/x",
+		"http://f.example.com:080/":   "http://f.example.com:80/",
+		"http://b\u00fccher.example/": "http://xn--bcher-kva.example/",
+		"///x":                        "https://e.example.com:8443/x",
+		"x:y":                         weburl.BadScheme,
+		"https:/x":                    weburl.NoHost,
+		"//u@f.example.com":           weburl.HasUser,
+		"//f_1.example.com":           weburl.Underscore,
+		"/" + long:                    weburl.TooLong,
+	} {
+		if got, wrong := weburl.Resolve(base, location); got+wrong != want {
+			t.Errorf("%.30s: got %q, %q, want %q", location, got, wrong, want)
+		}
+	}
+}
