@@ -327,6 +327,32 @@ metadata: { name: other }
 		Expect(runAs(ctx, "curlctl", time.Now, "check", "-f", "/nonexistent").code).To(Equal(1))
 	})
 
+	It("is checked in all files, in folders and on standard input, with the worst exit code", func(ctx SpecContext) {
+		manifest := func(name, pairs string) string {
+			return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name +
+				", annotations: {x-kv8s.io/curl-me-that: '" + pairs + "'}}}"
+		}
+		dir := GinkgoT().TempDir()
+		file := func(name, text string) string {
+			path := filepath.Join(dir, name)
+			Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
+			return path
+		}
+		bad := file("bad.yaml", manifest("bad", "a=ftp://127.0.0.1/"))
+		good := file("good.yml", manifest("good", "a=http://127.0.0.1/"))
+		file("notes.txt", "not: [yaml")
+		check := func(args ...string) result {
+			return runAs(ctx, "curlctl", time.Now, append([]string{"check", "--allow-cidr=127.0.0.0/8"}, args...)...)
+		}
+		for _, args := range [][]string{{"-f", bad, "-f", good}, {"-f", good + "," + bad}, {"-f", dir}} {
+			r := check(args...)
+			Expect(r.code).To(Equal(7), r.err)
+			Expect(r.out).To(And(ContainSubstring("default/bad"), ContainSubstring("default/good")))
+		}
+		Expect(check("-f", good).code).To(BeZero())
+		Expect(check("-f", good, "-f", filepath.Join(dir, "missing")).code).To(Equal(1))
+	})
+
 	It("has each rule and selection evaluated on the fetched body", func(ctx SpecContext) {
 		site := newOrigin()
 		check := checkFile(ctx, `

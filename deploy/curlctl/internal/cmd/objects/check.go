@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -35,10 +37,10 @@ import (
 type checking struct {
 	*cli.Options
 	fetcher   fetcher.Config
-	file      string
+	files     []string
 	fetch     bool
 	protected []string
-	// unreadable has the invalid documents of the file.
+	// unreadable has the invalid documents of the files.
 	unreadable []checked
 }
 
@@ -46,7 +48,7 @@ type checking struct {
 func CheckCommand(o *cli.Options) *cobra.Command {
 	c := &checking{Options: o, fetcher: fetcher.DefaultConfig()}
 	cmd := &cobra.Command{
-		Use:   "check NAMESPACE/NAME | -f MANIFEST",
+		Use:   "check NAMESPACE/NAME | -f MANIFEST…",
 		Short: "Predict what happens to a ConfigMap or Watcher (reads Kubernetes, or a file)",
 		Long: "Parses the annotations like the watcher, and checks each URL against the egress policy\n" +
 			"like the fetcher with the same flags. For a Watcher it checks its sources. It resolves\n" +
@@ -65,7 +67,8 @@ func CheckCommand(o *cli.Options) *cobra.Command {
 	})
 	fs := cmd.Flags()
 	c.fetcher.BindPolicyFlags(fs)
-	fs.StringVarP(&c.file, "filename", "f", "", "file with ConfigMaps and Watchers (-: standard input)")
+	fs.StringSliceVarP(&c.files, "filename", "f", nil,
+		"files with ConfigMaps and Watchers, or folders of .yaml, .yml and .json files (-: standard input)")
 	fs.BoolVar(&c.fetch, "fetch", false, "fetch each allowed URL once, from this machine")
 	fs.StringSliceVar(&c.protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
 	return cmd
@@ -73,11 +76,11 @@ func CheckCommand(o *cli.Options) *cobra.Command {
 
 // objects reads the objects to check.
 func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]corev1.ConfigMap, error) {
-	if (c.file == "") == (len(args) == 0) {
+	if (len(c.files) == 0) == (len(args) == 0) {
 		return nil, cli.Usagef("check needs either NAMESPACE/NAME or -f MANIFEST")
 	}
-	if c.file != "" {
-		return c.manifest(in)
+	if len(c.files) != 0 {
+		return c.manifests(in)
 	}
 	namespace, name, err := c.Object(args[0])
 	if err != nil {
@@ -95,36 +98,69 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, nil
 }
 
-func (c *checking) manifest(in io.Reader) ([]corev1.ConfigMap, error) {
-	if c.file != "-" {
-		file, err := os.Open(c.file)
+// manifests reads the objects of all files.
+func (c *checking) manifests(in io.Reader) (objects []corev1.ConfigMap, err error) {
+	for _, name := range c.files {
+		files, err := manifestsIn(name)
 		if err != nil {
-			return nil, fmt.Errorf("read manifest: %w", err)
+			return nil, err
+		}
+		for _, file := range files {
+			if objects, err = c.manifest(objects, file, in); err != nil {
+				return nil, fmt.Errorf("read manifest %s: %w", file, err)
+			}
+		}
+	}
+	if len(objects)+len(c.unreadable) == 0 {
+		return nil, cli.Errorf(cli.NotFound, "ConfigMap or Watcher in %s: not found", strings.Join(c.files, ", "))
+	}
+	return objects, nil
+}
+
+// manifestsIn returns the manifests in a folder, but not those in its folders, like kubectl. Any other name is
+// that of a file.
+func manifestsIn(name string) (files []string, err error) {
+	if info, err := os.Stat(name); name == "-" || err != nil || !info.IsDir() {
+		return []string{name}, nil //nolint:nilerr // reading it reports the error
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, fmt.Errorf("read folder of manifests: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			files = append(files, filepath.Join(name, e.Name()))
+		}
+	}
+	return files, nil
+}
+
+// manifest appends the objects of a file.
+func (c *checking) manifest(objects []corev1.ConfigMap, name string, in io.Reader) ([]corev1.ConfigMap, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // by the caller
 		}
 		defer file.Close()
 		in = file
 	}
-	var objects []corev1.ConfigMap
 	document := 0
 	for decoder := yaml.NewYAMLOrJSONDecoder(in, 4096); ; {
 		var text json.RawMessage
 		err := decoder.Decode(&text)
 		if errors.Is(err, io.EOF) {
-			break
+			return objects, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read manifest %s: %w", c.file, err)
+			return nil, err //nolint:wrapcheck // by the caller
 		}
 		document++
 		if objects, err = c.add(objects, text); err != nil {
-			where := fmt.Sprintf("%s, document %d", c.file, document)
+			where := fmt.Sprintf("%s, document %d", name, document)
 			c.unreadable = append(c.unreadable, checked{ConfigMap: where, Verdict: "InvalidManifest", Detail: explained(err)})
 		}
 	}
-	if len(objects)+len(c.unreadable) == 0 {
-		return nil, cli.Errorf(cli.NotFound, "ConfigMap or Watcher in %s: not found", c.file)
-	}
-	return objects, nil
 }
 
 // add appends an object if it is a ConfigMap or a Watcher.
@@ -276,7 +312,7 @@ func (c *checking) pairs(
 			f.Verdict = preview.Failure
 		case !preview.Allowed:
 			f.Verdict = reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
-		case c.file != "" && (inData || inBinary):
+		case len(c.files) != 0 && (inData || inBinary):
 			f.Verdict = reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 			f.Detail = "the manifest has the key, which is never overwritten"
 		case c.fetch && digest != "" && digest != preview.SHA256:
