@@ -180,7 +180,10 @@ func (d *diagnosis) replicas(ctx context.Context) {
 			d.add("replicas", OK, "", "%s has %d replicas", name, info.Config.Replicas)
 		}
 	}
-	if len(single) > 0 {
+	switch clustered := d.Conn.ConnectedClusterName() != ""; {
+	case len(single) > 0 && !clustered:
+		d.add("replicas", OK, "", "one replica each, because NATS has one server")
+	case len(single) > 0:
 		d.add("replicas", Warning, "on a cluster, run `curlctl setup --replicas 3`",
 			"one replica, lost with its server: %s", strings.Join(single, ", "))
 	}
