@@ -138,7 +138,7 @@ var _ = Describe("failures", func() {
 			{[]string{"pods", "one"}, 2, "NAMESPACE/NAME"},
 			{[]string{"failing", "--limit=-3"}, 2, "--limit must not be negative"},
 			{[]string{"failures", "purge"}, 2, "purge needs filters such as --host, or --all"},
-			{[]string{"console", "--auth=x"}, 2, "--auth: \"x\" is not one of local, kubernetes, none"},
+			{[]string{"console", "--auth=x"}, 2, "--auth: \"x\" is not one of local, none"},
 			{[]string{"console", "--listen=x"}, 2, "--listen: \"x\" is not an address such as 127.0.0.1:8090"},
 			{[]string{"identities"}, 2, "identities needs either --out DIR or --secrets NAMESPACE"},
 			{

@@ -41,7 +41,6 @@ var _ = Describe("The chart", Ordered, func() {
 				"image":       map[string]any{"tag": version},
 				"annotations": map[string]any{"minRefresh": "2s"},
 				"fetcher":     map[string]any{"concurrency": 4, "egress": map[string]any{"allowCIDRs": origin.CIDRs}},
-				"console":     map[string]any{"enabled": true},
 			},
 		}
 		DeferCleanup(func(ctx SpecContext) { chart.Uninstall(ctx) })
@@ -58,7 +57,6 @@ var _ = Describe("The chart", Ordered, func() {
 		chart.Install(ctx)
 		for component, n := range map[string]int{
 			release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2,
-			"console": 1,
 		} {
 			chart.EventuallyRuns(ctx, component, n)
 		}

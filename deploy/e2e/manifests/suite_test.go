@@ -74,7 +74,7 @@ func additional() []TableEntry {
 func values(more ...TableEntry) []TableEntry {
 	entries := []TableEntry{}
 	for _, name := range []string{
-		"default", "ha", "namespaced", "byo-nats", "keeper", "console", "console-none",
+		"default", "ha", "namespaced", "byo-nats", "keeper",
 		installed, small,
 	} {
 		entries = append(entries, Entry(name, name))

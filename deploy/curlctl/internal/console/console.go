@@ -11,11 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
@@ -23,7 +19,7 @@ import (
 // Deps are the dependencies of the console.
 type Deps struct {
 	Conn   *natsconn.Connection
-	Access Access
+	Access *Access
 	// Kubernetes reads the cluster (nil: the console does not read it).
 	Kubernetes *cluster.Reader
 	// Now is the clock.
@@ -32,30 +28,14 @@ type Deps struct {
 	TraceURL string
 }
 
-// Access authenticates and authorizes persons.
-type Access interface {
-	// Person returns the person of a request, or nil after it has written the response.
-	Person(w http.ResponseWriter, r *http.Request) *access.Person
-	// May reports whether the person has a right in a namespace (empty: in all). Errors are *access.ReviewError.
-	May(ctx context.Context, p *access.Person, right access.Right, namespace string) (bool, error)
-	// Guard wraps all requests.
-	Guard(next http.Handler) http.Handler
-}
-
 // Server serves the console.
 type Server struct {
 	deps  Deps
 	model *model.Model
-	jobs  *jobs.Runner
 	pages *pages
 
-	// tokens signs persons in (nil: --auth is not kubernetes).
-	tokens *access.Kubernetes
-	// persons limits the requests of each person, and addresses those before the sign-in.
-	persons, addresses limiters
-
 	// ended ends when the server stops.
-	ended context.Context //nolint:containedctx // jobs outlive a request
+	ended context.Context //nolint:containedctx // Serve needs the one of New
 }
 
 // Limits of requests.
@@ -73,11 +53,7 @@ func New(ctx context.Context, d Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens, _ := d.Access.(*access.Kubernetes)
-	return &Server{
-		tokens: tokens, deps: d, pages: p, ended: ctx,
-		model: model.New(d.Conn, d.Kubernetes, d.Now), jobs: jobs.New(ctx, d.Now),
-	}, nil
+	return &Server{deps: d, pages: p, ended: ctx, model: model.New(d.Conn, d.Kubernetes, d.Now)}, nil
 }
 
 // Serve serves until the context of New ends.
@@ -101,7 +77,6 @@ func (s *Server) Serve(listener net.Listener) error {
 	err := server.Serve(listener)
 	end()
 	running.Wait()
-	s.jobs.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -112,10 +87,6 @@ func (s *Server) Serve(listener net.Listener) error {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /static/{file}", s.pages.static)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	if s.tokens != nil {
-		s.signInRoutes(mux)
-	}
 	for pattern, page := range map[string]func(*visit) (*page, error){
 		"GET /{$}":                        s.overviewPage,
 		"GET /failures":                   s.failuresPage,
@@ -128,25 +99,28 @@ func (s *Server) handler() http.Handler {
 		"GET /help":                       s.helpPage,
 		"GET /search":                     s.search,
 		"GET /live":                       s.livePage,
+		"GET /failures/replay":           s.replayDialog,
+		"POST /failures/replay":          s.replay,
+		"GET /refetch":                   s.refetchDialog,
+		"POST /refetch":                  s.refetch,
 		"/": func(v *visit) (*page, error) {
 			return nil, notFound("There is no page %s.", v.URL.Path)
 		},
 	} {
 		mux.HandleFunc(pattern, s.visited(page))
 	}
-	s.actionRoutes(mux)
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, crossSite, http.StatusForbidden)
 	}))
-	return hardened(s.deps.Access.Guard(isolated(protection.Handler(mux))))
+	return hardened(onLoopback(isolated(protection.Handler(mux))))
 }
 
 // crossSite is the response to a request of another site.
 const crossSite = "This request comes from another site. Nothing was done."
 
-// isolated refuses requests that pages of other sites embed. They could not read the response, but would use up
-// the person's requests. Links are allowed.
+// isolated refuses requests that pages of other sites embed. They could not read the response, but would load NATS.
+// Links are allowed.
 func isolated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Sec-Fetch-Site") {
@@ -179,33 +153,4 @@ func hardened(next http.Handler) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
-}
-
-// Limits of requests per person or address.
-const (
-	requestsPerSecond = 20
-	requestsBurst     = 60
-	// maxLimiters is the maximum number of limiters. Above it, all are reset.
-	maxLimiters = 1000
-)
-
-// limiters limits the requests of each person or address. The zero value is ready.
-type limiters struct {
-	mu  sync.Mutex
-	all map[string]*rate.Limiter
-}
-
-// allow reports whether another request of a person or address is allowed now.
-func (l *limiters) allow(name string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	limiter := l.all[name]
-	if limiter == nil {
-		if l.all == nil || len(l.all) >= maxLimiters {
-			l.all = map[string]*rate.Limiter{}
-		}
-		limiter = rate.NewLimiter(requestsPerSecond, requestsBurst)
-		l.all[name] = limiter
-	}
-	return limiter.Allow()
 }

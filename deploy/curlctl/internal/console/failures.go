@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
@@ -38,16 +37,13 @@ type filter struct {
 	Dead operate.DeadLetterFilter
 }
 
-// readFilter parses the query or form, limited to the namespace that the person may see.
+// readFilter parses the query or form.
 func (v *visit) readFilter() (filter, error) {
 	f := filter{Values: url.Values{}}
 	for _, field := range filterFields() {
 		if value := strings.TrimSpace(v.FormValue(field)); value != "" {
 			f.Values.Set(field, value)
 		}
-	}
-	if v.namespace != "" {
-		f.Values.Set("namespace", v.namespace)
 	}
 	get := f.Values.Get
 	f.Selection = deadletter.Selection{
@@ -102,10 +98,10 @@ type failuresData struct {
 	Below   uint64
 	Reasons []string
 	// Match is the number of matches, if it is Counted.
-	Match         uint64
-	Counted       bool
-	Command       string
-	Replay, Purge bool
+	Match   uint64
+	Counted bool
+	Command string
+	Replay  bool
 }
 
 func (s *Server) failuresPage(v *visit) (*page, error) {
@@ -120,7 +116,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	data := failuresData{
 		Filter: f, Below: f.Dead.Below, Reasons: deadletter.Reasons(),
 		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...),
-		Replay:  v.can(access.Replay), Purge: v.can(access.Purge),
+		Replay:  s.deps.Access.mayReplay,
 	}
 	newest := uint64(0)
 	for d, err := range v.client.DeadLetters(v.Context(), f.Dead) {
@@ -180,14 +176,12 @@ func (v *visit) failure(text string) (operate.DeadLetter, error) {
 	if err != nil || id == 0 {
 		return operate.DeadLetter{}, notFound("%q is not the ID of a failure.", text)
 	}
-	return failureIn(v.Context(), v.client, id, v.namespace)
+	return failureOf(v.Context(), v.client, id)
 }
 
-// failureIn reads a failure of a namespace (empty: of any). A failure of another namespace counts as not found.
-func failureIn(ctx context.Context, client *operate.Client, id uint64, namespace string) (operate.DeadLetter, error) {
+func failureOf(ctx context.Context, client *operate.Client, id uint64) (operate.DeadLetter, error) {
 	d, err := client.DeadLetter(ctx, id)
-	gone := errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject)
-	if gone || err == nil && namespace != "" && d.Key.Namespace != namespace {
+	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
 		return operate.DeadLetter{}, notFound("Failure %d does not exist. It may have been removed.", id)
 	}
 	return d, err
@@ -213,7 +207,7 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 	last := s.lookShortly(v)
 	data := failureData{
 		Record:  failureRow(&last, d),
-		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(access.Replay),
+		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: s.deps.Access.mayReplay,
 	}
 	snippet := d.Message.GetSnippet()
 	data.Snippet = strings.ToValidUTF8(string(snippet[:min(len(snippet), maxSnippet)]), "\uFFFD")

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
@@ -32,12 +30,10 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := last.Numbers(v.namespace)
+	n := last.Numbers()
 	return &page{template: "overview.html", title: "Overview", refresh: true, data: map[string]any{
 		"Numbers": n, "Requests": consumer(n, pipeline.FetcherConsumer), "Results": consumer(n, pipeline.WriterConsumer),
 		"Groups": n.Groups[:min(len(n.Groups), groupRows)], "Bad": n.Now.Failing + n.Now.Refused,
-		"Scoped": v.namespace != "",
-		"Pause":  v.namespace == "" && v.can(access.Pause),
 	}}, nil
 }
 
@@ -72,10 +68,10 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 	}
 	wanted := strings.ToLower(strings.TrimSpace(v.FormValue("q")))
 	other := func(h model.Host) bool { return !strings.Contains(h.Name, wanted) }
-	hosts := slices.DeleteFunc(last.Hosts(v.namespace), other)
+	hosts := slices.DeleteFunc(last.Hosts(), other)
 	return &page{template: "hosts.html", title: "Hosts", data: map[string]any{
 		"Hosts": hosts[:min(len(hosts), hostRows)], "More": max(0, len(hosts)-hostRows), "All": len(hosts), "Query": wanted,
-		"Replay": v.can(access.Replay), "Scoped": v.namespace != "",
+		"Replay": s.deps.Access.mayReplay,
 	}}, nil
 }
 
@@ -85,7 +81,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	name, host, after, state := v.FormValue("name"), v.FormValue("host"), v.FormValue("after"), v.FormValue("state")
-	namespace := cmp.Or(v.namespace, v.FormValue("namespace"))
+	namespace := v.FormValue("namespace")
 	if state != "" && state != "failing" {
 		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
 	}
@@ -100,7 +96,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	}
 	return &page{template: "wants.html", title: "Wanted", data: map[string]any{
 		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host, "State": state,
-		"Scoped": v.namespace != "", "After": after, "Refetch": v.can(access.Replay),
+		"After": after, "Refetch": s.deps.Access.mayReplay,
 	}}, nil
 }
 
@@ -119,7 +115,7 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	}
 	slices.Reverse(view.Timeline)
 	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
-		"View": view, "Unseen": unseen, "Replay": v.can(access.Replay),
+		"View": view, "Unseen": unseen, "Replay": s.deps.Access.mayReplay,
 		"Command": command("curlctl", "status", view.Namespace+"/"+view.ConfigMap),
 	}}, nil
 }
@@ -143,9 +139,6 @@ func keyOf(text string) pipeline.Key {
 }
 
 func (s *Server) auditPage(v *visit) (*page, error) {
-	if err := v.need(access.Audits, ""); err != nil {
-		return nil, err
-	}
 	var rows []*v1.Audit
 	for a, err := range v.client.Audits(v.Context()) {
 		if err != nil {
@@ -155,18 +148,10 @@ func (s *Server) auditPage(v *visit) (*page, error) {
 			break
 		}
 	}
-	all := s.jobs.List()
-	running := slices.ContainsFunc(all, func(j jobs.View) bool { return j.Running })
-	return &page{template: "audit.html", title: "Audit", refresh: running, data: map[string]any{
-		"Rows": rows,
-		"Jobs": all,
-	}}, nil
+	return &page{template: "audit.html", title: "Audit", data: map[string]any{"Rows": rows}}, nil
 }
 
 func (s *Server) doctorPage(v *visit) (*page, error) {
-	if v.namespace != "" {
-		return nil, forbidden("The Doctor checks all namespaces.")
-	}
 	ctx, stop := s.deps.Conn.Refusals.CancelOnDenied(v.Context())
 	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Now)
 	stop()
@@ -202,9 +187,6 @@ func (s *Server) search(v *visit) (*page, error) {
 	q := strings.TrimSpace(v.FormValue("q"))
 	to := "/failures"
 	query := url.Values{}
-	if v.namespace != "" {
-		query.Set("namespace", v.namespace)
-	}
 	id := strings.TrimPrefix(strings.TrimPrefix(q, "failure/"), "#")
 	switch _, err := strconv.ParseUint(id, 10, 63); {
 	case q == "":

@@ -4,85 +4,167 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"iter"
+	"maps"
 	"net/url"
-	"strings"
-	"time"
+	"strconv"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
-	// defaultRate is the initial rate of a dialog.
-	defaultRate = "50/s"
+	// rateText limits the requests of a form, and maxRequests their number, so that the response comes in time.
+	rateText    = "50/s"
+	maxRequests = 500
 	// alsoRecovered is the field to also replay keys that were fetched since.
 	alsoRecovered = "also-recovered"
-	// maxPlanned is the maximum number of failures that a dialog checks.
-	maxPlanned = 1000
-	// maxFollowed is the maximum number of failures whose outcome a job waits for, for at most followTimeout.
-	maxFollowed   = 1000
-	followTimeout = 5 * time.Minute
+	// maxIDs is the maximum number of IDs in a form.
+	maxIDs = 1000
 )
 
-func (s *Server) replay(v *visit, submitted bool) (*page, error) {
-	sel, err := v.selected(submitted)
-	if err != nil {
-		return nil, err
-	}
-	// If one right decides, check it before reading anything.
-	if s.tokens == nil || sel.Namespace != "" {
-		if err := v.need(access.Replay, sel.Namespace); err != nil {
-			return nil, err
-		}
-	}
-	rateText, again := v.rateField(), v.FormValue(alsoRecovered) != ""
-	rate, wrong := readRate(rateText)
-	d := &dialog{
-		Title: "Replay failures", Path: "/failures/replay", Rate: &rateText, Back: sel.At("/failures"),
-		Command: replayCommand(sel, rate, rateText, again),
-	}
-	if again {
-		d.hide(alsoRecovered, "1")
-	}
-	var found []operate.DeadLetter
-	for f, err := range sel.failures(v.Context(), v.client) {
-		if err != nil {
-			return nil, err
-		}
-		sel.top = max(sel.top, f.ID)
-		if sel.count++; sel.count <= maxPlanned {
-			found = append(found, f)
-		}
-	}
-	n, err := s.describeReplay(v, d, sel, found)
-	if err != nil {
-		return nil, err
-	}
-	d.Button, d.Nothing = "Replay "+printer.Plural(n, "failure"), n == 0
-	sel.repeat(d, n)
-	if wrong != nil {
-		return d.refuse(http.StatusBadRequest, wrong.Error()), nil
-	}
-	record := v.record("replay", sel.words(), n)
-	return s.confirm(v, d, submitted, record, func(ctx context.Context, j *jobs.Job) error {
-		return s.runReplay(ctx, j, v.person, sel, rate, record, again)
-	})
+// dialog asks for confirmation, or reports what its form did.
+type dialog struct {
+	Title, Button, Path, Back string
+	// Lines describe the action or its result.
+	Lines []string
+	// Hidden fields repeat the selection.
+	Hidden []hidden
+	// Also is the address of the dialog that also replays recovered keys (empty: there are none).
+	Also    string
+	Command string
+	// Nothing means that there is nothing to confirm.
+	Nothing bool
 }
 
-// describeReplay describes a replay, and returns the number of its failures. It counts only wanted ones, unless
-// too many are selected to check each.
-func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []operate.DeadLetter) (int, error) {
-	if sel.count > len(found) {
-		d.Lines = []string{
-			"Would replay up to " + printer.Plural(sel.count, "failure") + ".",
-			"Keys that were fetched since, are no longer wanted or have changed are skipped.",
+type hidden struct{ Name, Value string }
+
+func (d *dialog) page() *page { return &page{template: "dialog.html", title: d.Title, data: d} }
+
+// hide adds a hidden field, unless it is empty.
+func (d *dialog) hide(name, value string) {
+	if value != "" {
+		d.Hidden = append(d.Hidden, hidden{name, value})
+	}
+}
+
+// limit leaves more than maxRequests to the command. It reports whether the form may be sent.
+func (d *dialog) limit(n int) bool {
+	if n > maxRequests {
+		d.Lines = append(d.Lines, fmt.Sprintf("The console requests at most %d at once. Use the command.", maxRequests))
+	}
+	d.Nothing = n == 0 || n > maxRequests
+	return !d.Nothing
+}
+
+func requestRate() (rate replay.Rate) {
+	_ = rate.Set(rateText) // it is valid
+	return rate
+}
+
+// record returns the audit record of an action.
+func record(action string, filter []string, selected int) audit.Action {
+	return audit.Action{Name: action, Filter: audit.Filter(filter), Selected: selected, Via: audit.Console}
+}
+
+// selection has the failures to replay, by filter or by ID.
+type selection struct {
+	filter
+	ids []uint64
+}
+
+// selected parses IDs, or the filter.
+func (v *visit) selected() (selection, error) {
+	f, err := v.readFilter()
+	s := selection{filter: f}
+	if err != nil {
+		return s, err
+	}
+	s.Dead.Below = 0
+	for _, text := range v.Form["id"] {
+		id, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || id == 0 {
+			return s, badRequest(fmt.Errorf("id: %q is not the ID of a failure", text))
 		}
-		return sel.count, nil
+		if s.ids = append(s.ids, id); len(s.ids) > maxIDs {
+			return s, badRequest(fmt.Errorf("id: more than %d, select by filter", maxIDs))
+		}
+	}
+	return s, nil
+}
+
+// failures reads the selected failures, by filter one more than maxPlanned at most.
+func (s selection) failures(ctx context.Context, client *operate.Client) iter.Seq2[operate.DeadLetter, error] {
+	if len(s.ids) == 0 {
+		return client.DeadLetters(ctx, s.Dead)
+	}
+	return func(yield func(operate.DeadLetter, error) bool) {
+		for _, id := range s.ids {
+			f, err := failureOf(ctx, client, id)
+			if !yield(f, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// words returns the arguments of curlctl.
+func (s selection) words() []string {
+	if len(s.ids) == 0 {
+		if words := s.Words(); len(words) > 0 {
+			return words
+		}
+		return []string{"--all"}
+	}
+	var words []string
+	for _, id := range s.ids {
+		words = append(words, strconv.FormatUint(id, 10))
+	}
+	return words
+}
+
+func (s *Server) replayDialog(v *visit) (*page, error) {
+	d, _, _, err := s.planReplay(v)
+	if err != nil {
+		return nil, err
+	}
+	return d.page(), nil
+}
+
+// planReplay describes the replay of the selected failures. It compares at most 2 maxRequests failures with their
+// keys. With more, there are no items, and the dialog shows the command.
+func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, selection, error) {
+	sel, err := v.selected()
+	if err == nil {
+		err = v.mayReplay()
+	}
+	if err != nil {
+		return nil, nil, sel, err
+	}
+	if top, err := strconv.ParseUint(v.FormValue("top"), 10, 64); err == nil {
+		sel.Dead.Below = top + 1
+	}
+	again := v.FormValue(alsoRecovered) != ""
+	words := append(append([]string{"curlctl", "replay"}, sel.words()...), "--rate="+rateText)
+	if again {
+		words = append(words, "--"+alsoRecovered)
+	}
+	d := &dialog{Title: "Replay failures", Path: "/failures/replay", Back: sel.At("/failures"), Command: command(words...)}
+	var found []operate.DeadLetter
+	top := uint64(0)
+	for f, err := range sel.failures(v.Context(), v.client) {
+		if err != nil {
+			return nil, nil, sel, err
+		}
+		if found = append(found, f); len(found) > 2*maxRequests {
+			d.Lines = []string{"Would replay more than " + printer.Plural(2*maxRequests, "failure") + "."}
+			d.limit(len(found))
+			return d, nil, sel, nil
+		}
+		top = max(top, f.ID)
 	}
 	items, err := replay.Plan(v.Context(), v.client, func(yield func(operate.DeadLetter, error) bool) {
 		for _, f := range found {
@@ -90,21 +172,34 @@ func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []oper
 				return
 			}
 		}
-	}, v.FormValue(alsoRecovered) != "", nil)
-	if err == nil {
-		err = s.mayReplay(v.Context(), v.person, items, sel.Namespace)
-	}
+	}, again, nil)
 	if err != nil {
-		return 0, err
+		return nil, nil, sel, err
 	}
 	counts := replay.Count(items)
 	n := counts[replay.Wanted]
-	d.Lines = []string{fmt.Sprintf("Would replay %s of %s.", printer.Grouped(n), printer.Plural(len(items), "failure"))}
-	d.Lines = append(d.Lines, skipped(counts)...)
-	if counts[replay.Recovered] > 0 {
-		d.Also = sel.address("/failures/replay", url.Values{alsoRecovered: {"1"}})
+	d.Button = "Replay " + printer.Plural(n, "failure")
+	d.Lines = append([]string{
+		fmt.Sprintf("Would replay %s of %s.", printer.Grouped(n), printer.Plural(len(items), "failure")),
+	}, skipped(counts)...)
+	d.limit(n)
+	for _, field := range filterFields() {
+		d.hide(field, sel.Values.Get(field))
 	}
-	return n, nil
+	for _, id := range sel.ids {
+		d.hide("id", strconv.FormatUint(id, 10))
+	}
+	d.hide("top", strconv.FormatUint(top, 10))
+	d.hide(alsoRecovered, v.FormValue(alsoRecovered))
+	if counts[replay.Recovered] > 0 {
+		also := url.Values{alsoRecovered: {"1"}}
+		maps.Copy(also, sel.Values)
+		for _, id := range sel.ids {
+			also.Add("id", strconv.FormatUint(id, 10))
+		}
+		d.Also = "/failures/replay?" + also.Encode()
+	}
+	return d, items, sel, nil
 }
 
 // skipped says how many failures are skipped and why.
@@ -119,103 +214,100 @@ func skipped(counts map[replay.Verdict]int) (lines []string) {
 	return lines
 }
 
-// mayReplay returns an error unless the person may replay in the namespaces of all items.
-func (s *Server) mayReplay(ctx context.Context, who *access.Person, items []*replay.Item, namespace string) error {
-	err := s.need(ctx, who, access.Replay, namespace)
-	if len(items) == 0 || err == nil {
-		return err
+// replay replays the failures of a submitted dialog, without those that are newer than the dialog.
+func (s *Server) replay(v *visit) (*page, error) {
+	if v.FormValue("top") == "" {
+		return nil, badRequest(errors.New("top: the form is incomplete, open the dialog again"))
 	}
-	asked := map[string]bool{}
-	for _, item := range items {
-		if asked[item.Key.Namespace] {
-			continue
-		}
-		asked[item.Key.Namespace] = true
-		if err := s.need(ctx, who, access.Replay, item.Key.Namespace); err != nil {
-			return err
-		}
+	d, items, sel, err := s.planReplay(v)
+	if err != nil || d.Nothing {
+		return orNil(d, err)
 	}
-	return nil
+	n := replay.Count(items)[replay.Wanted]
+	err = audit.Do(v.Context(), s.deps.Conn, record("replay", sel.words(), n), s.deps.Now,
+		func(ctx context.Context) (done, skipped int, err error) {
+			err = replay.Request(ctx, s.deps.Conn.Client, items, requestRate(), nil)
+			done = replay.Count(items)[replay.Replayed]
+			return done, len(items) - done, err
+		})
+	counts := replay.Count(items)
+	d.Title, d.Nothing, d.Also = "Replay", true, ""
+	d.Lines = append([]string{fmt.Sprintf("Replayed %s of %s. The page Failures shows their new state.",
+		printer.Grouped(counts[replay.Replayed]), printer.Plural(len(items), "failure"))}, skipped(counts)...)
+	return orNil(d, err)
 }
 
-// replayCommand returns the equivalent command.
-func replayCommand(sel selection, rate replay.Rate, rateText string, again bool) string {
-	words := append([]string{"curlctl", "replay"}, sel.words()...)
-	if rate > 0 {
-		words = append(words, "--rate="+rateText)
-	}
-	if again {
-		words = append(words, "--also-recovered")
-	}
-	return command(words...)
-}
-
-func (v *visit) rateField() string {
-	if v.Form.Has("rate") {
-		return strings.TrimSpace(v.FormValue("rate"))
-	}
-	return defaultRate
-}
-
-func readRate(text string) (rate replay.Rate, err error) {
-	if text != "" {
-		if err = rate.Set(text); err != nil {
-			err = fmt.Errorf("rate: %w", err)
-		}
-	}
-	return rate, err
-}
-
-// runReplay replays the selected failures. It waits for the outcome unless there are more than maxFollowed.
-func (s *Server) runReplay( //nolint:revive // seven independent inputs
-	ctx context.Context, j *jobs.Job, who *access.Person, sel selection, rate replay.Rate, record audit.Action, again bool,
-) error {
-	client := s.deps.Conn.Client
-	j.Set("checked", 0)
-	all := sel.failures(ctx, client)
-	items, err := replay.Plan(ctx, client, all, again, func(n int) { j.Set("checked", n) })
+func orNil(d *dialog, err error) (*page, error) {
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.mayReplay(ctx, who, items, sel.Namespace); err != nil {
-		return err
-	}
-	var follower *replay.Follower
-	if len(items) <= maxFollowed {
-		if follower, err = replay.Follow(ctx, client); err != nil {
-			return err
-		}
-	}
-	record.Selected = replay.Count(items)[replay.Wanted]
-	failed := audit.Do(ctx, s.deps.Conn, record, s.deps.Now, func(ctx context.Context) (done, skipped int, err error) {
-		j.Set("requested", 0)
-		err = replay.Request(ctx, client, items, rate, func(done int) { j.Set("requested", done) })
-		done = replay.Count(items)[replay.Replayed]
-		return done, len(items) - done, err
-	})
-	for _, text := range skipped(replay.Count(items)) {
-		j.Note(text)
-	}
-	if failed != nil || follower == nil {
-		return failed
-	}
-	return s.followReplay(ctx, j, items, follower)
+	return d.page(), nil
 }
 
-func (s *Server) followReplay(ctx context.Context, j *jobs.Job, items []*replay.Item, follower *replay.Follower) error {
-	ctx, cancel := context.WithTimeout(ctx, followTimeout)
-	defer cancel()
-	err := follower.Wait(ctx, items, func(counts map[replay.Outcome]int) {
-		j.Set("fetched or failed again", counts[replay.Fetched]+counts[replay.FailedAgain]+counts[replay.Superseded])
-	})
-	counts := replay.Outcomes(items)
-	for _, outcome := range []replay.Outcome{replay.Fetched, replay.FailedAgain, replay.Superseded, replay.Pending} {
-		if n := counts[outcome]; n > 0 {
-			j.Note(printer.Grouped(n) + " " + string(outcome) + ".")
+func (s *Server) refetchDialog(v *visit) (*page, error) {
+	d, _, _, err := s.planRefetch(v)
+	return orNil(d, err)
+}
+
+// planRefetch describes the fetch of the selected keys.
+func (s *Server) planRefetch(v *visit) (*dialog, []pipeline.Key, []string, error) {
+	if err := v.mayReplay(); err != nil {
+		return nil, nil, nil, err
+	}
+	namespace, name, host := v.FormValue("namespace"), v.FormValue("name"), v.FormValue("host")
+	var selected []pipeline.Key
+	for w, err := range v.client.Wants(v.Context(), namespace, name) {
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if host == "" || pipeline.HostIs(w.Want.GetUrl(), host) {
+			selected = append(selected, w.Key)
 		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return nil // a note reports the pending ones
+	words := refetchWords(namespace, name, host)
+	d := &dialog{
+		Title: "Fetch now", Button: "Fetch " + printer.Plural(len(selected), "key"), Path: "/refetch", Back: "/wants",
+		Lines: []string{
+			"Would fetch " + printer.Plural(len(selected), "key") + " now.", "Unchanged bodies are not written.",
+		},
+		Command: command(append(append([]string{"curlctl", "refetch"}, words...), "--rate="+rateText)...),
 	}
-	return err
+	d.limit(len(selected))
+	d.hide("namespace", namespace)
+	d.hide("name", name)
+	d.hide("host", host)
+	return d, selected, words, nil
+}
+
+func (s *Server) refetch(v *visit) (*page, error) {
+	d, selected, words, err := s.planRefetch(v)
+	if err != nil || d.Nothing {
+		return orNil(d, err)
+	}
+	done := 0
+	err = audit.Do(v.Context(), s.deps.Conn, record("refetch", words, len(selected)), s.deps.Now,
+		func(ctx context.Context) (_, _ int, err error) {
+			done, err = replay.Refetch(ctx, s.deps.Conn.Client, selected, requestRate(), nil)
+			return done, len(selected) - done, err
+		})
+	d.Nothing = true
+	d.Lines = []string{fmt.Sprintf("Requested %s of %s. The page Wanted shows their new state.",
+		printer.Grouped(done), printer.Plural(len(selected), "key"))}
+	return orNil(d, err)
+}
+
+func refetchWords(namespace, name, host string) []string {
+	var words []string
+	switch {
+	case namespace != "" && name != "":
+		words = []string{namespace + "/" + name}
+	case namespace != "":
+		words = []string{"--all", "--namespace=" + namespace}
+	default:
+		words = []string{"--all"}
+	}
+	if host != "" {
+		words = append(words, "--host="+host)
+	}
+	return words
 }

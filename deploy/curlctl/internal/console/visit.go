@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -26,9 +24,6 @@ type visit struct {
 	*http.Request
 	server *Server
 	w      http.ResponseWriter
-	person *access.Person
-	// namespace is the only one that the person may see (empty: all).
-	namespace string
 	// client counts unreadable messages.
 	client *operate.Client
 }
@@ -82,15 +77,10 @@ const (
 // visited returns the handler of a page.
 func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		person := s.deps.Access.Person(w, r)
-		if person == nil {
+		if !s.deps.Access.allows(w, r) {
 			return
 		}
-		v := &visit{Request: r, server: s, w: w, person: person, client: s.deps.Conn.Client.Counting()}
-		if !s.persons.allow(person.Name) {
-			http.Error(w, "Too many requests. Wait a second.", http.StatusTooManyRequests)
-			return
-		}
+		v := &visit{Request: r, server: s, w: w, client: s.deps.Conn.Client.Counting()}
 		limit := requestTimeout
 		if !s.deps.Conn.Conn.IsConnected() {
 			limit = disconnectedTimeout
@@ -101,10 +91,6 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		refusedSince := time.Now()
 		if err := v.ParseForm(); err != nil {
 			v.fail(unreadableForm(err), refusedSince)
-			return
-		}
-		if err := v.enter(); err != nil { //nolint:contextcheck // a visit has its own
-			v.fail(err, refusedSince)
 			return
 		}
 		p, err := read(v)
@@ -127,49 +113,12 @@ func unreadableForm(err error) error {
 	return badRequest(err)
 }
 
-// enter sets the namespace that the person may see: all, or the requested one.
-func (v *visit) enter() error {
-	all, err := v.may(access.See, "")
-	if err != nil || all {
-		return err
+// mayReplay returns an error if the NATS user may not replay.
+func (v *visit) mayReplay() error {
+	if v.server.deps.Access.mayReplay {
+		return nil
 	}
-	namespace := cmp.Or(v.PathValue("namespace"), v.FormValue("namespace"))
-	if namespace == "" {
-		return &problem{
-			http.StatusForbidden, "Which namespace?", v.person.Name + " may not see all namespaces.",
-			"Add ?namespace=… to the address, or use the field below.",
-		}
-	}
-	if one, err := v.may(access.See, namespace); err != nil {
-		return err
-	} else if !one {
-		return notFound("There is no namespace %s that %s may see.", namespace, v.person.Name)
-	}
-	v.namespace = namespace
-	return nil
-}
-
-func (v *visit) may(right access.Right, namespace string) (bool, error) {
-	return v.server.deps.Access.May(v.Context(), v.person, right, namespace)
-}
-
-// can reports whether to show the button for a right.
-func (v *visit) can(right access.Right) bool {
-	ok, err := v.may(right, v.namespace)
-	return err == nil && ok
-}
-
-// need returns an error unless the person has a right.
-func (v *visit) need(right access.Right, namespace string) error {
-	return v.server.need(v.Context(), v.person, right, namespace)
-}
-
-func (s *Server) need(ctx context.Context, who *access.Person, right access.Right, namespace string) error {
-	ok, err := s.deps.Access.May(ctx, who, right, namespace)
-	if err != nil || ok {
-		return err
-	}
-	return forbidden(fmt.Sprintf("%s may not %s.", who.Name, right))
+	return forbidden(v.server.deps.Access.name + " may not replay and refetch.")
 }
 
 // fail writes the page for an error.
@@ -177,20 +126,17 @@ func (v *visit) fail(err error, since time.Time) {
 	p := v.server.problemOf(err, since)
 	retry := p.status == http.StatusServiceUnavailable
 	v.write(&page{template: "problem.html", title: p.title, status: p.status, refresh: retry, data: map[string]any{
-		"Text": p.text, "Todo": p.todo, "Namespace": p.title == "Which namespace?",
+		"Text": p.text, "Todo": p.todo,
 	}})
 }
 
 // problemOf returns the page for an error.
 func (s *Server) problemOf(err error, since time.Time) *problem {
 	var known *problem
-	var unreviewed *access.ReviewError
 	var forbids *natsconn.PermissionError
 	switch refused := s.deps.Conn.Refusals.Since(since); {
 	case errors.As(err, &known):
 		return known
-	case errors.As(err, &unreviewed):
-		return &problem{http.StatusBadGateway, "Kubernetes does not respond", capitalized(unreviewed), "Try again."}
 	case errors.As(err, &forbids):
 		return natsForbids(forbids)
 	case refused != nil:
@@ -242,9 +188,8 @@ type destination struct{ Path, Name, Key string }
 
 // frame is the layout around a page.
 type frame struct {
-	Title, Path, Person, Namespace, Server string
-	Nav                                    any
-	SignedIn                               bool
+	Title, Path, Person, Server string
+	Nav                         any
 	// Lost means that there is no connection to NATS.
 	Lost    bool
 	Last    model.Reading
@@ -274,19 +219,12 @@ func (v *visit) write(p *page) {
 
 func (v *visit) frame(p *page) frame {
 	f := frame{
-		Title: p.title, Path: v.URL.Path, Person: v.person.Name, Namespace: v.namespace,
+		Title: p.title, Path: v.URL.Path, Person: v.server.deps.Access.name,
 		Server: v.server.deps.Conn.Where, Nav: navigation(), Refresh: p.refresh, Now: v.server.deps.Now(),
-		Page: p.data, Last: v.server.model.Last(), SignedIn: v.server.tokens != nil,
+		Page: p.data, Last: v.server.model.Last(),
 		Lost: !v.server.deps.Conn.Conn.IsConnected(),
 	}
 	f.Unread, _ = v.client.Unread.Count()
-	live := p.live
-	if live == nil {
-		live = url.Values{}
-	}
-	if v.namespace != "" {
-		live.Set("namespace", v.namespace)
-	}
-	f.Live = "/live?" + live.Encode()
+	f.Live = "/live?" + p.live.Encode()
 	return f
 }

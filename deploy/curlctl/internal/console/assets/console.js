@@ -19,10 +19,6 @@ function say(text) {
 // load returns the document at an address and its final address, or null if it is not a page of the console.
 async function load(address) {
   const response = await fetch(address, {headers: {Accept: 'text/html'}});
-  if (response.redirected && new URL(response.url).pathname === '/signin') {
-    location.assign('/signin');
-    return null;
-  }
   const page = new DOMParser().parseFromString(policy.createHTML(await response.text()), 'text/html');
   return find('main', page) && {page, address: response.url};
 }

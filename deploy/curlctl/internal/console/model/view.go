@@ -13,38 +13,22 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Numbers returns the overview of a namespace (empty: all). Failures is 0 for a single namespace.
-func (r *Reading) Numbers(namespace string) overview.Overview {
+// Numbers returns the overview.
+func (r *Reading) Numbers() overview.Overview {
 	n := r.State
-	n.Now, n.Groups = keys.Count(r.within(namespace)), keys.Groups(r.within(namespace))
+	n.Now, n.Groups = keys.Count(r.Streams.Keys), keys.Groups(r.Streams.Keys)
+	n.Failures = operate.Total(r.Streams.Failures)
 	for _, t := range r.Streams.Timers {
-		fired := t.At.Before(r.seen) && !t.At.Before(r.AsOf)
-		if !fired && (namespace == "" || t.Key.Namespace == namespace) {
+		if fired := t.At.Before(r.seen) && !t.At.Before(r.AsOf); !fired {
 			n.Timers.Add(t.At, r.seen)
 		}
 	}
-	if namespace == "" {
-		n.Failures = operate.Total(r.Streams.Failures)
-	}
 	for _, f := range r.Streams.Recent {
-		if r.seen.Sub(f.At) < time.Hour && (namespace == "" || f.Key.Namespace == namespace) {
+		if r.seen.Sub(f.At) < time.Hour {
 			n.LastHour++
 		}
 	}
 	return n
-}
-
-// within returns the keys of a namespace (empty: all).
-func (r *Reading) within(namespace string) []keys.Key {
-	if namespace == "" {
-		return r.Streams.Keys
-	}
-	from, _ := r.find(pipeline.Key{Namespace: namespace})
-	to := from
-	for to < len(r.Streams.Keys) && r.Streams.Keys[to].Namespace == namespace {
-		to++
-	}
-	return r.Streams.Keys[from:to]
 }
 
 func (r *Reading) find(key pipeline.Key) (int, bool) {
@@ -69,8 +53,9 @@ type Filter struct {
 
 // Wants returns at most n selected keys after the cursor, and the number of all selected keys.
 func (r *Reading) Wants(f Filter, after pipeline.Key, n int) (rows []keys.Key, all int) {
-	for _, k := range r.within(f.Namespace) {
-		if f.Name != "" && k.Name != f.Name || f.Host != "" && !k.HostIs(f.Host) || f.Failing && k.Condition.Good() {
+	for _, k := range r.Streams.Keys {
+		if f.Namespace != "" && k.Namespace != f.Namespace || f.Name != "" && k.Name != f.Name ||
+			f.Host != "" && !k.HostIs(f.Host) || f.Failing && k.Condition.Good() {
 			continue
 		}
 		all++
@@ -91,14 +76,14 @@ type Host struct {
 	Reasons map[string]int
 	// Next is the next attempt of a failing key (zero: there is none).
 	Next time.Time
-	// Kept counts the failures of all namespaces.
+	// Kept counts the failures.
 	Kept uint64
 }
 
-// Hosts returns the hosts of a namespace, or of all, most failing keys first.
-func (r *Reading) Hosts(namespace string) []Host {
+// Hosts returns the hosts, most failing keys first.
+func (r *Reading) Hosts() []Host {
 	hosts := map[string]Host{}
-	for _, k := range r.within(namespace) {
+	for _, k := range r.Streams.Keys {
 		h := hosts[k.Host]
 		h.Wanted++
 		switch c := k.Condition; c.State {
@@ -119,12 +104,10 @@ func (r *Reading) Hosts(namespace string) []Host {
 		}
 		hosts[k.Host] = h
 	}
-	if namespace == "" {
-		for group, n := range r.Streams.Failures {
-			h := hosts[group.Host]
-			h.Kept += n
-			hosts[group.Host] = h
-		}
+	for group, n := range r.Streams.Failures {
+		h := hosts[group.Host]
+		h.Kept += n
+		hosts[group.Host] = h
 	}
 	all := make([]Host, 0, len(hosts))
 	for name, h := range hosts {

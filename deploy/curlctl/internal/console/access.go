@@ -1,0 +1,114 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+)
+
+// Access decides who may open the pages, and whether they may replay.
+type Access struct {
+	// name of the NATS user.
+	name      string
+	mayReplay bool
+	// signIn is nil if the pages need none.
+	signIn *signIn
+}
+
+// signIn accepts a token once, and replaces it with the cookie of a session.
+type signIn struct {
+	base, cookie, session string
+
+	mu    sync.Mutex
+	token string
+}
+
+// NewLocal returns access to a console at a loopback address, such as http://127.0.0.1:8090, for the first browser
+// that opens URL, with the rights of the NATS user.
+func NewLocal(ctx context.Context, conn *natsconn.Connection, base *url.URL) *Access {
+	a := &Access{mayReplay: true, signIn: &signIn{
+		base: base.String(), cookie: "curlctl-console-" + base.Port(), token: rand.Text(), session: rand.Text(),
+	}}
+	user, err := conn.User(ctx)
+	a.name = user.Name
+	for _, identity := range doctor.Identities() {
+		if identity.Name == doctor.Replayer && err == nil { // else the server refuses what is not allowed
+			a.mayReplay = len(identity.Missing(user, conn.Client.APIPrefix())) == 0
+		}
+	}
+	return a
+}
+
+// Anonymous returns read-only access for everybody on this machine.
+func Anonymous() *Access { return &Access{name: "not signed in"} }
+
+// URL returns the address that signs in once.
+func (a *Access) URL() string { return a.signIn.base + "/?token=" + a.signIn.token }
+
+// IsLoopback reports whether a host is localhost or a loopback address.
+func IsLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// onLoopback refuses requests for any other host name, which protects against DNS rebinding.
+func onLoopback(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !IsLoopback(host) {
+			http.Error(w, "Use localhost or a loopback address to open this console.", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// allows reports whether a request may see a page. If not, it writes the response.
+func (a *Access) allows(w http.ResponseWriter, r *http.Request) bool {
+	s := a.signIn
+	if s == nil {
+		return true
+	}
+	if token := r.URL.Query().Get("token"); token != "" && r.Method == http.MethodGet {
+		s.enter(w, r, token)
+		return false
+	}
+	cookie, err := r.Cookie(s.cookie)
+	if err != nil || !same(cookie.Value, s.session) {
+		http.Error(w, "Open the address that `curlctl console` printed. It signs in once.", http.StatusUnauthorized)
+		return false
+	}
+	return true
+}
+
+// enter exchanges the token for a cookie.
+func (s *signIn) enter(w http.ResponseWriter, r *http.Request, token string) {
+	s.mu.Lock()
+	valid := s.token != "" && same(token, s.token)
+	if valid {
+		s.token = ""
+	}
+	s.mu.Unlock()
+	if !valid {
+		http.Error(w, "This address was used already. Restart `curlctl console` for another one.", http.StatusUnauthorized)
+		return
+	}
+	//nolint:gosec // G124: plain HTTP does not leave this machine
+	http.SetCookie(w, &http.Cookie{
+		Name: s.cookie, Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
