@@ -135,7 +135,6 @@ var _ = Describe("failures", func() {
 			{[]string{"refetch"}, 2, "refetch needs NAMESPACE/NAME, --host, --url or --all"},
 			{[]string{"check"}, 2, "check needs either NAMESPACE/NAME or -f MANIFEST"},
 			{[]string{"check", "-f", "/nope"}, 1, "open /nope: no such file or directory"},
-			{[]string{"pods", "one"}, 2, "NAMESPACE/NAME"},
 			{[]string{"failing", "--limit=-3"}, 2, "--limit must not be negative"},
 			{[]string{"failures", "purge"}, 2, "purge needs filters such as --host, or --all"},
 			{[]string{"console", "--auth=x"}, 2, "--auth: \"x\" is not one of local, none"},

@@ -111,7 +111,6 @@ func examples(dir string) map[string][][]string {
 		"curlctl replay":         {{"--all", "--dry-run"}, {"1", "2", "3"}, {"--all", "--wait", "--timeout=100ms"}},
 		"curlctl refetch":        {{"--all"}, {"ns/cm"}, {"ns/" + steering}},
 		"curlctl status":         {{}, {"ns/cm", "--kubeconfig=/nonexistent"}},
-		"curlctl pods":           {{"ns/cm", "--kubeconfig=/nonexistent"}},
 		"curlctl wants":          {{}, {"--stale"}},
 		"curlctl timers":         none,
 		"curlctl watch":          none,

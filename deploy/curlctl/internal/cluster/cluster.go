@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -218,23 +215,4 @@ func (r *Reader) watcher(ctx context.Context, namespace, name string) (w *watchv
 		return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, w)
 	})
 	return w, err
-}
-
-// Usage returns the containers that use a ConfigMap, sorted by pod, without terminated ones unless all is set.
-func (r *Reader) Usage(
-	ctx context.Context, namespace string, cm podusage.ConfigMap, all bool,
-) (found []podusage.Usage, err error) {
-	err = r.using("list pods of namespace "+namespace, func(c clients) error {
-		list := func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
-			return c.core.Pods(namespace).List(ctx, page)
-		}
-		return each(ctx, list, metav1.ListOptions{}, func(pod *corev1.Pod) {
-			found = append(found, podusage.In(pod, cm, r.Now())...)
-		})
-	})
-	if !all {
-		found = slices.DeleteFunc(found, func(u podusage.Usage) bool { return u.Newest == podusage.Ended })
-	}
-	slices.SortStableFunc(found, func(a, b podusage.Usage) int { return strings.Compare(a.Pod, b.Pod) })
-	return found, err
 }

@@ -1,3 +1,4 @@
+// Package objects has the command check, which reads Kubernetes objects without NATS.
 package objects
 
 import (
