@@ -2,9 +2,7 @@ package watcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,9 +19,6 @@ type streams struct {
 	config Config
 	clock  *brokerclock.Clock
 	log    zerolog.Logger
-
-	// noAudit means that the audit stream was missing at the last check.
-	noAudit atomic.Bool
 }
 
 // epoch creates the streams if necessary, sets the clock and returns the epoch of the stream of requests.
@@ -46,24 +41,10 @@ func (s *streams) ensure(ctx context.Context) (epoch int64, err error) {
 	if s.config.ManageStreams != manageOff {
 		topology := s.config.Streams
 		topology.KeepExisting = s.config.ManageStreams == manageCreate
-		epoch, err = pipeline.Ensure(ctx, s.js, topology)
-		return epoch, s.withoutAudit(err)
+		return pipeline.Ensure(ctx, s.js, topology)
 	}
 	epoch, _, err = pipeline.Epoch(ctx, s.js)
 	return epoch, err
-}
-
-// withoutAudit logs a missing audit stream once and returns the other errors: a lack of space for
-// the audit must not stop the pipeline.
-func (s *streams) withoutAudit(err error) error {
-	missing := errors.Is(err, pipeline.ErrNoAudit)
-	if s.noAudit.Swap(missing) != missing && missing {
-		s.log.Warn().Err(err).Msg("audit stream missing, so curlctl refuses actions of operators")
-	}
-	if missing {
-		return nil
-	}
-	return err
 }
 
 // brokerTime is the broker's clock, because the machine's clock may be wrong. Until the broker has

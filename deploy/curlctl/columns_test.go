@@ -30,7 +30,6 @@ var _ = Describe("A terminal", func() {
 		{"wants"},
 		{"timers"},
 		{"status"},
-		{"audit"},
 		{"replay", "--all", "--dry-run"},
 		{"check", "-f", "testdata/columns.yaml"},
 	}

@@ -27,7 +27,6 @@ var _ = Describe("The program", func() {
 			{[]string{"failures", "show", ""}, "1\tTimeout default/cm-001/my.data\n"},
 			{[]string{"replay", ""}, "1\tTimeout"},
 			{[]string{"replay", "--host", ""}, "a.example.com\n"},
-			{[]string{"watch", "--host", ""}, "a.example.com\n"},
 			{[]string{"failures", "--name", ""}, "cm-001\n"},
 			{[]string{"failures", "--reason", ""}, "Timeout\n"},
 			{[]string{"status", ""}, "default/cm-001\n"},

@@ -51,17 +51,13 @@ var _ = Describe("A page of the console", func() {
 				func(want *v1.Want) { want.Name = strings.Repeat("long-", i*12) + want.GetName() })
 			w.fail(ctx, want, class)
 		}
-		Expect(w.client.PublishAudit(ctx, &v1.Audit{
-			Action: "replay", User: "replayer", OnBehalfOf: "jane",
-			Filter: "--host=a.example.com", Selected: 2,
-		})).To(Succeed())
 		b := w.openAt(func() time.Time { return time.Now().Add(later) }).enter()
 		b.eventually("/").Should(ContainSubstring(`<p class="big">3</p><p class="of">waiting for a fetcher</p>`))
 		goldenPage("overview", b.page("/"))
 		Expect(b.page("/failures?host=b.example.com")).NotTo(ContainSubstring("cm-000"))
 		for name, path := range map[string]string{
 			"failures": "/failures", "failure": "/failures/1", "hosts": "/hosts", "wants": "/wants",
-			"object": "/objects/default/cm-000", "audit": "/audit", "replay": "/failures/replay?host=a.example.com",
+			"object": "/objects/default/cm-000", "replay": "/failures/replay?host=a.example.com",
 			"problem": "/failures?since=yesterday",
 		} {
 			_, page := b.at(path)
@@ -103,7 +99,6 @@ var _ = Describe("The console", func() {
 			Eventually(func() string { _, page := b.at(path); return page }).WithPolling(polling).
 				Should(ContainSubstring("CURL_FAILURES"), path)
 		}
-		b.page("/audit")
 		Expect(b.page("/doctor")).To(MatchRegexp(`the rest.*CURL_FAILURES`))
 	})
 
@@ -121,7 +116,6 @@ var _ = Describe("The console", func() {
 		}
 		Expect(b.page("/failures")).To(ContainSubstring("default/cm-001"))
 		Expect(b.page("/doctor")).To(ContainSubstring(pipeline.Requests))
-		b.page("/audit")
 		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 		code, text := b.at("/failures")
 		Expect(code).To(Equal(http.StatusServiceUnavailable))
@@ -135,7 +129,7 @@ var _ = Describe("The console", func() {
 		for _, off := range []time.Duration{-630 * time.Second, 630 * time.Second} {
 			b := w.openAt(func() time.Time { return time.Now().Add(off) }).enter()
 			for _, path := range []string{
-				"/", "/failures", "/failures/1", "/hosts", "/wants", "/objects/default/cm-001", "/audit", "/doctor",
+				"/", "/failures", "/failures/1", "/hosts", "/wants", "/objects/default/cm-001", "/doctor",
 			} {
 				b.page(path)
 			}

@@ -3,27 +3,19 @@ package curlctl_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"html"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -240,7 +232,7 @@ var _ = Describe("The console", func() {
 			b := w.open().enter()
 			for path, text := range map[string]string{
 				"/": "No keys are failing.", "/failures": "No failures in the last 14 days", "/hosts": "No keys are wanted yet",
-				"/wants": "Annotate a ConfigMap", "/audit": "No actions in the last 90 days.",
+				"/wants":  "Annotate a ConfigMap",
 				"/doctor": "streams and consumers are up to date", "/help": "next and previous row",
 			} {
 				Expect(b.page(path)).To(ContainSubstring(text), path)
@@ -311,13 +303,9 @@ var _ = Describe("The console", func() {
 				Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile},
 			}
 			Expect(w.client.PublishDeadLetter(ctx, key, letter, "1")).To(Succeed())
-			Expect(w.client.PublishAudit(ctx, &v1.Audit{
-				Action: "replay", User: hostile, Filter: "javascript:" + hostile,
-				OnBehalfOf: hostile,
-			})).To(Succeed())
 			b := w.open().enter()
 			for _, path := range []string{
-				"/", "/failures", "/failures/1", "/wants", "/audit", "/hosts", "/failures/replay?id=1",
+				"/", "/failures", "/failures/1", "/wants", "/hosts", "/failures/replay?id=1",
 				"/failures?name=" + url.QueryEscape(hostile),
 				"/objects/default/" + url.PathEscape(key.Name), "/nothing" + url.PathEscape(hostile),
 			} {
@@ -436,7 +424,7 @@ var _ = Describe("The console", func() {
 		It("shows a viewer no buttons, and refuses forged forms", func() {
 			wire := make(chan *nats.Msg, 64)
 			for _, subject := range []string{
-				"curl.due.>", "curl.timer.>", "curl.record.>",
+				"curl.due.>", "curl.timer.>",
 			} {
 				sub := suitetest.Must(w.js.Conn().ChanSubscribe(subject, wire))
 				DeferCleanup(sub.Unsubscribe)

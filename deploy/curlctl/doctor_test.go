@@ -42,20 +42,6 @@ func contexts(texts map[string]string) {
 }
 
 var _ = Describe("doctor", func() {
-	It("finds a full audit, which blocks all actions of operators", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		Expect(w.run(ctx, "doctor").out).To(ContainSubstring("the audit has room"))
-		w.ok(ctx, "setup", "--max-audit-bytes", "20000")
-		Eventually(ctx, func() string { return w.run(ctx, "pause").err }).
-			Should(And(ContainSubstring("nothing was done, the audit is full"),
-				ContainSubstring("curlctl setup --max-audit-bytes")))
-		r := w.run(ctx, "doctor")
-		Expect(r.code).To(Equal(7))
-		Expect(r.out).To(ContainSubstring("the audit is full"))
-		w.ok(ctx, "setup", "--max-audit-bytes", "1000000")
-		w.ok(ctx, "pause")
-	})
-
 	It("finds overdue timers", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		for i, fires := range []time.Duration{10 * time.Minute, time.Hour} { // the clock of the spec is 20 minutes ahead

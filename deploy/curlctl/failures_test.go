@@ -122,7 +122,6 @@ var _ = Describe("failures", func() {
 			{[]string{"pause", "--for=-1s"}, 2, "must not be negative"},
 			{[]string{"setup", "--replicas=2"}, 2, "2 must be 0, 1, 3 or 5"},
 			{[]string{"setup", "--max-results-bytes=1000"}, 2, "--max-results-bytes: 1000 is less than 16 MiB"},
-			{[]string{"watch", "--only", "wanted,fetchd"}, 2, `--only: "fetchd" is not one of wanted, retracted, `},
 			{[]string{"status", "one"}, 2, "NAMESPACE/NAME"},
 			{[]string{"status", "--nats-creds=/nope"}, 1, "--nats-creds: stat /nope: no such file or directory"},
 			{[]string{"status", "--nats-creds=command.go"}, 1, "curlctl: --nats-creds: nkeys: no nkey seed found"},

@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
@@ -63,13 +62,9 @@ func hostileWorld(ctx context.Context) *world {
 	}
 	for _, subject := range []string{
 		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.Want(),
-		pipeline.AuditSubject("replay"+steering, "user"+steering, "2"),
 	} {
 		Expect(w.js.Publish(ctx, subject, []byte(steering))).Error().NotTo(HaveOccurred())
 	}
-	Expect(w.client.PublishAudit(ctx, &v1.Audit{
-		Action: text, User: text, Filter: text, OnBehalfOf: text, Via: text, BeganAt: timestamppb.Now(),
-	})).To(Succeed())
 	return w
 }
 
@@ -113,10 +108,8 @@ func examples(dir string) map[string][][]string {
 		"curlctl status":         {{}, {"ns/cm", "--kubeconfig=/nonexistent"}},
 		"curlctl wants":          {{}, {"--stale"}},
 		"curlctl timers":         none,
-		"curlctl watch":          none,
 		"curlctl pause":          {{"--for=1h"}},
 		"curlctl resume":         none,
-		"curlctl audit":          none,
 		"curlctl check":          {{"-f", manifest}, {"ns/cm", "--kubeconfig=/nonexistent"}},
 		"curlctl setup":          {{"--dry-run"}, {}, {"--watch"}},
 		"curlctl doctor":         none,
@@ -148,9 +141,9 @@ var _ = Describe("Tenants and servers", func() {
 		}
 		Expect(known).To(BeEmpty(), "examples of commands that do not exist")
 		Expect(slices.Sorted(maps.Keys(shown))).To(Equal([]string{
-			"curlctl audit", "curlctl check", "curlctl failing", "curlctl failures",
+			"curlctl check", "curlctl failing", "curlctl failures",
 			"curlctl failures show",
-			"curlctl refetch", "curlctl replay", "curlctl status", "curlctl timers", "curlctl wants", "curlctl watch",
+			"curlctl refetch", "curlctl replay", "curlctl status", "curlctl timers", "curlctl wants",
 		}), "commands that have shown hostile text")
 	})
 
@@ -188,46 +181,14 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// runBriefly runs curlctl. It stops an endless command after publishing messages for it.
+// runBriefly runs curlctl, and stops an endless command.
 func (w *world) runBriefly(ctx context.Context, args ...string) result {
 	GinkgoHelper()
-	endless := slices.Contains(args, "console") || slices.Contains(args, "watch") || slices.Contains(args, "--watch")
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	if !endless {
-		return w.run(ctx, args...)
+	limit := 20 * time.Second
+	if slices.Contains(args, "console") || slices.Contains(args, "--watch") {
+		limit = 300 * time.Millisecond
 	}
-	stop := w.publishHostile() //nolint:contextcheck // it ends with the spec
-	defer stop()
-	brief, end := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer end()
-	return w.run(brief, args...)
-}
-
-// publishHostile publishes hostile messages until stop is called.
-func (w *world) publishHostile() (stop func()) {
-	text := strings.ToValidUTF8(steering, "")
-	key := pipeline.Key{Namespace: "ns" + steering, Name: "cm", Key: "k" + steering}
-	want := &v1.Want{Namespace: text, Name: text, Key: text, Url: "https://" + text + ".example.com/"}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			for subject, data := range map[string][]byte{
-				key.Want(): marshal(want), key.Due(): []byte(steering), key.Content(): []byte(steering),
-				key.Failure(): marshal(&v1.Result{Want: want, Outcome: &v1.Result_Failure{Failure: &v1.Failure{Host: text}}}),
-				key.DeadLetter("r"+steering, "h"+steering): marshal(&v1.DeadLetter{Want: want, ReplayOf: 1}),
-				key.Reconcile(): []byte(steering),
-				pipeline.AuditSubject("a", "u"+steering, ""): nil,
-			} {
-				_ = w.js.Conn().PublishMsg(&nats.Msg{Subject: subject, Data: data})
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	}()
-	return func() { cancel(); <-ended }
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return w.run(ctx, args...)
 }

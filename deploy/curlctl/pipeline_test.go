@@ -9,10 +9,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gbytes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
@@ -116,7 +114,6 @@ var _ = Describe("The pipeline", func() {
 		Eventually(func() uint64 { return w.lastSequences(ctx)[1] }).Should(BeEquivalentTo(2))
 		Expect(w.ok(ctx, "pause", "--for=1h")).To(ContainSubstring("for 1h"))
 		Expect(w.ok(ctx, "status")).To(ContainSubstring("resumes in 39m"))
-		Expect(w.ok(ctx, "audit", "--no-headers")).To(MatchRegexp(`(?s)pause.*--for=1h.*resume.*pause`))
 		Expect(w.ok(ctx, "pause", "--for=2d")).To(ContainSubstring("for 2d"))
 		Expect(w.run(ctx, "pause", "--for=2x").err).To(ContainSubstring(`"2x" is not a duration such as 10m, 1h30m or 2d`))
 		w.ok(ctx, "resume")
@@ -147,12 +144,11 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.run(ctx, "refetch", "--url="+site.URL[:len(site.URL)-1]).code).To(Equal(5), "not a port")
 		Expect(w.run(ctx, "refetch", "--host=other.example.com").code).To(Equal(5))
 		Expect(w.run(ctx, "refetch", "--url="+site.URL+"/?token=a").code).To(Equal(2))
-		Expect(w.ok(ctx, "audit", "--no-headers")).To(ContainSubstring("--host=localhost"))
 		Expect(w.run(ctx, "refetch").code).To(Equal(2))
 		Expect(w.run(ctx, "refetch", "none").code).To(Equal(2))
 	})
 
-	It("purges failures, and records it in the audit", func(ctx SpecContext) {
+	It("purges failures", func(ctx SpecContext) {
 		filled(ctx)
 		a, _ := w.want(ctx, cm(1), "https://a.example.com/")
 		w.fail(ctx, a, v1.FailureClass_FAILURE_CLASS_BAD_STATUS)
@@ -163,28 +159,6 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "failures", "purge", "--since=1m", "--yes")).To(HavePrefix("No failures match."))
 		Expect(w.ok(ctx, "failures", "purge", "--since=1h", "--yes")).To(Equal("Removed 1 failure.\n"))
 		Expect(w.failed(ctx)).To(BeZero())
-		Expect(w.ok(ctx, "audit")).To(ContainSubstring("--host=b.example.com"))
-	})
-
-	It("can be watched", func(ctx SpecContext) {
-		site := newOrigin()
-		w.fetch()
-		out, _, stop := w.watching(ctx, "-o", "json", "-n", "default")
-		w.want(ctx, cm(1), site.URL)
-		w.want(ctx, pipeline.Key{Namespace: "other", Name: "x", Key: "k"}, site.URL)
-		Eventually(func() int { return w.failed(ctx) }).Should(Equal(2))
-		w.forget(ctx, cm(1))
-		Eventually(func() string { return string(out.Contents()) }).
-			Should(And(ContainSubstring("retracted"), ContainSubstring("failing")))
-		stop()
-		var seen []string
-		for line := range strings.SplitSeq(strings.TrimSpace(string(out.Contents())), "\n") {
-			var p struct{ What, Namespace, ConfigMap string }
-			Expect(json.Unmarshal([]byte(line), &p)).To(Succeed(), line)
-			Expect(p.Namespace).To(Equal("default"))
-			seen = append(seen, p.What)
-		}
-		Expect(seen).To(ContainElements("wanted", "scheduled", "failing", "failed", "retracted"))
 	})
 
 	It("is set up, compared and examined", func(ctx SpecContext) {
@@ -214,24 +188,3 @@ var _ = Describe("The pipeline", func() {
 		Expect(results.CachedInfo().Config.MaxBytes).To(BeEquivalentTo(5 << 30))
 	})
 })
-
-// watching runs `curlctl watch`, and returns when it has subscribed.
-func (w *world) watching(ctx context.Context, args ...string) (out, said *gbytes.Buffer, stop func()) {
-	GinkgoHelper()
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	out, said = gbytes.NewBuffer(), gbytes.NewBuffer()
-	cmd := curlctl.Command("curlctl")
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetOut(out)
-	cmd.SetErr(said)
-	cmd.SetArgs(append(append([]string{"watch"}, args...), w.connect...))
-	go func() {
-		defer close(done)
-		_ = cmd.ExecuteContext(ctx) // the error is that of ctx
-	}()
-	stop = func() { cancel(); <-done }
-	DeferCleanup(stop)
-	Eventually(said).Should(gbytes.Say("Watching"))
-	return out, said, stop
-}

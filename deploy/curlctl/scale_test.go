@@ -5,7 +5,6 @@ package curlctl_test
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"

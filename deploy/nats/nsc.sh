@@ -20,55 +20,38 @@ nsc add export --account CURL --service --subject '$JS.API.CONSUMER.PAUSE.*.*'
 nsc add export --account CURL --service --subject '$JS.API.CONSUMER.MSG.NEXT.*.*' --response-type Stream
 nsc add export --account CURL --service --subject '$JS.API.DIRECT.GET.*' --response-type Stream
 nsc add export --account CURL --service --subject '$JS.API.DIRECT.GET.*.>'
-nsc add export --account CURL --subject 'live.curl.>'
 
 nsc add account ADMIN
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.INFO'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
-nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_AUDIT'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.>'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_FAILURES'
-nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_AUDIT'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject 'curl.due.>'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject 'curl.timer.>'
-nsc add import --account ADMIN --src-account CURL --service --remote-subject 'curl.record.>'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.PURGE.CURL_FAILURES'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.MSG.DELETE.CURL_FAILURES'
-nsc add import --account ADMIN --src-account CURL --remote-subject 'live.curl.want.>' --local-subject 'curl.want.>'
-nsc add import --account ADMIN --src-account CURL --remote-subject 'live.curl.timer.>' --local-subject 'curl.timer.>'
-nsc add import --account ADMIN --src-account CURL --remote-subject 'live.curl.due.>' --local-subject 'curl.due.>'
-nsc add import --account ADMIN --src-account CURL --remote-subject 'live.curl.result.>' --local-subject 'curl.result.>'
-nsc add import --account ADMIN --src-account CURL --remote-subject 'live.curl.failure.>' --local-subject 'curl.failure.>'
 nsc add user --account ADMIN --name admin \
   --allow-pub '$SYS.REQ.USER.INFO' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
-  --allow-pub '$JS.API.STREAM.INFO.CURL_AUDIT' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.>' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_FAILURES' \
-  --allow-pub '$JS.API.DIRECT.GET.CURL_AUDIT' \
   --allow-pub 'curl.due.>' \
   --allow-pub 'curl.timer.>' \
-  --allow-pub 'curl.record.*.admin.>' \
   --allow-pub '$JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.STREAM.PURGE.CURL_FAILURES' \
   --allow-pub '$JS.API.STREAM.MSG.DELETE.CURL_FAILURES' \
-  --allow-sub '_INBOX_curlctl.>' \
-  --allow-sub 'curl.want.>' \
-  --allow-sub 'curl.timer.>' \
-  --allow-sub 'curl.due.>' \
-  --allow-sub 'curl.result.>' \
-  --allow-sub 'curl.failure.>'
+  --allow-sub '_INBOX_curlctl.>'
 
 nsc add account FETCHER
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.INFO'
@@ -102,59 +85,40 @@ nsc add import --account REPLAYER --src-account CURL --service --remote-subject 
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
-nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_AUDIT'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.>'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_FAILURES'
-nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_AUDIT'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject 'curl.due.>'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject 'curl.timer.>'
-nsc add import --account REPLAYER --src-account CURL --service --remote-subject 'curl.record.>'
-nsc add import --account REPLAYER --src-account CURL --remote-subject 'live.curl.want.>' --local-subject 'curl.want.>'
-nsc add import --account REPLAYER --src-account CURL --remote-subject 'live.curl.timer.>' --local-subject 'curl.timer.>'
-nsc add import --account REPLAYER --src-account CURL --remote-subject 'live.curl.due.>' --local-subject 'curl.due.>'
-nsc add import --account REPLAYER --src-account CURL --remote-subject 'live.curl.result.>' --local-subject 'curl.result.>'
-nsc add import --account REPLAYER --src-account CURL --remote-subject 'live.curl.failure.>' --local-subject 'curl.failure.>'
 nsc add user --account REPLAYER --name replayer \
   --allow-pub '$SYS.REQ.USER.INFO' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
-  --allow-pub '$JS.API.STREAM.INFO.CURL_AUDIT' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.>' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_FAILURES' \
-  --allow-pub '$JS.API.DIRECT.GET.CURL_AUDIT' \
   --allow-pub 'curl.due.>' \
   --allow-pub 'curl.timer.>' \
-  --allow-pub 'curl.record.*.replayer.>' \
-  --allow-sub '_INBOX_curlctl.>' \
-  --allow-sub 'curl.want.>' \
-  --allow-sub 'curl.timer.>' \
-  --allow-sub 'curl.due.>' \
-  --allow-sub 'curl.result.>' \
-  --allow-sub 'curl.failure.>'
+  --allow-sub '_INBOX_curlctl.>'
 
 nsc add account SETUP
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.INFO'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
-nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_AUDIT'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.CREATE.CURL_REQUESTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.CREATE.CURL_RESULTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.CREATE.CURL_FAILURES'
-nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.CREATE.CURL_AUDIT'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.UPDATE.CURL_REQUESTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.UPDATE.CURL_RESULTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.UPDATE.CURL_FAILURES'
-nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.UPDATE.CURL_AUDIT'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.CONSUMER.CREATE.CURL_REQUESTS.fetcher'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer'
 nsc add user --account SETUP --name setup \
@@ -162,17 +126,14 @@ nsc add user --account SETUP --name setup \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
-  --allow-pub '$JS.API.STREAM.INFO.CURL_AUDIT' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.STREAM.CREATE.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.CREATE.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.CREATE.CURL_FAILURES' \
-  --allow-pub '$JS.API.STREAM.CREATE.CURL_AUDIT' \
   --allow-pub '$JS.API.STREAM.UPDATE.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.UPDATE.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.UPDATE.CURL_FAILURES' \
-  --allow-pub '$JS.API.STREAM.UPDATE.CURL_AUDIT' \
   --allow-pub '$JS.API.CONSUMER.CREATE.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer' \
   --allow-sub '_INBOX_curlctl.>'
@@ -182,36 +143,22 @@ nsc add import --account VIEWER --src-account CURL --service --remote-subject '$
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
-nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_AUDIT'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.>'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_FAILURES'
-nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_AUDIT'
-nsc add import --account VIEWER --src-account CURL --remote-subject 'live.curl.want.>' --local-subject 'curl.want.>'
-nsc add import --account VIEWER --src-account CURL --remote-subject 'live.curl.timer.>' --local-subject 'curl.timer.>'
-nsc add import --account VIEWER --src-account CURL --remote-subject 'live.curl.due.>' --local-subject 'curl.due.>'
-nsc add import --account VIEWER --src-account CURL --remote-subject 'live.curl.result.>' --local-subject 'curl.result.>'
-nsc add import --account VIEWER --src-account CURL --remote-subject 'live.curl.failure.>' --local-subject 'curl.failure.>'
 nsc add user --account VIEWER --name viewer \
   --allow-pub '$SYS.REQ.USER.INFO' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
-  --allow-pub '$JS.API.STREAM.INFO.CURL_AUDIT' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.>' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_FAILURES' \
-  --allow-pub '$JS.API.DIRECT.GET.CURL_AUDIT' \
-  --allow-sub '_INBOX_curlctl.>' \
-  --allow-sub 'curl.want.>' \
-  --allow-sub 'curl.timer.>' \
-  --allow-sub 'curl.due.>' \
-  --allow-sub 'curl.result.>' \
-  --allow-sub 'curl.failure.>'
+  --allow-sub '_INBOX_curlctl.>'
 
 nsc add account WATCHER
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.INFO'
@@ -220,7 +167,6 @@ nsc add import --account WATCHER --src-account CURL --service --remote-subject '
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
-nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_AUDIT'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
@@ -231,7 +177,6 @@ nsc add user --account WATCHER --name watcher \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
-  --allow-pub '$JS.API.STREAM.INFO.CURL_AUDIT' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \

@@ -15,16 +15,12 @@ import (
 // configuration to the required one.
 var ErrIncompatible = errors.New("incompatible configuration")
 
-// ErrNoAudit means that only the audit stream cannot be created or updated. Data keeps flowing, but
-// operators cannot act.
-var ErrNoAudit = errors.New("no stream for the audit")
-
 // Ensure creates the streams and consumers, or updates existing ones. It is safe to call at any
 // time and from several processes. It writes nothing if nothing changes. It returns the epoch of
 // the pipeline: the creation time of Requests in Unix milliseconds.
 //
 // A difference that the server cannot change (retention, storage) gives an error that wraps
-// ErrIncompatible and contains the fix. With an error that wraps ErrNoAudit the epoch is valid.
+// ErrIncompatible and contains the fix.
 func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int64, err error) {
 	e := ensurer{js: js, topology: t}
 	return e.run(ctx)
@@ -59,9 +55,6 @@ func (e *ensurer) run(ctx context.Context) (epoch int64, err error) {
 	consumers, initial := consumers(), e.topology.withDefaults().streams()
 	for i, want := range e.topology.streams() {
 		stream, err := e.stream(ctx, want, initial[i])
-		if err != nil && want.Name == Audit { // the last one
-			return epoch, fmt.Errorf("%w: %w", ErrNoAudit, err)
-		}
 		if err != nil {
 			return 0, err
 		}
@@ -150,7 +143,7 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.Duplicates = want.Duplicates
 	next.NoAck = false
 	next.AllowDirect = want.AllowDirect
-	next.RePublish = want.RePublish
+	next.RePublish = nil
 	// The server cannot disable either of them.
 	next.DenyDelete = want.DenyDelete || have.DenyDelete
 	next.DenyPurge = want.DenyPurge || have.DenyPurge

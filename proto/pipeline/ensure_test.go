@@ -2,8 +2,6 @@ package pipeline_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -53,7 +51,7 @@ var _ = Describe("Ensure", func() {
 		Expect(seen()).To(ConsistOf(
 			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher",
 			"$JS.API.STREAM.INFO.CURL_RESULTS", "$JS.API.CONSUMER.INFO.CURL_RESULTS.writer",
-			"$JS.API.STREAM.INFO.CURL_FAILURES", "$JS.API.STREAM.INFO.CURL_AUDIT",
+			"$JS.API.STREAM.INFO.CURL_FAILURES",
 		))
 	})
 
@@ -85,24 +83,22 @@ var _ = Describe("Ensure", func() {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		limits := func() []int64 {
 			GinkgoHelper()
-			results, failures, audit := config(ctx, js, pipeline.Results), config(ctx, js, pipeline.Failures),
-				config(ctx, js, pipeline.Audit)
-			return []int64{results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge), audit.MaxBytes}
+			results, failures := config(ctx, js, pipeline.Results), config(ctx, js, pipeline.Failures)
+			return []int64{results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge)}
 		}
 		const day = int64(24 * time.Hour)
-		Expect(limits()).To(Equal([]int64{4 << 30, 1 << 30, 14 * day, 256 << 20}))
+		Expect(limits()).To(Equal([]int64{4 << 30, 1 << 30, 14 * day}))
 		raised := pipeline.Topology{
 			MaxResultBytes: 5 << 30, MaxFailureBytes: 2 << 30, FailureAge: 30 * 24 * time.Hour,
-			MaxAuditBytes: 512 << 20,
 		}
 		for _, topology := range []pipeline.Topology{raised, {}} {
 			must(pipeline.Ensure(ctx, js, topology))
-			Expect(limits()).To(Equal([]int64{5 << 30, 2 << 30, 30 * day, 512 << 20}))
+			Expect(limits()).To(Equal([]int64{5 << 30, 2 << 30, 30 * day}))
 			Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
 		}
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
-		Expect(limits()).To(Equal([]int64{4 << 30, 2 << 30, 30 * day, 512 << 20}))
+		Expect(limits()).To(Equal([]int64{4 << 30, 2 << 30, 30 * day}))
 	})
 
 	It("with KeepExisting creates only missing streams", func(ctx SpecContext) {
@@ -124,6 +120,7 @@ var _ = Describe("Ensure", func() {
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, MaxMsgsPerSubject: 5, MaxAge: time.Hour,
 			MaxMsgs: 100, MaxBytes: 1 << 20, NoAck: true,
+			RePublish: &jetstream.RePublish{Source: ">", Destination: "live.>"},
 			Metadata:  map[string]string{"team": "platform"},
 			Placement: &jetstream.Placement{Tags: []string{"ssd"}},
 		})
@@ -209,17 +206,6 @@ var _ = Describe("Ensure", func() {
 		for epoch := range epochs {
 			Expect(epoch).To(Equal(first))
 		}
-	})
-
-	It("returns the epoch and ErrNoAudit if the broker has no space for the audit stream", func(ctx SpecContext) {
-		file := filepath.Join(GinkgoT().TempDir(), "nats.conf")
-		Expect(os.WriteFile(file, []byte("jetstream { max_file_store: 32MB }"), 0o600)).To(Succeed())
-		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{ConfigFile: file}))
-		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 1 << 20})
-		Expect(err).To(MatchError(pipeline.ErrNoAudit))
-		now, _, err := pipeline.Epoch(ctx, js)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(epoch).To(Equal(now))
 	})
 
 	It("starts a new epoch with a new stream", func(ctx SpecContext) {

@@ -21,8 +21,7 @@ const (
 
 // Prefixes of other subjects.
 const (
-	deadPrefix   = "curl.failure."
-	recordPrefix = "curl.record."
+	deadPrefix = "curl.failure."
 	// The kind of the result follows.
 	resultPrefix = "curl.result."
 	// The subject of the message follows.
@@ -78,21 +77,6 @@ func DeadLetterSubjects(reason, host string, key Key) string {
 	return deadPrefix + strings.Join([]string{
 		tokenOrAny(reason), tokenOrAny(hostName(host)), tokenOrAny(key.Namespace), tokenOrAny(key.Name), tokenOrAny(key.Key),
 	}, ".")
-}
-
-// AuditSubject is the subject of an operator's action, with an id that is unique per user; empty
-// means any.
-func AuditSubject(action, user, id string) string {
-	return recordPrefix + tokenOrAny(action) + "." + tokenOrAny(user) + "." + tokenOrAny(id)
-}
-
-// ParseAudit returns action and user from a subject made by AuditSubject, or ErrSubject.
-func ParseAudit(subject string) (action, user string, err error) {
-	parts, err := untokens(subject, recordPrefix, 3)
-	if err != nil {
-		return "", "", err
-	}
-	return parts[0], parts[1], nil
 }
 
 // tokenOrAny returns the token of a value, or the wildcard if it is empty.

@@ -157,23 +157,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-func TestParseAudit(t *testing.T) {
-	t.Parallel()
-	action, user, err := pipeline.ParseAudit(pipeline.AuditSubject("replay", "jane.doe", "id"))
-	if err != nil || action != "replay" || user != "jane.doe" {
-		t.Errorf("%q, %q, %v", action, user, err)
-	}
-	for _, bad := range []string{
-		"", "curl.audit.replay.jane.id", "curl.record.replay.jane", "curl.record.replay.jane.id.more",
-		"curl.record.*.jane.id", "curl.record.replay.>.id",
-		"curl.failure.replay.jane.id", "replay.jane.id",
-	} {
-		if action, user, err := pipeline.ParseAudit(bad); !errors.Is(err, pipeline.ErrSubject) {
-			t.Errorf("ParseAudit(%q) = %q, %q, %v", bad, action, user, err)
-		}
-	}
-	if got := pipeline.AuditSubject("", "jane", ""); got != "curl.record.*.jane.*" {
-		t.Errorf("filter is %q", got)
-	}
-}

@@ -20,8 +20,6 @@ const (
 	Results = "CURL_RESULTS"
 	// Failures keeps dead letters with the original request.
 	Failures = "CURL_FAILURES"
-	// Audit keeps the actions of operators.
-	Audit = "CURL_AUDIT"
 )
 
 // Names of the durable pull consumers, shared by all replicas of a service.
@@ -57,9 +55,6 @@ type Topology struct {
 	// MaxFailureBytes is the maximum size of the failure history; 1 GiB for a new stream. The
 	// oldest failures are removed first.
 	MaxFailureBytes int64
-	// MaxAuditBytes is the maximum size of the audit stream; 256 MiB for a new stream. If it is
-	// full, operators cannot act.
-	MaxAuditBytes int64
 	// FailureAge is how long failures are kept; 14 days for a new stream.
 	FailureAge time.Duration
 	// KeepExisting creates only missing streams, for an identity that may not change streams.
@@ -80,8 +75,6 @@ func (t *Topology) BindFlags(fs *pflag.FlagSet, replicasFlag string) {
 		"maximum bytes of stored failures (0: keep the current limit, 1 GiB for a new stream)")
 	duration.Var(fs, &t.FailureAge, "failures-max-age", 0,
 		"how long failures are kept (0: keep the current age, 14d for a new stream)")
-	fs.Int64Var(&t.MaxAuditBytes, "max-audit-bytes", 0,
-		"maximum bytes of the audit stream (0: keep the current limit, 256 MiB for a new stream)")
 }
 
 // Validate rejects settings that the broker would reject, and limits that are too low.
@@ -95,8 +88,6 @@ func (t *Topology) Validate() error {
 		return fmt.Errorf("--max-failures-bytes: %d is less than 1 MiB", t.MaxFailureBytes)
 	case t.FailureAge != 0 && t.FailureAge < time.Hour:
 		return fmt.Errorf("--failures-max-age: %s is shorter than an hour", t.FailureAge)
-	case t.MaxAuditBytes != 0 && t.MaxAuditBytes < maxRecordBytes:
-		return fmt.Errorf("--max-audit-bytes: %d is less than 16 KiB", t.MaxAuditBytes)
 	}
 	return nil
 }
@@ -106,7 +97,6 @@ func (t Topology) withDefaults() Topology {
 	t.Replicas = cmp.Or(t.Replicas, 1)
 	t.MaxResultBytes = cmp.Or(t.MaxResultBytes, 4<<30)
 	t.MaxFailureBytes = cmp.Or(t.MaxFailureBytes, 1<<30)
-	t.MaxAuditBytes = cmp.Or(t.MaxAuditBytes, maxAuditBytes)
 	t.FailureAge = cmp.Or(t.FailureAge, 14*24*time.Hour)
 	return t
 }
@@ -121,17 +111,11 @@ const (
 	maxWriting = 4 << 10
 )
 
-// livePrefix is the subject prefix under which the streams republish stored messages, for observers
-// in another account to import. If they imported the pipeline's own subjects, messages that they
-// publish there would reach the streams.
-const livePrefix = "live."
-
 // streams returns the required configurations of the streams. All are stored in files.
 func (t Topology) streams() []jetstream.StreamConfig {
-	streams := []jetstream.StreamConfig{t.requests(), t.results(), t.failures(), t.audit()}
+	streams := []jetstream.StreamConfig{t.requests(), t.results(), t.failures()}
 	for i := range streams {
 		streams[i].Storage, streams[i].Replicas = jetstream.FileStorage, t.Replicas
-		streams[i].RePublish = &jetstream.RePublish{Source: ">", Destination: livePrefix + ">"}
 	}
 	return streams
 }
@@ -185,35 +169,6 @@ func (t Topology) failures() jetstream.StreamConfig {
 		AllowDirect:       true,
 	}
 }
-
-func (t Topology) audit() jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name:              Audit,
-		Description:       "curl-me-that: actions of operators",
-		Subjects:          []string{recordPrefix + ">"},
-		Retention:         jetstream.LimitsPolicy,
-		MaxMsgsPerSubject: -1,
-		Duplicates:        2 * time.Minute,
-		MaxAge:            auditAge,
-		MaxBytes:          t.MaxAuditBytes,
-		MaxMsgSize:        maxRecordBytes,
-		// Discard new messages: filling the stream removes no record, and an action without a
-		// record is refused.
-		Discard:     jetstream.DiscardNew,
-		DenyDelete:  true,
-		DenyPurge:   true,
-		AllowDirect: true,
-	}
-}
-
-const (
-	// auditAge is how long audit records are kept.
-	auditAge = 90 * 24 * time.Hour
-	// maxAuditBytes is enough for a million records, and maxRecordBytes for one with the longest
-	// filter.
-	maxAuditBytes  = 256 << 20
-	maxRecordBytes = 16 << 10
-)
 
 // consumers returns the required consumers by stream.
 func consumers() map[string]jetstream.ConsumerConfig {

@@ -1,15 +1,11 @@
 package operate_test
 
 import (
-	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -96,75 +92,5 @@ var _ = Describe("The client of operators", func() {
 		Expect(paused()).To(BeTrue(), "starting a service must not end the pause")
 		Expect(client.ResumeFetching(ctx)).To(Succeed())
 		Expect(paused()).To(BeFalse())
-	})
-
-	It("takes user and action of an audit record from its subject, and skips unreadable ones", func(ctx SpecContext) {
-		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
-		forged := suitetest.Must(proto.Marshal(&v1.Audit{Action: "refetch", User: "alice", Selected: 7}))
-		for subject, data := range map[string][]byte{
-			"curl.record.replay.mallory.1": forged, "curl.record.replay.mallory.2": []byte("garbage"),
-			"curl.record.replay.mallory.3.4": forged,
-		} {
-			Expect(client.JetStream().Publish(ctx, subject, data)).Error().NotTo(HaveOccurred())
-		}
-		var signed []string
-		for a, err := range client.Audits(ctx) {
-			Expect(err).NotTo(HaveOccurred())
-			signed = append(signed, a.GetUser()+" "+a.GetAction())
-		}
-		Expect(signed).To(HaveExactElements("mallory replay", "alice purge"))
-		unreadable, _ := client.Unread.Count()
-		Expect(unreadable).To(Equal(2))
-	})
-
-	It("reads the audit lazily", func(ctx SpecContext) {
-		const many = 1500 // with two records each, which is more than one window
-		began := time.Now()
-		at := func(i int) *timestamppb.Timestamp { return timestamppb.New(began.Add(time.Duration(i) * time.Second)) }
-		for i := range many {
-			a := &v1.Audit{Action: "replay", User: "ann", Filter: strconv.Itoa(i), BeganAt: at(i)}
-			Expect(client.PublishAudit(ctx, a)).To(Succeed())
-			if i == many-2 { // its end record comes last
-				continue
-			}
-			a.EndedAt, a.Done = at(i), 1
-			Expect(client.PublishAudit(ctx, a)).To(Succeed())
-			Expect(client.PublishAudit(ctx, a)).To(Succeed(), "again, as after a lost acknowledgement")
-		}
-		ended := &v1.Audit{
-			Action: "replay", User: "ann", Filter: strconv.Itoa(many - 2), BeganAt: at(many - 2),
-			EndedAt: at(many), Done: 1,
-		}
-		Expect(client.PublishAudit(ctx, ended)).To(Succeed())
-		read := func(limit int) (filters []string) {
-			GinkgoHelper()
-			for a, err := range client.Audits(ctx) {
-				Expect(err).NotTo(HaveOccurred())
-				Expect(a.GetDone()).To(BeEquivalentTo(1))
-				if filters = append(filters, a.GetFilter()); len(filters) == limit {
-					break
-				}
-			}
-			return filters
-		}
-		before := js.Conn().Stats().InMsgs
-		Expect(read(3)).To(Equal([]string{"1499", "1498", "1497"}))
-		Expect(js.Conn().Stats().InMsgs - before).To(BeNumerically("<", 400))
-		all := read(0)
-		Expect(all).To(HaveLen(many))
-		Expect(all[many-1]).To(Equal("0"))
-	})
-
-	It("cannot remove audit records", func(ctx SpecContext) {
-		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
-		audit := suitetest.Must(js.Stream(ctx, pipeline.Audit))
-		Expect(audit.Purge(ctx)).NotTo(Succeed())
-		Expect(audit.DeleteMsg(ctx, 1)).NotTo(Succeed())
-		rollup := nats.NewMsg("curl.record.purge.alice.2")
-		rollup.Header.Set("Nats-Rollup", "all")
-		Expect(js.PublishMsg(ctx, rollup)).Error().To(HaveOccurred())
-		Expect(audit.Info(ctx)).To(HaveField("State.Msgs", BeEquivalentTo(1)))
-		Expect(audit.CachedInfo().Config).To(And(HaveField("MaxAge", 90*24*time.Hour), HaveField("Discard",
-			jetstream.DiscardNew)))
 	})
 })

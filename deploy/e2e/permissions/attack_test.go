@@ -33,7 +33,6 @@ func targets(inbox, victim string) []target {
 		{subject: victim},
 		{subject: "curl.want.default.canary.key"},
 		{subject: "curl.result.reconcile.default.canary.key"},
-		{subject: "curl.record.purge.SOMEBODY.1"},
 		{"$JS.API.STREAM.CREATE.EVIL", `{"name":"EVIL","subjects":["evil.>"]}`},
 		{"$JS.API.STREAM.UPDATE.CURL_FAILURES", `{"name":"CURL_FAILURES","subjects":["curl.failure.>"],"max_msgs":1}`},
 		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.intruder", `{"stream_name":"CURL_FAILURES","action":"create",` +
@@ -42,14 +41,13 @@ func targets(inbox, victim string) []target {
 		{"$JS.API.CONSUMER.PAUSE.CURL_RESULTS.writer", `{"pause_until":"2100-01-01T00:00:00Z"}`},
 		{"$JS.API.CONSUMER.RESET.CURL_REQUESTS.fetcher", `{"seq":1}`},
 		{"$JS.API.STREAM.MSG.DELETE.CURL_RESULTS", `{"seq":1}`},
-		{"$JS.API.STREAM.MSG.DELETE.CURL_AUDIT", `{"seq":1}`},
 		{"$JS.API.STREAM.SNAPSHOT.CURL_FAILURES", `{"deliver_subject":"` + inbox + `"}`},
 		{subject: "$JS.API.CONSUMER.DELETE.CURL_REQUESTS.fetcher"},
 		{subject: "$JS.API.CONSUMER.DELETE.CURL_RESULTS.writer"},
 		{subject: "$JS.ACK.CURL_RESULTS.writer.1.1.1.1.0"},
 		{subject: "$JS.ACK.CURL_REQUESTS.fetcher.1.1.1.1.0"},
 	}
-	for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit} {
+	for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
 		all = append(all, target{subject: "$JS.API.STREAM.PURGE." + stream},
 			target{subject: "$JS.API.STREAM.DELETE." + stream})
 	}
@@ -58,7 +56,7 @@ func targets(inbox, victim string) []target {
 
 // secrets are markers in stored messages. A marker in its inbox shows what the identity could read.
 var secrets = map[string]string{
-	"SECRET-BODY": "bodies", "SECRET-LETTER": "dead letters", "SECRET-AUDIT": "the audit", "SECRET-TIMER": "timers",
+	"SECRET-BODY": "bodies", "SECRET-LETTER": "dead letters", "SECRET-TIMER": "timers",
 }
 
 // attacker is a compromised identity, with the data to protect from it.
@@ -143,7 +141,6 @@ func (s *attacker) fill(ctx context.Context) error {
 		{"curl.result.content.default.canary.key", "SECRET-BODY"},
 		{"curl.want.default.canary.key", "a want"},
 		{"curl.failure.Timeout.host.default.canary.key", "SECRET-LETTER"},
-		{"curl.record.replay.CANARY.1", "SECRET-AUDIT"},
 	} {
 		if _, err := s.js.Publish(ctx, m.subject, []byte(m.data)); err != nil {
 			return err
@@ -275,8 +272,8 @@ func (s *attacker) see(ctx context.Context) map[string]string {
 		for what, subject := range map[string]string{
 			"want": "curl.want.default.canary.key", "timer": "curl.timer.default.canary.key",
 			"body":        "curl.result.content.default.canary.key",
-			"dead letter": "curl.failure.Timeout.host.default.canary.key", "audit": "curl.record.replay.CANARY.1",
-			"removed": "curl.result.reconcile.default.canary.key", "forged audit": "curl.record.purge.SOMEBODY.1",
+			"dead letter": "curl.failure.Timeout.host.default.canary.key",
+			"removed":     "curl.result.reconcile.default.canary.key",
 		} {
 			if m := s.last(ctx, name, subject); m != "" {
 				seen["canary "+what] = m

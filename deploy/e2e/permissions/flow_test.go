@@ -87,7 +87,7 @@ var _ = Describe("With the shipped configuration", func() {
 
 			By("inspecting, replaying and administering")
 			for _, command := range []string{
-				"failures", "failures --summary", "wants", "timers", "status", "audit", "doctor", "setup --dry-run",
+				"failures", "failures --summary", "wants", "timers", "status", "doctor", "setup --dry-run",
 				"replay --all --dry-run",
 			} {
 				b.as(ctx, "viewer", strings.Fields(command)...)
@@ -125,7 +125,7 @@ var _ = Describe("With the shipped configuration", func() {
 		page, cm := w.Fill(ctx, "news", "first", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		w.EventuallyQuiet(ctx)
 
-		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit} {
+		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
 			Expect(w.JetStream.DeleteStream(ctx, name)).To(Succeed())
 		}
 		page.Says("second")

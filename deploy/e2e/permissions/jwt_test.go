@@ -163,15 +163,6 @@ func encoded(claims jwt.Claims, by nkeys.KeyPair) string {
 	return suitetest.Must(claims.Encode(by))
 }
 
-// signs returns the server's name for an identity.
-func (b *broker) signs(identity string) string {
-	GinkgoHelper()
-	if b.token != "" {
-		return identity
-	}
-	return public(suitetest.Must(nkeys.FromSeed(seedOf(b.seed(identity)))))
-}
-
 // specs is the name of the spec's own user.
 const specs = "spec"
 

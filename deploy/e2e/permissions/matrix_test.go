@@ -81,17 +81,6 @@ var _ = Describe("The permissions", func() {
 		}
 	}, Entry("with the configuration", overTLS), Entry("with JWT", byJWT))
 
-	DescribeTable("let no user sign audit records for another user", func(ctx SpecContext, f form) {
-		b := start(ctx, f)
-		for _, identity := range []string{"viewer", "replayer", "admin"} {
-			nc := b.connect(identity)
-			for _, signed := range []string{"viewer", "replayer", "admin"} {
-				c := cell{operation: "publish", subject: "curl.record.replay." + b.signs(signed) + ".1"}
-				Expect(tried(nc, c)).To(Equal(identity == signed && identity != "viewer"), "%s for %s", identity, signed)
-			}
-		}
-	}, Entry("with the configuration", plain), Entry("with JWT", byJWT))
-
 	It("let the watcher read all wants and timers, however many there are", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))

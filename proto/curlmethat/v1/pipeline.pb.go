@@ -1790,136 +1790,6 @@ func (x *Begun) GetUnended() uint64 {
 	return 0
 }
 
-// Audit records an action of an operator: the payload of
-// curl.record.<action>.<user>.<id>. It is published when the action begins, and again
-// under the same subject when it has ended.
-type Audit struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the action: replay, refetch, purge, pause or resume.
-	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	// Name of the NATS user.
-	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	// Filter of the action, as on the command line.
-	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Number of selected messages.
-	Selected uint64 `protobuf:"varint,4,opt,name=selected,proto3" json:"selected,omitempty"`
-	// Number of messages that were published or removed.
-	Done uint64 `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
-	// Number of skipped messages, such as failures of keys that are no longer requested.
-	Skipped uint64 `protobuf:"varint,6,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// When the action began.
-	BeganAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=began_at,json=beganAt,proto3" json:"began_at,omitempty"`
-	// When the action ended; absent: it is in progress, or was interrupted.
-	EndedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// Person on whose behalf the user acted, as the console claims; empty: the user. NATS
-	// does not verify it.
-	OnBehalfOf string `protobuf:"bytes,9,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
-	// Program that acted: cli or console; empty: an older cli.
-	Via           string `protobuf:"bytes,10,opt,name=via,proto3" json:"via,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Audit) Reset() {
-	*x = Audit{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Audit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Audit) ProtoMessage() {}
-
-func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Audit.ProtoReflect.Descriptor instead.
-func (*Audit) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *Audit) GetAction() string {
-	if x != nil {
-		return x.Action
-	}
-	return ""
-}
-
-func (x *Audit) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *Audit) GetFilter() string {
-	if x != nil {
-		return x.Filter
-	}
-	return ""
-}
-
-func (x *Audit) GetSelected() uint64 {
-	if x != nil {
-		return x.Selected
-	}
-	return 0
-}
-
-func (x *Audit) GetDone() uint64 {
-	if x != nil {
-		return x.Done
-	}
-	return 0
-}
-
-func (x *Audit) GetSkipped() uint64 {
-	if x != nil {
-		return x.Skipped
-	}
-	return 0
-}
-
-func (x *Audit) GetBeganAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.BeganAt
-	}
-	return nil
-}
-
-func (x *Audit) GetEndedAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.EndedAt
-	}
-	return nil
-}
-
-func (x *Audit) GetOnBehalfOf() string {
-	if x != nil {
-		return x.OnBehalfOf
-	}
-	return ""
-}
-
-func (x *Audit) GetVia() string {
-	if x != nil {
-		return x.Via
-	}
-	return ""
-}
-
 var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
@@ -2048,20 +1918,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"=\n" +
 	"\x05Begun\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x18\n" +
-	"\aunended\x18\x02 \x01(\x04R\aunended\"\xb7\x02\n" +
-	"\x05Audit\x12\x16\n" +
-	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +
-	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
-	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x1a\n" +
-	"\bselected\x18\x04 \x01(\x04R\bselected\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\x04R\x04done\x12\x18\n" +
-	"\askipped\x18\x06 \x01(\x04R\askipped\x125\n" +
-	"\bbegan_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\abeganAt\x125\n" +
-	"\bended_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12 \n" +
-	"\fon_behalf_of\x18\t \x01(\tR\n" +
-	"onBehalfOf\x12\x10\n" +
-	"\x03via\x18\n" +
-	" \x01(\tR\x03via*\xcc\x01\n" +
+	"\aunended\x18\x02 \x01(\x04R\aunended*\xcc\x01\n" +
 	"\x05Cause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tCAUSE_NEW\x10\x01\x12\x11\n" +
@@ -2153,7 +2010,7 @@ func file_curlmethat_v1_pipeline_proto_rawDescGZIP() []byte {
 }
 
 var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(Cause)(0),                    // 0: curlmethat.v1.Cause
 	(FailureClass)(0),             // 1: curlmethat.v1.FailureClass
@@ -2170,51 +2027,48 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(*Bound)(nil),                 // 12: curlmethat.v1.Bound
 	(*DeadLetter)(nil),            // 13: curlmethat.v1.DeadLetter
 	(*Begun)(nil),                 // 14: curlmethat.v1.Begun
-	(*Audit)(nil),                 // 15: curlmethat.v1.Audit
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
-	16, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
+	15, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
 	5,  // 2: curlmethat.v1.Want.cached:type_name -> curlmethat.v1.Cached
-	17, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
-	17, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
+	16, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
+	16, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
 	4,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 6: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	17, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 8: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
 	5,  // 9: curlmethat.v1.Due.cached:type_name -> curlmethat.v1.Cached
-	17, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
-	17, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
+	16, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	16, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
 	3,  // 12: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
 	2,  // 13: curlmethat.v1.Due.detail:type_name -> curlmethat.v1.FailureDetail
-	17, // 14: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
+	16, // 14: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
 	4,  // 15: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
 	0,  // 16: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	17, // 17: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	16, // 17: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
 	8,  // 18: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
 	9,  // 19: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
 	10, // 20: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
 	11, // 21: curlmethat.v1.Result.reconcile:type_name -> curlmethat.v1.Reconcile
 	1,  // 22: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	17, // 23: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 23: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
 	2,  // 24: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
-	17, // 25: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
-	16, // 26: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	16, // 25: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	15, // 26: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
 	3,  // 27: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	16, // 28: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
+	15, // 28: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
 	12, // 29: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
 	4,  // 30: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
 	10, // 31: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	17, // 32: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	17, // 33: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	17, // 34: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	16, // 32: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }
@@ -2234,7 +2088,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_curlmethat_v1_pipeline_proto_rawDesc), len(file_curlmethat_v1_pipeline_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   12,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -152,7 +152,7 @@ func movements() map[string]struct {
 		"stream_messages":         {`stream_messages{stream="CURL_REQUESTS"}`, want, 1.0},
 		"stream_bytes":            {`stream_bytes{stream="CURL_REQUESTS"}`, want, positive},
 		"stream_limit_bytes":      {`stream_limit_bytes{stream="CURL_RESULTS"}`, nothing, float64(4 << 30)},
-		"stream_limit_bytes ":     {`stream_limit_bytes{stream="CURL_AUDIT"}`, nothing, float64(256 << 20)},
+		"stream_limit_bytes ":     {`stream_limit_bytes{stream="CURL_FAILURES"}`, nothing, float64(1 << 30)},
 		"stream_replicas":         {`stream_replicas{stream="CURL_RESULTS"}`, nothing, 1.0},
 		"stream_current_replicas": {`stream_current_replicas{stream="CURL_RESULTS"}`, nothing, 1.0},
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func streams() []string {
-	return []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit}
+	return []string{pipeline.Requests, pipeline.Results, pipeline.Failures}
 }
 
 // Measure creates the metrics. They have series only while the exporter runs. While the broker does not
@@ -68,7 +68,7 @@ func (e *Exporter) measureStreams(set *metric.Set) {
 	gauge("stream_replicas", "Configured replicas of the stream.",
 		func(i *jetstream.StreamInfo) float64 { return float64(i.Config.Replicas) })
 	gauge("stream_current_replicas", "Replicas that are up to date, the leader included.", current)
-	limited := metric.Of("stream", pipeline.Results, pipeline.Failures, pipeline.Audit)
+	limited := metric.Of("stream", pipeline.Results, pipeline.Failures)
 	gauges(e, set, limited, read)("stream_limit_bytes",
 		"Maximum size of the stream. The stream of requests has no limit.",
 		func(i *jetstream.StreamInfo) float64 { return float64(i.Config.MaxBytes) })

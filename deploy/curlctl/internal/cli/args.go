@@ -2,14 +2,11 @@ package cli
 
 import (
 	"bufio"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 )
 
@@ -58,25 +55,6 @@ func FailureIDs(args []string) ([]uint64, error) {
 		ids = append(ids, id)
 	}
 	return ids, nil
-}
-
-// words joins the flags and arguments for the audit.
-func words(fs *pflag.FlagSet, args []string) string {
-	recorded := []string{
-		"reason", "host", "name", "key", "since", "until", "namespace", "all", "also-recovered",
-		"rate", "for",
-	}
-	var all []string
-	fs.Visit(func(f *pflag.Flag) {
-		switch {
-		case !slices.Contains(recorded, f.Name):
-		case f.Value.Type() == "bool":
-			all = append(all, "--"+f.Name)
-		default:
-			all = append(all, "--"+f.Name+"="+f.Value.String())
-		}
-	})
-	return audit.Filter(append(all, args...))
 }
 
 // ConfirmAbove is the maximum number of fetches without a confirmation prompt.

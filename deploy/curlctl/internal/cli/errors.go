@@ -89,8 +89,6 @@ func withCode(ctx context.Context, err error) error {
 		return Errorf(NoConnection, "%w", err)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return Errorf(NotFound, "%w (`curlctl setup` creates it)", err)
-	case errors.Is(err, pipeline.ErrFull):
-		return Errorf(Failed, "nothing was done, the audit is full: %w (`curlctl setup --max-audit-bytes` makes room)", err)
 	case errors.Is(err, operate.ErrNoConsumer), errors.Is(err, pipeline.ErrNoMessage):
 		return Errorf(NotFound, "%w", err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrNoStreamResponse):

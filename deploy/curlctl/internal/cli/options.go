@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
@@ -169,12 +168,4 @@ func (s *Session) hintUnread() {
 	if n, first := s.Client.Unread.Count(); n > 0 {
 		s.Hint("Skipped %s, the first: %s.", printer.Plural(n, "unreadable message"), first)
 	}
-}
-
-// Audited does an action and records it in the audit, with the flags and arguments of the command.
-func (s *Session) Audited(
-	ctx context.Context, action string, selected int, do func(context.Context) (done, skipped int, err error),
-) error {
-	a := audit.Action{Name: action, Filter: words(s.cmd.Flags(), s.args), Selected: selected, Via: audit.CLI}
-	return audit.Do(ctx, s.Connection, a, s.Now, do)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -22,7 +21,6 @@ import (
 const (
 	groupRows = 8
 	hostRows  = 200
-	auditRows = 100
 )
 
 func (s *Server) overviewPage(v *visit) (*page, error) {
@@ -136,19 +134,6 @@ func keyOf(text string) pipeline.Key {
 	namespace, rest, _ := strings.Cut(text, "/")
 	name, key, _ := strings.Cut(rest, "/")
 	return pipeline.Key{Namespace: namespace, Name: name, Key: key}
-}
-
-func (s *Server) auditPage(v *visit) (*page, error) {
-	var rows []*v1.Audit
-	for a, err := range v.client.Audits(v.Context()) {
-		if err != nil {
-			return nil, err
-		}
-		if rows = append(rows, a); len(rows) == auditRows {
-			break
-		}
-	}
-	return &page{template: "audit.html", title: "Audit", data: map[string]any{"Rows": rows}}, nil
 }
 
 func (s *Server) doctorPage(v *visit) (*page, error) {

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -63,11 +62,6 @@ func (d *dialog) limit(n int) bool {
 func requestRate() (rate replay.Rate) {
 	_ = rate.Set(rateText) // it is valid
 	return rate
-}
-
-// record returns the audit record of an action.
-func record(action string, filter []string, selected int) audit.Action {
-	return audit.Action{Name: action, Filter: audit.Filter(filter), Selected: selected, Via: audit.Console}
 }
 
 // selection has the failures to replay, by filter or by ID.
@@ -127,22 +121,19 @@ func (s selection) words() []string {
 }
 
 func (s *Server) replayDialog(v *visit) (*page, error) {
-	d, _, _, err := s.planReplay(v)
-	if err != nil {
-		return nil, err
-	}
-	return d.page(), nil
+	d, _, err := s.planReplay(v)
+	return orNil(d, err)
 }
 
 // planReplay describes the replay of the selected failures. It compares at most 2 maxRequests failures with their
 // keys. With more, there are no items, and the dialog shows the command.
-func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, selection, error) {
+func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, error) {
 	sel, err := v.selected()
 	if err == nil {
 		err = v.mayReplay()
 	}
 	if err != nil {
-		return nil, nil, sel, err
+		return nil, nil, err
 	}
 	if top, err := strconv.ParseUint(v.FormValue("top"), 10, 64); err == nil {
 		sel.Dead.Below = top + 1
@@ -157,12 +148,12 @@ func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, selection, error
 	top := uint64(0)
 	for f, err := range sel.failures(v.Context(), v.client) {
 		if err != nil {
-			return nil, nil, sel, err
+			return nil, nil, err
 		}
 		if found = append(found, f); len(found) > 2*maxRequests {
 			d.Lines = []string{"Would replay more than " + printer.Plural(2*maxRequests, "failure") + "."}
 			d.limit(len(found))
-			return d, nil, sel, nil
+			return d, nil, nil
 		}
 		top = max(top, f.ID)
 	}
@@ -174,7 +165,7 @@ func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, selection, error
 		}
 	}, again, nil)
 	if err != nil {
-		return nil, nil, sel, err
+		return nil, nil, err
 	}
 	counts := replay.Count(items)
 	n := counts[replay.Wanted]
@@ -199,7 +190,7 @@ func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, selection, error
 		}
 		d.Also = "/failures/replay?" + also.Encode()
 	}
-	return d, items, sel, nil
+	return d, items, nil
 }
 
 // skipped says how many failures are skipped and why.
@@ -219,17 +210,11 @@ func (s *Server) replay(v *visit) (*page, error) {
 	if v.FormValue("top") == "" {
 		return nil, badRequest(errors.New("top: the form is incomplete, open the dialog again"))
 	}
-	d, items, sel, err := s.planReplay(v)
+	d, items, err := s.planReplay(v)
 	if err != nil || d.Nothing {
 		return orNil(d, err)
 	}
-	n := replay.Count(items)[replay.Wanted]
-	err = audit.Do(v.Context(), s.deps.Conn, record("replay", sel.words(), n), s.deps.Now,
-		func(ctx context.Context) (done, skipped int, err error) {
-			err = replay.Request(ctx, s.deps.Conn.Client, items, requestRate(), nil)
-			done = replay.Count(items)[replay.Replayed]
-			return done, len(items) - done, err
-		})
+	err = replay.Request(v.Context(), s.deps.Conn.Client, items, requestRate(), nil)
 	counts := replay.Count(items)
 	d.Title, d.Nothing, d.Also = "Replay", true, ""
 	d.Lines = append([]string{fmt.Sprintf("Replayed %s of %s. The page Failures shows their new state.",
@@ -245,20 +230,20 @@ func orNil(d *dialog, err error) (*page, error) {
 }
 
 func (s *Server) refetchDialog(v *visit) (*page, error) {
-	d, _, _, err := s.planRefetch(v)
+	d, _, err := s.planRefetch(v)
 	return orNil(d, err)
 }
 
 // planRefetch describes the fetch of the selected keys.
-func (s *Server) planRefetch(v *visit) (*dialog, []pipeline.Key, []string, error) {
+func (s *Server) planRefetch(v *visit) (*dialog, []pipeline.Key, error) {
 	if err := v.mayReplay(); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	namespace, name, host := v.FormValue("namespace"), v.FormValue("name"), v.FormValue("host")
 	var selected []pipeline.Key
 	for w, err := range v.client.Wants(v.Context(), namespace, name) {
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 		if host == "" || pipeline.HostIs(w.Want.GetUrl(), host) {
 			selected = append(selected, w.Key)
@@ -276,20 +261,15 @@ func (s *Server) planRefetch(v *visit) (*dialog, []pipeline.Key, []string, error
 	d.hide("namespace", namespace)
 	d.hide("name", name)
 	d.hide("host", host)
-	return d, selected, words, nil
+	return d, selected, nil
 }
 
 func (s *Server) refetch(v *visit) (*page, error) {
-	d, selected, words, err := s.planRefetch(v)
+	d, selected, err := s.planRefetch(v)
 	if err != nil || d.Nothing {
 		return orNil(d, err)
 	}
-	done := 0
-	err = audit.Do(v.Context(), s.deps.Conn, record("refetch", words, len(selected)), s.deps.Now,
-		func(ctx context.Context) (_, _ int, err error) {
-			done, err = replay.Refetch(ctx, s.deps.Conn.Client, selected, requestRate(), nil)
-			return done, len(selected) - done, err
-		})
+	done, err := replay.Refetch(v.Context(), s.deps.Conn.Client, selected, requestRate(), nil)
 	d.Nothing = true
 	d.Lines = []string{fmt.Sprintf("Requested %s of %s. The page Wanted shows their new state.",
 		printer.Grouped(done), printer.Plural(len(selected), "key"))}

@@ -179,7 +179,6 @@ func navigation() []destination {
 		{"/failures", "Failures", "f"},
 		{"/hosts", "Hosts", "h"},
 		{"/wants", "Wanted", "w"},
-		{"/audit", "Audit", "a"},
 		{"/doctor", "Doctor", "d"},
 	}
 }

@@ -38,7 +38,7 @@ const (
 func Examine(ctx context.Context, conn *natsconn.Connection, now func() time.Time) ([]Finding, error) {
 	d := &diagnosis{Connection: conn, now: now}
 	for _, examine := range []func(context.Context){
-		d.server, d.permissions, d.streams, d.audit, d.replicas, d.consumers, d.timers, d.wants,
+		d.server, d.permissions, d.streams, d.replicas, d.consumers, d.timers, d.wants,
 	} {
 		examine(ctx)
 		if err := context.Cause(ctx); err != nil {
@@ -135,31 +135,9 @@ func (d *diagnosis) streams(ctx context.Context) {
 	}
 }
 
-// auditNearFull is the fill level of the audit above which there is a warning.
-const auditNearFull = 0.8
-
-// audit checks that the audit has room, since no action is possible without a record.
-func (d *diagnosis) audit(ctx context.Context) {
-	stream, err := d.JetStream.Stream(ctx, pipeline.Audit)
-	if err != nil {
-		return // reported by streams
-	}
-	info := stream.CachedInfo()
-	const fix = "find out with `curlctl audit` who fills it, and make room with `curlctl setup --max-audit-bytes`"
-	switch used := float64(info.State.Bytes) / float64(max(info.Config.MaxBytes, 1)); {
-	case info.Config.MaxBytes <= 0 || used < auditNearFull:
-		d.add("audit", OK, "", "the audit has room")
-	case int64(info.State.Bytes)+int64(info.Config.MaxMsgSize) > info.Config.MaxBytes:
-		d.add("audit", Bad, fix, "the audit is full: operators cannot replay, refetch, pause or purge")
-	default:
-		d.add("audit", Warning, fix,
-			"the audit is %.0f %% full: at 100 %% operators cannot replay, refetch, pause or purge", 100*used)
-	}
-}
-
 func (d *diagnosis) replicas(ctx context.Context) {
 	var single []string
-	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit} {
+	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
 		stream, err := d.JetStream.Stream(ctx, name)
 		if err != nil {
 			continue

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -28,30 +27,23 @@ type Identity struct {
 	Publish, Subscribe []string
 }
 
-// auditOfUser matches the audit records of one user, whose name replaces USER.
-const auditOfUser = "curl.record.*.USER.>"
-
-// Identities returns the identities. Each has the permissions of the previous one. The name of the user
-// replaces USER in a subject.
+// Identities returns the identities. Each has the permissions of the previous one.
 func Identities() []Identity {
 	viewer := Identity{
 		Name: Viewer,
 		Publish: []string{
 			"$SYS.REQ.USER.INFO",
 			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.STREAM.INFO.CURL_RESULTS",
-			"$JS.API.STREAM.INFO.CURL_FAILURES", "$JS.API.STREAM.INFO.CURL_AUDIT",
+			"$JS.API.STREAM.INFO.CURL_FAILURES",
 			"$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher", "$JS.API.CONSUMER.INFO.CURL_RESULTS.writer",
 			"$JS.API.DIRECT.GET.CURL_REQUESTS", "$JS.API.DIRECT.GET.CURL_REQUESTS.>",
-			"$JS.API.DIRECT.GET.CURL_FAILURES", "$JS.API.DIRECT.GET.CURL_AUDIT",
+			"$JS.API.DIRECT.GET.CURL_FAILURES",
 		},
-		Subscribe: []string{
-			"_INBOX_curlctl.>", "curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>",
-			"curl.failure.>",
-		},
+		Subscribe: []string{"_INBOX_curlctl.>"},
 	}
 	replayer := Identity{
 		Name:      Replayer,
-		Publish:   append(slices.Clone(viewer.Publish), "curl.due.>", "curl.timer.>", auditOfUser),
+		Publish:   append(slices.Clone(viewer.Publish), "curl.due.>", "curl.timer.>"),
 		Subscribe: viewer.Subscribe,
 	}
 	admin := Identity{
@@ -70,9 +62,6 @@ func Identities() []Identity {
 func (i Identity) Missing(user natsconn.User, api string) []string {
 	var missing []string
 	for _, subject := range i.Publish {
-		if subject == auditOfUser {
-			subject = operate.AuditSubjects(user.Name)
-		}
 		if rest, found := strings.CutPrefix(subject, pipeline.DefaultAPIPrefix); found && allowed(user.Publish, api+rest) {
 			continue
 		}

@@ -101,16 +101,12 @@ func publicKey(seed []byte) (string, error) {
 	return public, nil
 }
 
-// variables returns the content of identities.conf: the public key of each identity, and the audit subjects
-// that only one operator may publish.
+// variables returns the content of identities.conf: the public key of each identity.
 func variables(keys map[string]string) []byte {
 	var b bytes.Buffer
 	b.WriteString("# Made by `curlctl identities`: the public key of each identity of accounts.conf.\n")
 	for _, name := range identityNames() {
 		fmt.Fprintf(&b, "NKEY_%s: %q\n", strings.ToUpper(name), keys[name])
-	}
-	for _, name := range []string{doctor.Replayer, doctor.Admin} {
-		fmt.Fprintf(&b, "AUDIT_%s: %q\n", strings.ToUpper(name), "curl.record.*."+keys[name]+".>")
 	}
 	return b.Bytes()
 }

@@ -93,11 +93,7 @@ func purge(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, yes 
 			return err
 		}
 	}
-	removed := 0
-	err = s.Audited(ctx, "purge", n, func(ctx context.Context) (_, _ int, err error) {
-		removed, err = s.Client.PurgeDeadLetters(ctx, f)
-		return removed, n - removed, err
-	})
+	removed, err := s.Client.PurgeDeadLetters(ctx, f)
 	if err == nil {
 		s.Out.Linef("Removed %s.", printer.Plural(removed, "failure"))
 	}

@@ -109,7 +109,7 @@ func (r *replaying) failures(ctx context.Context) iter.Seq2[operate.DeadLetter, 
 	}
 }
 
-// request requests n fetches and prints the result. The audit also records an interrupted replay.
+// request requests n fetches and prints the result.
 func (r *replaying) request(ctx context.Context, n int) (err error) {
 	r.HintLoss()
 	if r.wait {
@@ -117,15 +117,10 @@ func (r *replaying) request(ctx context.Context, n int) (err error) {
 			return err
 		}
 	}
-	done := 0
-	err = r.Audited(ctx, "replay", n, func(ctx context.Context) (_, _ int, err error) {
-		bar := r.Aside.Bar("requested", n)
-		err = replay.Request(ctx, r.Client, r.items, r.rate, func(done int) { bar.Set(done, "") })
-		bar.End()
-		done = replay.Count(r.items)[replay.Replayed]
-		return done, len(r.items) - done, err
-	})
-	if done > 0 && err != nil {
+	bar := r.Aside.Bar("requested", n)
+	err = replay.Request(ctx, r.Client, r.items, r.rate, func(done int) { bar.Set(done, "") })
+	bar.End()
+	if done := replay.Count(r.items)[replay.Replayed]; done > 0 && err != nil {
 		r.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
 	}
 	if err != nil && errors.Is(context.Cause(ctx), context.Canceled) {

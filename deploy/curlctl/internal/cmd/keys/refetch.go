@@ -97,13 +97,9 @@ func (r *refetching) run(ctx context.Context, s *cli.Session, _ []string) error 
 		}
 	}
 	s.HintLoss()
-	done := 0
-	err := s.Audited(ctx, "refetch", len(selected), func(ctx context.Context) (_, _ int, err error) {
-		bar := s.Aside.Bar("requested", len(selected))
-		done, err = replay.Refetch(ctx, s.Client, selected, r.rate, func(n int) { bar.Set(n, "") })
-		bar.End()
-		return done, len(selected) - done, err
-	})
+	bar := s.Aside.Bar("requested", len(selected))
+	done, err := replay.Refetch(ctx, s.Client, selected, r.rate, func(n int) { bar.Set(n, "") })
+	bar.End()
 	if err == nil {
 		s.Out.Linef("Requested %s.", printer.Plural(done, "fetch"))
 		s.HintPaused(ctx)
