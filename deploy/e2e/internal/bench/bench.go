@@ -1,5 +1,5 @@
 // Package bench measures how fast and at what cost the assembled system fills and refreshes ConfigMaps, and the
-// effect of a slow host and of restarts. Each figure has a baseline from the same run: patches in a loop, plain
+// effect of a slow host. Each figure has a baseline from the same run: patches in a loop, plain
 // GETs, or the slots of a host.
 package bench
 
@@ -34,8 +34,6 @@ type Options struct {
 	SlowHost bool
 	// Latencies of that host, and numbers of fetchers.
 	Latencies, Fetchers string
-	// Restart is the number of other ConfigMaps while each program is restarted.
-	Restart int
 	// Short reduces everything to a fiftieth.
 	Short bool
 	// Bin is the folder of the programs.
@@ -77,8 +75,6 @@ func (o *Options) BindFlags(fs *flag.FlagSet) {
 		"measure the slots in use of a slow host and the timer messages per GET")
 	fs.StringVar(&o.Latencies, "latencies", "1ms,100ms,1s,10s", "with -slow-host: latencies of the host")
 	fs.StringVar(&o.Fetchers, "fetchers", "1,2,4,8", "with -slow-host: numbers of fetchers")
-	fs.IntVar(&o.Restart, "restart", 0,
-		"measure how soon a want is served after each program is restarted, with this many other ConfigMaps")
 	fs.BoolVar(&o.Short, "short", false, "reduce everything to a fiftieth, as a quick check")
 	fs.StringVar(&o.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
 	fs.DurationVar(&o.Timeout, "timeout", 30*time.Minute, "maximum duration of the run")
@@ -86,12 +82,11 @@ func (o *Options) BindFlags(fs *flag.FlagSet) {
 
 // Modes returns the modes that the flags select, or fill if they select none.
 func (o *Options) Modes() []Mode {
-	fill := o.Apart || o.Scale != "" || o.Refresh == 0 && !o.SlowHost && o.Restart == 0
+	fill := o.Apart || o.Scale != "" || o.Refresh == 0 && !o.SlowHost
 	modes := []Mode{
 		{"fill", measureFill, fill},
 		{"refresh", measureRefresh, o.Refresh > 0},
 		{"slow-host", measureSlowHost, o.SlowHost},
-		{"restart", measureRestart, o.Restart > 0},
 	}
 	return slices.DeleteFunc(modes, func(m Mode) bool { return !m.wanted })
 }
@@ -109,7 +104,7 @@ func short[T int | time.Duration](o Options, n T) T {
 
 // Complete checks the options, applies Short and Scale, and returns the first error.
 func (o *Options) Complete() (err error) {
-	if o.N < 2 || o.Rounds < 1 || o.Refresh < 0 || o.Restart < 0 || o.Timeout <= 0 {
+	if o.N < 2 || o.Rounds < 1 || o.Refresh < 0 || o.Timeout <= 0 {
 		return errors.New("-n must be at least 2, -rounds and -timeout positive, and no count negative")
 	}
 	for _, name := range []string{"watcher", "fetcher", "writer"} {
@@ -136,7 +131,7 @@ func (o *Options) Complete() (err error) {
 	for i := range o.counts {
 		o.counts[i] = max(2, short(*o, o.counts[i]))
 	}
-	o.Refresh, o.Restart = short(*o, o.Refresh), short(*o, o.Restart)
+	o.Refresh = short(*o, o.Refresh)
 	return nil
 }
 

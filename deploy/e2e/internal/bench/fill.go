@@ -50,8 +50,6 @@ type filled struct {
 	// Ratios of all rounds in ascending order, and the round with the median.
 	Ratios []float64 `json:"ratios"`
 	Median round     `json:"medianRound"`
-	// Memory of each program at the end.
-	Memory usages `json:"memory"`
 }
 
 // round measures a patching loop before and after the pipeline, because other load on the machine
@@ -187,7 +185,7 @@ func (f *filler) compare(ctx context.Context, p placement) filled {
 		rounds = append(rounds, one)
 	}
 	slices.SortFunc(rounds, func(a, b round) int { return cmp.Compare(a.Ratio, b.Ratio) })
-	r := filled{N: f.N, Placement: p, Median: rounds[(len(rounds)-1)/2], Memory: f.system.used()}
+	r := filled{N: f.N, Placement: p, Median: rounds[(len(rounds)-1)/2]}
 	for i := range rounds {
 		r.Ratios = append(r.Ratios, rounds[i].Ratio)
 	}

@@ -38,9 +38,8 @@ type refresh struct {
 	CPU    map[string]float64 `json:"cpuMillisecondsPerRefresh"`
 	// Bare is the cost of a GET with a 304 in a loop, of client and host together. Ratio is the cost of a
 	// refresh in our programs, as a multiple of Bare.
-	Bare   float64 `json:"cpuMillisecondsPerBareGet"`
-	Ratio  float64 `json:"ratioToBareGet"`
-	Memory usages  `json:"memory"`
+	Bare  float64 `json:"cpuMillisecondsPerBareGet"`
+	Ratio float64 `json:"ratioToBareGet"`
 }
 
 // origin responds with 304 to a request with the ETag of its only body.
@@ -130,7 +129,7 @@ func (h *origin) count(ctx context.Context, s *system, o Options) refresh {
 		Keys: o.Refresh, PerSecond: float64(count) / after.at.Sub(before.at).Seconds(),
 		Bodies: int(after.bodies - before.bodies), Results: int(after.results - before.results),
 		Stored: float64(after.stored-before.stored) / float64(max(count, 1)),
-		CPU:    after.used.cpuSince(before.used, count), Memory: after.used,
+		CPU:    after.used.cpuSince(before.used, count),
 	}
 }
 

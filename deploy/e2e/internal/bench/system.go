@@ -61,14 +61,11 @@ func (s *system) startNATS(ctx context.Context) {
 	client, monitor := must(s.ports.Free()), must(s.ports.Free())
 	file := filepath.Join(s.dir, "nats.conf")
 	config := fmt.Sprintf("listen: %q\nhttp: %q\nmax_payload: 2MB\njetstream { store_dir: %q }\n", client, monitor,
-		s.streams())
+		filepath.Join(s.dir, "streams"))
 	check(os.WriteFile(file, []byte(config), 0o600))
 	s.nats = "nats://" + client
 	s.start(ctx, "nats", path, "http://"+monitor+"/healthz", "--config", file)
 }
-
-// streams returns the folder of the streams.
-func (s *system) streams() string { return filepath.Join(s.dir, "streams") }
 
 // start runs a program and waits until it is ready. The program inherits the environment, so that
 // it can be tuned.
@@ -134,15 +131,6 @@ func (s *system) remove(ctx context.Context, name string) {
 		}
 		return p.Name == name
 	})
-}
-
-// restart stops a program, calls meanwhile, and starts the program with the same arguments.
-func (s *system) restart(ctx context.Context, name string, meanwhile func()) {
-	p := s.programs[slices.IndexFunc(s.programs, func(p *process.Process) bool { return p.Name == name })]
-	check(stop(ctx, p))
-	meanwhile()
-	check(p.Again())
-	awaitReady(ctx, p)
 }
 
 // used returns the usage of all programs.

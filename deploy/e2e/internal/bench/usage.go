@@ -14,31 +14,15 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// usage is the usage of one program since its start, or the sum for programs with the same name.
-type usage struct {
-	// CPU time in seconds.
-	CPU float64 `json:"-"`
-	// RSS and PeakRSS are the resident memory and its maximum.
-	RSS     uint64 `json:"rssBytes"`
-	PeakRSS uint64 `json:"peakRssBytes"`
-}
+// usages maps the names of programs to their CPU time since the start, in seconds.
+type usages map[string]float64
 
-// usages maps the names of programs to their usage.
-type usages map[string]usage
-
-// add adds the usage of a process. Without /proc, which only Linux has, all figures of CPU time and memory are
-// missing.
+// add adds the usage of a process. Without /proc, which only Linux has, all figures of CPU time are missing.
 func (u usages) add(name string, pid int) {
 	if runtime.GOOS != "linux" {
 		return
 	}
-	process := must(procfs.NewProc(pid))
-	stat, status := must(process.Stat()), must(process.NewStatus())
-	all := u[name]
-	all.CPU += stat.CPUTime()
-	all.RSS += uint64(max(stat.ResidentMemory(), 0))
-	all.PeakRSS += status.VmHWM
-	u[name] = all
+	u[name] += must(must(procfs.NewProc(pid)).Stat()).CPUTime()
 }
 
 // cpuSince returns the milliseconds of CPU time per item for each program, given the number of items. A program
@@ -46,7 +30,7 @@ func (u usages) add(name string, pid int) {
 func (u usages) cpuSince(before usages, count int) map[string]float64 {
 	cpu := map[string]float64{}
 	for name, used := range u {
-		cpu[name] = 1000 * (used.CPU - before[name].CPU) / float64(max(count, 1))
+		cpu[name] = 1000 * (used - before[name]) / float64(max(count, 1))
 	}
 	return cpu
 }
