@@ -3,7 +3,6 @@ package watcher
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"time"
 
@@ -48,9 +47,6 @@ type Config struct {
 	ManageStreams string
 	Streams       pipeline.Topology
 	Election      leader.Config
-	// Monitors are the monitoring addresses of the NATS servers, such as http://nats:8222, for the metrics
-	// of their disk sync (empty: no such metrics).
-	Monitors []string
 	// MaxRemovals limits the removals of a namespace within a minute.
 	MaxRemovals reconcile.MaxRemovals
 	// Events limits the Events of a namespace.
@@ -97,8 +93,6 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.SigningKey, "signing-key", "",
 		"file with the NKey seed to sign wants with, created by curlctl identities. Without it the writer reads "+
 			"objects first")
-	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil,
-		"monitoring addresses of all NATS servers, such as http://nats:8222, for the metrics of their disk sync")
 	c.Election.BindFlags(fs, "watcher")
 }
 
@@ -135,11 +129,6 @@ func (c *Config) Validate() error {
 	}
 	if _, err := signature.LoadSigner(c.SigningKey); err != nil {
 		return fmt.Errorf("--signing-key: %w", err)
-	}
-	for _, address := range c.Monitors {
-		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("--nats-monitor: %q is not an address such as http://nats:8222", address)
-		}
 	}
 	if !slices.Contains([]string{manageUpdate, manageCreate, manageOff}, c.ManageStreams) {
 		return fmt.Errorf("--manage-streams: %q is not update, create or off", c.ManageStreams)

@@ -163,7 +163,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 		}),
 		Health: health, Clock: wall, Log: rt.Log, Metrics: metrics.session,
 	})
-	export := exporter.New(exporter.Config{Monitors: c.Monitors, Interval: at.export},
+	export := exporter.New(exporter.Config{Interval: at.export},
 		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(objects, index, export)
 	election := leader.Deps{

@@ -144,19 +144,3 @@ checksum/nats-credentials: {{ toJson . | sha256sum }}
 {{- define "curl-me-that.natsAccount" -}}
 CURL
 {{- end -}}
-
-{{/* Monitoring endpoints of the NATS servers, for metrics. */}}
-{{- define "curl-me-that.natsMonitors" -}}
-{{- $name := include "curl-me-that.natsName" . -}}
-{{- $monitors := list -}}
-{{- if .Values.nats.bundled.enabled -}}
-{{- range $i := until (int .Values.nats.bundled.replicas) -}}
-{{- $monitors = append $monitors (printf "http://%s-%d.%s-headless:8222" $name $i $name) -}}
-{{- end -}}
-{{- else -}}
-{{- with .Values.nats.monitoringEndpoint -}}
-{{- $monitors = append $monitors (printf "http://%s" .) -}}
-{{- end -}}
-{{- end -}}
-{{- join "," $monitors -}}
-{{- end -}}

@@ -111,15 +111,3 @@ Service and endpoints at the time of install or upgrade. */}}
       {{- end }}
 {{- end }}
 {{- end -}}
-
-{{- define "curl-me-that.egressMonitor" -}}
-{{- if .Values.nats.bundled.enabled -}}
-- to:
-    - podSelector:
-        matchLabels:
-          {{- include "curl-me-that.selectorLabels" (list . "nats") | nindent 10 }}
-  ports: [{protocol: TCP, port: 8222}]
-{{- else -}}
-{{ include "curl-me-that.ownNATS" (list . (list (regexFind "[0-9]+$" .Values.nats.monitoringEndpoint | default "8222"))) }}
-{{- end -}}
-{{- end -}}

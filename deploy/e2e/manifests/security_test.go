@@ -156,8 +156,6 @@ func place(rule networkingv1.NetworkPolicyEgressRule) string {
 	switch at := fmt.Sprint(ports); {
 	case peer.PodSelector != nil && at == "[4222]":
 		return "NATS"
-	case peer.PodSelector != nil && at == "[8222]":
-		return "monitoring of NATS"
 	case peer.NamespaceSelector != nil && at == "[53 5353]":
 		return "name servers"
 	case peer.IPBlock != nil && at == "[443 6443]" && peer.IPBlock.CIDR == "10.96.0.1/32":

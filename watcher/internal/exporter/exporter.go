@@ -4,12 +4,8 @@ package exporter
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher/internal/tick"
 )
 
@@ -31,8 +26,6 @@ const (
 
 // Config has the settings of an Exporter.
 type Config struct {
-	// Monitors are the monitoring addresses of the NATS servers, which report their disk sync.
-	Monitors []string
 	// Interval is the time between two readings.
 	Interval time.Duration
 }
@@ -87,7 +80,6 @@ type snapshot struct {
 	streams   map[string]*jetstream.StreamInfo
 	consumers map[string]consumer
 	timers    float64
-	disk      *process.DiskSync
 }
 
 // consumer is the state of a durable consumer.
@@ -118,7 +110,6 @@ func (e *Exporter) read(ctx context.Context) (*snapshot, error) {
 		}
 		s.timers = float64(timers)
 	}
-	s.disk = e.disk(ctx)
 	return s, nil
 }
 
@@ -178,47 +169,4 @@ func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *je
 		return 0, err
 	}
 	return max(0, c.TimeStamp.Sub(at)), nil
-}
-
-// maxResponse is the maximum size of a response, in bytes.
-const maxResponse = 1 << 20
-
-// disk returns the weakest disk sync of all servers, or nil unless all respond. Only the monitoring port
-// and the system account report it, and the watcher has no access to the latter.
-func (e *Exporter) disk(ctx context.Context) *process.DiskSync {
-	if len(e.config.Monitors) == 0 {
-		return nil
-	}
-	all := &process.DiskSync{Always: true}
-	for _, address := range e.config.Monitors {
-		one, err := varz(ctx, address)
-		if err != nil {
-			e.deps.Log.Debug().Err(err).Msg("a NATS server does not report its disk sync")
-			return nil
-		}
-		all.Always = all.Always && one.Always
-		all.Interval = max(all.Interval, one.Interval)
-	}
-	return all
-}
-
-// varz returns the disk sync of one server.
-func varz(ctx context.Context, address string) (*process.DiskSync, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(address, "/")+"/varz", http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	var vars process.Varz
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxResponse)).Decode(&vars); err != nil {
-		return nil, fmt.Errorf("read the response of %s: %w", address, err)
-	}
-	if vars.JetStream.Config == nil {
-		return nil, fmt.Errorf("%s does not report JetStream", address)
-	}
-	return vars.JetStream.Config, nil
 }

@@ -50,12 +50,12 @@ func newBench(t *testing.T, o natstest.Options) *bench {
 }
 
 // run creates the streams and starts the exporter.
-func (b *bench) run(monitors ...string) *bench {
+func (b *bench) run() *bench {
 	b.t.Helper()
 	var err error
 	b.epoch, err = pipeline.Ensure(b.t.Context(), b.js, pipeline.Topology{})
 	b.Expect(err).NotTo(gomega.HaveOccurred())
-	e := exporter.New(exporter.Config{Monitors: monitors, Interval: 20 * time.Millisecond},
+	e := exporter.New(exporter.Config{Interval: 20 * time.Millisecond},
 		exporter.Deps{Client: b.client, Clock: clock.RealClock{}, Log: zerolog.Nop()})
 	e.Measure(b.set)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -168,22 +168,9 @@ func TestEachMetricChanges(t *testing.T) {
 	}
 }
 
-func TestDiskSync(t *testing.T) {
-	b := newBench(t, natstest.Options{Monitor: true, SyncAlways: true})
-	b.run(b.server.MonitorURL())
-	b.becomes("sync_always", 1.0)
-	lax := newBench(t, natstest.Options{Monitor: true})
-	lax.run(lax.server.MonitorURL())
-	lax.becomes("sync_always", 0.0)
-	lax.becomes("sync_interval_seconds", 120.0)
-
-	unknown := newBench(t, natstest.Options{}).run()
-	unknown.Expect(metrictest.Read(unknown.registry)).NotTo(gomega.HaveKey("curlmethat_pipeline_sync_always"))
-}
-
 func TestEveryMetricHasATest(t *testing.T) {
 	b := newBench(t, natstest.Options{}).run()
-	named := []string{"curlmethat_pipeline_sync_always", "curlmethat_pipeline_sync_interval_seconds"} // TestDiskSync
+	var named []string
 	for name := range movements() {
 		named = append(named, "curlmethat_pipeline_"+name)
 	}

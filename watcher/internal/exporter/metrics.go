@@ -20,17 +20,6 @@ func (e *Exporter) Measure(set *metric.Set) {
 		e.fromSnapshot(func(s *snapshot) (float64, bool) { return s.timers, s.up }))
 	e.measureConsumers(set)
 	e.measureStreams(set)
-	set.OptionalGaugeFunc("sync_always", "Whether every NATS server syncs to disk before it acknowledges: 0 or 1. "+
-		"Known only with --nats-monitor.",
-		e.fromSnapshot(func(s *snapshot) (float64, bool) { return number(s.disk != nil && s.disk.Always), s.disk != nil }))
-	set.OptionalGaugeFunc("sync_interval_seconds",
-		"Maximum time until a NATS server syncs acknowledged messages to disk. Known only with --nats-monitor.",
-		e.fromSnapshot(func(s *snapshot) (float64, bool) {
-			if s.disk == nil {
-				return 0, false
-			}
-			return s.disk.Interval.Seconds(), true
-		}))
 }
 
 func (e *Exporter) measureConsumers(set *metric.Set) {
