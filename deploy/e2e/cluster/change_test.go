@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"regexp"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
@@ -164,10 +166,11 @@ var _ = Describe("An upgrade with kubectl apply", func() {
 	It("and its rollback lose nothing, and fetch and write nothing again", func(ctx SpecContext) {
 		shouldBeFresh(ctx)
 		i := installation.Open(ctx)
+		install := filepath.Join(suitetest.Must(manifest.Manifests(ctx, version)), "install.yaml")
 		var loads []*installation.Load
 		for _, stage := range []struct{ name, tag string }{{"first", version}, {"upgraded", next}, {"rolled-back", version}} {
 			By(stage.name)
-			objects := admitOrigin(decodeAs("deploy/kubernetes/install.yaml", stage.tag))
+			objects := admitOrigin(decodeAs(install, stage.tag))
 			applyManifests(ctx, objects)
 			eventuallyRolledOut(ctx, objects)
 			loads = append(loads, i.Load(ctx, stage.name, 10))
@@ -186,7 +189,7 @@ var _ = Describe("An upgrade with kubectl apply", func() {
 // chart derives from their content.
 func decodeAs(path, version string) []*unstructured.Unstructured {
 	GinkgoHelper()
-	file := suitetest.Must(os.ReadFile(fromRoot(path)))
+	file := suitetest.Must(os.ReadFile(path))
 	objects := suitetest.Must(access.Decode(ours.ReplaceAll(file, []byte("$1:"+version))))
 	for _, o := range objects {
 		if o.GetKind() == "Job" {

@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -33,7 +32,7 @@ const (
 
 var _ = Describe("install.yaml", func() {
 	It("installs in a fresh cluster and fills the two samples", func(ctx SpecContext) {
-		install := filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), fromRoot("deploy/kubernetes")), "install.yaml")
+		install := filepath.Join(suitetest.Must(manifest.Manifests(ctx, version)), "install.yaml")
 		for _, other := range tagsIn(install) {
 			if other != version {
 				Skip(install + " has images with the tag " + other + ", but the nodes have images with the tag " + version)

@@ -4,7 +4,7 @@
 //	HELM                      the program
 //	CHART                     chart to install, a folder or a packaged chart;
 //	                          default: deploy/chart
-//	MANIFESTS                 folder of install.yaml; default: deploy/kubernetes
+//	MANIFESTS                 folder of install.yaml; default: rendered
 //	CURLMETHAT_E2E_VERSION    tag of the images
 //	CURLMETHAT_E2E_NEXT       tag of the images to upgrade to
 //	CURLMETHAT_E2E_DOMAIN     domain of the cluster, if that is not cluster.local

@@ -50,6 +50,24 @@ var _ = Describe("The rendered chart", func() {
 		}
 	}, values(additional()...))
 
+	It("lists all its images in its metadata", func() {
+		var images []string
+		for _, name := range []string{installed, watchers, sidecars} {
+			for _, pod := range podTemplates(rendered[name]) {
+				for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+					images = append(images, c.Image)
+				}
+			}
+		}
+		slices.Sort(images)
+		var listed []string
+		metadata := string(suitetest.Must(os.ReadFile(filepath.Join(chart, "Chart.yaml"))))
+		for _, image := range regexp.MustCompile(`(?m)image: (\S+)$`).FindAllStringSubmatch(metadata, -1) {
+			listed = append(listed, image[1])
+		}
+		Expect(slices.Compact(images)).To(ConsistOf(listed))
+	})
+
 	It("has each known annotation in the policy that warns of misspelled names", func() {
 		for _, o := range rendered["default"] {
 			if o.GetKind() != "ValidatingAdmissionPolicy" || !strings.HasSuffix(o.GetName(), "-annotations") {

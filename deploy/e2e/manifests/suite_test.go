@@ -7,7 +7,6 @@
 package manifests_test
 
 import (
-	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -44,12 +43,13 @@ var (
 var _ = BeforeSuite(func(ctx SpecContext) {
 	rendered = map[string][]object{}
 	files := suitetest.Must(filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml")))
-	Expect(files).To(HaveLen(7))
+	Expect(files).To(HaveLen(5))
 	for _, file := range files {
 		rendered[strings.TrimSuffix(filepath.Base(file), "-values.yaml")] = template(ctx, file)
 	}
+	folder := suitetest.Must(manifest.Manifests(ctx, "dev"))
 	for _, name := range []string{installed, small, watchers, sidecars} {
-		text := suitetest.Must(os.ReadFile(filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), "../../kubernetes"), name)))
+		text := suitetest.Must(os.ReadFile(filepath.Join(folder, name)))
 		rendered[name] = parse(text)
 	}
 	cluster = connect(ctx)

@@ -37,7 +37,7 @@ spec:
 // watched creates a Watcher and prints its state, if the cluster serves Watchers.
 func watched(ctx context.Context, d *demo) error {
 	if _, err := d.watchers(ctx); apierrors.IsNotFound(err) {
-		fmt.Fprint(d.Out, "The Watcher resource is not installed. To install it, apply\ndeploy/kubernetes/watchers.yaml.\n")
+		fmt.Fprint(d.Out, "The Watcher resource is not installed. To install it, apply\nwatchers.yaml (`make manifests`).\n")
 		return nil
 	}
 	if err := d.createWatcher(ctx); err != nil {

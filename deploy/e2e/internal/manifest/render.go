@@ -75,6 +75,27 @@ func Helm(ctx context.Context, stdin io.Reader, args ...string) (output []byte, 
 	return output, nil
 }
 
+// Manifests returns the folder of install.yaml and the others: that of $MANIFESTS, or a temporary one, in which it
+// renders them for the images of a version.
+func Manifests(ctx context.Context, version string) (folder string, err error) {
+	if folder = os.Getenv("MANIFESTS"); folder != "" {
+		return folder, nil
+	}
+	if os.Getenv("HELM") == "" {
+		return "", errNoHelm
+	}
+	if folder, err = os.MkdirTemp("", "manifests-"); err != nil {
+		return "", fmt.Errorf("make a folder for the manifests: %w", err)
+	}
+	//nolint:gosec // the path is constant
+	out, err := exec.CommandContext(ctx, "../../tools/manifests", folder, "--set-string", "image.tag="+version).
+		CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("render the manifests: %w: %s", err, out)
+	}
+	return folder, nil
+}
+
 // Manager is the field manager of kubectl apply.
 const Manager = "kubectl"
 

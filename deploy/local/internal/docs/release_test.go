@@ -3,7 +3,6 @@ package docs_test
 import (
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -86,22 +85,5 @@ var _ = Describe("The Dockerfile", func() {
 		}
 		Expect(pinned).To(Equal(2))
 		Expect(dockerfile).To(ContainSubstring("\nARG GO_IMAGE=go\nARG BASE_IMAGE=base\n"))
-	})
-})
-
-var _ = Describe("The chart", func() {
-	It("lists all images of the manifests in its metadata", func() {
-		images := func(files ...string) (found []string) {
-			for _, file := range files {
-				for _, image := range regexp.MustCompile(`(?m)image: (\S+)$`).
-					FindAllStringSubmatch(string(text(filepath.Join(root, "deploy", file))), -1) {
-					found = append(found, image[1])
-				}
-			}
-			slices.Sort(found)
-			return slices.Compact(found)
-		}
-		Expect(images("chart/Chart.yaml")).
-			To(Equal(images("kubernetes/install.yaml", "kubernetes/watchers.yaml", "kubernetes/sidecars.yaml")))
 	})
 })
