@@ -123,9 +123,10 @@ var causes = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING: "" +
 		"%s compressed the body (Content-Encoding) although that was not requested; " +
 		"have it served uncompressed, or use another URL",
-	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:      "the body from %s does not fit into a NATS message (max_payload)",
-	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:    "the DNS lookup of %s failed: no DNS server answered",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE: "%s redirected from https to http, which is not followed",
+	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:   "the body from %s does not fit into a NATS message (max_payload)",
+	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE: "the DNS lookup of %s failed: no DNS server answered",
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE: "" +
+		"%s redirected from https to http, which is not followed; use a URL that stays with https",
 }
 
 // classes are the sentences about classes, with the host in place of %s.

@@ -97,6 +97,7 @@ func TestMistakes(t *testing.T) {
 		"json.ok":                    "",
 		"size(json) + heldSize":      "expected a boolean, column 12",
 		"nobody == 1":                "nobody is unknown (use body, json, heldSize and the standard functions of CEL), column 1",
+		"startsWith('a')":            "startsWith needs a text before it, as in body.startsWith('…'), column 11",
 		"size(body) > '1'":           "'>' does not take (int, string), column 12",
 		"json.a = 1":                 "'=' is not expected, column 8",
 		"json.a and true":            "'and' is not expected, column 8",

@@ -184,7 +184,8 @@ var _ = Describe("TLS", func() {
 
 		_, failure := do(ctx, secured(server, redirectTo(urlOf(plain, "/"))))
 		Expect(failure.Class).To(Equal(tooManyRedirects))
-		Expect(failure.Error()).To(Equal("data.example.com redirected from https to http, which is not followed"))
+		Expect(failure.Error()).To(Equal("data.example.com redirected from https to http, which is not followed; " +
+			"use a URL that stays with https"))
 	})
 
 	It("loads a new CA bundle without a restart", func(ctx SpecContext) {
