@@ -80,7 +80,12 @@ var asNull = json.WithMarshalers(json.MarshalToFunc( //nolint:gochecknoglobals /
 	func(e *jsontext.Encoder, _ structpb.NullValue) error { return e.WriteToken(jsontext.Null) }))
 
 // encode returns the bytes of a selection: text unchanged, and anything else as JSON.
-func (m *meter) encode(v ref.Val, limit int) (text []byte, _ Cause) {
+func (m *meter) encode(v ref.Val, limit int) (text []byte, cause Cause) {
+	defer func() {
+		if recover() != nil { // the key of a map is a list or a map, which package types cannot convert
+			text, cause = nil, Inapplicable
+		}
+	}()
 	switch v := v.(type) {
 	case types.String:
 		text = []byte(v)

@@ -83,6 +83,9 @@ func TestSelections(t *testing.T) {
 		`body + body`:             rule.TooLarge,
 		`1.0 / 0.0`:               rule.Inapplicable,
 		`duration("1s")`:          rule.Inapplicable,
+		`{json.data: 1}`:          rule.Inapplicable,
+		`{[1]: 1}`:                rule.Inapplicable,
+		`{b"a": 1}`:               rule.Inapplicable,
 		`[[json]].map(x, [x, x])`: rule.TooLarge,
 	} {
 		if o := e.Evaluate(context.Background(), "team-a", rule.Set{Select: text}, []byte(body), 0); o.Expressions[0].Cause != want {
