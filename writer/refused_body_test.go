@@ -75,6 +75,17 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered: ")))
 	})
 
+	It("is not one of 960,000 bytes of UTF-16 text, although it has 3.4 MB as JSON", func() {
+		text := strings.Repeat("x\x00", 480_000)
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), text))
+		got := w.get("cm")
+		Expect(string(got.BinaryData["mydata"]) == text).To(BeTrue())
+		Expect(got.Data).To(BeEmpty())
+		Expect(entry(got, "mydata")).To(And(HaveField("Error", ""), HaveField("Binary", true)))
+		Expect(w.events(cm)).To(BeEmpty())
+	})
+
 	It("is acknowledged if there is no room for a status, and written when it is published again", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100)

@@ -199,8 +199,33 @@ func KeyExists(key string) string {
 		"remove it from the ConfigMap, or choose another key"
 }
 
+// Contested says that a field manager keeps another value in a key than the URL's.
+func Contested(key, manager string) string {
+	by := "somebody else"
+	if manager != "" {
+		by = "field manager " + manager
+	}
+	return "key " + key + " keeps being changed by " + by + "; remove the key from its manifest"
+}
+
 // NoRoom says why the status of a ConfigMap is not written.
 const NoRoom = "the annotations of the ConfigMap leave no room for curl-status (limit 256 KiB)"
+
+// Failed says why a ConfigMap is not written although the API server is ready.
+const Failed = "the API server could not write the ConfigMap, perhaps because an admission webhook is slow or broken; " +
+	"ask the operator, the log of the writer has the error"
+
+// Stripped says why the state of a ConfigMap is unknown.
+const Stripped = "" +
+	"an admission policy removes curl-status, so changes are found late and removed pairs keep their values; " +
+	"exempt x-kv8s.io/curl-status from it"
+
+// ObjectTooLarge says why a body of that size is not written to a key of a ConfigMap with much metadata.
+func ObjectTooLarge(key string, size int) string {
+	return "the ConfigMap with its metadata and the body for key " + key + " (" + bytes(int64(size)) +
+		") is too large for etcd (limit 1.5 MiB) or for a request (3 MiB); " +
+		"remove metadata, or move the key to another ConfigMap"
+}
 
 // Unwritten says why the body from url, of that size if it is known, is not written to a key, for a
 // class that the writer reports.

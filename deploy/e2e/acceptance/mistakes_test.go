@@ -143,7 +143,7 @@ func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 			"the body from localhost is larger than the limit of 1,000,000 bytes; use a smaller file, or ask the operator"),
 		"12-binary": {
 			traits: asking("k=" + o.Page("/binary").Serves([]byte{0xff, 0xfe}).URL()), key: "k", state: ok,
-			sentence: "in binaryData because it is not UTF-8",
+			sentence: "in binaryData because it is not text",
 		},
 		"13-other-sum": otherSum,
 		"15b-metadata": fails(metadata, "AddressDenied",

@@ -69,7 +69,7 @@ func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := c.objects.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-	if Classify(err) != Unavailable {
+	if outcome := Classify(err); outcome != Unavailable && outcome != Failed {
 		return nil
 	}
 	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered {

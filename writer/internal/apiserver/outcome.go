@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ const (
 	Immutable Outcome = "immutable"
 	// TooLarge means that the values exceed a limit.
 	TooLarge Outcome = "too_large"
+	// ObjectTooLarge means that values and metadata together exceed a limit of the API server or of etcd.
+	ObjectTooLarge Outcome = "object_too_large"
 	// StatusTooLarge means that the annotations exceed their limit.
 	StatusTooLarge Outcome = "status_too_large"
 	// Rejected means that this change is refused, for example by an admission webhook.
@@ -43,11 +46,16 @@ const (
 	Forbidden Outcome = "forbidden"
 	// Unavailable means that the API server cannot serve any request now.
 	Unavailable Outcome = "unavailable"
+	// Failed means that the request failed, or was not answered in time. While the API server is ready, that is the
+	// fault of the object, for example of an admission webhook that is slow or broken.
+	Failed Outcome = "failed"
 )
 
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{OK, Conflict, Gone, Immutable, TooLarge, StatusTooLarge, Rejected, Forbidden, Unavailable}
+	return []Outcome{
+		OK, Conflict, Gone, Immutable, TooLarge, ObjectTooLarge, StatusTooLarge, Rejected, Forbidden, Unavailable, Failed,
+	}
 }
 
 // Classify classifies responses of the API server. No other code does.
@@ -57,6 +65,9 @@ func Classify(err error) Outcome {
 	}
 	answer, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			return Failed
+		}
 		return Unavailable
 	}
 	s := answer.Status()
@@ -78,15 +89,20 @@ func Classify(err error) Outcome {
 	case http.StatusUnprocessableEntity:
 		return classifyInvalid(s)
 	case http.StatusRequestEntityTooLarge:
-		return TooLarge
-	case http.StatusTooManyRequests, http.StatusRequestTimeout:
+		return ObjectTooLarge
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return Unavailable
+	case http.StatusRequestTimeout:
+		return Failed
 	}
 	switch {
-	case strings.Contains(s.Message, "etcdserver: request is too large"):
-		return TooLarge
-	case s.Code >= http.StatusInternalServerError:
+	case strings.Contains(s.Message, "etcdserver: request is too large"),
+		strings.Contains(s.Message, "trying to send message larger than max"):
+		return ObjectTooLarge
+	case s.Code >= http.StatusInternalServerError && RetryAfter(err) > 0:
 		return Unavailable
+	case s.Code >= http.StatusInternalServerError:
+		return Failed
 	}
 	return Rejected
 }

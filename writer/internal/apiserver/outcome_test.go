@@ -47,8 +47,12 @@ func TestClassify(t *testing.T) {
 			Immutable,
 		},
 		"too large":          {refusal(422, "", cause(field.ErrorTypeTooLong, "[]", "")), TooLarge},
-		"large request":      {refusal(413, "Request entity too large: limit is 3145728"), TooLarge},
-		"too large for etcd": {refusal(500, "etcdserver: request is too large"), TooLarge},
+		"large request":      {refusal(413, "Request entity too large: limit is 3145728"), ObjectTooLarge},
+		"too large for etcd": {refusal(500, "etcdserver: request is too large"), ObjectTooLarge},
+		"too large to send": {
+			refusal(500, "rpc error: code = ResourceExhausted desc = trying to send message larger than max (1 vs. 2)"),
+			ObjectTooLarge,
+		},
 		"large annotations": {
 			refusal(422, "", cause(field.ErrorTypeTooLong, "metadata.annotations", "")),
 			StatusTooLarge,
@@ -65,8 +69,9 @@ func TestClassify(t *testing.T) {
 		"other field":       {refusal(422, "", cause(field.ErrorTypeInvalid, "metadata.finalizers", immutable)), Rejected},
 		"bad request":       {refusal(400, "…"), Rejected},
 		"throttled":         {refusal(429, "…"), Unavailable},
-		"broken":            {refusal(500, "…"), Unavailable},
-		"timeout":           {refusal(504, "…"), Unavailable},
+		"unavailable":       {refusal(503, "…"), Unavailable},
+		"broken":            {refusal(500, "…"), Failed},
+		"timeout":           {refusal(504, "…"), Failed},
 	} {
 		err := fmt.Errorf("patch: %w", &apierrors.StatusError{ErrStatus: tt.status})
 		NewWithT(t).Expect(Classify(err)).To(Equal(tt.want), name)
@@ -84,10 +89,10 @@ func TestClassifyWithoutStatus(t *testing.T) {
 	}{
 		"none":           {nil, OK},
 		"refused":        {errors.New("connection refused"), Unavailable},
-		"deadline":       {context.DeadlineExceeded, Unavailable},
+		"deadline":       {context.DeadlineExceeded, Failed},
 		"404 by a proxy": {byProxy(http.StatusNotFound, "404 page not found"), Unavailable},
 		"403 by a proxy": {byProxy(http.StatusForbidden, "<html>"), Forbidden},
-		"502 by a proxy": {byProxy(http.StatusBadGateway, "<html>"), Unavailable},
+		"502 by a proxy": {byProxy(http.StatusBadGateway, "<html>"), Failed},
 	} {
 		NewWithT(t).Expect(Classify(tt.err)).To(Equal(tt.want), name)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,11 @@ func (e retryAfterErrors) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	after, present := delaySeconds(response.Header.Get("Retry-After"))
 	if !present {
+		return response, nil
+	}
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/") {
+		// A Status repeats the pause, and its message says whether an admission webhook refused the request.
+		response.Header.Del("Retry-After")
 		return response, nil
 	}
 	_ = response.Body.Close()

@@ -26,9 +26,9 @@ const (
 	// maxTries is how often an object that keeps changing is planned and patched before its results are
 	// deferred.
 	maxTries = 10
-	// maxFaults is the maximum number of failed requests in a row for one object, while others succeed. After
-	// that its results are deferred.
-	maxFaults = 5
+	// maxFaults is the number of failed requests in a row for one object, while the API server is ready, after which
+	// its results are given up. The audit requests them again at growing intervals.
+	maxFaults = 3
 	// conflictPause is the maximum pause between attempts.
 	conflictPause = 40 * time.Millisecond
 	// applyTimeout is the time limit of all requests for one batch. It is well below the time after
@@ -90,8 +90,8 @@ func New(c Config, d Deps) *Applier {
 		confirmed: cache.NewExpiring[cache.Key, plan.Confirmation](16384, 10*time.Minute),
 		// Kubernetes keeps Events for this long.
 		unwritable: cache.NewExpiring[cache.Key, bool](4096, time.Hour),
-		// The results of a failing object come back every few seconds.
-		faults: cache.NewExpiring[types.NamespacedName, int](1024, 2*time.Minute),
+		// The audit requests the keys of a failing object this often.
+		faults: cache.NewExpiring[types.NamespacedName, int](1024, 15*time.Minute),
 	}
 }
 

@@ -27,8 +27,12 @@ func (t *task) emitEvents(
 			t.eventsRefused.Store(false)
 			t.deps.Metrics.events.WithLabelValues(e.Reason).Inc()
 			written = true
-		case apiserver.Unavailable:
-			t.deps.Breaker.Failure(err, apiserver.RetryAfter(err))
+		case apiserver.Unavailable, apiserver.Failed:
+			if !t.serverFault(ctx, err) {
+				t.line(item, zerolog.WarnLevel, kindEventFailed).Err(err).
+					Msg("Event was not written, perhaps because an admission webhook is slow or broken")
+				return true, nil
+			}
 			t.line(item, zerolog.DebugLevel, kindEventFailed).Err(err).Msg("Event was not written, retrying")
 			return false, err
 		default:

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -70,6 +71,10 @@ func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	t.deps.Metrics.patches.WithLabelValues(string(apiserver.Classify(err))).Inc()
 	if err != nil {
 		return err
+	}
+	t.stripped = p.SetStatus && written.Annotations[annotation.StatusKey] != p.Status
+	if t.stripped {
+		t.deps.Breaker.Success(t.ref.Namespace)
 	}
 	if t.objects.Drop(t.ref); written.Size() <= maxCached {
 		t.objects.Put(t.ref, &written.ObjectMeta)

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/cache"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
@@ -26,6 +27,8 @@ type task struct {
 	known bool
 	// obstacle is the refusal that the API server reported.
 	obstacle plan.Obstacle
+	// stripped means that the API server accepted the last patch without its status.
+	stripped bool
 }
 
 // start chooses the newest object that needs no request: the cached one, or the one in the wants.
@@ -89,6 +92,11 @@ func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 	err = t.patch(ctx, p)
 	switch apiserver.Classify(err) {
 	case apiserver.OK:
+		if t.stripped {
+			return t.giveUp(ctx, errStripped, func(item plan.Item) plan.Event {
+				return plan.Refusal(t.object, item, plan.Stripped)
+			}), true
+		}
 		return t.finish(ctx, p), true
 	case apiserver.Conflict:
 		t.forget()
@@ -106,12 +114,17 @@ func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
 		return t.handleRefusal(ctx, p, plan.Immutable, err)
 	case apiserver.TooLarge:
 		return t.handleRefusal(ctx, p, plan.TooLarge, err)
+	case apiserver.ObjectTooLarge:
+		return t.handleRefusal(ctx, p, plan.ObjectTooLarge, err)
 	case apiserver.Rejected:
 		return t.handleRefusal(ctx, p, plan.Rejected, err)
 	default:
 		return t.handleFailure(ctx, err), true
 	}
 }
+
+// errStripped stands for the removal of our status.
+var errStripped = errors.New("admission removed or changed " + annotation.StatusKey)
 
 // errNoRoom stands for the refusal of a patch that is not even sent.
 var errNoRoom = errors.New("the annotations leave no room for a status")
@@ -188,7 +201,7 @@ func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obs
 }
 
 // giveUp acknowledges results that cannot even be recorded in the status, and emits one Event. The
-// watcher publishes missing keys again.
+// audit requests their keys again, at growing intervals.
 func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
 	for _, item := range t.items {
 		uid := types.UID(item.Result.GetWant().GetUid())
@@ -217,20 +230,29 @@ func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 		t.deps.Breaker.Deny(t.ref.Namespace, err)
 		noToken := apierrors.IsUnauthorized(err)
 		return t.giveUp(ctx, err, func(i plan.Item) plan.Event { return plan.Denial(i, noToken) })
-	case apiserver.Unavailable:
-		after := apiserver.RetryAfter(err)
-		t.deps.Breaker.Failure(err, after)
-		if faults := t.faults.Get(t.ref) + 1; t.deps.Breaker.Allows() {
+	case apiserver.Unavailable, apiserver.Failed:
+		faults, down := t.faults.Get(t.ref)+1, t.serverFault(ctx, err) && !t.deps.Breaker.Allows()
+		if !down {
 			t.faults.Put(t.ref, faults)
-			if faults > maxFaults {
-				return t.deferAll("requests for this object keep failing while others succeed, deferred")
-			}
 		}
-		return slices.Repeat([]Outcome{{Unavailable: true, After: after}}, len(t.items))
+		if down || faults < maxFaults {
+			return slices.Repeat([]Outcome{{Unavailable: true, After: apiserver.RetryAfter(err)}}, len(t.items))
+		}
+		return t.giveUp(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, plan.Failed) })
 	default:
 		t.resultLine(t.items[0], zerolog.WarnLevel, plan.Refused).Err(err).Msg("object cannot be read")
 		return slices.Repeat([]Outcome{{Verdict: plan.Refused}}, len(t.items))
 	}
+}
+
+// serverFault reports whether the API server is the reason for a failed request, and tells the breaker. If it is ready,
+// the object is the reason.
+func (t *task) serverFault(ctx context.Context, err error) bool {
+	if apiserver.Classify(err) == apiserver.Failed && t.deps.Client.Probe(context.WithoutCancel(ctx)) == nil {
+		return false
+	}
+	t.deps.Breaker.Failure(err, apiserver.RetryAfter(err))
+	return true
 }
 
 // finish emits the Events and logs the decisions of a completed plan.

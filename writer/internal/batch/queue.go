@@ -13,7 +13,7 @@ type Config[K comparable, W, O any] struct {
 	// Concurrency is the maximum number of keys that are worked on at a time.
 	Concurrency int
 	// Share returns the share of a key, such as its namespace. A free slot goes to the waiting share that
-	// holds the fewest slots.
+	// holds the fewest slots. One share holds at most three quarters, so that work that hangs delays no other share.
 	Share func(K) string
 	// Work returns one outcome for each piece of work, in the same order.
 	Work func(context.Context, K, []W) []O
@@ -27,6 +27,7 @@ type Queue[K comparable, W, O any] struct {
 	mu      sync.Mutex
 	groups  map[K]*group[W, O]
 	free    int
+	most    int // that one share may hold, because its work may hang
 	held    map[string]int
 	waiting map[string][]chan struct{}
 }
@@ -41,7 +42,7 @@ type group[W, O any] struct {
 func New[K comparable, W, O any](c Config[K, W, O]) *Queue[K, W, O] {
 	return &Queue[K, W, O]{
 		config: c, groups: map[K]*group[W, O]{},
-		free: c.Concurrency, held: map[string]int{}, waiting: map[string][]chan struct{}{},
+		free: c.Concurrency, most: c.Concurrency - c.Concurrency/4, held: map[string]int{}, waiting: map[string][]chan struct{}{},
 	}
 }
 
@@ -131,9 +132,12 @@ func (q *Queue[K, W, O]) grant() {
 	}
 	next, found := "", false
 	for share := range q.waiting {
-		if !found || q.held[share] < q.held[next] {
+		if q.held[share] < q.most && (!found || q.held[share] < q.held[next]) {
 			next, found = share, true
 		}
+	}
+	if !found {
+		return
 	}
 	turns := q.waiting[next]
 	close(turns[0])

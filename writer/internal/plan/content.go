@@ -39,7 +39,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed))
 	}
 	body := c.GetBody()
-	binary := !utf8.Valid(body)
+	binary := !utf8.Valid(body) || jsonSize(body) > maxJSON
 	if !holds {
 		b.values[key] = &Value{Body: body, Binary: binary}
 	}
@@ -52,6 +52,27 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		next.FetchedAt = entry.FetchedAt
 	}
 	return b.healthy(i, entry, next)
+}
+
+// maxJSON is the maximum size of a text in data, in bytes of JSON. A request holds 3 MiB, and the status needs some of
+// it. Text of 1 MiB has at most this size, unless it has many control characters, such as UTF-16 that is valid UTF-8.
+// Others go to binaryData, whose base64 takes a third more than the body.
+const maxJSON = 2 << 20
+
+// jsonSize returns an upper bound of the size of a text as JSON (RFC 8259 section 7).
+func jsonSize(text []byte) int {
+	size := len(text)
+	for _, c := range text {
+		switch {
+		case c == '"', c == '\\', c == '\n', c == '\r', c == '\t':
+			size++
+		case c < ' ':
+			size += len(`\u0000`) - 1
+		case c == 0xE2: // begins U+2028 and U+2029, which Go escapes
+			size += len(`\u2028`) - len("\u2028")
+		}
+	}
+	return size
 }
 
 // holds reports whether the key has the body with that digest. A foreign key belongs to another

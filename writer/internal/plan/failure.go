@@ -89,7 +89,7 @@ func (b *builder) isForeign(key string, owner annotation.Ownership) bool {
 
 // refusals are the failure classes of bodies that an object cannot hold. Other obstacles are of class
 // writeFailed.
-var refusals = map[Obstacle]v1.FailureClass{Immutable: immutable, TooLarge: bodyTooLarge}
+var refusals = map[Obstacle]v1.FailureClass{Immutable: immutable, TooLarge: bodyTooLarge, ObjectTooLarge: bodyTooLarge}
 
 // obstacle records why a body was not written. If the API server rejected the write, the fence
 // stays, so that the same result can be applied later. The recorder emits an Event again only when

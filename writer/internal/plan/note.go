@@ -29,14 +29,7 @@ func Reasons() []string {
 }
 
 // fetchFailing reports whether the failure in entry is a failed fetch.
-func fetchFailing(entry status.Entry) bool {
-	switch pipeline.ClassOf(entry.Error) {
-	case keyExists, immutable, bodyTooLarge, writeFailed:
-		return false
-	default:
-		return entry.Failing()
-	}
-}
+func fetchFailing(entry status.Entry) bool { return entry.Failing() && !entry.Refused() }
 
 // Actions of Events.
 const (
@@ -92,14 +85,21 @@ func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
 // obstacleNote says why a body was not written.
 func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	key, class := i.Key.Key, pipeline.ClassOf(entry.Error)
-	if i.OfObject() {
+	if i.OfObject() && o != Stripped {
 		return "the API server refused to update curl-status or to remove keys, perhaps by an admission policy or " +
 			"webhook; retrying"
 	}
-	note := condition.Unwritten(class, i.url(), key, len(i.Result.GetContent().GetBody()))
+	size := len(i.Result.GetContent().GetBody())
+	note := condition.Unwritten(class, i.url(), key, size)
 	switch {
 	case class == keyExists, class == immutable:
 		return note
+	case class == writeFailed && o == Stripped:
+		return condition.Stripped
+	case class == writeFailed && o == Failed:
+		return condition.Failed + "; " + condition.Value(key, entry.Written()) + "; retrying"
+	case class == bodyTooLarge && o == ObjectTooLarge:
+		return condition.ObjectTooLarge(key, size) + "; " + condition.Value(key, entry.Written())
 	case class == writeFailed && o == NoRoom:
 		return condition.NoRoom + "; " + condition.Value(key, entry.Written()) + "; shorten or remove an annotation"
 	case class == writeFailed:
@@ -109,16 +109,22 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	}
 }
 
+// occurrences begin the occurrence of a Refusal.
+var occurrences = map[Obstacle]string{
+	NoRoom: "no room\x00", Failed: "failed\x00", Stripped: "stripped\x00", Rejected: "refused\x00",
+	Immutable: "refused\x00", TooLarge: "refused\x00", ObjectTooLarge: "refused\x00",
+}
+
 // Refusal returns the Event for an item that the API server refuses, even as a failure in the status. The
 // status has no start of the failure, so it counts as the same problem until the status or the obstacle changes.
 func Refusal(o *Object, i Item, by Obstacle) Event {
-	held := o.Status.Keys[i.Key.Key]
+	var held status.Entry
+	if o != nil { // nil: it could not be read
+		held = o.Status.Keys[i.Key.Key]
+	}
 	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	event := failed(i, entry, actionWrite, obstacleNote(i, entry, by))
-	event.Occurrence = "refused\x00"
-	if by == NoRoom {
-		event.Occurrence = "no room\x00"
-	}
+	event.Occurrence = occurrences[by]
 	event.Occurrence += i.Key.Key + "\x00" + i.url() + "\x00" + held.Fence.String()
 	return event
 }

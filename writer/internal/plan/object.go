@@ -94,6 +94,13 @@ const (
 	Immutable
 	// TooLarge means that the ConfigMap would exceed the size limit of the API.
 	TooLarge
+	// ObjectTooLarge means that the request or the object with its metadata would exceed a limit of the API server or
+	// of etcd.
+	ObjectTooLarge
+	// Failed means that requests for this object fail while the API server is ready.
+	Failed
+	// Stripped means that admission removed the status from our patch.
+	Stripped
 	// Rejected means that the API server refuses the change, for example because of an admission
 	// webhook.
 	Rejected

@@ -12,7 +12,7 @@ import (
 // Value is a body for a key.
 type Value struct {
 	Body []byte
-	// Binary means that the body is not valid UTF-8 and belongs to binaryData.
+	// Binary means that the body belongs to binaryData, because it is not valid UTF-8 or too large as JSON.
 	Binary bool
 }
 

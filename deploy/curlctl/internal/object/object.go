@@ -128,7 +128,7 @@ func (v *View) readStatus(state status.Status) {
 		if e.Written() {
 			detail := fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], deadletter.WithoutQuery(e.URL))
 			if e.Binary {
-				detail += ", in binaryData because it is not UTF-8"
+				detail += ", in binaryData because it is not text"
 			}
 			v.add(e.FetchedAt, "written", key, detail, printer.Green)
 		}
