@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
@@ -24,7 +25,7 @@ func Metrics() (own, pipeline []metric.Definition) {
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName("watcher")
 	m := newMetrics(prometheus.NewRegistry(), c)
 	m.measure(informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{}),
-		wantindex.NewIndex(), exporter.New(exporter.Config{}, exporter.Deps{}))
+		wantindex.NewIndex(), audit.New(0, audit.Deps{}), exporter.New(exporter.Config{}, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
 }
 
@@ -56,7 +57,9 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 }
 
 // measure creates the metrics that are read on each scrape.
-func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *wantindex.Index, e *exporter.Exporter) {
+func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *wantindex.Index, auditor *audit.Auditor,
+	e *exporter.Exporter,
+) {
 	gauge := func(name, help string, count func() int) {
 		m.own.GaugeFunc(name, help, func() float64 { return float64(count()) })
 	}
@@ -70,8 +73,10 @@ func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *
 		})
 		return n
 	})
-	m.own.GaugesFunc("keys", "Requested keys by state. Failing ones may hold their last good value.",
-		metric.Of("state", keyOK, keyFailing, keyPending), func() map[string]float64 { return keysByState(objects) })
+	m.own.GaugesFunc("keys", "Requested keys by state. Failing and refused ones may hold their last good value, contested "+
+		"ones hold a value of another field manager.",
+		metric.Of("state", keyOK, keyFailing, keyPending, keyContested, keyRefused),
+		func() map[string]float64 { return keysByState(objects, auditor.Refused) })
 	gauge("wanted_keys", "Keys with a want in the stream of requests, as known by the leader.", index.Len)
 	m.own.GaugeFunc("watch_silence_seconds", "Time since the last response from the watch, of the slowest "+
 		"namespace. A bookmark arrives about once a minute.",
@@ -81,20 +86,29 @@ func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *
 
 // States of a key in metrics.
 const (
-	keyOK      = "ok"
-	keyFailing = "failing"
-	keyPending = "pending"
+	keyOK        = "ok"
+	keyFailing   = "failing"
+	keyPending   = "pending"
+	keyContested = "contested"
+	keyRefused   = "refused"
 )
 
-// keysByState counts the requested keys of all objects.
-func keysByState(objects *informer.Informer[*annotated.Object]) map[string]float64 {
-	counts := map[string]float64{keyOK: 0, keyFailing: 0, keyPending: 0}
+// keysByState counts the requested keys of all objects. The audit knows keys whose body was refused without a trace in
+// the status.
+func keysByState(
+	objects *informer.Informer[*annotated.Object], refused func(pipeline.Key) bool,
+) map[string]float64 {
+	counts := map[string]float64{keyOK: 0, keyFailing: 0, keyPending: 0, keyContested: 0, keyRefused: 0}
 	objects.Each(func(o *annotated.Object) {
 		o = o.AsChecked()
 		for _, pair := range o.Request.Pairs {
-			switch {
-			case o.Status.Of(pair.Key).Failing():
+			switch entry := o.Status.Of(pair.Key); {
+			case entry.Refused(), refused(wantindex.KeyOf(o.NamespacedName, pair.Key)):
+				counts[keyRefused]++
+			case entry.Failing():
 				counts[keyFailing]++
+			case !entry.Copied(o.UID) && entry.Contested(o.Owner(pair.Key)):
+				counts[keyContested]++
 			case plan.HoldingOf(o, pair) == plan.Held:
 				counts[keyOK]++
 			default:

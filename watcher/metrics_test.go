@@ -54,6 +54,15 @@ func moves() []move {
 		held := status.Status{Keys: map[string]status.Entry{"k": {Error: "BadStatus", ErrorURL: "https://example.com"}}}
 		w.annotate(ctx, "cm", object{annotation.StatusKey: held.String()})
 	}
+	refuse := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		held := status.Status{Keys: map[string]status.Entry{"k": {Error: "WriteFailed", ErrorURL: "https://example.com"}}}
+		w.annotate(ctx, "cm", object{annotation.StatusKey: held.String()})
+	}
+	contest := func(ctx context.Context, w *world) {
+		hold(ctx, w)
+		w.patch(ctx, somebody, "cm", object{"data": object{"k": "another value"}})
+	}
 	drop := func(ctx context.Context, w *world) {
 		hold(ctx, w)
 		w.ask(ctx, "cm", "other=example.com")
@@ -77,6 +86,8 @@ func moves() []move {
 		{own + `keys{state="pending"}`, create, nil},
 		{own + `keys{state="ok"}`, hold, nil},
 		{own + `keys{state="failing"}`, fail, nil},
+		{own + `keys{state="refused"}`, refuse, nil},
+		{own + `keys{state="contested"}`, contest, nil},
 		{own + "invalid_objects", bad, nil},
 		{own + `watch_events_total{kind="added"}`, create, nil},
 		{own + `watch_events_total{kind="modified"}`, edit, nil},

@@ -144,6 +144,9 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 	bounded = quota.New(c.Quota, objects)
 	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
 	health := rt.Health.Part("streams")
+	auditor := audit.New(at.audit, audit.Deps{
+		Client: client, Index: index, Object: bounded.Look, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
+	})
 	sessions = session.New(session.Config{
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
 		Installation: c.Election.Installation(),
@@ -158,14 +161,12 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 			Signer:   signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer,
 			Metrics: metrics.reconciler,
 		}),
-		Auditor: audit.New(at.audit, audit.Deps{
-			Client: client, Index: index, Object: bounded.Look, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
-		}),
-		Health: health, Clock: wall, Log: rt.Log, Metrics: metrics.session,
+		Auditor: auditor,
+		Health:  health, Clock: wall, Log: rt.Log, Metrics: metrics.session,
 	})
 	export := exporter.New(exporter.Config{Interval: at.export},
 		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
-	metrics.measure(objects, index, export)
+	metrics.measure(objects, index, auditor, export)
 	election := leader.Deps{
 		Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health,
 		Holding: metrics.lease, Log: rt.Log,

@@ -71,8 +71,8 @@ var _ = Describe("failing", func() {
 		Expect(text).NotTo(ContainSubstring("secret"))
 		Expect(w.ok(ctx, "failing", "--summary")).To(MatchRegexp(`1 +failing +BadStatus 503 +a.example.com +30m `))
 		Expect(w.ok(ctx, "failing", "--summary", "-o", "json")).To(ContainSubstring(`"reason": "Parked",`))
-		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(HaveSuffix("No keys are failing, refused, stale or " +
-			"pending.\n"))
+		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(HaveSuffix("No keys are failing, refused, contested, " +
+			"stale or pending.\n"))
 	})
 
 	It("shows the last check of each key and what it waits for", func(ctx SpecContext) {

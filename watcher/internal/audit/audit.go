@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,6 +63,15 @@ type Auditor struct {
 	turn uint64
 	// stale counts stale keys since the interval began.
 	stale int
+	// refused has the keys that were requested twice and do not hold their body, as of the last step.
+	refused atomic.Pointer[map[pipeline.Key]bool]
+}
+
+// Refused reports whether the body of a key was fetched again and did not land, for example because of an admission
+// webhook.
+func (a *Auditor) Refused(key pipeline.Key) bool {
+	refused := a.refused.Load()
+	return refused != nil && (*refused)[key]
 }
 
 // New returns an Auditor. All its durations are fractions or multiples of the interval, 2 min by
@@ -117,6 +127,13 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 	if a.turn%steps == 0 {
 		a.deps.Metrics.stale.Set(float64(a.stale))
 	}
+	refused := map[pipeline.Key]bool{}
+	for key, r := range a.suspects {
+		if r.requests > 1 {
+			refused[key] = true
+		}
+	}
+	a.refused.Store(&refused)
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
 	if s.found > 0 {
@@ -196,7 +213,8 @@ func (a *Auditor) shouldRead(s *step, c candidate) bool {
 	case wait <= 0, wait > a.maxPause()+maxSkew: // the clock was set back
 		return true
 	case c.reason != pausing, s.age(s.requested[c.refusal]) < a.interval/2,
-		c.refusal.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE: // only an edit or a refresh helps
+		c.refusal.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, // only an edit or a refresh helps
+		c.stripped():
 		return false
 	}
 	s.requested[c.refusal] = s.now

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -107,6 +108,31 @@ func TestRefusedKeysAreRequestedWithinAnIntervalOfTheFix(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestAKeyWhoseStatusIsRemovedIsNotRequestedEachMinute(t *testing.T) {
+	t.Parallel()
+	r := newBench(t).refusing(1, "")
+	r.of(r.keys[0]).Owners["k"] = annotation.Ownership{State: annotation.Ours}
+	requests := 0
+	for range 8 * 60 { // intervals
+		requests += r.advance()
+	}
+	r.Expect(requests).To(BeNumerically("<=", 4+60/5))
+}
+
+func TestAKeyIsRefusedUntilItLands(t *testing.T) {
+	t.Parallel()
+	r := newBench(t).refusing(1, "")
+	for !r.Refused(r.keys[0]) {
+		r.advance()
+	}
+	r.fixed = true
+	for r.countHeld() == 0 {
+		r.advance()
+	}
+	r.advance()
+	r.Expect(r.Refused(r.keys[0])).To(BeFalse())
 }
 
 func TestAKeyThatWaitsForARetryIsNotRequestedInsteadOfAnother(t *testing.T) {

@@ -71,6 +71,11 @@ type candidate struct {
 	finding wantindex.Finding
 }
 
+// stripped reports whether the key has our body, but its status was removed, for example by an admission policy.
+func (c candidate) stripped() bool {
+	return c.entry == status.Entry{} && c.object.Owner(c.key.Key).State == annotation.Ours
+}
+
 // candidate returns a want as a new suspect, and whether the object still asks for it.
 func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want) (c candidate, wanted bool) {
 	o := a.deps.Object(wantindex.ObjectOf(key))

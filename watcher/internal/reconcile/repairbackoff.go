@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
@@ -31,7 +33,7 @@ func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (agai
 		}
 		if !f.Reported {
 			f.Reported = true
-			p.Conditions = append(p.Conditions, contested(w.Key))
+			p.Conditions = append(p.Conditions, contested(w.Key, annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()))
 		}
 		wait := f.Wait(now)
 		again = backoff.Soonest(again, wait)
@@ -40,11 +42,11 @@ func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (agai
 	return again
 }
 
-func contested(key string) plan.Condition {
+func contested(key, manager string) plan.Condition {
 	return plan.Condition{
 		Reason:     pipeline.ReasonContested,
 		Key:        key,
-		Note:       "key " + key + " keeps being changed by somebody else; it is repaired at growing intervals",
+		Note:       condition.Contested(key, manager) + "; it is repaired at growing intervals",
 		Occurrence: key,
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
@@ -50,6 +51,16 @@ func TestRepairsOfAContestedKeySlowDown(t *testing.T) {
 		b.reconcileLater()
 	}
 	b.Expect(b.reasons()).To(HaveExactElements("Drifted", "Drifted", "Drifted", "Contested"))
+}
+
+func TestTheEventAboutAContestedKeyNamesItsManager(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	repairAll(b, 3)
+	b.object.Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "flux/Apply/2026-01-02T03:04:05Z"}
+	b.reconcileLater()
+	b.Expect(b.emitted[len(b.emitted)-1].Note).To(Equal("key k keeps being changed by field manager flux; " +
+		"remove the key from its manifest; it is repaired at growing intervals"))
 }
 
 func TestRepairsAreImmediateAgainAfterAQuietPeriod(t *testing.T) {

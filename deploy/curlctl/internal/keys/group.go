@@ -53,8 +53,10 @@ type Counts struct {
 	Keys    int `json:"keys"`
 	Failing int `json:"failing"`
 	Refused int `json:"refused"`
-	Stale   int `json:"stale"`
-	Pending int `json:"pending"`
+	// Contested counts keys that hold the value of another field manager.
+	Contested int `json:"contested"`
+	Stale     int `json:"stale"`
+	Pending   int `json:"pending"`
 }
 
 // Count counts keys by state.
@@ -65,6 +67,8 @@ func Count(all []Key) (n Counts) {
 			n.Failing++
 		case keystate.Refused:
 			n.Refused++
+		case keystate.Contested:
+			n.Contested++
 		case keystate.Stale:
 			n.Stale++
 		case keystate.Pending:
@@ -86,6 +90,7 @@ func (n Counts) String() string {
 	}{
 		{n.Failing, keystate.Failing},
 		{n.Refused, keystate.Refused},
+		{n.Contested, keystate.Contested},
 		{n.Stale, keystate.Stale},
 		{n.Pending, keystate.Pending},
 	} {

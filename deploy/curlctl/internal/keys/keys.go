@@ -64,14 +64,14 @@ func (r Reader) Timers(ctx context.Context) (Timers, error) {
 }
 
 // byKey reads timers or dues, and keeps the last one of each key. It drops the want and other fields for
-// fetchers, which take most of the memory.
+// fetchers, which take most of the memory, except for the digest of the newest body.
 func byKey(all iter.Seq2[operate.Timer, error]) (Timers, error) {
 	timers := Timers{}
 	for t, err := range all {
 		if err != nil {
 			return nil, err
 		}
-		t.Due.Want, t.Due.Cached, t.Due.Earlier = nil, nil, ""
+		t.Due.Want, t.Due.Cached, t.Due.Earlier = nil, &v1.Cached{Sha256: t.Due.GetCached().GetSha256()}, ""
 		timers[t.Key] = t
 	}
 	return timers, nil
@@ -126,7 +126,9 @@ func (r Reader) key(w operate.Want, next operate.Timer, handled uint64) Key {
 		Key: w.Key, Request: RequestOf(w.Want), Host: condition.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
 	}
-	fetch := keystate.Fetch{URL: k.URL, Refresh: k.Refresh, Wanted: w.At, Taken: w.Sequence <= handled}
+	fetch := keystate.Fetch{
+		URL: k.URL, Refresh: k.Refresh, Wanted: w.At, Taken: w.Sequence <= handled, Audited: k.Cause == v1.Cause_CAUSE_AUDIT,
+	}
 	if next.Due.GetWantSequence() == w.Sequence {
 		fetch.Due, fetch.At, fetch.SetAt, fetch.Fired = next.Due, next.At, next.SetAt, next.Fired
 	}

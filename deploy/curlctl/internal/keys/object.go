@@ -29,6 +29,8 @@ type Object struct {
 	Status     status.Status
 	Unreadable bool
 	UID        string
+	// Contested says, for each key that another manager has changed since our write, which one.
+	Contested map[string]string
 }
 
 // Objects has the objects by namespace and name. The Key of each map key is empty.
@@ -80,6 +82,13 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 	if p := object.Status.Problem; p != nil && len(object.Request.Rules) > 0 {
 		object.Problem = p.Message
 	}
+	owners, _ := annotation.ParseOwners(meta.ManagedFields) // unreadable: unknown
+	object.Contested = map[string]string{}
+	for key, entry := range object.Status.Keys {
+		if owner := owners.Of(key); !entry.Copied(meta.UID) && entry.Contested(owner) {
+			object.Contested[key] = condition.Contested(key, owner.Manager())
+		}
+	}
 	switch {
 	case err != nil:
 	case !object.Request.Present:
@@ -97,7 +106,8 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 // Condition returns the condition of a key according to the object alone.
 func (o *Object) Condition(key string, now time.Time) keystate.Condition {
 	write := o.write(key)
-	if url, asked := o.Request.URL(key); write.Written && write.Reason == "" && asked && url == write.URL {
+	url, asked := o.Request.URL(key)
+	if write.Written && write.Reason == "" && write.Contested == "" && asked && url == write.URL {
 		return keystate.Condition{State: keystate.OK}
 	}
 	return keystate.Of(nil, &write, now)
@@ -111,7 +121,8 @@ func (o *Object) write(key string) keystate.Write {
 	}
 	why := e.Why()
 	return keystate.Write{
-		Ignored: o.Ignored, URL: cmp.Or(e.FailingURL(), e.URL), Written: e.Written(), Reason: e.Error,
+		Ignored: o.Ignored, URL: cmp.Or(e.FailingURL(), e.URL), Written: e.Written(), SHA256: e.SHA256,
+		Contested: o.Contested[key], Reason: e.Error,
 		Message: why.Message, Status: why.HTTPStatus, Since: e.Since, Next: why.NextTry, Attempts: e.Attempts,
 	}
 }

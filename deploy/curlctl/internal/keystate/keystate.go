@@ -25,6 +25,8 @@ const (
 	Failing State = "failing"
 	// Refused: the API server or another owner keeps the key from being written.
 	Refused State = "refused"
+	// Contested: another field manager keeps its value in the key.
+	Contested State = "contested"
 	// Ignored: the watcher ignores the object.
 	Ignored State = "ignored"
 	// Stale: the regular fetch is long overdue.
@@ -86,6 +88,8 @@ type Fetch struct {
 	At, SetAt time.Time
 	// Fired means that the timer has fired, and no fetcher has taken the due yet.
 	Fired bool
+	// Audited means that the audit requested the key, because its body had not landed.
+	Audited bool
 }
 
 // Write is the state of a key in the status of its object.
@@ -94,8 +98,11 @@ type Write struct {
 	Ignored string
 	// URL that fails, or of the body in the key (empty: the status has no entry for the key).
 	URL string
-	// Written means that the key has a body of URL.
+	// Written means that the key has a body of URL, with the digest SHA256.
 	Written bool
+	SHA256  string
+	// Contested says which manager changed the value since (empty: none).
+	Contested string
 	// The remaining fields describe the failure. An empty Reason means that there is none.
 	Reason, Message string
 	Status          int32
@@ -120,26 +127,35 @@ func Of(fetch *Fetch, write *Write, now time.Time) Condition {
 	case c.State == Failing:
 	case write.Reason != "" && (fetch == nil || write.URL == fetch.URL):
 		return c.failed(fetch, write)
-	case c.State == OK && (!write.Written || write.URL != fetch.URL):
+	case write.Contested != "":
+		c.State, c.Reason, c.Message, c.Since = Contested, pipeline.ReasonContested, write.Contested, time.Time{}
+	case c.State == OK && !write.landed(fetch):
 		c.State, c.Reason, c.Since = Pending, NotWritten, c.Checked
+		if fetch.Audited {
+			class := v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
+			c.State, c.Reason, c.Message = Refused, pipeline.Reason(class), condition.Unwritten(class, fetch.URL, "", 0)
+		}
 	}
 	return c
+}
+
+// landed reports whether the newest body is written.
+func (w *Write) landed(fetch *Fetch) bool {
+	newest := fetch.Due.GetCached().GetSha256()
+	return w.Written && w.URL == fetch.URL && (newest == "" || newest == w.SHA256)
 }
 
 // failed returns the condition of a key that fails according to the object, but not according to the streams.
 func (c Condition) failed(fetch *Fetch, write *Write) Condition {
 	state := Failing
-	switch pipeline.ClassOf(write.Reason) {
-	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
-		v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
+	switch {
+	case pipeline.RefusesWrite(pipeline.ClassOf(write.Reason)):
 		state = Refused
-	default:
-		if fetch != nil && (fetch.Due != nil || !fetch.Taken) { // the streams are newer
-			if c.State == OK {
-				c.State, c.Reason, c.Since = Pending, NotWritten, c.Checked
-			}
-			return c
+	case fetch != nil && (fetch.Due != nil || !fetch.Taken): // the streams are newer
+		if c.State == OK {
+			c.State, c.Reason, c.Since = Pending, NotWritten, c.Checked
 		}
+		return c
 	}
 	next := c.Next
 	if next.IsZero() {
@@ -204,8 +220,8 @@ func Checked(due *v1.Due, setAt time.Time) time.Time {
 	return setAt
 }
 
-// Compare orders failing before refused, stale and pending keys, and then the oldest first.
+// Compare orders failing before refused, contested, stale and pending keys, and then the oldest first.
 func Compare(a, b Condition) int {
-	order := map[State]int{Failing: 1, Refused: 2, Stale: 3, Pending: 4, Fetched: 5, OK: 6, Ignored: 7}
+	order := map[State]int{Failing: 1, Refused: 2, Contested: 3, Stale: 4, Pending: 5, Fetched: 6, OK: 7, Ignored: 8}
 	return cmp.Or(cmp.Compare(order[a.State], order[b.State]), a.Since.Compare(b.Since))
 }

@@ -113,8 +113,14 @@ func TestConditionOfAKey(t *testing.T) {
 	}
 	good := fetch(&v1.Due{FreshUntil: ago(-time.Minute)})
 	bad := fetch(&v1.Due{Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT, FirstFailedAt: ago(time.Minute)})
-	written, old := &keystate.Write{URL: page, Written: true}, "https://example.com/old"
 	const sentence, notWritten = "sentence", keystate.NotWritten
+	const refused = "the API server refused to write the body from example.com, perhaps by an admission policy or webhook; " +
+		"ask the operator, the log of the writer says which"
+	written, old := &keystate.Write{URL: page, Written: true, SHA256: "old"}, "https://example.com/old"
+	changed := fetch(&v1.Due{FreshUntil: ago(-time.Minute), Cached: &v1.Cached{Sha256: "new"}})
+	audited := fetch(changed.Due)
+	audited.Audited = true
+	contested := &keystate.Write{URL: page, Written: true, Contested: sentence}
 	failed := func(reason string) *keystate.Write {
 		return &keystate.Write{URL: page, Reason: reason, Message: sentence, Since: now, Attempts: 6}
 	}
@@ -128,6 +134,10 @@ func TestConditionOfAKey(t *testing.T) {
 		{"fetched and written", good, written, keystate.OK, "", ""},
 		{"fetched, never written", good, &keystate.Write{}, keystate.Pending, notWritten, ""},
 		{"another URL is written", good, &keystate.Write{URL: old, Written: true}, keystate.Pending, notWritten, ""},
+		{"a newer body is fetched", changed, written, keystate.Pending, notWritten, ""},
+		{"a newer body is fetched again", audited, written, keystate.Refused, "WriteFailed", refused},
+		{"fetched again, never written", audited, &keystate.Write{}, keystate.Refused, "WriteFailed", refused},
+		{"another manager changed it", good, contested, keystate.Contested, "Contested", sentence},
 		{"immutable", good, failed("Immutable"), keystate.Refused, "Immutable", sentence},
 		{"too large", good, failed("BodyTooLarge"), keystate.Refused, "BodyTooLarge", sentence},
 		{"refused by a policy", good, failed("WriteFailed"), keystate.Refused, "WriteFailed", sentence},
@@ -145,7 +155,7 @@ func TestConditionOfAKey(t *testing.T) {
 		if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
-		if tt.message != "" && tt.reason != "" && got.Attempts != 6 {
+		if tt.message == sentence && tt.write.Reason != "" && got.Attempts != 6 {
 			t.Errorf("%s: %d attempts", tt.name, got.Attempts)
 		}
 	}

@@ -221,7 +221,7 @@ func (o Overview) Headline(now time.Time) printer.Cell {
 	case o.Blocked != "":
 		headline = printer.In(printer.Red, "stopped: results wait and no writer takes them")
 	}
-	if bad := o.Now.Failing + o.Now.Refused; bad > 0 {
+	if bad := o.Now.Failing + o.Now.Refused + o.Now.Contested; bad > 0 {
 		headline.Colour = printer.Red
 	}
 	headline.Text += ", " + o.Now.String()
@@ -231,7 +231,7 @@ func (o Overview) Headline(now time.Time) printer.Cell {
 // Word returns the state of a key whose style fits the headline on web pages.
 func (o Overview) Word() string {
 	switch {
-	case o.Blocked != "" || o.Now.Failing+o.Now.Refused > 0:
+	case o.Blocked != "" || o.Now.Failing+o.Now.Refused+o.Now.Contested > 0:
 		return "failing"
 	case o.Paused || o.Now.Stale > 0:
 		return "stale"

@@ -36,7 +36,7 @@ type listed struct {
 	WantedAt time.Time `json:"wantedAt,omitzero"`
 }
 
-const noneFailing = "No keys are failing, refused, stale or pending."
+const noneFailing = "No keys are failing, refused, contested, stale or pending."
 
 // FailingCommand returns the command failing.
 func FailingCommand(o *cli.Options) *cobra.Command {
@@ -44,9 +44,9 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 	summary, limit := false, 0
 	cmd := &cobra.Command{
 		Use:   "failing",
-		Short: "List the keys that are failing, refused, stale or pending now (reads Kubernetes)",
+		Short: "List the keys that are failing, refused, contested, stale or pending now (reads Kubernetes)",
 		Long: "Lists keys whose last fetch failed, keys whose write the API server or another owner\n" +
-			"prevents, keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) +
+			"prevents or keeps changing, keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) +
 			" intervals, and keys that wait. It reads the streams\n" +
 			"and the metadata of ConfigMaps. `curlctl failures` lists fetches that failed for good, even if\n" +
 			"their keys have recovered.",
@@ -95,7 +95,7 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 // reasons returns the reasons of all states.
 func reasons() []string {
 	return append(deadletter.Reasons(), keystate.Unpublished, keystate.Backlog, keystate.Parked, keystate.NotWritten,
-		keystate.Retry, keystate.Overdue, keystate.Outdated)
+		keystate.Retry, keystate.Overdue, keystate.Outdated, pipeline.ReasonContested)
 }
 
 // Summarize prints at most limit groups of keys (0: all).
@@ -191,7 +191,7 @@ func Colour(state keystate.State) printer.Colour {
 	switch state {
 	case keystate.OK, keystate.Fetched:
 		return printer.Green
-	case keystate.Failing, keystate.Refused:
+	case keystate.Failing, keystate.Refused, keystate.Contested:
 		return printer.Red
 	case keystate.Pending, keystate.Stale:
 		return printer.Yellow

@@ -70,7 +70,7 @@ func (r *Reading) Wants(f Filter, after pipeline.Key, n int) (rows []keys.Key, a
 type Host struct {
 	// Name may be an address.
 	Name string
-	// Wanted counts all keys. Failing, Pending and Stale count keys by state. Failing includes refused keys.
+	// Wanted counts all keys. Failing, Pending and Stale count keys by state. Failing includes refused and contested keys.
 	Wanted, Failing, Pending, Stale int
 	// Reasons counts failing keys.
 	Reasons map[string]int
@@ -87,7 +87,7 @@ func (r *Reading) Hosts() []Host {
 		h := hosts[k.Host]
 		h.Wanted++
 		switch c := k.Condition; c.State {
-		case keystate.Failing, keystate.Refused:
+		case keystate.Failing, keystate.Refused, keystate.Contested:
 			h.Failing++
 			if h.Reasons == nil {
 				h.Reasons = map[string]int{}
