@@ -66,9 +66,6 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	if !r.Fetch || !verdict.Allowed {
 		return preview, nil
 	}
-	ended, end := context.WithCancel(ctx)
-	end()
-	defer func() { _ = client.Run(ended) }() // closes idle connections
 	ctx = get.WithHops(ctx, func(sent, received string) {
 		preview.Hops = append(preview.Hops, [2]string{sent, received})
 	})

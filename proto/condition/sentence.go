@@ -86,7 +86,8 @@ func specific(host string, f *v1.Failure) string {
 		}
 		return "could not connect to " + host + " in time"
 	case v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY, v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST,
-		v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME, v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID:
+		v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME, v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID,
+		v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS, v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN:
 		return "the TLS certificate of " + host + " cannot be trusted: " + Detail(f)
 	}
 	switch {
@@ -121,8 +122,15 @@ var causes = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP: "%s responded by plain HTTP to an https:// URL; " +
 		"write http:// if that is meant (https:// is assumed where no scheme is written)",
 	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING: "" +
-		"%s compressed the body (Content-Encoding) although that was not requested; " +
+		"%s compressed the body (Content-Encoding), although that was not requested, by something other than gzip; " +
 		"have it served uncompressed, or use another URL",
+	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP: "" +
+		"%s announced gzip (Content-Encoding), but the body is not valid gzip; have it fixed, or use another URL",
+	v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING: "" +
+		"%s sent a Transfer-Encoding other than a single chunked, so the end of the body is uncertain; " +
+		"have it fixed, or use another URL, even if curl accepts it",
+	v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY: "" +
+		"%s does not speak HTTP/1.1, perhaps only HTTP/2; use the URL of a server that does",
 	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:   "the body from %s does not fit into a NATS message (max_payload)",
 	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE: "the DNS lookup of %s failed: no DNS server answered",
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE: "" +
@@ -315,6 +323,17 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP:           "not valid HTTP",
 	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:    "no connection in time",
 	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:    "no DNS server answered",
+	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP:           "invalid gzip",
+	v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING:  "an invalid Transfer-Encoding",
+	v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY:         "no HTTP/1.1",
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS: "it has only a common name; " +
+		"have one issued with the host as a subject alternative name",
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN: "" +
+		"it is signed by an unknown authority, or the server does not send its intermediate certificate",
+	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE: "the server asked for a client certificate, " +
+		"and none is configured for this URL and namespace",
+	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED: "the server does not accept the client certificate " +
+		"for this URL and namespace",
 }
 
 // Permanent ends the sentence about a Terminal failure.

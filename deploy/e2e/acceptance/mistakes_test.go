@@ -159,7 +159,9 @@ func wrongAddresses(o *origin.Server, good string) map[string]mistake {
 			"localhost responded with 204 (no content), but only 200 is accepted; use a URL that returns a body"),
 		"22-garbage": fails("http://"+noHTTP(), "BadResponse", "not valid HTTP"),
 		"22-gzip": fails(page("/gzip").With("Content-Encoding", "gzip").URL(), "BadResponse",
-			"localhost compressed the body (Content-Encoding) although that was not requested; have it served uncompressed"),
+			"localhost announced gzip (Content-Encoding), but the body is not valid gzip"),
+		"22-brotli": fails(page("/br").With("Content-Encoding", "br").URL(), "BadResponse",
+			"localhost compressed the body (Content-Encoding), although that was not requested, by something other than gzip"),
 
 		"cut-off": fails(page("/cut-off").With("Content-Length", "1000").URL(), "BadResponse",
 			"localhost closed the connection before the response was complete"),

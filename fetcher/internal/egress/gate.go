@@ -58,10 +58,6 @@ func (g *Gate) For(namespace string) *Policy {
 	return g.current().of(namespace)
 }
 
-// InForce reports whether For would still return that policy. If not, connections made under it
-// must not be reused.
-func (g *Gate) InForce(p *Policy) bool { return g.current().has(p) }
-
 func (g *Gate) current() *policies { return cmp.Or(g.file.Value(), g.fixed) }
 
 // DialTimeout returns the time limit of one dial.

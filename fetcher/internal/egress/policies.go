@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -95,10 +93,4 @@ func (p *policies) of(namespace string) *Policy {
 		p.made[matching.String()] = made
 	}
 	return made
-}
-
-func (p *policies) has(policy *Policy) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Contains(slices.Collect(maps.Values(p.made)), policy)
 }

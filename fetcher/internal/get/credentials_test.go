@@ -3,9 +3,7 @@ package get_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -238,42 +236,6 @@ var _ = Describe("credentials", func() {
 		Expect(share("team-a", "team-b", "https://www.example.com/")).To(BeTrue())
 		Expect(share("team-a", "other", "https://www.example.com/")).To(BeFalse())
 		Expect(share("team-a", "other", "https://example.org/")).To(BeTrue())
-	})
-
-	It("never use a connection that others have used", func(ctx SpecContext) {
-		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
-- {host: data.example.com, namespaces: [team-a], schemes: [http], ports: [%[1]d], headers: {Authorization: a}}
-- {host: "*.example.com", namespaces: ["team-*"], schemes: [http], ports: [%[1]d], pathPrefix: /private,
-   headers: {Authorization: b}}
-`, port))
-		var requests []get.Request
-		for range 2 {
-			for _, namespace := range []string{"team-a", "team-b", "team-c", "other"} {
-				requests = append(requests, get.Request{URL: at("data.example.com", "/private"), Namespace: namespace})
-			}
-		}
-		do(ctx, requests...)
-		users := map[string]map[string]bool{}
-		for _, r := range seen.requests() {
-			if users[r.RemoteAddr] == nil {
-				users[r.RemoteAddr] = map[string]bool{}
-			}
-			users[r.RemoteAddr][r.Header.Get("Authorization")] = true
-		}
-		Expect(slices.Collect(maps.Values(users))).To(ConsistOf(
-			map[string]bool{"a": true}, map[string]bool{"b": true}, map[string]bool{"": true}))
-	})
-
-	It("close their connections if the file changes", func(ctx SpecContext) {
-		port, closed := serveUntilClosed()
-		entry := fmt.Sprintf("- {host: data.example.com, namespaces: [team-a], schemes: [http], ports: [%d], headers: "+
-			"{Authorization: a}}\n", port)
-		cfg.HeaderFile = writeFile("headers.yaml", entry)
-		client, reload := newReloading(cfg, get.Deps{})
-		must(client.Do(ctx, get.Request{Namespace: "team-a", URL: urlOf(port, "/")}))
-		replace(cfg.HeaderFile, entry+entry)
-		Expect(reload()).To(Succeed())
-		Eventually(closed).Should(Receive())
 	})
 
 	It("come from the content of the file when the request was resolved", func(ctx SpecContext) {

@@ -1,7 +1,7 @@
 // Package get makes one GET, safely.
 //
 // The server counts as hostile until the digest proves otherwise. Everything it sends is limited in
-// time and size, only HTTP/1.1 is used, and only the uncoded body of a 200 is accepted.
+// time and size, only HTTP/1.1 is used, and only the body of a 200 is accepted, uncoded or as gzip.
 // Descriptions of failures contain no text of the server. Package egress decides which addresses
 // may be reached, for every hop of every redirect.
 package get

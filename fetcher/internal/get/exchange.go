@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"time"
 
@@ -103,13 +102,13 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 // hop makes one request; next is the target of a redirect.
 func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
 	x.watch = newStopwatch(x.client.deps.Observe)
-	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	toProxy := !x.client.isDirect(x.request.policy, u.Hostname()) && u.Scheme == "http"
-	request := (&http.Request{Method: http.MethodGet, URL: asWritten(u, toProxy), Header: x.headers(secrets)}).WithContext(ctx)
-	// A reused connection to the proxy would carry plain responses of other hosts, too.
-	request.Close = toProxy
-	answer, err := x.client.transport(x.request, secrets, u.Hostname()).RoundTrip(request)
+	direct := x.client.isDirect(x.request.policy, u.Hostname())
+	written := asWritten(u, !direct && u.Scheme == "http")
+	request := (&http.Request{Method: http.MethodGet, URL: written, Header: x.headers(secrets)}).WithContext(ctx)
+	by := &transport{client: x.client, policy: x.request.policy, identity: secrets.identity, watch: x.watch}
+	answer, err := by.RoundTrip(request)
 	x.report(request, u, answer)
 	if err != nil {
 		return Response{}, nil, err

@@ -85,13 +85,3 @@ func seconds(s string) (time.Duration, bool) {
 	}
 	return time.Duration(n) * time.Second, true
 }
-
-// isUncoded reports whether a body has no Content-Encoding, or only "identity".
-func isUncoded(h http.Header) bool {
-	for _, coding := range h.Values("Content-Encoding") {
-		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
-			return false
-		}
-	}
-	return true
-}

@@ -4,8 +4,9 @@ import (
 	"crypto/tls"
 	"net/http/httptrace"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // Phase is a phase of a GET.
@@ -26,14 +27,15 @@ func Phases() []Phase {
 	return []Phase{phaseDNS, phaseConnect, phaseTLS, phaseFirstByte, phaseTransfer, phaseTotal}
 }
 
-// stopwatch measures the phases of one hop. http.Transport calls the hooks from the goroutines of its
-// dials, which may outlive the hop.
+// stopwatch measures the phases of one hop. Dials to the addresses of a name run concurrently.
 type stopwatch struct {
 	observe func(Phase, time.Duration)
 
 	// responded reports whether a byte of a response was received.
-	responded atomic.Bool
-	conn      atomic.Pointer[deferredConn]
+	responded bool
+	// asked is the detail of a refusal after the server asked for a client certificate.
+	asked v1.FailureDetail
+	wire  *wire
 
 	mu    sync.Mutex
 	begun map[moment]time.Time
@@ -58,22 +60,18 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 		ConnectDone:       func(_, addr string, err error) { s.end(moment{phaseConnect, addr}, err) },
 		TLSHandshakeStart: func() { s.begin(handshake) },
 		TLSHandshakeDone:  func(_ tls.ConnectionState, err error) { s.end(handshake, err) },
-		GotConn: func(info httptrace.GotConnInfo) {
-			conn, _ := info.Conn.(*deferredConn)
-			s.conn.Store(conn)
-		},
-		WroteRequest: func(httptrace.WroteRequestInfo) { s.begin(request) },
+		WroteRequest:      func(httptrace.WroteRequestInfo) { s.begin(request) },
 		GotFirstResponseByte: func() {
 			s.end(request, nil)
-			s.responded.Store(true)
+			s.responded = true
 		},
 	}
 }
 
-// connectionEnded reports whether the connection has ended.
-func (s *stopwatch) connectionEnded() bool {
-	conn := s.conn.Load()
-	return conn != nil && conn.ended.Load()
+// wantsCertificate reports whether a connection without a response ended because the server asked for
+// another client certificate than it got. Not every server sends an alert.
+func (s *stopwatch) wantsCertificate(cause error) bool {
+	return s.asked == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE || s.asked != 0 && alert(cause) != ""
 }
 
 func (s *stopwatch) begin(m moment) {

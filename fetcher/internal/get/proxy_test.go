@@ -62,18 +62,6 @@ var _ = Describe("an egress proxy", func() {
 		Expect(seen.requests()[0].Header).To(HaveKey("Proxy-Authorization"))
 	})
 
-	It("may send one plain response per connection, because a host may send more than one", func(ctx SpecContext) {
-		client := newProxied(nil)
-		for _, host := range []string{"data.example.com", "other.example.com", "data.example.com"} {
-			Expect(client.Do(ctx, get.Request{URL: "http://" + host + "/"})).Error().NotTo(HaveOccurred())
-		}
-		connections := map[string]bool{}
-		for _, r := range seen.requests() {
-			connections[r.RemoteAddr] = true
-		}
-		Expect(connections).To(HaveLen(3))
-	})
-
 	DescribeTable("receives nothing that the policy denies:",
 		func(ctx SpecContext, raw string, addrs ...string) {
 			client := newProxied(map[string][]string{"bad.example.com": addrs})

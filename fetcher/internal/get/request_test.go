@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -107,25 +106,6 @@ var _ = Describe("a request", func() {
 			get.Request{URL: "HTTP://DATA.Example.COM." + urlOf(port, "/")[len("http://data.example.com"):]})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(seen.requests()[1].Host).To(Equal(seen.requests()[0].Host))
-	})
-
-	It("keeps its connection for the next one, up to the previous concurrency", func(ctx SpecContext) {
-		const concurrent, rounds = 8, 3
-		var arrived sync.WaitGroup
-		var closed atomic.Int32
-		port := serveStates(func(http.ResponseWriter, *http.Request) {
-			arrived.Done()
-			arrived.Wait()
-		}, func(state http.ConnState) {
-			if state == http.StateClosed {
-				closed.Add(1)
-			}
-		})
-		for range rounds {
-			arrived.Add(concurrent)
-			together(ctx, client, concurrent, get.Request{URL: urlOf(port, "/")})
-		}
-		Consistently(closed.Load).WithTimeout(200*time.Millisecond).Should(BeZero(), "connections that the client closed")
 	})
 
 	DescribeTable("fails with a text without addresses and odd hosts",

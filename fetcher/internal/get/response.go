@@ -16,8 +16,9 @@ const snippetTimeout = time.Second
 
 // content reads the body of a 200.
 func (x *exchange) content(answer *http.Response) (Response, error) {
-	if !isUncoded(answer.Header) {
-		return Response{}, errCoding
+	layers, err := gzipLayers(answer.Header)
+	if err != nil {
+		return Response{}, err
 	}
 	limit := x.client.cfg.MaxBody
 	if answer.ContentLength > limit {
@@ -25,6 +26,11 @@ func (x *exchange) content(answer *http.Response) (Response, error) {
 	}
 	start := time.Now()
 	body, err := readBody(answer.Body, answer.ContentLength, limit)
+	for range layers {
+		if err == nil {
+			body, err = gunzip(body, limit)
+		}
+	}
 	if err != nil {
 		return Response{}, err
 	}

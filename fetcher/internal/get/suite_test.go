@@ -193,27 +193,6 @@ func replace(path, content string) {
 	Expect(os.Rename(path+".new", path)).To(Succeed())
 }
 
-// serveStates reports the connection states of a server.
-func serveStates(handler http.HandlerFunc, hear func(http.ConnState)) (port int) {
-	GinkgoHelper()
-	server := httptest.NewUnstartedServer(handler)
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) { hear(state) }
-	server.Start()
-	DeferCleanup(server.Close)
-	return server.Listener.Addr().(*net.TCPAddr).Port
-}
-
-// serveUntilClosed also reports when a connection is closed.
-func serveUntilClosed() (port int, closed chan struct{}) {
-	GinkgoHelper()
-	closed = make(chan struct{}, 1)
-	return serveStates(func(http.ResponseWriter, *http.Request) {}, func(state http.ConnState) {
-		if state == http.StateClosed {
-			closed <- struct{}{}
-		}
-	}), closed
-}
-
 func must[T any](value T, err error) T {
 	GinkgoHelper()
 	Expect(err).NotTo(HaveOccurred())

@@ -10,9 +10,11 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -56,16 +58,18 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// issue makes a certificate for a name that is valid until a time.
+// issue makes a certificate for a name (empty means none) that is valid until a time.
 func (a *authority) issue(name string, until time.Time) tls.Certificate {
 	GinkgoHelper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2),
 		Subject:      pkix.Name{CommonName: secret},
-		DNSNames:     []string{name},
 		NotBefore:    time.Now().Add(-2 * time.Hour),
 		NotAfter:     until,
+	}
+	if name != "" {
+		template.DNSNames = []string{name}
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
@@ -89,6 +93,8 @@ var _ = Describe("TLS", func() {
 		ca     *authority
 		cfg    get.Config
 		server *tls.Config
+		// respond is what the server does after the handshake.
+		respond func(context.Context, net.Conn)
 	)
 	later := func() time.Time { return time.Now().Add(time.Hour) }
 
@@ -96,6 +102,7 @@ var _ = Describe("TLS", func() {
 		ca = newAuthority()
 		cfg = shortLimits()
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
+		respond = say(ok + length(5) + "hello")
 		server = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.issue(host, later())}}
 	})
 
@@ -131,6 +138,11 @@ var _ = Describe("TLS", func() {
 		Expect(offered.Load()).NotTo(ContainElement("h2"))
 	})
 
+	const (
+		certificate = "TLS handshake with data.example.com failed: the server asked for a client certificate, " +
+			"and none is configured for this URL and namespace"
+		http2 = "data.example.com does not speak HTTP/1.1, perhaps only HTTP/2; use the URL of a server that does"
+	)
 	const trust = "the TLS certificate of data.example.com cannot be trusted: "
 	DescribeTable("fails with a sentence of our own:",
 		func(ctx SpecContext, spoil func(), handle func(context.Context, net.Conn), text string) {
@@ -138,7 +150,7 @@ var _ = Describe("TLS", func() {
 				spoil()
 			}
 			if handle == nil {
-				handle = secured(server, say(ok+length(5)+"hello"))
+				handle = secured(server, respond)
 			}
 			_, failure := do(ctx, handle)
 			Expect(failure).To(HaveOccurred())
@@ -150,16 +162,25 @@ var _ = Describe("TLS", func() {
 		Entry("wrong host", func() { server.Certificates[0] = ca.issue("other.example.com", later()) }, nil,
 			trust+"it was issued for another host name"),
 		Entry("self-signed", func() { cfg.CABundle = "" }, nil,
-			trust+"it is signed by an unknown authority"),
+			trust+"it is signed by an unknown authority, or the server does not send its intermediate certificate"),
+		Entry("unknown authority, with its certificate", func() {
+			cfg.CABundle = ""
+			server.Certificates[0].Certificate = append(server.Certificates[0].Certificate, ca.certificate.Raw)
+		}, nil, trust+"it is signed by an unknown authority"),
+		Entry("common name only", func() { server.Certificates[0] = ca.issue("", later()) }, nil,
+			trust+"it has only a common name; have one issued with the host as a subject alternative name"),
 		Entry("1.0 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS10, tls.VersionTLS10 }, nil,
 			"TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
 		Entry("1.1 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 }, nil,
 			"TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
-		Entry("client certificate required", func() {
-			server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert,
-				tls.VersionTLS12
-		}, nil,
-			"TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
+		Entry("client certificate required by TLS 1.2", func() {
+			server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
+		}, nil, certificate),
+		Entry("client certificate required by TLS 1.3", func() { server.ClientAuth = tls.RequireAnyClientCert }, nil, certificate),
+		Entry("client certificate required, without an alert", func() {
+			server.ClientAuth, respond = tls.RequestClientCert, say("")
+		}, nil, certificate),
+		Entry("HTTP/2 only, by an alert", func() { server.NextProtos = []string{"acme-tls/1"} }, nil, http2),
 		Entry("plain HTTP", nil, say("HTTP/1.1 400 "+secret+"\r\n\r\n"),
 			"data.example.com responded by plain HTTP to an https:// URL; write http:// if that is meant "+
 				"(https:// is assumed where no scheme is written)"),
@@ -167,6 +188,25 @@ var _ = Describe("TLS", func() {
 			_, _ = io.ReadFull(conn, make([]byte, 5))
 		}, "TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
 	)
+
+	It("says that the server does not accept the client certificate", func(ctx SpecContext) {
+		server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, newAuthority().pool()
+		port := serve(secured(server, respond))
+		dir := filepath.Dir(cfg.CABundle)
+		own, key := pemOf(ca.issue("team-a", later()))
+		replace(filepath.Join(dir, "crt"), own)
+		replace(filepath.Join(dir, "key"), key)
+		cfg.HeaderFile = filepath.Join(dir, "headers.yaml")
+		replace(cfg.HeaderFile, fmt.Sprintf("- {host: %s, namespaces: [\"*\"], ports: [%d], "+
+			"clientCertificate: {certFile: crt, keyFile: key}}", host, port))
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		for _, authorities := range []*x509.CertPool{server.ClientCAs, nil} { // without names, it is sent
+			server.ClientCAs = authorities
+			Expect(failed(client.Do(ctx, get.Request{URL: httpsURL(port), Namespace: "team-a"}))).To(MatchError(
+				"TLS handshake with data.example.com failed: the server does not accept the client certificate " +
+					"for this URL and namespace"))
+		}
+	})
 
 	It("aborts a silent handshake after the TLS timeout", func(ctx SpecContext) {
 		start := time.Now()

@@ -1,11 +1,13 @@
 package get
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
+	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -14,175 +16,197 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/credential"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-const (
-	// maxHeaderBytes is the maximum size of the headers of a response, including interim ones (1xx).
-	maxHeaderBytes = 64 << 10
-	// idleTimeout is how long an idle connection is kept.
-	idleTimeout = 30 * time.Second
-	// maxIdle is the maximum number of idle connections per policy. There is no limit per host,
-	// because a host has at most one connection per slot, and dialling again costs more.
-	maxIdle = 64
-)
+// maxHeaderBytes is the maximum size of the headers of a response, including interim ones (1xx).
+const maxHeaderBytes = 64 << 10
 
-// transportKey selects the connections for a request. Requests with different credentials use
-// different ones, so a server that mixes up the responses on a connection cannot leak a response to
-// others.
-type transportKey struct {
+// transport sends each request on a connection of its own. HTTP/1.1 assigns a response to a request
+// only by the order of bytes, so surplus bytes of one response would be the next response on the
+// connection. Here no request follows.
+type transport struct {
+	client *Client
 	policy *egress.Policy
-	grants grants
-	roots  *x509.CertPool
-	// direct connections bypass the egress proxy.
-	direct bool
-	// entry is the entry of the identity, if there is one.
-	entry    *headerEntry
+	// identity is for the host of the URL, never for the proxy. It may be nil.
 	identity *credential.Identity
+	watch    *stopwatch
 }
 
-// transport returns the connection pool for a hop of a resolved request with credentials to a host.
-func (c *Client) transport(r Request, secrets credentials, host string) *http.Transport {
-	k := transportKey{
-		policy: r.policy, grants: r.grants, direct: c.isDirect(r.policy, host), roots: c.roots.Value(),
-	}
-	if secrets.identity != nil {
-		k.entry, k.identity = secrets.entry, secrets.identity
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t, ok := c.transports[k]
-	if !ok {
-		t = c.newTransport(k)
-		c.transports[k] = t
-	}
-	return t
-}
-
-// isDirect reports whether a host is reached without a proxy.
-func (c *Client) isDirect(policy *egress.Policy, host string) bool {
-	return c.proxy == nil || policy.IsDirect(host)
-}
-
-// isGone reports whether no future request can use a key.
-func (c *Client) isGone(k transportKey) bool {
-	of := k.grants
-	return !c.deps.Gate.InForce(k.policy) || c.roots.Value() != k.roots ||
-		of.operator.file != nil && of.operator.file != c.headers.Value() ||
-		of.team.file != nil && of.team.file != c.team.Value() ||
-		k.identity != nil && k.entry.tls() != k.identity
-}
-
-// sweep closes the connections of keys that are gone.
-func (c *Client) sweep(isGone func(transportKey) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for k, t := range c.transports {
-		if isGone(k) {
-			t.CloseIdleConnections()
-			delete(c.transports, k)
-		}
-	}
-}
-
-func (c *Client) newTransport(k transportKey) *http.Transport {
-	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: k.roots}
-	if k.identity != nil {
-		secure.Certificates, secure.RootCAs = k.identity.Certificates, cmp.Or(k.identity.Roots, k.roots)
-	}
-	var http1 http.Protocols
-	http1.SetHTTP1(true)
-	t := &http.Transport{
-		// With HTTP/2, one GET dialled a server that sends GOAWAY thousands of times.
-		Protocols:              &http1,
-		TLSNextProto:           map[string]func(string, *tls.Conn) http.RoundTripper{},
-		TLSClientConfig:        secure,
-		TLSHandshakeTimeout:    c.cfg.TLSTimeout,
-		ResponseHeaderTimeout:  c.cfg.HeaderTimeout,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		DisableCompression:     true,
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdle,
-		IdleConnTimeout:        idleTimeout,
-		WriteBufferSize:        4 << 10,
-		ReadBufferSize:         4 << 10,
-	}
-	dial := k.policy.DialContext
-	if !k.direct {
-		dial = c.dialProxy
-		c.useProxy(t, k.policy)
-		// The proxy itself never gets a client certificate.
-		secure = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: k.roots}
-	}
-	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return newDeferredConn(conn), nil
-	}
-	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return c.handshake(ctx, conn, addr, secure)
-	}
-	return t
-}
-
-// handshake makes a TLS connection and marks its failures, because crypto/tls has no types for most
-// of them.
-func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg *tls.Config) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.TLSTimeout, errTimeout(c.cfg.TLSTimeout))
-	defer cancel()
-	name, _, err := net.SplitHostPort(addr)
+// RoundTrip sends a request. The connection ends with the body or the context of the request.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), t.watch.trace()))
+	direct := t.client.isDirect(t.policy, r.URL.Hostname())
+	raw, err := t.dial(r, direct)
 	if err != nil {
 		return nil, err
 	}
-	cfg = cfg.Clone()
-	cfg.ServerName = name
-	secured := tls.Client(conn, cfg)
-	// http.Transport calls these hooks for its own handshakes only.
-	hooks := httptrace.ContextClientTrace(ctx)
-	if hooks != nil && hooks.TLSHandshakeStart != nil {
-		hooks.TLSHandshakeStart()
-	}
-	err = secured.HandshakeContext(ctx)
-	if hooks != nil && hooks.TLSHandshakeDone != nil {
-		hooks.TLSHandshakeDone(secured.ConnectionState(), err)
-	}
-	if err != nil {
-		_ = conn.Close()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	stop := context.AfterFunc(r.Context(), func() { _ = raw.Close() })
+	conn, err := t.secure(r, raw, direct)
+	if err == nil {
+		var answer *http.Response
+		if answer, err = t.exchange(r, conn, !direct && r.URL.Scheme == "http"); err == nil {
+			answer.Body = &body{answer.Body, conn, stop}
+			return answer, nil
 		}
-		return nil, &handshakeError{err}
 	}
-	return newDeferredConn(secured), nil
+	stop()
+	_ = raw.Close()
+	return nil, err
 }
 
-// useProxy sends requests to the operator's proxy, and to nothing else, after the policy has permitted
+// body is the body of a response. Close ends the connection without reading the rest.
+type body struct {
+	io.Reader
+	conn net.Conn
+	stop func() bool
+}
+
+func (b *body) Close() error {
+	b.stop()
+	return b.conn.Close()
+}
+
+// dial connects to the host of a request, or to the operator's proxy after the policy has permitted
 // every address that the proxy may choose.
-func (c *Client) useProxy(t *http.Transport, policy *egress.Policy) {
-	t.Proxy = func(r *http.Request) (*url.URL, error) {
-		if err := policy.Admit(r.Context(), r.URL); err != nil {
-			return nil, err
-		}
-		return c.proxy, nil
+func (t *transport) dial(r *http.Request, direct bool) (net.Conn, error) {
+	if direct {
+		return t.policy.DialContext(r.Context(), "tcp", authority(r.URL))
 	}
-	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
-		if answer.StatusCode != http.StatusOK {
-			return errProxyFailed
-		}
-		return nil
+	if err := t.policy.Admit(r.Context(), r.URL); err != nil {
+		return nil, err
 	}
-}
-
-func (c *Client) dialProxy(ctx context.Context, network, addr string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: c.deps.Gate.DialTimeout()}
-	conn, err := dialer.DialContext(ctx, network, addr)
+	dialer := net.Dialer{Timeout: t.client.deps.Gate.DialTimeout()}
+	conn, err := dialer.DialContext(r.Context(), "tcp", authority(t.client.proxy))
 	if err != nil {
 		return nil, errors.Join(errProxyFailed, err)
 	}
 	return conn, nil
+}
+
+func authority(u *url.URL) string { return net.JoinHostPort(u.Hostname(), egress.Port(u)) }
+
+// secure adds TLS to a connection if the URL or the proxy has it.
+func (t *transport) secure(r *http.Request, conn net.Conn, direct bool) (net.Conn, error) {
+	roots := t.client.roots.Value()
+	t.watch.wire = &wire{Conn: conn}
+	conn = t.watch.wire
+	if !direct {
+		var err error
+		if t.client.proxy.Scheme == "https" {
+			conn, err = t.handshake(r.Context(), conn, &tls.Config{RootCAs: roots, ServerName: t.client.proxy.Hostname()})
+		}
+		if err == nil && r.URL.Scheme == "https" {
+			err = t.tunnel(conn, authority(r.URL))
+		}
+		if err != nil {
+			return nil, errors.Join(errProxyFailed, err)
+		}
+	}
+	if r.URL.Scheme != "https" {
+		return conn, nil
+	}
+	cfg := &tls.Config{RootCAs: roots, ServerName: r.URL.Hostname(), NextProtos: []string{"http/1.1"}}
+	if t.identity != nil {
+		cfg.RootCAs = cmp.Or(t.identity.Roots, roots)
+	}
+	cfg.GetClientCertificate = t.certificate
+	return t.handshake(r.Context(), conn, cfg)
+}
+
+// tunnel requests a connection to a host from the proxy.
+func (t *transport) tunnel(conn net.Conn, address string) error {
+	answer, err := t.exchange(&http.Request{
+		Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{},
+	}, conn, true)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errProxyFailed
+	}
+	return err
+}
+
+// certificate returns the client certificate, if there is one that the server may accept.
+func (t *transport) certificate(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	t.watch.asked = v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE
+	if t.identity == nil || len(t.identity.Certificates) == 0 {
+		return &tls.Certificate{}, nil
+	}
+	t.watch.asked = v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED
+	if certificate := &t.identity.Certificates[0]; asked.SupportsCertificate(certificate) == nil {
+		return certificate, nil
+	}
+	return &tls.Certificate{}, nil
+}
+
+// handshake makes a TLS connection and marks its failures, because crypto/tls has no types for most
+// of them.
+func (t *transport) handshake(ctx context.Context, conn net.Conn, cfg *tls.Config) (net.Conn, error) {
+	limit := t.client.cfg.TLSTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout(limit))
+	defer cancel()
+	cfg.MinVersion = tls.VersionTLS12
+	t.watch.wire = &wire{Conn: conn}
+	secured := tls.Client(t.watch.wire, cfg)
+	hooks := httptrace.ContextClientTrace(ctx)
+	hooks.TLSHandshakeStart()
+	err := secured.HandshakeContext(ctx)
+	hooks.TLSHandshakeDone(secured.ConnectionState(), err)
+	switch {
+	case err == nil:
+		return &sealed{secured, t.watch.wire}, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, &handshakeError{err}
+}
+
+// exchange sends a request and reads the headers of its response.
+func (t *transport) exchange(r *http.Request, conn net.Conn, toProxy bool) (*http.Response, error) {
+	_ = conn.SetDeadline(time.Now().Add(t.client.cfg.HeaderTimeout))
+	write := r.Write
+	if toProxy {
+		write = r.WriteProxy
+		if user := t.client.proxy.User; user != nil {
+			password, _ := user.Password()
+			r.Header = r.Header.Clone()
+			r.Header.Set("Proxy-Authorization", (&login{user: user.Username(), password: password}).basic())
+		}
+	}
+	var operation *net.OpError
+	// A server that has stopped reading may have responded.
+	if err := write(conn); err != nil && !errors.As(err, &operation) {
+		return nil, err
+	}
+	limited := &io.LimitedReader{R: conn, N: maxHeaderBytes}
+	reader := bufio.NewReaderSize(limited, 4<<10)
+	if _, err := reader.Peek(1); err != nil {
+		return nil, err
+	}
+	if hooks := httptrace.ContextClientTrace(r.Context()); hooks != nil {
+		hooks.GotFirstResponseByte()
+	}
+	if start, _ := reader.Peek(min(reader.Buffered(), h2FrameHeader)); isSettings(start) {
+		return nil, errHTTP2
+	}
+	for {
+		answer, err := http.ReadResponse(reader, r)
+		switch {
+		case err != nil && limited.N <= 0:
+			return nil, errNotHTTP
+		case err != nil:
+			return nil, errors.Join(err, t.watch.wire.err)
+		case answer.StatusCode/100 != 1 || answer.StatusCode == http.StatusSwitchingProtocols:
+			limited.N = math.MaxInt64
+			return answer, conn.SetDeadline(time.Time{})
+		}
+	}
+}
+
+// h2FrameHeader is the size of the header of an HTTP/2 frame (RFC 9113 section 4.1).
+const h2FrameHeader = 9
+
+// isSettings reports whether a response starts with the SETTINGS frame of HTTP/2, which a server
+// that speaks nothing else sends first.
+func isSettings(start []byte) bool {
+	return len(start) == h2FrameHeader && string(start[3:]) == "\x04\x00\x00\x00\x00\x00"
 }

@@ -255,7 +255,7 @@ const (
 	FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE FailureDetail = 7
 	// A redirect without a usable Location.
 	FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION FailureDetail = 8
-	// A Content-Encoding that was not requested.
+	// A Content-Encoding that is not decoded, such as br.
 	FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING FailureDetail = 9
 	// The egress proxy refused the connection.
 	FailureDetail_FAILURE_DETAIL_PROXY FailureDetail = 10
@@ -304,6 +304,20 @@ const (
 	FailureDetail_FAILURE_DETAIL_INAPPLICABLE FailureDetail = 41
 	// Rule or selection: the evaluation exceeds a limit.
 	FailureDetail_FAILURE_DETAIL_COSTLY FailureDetail = 42
+	// The server speaks only HTTP/2.
+	FailureDetail_FAILURE_DETAIL_HTTP2_ONLY FailureDetail = 50
+	// The response has another Transfer-Encoding than a single "chunked".
+	FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING FailureDetail = 51
+	// The body is not the gzip that its Content-Encoding announces.
+	FailureDetail_FAILURE_DETAIL_BAD_GZIP FailureDetail = 52
+	// TLS: the server asked for a client certificate, and none is configured.
+	FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE FailureDetail = 53
+	// TLS: the server does not accept the client certificate.
+	FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED FailureDetail = 54
+	// TLS: the certificate has no subject alternative name.
+	FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS FailureDetail = 55
+	// TLS: the authority of the certificate is unknown, and the server did not send the whole chain.
+	FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN FailureDetail = 56
 )
 
 // Enum value maps for FailureDetail.
@@ -342,41 +356,55 @@ var (
 		40: "FAILURE_DETAIL_NOT_JSON",
 		41: "FAILURE_DETAIL_INAPPLICABLE",
 		42: "FAILURE_DETAIL_COSTLY",
+		50: "FAILURE_DETAIL_HTTP2_ONLY",
+		51: "FAILURE_DETAIL_TRANSFER_ENCODING",
+		52: "FAILURE_DETAIL_BAD_GZIP",
+		53: "FAILURE_DETAIL_CLIENT_CERTIFICATE",
+		54: "FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED",
+		55: "FAILURE_DETAIL_CERTIFICATE_NAMELESS",
+		56: "FAILURE_DETAIL_CERTIFICATE_CHAIN",
 	}
 	FailureDetail_value = map[string]int32{
-		"FAILURE_DETAIL_UNSPECIFIED":           0,
-		"FAILURE_DETAIL_CERTIFICATE_AUTHORITY": 1,
-		"FAILURE_DETAIL_CERTIFICATE_HOST":      2,
-		"FAILURE_DETAIL_CERTIFICATE_TIME":      3,
-		"FAILURE_DETAIL_CERTIFICATE_INVALID":   4,
-		"FAILURE_DETAIL_HANDSHAKE":             5,
-		"FAILURE_DETAIL_REDIRECT_LIMIT":        6,
-		"FAILURE_DETAIL_REDIRECT_DOWNGRADE":    7,
-		"FAILURE_DETAIL_REDIRECT_LOCATION":     8,
-		"FAILURE_DETAIL_CONTENT_ENCODING":      9,
-		"FAILURE_DETAIL_PROXY":                 10,
-		"FAILURE_DETAIL_DENIED_SCHEME":         11,
-		"FAILURE_DETAIL_DENIED_HOST":           12,
-		"FAILURE_DETAIL_HOST_NOT_ALLOWED":      13,
-		"FAILURE_DETAIL_DENIED_NAME":           14,
-		"FAILURE_DETAIL_DENIED_PORT":           15,
-		"FAILURE_DETAIL_DENIED_ADDRESS":        16,
-		"FAILURE_DETAIL_DENIED_RANGE":          17,
-		"FAILURE_DETAIL_DENIED_URL":            18,
-		"FAILURE_DETAIL_MESSAGE_LIMIT":         19,
-		"FAILURE_DETAIL_DENIED_CREDENTIALS":    20,
-		"FAILURE_DETAIL_NO_CREDENTIAL":         21,
-		"FAILURE_DETAIL_CONNECTION_REFUSED":    22,
-		"FAILURE_DETAIL_NO_ROUTE":              23,
-		"FAILURE_DETAIL_CLOSED":                24,
-		"FAILURE_DETAIL_CUT_OFF":               25,
-		"FAILURE_DETAIL_PLAIN_HTTP":            26,
-		"FAILURE_DETAIL_NOT_HTTP":              27,
-		"FAILURE_DETAIL_CONNECT_TIMEOUT":       28,
-		"FAILURE_DETAIL_DNS_UNAVAILABLE":       29,
-		"FAILURE_DETAIL_NOT_JSON":              40,
-		"FAILURE_DETAIL_INAPPLICABLE":          41,
-		"FAILURE_DETAIL_COSTLY":                42,
+		"FAILURE_DETAIL_UNSPECIFIED":                0,
+		"FAILURE_DETAIL_CERTIFICATE_AUTHORITY":      1,
+		"FAILURE_DETAIL_CERTIFICATE_HOST":           2,
+		"FAILURE_DETAIL_CERTIFICATE_TIME":           3,
+		"FAILURE_DETAIL_CERTIFICATE_INVALID":        4,
+		"FAILURE_DETAIL_HANDSHAKE":                  5,
+		"FAILURE_DETAIL_REDIRECT_LIMIT":             6,
+		"FAILURE_DETAIL_REDIRECT_DOWNGRADE":         7,
+		"FAILURE_DETAIL_REDIRECT_LOCATION":          8,
+		"FAILURE_DETAIL_CONTENT_ENCODING":           9,
+		"FAILURE_DETAIL_PROXY":                      10,
+		"FAILURE_DETAIL_DENIED_SCHEME":              11,
+		"FAILURE_DETAIL_DENIED_HOST":                12,
+		"FAILURE_DETAIL_HOST_NOT_ALLOWED":           13,
+		"FAILURE_DETAIL_DENIED_NAME":                14,
+		"FAILURE_DETAIL_DENIED_PORT":                15,
+		"FAILURE_DETAIL_DENIED_ADDRESS":             16,
+		"FAILURE_DETAIL_DENIED_RANGE":               17,
+		"FAILURE_DETAIL_DENIED_URL":                 18,
+		"FAILURE_DETAIL_MESSAGE_LIMIT":              19,
+		"FAILURE_DETAIL_DENIED_CREDENTIALS":         20,
+		"FAILURE_DETAIL_NO_CREDENTIAL":              21,
+		"FAILURE_DETAIL_CONNECTION_REFUSED":         22,
+		"FAILURE_DETAIL_NO_ROUTE":                   23,
+		"FAILURE_DETAIL_CLOSED":                     24,
+		"FAILURE_DETAIL_CUT_OFF":                    25,
+		"FAILURE_DETAIL_PLAIN_HTTP":                 26,
+		"FAILURE_DETAIL_NOT_HTTP":                   27,
+		"FAILURE_DETAIL_CONNECT_TIMEOUT":            28,
+		"FAILURE_DETAIL_DNS_UNAVAILABLE":            29,
+		"FAILURE_DETAIL_NOT_JSON":                   40,
+		"FAILURE_DETAIL_INAPPLICABLE":               41,
+		"FAILURE_DETAIL_COSTLY":                     42,
+		"FAILURE_DETAIL_HTTP2_ONLY":                 50,
+		"FAILURE_DETAIL_TRANSFER_ENCODING":          51,
+		"FAILURE_DETAIL_BAD_GZIP":                   52,
+		"FAILURE_DETAIL_CLIENT_CERTIFICATE":         53,
+		"FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED": 54,
+		"FAILURE_DETAIL_CERTIFICATE_NAMELESS":       55,
+		"FAILURE_DETAIL_CERTIFICATE_CHAIN":          56,
 	}
 )
 
@@ -1952,7 +1980,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x14FAILURE_CLASS_POISON\x10\x0f\x12\x1b\n" +
 	"\x17FAILURE_CLASS_MALFORMED\x10\x10\x12$\n" +
 	" FAILURE_CLASS_CREDENTIALS_FAILED\x10\x11\x12\"\n" +
-	"\x1eFAILURE_CLASS_CONTENT_REJECTED\x10\x12*\xe5\b\n" +
+	"\x1eFAILURE_CLASS_CONTENT_REJECTED\x10\x12*\xec\n" +
+	"\n" +
 	"\rFailureDetail\x12\x1e\n" +
 	"\x1aFAILURE_DETAIL_UNSPECIFIED\x10\x00\x12(\n" +
 	"$FAILURE_DETAIL_CERTIFICATE_AUTHORITY\x10\x01\x12#\n" +
@@ -1987,7 +2016,14 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x1eFAILURE_DETAIL_DNS_UNAVAILABLE\x10\x1d\x12\x1b\n" +
 	"\x17FAILURE_DETAIL_NOT_JSON\x10(\x12\x1f\n" +
 	"\x1bFAILURE_DETAIL_INAPPLICABLE\x10)\x12\x19\n" +
-	"\x15FAILURE_DETAIL_COSTLY\x10**\xbb\x01\n" +
+	"\x15FAILURE_DETAIL_COSTLY\x10*\x12\x1d\n" +
+	"\x19FAILURE_DETAIL_HTTP2_ONLY\x102\x12$\n" +
+	" FAILURE_DETAIL_TRANSFER_ENCODING\x103\x12\x1b\n" +
+	"\x17FAILURE_DETAIL_BAD_GZIP\x104\x12%\n" +
+	"!FAILURE_DETAIL_CLIENT_CERTIFICATE\x105\x12-\n" +
+	")FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED\x106\x12'\n" +
+	"#FAILURE_DETAIL_CERTIFICATE_NAMELESS\x107\x12$\n" +
+	" FAILURE_DETAIL_CERTIFICATE_CHAIN\x108*\xbb\x01\n" +
 	"\bWaitsFor\x12\x19\n" +
 	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fWAITS_FOR_PAUSE\x10\x01\x12\x12\n" +
