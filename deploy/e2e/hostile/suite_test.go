@@ -68,6 +68,7 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 			for range measurements {
 				way.Run(ctx, a)
 				u, d := measure(ctx, w, control, other)
+				expectWithinMemory(ctx, w)
 				Expect(d).To(BeNumerically("<=", max(2*u, u+overload)))
 				if d <= max(2*u, u+grace) {
 					return
@@ -87,12 +88,18 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 	})
 	It("without a failed audit, and within the memory limits of the chart", func(ctx SpecContext) {
 		Expect(w.Watcher().Log.Matching("audit could not read")).To(BeEmpty())
-		for _, s := range []*world.Service{w.Watcher(), w.Fetcher(), w.Writer()} {
-			Expect(s.Metric(ctx, "process_resident_memory_bytes")).To(BeNumerically("<", memoryLimit), s.Name)
-			Expect(s.Running()).To(BeTrue(), s.Name)
-		}
+		expectWithinMemory(ctx, w)
 	})
 })
+
+// expectWithinMemory expects that the services run within the memory limits of the chart.
+func expectWithinMemory(ctx context.Context, w *world.World) {
+	GinkgoHelper()
+	for _, s := range []*world.Service{w.Watcher(), w.Fetcher(), w.Writer()} {
+		Expect(s.Running()).To(BeTrue(), s.Name)
+		Expect(s.Metric(ctx, "process_resident_memory_bytes")).To(BeNumerically("<", memoryLimit), s.Name)
+	}
+}
 
 // measure creates keys of the control tenant and the other tenant at the same time, and returns their waits
 // (p90).

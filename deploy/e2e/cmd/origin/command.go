@@ -32,7 +32,7 @@ func command() *cobra.Command {
 		Short: "Serve pages to fetch: a joke for people, and pages for tests",
 		Long: "Origin is for demos and tests only. At --pages, it serves pages for ConfigMaps,\n" +
 			"also as a proxy that resolves every name to itself. At --listen, it takes instructions\n" +
-			"from tests. Fetchers should not be able to reach --listen.",
+			"from tests. Fetchers should not reach --listen where tenants are not trusted.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := log.New(os.Stderr, "origin")

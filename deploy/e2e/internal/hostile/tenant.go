@@ -110,6 +110,14 @@ func forgeries() []Attack {
 			},
 		},
 		{
+			Name: "mistypes 9,500 annotations and 900 labels in each of 40 objects", objects: 40,
+			traits: func(*Tenant, int) []world.Trait {
+				return []world.Trait{func(o *corev1.ConfigMap) {
+					o.Annotations, o.Labels = names("x-kv8s.io/curl-me-%d", 9500), names("x-kv8s.io/curl-me-tha%d", 900)
+				}}
+			},
+		},
+		{
 			Name: "makes up a reason for each of 500 failures", objects: 500,
 			traits: func(a *Tenant, i int) []world.Trait {
 				entry := map[string]any{"error": fmt.Sprintf("Reason%d", i), "since": "2026-01-02T03:04:05Z"}
@@ -272,6 +280,15 @@ func instant(keys int) func(a *Tenant, i int) []world.Trait {
 		}
 		return []world.Trait{world.Asking(strings.Join(pairs, " ")), refreshed()}
 	}
+}
+
+// names returns n annotations or labels without a value.
+func names(format string, n int) map[string]string {
+	all := map[string]string{}
+	for i := range n {
+		all[fmt.Sprintf(format, i)] = ""
+	}
+	return all
 }
 
 // forged returns a status with n entries.
