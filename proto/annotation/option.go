@@ -55,7 +55,7 @@ func (g *Grammar) refresh(annotations map[string]string, request *Request) error
 		if request.Intervals == nil {
 			request.Intervals = map[string]time.Duration{}
 		}
-		request.Intervals[key] = allowed
+		request.Intervals[strings.Clone(key)] = allowed // a substring would keep the annotation in memory
 	}
 	return nil
 }
@@ -78,9 +78,8 @@ func (g *Grammar) allowed(key, text string, interval time.Duration, request *Req
 	return allowed
 }
 
-// now reads curl-now. A value that is too long or not valid UTF-8 is replaced by its digest.
-func (g *Grammar) now(annotations map[string]string) string {
-	value := g.option(annotations, NowName)
+// Now returns a value of curl-now. One that is too long or not valid UTF-8 is replaced by its digest.
+func Now(value string) string {
 	if len(value) <= MaxNowBytes && utf8.ValidString(value) {
 		return value
 	}

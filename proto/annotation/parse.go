@@ -46,7 +46,7 @@ func (g *Grammar) Parse(annotations map[string]string) (request Request, err err
 	if err = g.expressions(annotations, &request); err != nil {
 		return refused, err
 	}
-	request.Now = g.now(annotations)
+	request.Now = Now(g.option(annotations, NowName))
 	g.ignored(annotations, value, &request)
 	g.unknownNames(annotations, &request)
 	return request, nil

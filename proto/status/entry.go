@@ -3,6 +3,7 @@ package status
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ import (
 // maxValidatorBytes is the maximum length of a stored ETag or Last-Modified. The server chooses
 // them; without one the next fetch is unconditional.
 const maxValidatorBytes = 256
+
+// maxTextBytes is the maximum length of a text of an entry. URLs and Events are shorter.
+const maxTextBytes = 4 << 10
 
 // Entry is the state of one key.
 type Entry struct {
@@ -162,6 +166,12 @@ func (e Entry) check() error {
 	}
 	if slices.ContainsFunc([]time.Time{e.FetchedAt, e.Since, e.Why().NextTry}, outOfRange) {
 		return errors.New("time is out of range")
+	}
+	why := e.Why()
+	for _, text := range []string{e.URL, e.ErrorURL, e.Rules, e.Drift, e.Object, why.Message, why.WaitsFor} {
+		if len(text) > maxTextBytes {
+			return fmt.Errorf("a text has more than %d bytes", maxTextBytes)
+		}
 	}
 	if e.SHA256 == "" {
 		return nil

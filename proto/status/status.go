@@ -27,6 +27,9 @@ const MaxBytes = 256 << 10
 // that an edit has just removed, and one for the object.
 const MaxEntries = 2*annotation.MaxPairs + 1
 
+// maxProblemBytes is the maximum length of the message of a Problem, which has a few sentences.
+const maxProblemBytes = 4 * maxTextBytes
+
 // ObjectKey is the key of the entry about the whole object. No ConfigMap has such a key, and older
 // readers ignore it.
 const ObjectKey = "*"
@@ -134,7 +137,7 @@ func reason(text string) string {
 // parseProblem parses the entry of the object, or returns nil.
 func parseProblem(text json.RawMessage) *Problem {
 	p := new(Problem)
-	if json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) {
+	if json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) || len(p.Message) > maxProblemBytes {
 		return nil
 	}
 	p.Error, p.Since = reason(p.Error), seconds(p.Since)

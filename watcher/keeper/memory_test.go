@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -125,3 +126,74 @@ var _ = Describe("With many Watchers, keeper", func() {
 		Expect(queued()).To(ConsistOf("watcher-00002"), "the owner of a ConfigMap that changes")
 	})
 })
+
+// hostileBytes is the maximum memory of an object that a tenant fills, as in deploy/docs/security.md.
+const hostileBytes = 64 << 10
+
+var _ = DescribeTable("A hostile object takes little memory of keeper:", func(ctx SpecContext, limit int, change func(r *rig, i int)) {
+	r := newRig(ctx)
+	const count = 10
+	inUse := func() int64 {
+		runtime.GC()
+		runtime.GC() // interned strings go with the second
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := inUse()
+	for i := range count {
+		change(r, i)
+	}
+	each := (inUse() - before) / count
+	AddReportEntry("bytes", each)
+	Expect(each).To(BeNumerically("<", limit), "bytes of each")
+	Expect(r.watchers.Len() + r.targets.Len() + r.pods.Store.Len()).To(Equal(count))
+	runtime.KeepAlive(r)
+},
+	Entry("a ConfigMap with long owners", hostileBytes, func(r *rig, i int) {
+		m := configMap(ready(r.namespace, i))
+		m.OwnerReferences[0].Name, m.OwnerReferences[0].Kind = huge(), huge()
+		m.OwnerReferences[0].UID, m.OwnerReferences[0].APIVersion = types.UID(huge()), huge()
+		r.targets.Put(m)
+	}),
+	Entry("a ConfigMap with a long status", 256<<10, func(r *rig, i int) {
+		m := configMap(ready(r.namespace, i))
+		var entries []string
+		for k := range 257 {
+			entries = append(entries, fmt.Sprintf(`"%s%d":{"url":"%s","message":"%[1]s","error":"x"}`, strings.Repeat("k", 240), k,
+				strings.Repeat("u", 240)))
+		}
+		m.Annotations[annotation.StatusKey] = "{" + strings.Join(entries, ",") + "}"
+		r.targets.Put(m)
+	}),
+	Entry("a ConfigMap with long managedFields and annotations", hostileBytes, func(r *rig, i int) {
+		m := configMap(ready(r.namespace, i))
+		m.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:data":{"f:` + huge() + `":{}}}`)
+		m.Annotations[watchv1.AppliedAnnotation] = huge()
+		r.targets.Put(m)
+	}),
+	Entry("a pod with long names of Watchers", hostileBytes, func(r *rig, i int) {
+		r.pods.Store.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.namespace, Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1",
+			Annotations: map[string]string{watchv1.InjectedAnnotation: fmt.Sprintf("%s%d=1,a=1", huge(), i)},
+		}})
+	}),
+	Entry("a Watcher with a long curl-now", hostileBytes, func(r *rig, i int) {
+		w := ready(r.namespace, i)
+		w.Annotations = map[string]string{"x-kv8s.io/curl-now": huge()}
+		r.watchers.Put(w)
+	}),
+	Entry("a Watcher with a long name of a key", hostileBytes, func(r *rig, i int) {
+		w := ready(r.namespace, i)
+		w.Spec.Sources[0].Key, w.Spec.Sources[0].Expect = huge(), []watchv1.Rule{{Rule: "size(body) > 1", Message: huge()}}
+		r.watchers.Put(w)
+	}),
+	Entry("a Watcher with a large sidecar", hostileBytes, func(r *rig, i int) {
+		w := ready(r.namespace, i)
+		w.Spec.Container = &corev1.Container{Name: "c", Image: "i", Args: []string{huge()}}
+		r.watchers.Put(w)
+	}),
+)
+
+// huge returns a text of 200 KB, not shared with another.
+func huge() string { return strings.Repeat("x", 200_000) }

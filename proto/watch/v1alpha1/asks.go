@@ -53,8 +53,10 @@ func (w *Watcher) Asks(key string) map[string]string {
 	return asked
 }
 
-// Now returns the value of a Watcher's annotation curl-now, with the prefix of key.
-func (w *Watcher) Now(key string) string { return w.Annotations[prefix(key)+annotation.NowName] }
+// Now returns the value of a Watcher's annotation curl-now, with the prefix of key. A long one is replaced by its digest.
+func (w *Watcher) Now(key string) string {
+	return annotation.Now(w.Annotations[prefix(key)+annotation.NowName])
+}
 
 // prefix returns the prefix of an annotation, with its slash.
 func prefix(key string) string { return key[:strings.Index(key, "/")+1] }

@@ -3,6 +3,7 @@ package annotated
 import (
 	"encoding/hex"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,24 +43,38 @@ type rare struct {
 	why                                *status.Explanation
 }
 
-// EntriesOf packs a status. URLs share memory with equal ones of urls, if set.
+// maxTexts is the maximum length of the texts of all entries that are kept, and elsewhere replaces other URLs.
+const (
+	maxTexts  = 16 << 10
+	elsewhere = "-"
+)
+
+// EntriesOf packs a status. URLs share memory with equal ones of urls, if set. Then, if texts are too long, those of
+// the last keys are dropped: the next GET is unconditional, and of a URL only matters that it is not the requested one.
 func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 	if len(s.Keys) == 0 {
 		return Entries{problem: s.Problem}
 	}
-	byKey := make([]packed, 0, len(s.Keys))
-	for key, entry := range s.Keys {
+	byKey, texts := make([]packed, 0, len(s.Keys)), 0
+	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
+		entry := s.Keys[key]
 		if urls != nil {
-			switch url, _ := urls(key); url {
-			case entry.URL:
-				entry.URL = url
-			case entry.ErrorURL:
-				entry.ErrorURL = url
+			url, _ := urls(key)
+			why := entry.Why()
+			texts += len(entry.ETag) + len(entry.LastModified) + len(why.Message) + len(why.WaitsFor)
+			for _, u := range []*string{&entry.URL, &entry.ErrorURL} {
+				if *u == url {
+					*u = url // of the annotation
+				} else if texts += len(*u); texts > maxTexts && *u != "" {
+					*u = elsewhere
+				}
+			}
+			if texts > maxTexts {
+				entry.ETag, entry.LastModified, entry.Explanation = "", "", nil
 			}
 		}
 		byKey = append(byKey, pack(key, entry))
 	}
-	slices.SortFunc(byKey, func(a, b packed) int { return strings.Compare(a.key, b.key) })
 	return Entries{byKey: byKey, problem: s.Problem}
 }
 

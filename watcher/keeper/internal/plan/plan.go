@@ -20,8 +20,9 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// maxStaticBytes is the maximum size of a ConfigMap's data.
-const maxStaticBytes = 1 << 20
+// maxStaticBytes is the maximum size of a ConfigMap's data, and maxKeptBytes that of the parts of a Watcher that keeper
+// caches.
+const maxStaticBytes, maxKeptBytes = 1 << 20, 32 << 10
 
 // Compiler compiles Watchers.
 type Compiler struct {
@@ -162,10 +163,10 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 		Digest:       digest,
 		Fields:       fields(o),
 	}
-	if w.Spec.Container != nil {
+	p.Problem = tooLarge(w)
+	if w.Spec.Container != nil && p.Problem == nil {
 		p.Sidecar = &Sidecar{Container: w.Spec.Container, Volume: w.Spec.Volume}
 	}
-	p.Problem = tooLarge(w)
 	if problem := c.sources(p, w, o.Annotations); p.Problem == nil {
 		p.Problem = problem
 	}
@@ -184,7 +185,9 @@ func (c *Compiler) sources(p *Plan, w *watchv1.Watcher, annotations map[string]s
 	p.request = request
 	p.Expect = map[string][]watchv1.Rule{}
 	for _, s := range w.Spec.Sources {
-		p.Expect[s.Key] = s.Expect
+		if p.Problem == nil { // not too large
+			p.Expect[s.Key] = s.Expect
+		}
 	}
 	p.Sources = make([]Source, len(request.Pairs))
 	for i, pair := range request.Pairs { // copies, because substrings would keep the annotations in memory
@@ -204,7 +207,17 @@ func tooLarge(w *watchv1.Watcher) *Problem {
 	for _, value := range w.Spec.ConfigBinaryData {
 		total += len(value)
 	}
-	if total <= maxStaticBytes {
+	kept := w.Spec.Container.Size() + w.Spec.Volume.Size()
+	for _, s := range w.Spec.Sources {
+		for _, r := range s.Expect {
+			kept += len(r.Rule) + len(r.Message)
+		}
+	}
+	switch {
+	case kept > maxKeptBytes:
+		return &Problem{Reason: watchv1.ReasonTooLarge, Message: fmt.Sprintf(
+			"the sidecar and the rules have %d bytes, more than %d; put long arguments into a ConfigMap", kept, maxKeptBytes)}
+	case total <= maxStaticBytes:
 		return nil
 	}
 	return &Problem{Reason: watchv1.ReasonTooLarge, Message: fmt.Sprintf(

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -118,7 +119,8 @@ func injections(text string) []Injection {
 	for part := range strings.SplitSeq(text, ",") {
 		name, number, _ := strings.Cut(strings.TrimSpace(part), "=")
 		generation, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || slices.ContainsFunc(found, func(i Injection) bool { return i.Watcher == name }) {
+		if err != nil || len(name) > validation.DNS1123SubdomainMaxLength ||
+			slices.ContainsFunc(found, func(i Injection) bool { return i.Watcher == name }) {
 			continue
 		}
 		if found = append(found, Injection{unique.Make(name).Value(), generation}); len(found) == maxWatchers {

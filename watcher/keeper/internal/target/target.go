@@ -10,6 +10,8 @@ import (
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -44,8 +46,8 @@ func Read(m *metav1.PartialObjectMetadata) *Target {
 	}
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
 		t.Controller = metav1.OwnerReference{
-			APIVersion: unique.Make(controller.APIVersion).Value(), Kind: unique.Make(controller.Kind).Value(),
-			Name: controller.Name, UID: controller.UID,
+			APIVersion: short(controller.APIVersion), Kind: short(controller.Kind),
+			Name: short(controller.Name), UID: types.UID(short(string(controller.UID))),
 		}
 	}
 	if text := m.Annotations[annotation.StatusKey]; text != "" {
@@ -63,6 +65,15 @@ func Read(m *metav1.PartialObjectMetadata) *Target {
 		}
 	}
 	return t
+}
+
+// short returns an interned copy of a part of an owner reference, for which Kubernetes has no limit. A longer one than
+// any name belongs to nobody.
+func short(text string) string {
+	if len(text) > validation.DNS1123SubdomainMaxLength {
+		text = text[:validation.DNS1123SubdomainMaxLength] + "…"
+	}
+	return unique.Make(text).Value()
 }
 
 // owned is the part of FieldsV1 that keeper applies.
