@@ -37,7 +37,7 @@ var _ = Describe("The command line", func() {
 			"max-redirects=-1", "timeout=1m", "tls-timeout=0s", "header-timeout=-1s",
 			"dial-timeout=0s", "max-attempts=0", "max-deliver=0", "retry-base=0s",
 			"retry-max=1ms", "max-retry-after=0s", "recheck=0s", "min-refresh=0s",
-			"max-refresh=1s", "refresh-jitter=0.5", "namespace-result-bytes=-1",
+			"refresh-jitter=0.5", "namespace-result-bytes=-1",
 			"namespace-dead-letters=-1", "allow-cidr=everything", "deny-cidr=10.0.0.0/99",
 			"allow-host=a b", "allow-port=70000",
 		} {

@@ -51,7 +51,7 @@ func DefaultConfig() Config {
 			MaxUnended:        pipeline.DefaultMaxUnended,
 			Retry:             schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter:     time.Hour,
-			Refresh:           schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
+			Refresh:           schedule.Refresh{Min: 10 * time.Second, Jitter: 0.05},
 			Recheck:           time.Hour,
 			Sharing:           sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
 			MaxExpressionBody: rule.DefaultMaxBody,
@@ -134,8 +134,6 @@ func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 		"maximum pause that a server may request by Retry-After")
 	duration.Var(fs, &e.Recheck, "recheck", e.Recheck, "pause after the last failed attempt of a key without refresh")
 	duration.Var(fs, &e.Refresh.Min, "min-refresh", e.Refresh.Min, "minimum interval of regular fetches")
-	duration.Var(fs, &e.Refresh.Max, "max-refresh", e.Refresh.Max,
-		"maximum interval that a server may request by Cache-Control")
 	fs.Float64Var(&e.Refresh.Jitter, "refresh-jitter", e.Refresh.Jitter,
 		"jitter of regular fetches, as a fraction of the interval, 0 to 0.25")
 }

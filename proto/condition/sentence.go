@@ -75,6 +75,12 @@ func specific(host string, f *v1.Failure) string {
 		return fmt.Sprintf(format, host)
 	}
 	switch f.GetDetail() { //nolint:exhaustive // others add nothing to the sentence of their class
+	case v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER:
+		text := " limits the rate of requests: it responded with "
+		if f.GetStatusCode() == 202 {
+			text = " does not have the body ready yet: it responded with "
+		}
+		return host + text + strconv.Itoa(int(f.GetStatusCode())) + " and Retry-After"
 	case v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:
 		if n > 0 {
 			return host + " redirected more than " + counted(n, "time")
@@ -311,6 +317,7 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:         "the URL or its host name is not valid",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS: "credentials are sent only for wants that the watcher signed",
 	v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL:      "no credential is configured for this URL and namespace",
+	v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER:        "the server asks for a pause (Retry-After)",
 	v1.FailureDetail_FAILURE_DETAIL_NOT_JSON:           "the body is not JSON",
 	v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE:       "it cannot be evaluated on this body",
 	v1.FailureDetail_FAILURE_DETAIL_COSTLY:             "its evaluation takes too much time or memory",

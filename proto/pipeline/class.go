@@ -64,7 +64,7 @@ func Retries(f *v1.Failure, attempts, limit uint32) bool {
 		v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
 		return true
 	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
-		return retryStatus(int(f.GetStatusCode()))
+		return f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER || retryStatus(int(f.GetStatusCode()))
 	default:
 		// A busy fetcher exceeds the time limit of a cheap rule, too.
 		return f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_CUT_OFF ||

@@ -124,7 +124,7 @@ func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) followUp {
 	a := followUp{failure: f, at: now, gaveUp: true, interval: e.cfg.Recheck}
 	a.next = now.Add(schedule.Jitter(e.cfg.Recheck, e.deps.Random()))
 	if interval := t.want.GetRefresh().AsDuration(); interval > 0 {
-		a.interval, a.next = interval, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, 0)
+		a.interval, a.next = interval, e.cfg.Refresh.After(now, t.want.GetUrl(), interval)
 	}
 	if asked := now.Add(f.RetryAfter); asked.After(a.next) {
 		a.next, a.waitsFor = asked, v1.WaitsFor_WAITS_FOR_PAUSE
@@ -161,6 +161,7 @@ func (e *Engine) dueAfter(t *trigger, a followUp, cause v1.Cause) *v1.Due {
 	due := t.due(cause)
 	due.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
 	due.Detail = a.Detail
+	forgetValidators(due.GetCached())
 	if t.overtaken(a.at) {
 		return due
 	}

@@ -29,10 +29,8 @@ type fetched struct {
 // fetch makes the GET of a trigger or shares one with others.
 func (e *Engine) fetch(ctx context.Context, t *trigger) fetched {
 	r := e.deps.Getter.Resolve(get.Request{
-		URL:          t.want.GetUrl(),
-		Namespace:    t.key.Namespace,
-		ETag:         t.past.GetCached().GetEtag(),
-		LastModified: t.past.GetCached().GetLastModified(),
+		URL: t.want.GetUrl(), Namespace: t.key.Namespace,
+		Validators: validators(t.past.GetCached(), e.deps.Clock.Now()),
 	})
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(t.want) != nil
 	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, t, r) }
@@ -40,7 +38,7 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) fetched {
 	if shared && got.busy != nil { // the namespace that made the call got no slot
 		got, shared = get().Value, false
 	}
-	if shared && err == nil && t.hasOtherDigest(got) { // the server may have the required body by now
+	if shared && err == nil && e.hasOtherDigest(t, got) { // the server may have the required body by now
 		got, shared, err = e.shared.Do(r, t.storedAt, get)
 	}
 	switch {
@@ -90,16 +88,17 @@ func observeLoad(slot *throttle.Slot, err error) {
 	case !ok || failed.Redirected:
 	case failed.StatusCode == http.StatusTooManyRequests:
 		slot.Pause(max(failed.RetryAfter, tooManyPause))
-	case failed.StatusCode == http.StatusServiceUnavailable && failed.RetryAfter > 0:
+	case failed.RetryAfter == 0:
+	case failed.StatusCode == http.StatusServiceUnavailable, failed.StatusCode == http.StatusForbidden:
 		slot.Pause(failed.RetryAfter)
 	}
 }
 
 // hasOtherDigest reports whether a response lacks the required digest.
-func (t *trigger) hasOtherDigest(got fetched) bool {
+func (e *Engine) hasOtherDigest(t *trigger, got fetched) bool {
 	sum := t.want.GetSha256()
 	return sum != "" && got.busy == nil && got.err == nil &&
-		cachedBodyAfter(got.response, t.past.GetCached()).GetSha256() != sum
+		e.bodyAfter(t, got.response).GetSha256() != sum
 }
 
 // get makes a GET if the throttle has a slot.

@@ -63,7 +63,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 			MaxUnended:    pipeline.DefaultMaxUnended,
 			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter: time.Hour,
-			Refresh:       schedule.Refresh{Min: time.Second, Max: 24 * time.Hour},
+			Refresh:       schedule.Refresh{Min: time.Second},
 			Recheck:       time.Hour,
 			Sharing: sharedcall.Config{
 				Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20,

@@ -1,12 +1,15 @@
 package engine_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -57,10 +60,13 @@ var _ = Describe("Objects with the same URL", func() {
 
 	It("do not share a GET with another validator", func() {
 		o := serve(tagged(`"v2"`, "hello there"))
+		sum := sha256.Sum256([]byte(o.URL + "/?"))
 		f := w.fetcher()
 		for i, tag := range []string{"", `"v1"`, `"v2"`} {
-			f.fetchDue(w.want(o.URL, named("cm", i), every(time.Hour)),
-				&v1.Due{Cached: &v1.Cached{Sha256: digest("old"), Etag: tag}})
+			f.fetchDue(w.want(o.URL+"/", named("cm", i), every(time.Hour)), &v1.Due{Cached: &v1.Cached{
+				Sha256: digest("old"), Etag: tag, ValidatedBy: hex.EncodeToString(sum[:16]),
+				ConditionalUntil: timestamppb.New(w.clock.Now()),
+			}})
 		}
 		Expect(o.gets.Load()).To(BeEquivalentTo(3))
 		Expect(w.results()).To(HaveLen(2), "the third response is a 304")

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -24,7 +23,7 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) ending {
 		return ending{outcome: inSync}
 	}
 	t.past.Cached = t.want.GetCached()
-	if err := e.schedule(ctx, t, t.past.GetCached(), 0); err != nil {
+	if err := e.schedule(ctx, t, t.past.GetCached()); err != nil {
 		return afterPublishError(err)
 	}
 	return ending{outcome: inSync}
@@ -39,7 +38,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 	case rejected != nil:
 		return e.failed(ctx, t, *rejected)
 	}
-	body := cachedBodyAfter(r, t.past.GetCached())
+	body := e.bodyAfter(t, r)
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
 		return e.failed(ctx, t, mismatched(body.GetSha256()))
 	}
@@ -59,7 +58,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 		return e.failed(ctx, t, tooLarge())
 	}
 	err := t.inOrder(
-		func() error { return e.schedule(ctx, t, body, r.MaxAge) },
+		func() error { return e.schedule(ctx, t, body) },
 		func() error {
 			if result == nil {
 				return nil
@@ -78,7 +77,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) endi
 
 // schedule sets the timer of the next regular fetch. Without refresh it only checks that the want was
 // not replaced, or cancels the claim. The error for a replaced want wraps pipeline.ErrSuperseded.
-func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxAge time.Duration) error {
+func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached) error {
 	interval := t.want.GetRefresh().AsDuration()
 	switch {
 	case interval <= 0 && t.claimed:
@@ -91,8 +90,9 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxA
 	now := e.deps.Clock.Now()
 	due := t.due(v1.Cause_CAUSE_REFRESH)
 	due.Attempts, due.FirstFailedAt, due.ReportedAt, due.ReplayOf, due.GaveUp = 0, nil, nil, 0, false
-	at := e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge)
+	at := e.cfg.Refresh.Next(now, t.want.GetUrl(), interval)
 	if t.gotResponse {
+		at = e.cfg.Refresh.After(now, t.want.GetUrl(), interval)
 		due.FreshUntil = timestamppb.New(at)
 	}
 	// Otherwise the writer may drop the result, so the refresh must publish it again.
@@ -104,18 +104,9 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Cached, maxA
 	return err
 }
 
-// cachedBodyAfter returns the body of the key after a response.
-func cachedBodyAfter(r get.Response, cached *v1.Cached) *v1.Cached {
-	body := &v1.Cached{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified, Size: int64(len(r.Body))}
-	if r.NotModified {
-		body.Sha256, body.Size = cached.GetSha256(), cached.GetSize()
-	}
-	return body
-}
-
 func (e *Engine) content(t *trigger, r get.Response) *v1.Result {
 	return e.complete(t, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
-		Body: r.Body, Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified, Rules: rule.Of(t.want).Digest(),
+		Body: r.Body, Sha256: r.SHA256, Rules: rule.Of(t.want).Digest(),
 	}}})
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -85,16 +86,73 @@ var _ = Describe("A good response", func() {
 
 	DescribeTable("with the same body to a refresh publishes only the next timer, if it is a",
 		func(handler http.HandlerFunc, etag string) {
-			cached := &v1.Cached{Sha256: digest("hello there"), Etag: etag}
-			w.fetcher().fetchDue(w.want(serve(handler).URL, every(10*time.Minute)), &v1.Due{Cached: cached})
+			f := w.fetcher()
+			f.fetch(w.want(serve(handler).URL, every(10*time.Minute)))
+			Expect(w.takeResults()).To(HaveLen(1))
+			f.elapse()
 			Expect(w.results()).To(BeEmpty())
-			Expect(w.timer().GetCached().GetSha256()).To(Equal(cached.GetSha256()))
+			Expect(w.timer().GetCached().GetSha256()).To(Equal(digest("hello there")))
 			Expect(w.timer().GetCached().GetEtag()).To(Equal(etag))
 			Eventually(w.pending).Should(BeZero())
 		},
 		Entry("304", tagged(`"v1"`, "hello there"), `"v1"`),
 		Entry("200", says("hello there"), ""),
 	)
+
+	It("makes GETs conditional for less than a day, and not after a failure or if a person requests one", func() {
+		var conditional atomic.Bool
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			conditional.Store(r.Header.Get("If-None-Match") != "")
+			tagged(`"v1"`, "hello there")(w, r)
+		}
+		o := serve(handler)
+		f := w.fetcher()
+		f.fetch(w.want(o.URL, every(time.Hour)))
+		since, refreshes := w.clock.Now(), 0
+		for ; w.clock.Now().Sub(since) < 24*time.Hour; refreshes++ {
+			f.elapse()
+			if !conditional.Load() {
+				break
+			}
+		}
+		Expect(refreshes).To(BeNumerically(">", 15))
+		Expect(w.clock.Now().Sub(since)).To(BeNumerically("<=", 24*time.Hour))
+
+		f.elapse()
+		Expect(conditional.Load()).To(BeTrue(), "the unconditional GET renews the trust")
+		timer := w.timer()
+		timer.Cause = v1.Cause_CAUSE_NOW // as curlctl refetch does
+		w.fire(timer.Due)
+		f.step()
+		Expect(conditional.Load()).To(BeFalse())
+
+		f.elapse()
+		Expect(conditional.Load()).To(BeTrue())
+		o.now(fails(http.StatusServiceUnavailable))
+		f.elapse()
+		o.now(handler)
+		f.elapse()
+		Expect(conditional.Load()).To(BeFalse())
+	})
+
+	It("to a refused condition ends conditional GETs of the URL", func() {
+		var refused atomic.Int32
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("If-None-Match") != "" {
+				refused.Add(1)
+				fails(http.StatusPreconditionFailed)(w, r)
+				return
+			}
+			tagged(`"v1"`, "hello there")(w, r)
+		})
+		f := w.fetcher()
+		f.fetch(w.want(o.URL, every(10*time.Minute)))
+		for range 5 {
+			f.elapse()
+			Expect(w.timer().GetFirstFailedAt()).To(BeNil())
+		}
+		Expect(refused.Load()).To(BeEquivalentTo(1))
+	})
 
 	It("with the same body after failures publishes the recovery", func() {
 		o := serve(says("hello there"))
@@ -111,13 +169,21 @@ var _ = Describe("A good response", func() {
 		Expect(t.GetFirstFailedAt()).To(BeNil())
 	})
 
-	It("delays the refresh while it is fresh", func() {
+	It("is refreshed after the interval, whatever its caches may do", func() {
 		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Cache-Control", "max-age=7200")
+			w.Header().Set("Cache-Control", "max-age=31536000, immutable")
 			says("hello there")(w, r)
 		})
-		w.fetcher().fetch(w.want(o.URL, every(10*time.Minute)))
-		Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", 2*time.Hour+5*time.Minute, 5*time.Minute))
+		f := w.fetcher()
+		f.fetch(w.want(o.URL, every(10*time.Minute)))
+		Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("<=", 10*time.Minute))
+
+		By("starting the timer of a key in sync no later")
+		f.fetch(w.want(o.URL, named("in-sync", 0), every(24*time.Hour), func(w *v1.Want) {
+			w.Cached = &v1.Cached{Sha256: digest("hello there")}
+		}))
+		timer := w.timerOf(pipeline.Key{Namespace: key.Namespace, Name: "in-sync-0000", Key: key.Key})
+		Expect(timer.at.Sub(w.clock.Now())).To(BeNumerically("<=", 24*time.Hour))
 	})
 
 	DescribeTable("is dropped if its want was replaced during the fetch",
@@ -164,7 +230,7 @@ var _ = Describe("A good response", func() {
 			&v1.Due{Cached: &v1.Cached{Sha256: digest("hello there"), Etag: `"good"`}})
 		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH))
 		Expect(w.result().GetFailure().GetGaveUp()).To(BeTrue())
-		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"good"`))
+		Expect(w.timer().GetCached().GetSha256()).To(Equal(digest("hello there")))
 	})
 })
 

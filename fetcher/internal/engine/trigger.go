@@ -83,6 +83,9 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 func (t *trigger) take(due *v1.Due) {
 	t.past, t.readFirst = due, true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
+	if t.urgent() {
+		forgetValidators(due.GetCached())
+	}
 }
 
 // failing reports whether the last attempt failed.

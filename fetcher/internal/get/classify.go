@@ -44,7 +44,13 @@ func failed(class v1.FailureClass, detail v1.FailureDetail) *Error {
 	return &Error{Class: class, Detail: detail}
 }
 
-func errStatus() *Error { return &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS} }
+func (x *exchange) errStatus() *Error {
+	e := &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS}
+	if x.retryAfter > 0 && asksForPause(x.status) {
+		e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
+	}
+	return e
+}
 
 func errTimeout(limit time.Duration) *Error {
 	return &Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, TimeLimit: limit}

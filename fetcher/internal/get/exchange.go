@@ -85,18 +85,43 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 		x.decided = true
 		return Response{}, nil, err
 	}
-	response, next, err := x.hop(ctx, u, secrets)
+	response, next, err := x.ask(ctx, u, secrets)
 	if x.status == http.StatusUnauthorized {
 		if other, found := x.client.replace(ctx, secrets); found {
 			x.status, x.retryAfter, x.snippet, x.decided = 0, 0, nil, false
 			secrets = other
-			response, next, err = x.hop(ctx, u, secrets)
+			response, next, err = x.ask(ctx, u, secrets)
 		}
 	}
 	if refused := x.status == http.StatusUnauthorized || x.status == http.StatusForbidden; refused && !x.redirected {
-		return response, next, secrets.explain(errStatus(), x.status == http.StatusUnauthorized || x.retryAfter == 0)
+		pausing := x.status == http.StatusForbidden && x.retryAfter > 0
+		return response, next, secrets.explain(x.errStatus(), !pausing)
 	}
 	return response, next, err
+}
+
+// ask makes a hop, and repeats it without conditions if the response is about another body, or if the
+// server may refuse the conditions. In the second case the URL gets none from then on.
+func (x *exchange) ask(ctx context.Context, u *url.URL, secrets credentials) (Response, *url.URL, error) {
+	conditional := x.conditional(u)
+	response, next, err := x.hop(ctx, u, secrets)
+	switch {
+	case !conditional || !x.decided:
+		return response, next, err
+	case x.status == http.StatusNotModified:
+		x.request.Validators = Validators{}
+	case refusesCondition(x.status) && x.retryAfter == 0:
+		x.request.Validators = Validators{From: x.request.From}
+	default:
+		return response, next, err
+	}
+	x.status, x.retryAfter, x.snippet, x.decided = 0, 0, nil, false
+	return x.hop(ctx, u, secrets)
+}
+
+// conditional reports whether a GET of a URL has conditions.
+func (x *exchange) conditional(u *url.URL) bool {
+	return x.request.Conditional() && x.request.From == identity(u)
 }
 
 // hop makes one request; next is the target of a redirect.
@@ -105,8 +130,8 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	direct := x.client.isDirect(x.request.policy, u.Hostname())
-	written := asWritten(u, !direct && u.Scheme == "http")
-	request := (&http.Request{Method: http.MethodGet, URL: written, Header: x.headers(secrets)}).WithContext(ctx)
+	line := asWritten(u, !direct && u.Scheme == "http")
+	request := (&http.Request{Method: http.MethodGet, URL: line, Header: x.headers(u, secrets)}).WithContext(ctx)
 	by := &transport{client: x.client, policy: x.request.policy, identity: secrets.identity, watch: x.watch}
 	answer, err := by.RoundTrip(request)
 	x.report(request, u, answer)
@@ -116,28 +141,29 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 	defer func() { _ = answer.Body.Close() }()
 	switch {
 	case answer.StatusCode == http.StatusOK:
-		response, err := x.content(answer)
+		response, err := x.content(u, answer)
 		return response, nil, err
-	case answer.StatusCode == http.StatusNotModified && x.request.conditional():
-		return x.notModified(answer), nil, nil
+	case answer.StatusCode == http.StatusNotModified && x.conditional(u) && x.request.confirmed(answer.Header):
+		return Response{NotModified: true, Validators: x.request.Validators}, nil, nil
 	case isRedirect(answer.StatusCode):
 		next, err := x.redirect(u, answer)
 		return Response{}, next, err
 	}
 	x.refused(answer, cancel)
-	return Response{}, nil, errStatus()
+	return Response{}, nil, x.errStatus()
 }
 
-func (x *exchange) headers(secrets credentials) http.Header {
+func (x *exchange) headers(u *url.URL, secrets credentials) http.Header {
 	h := http.Header{
 		"Accept":          {"*/*"},
 		"Accept-Encoding": {"identity"},
 		"User-Agent":      {"curl-me-that/" + x.client.cfg.Version + " (+https://github.com/kv8s/curl-me-that)"},
 	}
-	if x.request.ETag != "" {
+	conditional := x.conditional(u)
+	if conditional && x.request.ETag != "" {
 		h.Set("If-None-Match", x.request.ETag)
 	}
-	if x.request.LastModified != "" {
+	if conditional && x.request.LastModified != "" {
 		h.Set("If-Modified-Since", x.request.LastModified)
 	}
 	secrets.apply(h)

@@ -32,8 +32,8 @@ func (x *exchange) report(request *http.Request, u *url.URL, answer *http.Respon
 	if !asked {
 		return
 	}
-	sent, received := "GET "+withoutQuery(u.Scheme+"://"+u.Host+u.RawPath+"?"+u.RawQuery), "no response"
-	plain := x.headers(credentials{})
+	sent, received := "GET "+withoutQuery(written(u)), "no response"
+	plain := x.headers(u, credentials{})
 	for _, name := range slices.Sorted(maps.Keys(request.Header)) {
 		value := request.Header.Get(name)
 		if plain.Get(name) != value {

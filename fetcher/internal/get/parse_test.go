@@ -46,33 +46,6 @@ func TestRetryAfterIsComparedWithTheClockOfTheServer(t *testing.T) {
 	}
 }
 
-func TestMaxAge(t *testing.T) {
-	for _, c := range []struct {
-		control []string
-		age     string
-		want    time.Duration
-	}{
-		{nil, "", 0},
-		{[]string{"max-age=60"}, "", time.Minute},
-		{[]string{"public, MAX-AGE=60"}, "", time.Minute},
-		{[]string{`max-age="60"`}, "", time.Minute},
-		{[]string{"public", "max-age=60"}, "20", 40 * time.Second},
-		{[]string{"max-age=60"}, "90", 0},
-		{[]string{"max-age=60"}, "x", time.Minute},
-		{[]string{"max-age=60, no-cache"}, "", 0},
-		{[]string{"no-store, max-age=60"}, "", 0},
-		{[]string{"max-age=-1"}, "", 0},
-		{[]string{"max-age"}, "", 0},
-		{[]string{"max-age=99999999999999999999"}, "", math.MaxInt64},
-		{[]string{"s-maxage=60"}, "", 0},
-	} {
-		h := http.Header{"Cache-Control": c.control, "Age": {c.age}}
-		if got := maxAge(h); got != c.want {
-			t.Errorf("maxAge(%q, Age %q) = %s, want %s", c.control, c.age, got, c.want)
-		}
-	}
-}
-
 func TestValidators(t *testing.T) {
 	for text, want := range map[string]bool{
 		`"v1"`: true, `W/"v1"`: true, `""`: true, `"!#~"`: true,

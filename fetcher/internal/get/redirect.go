@@ -30,7 +30,7 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	case x.hops == x.client.cfg.MaxRedirects:
 		return nil, errRedirects
 	}
-	target, wrong := weburl.Resolve(from.Scheme+"://"+from.Host+from.RawPath+"?"+from.RawQuery, location)
+	target, wrong := weburl.Resolve(written(from), location)
 	next, err := egress.ParseURL(target)
 	switch {
 	case wrong == weburl.BadScheme:
@@ -46,6 +46,9 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	x.status = 0
 	return next, err
 }
+
+// written returns the text of a URL as it was written, with a question mark in any case.
+func written(u *url.URL) string { return u.Scheme + "://" + u.Host + u.RawPath + "?" + u.RawQuery }
 
 // asWritten returns u for a request whose path is that of the text, which package url would escape
 // again. A proxy gets the absolute form (RFC 9112 section 3.2.2), as does a server if the path would

@@ -170,58 +170,6 @@ var _ = Describe("a request", func() {
 	})
 })
 
-var _ = Describe("a conditional request", func() {
-	const etag, modified = `W/"v1"`, "Sun, 06 Nov 1994 08:49:37 GMT"
-	var (
-		seen   *recorder
-		client *get.Client
-		port   int
-	)
-
-	BeforeEach(func() {
-		seen = &recorder{}
-		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-		port = serveHTTP(func(w http.ResponseWriter, r *http.Request) {
-			seen.note(r)
-			w.Header().Set("Cache-Control", "max-age=60")
-			if r.Header.Get("If-None-Match") == etag || r.Header.Get("If-Modified-Since") == modified {
-				w.WriteHeader(http.StatusNotModified)
-				return
-			}
-			w.Header().Set("ETag", etag)
-			w.Header().Set("Last-Modified", modified)
-			_, _ = io.WriteString(w, "hello")
-		})
-	})
-
-	It("has the validators of the last response", func(ctx SpecContext) {
-		first := must(client.Do(ctx, get.Request{URL: urlOf(port, "/")}))
-		Expect(first.ETag).To(Equal(etag))
-		Expect(first.LastModified).To(Equal(modified))
-		Expect(first.MaxAge).To(Equal(time.Minute))
-
-		second := must(client.Do(ctx, get.Request{URL: urlOf(port, "/"), ETag: first.ETag, LastModified: first.LastModified}))
-		Expect(second).To(Equal(get.Response{NotModified: true, ETag: etag, LastModified: modified, MaxAge: time.Minute}))
-	})
-
-	It("stays conditional across a redirect", func(ctx SpecContext) {
-		from := serve(redirectTo(urlOf(port, "/")))
-		response := must(client.Do(ctx, get.Request{URL: urlOf(from, "/"), ETag: etag}))
-		Expect(response.NotModified).To(BeTrue())
-	})
-
-	It("does not send an invalid condition", func(ctx SpecContext) {
-		response := must(client.Do(ctx, get.Request{URL: urlOf(port, "/"), ETag: "v1\r\nX: y", LastModified: "yesterday"}))
-		Expect(response.NotModified).To(BeFalse())
-		Expect(seen.requests()[0].Header).NotTo(Or(HaveKey("If-None-Match"), HaveKey("If-Modified-Since")))
-	})
-
-	It("without its condition does not accept a 304", func(ctx SpecContext) {
-		silly := serve(say("HTTP/1.1 304 Not Modified\r\n\r\n"))
-		Expect(failed(client.Do(ctx, get.Request{URL: urlOf(silly, "/"), ETag: "not an etag"})).StatusCode).To(Equal(304))
-	})
-})
-
 var _ = Describe("a response with a bad status", func() {
 	It("keeps status, Retry-After and the start of the body", func(ctx SpecContext) {
 		now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)

@@ -1,11 +1,11 @@
 package get
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -15,7 +15,7 @@ import (
 const snippetTimeout = time.Second
 
 // content reads the body of a 200.
-func (x *exchange) content(answer *http.Response) (Response, error) {
+func (x *exchange) content(u *url.URL, answer *http.Response) (Response, error) {
 	layers, err := gzipLayers(answer.Header)
 	if err != nil {
 		return Response{}, err
@@ -36,22 +36,10 @@ func (x *exchange) content(answer *http.Response) (Response, error) {
 	}
 	x.client.deps.Observe(phaseTransfer, time.Since(start))
 	return Response{
-		Body:         body,
-		SHA256:       pipeline.Digest(body),
-		ETag:         validETag(answer.Header.Get("ETag")),
-		LastModified: validDate(answer.Header.Get("Last-Modified")),
-		MaxAge:       maxAge(answer.Header),
+		Body:       body,
+		SHA256:     pipeline.Digest(body),
+		Validators: x.validators(u, answer.Header),
 	}, nil
-}
-
-// notModified handles a 304, which may update the validators (RFC 9111 section 4.3.4).
-func (x *exchange) notModified(answer *http.Response) Response {
-	return Response{
-		NotModified:  true,
-		ETag:         cmp.Or(validETag(answer.Header.Get("ETag")), x.request.ETag),
-		LastModified: cmp.Or(validDate(answer.Header.Get("Last-Modified")), x.request.LastModified),
-		MaxAge:       maxAge(answer.Header),
-	}
 }
 
 // refused records the data of a response with a bad status.

@@ -155,7 +155,8 @@ var _ = Describe("the sentence about a response", func() {
 		Entry(nil, "401 No", "data.example.com responded with 401; no credential is configured for this URL and namespace"),
 		Entry(nil, "403 No", "data.example.com responded with 403; no credential is configured for this URL and namespace, "+
 			"or the server refuses the User-Agent, which a header entry can change"),
-		Entry(nil, "403 Limit\r\nRetry-After: 20", "data.example.com responded with 403"),
+		Entry(nil, "403 Limit\r\nRetry-After: 20",
+			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
 		Entry(nil, "206 Partial", "data.example.com responded with 206 (partial content) although no part was requested; "+
 			"use a URL that responds with 200"),
 		Entry(nil, "302 Found\r\nLocation: ftp://data.example.com/", "redirect 1 of data.example.com leads to a URL that is not "+

@@ -2,7 +2,6 @@ package schedule_test
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -14,11 +13,11 @@ const url = "https://data.example.com/a"
 func TestRefreshComesOncePerInterval(t *testing.T) {
 	const interval = 10 * time.Minute
 	for _, jitter := range []float64{0, 0.05, 0.25} {
-		r := schedule.Refresh{Min: time.Second, Max: 24 * time.Hour, Jitter: jitter}
-		at := r.Next(time.Unix(1_800_000_000, 0), url, interval, 0)
+		r := schedule.Refresh{Min: time.Second, Jitter: jitter}
+		at := r.Next(time.Unix(1_800_000_000, 0), url, interval)
 		for range 1000 {
 			// The timer fires a little late, and the GET takes a while.
-			next := r.Next(at.Add(12*time.Second), url, interval, 0)
+			next := r.After(at.Add(12*time.Second), url, interval)
 			tolerance := time.Duration(float64(interval) * jitter)
 			if gap := next.Sub(at); gap < interval-tolerance || gap > interval+tolerance {
 				t.Fatalf("jitter %v: refresh after %s instead of %s", jitter, gap, interval)
@@ -28,23 +27,50 @@ func TestRefreshComesOncePerInterval(t *testing.T) {
 	}
 }
 
-func TestFirstRefreshComesWithinOneAndAHalfIntervals(t *testing.T) {
-	const interval = time.Hour
-	r := schedule.Refresh{Min: time.Second, Max: 24 * time.Hour}
-	for i := range 1000 {
-		now := time.Unix(1_800_000_000+int64(i)*17, 0)
-		if gap := r.Next(now, url, interval, 0).Sub(now); gap < interval/2 || gap >= 3*interval/2 {
-			t.Fatalf("first refresh after %s", gap)
+func TestNoRefreshComesLaterThanTheIntervalAndItsJitter(t *testing.T) {
+	for _, interval := range []time.Duration{10 * time.Second, time.Hour, 24 * time.Hour, 365 * 24 * time.Hour} {
+		for _, jitter := range []float64{0, 0.05, 0.25} {
+			r := schedule.Refresh{Min: time.Second, Jitter: jitter}
+			limit := interval + time.Duration(float64(interval)*jitter)
+			for i := range 1000 {
+				now := time.Unix(1_800_000_000+int64(i)*17, int64(i)*1_234_567)
+				pending := r.Next(now, url, interval)
+				if gap := pending.Sub(now); gap <= 0 || gap > limit {
+					t.Fatalf("%s, jitter %v: next slot after %s", interval, jitter, gap)
+				}
+				after := r.After(now, url, interval)
+				if gap := after.Sub(now); gap < interval/4 || gap > limit {
+					t.Fatalf("%s, jitter %v: refresh after %s", interval, jitter, gap)
+				}
+				// A want that is published again does not delay the slot.
+				again := now.Add(pending.Sub(now) * time.Duration(i) / 1000)
+				if next := r.Next(again, url, interval); !next.Equal(pending) {
+					t.Fatalf("%s, jitter %v: the slot moved from %s to %s", interval, jitter, pending, next)
+				}
+			}
 		}
 	}
 }
 
+func TestALateFetchReturnsToTheSlotsOfItsURL(t *testing.T) {
+	const interval = time.Minute
+	r := schedule.Refresh{Min: time.Second, Jitter: 0.05}
+	slot := r.Next(time.Unix(1_800_000_000, 0), url, interval)
+	at := r.After(slot.Add(50*time.Second), url, interval)
+	for range 2 {
+		at = r.After(at.Add(time.Second), url, interval)
+	}
+	if want := r.Next(at.Add(-time.Second), url, interval); !at.Equal(want) {
+		t.Errorf("refresh at %s instead of %s", at, want)
+	}
+}
+
 func TestObjectsWithTheSameURLAreFetchedTogether(t *testing.T) {
-	r := schedule.Refresh{Min: time.Second, Max: 24 * time.Hour, Jitter: 0.05}
+	r := schedule.Refresh{Min: time.Second, Jitter: 0.05}
 	now := time.Unix(1_800_000_000, 0)
 	times := map[time.Time]int{}
 	for i := range 100 { // fetched at different moments of one minute
-		times[r.Next(now.Add(time.Duration(i)*600*time.Millisecond), url, 10*time.Minute, 0)]++
+		times[r.After(now.Add(time.Duration(i)*600*time.Millisecond), url, 10*time.Minute)]++
 	}
 	if len(times) > 2 {
 		t.Errorf("objects are fetched at %d different times", len(times))
@@ -53,11 +79,12 @@ func TestObjectsWithTheSameURLAreFetchedTogether(t *testing.T) {
 
 func TestDifferentURLsSpreadOverTheInterval(t *testing.T) {
 	const interval, parts, each = 10 * time.Minute, 10, 200
-	r := schedule.Refresh{Min: time.Second, Max: 24 * time.Hour}
+	r := schedule.Refresh{Min: time.Second}
 	now := time.Unix(1_800_000_000, 0)
 	var count [parts]int
 	for i := range parts * each {
-		at := r.Next(now, fmt.Sprintf("https://data.example.com/%d", i), interval, 0)
+		url := fmt.Sprintf("https://data.example.com/%d", i)
+		at := r.After(r.After(now, url, interval), url, interval)
 		count[at.UnixNano()%int64(interval)*parts/int64(interval)]++
 	}
 	for part, n := range count {
@@ -67,26 +94,9 @@ func TestDifferentURLsSpreadOverTheInterval(t *testing.T) {
 	}
 }
 
-func TestRefreshBounds(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	r := schedule.Refresh{Min: time.Minute, Max: 24 * time.Hour}
-	for name, tc := range map[string]struct {
-		interval, maxAge time.Duration
-		from, to         time.Duration
-	}{
-		"interval below the minimum":   {time.Second, 0, 30 * time.Second, 90 * time.Second},
-		"fresh for less than interval": {time.Hour, 30 * time.Minute, 30 * time.Minute, 90 * time.Minute},
-		"fresh for longer":             {10 * time.Minute, 3 * time.Hour, 3 * time.Hour, 3*time.Hour + 10*time.Minute},
-		"fresh for ever":               {10 * time.Minute, math.MaxInt64, 24*time.Hour - 10*time.Minute, 24 * time.Hour},
-		"interval above the maximum":   {48 * time.Hour, math.MaxInt64, 24 * time.Hour, 72 * time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for i := range 100 {
-				gap := r.Next(now, fmt.Sprint(url, i), tc.interval, tc.maxAge).Sub(now)
-				if gap < tc.from || gap > tc.to {
-					t.Fatalf("next after %s, want from %s to %s", gap, tc.from, tc.to)
-				}
-			}
-		})
+func TestAnIntervalBelowTheMinimumIsRaised(t *testing.T) {
+	r, now := schedule.Refresh{Min: time.Minute}, time.Unix(1_800_000_000, 0)
+	if got, want := r.After(now, url, time.Second), r.After(now, url, time.Minute); !got.Equal(want) {
+		t.Errorf("After() = %s, want %s", got, want)
 	}
 }

@@ -298,6 +298,9 @@ const (
 	FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT FailureDetail = 28
 	// No DNS server responded.
 	FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE FailureDetail = 29
+	// The server asks for a pause (Retry-After), with a status that is not temporary by
+	// itself.
+	FailureDetail_FAILURE_DETAIL_RETRY_AFTER FailureDetail = 35
 	// Rule or selection: the body is not JSON.
 	FailureDetail_FAILURE_DETAIL_NOT_JSON FailureDetail = 40
 	// Rule or selection: the expression cannot be evaluated on this body.
@@ -353,6 +356,7 @@ var (
 		27: "FAILURE_DETAIL_NOT_HTTP",
 		28: "FAILURE_DETAIL_CONNECT_TIMEOUT",
 		29: "FAILURE_DETAIL_DNS_UNAVAILABLE",
+		35: "FAILURE_DETAIL_RETRY_AFTER",
 		40: "FAILURE_DETAIL_NOT_JSON",
 		41: "FAILURE_DETAIL_INAPPLICABLE",
 		42: "FAILURE_DETAIL_COSTLY",
@@ -395,6 +399,7 @@ var (
 		"FAILURE_DETAIL_NOT_HTTP":                   27,
 		"FAILURE_DETAIL_CONNECT_TIMEOUT":            28,
 		"FAILURE_DETAIL_DNS_UNAVAILABLE":            29,
+		"FAILURE_DETAIL_RETRY_AFTER":                35,
 		"FAILURE_DETAIL_NOT_JSON":                   40,
 		"FAILURE_DETAIL_INAPPLICABLE":               41,
 		"FAILURE_DETAIL_COSTLY":                     42,
@@ -760,9 +765,14 @@ type Cached struct {
 	// Last-Modified of the response (RFC 9110 section 8.8.2).
 	LastModified string `protobuf:"bytes,3,opt,name=last_modified,json=lastModified,proto3" json:"last_modified,omitempty"`
 	// Size in bytes. Only set with rules or a selection.
-	Size          int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Size int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	// Digest of the URL that gave the validators, after redirects. Without validators: it
+	// refuses conditional GETs.
+	ValidatedBy string `protobuf:"bytes,5,opt,name=validated_by,json=validatedBy,proto3" json:"validated_by,omitempty"`
+	// The validators are not used after that time. Absent: never.
+	ConditionalUntil *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=conditional_until,json=conditionalUntil,proto3" json:"conditional_until,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Cached) Reset() {
@@ -821,6 +831,20 @@ func (x *Cached) GetSize() int64 {
 		return x.Size
 	}
 	return 0
+}
+
+func (x *Cached) GetValidatedBy() string {
+	if x != nil {
+		return x.ValidatedBy
+	}
+	return ""
+}
+
+func (x *Cached) GetConditionalUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ConditionalUntil
+	}
+	return nil
 }
 
 // Due triggers another fetch of a want: the payload of curl.timer.… and, once the timer
@@ -1848,12 +1872,14 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\tsignature\x18\x13 \x01(\fR\tsignature\x12\x16\n" +
 	"\x06expect\x18\x14 \x03(\tR\x06expect\x12\x16\n" +
 	"\x06select\x18\x15 \x01(\tR\x06select\x12\x1b\n" +
-	"\theld_size\x18\x16 \x01(\x03R\bheldSize\"m\n" +
+	"\theld_size\x18\x16 \x01(\x03R\bheldSize\"\xd9\x01\n" +
 	"\x06Cached\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x03 \x01(\tR\flastModified\x12\x12\n" +
-	"\x04size\x18\x04 \x01(\x03R\x04size\"\x95\x06\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\x12!\n" +
+	"\fvalidated_by\x18\x05 \x01(\tR\vvalidatedBy\x12G\n" +
+	"\x11conditional_until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10conditionalUntil\"\x95\x06\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1980,8 +2006,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x14FAILURE_CLASS_POISON\x10\x0f\x12\x1b\n" +
 	"\x17FAILURE_CLASS_MALFORMED\x10\x10\x12$\n" +
 	" FAILURE_CLASS_CREDENTIALS_FAILED\x10\x11\x12\"\n" +
-	"\x1eFAILURE_CLASS_CONTENT_REJECTED\x10\x12*\xec\n" +
-	"\n" +
+	"\x1eFAILURE_CLASS_CONTENT_REJECTED\x10\x12*\x8c\v\n" +
 	"\rFailureDetail\x12\x1e\n" +
 	"\x1aFAILURE_DETAIL_UNSPECIFIED\x10\x00\x12(\n" +
 	"$FAILURE_DETAIL_CERTIFICATE_AUTHORITY\x10\x01\x12#\n" +
@@ -2013,7 +2038,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x19FAILURE_DETAIL_PLAIN_HTTP\x10\x1a\x12\x1b\n" +
 	"\x17FAILURE_DETAIL_NOT_HTTP\x10\x1b\x12\"\n" +
 	"\x1eFAILURE_DETAIL_CONNECT_TIMEOUT\x10\x1c\x12\"\n" +
-	"\x1eFAILURE_DETAIL_DNS_UNAVAILABLE\x10\x1d\x12\x1b\n" +
+	"\x1eFAILURE_DETAIL_DNS_UNAVAILABLE\x10\x1d\x12\x1e\n" +
+	"\x1aFAILURE_DETAIL_RETRY_AFTER\x10#\x12\x1b\n" +
 	"\x17FAILURE_DETAIL_NOT_JSON\x10(\x12\x1f\n" +
 	"\x1bFAILURE_DETAIL_INAPPLICABLE\x10)\x12\x19\n" +
 	"\x15FAILURE_DETAIL_COSTLY\x10*\x12\x1d\n" +
@@ -2072,39 +2098,40 @@ var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
 	5,  // 2: curlmethat.v1.Want.cached:type_name -> curlmethat.v1.Cached
 	16, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
 	16, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
-	4,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
-	0,  // 6: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	16, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
-	1,  // 8: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
-	5,  // 9: curlmethat.v1.Due.cached:type_name -> curlmethat.v1.Cached
-	16, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
-	16, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
-	3,  // 12: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
-	2,  // 13: curlmethat.v1.Due.detail:type_name -> curlmethat.v1.FailureDetail
-	16, // 14: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
-	4,  // 15: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
-	0,  // 16: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	16, // 17: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
-	8,  // 18: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
-	9,  // 19: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
-	10, // 20: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
-	11, // 21: curlmethat.v1.Result.reconcile:type_name -> curlmethat.v1.Reconcile
-	1,  // 22: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	16, // 23: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
-	2,  // 24: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
-	16, // 25: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
-	15, // 26: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
-	3,  // 27: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	15, // 28: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
-	12, // 29: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
-	4,  // 30: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	10, // 31: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	16, // 32: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	16, // 5: curlmethat.v1.Cached.conditional_until:type_name -> google.protobuf.Timestamp
+	4,  // 6: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
+	0,  // 7: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
+	16, // 8: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	1,  // 9: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
+	5,  // 10: curlmethat.v1.Due.cached:type_name -> curlmethat.v1.Cached
+	16, // 11: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	16, // 12: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
+	3,  // 13: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
+	2,  // 14: curlmethat.v1.Due.detail:type_name -> curlmethat.v1.FailureDetail
+	16, // 15: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
+	4,  // 16: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
+	0,  // 17: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
+	16, // 18: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	8,  // 19: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
+	9,  // 20: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
+	10, // 21: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
+	11, // 22: curlmethat.v1.Result.reconcile:type_name -> curlmethat.v1.Reconcile
+	1,  // 23: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
+	16, // 24: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	2,  // 25: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
+	16, // 26: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	15, // 27: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	3,  // 28: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
+	15, // 29: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
+	12, // 30: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
+	4,  // 31: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	10, // 32: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	16, // 33: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }

@@ -97,7 +97,7 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 }
 
 // Refetch requests the fetch of wanted keys, and returns the number of requests. It passes on the known body
-// of a key, so that the GET can be conditional.
+// of a key, so that an equal one is not published.
 func Refetch(
 	ctx context.Context, client *operate.Client, keys []pipeline.Key, r Rate, progress func(int),
 ) (requested int, err error) {

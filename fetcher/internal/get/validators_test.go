@@ -1,0 +1,257 @@
+package get_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+const (
+	date     = "Date: Sun, 06 Nov 1994 09:49:37 GMT\r\n"
+	modified = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+	older    = "Last-Modified: Sat, 05 Nov 1994 08:49:37 GMT\r\n"
+)
+
+// dialogue serves raw responses: one by path and by whether the request is conditional. It records
+// the requests as "/path" or "/path?" if they are conditional.
+type dialogue struct {
+	port int
+	seen chan string
+}
+
+// respond is the response to a path, such as "/a", or to a conditional GET of it, such as "/a?".
+type respond map[string]string
+
+// whole is a 200 with headers and a body.
+func whole(headers, body string) string {
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(body), body)
+}
+
+// empty is a response without a body.
+func empty(status int, headers string) string {
+	return fmt.Sprintf("HTTP/1.1 %d Whatever\r\n%sContent-Length: 0\r\n\r\n", status, headers)
+}
+
+func talk(response func(request string) string) *dialogue {
+	d := &dialogue{seen: make(chan string, 100)}
+	d.port = serve(func(_ context.Context, conn net.Conn) {
+		for in := bufio.NewReader(conn); ; {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			request := r.URL.Path
+			if r.Header.Get("If-None-Match")+r.Header.Get("If-Modified-Since") != "" {
+				request += "?"
+			}
+			d.seen <- request
+			if _, err := io.WriteString(conn, response(request)); err != nil {
+				return
+			}
+		}
+	})
+	return d
+}
+
+// requests returns the requests since the last call.
+func (d *dialogue) requests() string {
+	var all []string
+	for len(d.seen) > 0 {
+		all = append(all, <-d.seen)
+	}
+	return strings.Join(all, " ")
+}
+
+// refresh fetches /a, then changes the responses and fetches it again with the validators of the first one.
+func refresh(ctx context.Context, first, then respond) (get.Response, string) {
+	GinkgoHelper()
+	now := first
+	d := talk(func(request string) string {
+		if text, found := now[request]; found {
+			return text
+		}
+		return now[strings.TrimSuffix(request, "?")]
+	})
+	client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+	had := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")}))
+	d.requests()
+	now = then
+	r, err := client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had.Validators})
+	Expect(err).NotTo(HaveOccurred())
+	return r, d.requests()
+}
+
+var _ = Describe("a conditional GET", func() {
+	const v1, v2 = "ETag: \"v1\"\r\n", "ETag: \"v2\"\r\n"
+	unchanged := func(given, confirmed string) (respond, respond) {
+		return respond{"/a": whole(given, "old")}, respond{"/a?": empty(304, confirmed), "/a": whole(given, "new")}
+	}
+
+	DescribeTable("keeps the body after a 304", func(ctx SpecContext, given, confirmed string) {
+		first, then := unchanged(given, confirmed)
+		r, requests := refresh(ctx, first, then)
+		Expect(requests).To(Equal("/a?"))
+		Expect(r.NotModified).To(BeTrue())
+		Expect(r.Conditional()).To(BeTrue(), "the validators stay")
+	},
+		Entry("with the same ETag", v1, v1),
+		Entry("with the same ETag, now weak", v1, "ETag: W/\"v1\"\r\n"),
+		Entry("with the same weak ETag, now strong", "ETag: W/\"v1\"\r\n", v1),
+		Entry("with the same ETag and another date", date+modified+v1, date+older+v1),
+		Entry("with the same date", date+modified, date+modified),
+		Entry("without validators", date+modified, ""),
+		Entry("with a date, if the body had only an ETag", v1, modified),
+		Entry("with a malformed ETag, as the body had", date+modified+"ETag: v1\r\n", "ETag: v1\r\n"),
+		Entry("if Last-Modified cannot be compared with a Date", modified+v1, v1),
+	)
+
+	DescribeTable("is repeated without conditions after a 304 about another body",
+		func(ctx SpecContext, given, confirmed string) {
+			first, then := unchanged(given, confirmed)
+			r, requests := refresh(ctx, first, then)
+			Expect(requests).To(Equal("/a? /a"))
+			Expect(string(r.Body)).To(Equal("new"))
+			Expect(r.Conditional()).To(BeTrue(), "the next GET may be conditional again")
+		},
+		Entry("with another ETag", v1, v2),
+		Entry("with another ETag and the same date", date+modified+v1, date+modified+v2),
+		Entry("with two ETags", v1, v1+v2),
+		Entry("with a malformed ETag", v1, "ETag: v1\r\n"),
+		Entry("with another date", date+modified, date+older),
+		Entry("with an ETag that the body did not have", date+modified, v2),
+	)
+
+	DescribeTable("is not made with validators that prove nothing", func(ctx SpecContext, given string) {
+		first, then := unchanged(given, given)
+		r, requests := refresh(ctx, first, then)
+		Expect(requests).To(Equal("/a"))
+		Expect(string(r.Body)).To(Equal("new"))
+	},
+		Entry("because the file is as old as the response", modified+"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
+		Entry("because the file is hardly older", modified+"Date: Sun, 06 Nov 1994 08:50:36 GMT\r\n"),
+		Entry("because the file is younger", modified+"Date: Sun, 06 Nov 1994 08:49:36 GMT\r\n"),
+		Entry("because the ETag may name the same second",
+			v1+modified+"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
+		Entry("because there is no Date", modified),
+		Entry("because the Date is not valid", modified+"Date: today\r\n"),
+		Entry("because Last-Modified is not valid", date+"Last-Modified: yesterday\r\n"),
+		Entry("because two dates differ", date+modified+older),
+		Entry("because the ETag lacks its quotes", "ETag: v1\r\n"),
+		Entry("because two ETags differ", v1+v2),
+		Entry("because the ETag is too long", "ETag: \""+strings.Repeat("v", 300)+"\"\r\n"),
+	)
+
+	DescribeTable("is repeated without conditions if it is refused, and never made again",
+		func(ctx SpecContext, status int) {
+			first := respond{"/a": whole(v1, "old")}
+			then := respond{"/a?": empty(status, ""), "/a": whole(v1, "new")}
+			r, requests := refresh(ctx, first, then)
+			Expect(requests).To(Equal("/a? /a"))
+			Expect(string(r.Body)).To(Equal("new"))
+
+			d := talk(func(string) string { return whole(v1, "newer") })
+			client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+			unconditional := get.Validators{From: must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).From}
+			for range 2 {
+				next := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: unconditional}))
+				Expect(next.Validators).To(Equal(unconditional))
+			}
+			Expect(d.requests()).To(Equal("/a /a /a"))
+			Expect(r.Conditional()).To(BeFalse())
+			Expect(r.From).NotTo(BeEmpty())
+		},
+		Entry("with 412", 412), Entry("with 400", 400), Entry("with 403", 403), Entry("with 404", 404),
+		Entry("with 416", 416), Entry("with 500", 500), Entry("with 501", 501),
+	)
+
+	It("fails after one more GET if the status has another reason, and is not repeated after 429, 503 or Retry-After",
+		func(ctx SpecContext) {
+			client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+			for response, want := range map[string]string{
+				empty(500, ""):                    "/a /a? /a",
+				empty(503, ""):                    "/a /a?",
+				empty(429, ""):                    "/a /a?",
+				empty(401, ""):                    "/a /a?",
+				empty(403, "Retry-After: 20\r\n"): "/a /a?",
+			} {
+				now := whole(v1, "old")
+				d := talk(func(string) string { return now })
+				had := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")}))
+				now = response
+				failed(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had.Validators}))
+				Expect(d.requests()).To(Equal(want))
+			}
+		})
+
+	It("is made only to the URL that gave the validators", func(ctx SpecContext) {
+		to := func(path string) string { return empty(302, "Location: "+path+"\r\n") }
+		given := date + modified
+		r, requests := refresh(ctx, respond{"/a": to("/b"), "/b": whole(given, "b")},
+			respond{"/a": to("/b"), "/b?": empty(304, "")})
+		Expect(requests).To(Equal("/a /b?"))
+		Expect(r.NotModified).To(BeTrue())
+
+		By("not to another target of the redirect, whose file may be older")
+		r, requests = refresh(ctx, respond{"/a": to("/b"), "/b": whole(given, "b")},
+			respond{"/a": to("/c"), "/c?": empty(304, ""), "/c": whole(date+older, "c")})
+		Expect(requests).To(Equal("/a /c"))
+		Expect(string(r.Body)).To(Equal("c"))
+
+		By("not to a redirect that has become a file, or the reverse")
+		_, requests = refresh(ctx, respond{"/a": to("/b"), "/b": whole(given, "b")}, respond{"/a": whole(given, "a")})
+		Expect(requests).To(Equal("/a"))
+		_, requests = refresh(ctx, respond{"/a": whole(given, "a")},
+			respond{"/a?": to("/b"), "/b": whole(given, "b")})
+		Expect(requests).To(Equal("/a? /b"))
+
+		By("not if only the query differs")
+		_, requests = refresh(ctx, respond{"/a": to("/b?v=2"), "/b": whole(given, "b")},
+			respond{"/a": to("/b?v=1"), "/b": whole(given, "b")})
+		Expect(requests).To(Equal("/a /b"))
+	})
+
+	It("does not have invalid validators", func(ctx SpecContext) {
+		d := talk(func(string) string { return whole(v1, "hello") })
+		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+		had := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).Validators
+		had.ETag, had.LastModified = "v1\r\nX: y", "yesterday"
+		Expect(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had})).To(HaveField("NotModified", false))
+		Expect(d.requests()).To(Equal("/a /a"))
+	})
+
+	It("is the only reason to accept a 304", func(ctx SpecContext) {
+		d := talk(func(string) string { return empty(304, "") })
+		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+		Expect(failed(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).StatusCode).To(Equal(304))
+	})
+})
+
+var _ = Describe("a status with Retry-After", func() {
+	DescribeTable("asks for a pause", func(ctx SpecContext, response, sentence string) {
+		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+		port := serve(say(response))
+		failure := failed(client.Do(ctx, get.Request{URL: urlOf(port, "/a")}))
+		Expect(failure).To(MatchError(sentence))
+		Expect(failure.Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER))
+		Expect(failure.RetryAfter).To(Equal(20 * time.Second))
+	},
+		Entry("because of a rate limit", empty(403, "Retry-After: 20\r\n"),
+			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
+		Entry("because of a rate limit until a date", empty(403, "Retry-After: Sun, 06 Nov 1994 09:49:57 GMT\r\n"+date),
+			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
+		Entry("because the body is not ready", empty(202, "Retry-After: 20\r\n"),
+			"data.example.com does not have the body ready yet: it responded with 202 and Retry-After"),
+	)
+})
