@@ -14,18 +14,20 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("A watcher with a wrong --annotation-keys", func() {
+var _ = Describe("A watcher whose keys all lost their annotation", func() {
 	const keys = 60
 
 	var w *world
 
-	other := func(o *options) { o.config.Selection.Grammar.Keys = []string{"example.com/curl-me-that"} }
+	// The keys were asked for by an annotation that none of the objects has.
+	const lost = "example.com/curl-me-that"
+	other := func(o *options) { o.config.Selection.Grammar.Keys = []string{lost} }
 
 	BeforeEach(func(ctx SpecContext) {
 		w = newWorld(ctx)
 		held := status.Status{Keys: map[string]status.Entry{"k": {
 			URL: "https://example.com", SHA256: digest("body"), Size: 4, FetchedAt: time.Now(),
-			Fence: status.Fence{Epoch: 1, Seq: 1},
+			Fence: status.Fence{Epoch: 1, Seq: 1}, Annotation: lost,
 		}}}
 		w.createAll(ctx, keys, func(n int) string { return fmt.Sprint("cm-", n) }, "k=example.com")
 		for n := range keys {
@@ -35,7 +37,7 @@ var _ = Describe("A watcher with a wrong --annotation-keys", func() {
 		}
 	})
 
-	It("removes no key, even after a restart or with the right --annotation-keys again", func(ctx SpecContext) {
+	It("removes no key, even after a restart, and another one that is asked for them fetches them", func(ctx SpecContext) {
 		for range 2 {
 			wrong := w.watch(other).awaitReady()
 			Eventually(wrong.log).Should(gbytes.Say("refusing to remove so many keys of a namespace at once"))

@@ -48,8 +48,8 @@ func command(program string, now func() time.Time) *cobra.Command {
 		keys.FailingCommand(o), failures.Command(o), failures.ReplayCommand(o), keys.RefetchCommand(o),
 		status.Command(o), keys.WantsCommand(o), keys.TimersCommand(o),
 		pipeline.PauseCommand(o), pipeline.ResumeCommand(o),
-		objects.CheckCommand(o), pipeline.SetupCommand(o), pipeline.DoctorCommand(o), identities.Command(o),
-		console.Command(o),
+		objects.CheckCommand(o), objects.HandOverCommand(o), pipeline.SetupCommand(o), pipeline.DoctorCommand(o),
+		identities.Command(o), console.Command(o),
 	)
 	return cmd
 }

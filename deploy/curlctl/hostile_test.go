@@ -111,6 +111,7 @@ func examples(dir string) map[string][][]string {
 		"curlctl pause":          {{"--for=1h"}},
 		"curlctl resume":         none,
 		"curlctl check":          {{"-f", manifest}, {"ns/cm", "--kubeconfig=/nonexistent"}},
+		"curlctl hand-over":      {{"--to=" + steering}, {"--from=a.a/x", "--to=b.b/x", "--kubeconfig=/nonexistent"}},
 		"curlctl setup":          {{"--dry-run"}, {}, {"--watch"}},
 		"curlctl doctor":         none,
 		"curlctl identities":     {{"--out", filepath.Join(dir, "identities")}},

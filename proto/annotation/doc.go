@@ -19,6 +19,9 @@ const (
 	// FieldManager is the writer's field manager. A key is ours if managedFields lists it under
 	// this name.
 	FieldManager = "curl-me-that"
+	// AncientManager is the manager to which the API server moves the oldest fields of an object that
+	// more than ten managers have updated.
+	AncientManager = "ancient-changes"
 	// Selector is the label selector that excludes objects labelled reconciler=ignore. The API
 	// server applies it.
 	Selector = IgnoreLabel + "!=" + IgnoreValue

@@ -88,6 +88,20 @@ func New(o Options) (*Grammar, error) {
 // Keys returns the accepted annotation keys, in order of precedence.
 func (g *Grammar) Keys() []string { return slices.Clone(g.keys) }
 
+// Asker returns the name that a status entry has for an annotation key: the same, or empty for both
+// spellings of the default.
+func Asker(key string) string {
+	if key == DefaultKey || key == LegacyKey {
+		return ""
+	}
+	return key
+}
+
+// Accepts reports whether an accepted annotation key has this name in a status.
+func (g *Grammar) Accepts(asker string) bool {
+	return slices.ContainsFunc(g.keys, func(key string) bool { return Asker(key) == asker })
+}
+
 // Find returns the annotation that asks for data, and its value. If several accepted spellings are
 // present, only the first in order of precedence counts.
 func (g *Grammar) Find(annotations map[string]string) (key, value string, found bool) {

@@ -19,7 +19,8 @@ type State int
 
 const (
 	// Unknown: the object has no usable managedFields. It was created without any field, somebody
-	// emptied them, or they cannot be parsed. Read the object itself.
+	// emptied them, or they cannot be parsed. Or the API server merged the entry of the owner, perhaps
+	// ours, into AncientManager. Only the value shows whether it is ours.
 	Unknown State = iota
 	// None: the key has no owner, because it does not exist.
 	None
@@ -44,8 +45,26 @@ type Ownership struct {
 	State State
 	// Fingerprint identifies the reason why State is not Ours: FingerprintNone, FingerprintUnknown,
 	// or manager/operation/time of the newest foreign owner, hashed if that is longer than 64
-	// characters. It changes when a foreign owner writes again. It is empty for Ours.
+	// characters. It changes when a foreign owner writes again in a later second. It is empty for Ours.
 	Fingerprint string
+}
+
+// unsettled ends the fingerprint of a check within its second.
+const unsettled = "~"
+
+// Unsettled returns the fingerprint for a value that was checked in a second that may not be over: the
+// owner may write again without a change of Fingerprint. (Git calls such files racily clean.)
+func (o Ownership) Unsettled() string {
+	if !Settled(o.Fingerprint) {
+		return o.Fingerprint
+	}
+	return o.Fingerprint + unsettled
+}
+
+// Settled reports whether a fingerprint has a second, and proves a value that was checked after it.
+func Settled(fingerprint string) bool {
+	return !slices.Contains([]string{"", FingerprintNone, FingerprintUnknown}, fingerprint) &&
+		!strings.HasSuffix(fingerprint, unsettled)
 }
 
 // Manager returns the field manager of the newest foreign owner, or "" if there is none or its name
@@ -150,17 +169,21 @@ func (o Owners) Of(key string) Ownership {
 		if m.name == FieldManager {
 			return Ownership{State: Ours}
 		}
-		if ownership.State == None {
+		switch {
+		case ownership.State != None:
+		case m.name == AncientManager:
+			ownership = Ownership{State: Unknown, Fingerprint: m.fingerprint()}
+		default:
 			ownership = Ownership{State: Foreign, Fingerprint: m.fingerprint()}
 		}
 	}
 	return ownership
 }
 
-// Other returns the newest manager other than the writer that owns key, or "" if there is none.
+// Other returns the newest known manager other than the writer that owns key, or "" if there is none.
 func (o Owners) Other(key string) string {
 	for _, m := range o.managers {
-		if m.name != FieldManager && m.ownsKey(key) {
+		if m.name != FieldManager && m.name != AncientManager && m.ownsKey(key) {
 			return m.name
 		}
 	}

@@ -199,3 +199,25 @@ func TestManager(t *testing.T) {
 		}
 	}
 }
+
+func TestAncientChangesProveNothing(t *testing.T) {
+	data := `{"f:data":{"f:k":{}}}`
+	ancient := entry("ancient-changes", 5, data)
+	for name, tt := range map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		want    annotation.State
+	}{
+		"alone":                  {[]metav1.ManagedFieldsEntry{ancient}, annotation.Unknown},
+		"and we":                 {[]metav1.ManagedFieldsEntry{ancient, entry("curl-me-that", 1, data)}, annotation.Ours},
+		"and a later manager":    {[]metav1.ManagedFieldsEntry{ancient, entry("kubectl", 9, data)}, annotation.Foreign},
+		"and an earlier manager": {[]metav1.ManagedFieldsEntry{ancient, entry("kubectl", 1, data)}, annotation.Unknown},
+	} {
+		owner := ownersOf(t, tt.entries).Of("k")
+		if owner.State != tt.want || owner.State != annotation.Ours && owner.Unsettled() == owner.Fingerprint {
+			t.Errorf("%s: %+v", name, owner)
+		}
+	}
+	if other := ownersOf(t, []metav1.ManagedFieldsEntry{ancient}).Other("k"); other != "" {
+		t.Errorf("another owner: %s", other)
+	}
+}

@@ -18,19 +18,19 @@ func (g *Grammar) ParseObject(o metav1.Object) (Request, error) {
 
 // Parse parses the annotations of one ConfigMap.
 //
-// Without an accepted annotation, the Request has at most Problems. If a whole value is unusable,
-// Parse returns an error, which is one sentence for an Event, and a Request that has only Present,
-// Annotation and, if it could be parsed, Suspended. A pair that breaks a rule becomes one of the
+// Without an accepted annotation, the Request has at most Suspended and Problems. If a whole value is
+// unusable, Parse returns an error, which is one sentence for an Event, and a Request that has only
+// Present, Annotation and, if it could be parsed, Suspended. A pair that breaks a rule becomes one of the
 // Problems. The other pairs still count.
 func (g *Grammar) Parse(annotations map[string]string) (request Request, err error) {
 	key, value, found := g.Find(annotations)
+	request = Request{Present: found, Annotation: key}
+	if request.Suspended, err = g.suspended(annotations); err != nil {
+		return request, err
+	}
 	if !found {
 		g.unknownNames(annotations, &request)
 		return request, nil
-	}
-	request = Request{Present: true, Annotation: key}
-	if request.Suspended, err = g.suspended(annotations); err != nil {
-		return request, err
 	}
 	refused := request
 

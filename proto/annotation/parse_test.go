@@ -456,6 +456,10 @@ func TestParseWithoutAnnotation(t *testing.T) {
 			t.Errorf("%v: got %+v, %v", annotations, request, err)
 		}
 	}
+	request, err := grammar(t).Parse(map[string]string{"x-kv8s.io/curl-suspend": "true"})
+	if err != nil || !request.Suspended {
+		t.Errorf("suspended without the annotation: got %+v, %v", request, err)
+	}
 }
 
 func TestParseSpellings(t *testing.T) {

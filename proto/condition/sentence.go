@@ -222,6 +222,12 @@ func Contested(key, manager string) string {
 	return "key " + key + " keeps being changed by " + by + "; remove the key from its manifest"
 }
 
+// KeyOfOther is the sentence about a key that another installation keeps in sync.
+func KeyOfOther(key, annotation string) string {
+	return "key " + key + " is kept in sync for annotation " + annotation + "; remove one of the two pairs, or, if no " +
+		"installation reads that annotation, run `curlctl hand-over`"
+}
+
 // NoRoom says why the status of a ConfigMap is not written.
 const NoRoom = "the annotations of the ConfigMap leave no room for curl-status (limit 256 KiB)"
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -60,6 +61,9 @@ type Entry struct {
 	// Drift is the fingerprint of the foreign or missing owner (package annotation) of a key that has
 	// the right body nevertheless.
 	Drift string `json:"drift,omitempty"`
+	// Annotation is the annotation that asked for the key, as annotation.Asker names it. Only an
+	// installation that reads this annotation removes or changes the entry.
+	Annotation string `json:"annotation,omitempty"`
 	// Object is the Mark of the object that this entry was written on, because backups and copies
 	// include annotations (empty if unknown).
 	Object string `json:"object,omitempty"`
@@ -146,6 +150,7 @@ func (e Entry) FailingURL() string {
 func (e Entry) normal() Entry {
 	e.FetchedAt = seconds(e.FetchedAt)
 	e.Since = seconds(e.Since)
+	e.Annotation = asker(e.Annotation)
 	e.ETag = validator(e.ETag)
 	e.LastModified = validator(e.LastModified)
 	if e.Explanation != nil {
@@ -196,6 +201,14 @@ func validator(text string) string {
 		return ""
 	}
 	return text
+}
+
+// asker returns the name of an annotation, or "" if no annotation can have that name.
+func asker(name string) string {
+	if name == "" || len(validation.IsQualifiedName(strings.ToLower(name))) > 0 {
+		return ""
+	}
+	return annotation.Asker(name)
 }
 
 // seconds returns t in UTC without a fraction.

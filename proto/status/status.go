@@ -2,6 +2,7 @@ package status
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,6 +52,8 @@ type Problem struct {
 	Message string `json:"message,omitempty"`
 	// Since is when the problem was first seen, to the second.
 	Since time.Time `json:"since,omitzero"`
+	// Annotation is the main annotation of the object, as in Entry.
+	Annotation string `json:"annotation,omitempty"`
 }
 
 // Parse parses the value of the status annotation. An empty value gives an empty status. It ignores
@@ -140,7 +143,7 @@ func parseProblem(text json.RawMessage) *Problem {
 	if json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) || len(p.Message) > maxProblemBytes {
 		return nil
 	}
-	p.Error, p.Since = reason(p.Error), seconds(p.Since)
+	p.Error, p.Since, p.Annotation = reason(p.Error), seconds(p.Since), asker(p.Annotation)
 	return p
 }
 
@@ -184,6 +187,46 @@ func (s Status) Own(key, text string) (own string, readFirst bool) {
 		}
 	}
 	return text, false
+}
+
+// elsewhere is the Entry.Object of an entry that another installation wrote: its fence is of another stream.
+const elsewhere = "elsewhere"
+
+// Divide removes the entries of other installations from s and returns them: those whose annotation g does
+// not accept. If the object no longer has that annotation, and r asks for the key, the entry stays, as if it
+// was copied from another object.
+func (s *Status) Divide(g *annotation.Grammar, r annotation.Request, annotations map[string]string) (others Status) {
+	asks := func(asker string) bool {
+		_, legacy := annotations[annotation.LegacyKey]
+		_, found := annotations[cmp.Or(asker, annotation.DefaultKey)]
+		return found || asker == "" && legacy
+	}
+	for key, entry := range s.Keys {
+		switch {
+		case g.Accepts(entry.Annotation):
+		case asks(entry.Annotation), !r.Names(key):
+			delete(s.Keys, key)
+			if others.Keys == nil {
+				others.Keys = map[string]Entry{}
+			}
+			others.Keys[key] = entry
+		default:
+			entry.Object = elsewhere
+			s.Keys[key] = entry
+		}
+	}
+	if p := s.Problem; p != nil && !g.Accepts(p.Annotation) && asks(p.Annotation) {
+		s.Problem, others.Problem = nil, p
+	}
+	return others
+}
+
+// With returns s and the entries of others.
+func (s Status) With(others Status) Status {
+	s = s.Clone()
+	maps.Copy(s.Keys, others.Keys)
+	s.Problem = cmp.Or(others.Problem, s.Problem)
+	return s
 }
 
 // Clone returns a copy that can be changed without changing s.

@@ -293,3 +293,51 @@ func TestProblem(t *testing.T) {
 		}
 	}
 }
+
+func TestDivide(t *testing.T) {
+	ours := map[string]string{"b.example/curl": "k=h"}
+	both := map[string]string{"b.example/curl": "k=h", annotation.LegacyKey: "k=h"}
+	g, err := annotation.New(annotation.Options{Keys: []string{"b.example/curl"}, DefaultScheme: "https"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		by          string
+		annotations map[string]string
+		own, copied bool
+	}{
+		"asked for by us":                       {"b.example/curl", nil, true, false},
+		"asked for by another annotation":       {"a.example/curl", map[string]string{"a.example/curl": ""}, false, false},
+		"of another annotation that is gone":    {"a.example/curl", nil, false, false},
+		"of another that is gone, now ours":     {"a.example/curl", ours, true, true},
+		"asked for by both":                     {"", both, false, false},
+		"of the default that is gone, now ours": {"", ours, true, true},
+		"of what is not a name":                 {"no name", nil, false, false},
+		"of the default by its name":            {annotation.DefaultKey, nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, err := g.Parse(tt.annotations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := status.Status{
+				Keys:    map[string]status.Entry{"k": {SHA256: digest, Object: "uid", Annotation: tt.by}},
+				Problem: &status.Problem{Error: "InvalidAnnotation", Annotation: "a.example/curl"},
+			}
+			s, err := status.Parse(all.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			others := s.Divide(g, request, tt.annotations)
+			entry, own := s.Keys["k"]
+			_, theirs := others.Keys["k"]
+			_, present := tt.annotations["a.example/curl"]
+			if own != tt.own || theirs == own || own && entry.Copied("uid") != tt.copied || (others.Problem != nil) != present {
+				t.Errorf("own: %+v, others: %+v", s, others)
+			}
+			if with := s.With(others); len(with.Keys) != 1 || with.Problem == nil {
+				t.Errorf("together: %+v", with)
+			}
+		})
+	}
+}

@@ -36,11 +36,11 @@ type packed struct {
 }
 
 type rare struct {
-	failure, url, drift, object, rules string
-	since                              int64
-	attempts                           uint32
-	gaveUp                             bool
-	why                                *status.Explanation
+	failure, url, drift, object, rules, annotation string
+	since                                          int64
+	attempts                                       uint32
+	gaveUp                                         bool
+	why                                            *status.Explanation
 }
 
 // maxTexts is the maximum length of the texts of all entries that are kept, and elsewhere replaces other URLs.
@@ -130,7 +130,8 @@ func pack(key string, e status.Entry) packed {
 	}
 	other := rare{
 		failure: e.Error, url: e.ErrorURL, drift: e.Drift, object: e.Object, rules: e.Rules,
-		since: e.Since.Unix(), attempts: e.Attempts, gaveUp: e.GaveUp, why: e.Explanation,
+		annotation: unique.Make(e.Annotation).Value(), since: e.Since.Unix(), attempts: e.Attempts, gaveUp: e.GaveUp,
+		why: e.Explanation,
 	}
 	if p.marked {
 		copy(p.object[:], e.Object)
@@ -154,7 +155,7 @@ func (p *packed) entry() status.Entry {
 		e.Object = string(p.object[:])
 	}
 	if r := p.rare; r != nil {
-		e.Error, e.ErrorURL, e.Drift, e.Rules = r.failure, r.url, r.drift, r.rules
+		e.Error, e.ErrorURL, e.Drift, e.Rules, e.Annotation = r.failure, r.url, r.drift, r.rules, r.annotation
 		e.Since, e.Attempts, e.GaveUp, e.Explanation = time.Unix(r.since, 0).UTC(), r.attempts, r.gaveUp, r.why
 		if !p.marked {
 			e.Object = r.object

@@ -2,6 +2,7 @@
 package annotated
 
 import (
+	"cmp"
 	"iter"
 	"strings"
 	"sync/atomic"
@@ -28,6 +29,9 @@ type Object struct {
 	// Created is the creation time of the object, in seconds.
 	Created int64
 	Status  Entries
+	// Others has the annotation that asked for each key of another installation, and, as
+	// status.ObjectKey, that of a problem (nil: none).
+	Others map[string]string
 	// Owners has the owners of keys that are requested or have a status (nil if Owned is set).
 	Owners map[string]annotation.Ownership
 	// Owned is the common owner of all these keys, if they have one, as in most objects.
@@ -116,6 +120,7 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	// An invalid status counts as none: managedFields show the owners, and the writer writes a new
 	// status.
 	written, _ := status.Parse(m.Annotations[annotation.StatusKey])
+	o.divide(written.Divide(r.Grammar, o.Request, m.Annotations))
 	o.share()
 	o.Status = EntriesOf(written, o.Request.URL)
 	owners, _ := annotation.ParseOwners(m.ManagedFields) // unreadable: unknown
@@ -136,6 +141,20 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		}
 	}
 	return o
+}
+
+// divide sets Others.
+func (o *Object) divide(others status.Status) {
+	if len(others.Keys) == 0 && others.Problem == nil {
+		return
+	}
+	o.Others = map[string]string{}
+	for key, entry := range others.Keys {
+		o.Others[key] = cmp.Or(entry.Annotation, annotation.DefaultKey)
+	}
+	if p := others.Problem; p != nil {
+		o.Others[status.ObjectKey] = cmp.Or(p.Annotation, annotation.DefaultKey)
+	}
 }
 
 // own sets the owners of the keys.

@@ -115,7 +115,7 @@ func (m *planner) retractAllBut(requested func(key string) bool) {
 
 func (m *planner) compareProblem() {
 	m.plan.Problem = m.object.Request.Problem(m.object.Invalid)
-	m.plan.Report = m.plan.Problem != m.object.Status.Problem()
+	m.plan.Report = m.plan.Problem != m.object.Status.Problem() && m.object.Others[status.ObjectKey] == ""
 }
 
 // reportProblems reports mistakes in single annotations and pairs.
@@ -138,8 +138,8 @@ func (m *planner) reportProblems(problems []annotation.Problem) {
 	}
 }
 
-// Orphans returns the keys with a status that no pair names, sorted. An invalid pair still names its
-// key: a mistake in the text is no reason to remove data.
+// Orphans returns the keys with a status of this installation that no pair names, sorted. An invalid pair
+// still names its key: a mistake in the text is no reason to remove data.
 func Orphans(o *annotated.Object) []string {
 	if o.Request.Suspended || o.Invalid != nil {
 		return nil
@@ -158,13 +158,17 @@ func (m *planner) key(pair annotation.Pair) {
 	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
 	last := m.wants[pair.Key]
 	have := last.Fence.Seq > 0 // without a sequence, it is unknown whether the stream has the want
-	if !entry.Written() && owner.State == annotation.Foreign {
+	switch other := o.Others[pair.Key]; {
+	case other != "":
+		m.exists(pair.Key, condition.KeyOfOther(pair.Key, other))
+		return
+	case !entry.Written() && owner.State == annotation.Foreign:
 		m.occupied(pair, entry)
 		return
 	}
 	w := m.want(pair)
 	if entry.Copied(o.UID) {
-		m.copied(w, last, have)
+		m.copied(w, owner, last, have)
 		return
 	}
 	// A fence of another epoch proves nothing: the object was restored from a backup, or the stream was
@@ -202,26 +206,32 @@ func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Wan
 
 // copied handles a key whose status was written on another object, as after a restore. Only its
 // digest can show that the value is ours, so the writer compares it.
-func (m *planner) copied(w *v1.Want, last wantindex.Want, have bool) {
+func (m *planner) copied(w *v1.Want, owner annotation.Ownership, last wantindex.Want, have bool) {
 	w.ReadFirst = true
 	if last.Resolved && last.Digest == wantindex.Digest(w) { // the copy replaced our status
 		m.publish(w, v1.Cause_CAUSE_DRIFT, last)
 		return
 	}
+	w.Drift = owner.Fingerprint
 	m.unsatisfied(w, status.Entry{}, last, have)
 }
 
-// occupied handles a foreign key. Nothing is fetched for it, so only a report informs the writer.
+// occupied handles a foreign key. Only a report informs the writer.
 func (m *planner) occupied(pair annotation.Pair, entry status.Entry) {
-	key, reason := pair.Key, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
-	m.plan.Occupied = append(m.plan.Occupied, key, pair.URL)
+	m.plan.Occupied = append(m.plan.Occupied, pair.Key, pair.URL)
+	reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	if entry.Copied(m.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
 		m.plan.Report = true
 	}
+	m.exists(pair.Key, condition.KeyExists(pair.Key))
+}
+
+// exists reports that somebody else owns a key. Nothing is fetched for it.
+func (m *planner) exists(key, sentence string) {
 	m.plan.Conditions = append(m.plan.Conditions, Condition{
-		Reason:     reason,
+		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
 		Key:        key,
-		Note:       condition.KeyExists(key) + " [" + condition.WhyEmpty(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
+		Note:       sentence + " [" + condition.WhyEmpty(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
 		Occurrence: key,
 	})
 	if _, wanted := m.wants[key]; wanted {
@@ -258,9 +268,10 @@ func (m *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Owner
 	// The writer reads the live object, so one repair covers all changes until then.
 	repairing := asked && last.Digest == wantindex.Digest(w) && last.Drift != ""
 	w.Drift = owner.Fingerprint
-	// The next fetch may return the present value. Only a reader of the object sees that.
-	w.ReadFirst = w.GetReadFirst() || owner.State == annotation.Foreign
-	m.reportDrift(w.GetKey(), entry.Fence, owner)
+	if entry.Drift != owner.Unsettled() { // else the value was the right one, and is checked once more
+		w.Drift = owner.Unsettled()
+		m.reportDrift(w.GetKey(), entry.Fence, owner)
+	}
 	switch {
 	case repairing && last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
@@ -315,7 +326,7 @@ func (m *planner) want(pair annotation.Pair) *v1.Want {
 		Now:             o.Request.Now,
 		Sha256:          o.Request.SHA256[pair.Key],
 		Epoch:           max(m.epoch, m.fence(pair.Key).Epoch),
-		ReadFirst:       m.ownerUnknown(pair.Key),
+		ReadFirst:       m.unproven(pair.Key),
 		ObservedAt:      timestamppb.New(o.SeenAt),
 	}
 	if interval := o.Request.Interval(pair.Key); interval > 0 {
@@ -327,23 +338,23 @@ func (m *planner) want(pair annotation.Pair) *v1.Want {
 	return w
 }
 
-// ownerUnknown reports whether managedFields are missing or incomplete: not even the annotation has
-// an owner.
-func (m *planner) ownerUnknown(key string) bool {
+// unproven reports whether the metadata cannot prove the value of a key: others own it, or managedFields are
+// missing or incomplete, as not even the annotation has an owner.
+func (m *planner) unproven(key string) bool {
 	switch m.object.Owner(key).State {
-	case annotation.Unknown:
-		return true
+	case annotation.Ours:
+		return false
 	case annotation.None:
 		return m.object.Written.IsZero()
 	default:
-		return false
+		return true
 	}
 }
 
 // carryStatus adds the key's status entry if it is the only one; otherwise the wants of a large
 // object would all repeat the whole status.
 func (m *planner) carryStatus(w *v1.Want) {
-	own, readFirst := "", m.object.Status.Len() > 1
+	own, readFirst := "", m.object.Status.Len() > 1 || m.object.Others != nil
 	if !readFirst {
 		written := m.object.Status.Status()
 		own, readFirst = written.Own(w.GetKey(), written.String())
@@ -410,7 +421,7 @@ const (
 func HoldingOf(o *annotated.Object, pair annotation.Pair) Holding {
 	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
 	switch {
-	case !entry.Written() && owner.State == annotation.Foreign:
+	case o.Others[pair.Key] != "", !entry.Written() && owner.State == annotation.Foreign:
 		return Blocked
 	case entry.Copied(o.UID):
 		return NotHeld

@@ -225,31 +225,37 @@ func TestMakeOneKey(t *testing.T) {
 	check("deleted, managedFields empty",
 		about(none, written(), wanted(resolved), func(c *call) { c.object.Written = time.Time{} }),
 		"drift readFirst of:none last:7 Drifted:k")
-	check("edited", about(foreign, written(), wanted(resolved)), "drift readFirst of:kubectl/Update/T1 last:7 Drifted:k")
+	check("edited", about(foreign, written(), wanted(resolved)), "drift readFirst of:kubectl/Update/T1~ last:7 Drifted:k")
 	check("edited, being repaired", about(foreign, written(), wanted(at(8), drift("kubectl/Update/T1"))), "Drifted:k")
 	check("edited again, being repaired", about(later, written(), wanted(at(8), drift("kubectl/Update/T1"))), "Drifted:k")
 	check("edited, found right", about(foreign, written(found(foreign)), wanted(resolved, drift("kubectl/Update/T1"))),
 		"inSync:k")
+	check("edited, found right within a second that may not be over",
+		about(foreign, written(func(e *status.Entry) { e.Drift = foreign.Unsettled() }), wanted(resolved)),
+		"drift readFirst of:kubectl/Update/T1 last:7")
 	check("edited, found right, then ours again", about(ours, written(found(foreign)), wanted(resolved)), "")
 	check("edited again after that", about(later, written(found(foreign)), wanted(resolved)),
-		"drift readFirst of:kubectl/Update/T2 last:7 Drifted:k")
+		"drift readFirst of:kubectl/Update/T2~ last:7 Drifted:k")
 	check("edited while another url was requested", about(foreign, written(oldURL), wanted(otherRequest)),
-		"changed last:7 resolved:k")
+		"changed readFirst last:7 resolved:k")
 	check("managedFields emptied", about(unknown, written(), wanted(resolved)), "drift readFirst of:unknown last:7")
 	check("managedFields emptied, found right", about(unknown, written(found(unknown)), wanted(resolved)), "")
 	check("without managedFields", about(unknown, nil, nil), "new readFirst")
-	check("backup restored", about(foreign, written(restored), nil), "drift readFirst of:kubectl/Update/T1 Drifted:k")
+	check("backup restored", about(foreign, written(restored), nil), "drift readFirst of:kubectl/Update/T1~ Drifted:k")
 	check("backup of another cluster restored, being repaired",
 		about(foreign, written(restored), wanted(drift("kubectl/Update/T1"))), "Drifted:k")
 
-	check("copied with its status", about(foreign, written(on("another")), nil), "new readFirst")
-	check("copied without its value", about(none, written(on("another")), nil), "new readFirst")
+	check("copied with its status", about(foreign, written(on("another")), nil),
+		"new readFirst of:kubectl/Update/T1")
+	check("copied without its value", about(none, written(on("another")), nil), "new readFirst of:none")
 	check("copied, ours according to managedFields", about(ours, written(on("another")), nil), "new readFirst")
 	check("copied, being fetched", about(foreign, written(on("another")), wanted()), "")
-	check("copied, the fetch is lost", about(foreign, written(on("another")), wanted(lost)), "audit readFirst last:7")
+	check("copied, the fetch is lost", about(foreign, written(on("another")), wanted(lost)),
+		"audit readFirst of:kubectl/Update/T1 last:7")
 	check("a copy replaced our status", about(foreign, written(on("another")), wanted(resolved)), "drift readFirst last:7")
 	check("a copy replaced our status and requests another url",
-		about(foreign, written(on("another")), wanted(resolved, otherRequest)), "changed readFirst last:7")
+		about(foreign, written(on("another")), wanted(resolved, otherRequest)),
+		"changed readFirst of:kubectl/Update/T1 last:7")
 	check("a copy of a failure, not ours", about(foreign, &status.Entry{Error: "Timeout", Object: "another"}, nil),
 		"KeyExists:k")
 	check("not copied", about(ours, written(on("uid")), wanted(resolved)), "")

@@ -92,6 +92,8 @@ type Reconciler struct {
 	deps   Deps
 
 	lines *logsample.Log
+	// others logs once that there are keys of other installations.
+	others sync.Once
 
 	mu         sync.Mutex
 	published  memory[types.NamespacedName, time.Time]
@@ -123,6 +125,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	if o == nil && !r.deps.Objects.Listed(name.Namespace) {
 		return 0, nil // it may exist; the audit tries again
 	}
+	if o != nil && o.Others != nil {
+		r.others.Do(func() {
+			logfield.Object(r.deps.Log.Warn(), name.Namespace, name.Name).Any("annotations", o.Others).
+				Msg("leaving keys alone that other annotations asked for: another installation reads them, or " +
+					"--annotation-keys has changed; `curlctl doctor` lists them")
+		})
+	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
 	again = r.holdBack(o, &p)
@@ -133,7 +142,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 			return backoff.Soonest(backoff.Soonest(again, wait), later), err
 		}
 	}
-	again = backoff.Soonest(again, r.limitRepairs(name, &p))
+	if o != nil {
+		again = backoff.Soonest(again, r.limitRepairs(name, o.SeenAt, &p))
+	}
 	changed := r.queueEvents(name, o, p.Conditions)
 	done, err := r.carryOut(ctx, name, o, p)
 	if changed || done {

@@ -18,7 +18,7 @@ type MaxRemovals struct {
 	// Keys is the maximum number of keys (0: no limit).
 	Keys int
 	// Percent is the maximum share of the namespace's keys. If a larger share of the namespaces
-	// exceeds it, as with a wrong --annotation-keys, all removals are held back.
+	// exceeds it, as after a mass edit, all removals are held back.
 	Percent int
 }
 
@@ -141,7 +141,7 @@ func (r *Reconciler) count(now time.Time) {
 	switch {
 	case l.all && !before.all:
 		r.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
-			Msg("refusing to remove keys in so many namespaces at once: check --annotation-keys," + ifIntended)
+			Msg("refusing to remove keys in so many namespaces at once: check what dropped their annotations," + ifIntended)
 	case l.held == 0 && before.held > 0:
 		r.deps.Log.Info().Msg("no removals are held back any more")
 	}

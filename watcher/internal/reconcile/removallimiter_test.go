@@ -55,7 +55,7 @@ func (b *bench) reconcileAll(objects []*annotated.Object) {
 	}
 }
 
-// removePairs removes the pair from objects, like a wrong --annotation-keys.
+// removePairs removes the pair from objects, like a tool that drops annotations.
 func (b *bench) removePairs(objects ...*annotated.Object) {
 	for _, o := range objects {
 		o.Request, o.SeenAt = annotation.Request{}, b.clock.Now()
@@ -152,7 +152,7 @@ func TestANamespaceHoldsBackNoRemovalsOfAnother(t *testing.T) {
 	}
 }
 
-// A wrong --annotation-keys removes few keys per namespace, but in every namespace.
+// A tool that drops annotations removes few keys per namespace, but in every namespace.
 func TestRemovalsInTooManyNamespacesAreAllHeldBack(t *testing.T) {
 	t.Parallel()
 	b := newClusterOf(t, 100, 20)
@@ -162,7 +162,7 @@ func TestRemovalsInTooManyNamespacesAreAllHeldBack(t *testing.T) {
 	b.clock.Step(repeat)
 	b.reconcileAll(b.others)
 	b.expectRemovals(0, 100)
-	b.expectLogged("check --annotation-keys")
+	b.expectLogged("check what dropped their annotations")
 	b.expectLogged(`"namespaces":20,"removals":100,"keys":100`)
 	b.Expect(b.emitted).To(BeEmpty())
 

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,10 +16,16 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
+// settling is the resolution of the times in managedFields.
+const settling = time.Second
+
 // limitRepairs removes repairs from the plan that follow the last ones of the same key too soon, so
 // that a conflict with another controller causes no hot loop. One Event replaces the Event of each drift.
-// It returns the time until the next repair.
-func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (again time.Duration) {
+// A check that settles a fingerprint waits until its second is over: the object was seen at that time. It
+// returns the time until the next repair.
+func (r *Reconciler) limitRepairs(
+	name types.NamespacedName, seen time.Time, p *plan.Plan,
+) (again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
@@ -28,10 +35,14 @@ func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (agai
 	})
 	p.Publish = slices.DeleteFunc(p.Publish, func(w plan.Want) bool {
 		f := r.repairs.entries[pipeline.KeyOf(w.Want)]
+		if age := now.Sub(seen); annotation.Settled(w.GetDrift()) && age >= 0 && age < settling {
+			again = backoff.Soonest(again, settling-age)
+			return true
+		}
 		if !isRepair(w) || !f.Limited(now) {
 			return false
 		}
-		if !f.Reported {
+		if !f.Reported && !strings.HasPrefix(w.GetDrift(), annotation.AncientManager) {
 			f.Reported = true
 			p.Conditions = append(p.Conditions, contested(w.Key, annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()))
 		}
@@ -64,5 +75,7 @@ func (r *Reconciler) repaired(key pipeline.Key) {
 	f.Count(now)
 }
 
-// isRepair reports whether a want repairs a drifted key.
-func isRepair(w plan.Want) bool { return w.Cause == v1.Cause_CAUSE_DRIFT }
+// isRepair reports whether a want repairs a drifted key, other than by a second look.
+func isRepair(w plan.Want) bool {
+	return w.Cause == v1.Cause_CAUSE_DRIFT && !annotation.Settled(w.GetDrift())
+}

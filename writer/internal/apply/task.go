@@ -38,7 +38,7 @@ func (t *task) start() {
 		return
 	}
 	t.objects.Drop(t.ref)
-	if t.object, t.known = plan.Assume(t.items); t.known {
+	if t.object, t.known = t.config.Decoder.Assume(t.items); t.known {
 		t.known = t.signed()
 	}
 }

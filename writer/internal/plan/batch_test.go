@@ -80,7 +80,7 @@ func TestAssume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			o, ok := plan.Assume(second(tt.change))
+			o, ok := decoder().Assume(second(tt.change))
 			g.Expect(ok).To(Equal(tt.want))
 			if ok {
 				g.Expect(o).To(And(HaveField("UID", BeEquivalentTo("uid-1")), HaveField("ResourceVersion", "7"),
@@ -95,7 +95,7 @@ func TestAssume(t *testing.T) {
 	} {
 		item := content(6, "a")
 		change(item.Result)
-		_, ok := plan.Assume([]plan.Item{item})
+		_, ok := decoder().Assume([]plan.Item{item})
 		NewWithT(t).Expect(ok).To(BeFalse(), name)
 	}
 }
@@ -103,11 +103,11 @@ func TestAssume(t *testing.T) {
 func TestAssumedObject(t *testing.T) {
 	item := content(6, "a")
 	item.Result.Want.Status = (status.Status{Keys: map[string]status.Entry{theKey: wrote("a")}}).String()
-	o, _ := plan.Assume([]plan.Item{item})
+	o, _ := decoder().Assume([]plan.Item{item})
 	p := plan.Planner{}.Plan(o, []plan.Item{item})
 	NewWithT(t).Expect(p.Decisions[0].Verdict).To(Equal(plan.Unchanged), "the same body of a key that is ours")
 	item.Result.Want.Drift = "none"
-	o, _ = plan.Assume([]plan.Item{item})
+	o, _ = decoder().Assume([]plan.Item{item})
 	p = plan.Planner{}.Plan(o, []plan.Item{item})
 	NewWithT(t).Expect(p.Values[theKey]).NotTo(BeNil(), "the same body for a missing key")
 }

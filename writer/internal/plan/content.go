@@ -26,9 +26,15 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		return b.obstacle(i, NotOurs, keyExists)
 	}
 	// drift stays empty if managedFields will name us as the owner: they exist, or a new key starts them.
+	// Only the watcher knows whether the second of a fingerprint is over.
 	drift := ""
-	if _, exists := b.object.Values[key]; holds || owner.Fingerprint == annotation.FingerprintUnknown && exists {
-		drift = owner.Fingerprint
+	switch _, exists := b.object.Values[key]; {
+	case owner.Fingerprint == annotation.FingerprintUnknown && exists:
+		drift = annotation.FingerprintUnknown
+	case holds && owner.Fingerprint == entry.Drift:
+		drift = entry.Drift
+	case holds && owner.State != annotation.Ours:
+		drift = cmp.Or(i.Result.GetWant().GetDrift(), owner.Unsettled())
 	}
 	recorded := entry.Drift == drift || owner.State == annotation.Ours // an old fingerprint does no harm
 	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Rules == rules && recorded &&

@@ -146,12 +146,15 @@ func (f fixture) object() *plan.Object {
 		UID: "uid-1", ResourceVersion: "7", Annotations: f.annotations, Labels: f.labels,
 		ManagedFields: records(f.owners),
 	}
-	decoder := plan.Decoder{
-		Grammar: must(annotation.New(annotation.Defaults())), Selector: must(labels.Parse(annotation.Selector)),
-	}
-	o := decoder.Decode(meta, f.freshness)
+	o := decoder().Decode(meta, f.freshness)
 	o.Values, o.Obstacle = f.values, f.obstacle
 	return o
+}
+
+func decoder() plan.Decoder {
+	return plan.Decoder{
+		Grammar: must(annotation.New(annotation.Defaults())), Selector: must(labels.Parse(annotation.Selector)),
+	}
 }
 
 // records returns managedFields in which a person owns the annotation and the managers own the key.

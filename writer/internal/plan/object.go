@@ -41,7 +41,8 @@ type Object struct {
 	Invalid error
 	// Ignored means that the labels exclude the object.
 	Ignored bool
-	Status  status.Status
+	// Status has the entries of this installation, and Others those of others, which stay as they are.
+	Status, Others status.Status
 	// HasStatus means that the object has a status annotation, even an unreadable one.
 	HasStatus bool
 	// Owners are the owners of its annotated keys and of the keys in its status.
@@ -127,6 +128,7 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	o.HasStatus = has
 	// An unreadable status counts as empty and is replaced.
 	o.Status, _ = status.Parse(text)
+	o.Others = o.Status.Divide(d.Grammar, o.Request, m.Annotations)
 	o.Owners, _ = annotation.ParseOwners(m.ManagedFields)
 	asked := func(key string) bool {
 		_, written := o.Status.Keys[key]
@@ -169,19 +171,22 @@ func applied(text string, concerns func(key string) bool) map[string]bool {
 }
 
 // Assume returns the object as the wants of items describe it. It reports whether that is enough for a write
-// without a read: all wants have the same version, and the watcher knew the owners of the keys.
-func Assume(items []Item) (*Object, bool) {
+// without a read: all wants have the same version, the watcher knew the owners of the keys, and only one
+// annotation can have asked.
+func (d Decoder) Assume(items []Item) (*Object, bool) {
 	first := items[0].Result.GetWant()
+	keys := d.Grammar.Keys()
 	o := &Object{
 		Freshness:       Assumed,
 		UID:             types.UID(first.GetUid()),
 		ResourceVersion: first.GetResourceVersion(),
-		Request:         annotation.Request{Present: true, Rules: map[string]rule.Set{}},
+		Request:         annotation.Request{Present: true, Annotation: keys[0], Rules: map[string]rule.Set{}},
 		HasStatus:       first.GetStatus() != "",
 		Room:            status.MaxBytes,
 		drift:           map[string]string{},
 	}
-	if o.ResourceVersion == "" {
+	another := func(key string) bool { return annotation.Asker(key) != annotation.Asker(keys[0]) }
+	if o.ResourceVersion == "" || slices.ContainsFunc(keys, another) {
 		return nil, false
 	}
 	for _, item := range items {

@@ -37,10 +37,10 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 	p.Values = b.values
 	if b.touched {
 		var short bool
-		p.Status, short = fit(b.status, object.Room)
+		p.Status, short = fit(b.status.With(object.Others), object.Room)
 		p.SetStatus = p.Status != "" || object.HasStatus
-		if short && p.Status != "" && p.Status == object.Status.String() { // there was no room for the change
-			p.SetStatus = false
+		if short && p.Status != "" && p.Status == object.Status.With(object.Others).String() {
+			p.SetStatus = false // there was no room for the change
 		}
 	}
 	return p
@@ -67,6 +67,9 @@ func (b *builder) decide(i Item) Decision {
 	}
 	if i.OfObject() {
 		return b.reconcile(i)
+	}
+	if _, others := b.object.Others.Keys[i.Key.Key]; others { // the watcher reports it
+		return Decision{Verdict: NotOurs}
 	}
 	b.adoptCopied(i)
 	entry := b.status.Keys[i.Key.Key]
@@ -145,7 +148,7 @@ func (b *builder) digest(key string) (digest string, exists bool) {
 
 // set replaces the entry of a key.
 func (b *builder) set(key string, entry status.Entry) {
-	entry.Object = status.Mark(b.object.UID)
+	entry.Object, entry.Annotation = status.Mark(b.object.UID), annotation.Asker(b.object.Request.Annotation)
 	b.status.Keys[key] = entry
 	b.touched = true
 }

@@ -91,7 +91,7 @@ func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
 	request, err := bound.Apply(i.Result.GetWant().GetNamespace(), request, b.object.Invalid)
 	text, held := request.Problem(err), b.status.Problem
 	switch {
-	case text == "" && held == nil, held != nil && held.Message == text:
+	case text == "" && held == nil, held != nil && held.Message == text, b.object.Others.Problem != nil:
 		return false
 	case text == "":
 		b.status.Problem = nil
@@ -102,7 +102,9 @@ func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
 		since = held.Since
 	}
 	reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
-	b.status.Problem = &status.Problem{Error: reason, Message: text, Since: since}
+	b.status.Problem = &status.Problem{
+		Error: reason, Message: text, Since: since, Annotation: annotation.Asker(b.object.Request.Annotation),
+	}
 	return true
 }
 
@@ -112,7 +114,8 @@ func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
 func (b *builder) explainForeign(i Item, pairs []annotation.Pair) (changed bool) {
 	for _, pair := range pairs {
 		entry := b.status.Keys[pair.Key]
-		if entry.Written() || b.owner(pair.Key).State != annotation.Foreign {
+		_, other := b.object.Others.Keys[pair.Key]
+		if other || entry.Written() || b.owner(pair.Key).State != annotation.Foreign {
 			continue
 		}
 		if entry.Copied(b.object.UID) {

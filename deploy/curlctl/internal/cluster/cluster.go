@@ -4,6 +4,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -174,7 +176,16 @@ func (r *Reader) configMap(
 // Objects reads the metadata of the ConfigMaps of a namespace and name (empty: all).
 func (r *Reader) Objects(ctx context.Context, namespace, name string) (keys.Objects, error) {
 	objects := keys.Objects{}
-	err := r.using("list ConfigMaps", func(c clients) error {
+	err := r.Each(ctx, namespace, name, func(object *metav1.PartialObjectMetadata) { objects.Add(&object.ObjectMeta) })
+	if err != nil {
+		return nil, err
+	}
+	return objects, nil
+}
+
+// Each visits the metadata of the ConfigMaps of a namespace and name (empty: all).
+func (r *Reader) Each(ctx context.Context, namespace, name string, visit func(*metav1.PartialObjectMetadata)) error {
+	return r.using("list ConfigMaps", func(c clients) error {
 		options := metav1.ListOptions{}
 		if name != "" {
 			options.FieldSelector = "metadata.name=" + name
@@ -182,12 +193,22 @@ func (r *Reader) Objects(ctx context.Context, namespace, name string) (keys.Obje
 		list := func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 			return c.metadata.Namespace(namespace).List(ctx, page)
 		}
-		return each(ctx, list, options, func(object *metav1.PartialObjectMetadata) { objects.Add(&object.ObjectMeta) })
+		return each(ctx, list, options, visit)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return objects, nil
+}
+
+// Annotate sets an annotation of this version of a ConfigMap.
+func (r *Reader) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
+	return r.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(c clients) error {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": object.UID, "resourceVersion": object.ResourceVersion, "annotations": map[string]string{name: value},
+		}})
+		if err == nil {
+			_, err = c.metadata.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: "curlctl"})
+		}
+		return err
+	})
 }
 
 // each visits all objects of a list, which it reads in pages.

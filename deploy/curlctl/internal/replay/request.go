@@ -53,8 +53,7 @@ func publish(ctx context.Context, client *operate.Client, item *Item, begun int6
 		}
 		want.Want.Status, want.Want.Cached = "", nil
 		due := &v1.Due{Want: want.Want, WantSequence: want.Sequence}
-		known, err := inherit(ctx, client, item.Key, due)
-		if err != nil {
+		if err := inherit(ctx, client, item.Key, due); err != nil {
 			return Wanted, err
 		}
 		var id string
@@ -62,7 +61,7 @@ func publish(ctx context.Context, client *operate.Client, item *Item, begun int6
 			due.Cause, due.ReplayOf, due.Earlier = v1.Cause_CAUSE_REPLAY, item.ID, item.Traceparent
 			id = fmt.Sprintf("replay.%d.%d.%d", want.Want.GetEpoch(), item.ID, want.Sequence)
 		} else {
-			due.Cause, due.Cached = v1.Cause_CAUSE_NOW, known
+			due.Cause = v1.Cause_CAUSE_NOW
 			id = fmt.Sprintf("refetch.%d.%d", begun, want.Sequence)
 		}
 		duplicate, err := client.PublishDue(ctx, due, id)
@@ -78,26 +77,24 @@ func publish(ctx context.Context, client *operate.Client, item *Item, begun int6
 }
 
 // inherit copies the failure state from the pending timer of the key, so that an old failure is not reported
-// as new. It returns the known body of the key. Without one, every response goes to the writer, which writes
-// only differences.
-func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) (*v1.Cached, error) {
+// as new. It does not copy the known body: every response goes to the writer, which compares it with the value.
+func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) error {
 	timer, err := client.PendingTimer(ctx, key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
-		return nil, nil //nolint:nilnil // nothing is known
+		return nil // nothing is known
 	case err != nil:
-		return nil, err
-	case timer.Due.GetWantSequence() != due.GetWantSequence():
-		return nil, nil //nolint:nilnil // the timer belongs to an earlier want
+		return err
+	case timer.Due.GetWantSequence() != due.GetWantSequence(): // the timer belongs to an earlier want
+		return nil
 	}
 	due.Reported, due.Withheld = timer.Due.GetReported(), timer.Due.GetWithheld()
 	due.Detail = timer.Due.GetDetail()
 	due.StatusCode, due.FirstFailedAt = timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
-	return timer.Due.GetCached(), nil
+	return nil
 }
 
-// Refetch requests the fetch of wanted keys, and returns the number of requests. It passes on the known body
-// of a key, so that an equal one is not published.
+// Refetch requests the fetch of wanted keys, and returns the number of requests.
 func Refetch(
 	ctx context.Context, client *operate.Client, keys []pipeline.Key, r Rate, progress func(int),
 ) (requested int, err error) {

@@ -83,8 +83,11 @@ func (w *World) checkWords(ctx context.Context) {
 	}
 	for _, s := range w.all {
 		Expect(s.Log.Matching(origin.ServerText)).To(BeEmpty(), "log of %s", s.Name)
-		for _, line := range s.Log.Matching("127.0.0.1") { // the broker's address is in the flags
-			Expect(strings.ReplaceAll(line, w.broker, "")).NotTo(ContainSubstring("127.0.0.1"), "log of %s", s.Name)
+		for _, line := range s.Log.Matching("127.0.0.1") { // the addresses of brokers are in the flags
+			for _, broker := range append(w.beside, w.broker) {
+				line = strings.ReplaceAll(line, broker, "")
+			}
+			Expect(line).NotTo(ContainSubstring("127.0.0.1"), "log of %s", s.Name)
 		}
 		for _, word := range []string{"panic:", "fatal error:", "DATA RACE", "goroutine "} {
 			Expect(s.Log.Matching(word)).To(BeEmpty(), "log of %s", s.Name)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -37,6 +38,34 @@ func (w *World) Launch(ctx context.Context, name string, flags ...string) *Servi
 	s := &Service{Process: p, Address: address}
 	w.all = append(w.all, s)
 	return s
+}
+
+// Beside starts a second installation for the same namespaces, with its own NATS, which reads another annotation.
+// It has additional flags for the watcher and the writer, and returns its services in the order of Services.
+// Checker does not know that annotation: attribute all versions to the spec before it ends.
+func (w *World) Beside(ctx context.Context, annotationKey string, selection ...string) (services []*Service) {
+	GinkgoHelper()
+	server := suitetest.Must(natstest.Run(natstest.Options{Listen: true}))
+	DeferCleanup(server.Close)
+	w.beside = append(w.beside, server.URL())
+	DeferCleanup(func(ctx SpecContext) {
+		for _, s := range services {
+			if s.Running() {
+				s.ShouldStop(ctx)
+			}
+		}
+	})
+	for _, name := range Services() {
+		flags := []string{"--nats-url=" + server.URL()}
+		if name != Fetcher {
+			flags = append(append(flags, "--annotation-keys="+annotationKey), selection...)
+		}
+		services = append(services, w.Launch(ctx, name, flags...))
+	}
+	for _, s := range services {
+		s.EventuallyReady(ctx)
+	}
+	return services
 }
 
 // flags returns the flags of a service in every world.

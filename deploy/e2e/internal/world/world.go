@@ -76,6 +76,7 @@ type World struct {
 	// visited replaces the check of the origins if the suite does not run them.
 	visited  func(url string, body []byte) bool
 	broker   string
+	beside   []string // brokers of other installations
 	origins  []*origin.Server
 	services map[string]*Service
 	all      []*Service

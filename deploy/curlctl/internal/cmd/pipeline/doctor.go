@@ -1,21 +1,27 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // DoctorCommand returns the command doctor.
 func DoctorCommand(o *cli.Options) *cobra.Command {
 	var release string
+	var read []string
 	cmd := &cobra.Command{
 		Use: "doctor",
 		Short: "Check connection, permissions, clock, streams, consumers and timers, or rights in Kubernetes, and " +
@@ -24,6 +30,9 @@ func DoctorCommand(o *cli.Options) *cobra.Command {
 	}
 	pipeline := o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
 		findings, err := doctor.Examine(ctx, s.Connection, s.Now)
+		if err == nil {
+			findings = append(findings, others(ctx, s, read)...)
+		}
 		return report(s.Out, findings, err)
 	})
 	rights := o.Offline(func(cmd *cobra.Command, out *printer.Printer, _ []string) error {
@@ -47,9 +56,39 @@ func DoctorCommand(o *cli.Options) *cobra.Command {
 	const installed = "curl-me-that/curl-me-that"
 	cmd.Flags().StringVar(&release, "kubernetes", installed,
 		"review the rights of the service accounts of this NAMESPACE/RELEASE instead, without NATS")
+	cmd.Flags().StringSliceVar(&read, "annotation-keys", annotation.Defaults().Keys,
+		"annotations that the installation reads, to find the keys of others")
 	cmd.Flags().Lookup("kubernetes").NoOptDefVal = installed
 	return cmd
 }
+
+// others returns a finding for each annotation that asked for keys and is not read. Without Kubernetes there are
+// none.
+func others(ctx context.Context, s *cli.Session, read []string) (findings []doctor.Finding) {
+	found := map[string][]string{}
+	_ = s.Cluster().Each(ctx, s.Namespace, "", func(object *metav1.PartialObjectMetadata) {
+		state, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
+		for key, entry := range state.Keys {
+			asker := cmp.Or(entry.Annotation, annotation.DefaultKey)
+			if !slices.ContainsFunc(read, func(key string) bool { return annotation.Asker(key) == entry.Annotation }) {
+				found[asker] = append(found[asker], object.Namespace+"/"+object.Name+"/"+key)
+			}
+		}
+	})
+	for _, asker := range slices.Sorted(maps.Keys(found)) {
+		slices.Sort(found[asker])
+		findings = append(findings, doctor.Finding{
+			Check: "other keys", State: doctor.Warning,
+			Detail: printer.Plural(len(found[asker]), "key") + " of annotation " + asker + ", which stay as they are: " +
+				strings.Join(found[asker][:min(len(found[asker]), maxOthers)], ", "),
+			Fix: "if no installation reads it, run `curlctl hand-over --from " + asker + " --to " + read[0] + "`",
+		})
+	}
+	return findings
+}
+
+// maxOthers is the maximum number of listed keys per annotation.
+const maxOthers = 10
 
 // report prints findings. If one is bad, it returns the exit code.
 func report(out *printer.Printer, findings []doctor.Finding, err error) error {
