@@ -153,18 +153,18 @@ func (m *meter) matches(arg any) (func(args ...ref.Val) ref.Val, error) {
 	if !isConstant {
 		return nil, errLiteral
 	}
-	text, _ := constant.Value().(types.String)
-	known, err := parse(string(text))
+	instructions, err := patternSize(constant.Value())
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := regexp.Compile(known.text)
+	pattern, _ := constant.Value().(types.String)
+	compiled, err := regexp.Compile(string(pattern))
 	return func(args ...ref.Val) ref.Val {
 		text, isText := args[0].(types.String)
 		if !isText {
 			return types.MaybeNoSuchOverloadErr(args[0])
 		}
-		if m.left -= known.size * (1 + len(text)); m.exceeded() {
+		if m.left -= instructions * (1 + len(text)); m.exceeded() {
 			return errExceeded
 		}
 		return types.Bool(compiled.MatchString(string(text)))

@@ -7,8 +7,8 @@ import (
 	"regexp/syntax"
 	"strings"
 
-	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 )
 
 // maxPattern is the maximum size of all patterns of an expression in instructions, of about 100 bytes each. A
@@ -25,38 +25,26 @@ var (
 	beyondASCII = regexp.MustCompile(`[^\x00-\x7f]|\\x\{`)
 )
 
-// pattern is a regular expression of known size.
-type pattern struct {
-	text string
-	size int
-}
-
-// literal returns the pattern of a call of matches. It must be a literal, because a server could choose any other.
-func literal(e celast.Expr) (pattern, error) {
-	text, isText := types.String(""), false
-	if e.Kind() == celast.LiteralKind {
-		text, isText = e.AsLiteral().(types.String)
-	}
+// patternSize returns the number of instructions of a pattern before anything compiles it. It must be a literal,
+// because a server could choose any other.
+func patternSize(literal ref.Val) (int, error) {
+	value, isText := literal.(types.String)
 	if !isText {
-		return pattern{}, errLiteral
+		return 0, errLiteral
 	}
-	return parse(string(text))
-}
-
-// parse checks the size of a pattern before anything compiles it.
-func parse(text string) (pattern, error) {
+	text := string(value)
 	size := unicodeGroup * strings.Count(strings.ToLower(text), `\p`)
 	switch {
 	case size > maxPattern:
-		return pattern{}, errPatterns
+		return 0, errPatterns
 	case caseless.MatchString(text) && beyondASCII.MatchString(text) && strings.Contains(text, "-"):
-		return pattern{}, errRange
+		return 0, errRange
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return pattern{}, errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return 0, errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
-	return pattern{text, size + instructions(parsed)}, nil
+	return size + instructions(parsed), nil
 }
 
 // instructions estimates the number of instructions of a compiled pattern.

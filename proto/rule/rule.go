@@ -175,9 +175,6 @@ func compile(e Expression) (*cel.Ast, error) {
 func limit(ast *celast.AST) error {
 	nested, size := 0, 0
 	for _, e := range celast.MatchDescendants(celast.NavigateAST(ast), celast.AllMatcher()) {
-		at := func(err error) error {
-			return mistakeAt(err.Error(), ast.SourceInfo().GetStartLocation(e.ID()))
-		}
 		switch e.Kind() {
 		case celast.ListKind, celast.MapKind, celast.ComprehensionKind:
 			nested++
@@ -190,12 +187,12 @@ func limit(ast *celast.AST) error {
 				if len(call.Args()) == 0 { // the checker rejects it
 					continue
 				}
-				pattern, err := literal(call.Args()[len(call.Args())-1])
-				if err != nil {
-					return at(err)
+				n, err := patternSize(call.Args()[len(call.Args())-1].AsLiteral()) // nil without a literal
+				if size += n; err == nil && size > maxPattern {
+					err = errPatterns
 				}
-				if size += pattern.size; size > maxPattern {
-					return at(errPatterns)
+				if err != nil {
+					return mistakeAt(err.Error(), ast.SourceInfo().GetStartLocation(e.ID()))
 				}
 			}
 		}

@@ -13,7 +13,7 @@ import (
 
 // evaluations is the budget of evaluation time of one namespace, and refill the time in which it
 // refills. Only one evaluation runs at a time, so the rules of one namespace could delay all others.
-const evaluations, refill = time.Second, 10 * time.Second
+const evaluations, refill = time.Second / 2, 5 * time.Second
 
 // evaluationsShort returns the shortage of a namespace that has no time left for the rules of a want.
 func (e *Engine) evaluationsShort(t *trigger) *budget.Shortage {
