@@ -53,11 +53,10 @@ GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing witho
 # same ones.
 SHARED_FLAGS := CGO_ENABLED=0 GOFLAGS='-trimpath $(NO_DWARF)'
 
+CONTROL_PLANE = $(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
+
 # Runs a command with an API server: that of KUBECONFIG, or a temporary one.
 WITH_CLUSTER := bin/control-plane exec --
-
-# Prints the page about metrics.
-METRICS_PAGE := $(SHARED_FLAGS) go run ./deploy/local/cmd/metricsdoc
 
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
@@ -91,28 +90,13 @@ demo: ## See it work: watch keys fill, fail and recover (Ctrl-C to stop)
 
 # Images are REGISTRY/NAME:VERSION.
 REGISTRY ?= ghcr.io/kv8s/curl-me-that
-COMPOSE := REGISTRY=$(REGISTRY) VERSION=$(IMAGE_VERSION) docker compose
-
-.PHONY: up
-up: ## Start everything in containers, with a Kubernetes API server, and wait until it is ready
-	$(COMPOSE) up --build --detach --wait
-	@echo 'export KUBECONFIG=$(CURDIR)/deploy/docker/kubeconfig/kubeconfig'
-
-.PHONY: down
-down: ## Stop and remove the containers, but keep the volumes
-	$(COMPOSE) --profile '*' down
-
-.PHONY: logs
-logs: ## Follow the logs of the services in containers
-	$(COMPOSE) logs --follow --tail 20 watcher fetcher writer keeper
-
 ##@ Install (deploy/docs/install.md)
 
 IN_CLUSTER := REGISTRY=$(REGISTRY) VERSION=$(IMAGE_VERSION) HELM=$(HELM) deploy/tools/install
 
 .PHONY: images
 images: ## Build all images as REGISTRY/NAME:VERSION (ghcr.io/kv8s/curl-me-that, dev)
-	$(COMPOSE) --profile '*' build
+	REGISTRY=$(REGISTRY) VERSION=$(IMAGE_VERSION) docker compose --profile '*' build
 
 .PHONY: push
 push: ## Push the images of the chart to REGISTRY
@@ -132,30 +116,6 @@ manifests: ## Write install.yaml, install-small.yaml, watchers.yaml and sidecars
 
 ##@ Test
 
-.PHONY: test
-test: test-rules test-chart test-suites ## Run all tests that need no containers, 10 minutes on two cores
-
-# The control plane always has the same address, so that Go can cache results.
-.PHONY: test-fast
-test-fast: control-plane ## Test the changed modules, without the race detector
-	@echo 'go test of all changed modules'
-	@bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(SHARED_FLAGS) go test $(TEST_BUILD) $(UNIT)
-
-# The race detector keeps the cores busy, so fewer suites run at a time than without it.
-.PHONY: test-race
-test-race: control-plane ## Test the modules with the race detector, 8 minutes
-	@echo 'go test -race of all modules: for some minutes, go prints nothing until the longest one is done'
-	@$(WITH_CLUSTER) $(GO_TEST) -p 4 -timeout=30m $(UNIT)
-
-.PHONY: test-rules
-test-rules: $(PROMTOOL) ## Test the alerts
-	$(PROMTOOL) check rules deploy/chart/files/rules/*.yaml deploy/chart/files/rules/production/*.yaml
-	$(PROMTOOL) test rules deploy/prometheus/tests/*.yaml
-
-.PHONY: test-chart
-test-chart: $(HELM_UNITTEST) ## Test the templates of the chart
-	$(HELM_UNITTEST) --strict deploy/chart
-
 # Number of parallel suites: more than cores, because most suites wait.
 PARALLEL ?= 6
 
@@ -169,26 +129,37 @@ REPORT = deploy/tools/test-report -v packages=$$(go list $(SUITES) | sort -u | w
 # are too large for it.
 GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_FLAGS) $(WITH_CLUSTER) \
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
-.PHONY: test-suites
-test-suites: build $(HELM) # (in the cluster of KUBECONFIG if that is set)
+.PHONY: test
+test: test-chart build $(HELM) ## Run all tests that need no containers, 10 minutes on two cores (in the cluster of KUBECONFIG if that is set)
 	@echo 'Compiling the suites…'
 	@rm -f '$(SPEC_TIMES)'
 	@$(GO_TEST_PROGRAMS) -json -p $(PARALLEL) $(SUITES) | $(REPORT)
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
+# The control plane always has the same address, so that Go can cache results.
+.PHONY: test-fast
+test-fast: ## Test the changed modules, without the race detector
+	@$(CONTROL_PLANE)
+	@echo 'go test of all changed modules'
+	@bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(SHARED_FLAGS) go test $(TEST_BUILD) $(UNIT)
+
+# The race detector keeps the cores busy, so fewer suites run at a time than without it.
+.PHONY: test-race
+test-race: ## Test the modules with the race detector, 8 minutes
+	@$(CONTROL_PLANE)
+	@echo 'go test -race of all modules: for some minutes, go prints nothing until the longest one is done'
+	@$(WITH_CLUSTER) $(GO_TEST) -p 4 -timeout=30m $(UNIT)
+
+.PHONY: test-chart
+test-chart: $(HELM_UNITTEST) $(PROMTOOL) ## Test the templates of the chart, and the alerts
+	$(HELM_UNITTEST) --strict deploy/chart
+	$(PROMTOOL) check rules deploy/chart/files/rules/*.yaml deploy/chart/files/rules/production/*.yaml
+	$(PROMTOOL) test rules deploy/prometheus/tests/*.yaml
+
 .PHONY: test-hostile
 test-hostile: build $(HELM) ## Measure how long a tenant waits next to a hostile one, on an otherwise idle machine, 4 minutes
 	@echo 'go test ./deploy/e2e/hostile'
 	@$(GO_TEST_PROGRAMS) ./deploy/e2e/hostile
-
-.PHONY: transcript
-transcript: build ## Run the commands in deploy/docs/half-hour.md, and update their output there
-	@echo 'deploy/docs/half-hour.md'
-	@TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
-
-.PHONY: picture
-picture: ## Make deploy/docs/demo.svg, the animation in the README, from the output of make demo (needs npm)
-	deploy/tools/picture
 
 .PHONY: test-random
 test-random: build ## Soak test: random edits and faults for ROUNDS (1000) from SEED (random)
@@ -231,10 +202,6 @@ try-release: ## Try the release VERSION in dist/ with an API server, in containe
 release-again: $(GORELEASER) $(SYFT) $(HELM) ## Make the files of dist/ again from a fresh clone, and compare them
 	@$(RELEASE_TOOLS) LDFLAGS='$(LDFLAGS)' NO_DWARF='$(NO_DWARF)' deploy/tools/release-again '$(VERSION)'
 
-.PHONY: nightly
-nightly: test-random ## Run the soak test and 10 minutes of each fuzz target
-	$(MAKE) fuzz FUZZTIME=10m
-
 comma := ,
 
 define bench
@@ -250,29 +217,16 @@ bench: build ## Benchmark the pipeline with N ConfigMaps (2000), and bare patche
 bench-short: build ## Run a fiftieth of each benchmark, to check that it works
 	$(call bench,-short -apart -refresh=10000 -slow-host -latencies=100ms -fetchers=1$(comma)2)
 
-.PHONY: control-plane
-control-plane:
-	@$(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
-
 ##@ Change
 
 .PHONY: generate
-generate: generate-watchers generate-chart generate-recipes $(BUF) $(PROTOC_GEN_GO) ## Generate Go code from .proto files, the CRD of Watchers, pages and manifests
-	@echo 'proto/**/*.pb.go, deploy/docs/metrics.md'
+generate: $(BUF) $(PROTOC_GEN_GO) $(CONTROLLER_GEN) $(HELM) ## Generate Go code from .proto files, the CRD of Watchers, pages and manifests
+	@echo 'proto/**/*.pb.go, the CRD, deploy/docs, the policies and rights without helm'
 	@$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
-	@$(METRICS_PAGE) > deploy/docs/metrics.md
-
-.PHONY: generate-watchers
-generate-watchers: $(CONTROLLER_GEN)
-	deploy/tools/generate-watchers $(CONTROLLER_GEN)
-
-.PHONY: generate-chart
-generate-chart: $(HELM)
-	deploy/tools/generate-chart $(HELM)
-
-.PHONY: generate-recipes
-generate-recipes:
-	deploy/tools/generate-recipes
+	@deploy/tools/generate-watchers $(CONTROLLER_GEN)
+	@deploy/tools/generate-chart $(HELM)
+	@deploy/tools/generate-recipes
+	@UPDATE_METRICS=1 $(SHARED_FLAGS) go test -count=1 ./deploy/local/internal/docs -ginkgo.focus 'page about metrics'
 
 .PHONY: fmt
 fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
@@ -290,65 +244,25 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	@$(SHARED_FLAGS) $(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-watchers verify-metrics verify-docs verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check generated files, schema, pages, modules, imports, chart, format and linters
-
-.PHONY: verify-proto
-verify-proto: $(BUF) $(PROTOC_GEN_GO)
+verify: lint $(BUF) $(PROTOC_GEN_GO) $(CONTROLLER_GEN) $(ACTIONLINT) $(HELM) $(GOVULNCHECK) ## Check generated files, schema, pages, modules, imports, chart, format and linters
 	$(BUF) lint proto
 	@$(WITH_PROTOC_GEN_GO) deploy/tools/verify-generated $(BUF)
 	deploy/tools/verify-breaking $(BUF)
-
-.PHONY: verify-watchers
-verify-watchers: $(CONTROLLER_GEN)
 	deploy/tools/generate-watchers $(CONTROLLER_GEN) --check
-
-.PHONY: verify-metrics
-verify-metrics:
-	@echo 'deploy/docs/metrics.md'
-	@$(METRICS_PAGE) | diff -u deploy/docs/metrics.md - || { echo 'deploy/docs/metrics.md is stale: make generate' >&2; exit 1; }
-
-.PHONY: verify-docs
-verify-docs: ## Check that all files, headings and symbols in pages exist
-	@echo 'verify-docs'
-	@deploy/tools/generate-recipes --check
-	@$(SHARED_FLAGS) go run ./deploy/local/cmd/verify-docs
-
-.PHONY: verify-workflows
-verify-workflows: $(ACTIONLINT)
+	deploy/tools/generate-chart $(HELM) --check
+	deploy/tools/generate-recipes --check
+	$(SHARED_FLAGS) go run ./deploy/local/cmd/verify-docs
 	$(ACTIONLINT) -shellcheck= -pyflakes=
 	@! grep -rnE 'uses: [^.]' .github | grep -vE '@[0-9a-f]{40} # v' || { echo 'pin actions by digest, with the version in a comment' >&2; exit 1; }
-
-.PHONY: verify-modules
-verify-modules:
 	deploy/tools/verify-modules $(MODULES)
-
-.PHONY: verify-imports
-verify-imports:
 	deploy/tools/verify-imports ./fetcher/... '^(sigs\.)?k8s\.io/'
 	deploy/tools/verify-imports ./deploy/local/cmd/curl-me-that '^k8s\.io/client-go/(informers|kubernetes)$$'
 	deploy/tools/verify-imports ./proto/curlmethat/... '^github\.com/nats-io/|^net/http$$|k8s\.io/'
-
-.PHONY: verify-console
-verify-console:
 	deploy/tools/verify-console
-
-.PHONY: verify-chart
-verify-chart: $(HELM)
-	deploy/tools/generate-chart $(HELM) --check
 	@for values in deploy/chart/ci/*.yaml; do $(HELM) lint --strict --quiet deploy/chart --values $$values --set 'networkPolicy.apiServer.cidrs={10.96.0.1/32}' || exit 1; done
-
-.PHONY: verify-format
-verify-format: $(BUF) $(GOLANGCI_LINT)
 	$(BUF) format --diff --exit-code proto
 	$(GOLANGCI_LINT) fmt --diff $(MODULES)
-
-.PHONY: verify-vet
-verify-vet:
-	@echo 'go vet'
-	@$(SHARED_FLAGS) go vet $(PACKAGES)
-
-.PHONY: verify-vulnerabilities
-verify-vulnerabilities: $(GOVULNCHECK)
+	$(SHARED_FLAGS) go vet $(PACKAGES)
 	deploy/tools/verify-vulnerabilities $(GOVULNCHECK) $(MODULES)
 
 .PHONY: clean

@@ -107,7 +107,7 @@ func (t *terminal) normalize(text string) string {
 // eventRow matches an Event as kubectl describes it.
 var eventRow = regexp.MustCompile(`^  (?:Warning|Normal) `)
 
-// halfHour is the page with the commands of a user's half hour and their output. If `make transcript` sets
+// halfHour is the page with the commands of a user's half hour and their output. If somebody sets
 // TRANSCRIPT, the spec writes the output to the page instead of expecting it.
 const halfHour = "../../docs/half-hour.md"
 

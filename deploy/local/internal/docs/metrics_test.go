@@ -1,12 +1,17 @@
-package main
+package docs_test
 
 import (
 	_ "embed"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -16,8 +21,21 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-//go:embed METRICS.md.tmpl
-var page string
+//go:embed testdata/metrics.md.tmpl
+var metricsTemplate string
+
+const metricsPage = "deploy/docs/metrics.md"
+
+var _ = Describe("The page about metrics", func() {
+	It("lists all metrics of the code", func() {
+		var page strings.Builder
+		Expect(write(&page, sections())).To(Succeed())
+		if os.Getenv("UPDATE_METRICS") != "" {
+			Expect(os.WriteFile(filepath.Join(root, metricsPage), []byte(page.String()), 0o600)).To(Succeed())
+		}
+		Expect(page.String()).To(Equal(string(text(filepath.Join(root, metricsPage)))), "run make generate")
+	})
+})
 
 // section has the metrics of one component.
 type section struct {
@@ -74,7 +92,7 @@ func write(to io.Writer, all []section) error {
 	for _, s := range all {
 		slices.SortStableFunc(s.Metrics, func(a, b metric.Definition) int { return strings.Compare(a.Name, b.Name) })
 	}
-	t, err := template.New("page").Funcs(template.FuncMap{"labels": labels, "text": text}).Parse(page)
+	t, err := template.New("page").Funcs(template.FuncMap{"labels": labels, "text": escaped}).Parse(metricsTemplate)
 	if err != nil {
 		return fmt.Errorf("read the template: %w", err)
 	}
@@ -97,7 +115,7 @@ func labels(d metric.Definition) string {
 	return strings.Join(parts, "<br>")
 }
 
-// text escapes a text for a Markdown table.
-func text(s string) string {
+// escaped escapes a text for a Markdown table.
+func escaped(s string) string {
 	return strings.NewReplacer("<", "&lt;", ">", "&gt;", "|", "\\|").Replace(s)
 }
