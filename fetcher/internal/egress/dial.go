@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,7 +33,7 @@ func (p *Policy) DialContext(ctx context.Context, network, addr string) (net.Con
 	if t.addr.IsValid() {
 		return p.dial(ctx, network, t, t.name)
 	}
-	conn, err := p.dial(ctx, network, t, t.name+".")
+	conn, err := p.dial(ctx, network, t, p.firstName(t.name))
 	if p.mayUseSearchList(err) {
 		return p.dial(ctx, network, t, t.name)
 	}
@@ -53,6 +54,15 @@ func (p *Policy) parseAddr(addr string) (target, error) {
 		return target{}, err
 	}
 	return p.admit(h, port)
+}
+
+// firstName returns the name to look up first: the absolute name, or a name without a dot as written if names of
+// the cluster are allowed. No public host has such a name, and Go finds it in the hosts file only as written.
+func (p *Policy) firstName(name string) string {
+	if len(p.allow) > 0 && !strings.Contains(name, ".") {
+		return name
+	}
+	return name + "."
 }
 
 // mayUseSearchList reports whether to look the name up within the cluster after a failed lookup.

@@ -43,8 +43,8 @@
 // # Names
 //
 // A name is looked up as an absolute name, from the root. The search list of resolv.conf applies
-// only if there is an allow-cidr and the name is unknown. Otherwise a namespace of the cluster
-// could shadow a public name.
+// only if there is an allow-cidr and the name is unknown or has no dot. Otherwise a namespace of the
+// cluster could shadow a public name.
 //
 // # Namespaces
 //

@@ -150,6 +150,14 @@ var _ = Describe("the operator's settings", func() {
 			Expect(questions(ctx, egress.Config{})).To(HaveEach(2))
 		})
 
+		It("is not needed for localhost, which is in the hosts file", func(ctx SpecContext) {
+			names := dnstest.New()
+			gate, _ := newGate(egress.Config{AllowCIDRs: loopback}, names)
+			_ = attempt(ctx, gate, "http://localhost:1/")
+			Expect(gate.Verdict(ctx, "team-a", "http://localhost:1/").Allowed).To(BeTrue())
+			Expect(names.Questions()).To(BeZero())
+		})
+
 		It("is applied after the name itself if a range is allowed", func(ctx SpecContext) {
 			Expect(questions(ctx, egress.Config{AllowCIDRs: loopback})).To(HaveEach(BeNumerically(">=", 4)))
 		})

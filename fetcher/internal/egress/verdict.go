@@ -98,7 +98,7 @@ func (p *Policy) decide(t target, addrs []netip.Addr) Verdict {
 func (p *Policy) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.dialling.timeout)
 	defer cancel()
-	addrs, err := p.dialling.resolver.LookupNetIP(ctx, "ip", name+".")
+	addrs, err := p.dialling.resolver.LookupNetIP(ctx, "ip", p.firstName(name))
 	if p.mayUseSearchList(err) {
 		addrs, err = p.dialling.resolver.LookupNetIP(ctx, "ip", name)
 	}
