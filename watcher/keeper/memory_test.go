@@ -109,6 +109,7 @@ var _ = Describe("With many Watchers, keeper", func() {
 		named := func(i int, target string, change int) []string {
 			w := ready(r.namespace, i)
 			w.Spec.Target.Name, w.ResourceVersion = target, fmt.Sprint(change*1000+i)
+			w.CreationTimestamp = metav1.Unix(int64(i), 0)
 			r.watchers.Put(w)
 			return queued()
 		}

@@ -145,9 +145,13 @@ func (o *Object) unpublished(at pipeline.Key, wanted map[pipeline.Key]bool, now 
 			continue
 		}
 		write := o.write(pair.Key)
+		state := keystate.Of(nil, &write, now)
+		if _, ruled := o.Request.Rules[pair.Key]; ruled && o.Status.Problem != nil && state.Reason == keystate.Unpublished {
+			continue // the problem is a mistake in its rules, which only the watcher compiles
+		}
 		all = append(all, Key{
 			Key: at, Request: Request{UID: o.UID, URL: pair.URL}, Host: condition.Host(pair.URL),
-			Refresh: o.Request.Interval(pair.Key), Condition: keystate.Of(nil, &write, now),
+			Refresh: o.Request.Interval(pair.Key), Condition: state,
 		})
 	}
 	return all
