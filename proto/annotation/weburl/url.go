@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -22,6 +23,9 @@ const (
 	MaxTargetBytes = 8 << 10
 	// MaxHostBytes is the maximum length of a DNS name (RFC 1035 section 2.3.4), without its final dot.
 	MaxHostBytes = 253
+	// maxLabelBytes is the maximum length of a label before it becomes punycode, which has at most 63 characters and
+	// takes a time that grows with the square of the length.
+	maxLabelBytes = 4 * 63
 )
 
 // Mistakes in a URL for which there is specific advice.
@@ -94,6 +98,9 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 // section 5.2), or the reason why there is none. Servers write odd ones, so an invisible character, a
 // lone percent sign and an empty port are no mistakes here.
 func Resolve(base, location string) (canonical, wrong string) {
+	if location, _, _ = strings.Cut(location, "#"); len(location) > MaxTargetBytes {
+		return "", TooLong
+	}
 	from, to := reference.FindStringSubmatch(base), reference.FindStringSubmatch(location)
 	// Without RawPath, package url takes the path for a decoded one and returns it byte for byte.
 	target := (&url.URL{Scheme: from[1], Host: from[2], Path: from[3], RawQuery: from[4]}).
@@ -172,6 +179,9 @@ func canonicalName(name string) (canonical, wrong string) {
 	}
 	canonical = strings.ToLower(name)
 	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
+		if slices.ContainsFunc(strings.FieldsFunc(name, dot), func(label string) bool { return len(label) > maxLabelBytes }) {
+			return "", BadName
+		}
 		var err error
 		// Other names become ASCII, too, such as a Roman numeral that looks like an l.
 		canonical, err = idna.Lookup.ToASCII(name)
@@ -192,6 +202,9 @@ func canonicalName(name string) (canonical, wrong string) {
 	}
 	return canonical, ""
 }
+
+// dot reports whether a character separates labels (RFC 3490 section 3.1).
+func dot(r rune) bool { return strings.ContainsRune(".\u3002\uff0e\uff61", r) }
 
 // canonicalAddress returns an IPv6 address, which text has without the first bracket, or the mistake in it.
 func canonicalAddress(text string) (canonical, wrong string) {

@@ -25,6 +25,11 @@ func TestResolve(t *testing.T) {
 		"//u@f.example.com":           weburl.HasUser,
 		"//f_1.example.com":           weburl.Underscore,
 		"/" + long:                    weburl.TooLong,
+		long + "/" + long + "/../..":  weburl.TooLong,
+		"x#" + long:                   "https://e.example.com:8443/a%2Fb/{c}/x",
+		// Punycode of long labels would take seconds.
+		"//a." + strings.Repeat("\u00fc", 127) + "\u3002example": weburl.BadName,
+		"//" + strings.Repeat("%C3%BC", 127) + ".example":        weburl.BadName,
 	} {
 		if got, wrong := weburl.Resolve(base, location); got+wrong != want {
 			t.Errorf("%.30s: got %q, %q, want %q", location, got, wrong, want)
