@@ -3,10 +3,12 @@ package teamsecret
 
 import (
 	"cmp"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,6 +36,9 @@ const (
 	maxHosts = 8
 	// maxEntries is the maximum number of entries of one namespace.
 	maxEntries = 64
+	// maxRSABits is the maximum size of an RSA key, as in package tls for the keys of servers, and maxKeyBytes that of
+	// a private key in PEM. The time to load or to use a key grows with the cube of its size.
+	maxRSABits, maxKeyBytes = 8 << 10, 8 << 10
 )
 
 // Ignored is an ignored Secret with the reason.
@@ -178,6 +183,9 @@ func credentialOf(s *corev1.Secret) (headerfile.TeamEntry, error) {
 }
 
 func validTLS(e headerfile.TeamEntry) error {
+	if len(e.Key) > maxKeyBytes {
+		return fmt.Errorf("tls.key has more than %d KiB", maxKeyBytes>>10)
+	}
 	if e.Certificate+e.Key != "" {
 		if _, err := tls.X509KeyPair([]byte(e.Certificate), []byte(e.Key)); err != nil {
 			return errors.New("tls.crt and tls.key are not a PEM certificate with its key") // the error might reveal the key
@@ -185,6 +193,15 @@ func validTLS(e headerfile.TeamEntry) error {
 	}
 	if e.Authorities != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(e.Authorities)) {
 		return errors.New("ca.crt has no PEM certificate")
+	}
+	for block, rest := pem.Decode([]byte(e.Authorities)); block != nil; block, rest = pem.Decode(rest) {
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil { // the pool ignores it, too
+			continue
+		}
+		if public, isRSA := certificate.PublicKey.(*rsa.PublicKey); isRSA && public.N.BitLen() > maxRSABits {
+			return fmt.Errorf("ca.crt has an RSA key of more than %d bits", maxRSABits)
+		}
 	}
 	if len(e.Headers) == 0 && e.Certificate+e.Authorities == "" {
 		return errors.New("has no credential; add bearerToken, username and password, header.NAME, tls.crt and " +

@@ -2,6 +2,7 @@ package teamsecret_test
 
 import (
 	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -47,6 +48,22 @@ func pair(t *testing.T) (certificate, key string) {
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}))
+}
+
+// largeAuthority returns a certificate whose key takes long to use.
+func largeAuthority(t *testing.T) string {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), 8192, 1), E: 65537}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(nil, template, template, large, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
 func TestEntries(t *testing.T) {
@@ -130,6 +147,16 @@ func TestIgnored(t *testing.T) {
 			"https://a.example.com",
 			map[string]string{"username": "a"},
 			"username and password go together, and username has no colon",
+		},
+		{
+			"https://a.example.com",
+			map[string]string{"tls.crt": certificate, "tls.key": strings.Repeat(hidden, 2000)},
+			"tls.key has more than 8 KiB",
+		},
+		{
+			"https://a.example.com",
+			map[string]string{"ca.crt": certificate + largeAuthority(t)},
+			"ca.crt has an RSA key of more than 8192 bits",
 		},
 		{
 			"https://a.example.com",
