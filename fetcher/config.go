@@ -56,6 +56,7 @@ func DefaultConfig() Config {
 			Sharing:           sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
 			MaxExpressionBody: rule.DefaultMaxBody,
 			DeadLetters:       budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
+			Decoding:          budget.Config{Burst: int64(time.Second / 2), Refill: 5 * time.Second},
 			ResultBytes:       budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
 		},
 	}

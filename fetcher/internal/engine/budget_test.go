@@ -49,6 +49,21 @@ var _ = Describe("The budget of a namespace", func() {
 		Expect(w.contents()).To(Equal(5))
 	})
 
+	It("limits the time in which its compressed bodies are decoded, even bad ones", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		f := w.fetcher(func(o *fetcherOptions) { o.config.Decoding = budget.Config{Burst: 1, Refill: time.Hour} })
+		o := serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write([]byte("\x1f\x8bnot gzip"))
+		})
+		f.fetch(w.want(o.URL, in("greedy"), named("cm", 0)))
+		f.fetch(w.want(o.URL+"/other", in("greedy"), named("cm", 1)))
+		Expect(o.gets.Load()).To(BeEquivalentTo(1))
+		Expect(f.parked("namespace_share")).To(Equal(1))
+		f.fetch(w.want(o.URL+"/other", in("modest"), named("cm", 2)))
+		Expect(o.gets.Load()).To(BeEquivalentTo(2), "another namespace has its own budget")
+	})
+
 	It("is not used up by unpublished bodies", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		f := w.fetcher(func(o *fetcherOptions) {

@@ -30,6 +30,8 @@ type Config struct {
 	Sharing sharedcall.Config
 	// ResultBytes is the budget of published bytes of one namespace.
 	ResultBytes budget.Config
+	// Decoding is the budget of time, in nanoseconds, in which compressed bodies of one namespace are decoded.
+	Decoding budget.Config
 	// MaxExpressionBody is the maximum size in bytes of a body for rules and selections (0: the default).
 	MaxExpressionBody int
 	// DeadLetters is the budget of dead letters of one namespace.

@@ -54,6 +54,7 @@ type Engine struct {
 	backpressure *backpressure
 	rules        *rule.Evaluator
 	resultBytes  *budget.Budget
+	decoding     *budget.Budget
 	deadLetters  *budget.Budget
 	lines        *logsample.Log
 	health       hostHealth
@@ -68,6 +69,7 @@ func New(cfg Config, deps Deps) *Engine {
 		health: hostHealth{failing: map[string]int{}},
 	}
 	e.resultBytes = budget.New(cfg.ResultBytes, deps.Clock.Now)
+	e.decoding = budget.New(cfg.Decoding, deps.Clock.Now)
 	e.deadLetters = budget.New(cfg.DeadLetters, deps.Clock.Now)
 	e.rules.Budget = budget.New(budget.Config{Burst: int64(evaluations), Refill: refill}, deps.Clock.Now)
 	return e
@@ -142,6 +144,10 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
 		e.logShortage(t, short, string(namespaceBytes),
 			"the namespace exceeded its budget of bodies, its GETs are delayed")
 		return e.park(ctx, t, namespaceBytes, short.Wait)
+	}
+	if short := e.decoding.Check(t.key.Namespace); short != nil {
+		e.logShortage(t, short, "decoding", "the namespace has used up its time for compressed bodies, its GETs are delayed")
+		return e.park(ctx, t, throttle.NamespaceShare, short.Wait)
 	}
 	if short := e.evaluationsShort(t); short != nil {
 		return e.park(ctx, t, throttle.NamespaceShare, short.Wait)

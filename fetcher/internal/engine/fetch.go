@@ -111,7 +111,10 @@ func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.
 	}
 	defer slot.Release()
 	t.slot = slot
-	response, err := e.deps.Getter.Do(withPhases(ctx, t.span), r)
+	decoding := get.WithDecoding(withPhases(ctx, t.span), func(took time.Duration) {
+		e.decoding.Spend(t.key.Namespace, int64(took))
+	})
+	response, err := e.deps.Getter.Do(decoding, r)
 	observeLoad(slot, err)
 	e.deps.Metrics.observeGet(response, err)
 	if err == nil {

@@ -3,11 +3,35 @@ package get
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"time"
 )
+
+type decodingKey struct{}
+
+// WithDecoding returns a context with which Do reports how long it decoded a compressed body, even a bad one. A
+// server can make a megabyte take 0.1 s for each layer.
+func WithDecoding(ctx context.Context, report func(time.Duration)) context.Context {
+	return context.WithValue(ctx, decodingKey{}, report)
+}
+
+// decode removes layers of gzip from a body.
+func decode(ctx context.Context, body []byte, layers int, limit int64) (_ []byte, err error) {
+	if report, asked := ctx.Value(decodingKey{}).(func(time.Duration)); asked && layers > 0 {
+		began := time.Now()
+		defer func() { report(time.Since(began)) }()
+	}
+	for range layers {
+		if body, err = gunzip(body, limit); err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
+}
 
 // maxLayers is the maximum number of times that a body may be compressed.
 const maxLayers = 3

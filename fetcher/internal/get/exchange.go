@@ -141,7 +141,7 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 	defer func() { _ = answer.Body.Close() }()
 	switch {
 	case answer.StatusCode == http.StatusOK:
-		response, err := x.content(u, answer)
+		response, err := x.content(ctx, u, answer)
 		return response, nil, err
 	case answer.StatusCode == http.StatusNotModified && x.conditional(u) && x.request.confirmed(answer.Header):
 		return Response{NotModified: true, Validators: x.request.Validators}, nil, nil

@@ -15,7 +15,7 @@ import (
 const snippetTimeout = time.Second
 
 // content reads the body of a 200.
-func (x *exchange) content(u *url.URL, answer *http.Response) (Response, error) {
+func (x *exchange) content(ctx context.Context, u *url.URL, answer *http.Response) (Response, error) {
 	layers, err := gzipLayers(answer.Header)
 	if err != nil {
 		return Response{}, err
@@ -26,10 +26,8 @@ func (x *exchange) content(u *url.URL, answer *http.Response) (Response, error) 
 	}
 	start := time.Now()
 	body, err := readBody(answer.Body, answer.ContentLength, limit)
-	for range layers {
-		if err == nil {
-			body, err = gunzip(body, limit)
-		}
+	if err == nil {
+		body, err = decode(ctx, body, layers, limit)
 	}
 	if err != nil {
 		return Response{}, err
