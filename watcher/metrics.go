@@ -73,8 +73,8 @@ func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *
 		})
 		return n
 	})
-	m.own.GaugesFunc("keys", "Requested keys by state. Failing and refused ones may hold their last good value, contested "+
-		"ones hold a value of another field manager.",
+	m.own.GaugesFunc("keys", "Requested keys by state. Failing and refused ones may hold their last good value, "+
+		"contested ones hold a value of another field manager.",
 		metric.Of("state", keyOK, keyFailing, keyPending, keyContested, keyRefused),
 		func() map[string]float64 { return keysByState(objects, auditor.Refused) })
 	gauge("wanted_keys", "Keys with a want in the stream of requests, as known by the leader.", index.Len)

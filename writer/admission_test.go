@@ -41,7 +41,8 @@ metadata: {name: %[1]s}
 spec:
   failurePolicy: Fail
   reinvocationPolicy: Never
-  matchConstraints: {resourceRules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]}
+  matchConstraints:
+    resourceRules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
   matchConditions:
   - name: annotated
     expression: "'x-kv8s.io/curl-status' in object.metadata.?annotations.orValue({})"

@@ -73,7 +73,8 @@ var _ = Describe("Objects whose requests fail while the API server is ready", fu
 				return nil
 			})
 			DeferCleanup(func() { close(over) })
-		}, "body", "WriteFailed: the API server could not write the ConfigMap, perhaps because an admission webhook is slow", 3),
+		}, "body", "WriteFailed: the API server could not write the ConfigMap, perhaps because an admission webhook is "+
+			"slow", 3),
 		Entry("a webhook asks to come back", func(w *world) {
 			w.webhook("ValidatingWebhookConfiguration", func() *admission.AdmissionResponse {
 				return &admission.AdmissionResponse{Result: &metav1.Status{
@@ -81,7 +82,8 @@ var _ = Describe("Objects whose requests fail while the API server is ready", fu
 				}}
 			})
 		}, "body", "WriteFailed: the API server refused to write the body from data.example.com", 2),
-		Entry("a policy removes the status", (*world).strip, "body", "WriteFailed: an admission policy removes curl-status", 1),
+		Entry("a policy removes the status", (*world).strip, "body",
+			"WriteFailed: an admission policy removes curl-status", 1),
 		Entry("their metadata leave no room in a request to etcd", func(*world) {}, big,
 			"BodyTooLarge: the ConfigMap with its metadata and the body for key mydata (900,000 bytes) is too large", 2),
 	)

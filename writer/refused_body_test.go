@@ -80,7 +80,7 @@ var _ = Describe("A body that the API server refuses", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), text))
 		got := w.get("cm")
-		Expect(string(got.BinaryData["mydata"]) == text).To(BeTrue())
+		Expect(string(got.BinaryData["mydata"])).To(Equal(text))
 		Expect(got.Data).To(BeEmpty())
 		Expect(entry(got, "mydata")).To(And(HaveField("Error", ""), HaveField("Binary", true)))
 		Expect(w.events(cm)).To(BeEmpty())

@@ -319,7 +319,8 @@ metadata: { name: other }
 		Expect(r.out).To(MatchRegexp(`default/one +mine +KeyExists`))
 		Expect(site.gets.Load()).To(BeZero())
 		Expect(check("--fetch").out).To(ContainSubstring("BadStatus"))
-		Expect(flat(check("--fetch").out)).To(And(MatchRegexp(`a sent GET http://\S+/a; Accept: \*/\*; .*User-Agent: curl-me-that/`),
+		Expect(flat(check("--fetch").out)).To(And(
+			MatchRegexp(`a sent GET http://\S+/a; Accept: \*/\*; .*User-Agent: curl-me-that/`),
 			MatchRegexp(`a received 50\d; .*Content-Length: `)))
 		site.up.Store(true)
 		Expect(check("--fetch").out).To(MatchRegexp(`a +fetched +10 bytes, sha256`))

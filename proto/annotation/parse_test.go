@@ -192,10 +192,11 @@ func TestAFieldThatIsNotAPairRejectsTheWholeValue(t *testing.T) {
 }
 
 func TestAnEmptiedAnnotationSaysWhatHappensToTheData(t *testing.T) {
+	const want = "annotation curl-me-that is empty, so nothing is fetched and no key is removed; write key=url, or " +
+		"remove the annotation to remove the keys that it filled"
 	for _, value := range []string{"", " \n\t"} {
 		request, err := grammar(t).Parse(ask(value))
-		if err == nil || !request.Present || request.Pairs != nil || err.Error() != "annotation curl-me-that is empty, so "+
-			"nothing is fetched and no key is removed; write key=url, or remove the annotation to remove the keys that it filled" {
+		if err == nil || !request.Present || request.Pairs != nil || err.Error() != want {
 			t.Errorf("%q: got %v", value, err)
 		}
 	}
@@ -213,6 +214,9 @@ func TestABadPairDoesNotAffectOthers(t *testing.T) {
 			"key=https://example.com/path"
 		hidden = " (key b): the url contains an invisible character, such as a byte order mark or a zero-width space; " +
 			"delete the url and type it again, or escape it, as in %E2%80%8B"
+		percent = " (key b): the url contains a percent sign without two hexadecimal digits; write %25 for a percent " +
+			"sign"
+		brace      = " (key b): the host contains {; write it as in key=https://example.com/path"
 		quoted     = " (key b): the url is in quotes or brackets; remove them"
 		underscore = " (key b): the host contains an underscore, which no host name has; use another name of that " +
 			"server, or ask its owner for one"
@@ -249,8 +253,8 @@ func TestABadPairDoesNotAffectOthers(t *testing.T) {
 		"b=https://e.example.com/x\u2060":           "2" + hidden,
 		"b=https://e.example.com/x\u00ad":           "2" + hidden,
 		"b=https://e.example.com/\u3164":            "2" + hidden,
-		"b=https://e.example.com/100%":              "2 (key b): the url contains a percent sign without two hexadecimal digits; write %25 for a percent sign",
-		"b={{.url}}":                                "2 (key b): the host contains {; write it as in key=https://example.com/path",
+		"b=https://e.example.com/100%":              "2" + percent,
+		"b={{.url}}":                                "2" + brace,
 		"b=e.example.com;d=f.example.com":           "2" + comma,
 		"b=https://e.example.com/x;d=https://f.ex":  "2" + joined,
 		`b=https://e.example.com/x\nd=https://f.ex`: "2" + joined,

@@ -67,9 +67,10 @@ func FuzzProblems(f *testing.F) {
 		if a, b := request.Problem(err), same.Problem(sameErr); a != b {
 			t.Errorf("the watcher explains %q, the writer %q", a, b)
 		}
-		for _, field := range strings.Fields(object.Annotations[annotation.DefaultKey]) {
+		for field := range strings.FieldsSeq(object.Annotations[annotation.DefaultKey]) {
 			key, _, _ := strings.Cut(field, "=")
-			if legal := strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789") == ""; err == nil && legal && !request.Names(key) {
+			legal := strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+			if err == nil && legal && !request.Names(key) {
 				t.Errorf("key %q is annotated, but would be removed", key)
 			}
 		}

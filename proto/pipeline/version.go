@@ -10,7 +10,7 @@ import (
 const MinServer = "2.14.7"
 
 // flaws are the faults of older versions, each with the version that fixed it, the oldest first.
-var flaws = []struct{ fixed, flaw string }{ //nolint:gochecknoglobals // constant
+var flaws = []struct{ fixed, flaw string }{
 	{"2.12.0", "it cannot schedule messages (ADR-51)"},
 	{"2.14.0", "any client may purge any subject by schedule headers (nats-server#8055, #8135)"},
 	{MinServer, "it leaks the entries of expired messages (nats-server#8594)"},

@@ -1,7 +1,6 @@
 package rule_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -38,18 +37,34 @@ func slowToCompile() (all []string) {
 		"json in json", "1==json", "1+''", "json+json", "[]==[]", "x", "f(1)", "json<json", "has(json.a)", "size(json)",
 		"[].map(x,x)", "google.protobuf.Value{}==1", "type(1)==int", "timestamp(0)==duration('1s')", "a.b.c.d", "true?1:''",
 	} {
-		all = append(all, chain(part, "||"), chain(part, "+"), chain(part, "=="), "["+strings.TrimSuffix(chain(part, ","), ","+part)+"]")
+		all = append(all, chain(part, "||"), chain(part, "+"), chain(part, "=="),
+			"["+strings.TrimSuffix(chain(part, ","), ","+part)+"]")
 	}
 	for _, pair := range [][2]string{
-		{"(", ")"}, {"[", "]"}, {"{1:", "}"}, {"type(", ")"}, {"dyn(", ")"}, {"(true?", ":1)"}, {"[1].map(x,", ")"}, {"!", ""},
-		{"json.map(x,", ")"}, {"[dyn(", ")][0]"}, {"-(", ")"}, {"string(", ")"}, {"has(json.a[", "].b)"}, {"(1+", "+'')"},
+		{"(", ")"},
+		{"[", "]"},
+		{"{1:", "}"},
+		{"type(", ")"},
+		{"dyn(", ")"},
+		{"(true?", ":1)"},
+		{"[1].map(x,", ")"},
+		{"!", ""},
+		{"json.map(x,", ")"},
+		{"[dyn(", ")][0]"},
+		{"-(", ")"},
+		{"string(", ")"},
+		{"has(json.a[", "].b)"},
+		{"(1+", "+'')"},
 	} {
 		all = append(all, nested(0, pair[0], "1", pair[1]), strings.Repeat(pair[0], rule.MaxLength/len(pair[0])))
 	}
 	for _, pattern := range []string{
-		"(" + strings.Repeat("a?", 490) + "){1000}", "(" + strings.Repeat("a|b", 300) + "){2}", "[" + strings.Repeat(`\\pL`, 200) + "]",
-		"(?i)[" + strings.Repeat("B-\U0001e942", 300) + "]", "(?i)" + strings.Repeat(`[B-\\x{1e942}]`, 60), strings.Repeat("(a{3}){3}", 90),
-		"(?i)" + strings.Repeat(`\\PL`, 20), "^(" + strings.Repeat("ab?|", 240) + ")$", strings.Repeat("(", 300), nested(0, "(?:", "a", ")*"),
+		"(" + strings.Repeat("a?", 490) + "){1000}", "(" + strings.Repeat("a|b", 300) + "){2}",
+		"[" + strings.Repeat(`\\pL`, 200) + "]",
+		"(?i)[" + strings.Repeat("B-\U0001e942", 300) + "]", "(?i)" + strings.Repeat(`[B-\\x{1e942}]`, 60),
+		strings.Repeat("(a{3}){3}", 90),
+		"(?i)" + strings.Repeat(`\\PL`, 20), "^(" + strings.Repeat("ab?|", 240) + ")$", strings.Repeat("(", 300),
+		nested(0, "(?:", "a", ")*"),
 	} {
 		all = append(all, "''.matches('"+pattern+"')")
 	}
@@ -62,7 +77,7 @@ func TestCompilingIsFast(t *testing.T) {
 	}
 }
 
-// compiles compiles a rule, a selection and a program within the limit.
+// compiles checks that a rule, a selection and a program compile within the limit.
 func compiles(t *testing.T, text string) {
 	t.Helper()
 	for name, compile := range map[string]func(text string){
@@ -70,7 +85,7 @@ func compiles(t *testing.T, text string) {
 		"selection": func(text string) { rule.Mistake(text, false) },
 		"program": func(text string) {
 			e := &rule.Evaluator{MaxBody: 1} // a larger body is not evaluated
-			e.Evaluate(context.Background(), "hostile", rule.Set{Select: text}, []byte("{}"), 0)
+			e.Evaluate(t.Context(), "hostile", rule.Set{Select: text}, []byte("{}"), 0)
 		},
 	} {
 		took := quickest(longestCompile, func(try int) { compile(text + strings.Repeat(" ", try)) }) // not cached
@@ -81,11 +96,13 @@ func compiles(t *testing.T, text string) {
 }
 
 // shapes combine one or two expressions.
-var shapes = []string{ //nolint:gochecknoglobals // immutable
+var shapes = []string{
 	"[%s]", "{'a':%s}", "type(%s)", "(%s)", "!%s", "size(%s)", "string(%s)", "duration(%s)", "double(%s)", "int(%s)",
-	"dyn(%s)", "%s.a", "%s[0]", "has(%s.a)", "bytes(%s)", "timestamp(%s)", "-%s", "%[1]s+%[1]s", "%[1]s||%[1]s", "[%[1]s,%[1]s]",
+	"dyn(%s)", "%s.a", "%s[0]", "has(%s.a)", "bytes(%s)", "timestamp(%s)", "-%s", "%[1]s+%[1]s", "%[1]s||%[1]s",
+	"[%[1]s,%[1]s]",
 	"%[1]s==%[1]s", "%s.matches('(a|b?)+c')", "''.matches('(%s){9}')", "%[1]s.map(x,%[2]s)", "%[1]s.all(x,%[2]s)",
-	"%[1]s.filter(x,%[2]s)", "%[1]s+%[2]s", "%[1]s||%[2]s", "%[1]s&&%[2]s", "%[1]s in %[2]s", "%[1]s==%[2]s", "%[1]s<%[2]s",
+	"%[1]s.filter(x,%[2]s)", "%[1]s+%[2]s", "%[1]s||%[2]s", "%[1]s&&%[2]s", "%[1]s in %[2]s", "%[1]s==%[2]s",
+	"%[1]s<%[2]s",
 	"%[1]s?%[2]s:%[1]s", "{%[1]s:%[2]s}", "%[1]s.contains(%[2]s)", "body", "json", "x", "1", "'a'", "[1]", "heldSize",
 }
 
@@ -129,8 +146,8 @@ func FuzzLimits(f *testing.F) {
 		compiles(t, text)
 		e := new(rule.Evaluator)
 		set := rule.Set{Expect: []string{text, text, text, text, text, text, text, text}, Select: text}
-		e.Evaluate(context.Background(), "hostile", set, []byte{}, 1) // compiles
-		took := quickest(longest, func(int) { e.Evaluate(context.Background(), "hostile", set, []byte(body), 1) })
+		e.Evaluate(t.Context(), "hostile", set, []byte{}, 1) // compiles
+		took := quickest(longest, func(int) { e.Evaluate(t.Context(), "hostile", set, []byte(body), 1) })
 		if took > longest {
 			t.Errorf("%.80s took %s", text, took)
 		}

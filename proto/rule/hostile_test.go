@@ -1,7 +1,6 @@
 package rule_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -160,7 +159,7 @@ func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
 		for _, text := range expressions {
 			var o rule.Outcome
 			took := quickest(longest, func(int) {
-				o = e.Evaluate(context.Background(), "hostile", rule.Set{Expect: []string{text}, Select: text}, []byte(body), 1)
+				o = e.Evaluate(t.Context(), "hostile", rule.Set{Expect: []string{text}, Select: text}, []byte(body), 1)
 			})
 			if took >= longest {
 				t.Errorf("%.60s on %s took %s", text, name, took)

@@ -28,7 +28,7 @@ type meter struct {
 }
 
 // errExceeded ends an evaluation that exceeds a limit.
-var errExceeded = types.NewErr("the evaluation exceeds a limit")
+var errExceeded = types.NewErr("the evaluation exceeds a limit") //nolint:gochecknoglobals // immutable
 
 // exceeded reports whether a limit is exceeded.
 func (m *meter) exceeded() bool { return m.left < 0 || m.ctx.Err() != nil }

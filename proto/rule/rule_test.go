@@ -55,7 +55,8 @@ func TestRules(t *testing.T) {
 
 func TestALargeBodyPassesWithoutExpressions(t *testing.T) {
 	body := make([]byte, rule.DefaultMaxBody+1)
-	if _, cause := new(rule.Evaluator).Evaluate(context.Background(), "team-a", rule.Set{}, body, 0).Failed(); cause != rule.Passed {
+	_, cause := new(rule.Evaluator).Evaluate(t.Context(), "team-a", rule.Set{}, body, 0).Failed()
+	if cause != rule.Passed {
 		t.Errorf("the body is %s", cause)
 	}
 }
@@ -72,8 +73,8 @@ func TestSelections(t *testing.T) {
 		`{1: 2u}`:                     `{"1":2}`,
 		`[timestamp(0)]`:              `["1970-01-01T00:00:00Z"]`,
 	} {
-		if o := e.Evaluate(context.Background(), "team-a", rule.Set{Select: text}, []byte(body), 0); o.Expressions[0].Cause != rule.Passed ||
-			string(o.Selected) != want {
+		o := e.Evaluate(t.Context(), "team-a", rule.Set{Select: text}, []byte(body), 0)
+		if o.Expressions[0].Cause != rule.Passed || string(o.Selected) != want {
 			t.Errorf("%s selects %v %q, not %q", text, o.Expressions, o.Selected, want)
 		}
 	}
@@ -88,7 +89,8 @@ func TestSelections(t *testing.T) {
 		`{b"a": 1}`:               rule.Inapplicable,
 		`[[json]].map(x, [x, x])`: rule.TooLarge,
 	} {
-		if o := e.Evaluate(context.Background(), "team-a", rule.Set{Select: text}, []byte(body), 0); o.Expressions[0].Cause != want {
+		o := e.Evaluate(t.Context(), "team-a", rule.Set{Select: text}, []byte(body), 0)
+		if o.Expressions[0].Cause != want {
 			t.Errorf("%s selects %v, not %v", text, o.Expressions, want)
 		}
 	}
@@ -96,22 +98,24 @@ func TestSelections(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"size(json.rules) > 0":       "",
-		"json.ok":                    "",
-		"size(json) + heldSize":      "expected a boolean, column 12",
-		"nobody == 1":                "nobody is unknown (use body, json, heldSize and the standard functions of CEL), column 1",
-		"startsWith('a')":            "startsWith needs a text before it, as in body.startsWith('…'), column 11",
-		"size(body) > '1'":           "'>' does not take (int, string), column 12",
-		"json.a = 1":                 "'=' is not expected, column 8",
-		"json.a and true":            "'and' is not expected, column 8",
-		"json['a'":                   "the expression is incomplete, column 9",
-		strings.Repeat("1", 1025):    "it has 1025 characters, more than 1024",
-		"body.matches(body)":         "the pattern of matches must be a string in quotes, column 13",
-		"matches(body, '['+']')":     "the pattern of matches must be a string in quotes, column 8",
-		"body.matches('[')":          "missing closing ]: `[`, column 13",
-		"body.matches('a{999}{9}')":  "invalid nested repetition operator: `{999}{9}`, column 13",
-		"body.matches('(a?b){999}')": "the patterns of matches have more than 2048 instructions; use less repetition, column 13",
-		"body.matches('(?i)[a-é]')":  "a pattern of matches with (?i) has a range beyond ASCII, column 13",
+		"size(json.rules) > 0":  "",
+		"json.ok":               "",
+		"size(json) + heldSize": "expected a boolean, column 12",
+		"nobody == 1": "nobody is unknown (use body, json, heldSize and the standard functions of CEL), " +
+			"column 1",
+		"startsWith('a')":           "startsWith needs a text before it, as in body.startsWith('…'), column 11",
+		"size(body) > '1'":          "'>' does not take (int, string), column 12",
+		"json.a = 1":                "'=' is not expected, column 8",
+		"json.a and true":           "'and' is not expected, column 8",
+		"json['a'":                  "the expression is incomplete, column 9",
+		strings.Repeat("1", 1025):   "it has 1025 characters, more than 1024",
+		"body.matches(body)":        "the pattern of matches must be a string in quotes, column 13",
+		"matches(body, '['+']')":    "the pattern of matches must be a string in quotes, column 8",
+		"body.matches('[')":         "missing closing ]: `[`, column 13",
+		"body.matches('a{999}{9}')": "invalid nested repetition operator: `{999}{9}`, column 13",
+		"body.matches('(a?b){999}')": "the patterns of matches have more than 2048 instructions; use less repetition, " +
+			"column 13",
+		"body.matches('(?i)[a-é]')": "a pattern of matches with (?i) has a range beyond ASCII, column 13",
 		fmt.Sprint(strings.Repeat("[", 25), strings.Repeat("]", 25), "==json"): "it has more than 24 lists, maps and loops " +
 			"(a macro counts as up to 3)",
 	} {
@@ -150,7 +154,7 @@ func TestANamespaceWaitsOnlyForItsOwnBudget(t *testing.T) {
 	limit := budget.New(budget.Config{Burst: 1, Refill: time.Second}, func() time.Time { return now })
 	e, s := &rule.Evaluator{Budget: limit}, rule.Set{Expect: []string{"true"}}
 	wait := func(namespace string) time.Duration {
-		return e.Evaluate(context.Background(), namespace, s, nil, 0).Wait
+		return e.Evaluate(t.Context(), namespace, s, nil, 0).Wait
 	}
 	if wait("hostile") != 0 || wait("hostile") == 0 || wait("team-a") != 0 {
 		t.Error("the budget of a namespace does not limit exactly its own evaluations")

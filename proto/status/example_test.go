@@ -13,7 +13,8 @@ func ExampleParse() {
 		panic(err)
 	}
 	entry := found.Keys["motd"]
-	fmt.Println(entry.Error, "since", entry.Since, "after", entry.Attempts, "attempts; a body was written:", entry.Written())
+	fmt.Println(entry.Error, "since", entry.Since, "after", entry.Attempts, "attempts; a body was written:",
+		entry.Written())
 	// Output:
 	// BadStatus since 2026-01-02 03:04:05 +0000 UTC after 6 attempts; a body was written: false
 }

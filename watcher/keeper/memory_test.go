@@ -131,7 +131,9 @@ var _ = Describe("With many Watchers, keeper", func() {
 // hostileBytes is the maximum memory of an object that a tenant fills, as in deploy/docs/security.md.
 const hostileBytes = 64 << 10
 
-var _ = DescribeTable("A hostile object takes little memory of keeper:", func(ctx SpecContext, limit int, change func(r *rig, i int)) {
+var _ = DescribeTable("A hostile object takes little memory of keeper:", func(
+	ctx SpecContext, limit int, change func(r *rig, i int),
+) {
 	r := newRig(ctx)
 	const count = 10
 	inUse := func() int64 {
@@ -161,8 +163,8 @@ var _ = DescribeTable("A hostile object takes little memory of keeper:", func(ct
 		m := configMap(ready(r.namespace, i))
 		var entries []string
 		for k := range 257 {
-			entries = append(entries, fmt.Sprintf(`"%s%d":{"url":"%s","message":"%[1]s","error":"x"}`, strings.Repeat("k", 240), k,
-				strings.Repeat("u", 240)))
+			entries = append(entries, fmt.Sprintf(`"%s%d":{"url":"%s","message":"%[1]s","error":"x"}`,
+				strings.Repeat("k", 240), k, strings.Repeat("u", 240)))
 		}
 		m.Annotations[annotation.StatusKey] = "{" + strings.Join(entries, ",") + "}"
 		r.targets.Put(m)

@@ -244,7 +244,9 @@ func (t *teams) emit(ctx context.Context, events []kube.Event) {
 
 // read returns the named Secrets, or all with the label. It reads few at once, and omits what Compile does not
 // need.
-func (t *teams) read(ctx context.Context, namespace string, names []string, maxBytes int) (found []corev1.Secret, err error) {
+func (t *teams) read(
+	ctx context.Context, namespace string, names []string, maxBytes int,
+) (found []corev1.Secret, err error) {
 	keep := func(s corev1.Secret) {
 		s.ManagedFields, s.OwnerReferences = nil, nil
 		size := 0

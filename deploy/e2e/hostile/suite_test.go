@@ -123,7 +123,8 @@ type filler struct {
 	keys int
 }
 
-// start creates a key, every second one with a rule, and returns a function that waits until it is filled, and returns the time that took.
+// start creates a key, every second one with a rule, and returns a function that waits until it is filled, and
+// returns the time that took.
 func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 	GinkgoHelper()
 	f.keys++

@@ -221,7 +221,7 @@ func (p *pair) breaches() (found []string) {
 // requested returns the keys in an annotation of an object.
 func requested(object *corev1.ConfigMap, name string) map[string]bool {
 	keys := map[string]bool{}
-	for _, pair := range strings.Fields(object.Annotations[name]) {
+	for pair := range strings.FieldsSeq(object.Annotations[name]) {
 		key, _, _ := strings.Cut(pair, "=")
 		keys[key] = true
 	}

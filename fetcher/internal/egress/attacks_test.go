@@ -125,6 +125,7 @@ var _ = Describe("the text of a URL", func() {
 		Entry("a lone percent sign", "http://data.example.com/100%?%", "tcp4 93.184.216.34:80"),
 		Entry("a fragment", "http://data.example.com/#@127.0.0.1", "tcp4 93.184.216.34:80"),
 		Entry("dots at the end of a path", "http://data.example.com/...", "tcp4 93.184.216.34:80"),
-		Entry("the longest URL", "http://data.example.com/"+strings.Repeat("a", weburl.MaxTargetBytes-24), "tcp4 93.184.216.34:80"),
+		Entry("the longest URL", "http://data.example.com/"+strings.Repeat("a", weburl.MaxTargetBytes-24),
+			"tcp4 93.184.216.34:80"),
 	)
 })

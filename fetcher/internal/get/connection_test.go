@@ -49,7 +49,7 @@ func serveSurplus(ctx context.Context, conn net.Conn) {
 		path, bad := strings.CutPrefix(request.URL.Path, "/bad")
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n"+length(len(path))+path)
 		if number, err := strconv.Atoi(path[1:]); err == nil && bad {
-			late := []time.Duration{0, 1, 5, 20, 50}[number/len(surplus)%5] * time.Millisecond
+			late := time.Duration([]int{0, 1, 5, 20, 50}[number/len(surplus)%5]) * time.Millisecond
 			time.AfterFunc(late, func() { _, _ = io.WriteString(conn, surplus[number%len(surplus)]) })
 		}
 	}
@@ -170,7 +170,8 @@ var _ = Describe("a connection", func() {
 
 var _ = DescribeTable("a response that is not HTTP/1.1 is explained:", func(ctx SpecContext, text, sentence string) {
 	client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-	Expect(failed(client.Do(ctx, get.Request{URL: urlOf(serve(say(text)), "/")}))).To(MatchError(HavePrefix(host + sentence)))
+	err := failed(client.Do(ctx, get.Request{URL: urlOf(serve(say(text)), "/")}))
+	Expect(err).To(MatchError(HavePrefix(host + sentence)))
 },
 	Entry("HTTP/2 settings", h2Settings, " does not speak HTTP/1.1, perhaps only HTTP/2; "),
 	Entry("HTTP/2 settings with values", "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64"+h2GoAway,
@@ -179,7 +180,8 @@ var _ = DescribeTable("a response that is not HTTP/1.1 is explained:", func(ctx 
 		" sent a Transfer-Encoding other than a single chunked"),
 	Entry("chunked twice in one line", ok+"Transfer-Encoding: chunked, chunked\r\n\r\n"+chunk("x")+chunk(""),
 		" sent a Transfer-Encoding other than a single chunked"),
-	Entry("identity", ok+"Transfer-Encoding: identity\r\n"+length(1)+"x", " sent a Transfer-Encoding other than a single chunked"),
+	Entry("identity", ok+"Transfer-Encoding: identity\r\n"+length(1)+"x",
+		" sent a Transfer-Encoding other than a single chunked"),
 	Entry("gzip", ok+"Transfer-Encoding: gzip\r\n\r\nx", " sent a Transfer-Encoding other than a single chunked"),
 )
 
@@ -240,7 +242,8 @@ var _ = Describe("a body with a Content-Encoding", func() {
 		Entry("gzip and garbage", "gzip", once+"garbage, too long", v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP),
 		Entry("gzip with a wrong checksum", "gzip", once[:len(once)-8]+"wrong"+once[len(once)-3:],
 			v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP),
-		Entry("gzip with a broken block", "gzip", once[:10]+"\xff\xff\xff"+once[13:], v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP),
+		Entry("gzip with a broken block", "gzip", once[:10]+"\xff\xff\xff"+once[13:],
+			v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP),
 		Entry("half of gzip", "gzip", once[:len(once)/2], v1.FailureDetail_FAILURE_DETAIL_CUT_OFF),
 		Entry("gzip without its checksum", "gzip", once[:len(once)-8], v1.FailureDetail_FAILURE_DETAIL_CUT_OFF),
 		Entry("gzip with half a member more", "gzip", once+once[:12], v1.FailureDetail_FAILURE_DETAIL_CUT_OFF),

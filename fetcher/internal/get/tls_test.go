@@ -176,7 +176,9 @@ var _ = Describe("TLS", func() {
 		Entry("client certificate required by TLS 1.2", func() {
 			server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
 		}, nil, certificate),
-		Entry("client certificate required by TLS 1.3", func() { server.ClientAuth = tls.RequireAnyClientCert }, nil, certificate),
+		Entry("client certificate required by TLS 1.3", func() {
+			server.ClientAuth = tls.RequireAnyClientCert
+		}, nil, certificate),
 		Entry("client certificate required, without an alert", func() {
 			server.ClientAuth, respond = tls.RequestClientCert, say("")
 		}, nil, certificate),

@@ -35,13 +35,14 @@ type transport struct {
 
 // RoundTrip sends a request. The connection ends with the body or the context of the request.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.WithContext(httptrace.WithClientTrace(r.Context(), t.watch.trace()))
+	ctx := httptrace.WithClientTrace(r.Context(), t.watch.trace())
+	r = r.WithContext(ctx)
 	direct := t.client.isDirect(t.policy, r.URL.Hostname())
 	raw, err := t.dial(r, direct)
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(r.Context(), func() { _ = raw.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	conn, err := t.secure(r, raw, direct)
 	if err == nil {
 		var answer *http.Response
@@ -116,7 +117,7 @@ func (t *transport) secure(r *http.Request, conn net.Conn, direct bool) (net.Con
 
 // tunnel requests a connection to a host from the proxy.
 func (t *transport) tunnel(conn net.Conn, address string) error {
-	answer, err := t.exchange(&http.Request{
+	answer, err := t.exchange(&http.Request{ //nolint:bodyclose // it ends with the connection
 		Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{},
 	}, conn, true)
 	if err == nil && answer.StatusCode != http.StatusOK {

@@ -78,13 +78,13 @@ func (d *dialogue) requests() string {
 func refresh(ctx context.Context, first, then respond) (get.Response, string) {
 	GinkgoHelper()
 	now := first
-	d := talk(func(request string) string {
+	d := talk(func(request string) string { //nolint:contextcheck // it ends with the spec
 		if text, found := now[request]; found {
 			return text
 		}
 		return now[strings.TrimSuffix(request, "?")]
 	})
-	client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+	client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{}) //nolint:contextcheck // it ends with the spec
 	had := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")}))
 	d.requests()
 	now = then
@@ -190,7 +190,7 @@ var _ = Describe("a conditional GET", func() {
 				d := talk(func(string) string { return now })
 				had := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")}))
 				now = response
-				failed(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had.Validators}))
+				_ = failed(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had.Validators}))
 				Expect(d.requests()).To(Equal(want))
 			}
 		})

@@ -53,7 +53,8 @@ func (w *Watcher) Asks(key string) map[string]string {
 	return asked
 }
 
-// Now returns the value of a Watcher's annotation curl-now, with the prefix of key. A long one is replaced by its digest.
+// Now returns the value of a Watcher's annotation curl-now, with the prefix of key. A long one is replaced by its
+// digest.
 func (w *Watcher) Now(key string) string {
 	return annotation.Now(w.Annotations[prefix(key)+annotation.NowName])
 }

@@ -42,7 +42,8 @@ type group[W, O any] struct {
 func New[K comparable, W, O any](c Config[K, W, O]) *Queue[K, W, O] {
 	return &Queue[K, W, O]{
 		config: c, groups: map[K]*group[W, O]{},
-		free: c.Concurrency, most: c.Concurrency - c.Concurrency/4, held: map[string]int{}, waiting: map[string][]chan struct{}{},
+		free: c.Concurrency, most: c.Concurrency - c.Concurrency/4, held: map[string]int{},
+		waiting: map[string][]chan struct{}{},
 	}
 }
 

@@ -170,8 +170,8 @@ func (b *Breaker) Deny(namespace string, err error) {
 	cause := "the writer lacks a permission: grant get and patch of configmaps to its service account"
 	noToken := apierrors.IsUnauthorized(err)
 	if noToken {
-		cause = "the API server does not accept the writer's token, which has expired or whose service account was deleted; " +
-			"it is read again every minute: restart the pod if this lasts"
+		cause = "the API server does not accept the writer's token, which has expired or whose service account was " +
+			"deleted; it is read again every minute: restart the pod if this lasts"
 	}
 	if len(b.denied) == 0 {
 		b.deps.Log.Error().Err(err).Msg(cause)

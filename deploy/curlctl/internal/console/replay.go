@@ -50,13 +50,12 @@ func (d *dialog) hide(name, value string) {
 	}
 }
 
-// limit leaves more than maxRequests to the command. It reports whether the form may be sent.
-func (d *dialog) limit(n int) bool {
+// limit leaves more than maxRequests to the command, and forbids to send the form then or without any.
+func (d *dialog) limit(n int) {
 	if n > maxRequests {
 		d.Lines = append(d.Lines, fmt.Sprintf("The console requests at most %d at once. Use the command.", maxRequests))
 	}
 	d.Nothing = n == 0 || n > maxRequests
-	return !d.Nothing
 }
 
 func requestRate() (rate replay.Rate) {
@@ -118,6 +117,16 @@ func (s selection) words() []string {
 		words = append(words, strconv.FormatUint(id, 10))
 	}
 	return words
+}
+
+// withRecovered returns the path of the dialog that also replays recovered failures.
+func (s selection) withRecovered() string {
+	also := url.Values{alsoRecovered: {"1"}}
+	maps.Copy(also, s.Values)
+	for _, id := range s.ids {
+		also.Add("id", strconv.FormatUint(id, 10))
+	}
+	return "/failures/replay?" + also.Encode()
 }
 
 func (s *Server) replayDialog(v *visit) (*page, error) {
@@ -183,12 +192,7 @@ func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, error) {
 	d.hide("top", strconv.FormatUint(top, 10))
 	d.hide(alsoRecovered, v.FormValue(alsoRecovered))
 	if counts[replay.Recovered] > 0 {
-		also := url.Values{alsoRecovered: {"1"}}
-		maps.Copy(also, sel.Values)
-		for _, id := range sel.ids {
-			also.Add("id", strconv.FormatUint(id, 10))
-		}
-		d.Also = "/failures/replay?" + also.Encode()
+		d.Also = sel.withRecovered()
 	}
 	return d, items, nil
 }

@@ -114,8 +114,8 @@ func TestConditionOfAKey(t *testing.T) {
 	good := fetch(&v1.Due{FreshUntil: ago(-time.Minute)})
 	bad := fetch(&v1.Due{Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT, FirstFailedAt: ago(time.Minute)})
 	const sentence, notWritten = "sentence", keystate.NotWritten
-	const refused = "the API server refused to write the body from example.com, perhaps by an admission policy or webhook; " +
-		"ask the operator, the log of the writer says which"
+	const refused = "the API server refused to write the body from example.com, perhaps by an admission policy or " +
+		"webhook; ask the operator, the log of the writer says which"
 	written, old := &keystate.Write{URL: page, Written: true, SHA256: "old"}, "https://example.com/old"
 	changed := fetch(&v1.Due{FreshUntil: ago(-time.Minute), Cached: &v1.Cached{Sha256: "new"}})
 	audited := fetch(changed.Due)

@@ -289,12 +289,3 @@ func (f *filler) verify(ctx context.Context) {
 		}
 	}
 }
-
-// awaitOne returns the time when the watch delivered a ConfigMap with its data.
-func (f *filler) awaitOne(ctx context.Context, name string) time.Time {
-	for {
-		if one := f.next(ctx); one.Name == name {
-			return one.at
-		}
-	}
-}

@@ -87,7 +87,6 @@ func Manifests(ctx context.Context, version string) (folder string, err error) {
 	if folder, err = os.MkdirTemp("", "manifests-"); err != nil {
 		return "", fmt.Errorf("make a folder for the manifests: %w", err)
 	}
-	//nolint:gosec // the path is constant
 	out, err := exec.CommandContext(ctx, "../../tools/manifests", folder, "--set-string", "image.tag="+version).
 		CombinedOutput()
 	if err != nil {

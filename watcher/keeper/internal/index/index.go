@@ -37,7 +37,9 @@ func New() *Index {
 // Set records the rank of an object and the names that it refers to. It returns the names that it refers to or
 // referred to, or nothing if it is unchanged. An object without names is forgotten. It compares few objects,
 // because a user may create any number with the same name.
-func (x *Index) Set(name types.NamespacedName, rank int64, names ...types.NamespacedName) (changed []types.NamespacedName) {
+func (x *Index) Set(
+	name types.NamespacedName, rank int64, names ...types.NamespacedName,
+) (changed []types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before := x.objects[name]

@@ -121,7 +121,8 @@ var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0
 // at returns an entry with the host and path of a URL, or false if the URL is invalid.
 func at(e headerfile.TeamEntry, raw string) (headerfile.TeamEntry, bool) {
 	u, err := url.Parse(raw)
-	if err != nil || len(raw) > weburl.MaxBytes || u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+	if err != nil || len(raw) > weburl.MaxBytes || u.Scheme != "https" || u.User != nil ||
+		u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return e, false
 	}
 	e.Host, e.Port = strings.ToLower(u.Hostname()), 443
