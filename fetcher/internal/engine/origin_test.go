@@ -329,25 +329,31 @@ var _ = Describe("Keys of a random server", func() {
 					o.change(keys) // perhaps within the second of the last GET
 					w.refresh(all, func() { o.change(keys) })
 				}
-				Eventually(w.pending).WithTimeout(20 * time.Second).WithPolling(2 * time.Millisecond).Should(BeZero())
-				for _, r := range w.takeResults() {
-					if r.GetContent() != nil {
-						held[pipeline.KeyOf(r.GetWant())] = digest(string(r.GetContent().GetBody()))
+				var reported int
+				Eventually(func(g Gomega) {
+					g.Expect(w.pending()).To(BeZero())
+					for _, r := range w.takeResults() {
+						if r.GetContent() != nil {
+							held[pipeline.KeyOf(r.GetWant())] = digest(string(r.GetContent().GetBody()))
+						}
 					}
-				}
-				for i, k := range all {
-					t := w.timerOf(k)
-					if t.GetFirstFailedAt() != nil {
-						Expect(t.GetAttempts() > 0 || t.GetGaveUp()).To(BeTrue())
-						failing++
-						continue
+					reported = 0
+					for i, k := range all {
+						t := w.timerOf(k)
+						g.Expect(t).NotTo(BeNil(), "timer")
+						if t.GetFirstFailedAt() != nil {
+							g.Expect(t.GetAttempts() > 0 || t.GetGaveUp()).To(BeTrue())
+							reported++
+							continue
+						}
+						since := w.clock.Now().Add(-24 * time.Hour)
+						if o.honestly(i) {
+							since = w.clock.Now()
+						}
+						g.Expect(o.wrong(i, held[k], since)).To(BeEmpty(), "SEED=%d, refresh %d of %s", seed, refresh, k)
 					}
-					since := w.clock.Now().Add(-24 * time.Hour)
-					if o.honestly(i) {
-						since = w.clock.Now()
-					}
-					Expect(o.wrong(i, held[k], since)).To(BeEmpty(), "SEED=%d, refresh %d of %s", seed, refresh, k)
-				}
+				}).WithTimeout(20 * time.Second).WithPolling(5 * time.Millisecond).Should(Succeed())
+				failing += reported
 			}
 			stop()
 			AddReportEntry("random", ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf(
