@@ -41,8 +41,15 @@ func (g *Grammar) unknown(annotation string) bool {
 	return strings.HasPrefix(name, "curl-") || g.nearest(name) != ""
 }
 
+// maxNames is the maximum number of annotations, and of labels, among which typos are looked for, because that takes
+// microseconds for each.
+const maxNames = 1024
+
 // unknownNames adds a problem for each unknown annotation.
 func (g *Grammar) unknownNames(annotations map[string]string, request *Request) {
+	if len(annotations) > maxNames {
+		return
+	}
 	for _, annotation := range slices.Sorted(maps.Keys(annotations)) {
 		if !g.unknown(annotation) {
 			continue
@@ -64,6 +71,9 @@ func (g *Grammar) unknownNames(annotations map[string]string, request *Request) 
 
 // mislabeled adds a problem for each label with the name of an annotation.
 func (g *Grammar) mislabeled(labels map[string]string, request *Request) {
+	if len(labels) > maxNames {
+		return
+	}
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
 		prefix, name := cutPrefix(label)
 		if slices.Contains(g.prefixes, prefix) && g.nearest(name) != "" {

@@ -86,3 +86,16 @@ func lines(text string) map[string]string {
 	}
 	return all
 }
+
+func TestTyposAreLookedForAmongFewNames(t *testing.T) {
+	for n, want := range map[int]int{1024: 1024, 1025: 0} {
+		names := map[string]string{}
+		for i := range n {
+			names[fmt.Sprintf("x-kv8s.io/curl-%04x", i)] = ""
+		}
+		request, _ := grammar(t).ParseObject(&metav1.ObjectMeta{Annotations: names})
+		if got := len(request.Problems) + request.Omitted; got != want {
+			t.Errorf("%d annotations: got %d problems, want %d", n, got, want)
+		}
+	}
+}

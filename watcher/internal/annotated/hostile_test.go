@@ -51,7 +51,7 @@ func TestAHostileObjectTakesLittleMemory(t *testing.T) {
 		x(20) + `","object":"y"}`
 	fields := `{"f:data":{` + strings.TrimSuffix(repeat(2000, `"f:`+x(90)+`%d":{},`), ",") + `,"f:k1":{}}}`
 	for name, m := range map[string]metav1.ObjectMeta{
-		"9,500 annotations with a typo": {Annotations: many(9500, prefix+"curl-me-%d")},
+		"1,000 annotations with a typo": {Annotations: many(1000, prefix+"curl-me-%d")},
 		"labels with a typo":            {Labels: many(900, prefix+"curl-me-tha%d")},
 		"128 long keys":                 {Annotations: asks(repeat(128, x(240)+"%d=a "))},
 		"128 long URLs":                 {Annotations: asks(repeat(128, "k%d=E.example.com/"+x(230)+" "))},
