@@ -232,8 +232,9 @@ func KeyOfOther(key, annotation string) string {
 const NoRoom = "the annotations of the ConfigMap leave no room for curl-status (limit 256 KiB)"
 
 // Failed says why a ConfigMap is not written although the API server is ready.
-const Failed = "the API server could not write the ConfigMap, perhaps because an admission webhook is slow or " +
-	"broken; ask the operator, the log of the writer has the error"
+const Failed = "" +
+	"the API server could not write the ConfigMap, perhaps because an admission webhook is slow or broken; " +
+	"ask the operator, the log of the writer has the error"
 
 // Stripped says why the state of a ConfigMap is unknown.
 const Stripped = "" +
