@@ -218,7 +218,7 @@ func (t *teams) compileFrom(ctx context.Context, namespace string, names []strin
 	return entries, events, nil
 }
 
-// emit writes Events that are new since the last call. Those over budget or that failed come with the next.
+// emit writes the Events that are new since the last call. The next call writes those that are over budget or failed.
 func (t *teams) emit(ctx context.Context, events []kube.Event) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -226,7 +226,7 @@ func (m *planner) occupied(pair annotation.Pair, entry status.Entry) {
 	m.exists(pair.Key, condition.KeyExists(pair.Key))
 }
 
-// exists reports that somebody else owns a key. Nothing is fetched for it.
+// exists reports a key that another manager or installation owns. Nothing is fetched for it.
 func (m *planner) exists(key, sentence string) {
 	m.plan.Conditions = append(m.plan.Conditions, Condition{
 		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
