@@ -12,9 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // execute runs a command line and returns its output and error.

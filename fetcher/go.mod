@@ -42,6 +42,7 @@ require (
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/kv8s/curl-me-that/deploy/testkit v0.0.0
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
@@ -73,3 +74,5 @@ require (
 )
 
 replace github.com/kv8s/curl-me-that/proto => ../proto
+
+replace github.com/kv8s/curl-me-that/deploy/testkit => ../deploy/testkit

@@ -16,14 +16,12 @@ import (
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // lab is a running fetcher with a broker and a web server.
@@ -45,7 +43,7 @@ func newLab(change func(*fetcher.Config)) *lab {
 	DeferCleanup(cancel)
 	l := &lab{ctx: ctx, registry: prometheus.NewRegistry()}
 	var js jetstream.JetStream
-	l.server, js, l.epoch = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+	l.server, js, l.epoch = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 	l.client = pipeline.NewClient(js)
 	l.serve()
 	l.start(change)
@@ -129,7 +127,7 @@ func refreshed(w *v1.Want) { w.Refresh = durationpb.New(300 * time.Millisecond) 
 
 // value returns the sum of the series with this prefix.
 func (l *lab) value(series string) func() (float64, error) {
-	return func() (float64, error) { return metrictest.Value(l.registry, series) }
+	return func() (float64, error) { return suitetest.MetricValue(l.registry, series) }
 }
 
 // awaitHanging waits for a running GET.
@@ -238,7 +236,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		for _, m := range moves() {
 			series = append(series, m.series...)
 		}
-		Expect(metrictest.Unnamed(fetcher.Metrics(), series)).To(BeEmpty())
+		Expect(suitetest.UnnamedMetrics(fetcher.Metrics(), series)).To(BeEmpty())
 	})
 
 	It("follow the conventions and have only the labels and values of their definitions, for any host", func() {
@@ -247,6 +245,6 @@ var _ = Describe("The metrics of a fetcher", func() {
 			l.want(fmt.Sprint("cm-", i), path)
 		}
 		Eventually(l.value("curlmethat_fetcher_requests_total")).Should(BeEquivalentTo(4))
-		Expect(metrictest.Problems(l.registry, append(process.Metrics("fetcher"), fetcher.Metrics()...))).To(BeEmpty())
+		Expect(suitetest.MetricProblems(l.registry, append(process.Metrics("fetcher"), fetcher.Metrics()...))).To(BeEmpty())
 	})
 })

@@ -15,13 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("Run", func() {
@@ -32,8 +31,8 @@ var _ = Describe("Run", func() {
 		cfg    fetcher.Config
 	)
 	BeforeEach(func() {
-		server = pipelinetest.Broker(GinkgoTB(), natstest.Options{})
-		js := pipelinetest.Connect(GinkgoTB(), server)
+		server = natstest.Broker(GinkgoTB(), natstest.Options{})
+		js := natstest.Connect(GinkgoTB(), server)
 		log = gbytes.NewBuffer()
 		rt = &process.Runtime{
 			Log: zerolog.New(log), Health: process.NewHealth(), Metrics: prometheus.NewRegistry(), NATS: js.Conn(),

@@ -12,17 +12,17 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher"
 )
 
 // value returns the sum of the series with a prefix.
 func (i *instance) value(series string) func() (float64, error) {
-	return func() (float64, error) { return metrictest.Value(i.metrics, series) }
+	return func() (float64, error) { return suitetest.MetricValue(i.metrics, series) }
 }
 
 // move is an action that changes a series.
@@ -210,11 +210,11 @@ var _ = Describe("The metrics of a watcher", func() {
 		for _, series := range elected() {
 			Expect(standby.value(series)()).To(BeZero(), series)
 		}
-		Expect(metrictest.Read(standby.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
+		Expect(suitetest.Metrics(standby.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
 		leader.stop()
 		Eventually(standby.value(own + "leader")).Should(BeEquivalentTo(1))
 		Eventually(standby.value(`curlmethat_pipeline_backlog_messages{consumer="fetcher"}`)).Should(BeEquivalentTo(1))
-		Expect(metrictest.Read(leader.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
+		Expect(suitetest.Metrics(leader.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
 	})
 
 	It("show the duration of an audit", func(ctx SpecContext) {
@@ -231,7 +231,7 @@ var _ = Describe("The metrics of a watcher", func() {
 			series = append(series, m.series)
 		}
 		definitions, _ := watcher.Metrics() // package exporter tests the others
-		Expect(metrictest.Unnamed(definitions, series)).To(BeEmpty())
+		Expect(suitetest.UnnamedMetrics(definitions, series)).To(BeEmpty())
 	})
 
 	It("follow the conventions and their definitions", func(ctx SpecContext) {
@@ -242,7 +242,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		Eventually(i.value(own + "events_emitted_total")).Should(BeEquivalentTo(1))
 		Eventually(i.value("curlmethat_pipeline_up")).Should(BeEquivalentTo(1))
 		definitions, pipeline := watcher.Metrics()
-		Expect(metrictest.Problems(i.metrics, append(definitions, pipeline...))).To(BeEmpty())
+		Expect(suitetest.MetricProblems(i.metrics, append(definitions, pipeline...))).To(BeEmpty())
 	})
 })
 

@@ -8,9 +8,9 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -42,13 +42,13 @@ var _ = Describe("A watcher whose keys all lost their annotation", func() {
 			wrong := w.watch(other).awaitReady()
 			Eventually(wrong.log).Should(gbytes.Say("refusing to remove so many keys of a namespace at once"))
 			Eventually(func() (float64, error) {
-				return metrictest.Value(wrong.metrics, "curlmethat_watcher_held_back_removals")
+				return suitetest.MetricValue(wrong.metrics, "curlmethat_watcher_held_back_removals")
 			}).Should(BeEquivalentTo(keys))
 			wrong.stop()
 		}
 		right := w.watch().awaitReady()
 		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(keys))
-		Expect(metrictest.Value(right.metrics, "curlmethat_watcher_held_back_removals")).To(BeZero())
+		Expect(suitetest.MetricValue(right.metrics, "curlmethat_watcher_held_back_removals")).To(BeZero())
 		Expect(w.sequence(ctx, pipeline.Results)()).To(BeZero())
 	})
 

@@ -17,11 +17,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -52,8 +51,8 @@ type world struct {
 
 func newWorld(ctx context.Context) *world {
 	GinkgoHelper()
-	server := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
-	js := pipelinetest.Connect(GinkgoTB(), server)
+	server := natstest.Broker(GinkgoTB(), natstest.Options{})
+	js := natstest.Connect(GinkgoTB(), server)
 	signingKey, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	trusted := must(signature.LoadVerifier(keys))

@@ -11,15 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/writer"
 )
 
 // value returns the sum of the series with this prefix.
 func (w *world) value(series string) func() (float64, error) {
-	return func() (float64, error) { return metrictest.Value(w.metrics, series) }
+	return func() (float64, error) { return suitetest.MetricValue(w.metrics, series) }
 }
 
 // move is an action that moves a series of the writer.
@@ -162,7 +162,7 @@ var _ = Describe("The metrics of a writer", func() {
 		for _, m := range moves() {
 			series = append(series, m.series)
 		}
-		Expect(metrictest.Unnamed(writer.Metrics(), series)).To(BeEmpty())
+		Expect(suitetest.UnnamedMetrics(writer.Metrics(), series)).To(BeEmpty())
 	})
 
 	It("follow the conventions and their definitions, and show a setting", func(ctx SpecContext) {
@@ -172,6 +172,6 @@ var _ = Describe("The metrics of a writer", func() {
 		Expect(w.value(`curlmethat_build_info{component="writer"`)()).To(BeEquivalentTo(1))
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "body"), w.failure(w.want(cm, "other", url), 500))
-		Expect(metrictest.Problems(w.metrics, definitions())).To(BeEmpty())
+		Expect(suitetest.MetricProblems(w.metrics, definitions())).To(BeEmpty())
 	})
 })

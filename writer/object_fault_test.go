@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 )
 
 var _ = Describe("Objects whose requests fail while the API server is ready", func() {

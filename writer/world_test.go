@@ -25,13 +25,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer"
@@ -69,7 +68,7 @@ func newWorld(ctx SpecContext) *world {
 	w.kube = person
 	w.namespace = kubetest.Namespace(ctx, GinkgoTB(), w.kube, "writer-", nil)
 
-	w.broker, w.js, w.epoch = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+	w.broker, w.js, w.epoch = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 	w.client = pipeline.NewClient(w.js)
 	w.seq.Store(100)
 

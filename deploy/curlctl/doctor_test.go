@@ -12,11 +12,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // configured runs a broker with a configuration, and creates the streams as its user app.
@@ -24,9 +23,9 @@ func configured(ctx context.Context, text string) *world {
 	GinkgoHelper()
 	config := filepath.Join(GinkgoT().TempDir(), "nats.conf")
 	Expect(os.WriteFile(config, []byte(text), 0o600)).To(Succeed())
-	s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true, ConfigFile: config})
+	s := natstest.Broker(GinkgoTB(), natstest.Options{Listen: true, ConfigFile: config})
 	w := &world{server: s}
-	w.use(ctx, pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("app", "p")))
+	w.use(ctx, natstest.Connect(GinkgoTB(), s, nats.UserInfo("app", "p")))
 	return w.as("app")
 }
 
@@ -54,7 +53,7 @@ var _ = Describe("doctor", func() {
 	})
 
 	It("finds a replica that is behind or offline", func(ctx SpecContext) {
-		servers, addresses := pipelinetest.Cluster(GinkgoTB())
+		servers, addresses := natstest.Cluster(GinkgoTB())
 		nc := suitetest.Must(nats.Connect(addresses, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))) // the default one prints
 		DeferCleanup(nc.Close)

@@ -17,9 +17,9 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/signature"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // seeds returns the names of all identities with a seed.

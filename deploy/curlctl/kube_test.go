@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )

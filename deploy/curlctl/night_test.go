@@ -11,10 +11,10 @@ import (
 	"github.com/onsi/gomega/types"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // nextTimer matches the time until the next timer, which is random.

@@ -26,13 +26,12 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // world has a broker with the streams of the pipeline.
@@ -47,9 +46,9 @@ type world struct {
 
 func newWorld(ctx context.Context) *world {
 	GinkgoHelper()
-	s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
+	s := natstest.Broker(GinkgoTB(), natstest.Options{Listen: true})
 	w := &world{server: s, connect: []string{"--nats-url", s.URL()}}
-	w.use(ctx, pipelinetest.Connect(GinkgoTB(), s))
+	w.use(ctx, natstest.Connect(GinkgoTB(), s))
 	return w
 }
 

@@ -84,6 +84,7 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/kv8s/curl-me-that/deploy/testkit v0.0.0
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
@@ -139,3 +140,5 @@ replace (
 )
 
 tool github.com/nats-io/nats-server/v2
+
+replace github.com/kv8s/curl-me-that/deploy/testkit => ../testkit

@@ -22,8 +22,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
-	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 

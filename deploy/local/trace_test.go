@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // traced returns the services and messages of the log lines of a trace.

@@ -10,10 +10,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // Replicated streams check the conditions of a publish in another order, and against publishes in
@@ -25,10 +24,10 @@ var _ = Describe("A cluster of three servers", func() {
 		js      jetstream.JetStream
 	)
 	BeforeEach(func() {
-		servers, _ = pipelinetest.Cluster(GinkgoTB())
+		servers, _ = natstest.Cluster(GinkgoTB())
 		clients = nil
 		for _, s := range servers {
-			clients = append(clients, pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), s)))
+			clients = append(clients, pipeline.NewClient(natstest.Connect(GinkgoTB(), s)))
 		}
 		js = clients[0].JetStream()
 	})
@@ -48,14 +47,14 @@ var _ = Describe("A cluster of three servers", func() {
 
 		By("when one of many different wants wins")
 		winner := race(clients, func(c *pipeline.Client, n int) (uint64, error) {
-			return c.PublishWant(ctx, pipelinetest.Want(key, fmt.Sprintf("https://%d.example", n)), 0)
+			return c.PublishWant(ctx, natstest.Want(key, fmt.Sprintf("https://%d.example", n)), 0)
 		})
 		Expect(winner).To(HaveLen(1))
 
 		By("when a want counts as published although the response was lost")
 		for n := range 20 {
-			k, c := pipelinetest.Numbered(n), clients[n%3]
-			want, other := pipelinetest.Want(k, "https://a.example"), pipelinetest.Want(k, "https://b.example")
+			k, c := natstest.Numbered(n), clients[n%3]
+			want, other := natstest.Want(k, "https://a.example"), natstest.Want(k, "https://b.example")
 			seq := must(clients[0].PublishWant(ctx, want, 0))
 			Eventually(ctx, func() (uint64, error) { return c.PublishWant(ctx, want, 0) }).Should(Equal(seq))
 			Expect(c.PublishWant(ctx, other, 0)).Error().To(MatchError(pipeline.ErrSuperseded))
@@ -69,13 +68,13 @@ var _ = Describe("A cluster of three servers", func() {
 		}
 
 		By("when timers of an unchanged want fire")
-		w := pipelinetest.Want(pipelinetest.Numbered(100), "https://a.example")
+		w := natstest.Want(natstest.Numbered(100), "https://a.example")
 		seq := must(clients[1].PublishWant(ctx, w, 0))
 		at := time.Now().Add(500 * time.Millisecond)
 		Expect(clients[2].SetTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).Error().NotTo(HaveOccurred())
 		Expect(clients[2].SetTimer(ctx, &v1.Due{Want: w, WantSequence: seq - 1},
 			at)).Error().To(MatchError(pipeline.ErrSuperseded))
-		Expect(fired(ctx, js, pipelinetest.Numbered(100)).Time).To(And(BeTemporally(">=", at),
+		Expect(fired(ctx, js, natstest.Numbered(100)).Time).To(And(BeTemporally(">=", at),
 			BeTemporally("<=", at.Add(lateness))))
 
 		By("when it stores results")

@@ -13,9 +13,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // soon is well below AckWait.
@@ -23,21 +22,21 @@ const soon = 20 * time.Second
 
 var _ = Describe("Consume", func() {
 	It("waits until the consumer exists, and reports that once", func(ctx SpecContext) {
-		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
+		js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{}))
 		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		Expect(r.states()[0]).To(MatchError(jetstream.ErrStreamNotFound))
 		Consistently(r.states, time.Second).Should(HaveLen(1), "each retry would report it again")
 
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
-		must(pipeline.NewClient(js).PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
+		must(pipeline.NewClient(js).PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
 		Eventually(r.handled).Should(ConsistOf(key.Want()))
 		Eventually(r.states).Should(HaveLen(2))
 		Expect(r.states()[1]).NotTo(HaveOccurred())
 	})
 
 	It("reports that it does not read while the consumer is missing", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		Expect(r.state()).NotTo(HaveOccurred())
@@ -49,7 +48,7 @@ var _ = Describe("Consume", func() {
 	})
 
 	It("handles up to Concurrency messages at a time", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		publishWants(ctx, pipeline.NewClient(js), 50, 10)
 		var now, most atomic.Int32
 		full := make(chan struct{})
@@ -70,7 +69,7 @@ var _ = Describe("Consume", func() {
 		js, c := ensured()
 		const bound = 100 << 10
 		for n, size := range []int{40 << 10, 40 << 10, 150 << 10, 40 << 10, 40 << 10, 40 << 10, 150 << 10, 150 << 10, 10} {
-			Expect(c.PublishResult(ctx, content(pipelinetest.Numbered(n), uint64(n+1), size))).To(Succeed())
+			Expect(c.PublishResult(ctx, content(natstest.Numbered(n), uint64(n+1), size))).To(Succeed())
 		}
 		var now, most, atOnce, mostAtOnce atomic.Int32
 		r := consume(ctx, js, pipeline.ConsumeOptions{
@@ -89,7 +88,7 @@ var _ = Describe("Consume", func() {
 	})
 
 	It("on shutdown returns waiting messages at once, and finishes the others", func(ctx SpecContext) {
-		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		publishWants(ctx, pipeline.NewClient(js), 20, 10)
 		finish := make(chan struct{})
 		var cancelled atomic.Bool
@@ -105,7 +104,7 @@ var _ = Describe("Consume", func() {
 		stop()
 		var mu sync.Mutex
 		deliveries := map[string]uint64{}
-		second := consume(ctx, pipelinetest.Connect(GinkgoTB(), s),
+		second := consume(ctx, natstest.Connect(GinkgoTB(), s),
 			fetcher, acking(func(_ context.Context, m *pipeline.Delivery) {
 				defer GinkgoRecover()
 				meta := must(m.Metadata())
@@ -127,7 +126,7 @@ var _ = Describe("Consume", func() {
 	})
 
 	It("treats a paused consumer like one without messages", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		must(js.PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, time.Now().Add(time.Hour)))
@@ -139,18 +138,18 @@ var _ = Describe("Consume", func() {
 	})
 
 	It("continues soon after a request for messages was lost, and does not report that", func(ctx SpecContext) {
-		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		must(js.Conn().Subscribe(lostRequests+">", func(*nats.Msg) {})) // otherwise the server reports the loss
 		publishWants(ctx, pipeline.NewClient(js), 20, 10)
 		broken := &losing{server: s, lost: 2}
-		r := consume(ctx, pipelinetest.Connect(GinkgoTB(), s, nats.InProcessServer(broken)), fetcher, always(pipeline.Ack()))
+		r := consume(ctx, natstest.Connect(GinkgoTB(), s, nats.InProcessServer(broken)), fetcher, always(pipeline.Ack()))
 		Eventually(r.handled, 5*time.Second).Should(HaveLen(20))
 		Expect(broken.requests.Load()).To(BeNumerically(">", broken.lost))
 		Expect(r.states()).To(HaveExactElements(BeNil()))
 	})
 
 	It("ends while the server is unavailable", func(ctx SpecContext) {
-		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		stopping, stop := context.WithCancel(ctx)
 		r := consume(stopping, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
@@ -160,9 +159,9 @@ var _ = Describe("Consume", func() {
 	})
 
 	It("loses no message while all slots are busy for longer than the heartbeat interval", func(ctx SpecContext) {
-		s, _, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		s, _, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		var faults atomic.Int32
-		js := pipelinetest.Connect(GinkgoTB(), s,
+		js := natstest.Connect(GinkgoTB(), s,
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { faults.Add(1) }))
 		c := pipeline.NewClient(js)
 		finish := make(chan struct{})
@@ -173,7 +172,7 @@ var _ = Describe("Consume", func() {
 		wait(ctx, 4*time.Second) // heartbeats and the end of a request arrive
 
 		for n := range 4 {
-			must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(10+n), "https://a.example"), 0))
+			must(c.PublishWant(ctx, natstest.Want(natstest.Numbered(10+n), "https://a.example"), 0))
 		}
 		Eventually(func() int { return outstanding(ctx, js) }).Should(BeNumerically(">", 4))
 		close(finish)

@@ -10,15 +10,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("Ensure", func() {
 	It("creates the streams and consumers", func(ctx SpecContext) {
-		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
-		js := pipelinetest.Connect(GinkgoTB(), s)
+		s := natstest.Broker(GinkgoTB(), natstest.Options{})
+		js := natstest.Connect(GinkgoTB(), s)
 		epoch := must(pipeline.Ensure(ctx, js, pipeline.Topology{MaxResultBytes: 1 << 20}))
 
 		requests := stream(ctx, js, pipeline.Requests)
@@ -44,7 +43,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("writes nothing if everything exists", func(ctx SpecContext) {
-		s, js, first := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		s, js, first := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		seen := apiCalls(s, js)
 		again := must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Expect(again).To(Equal(first))
@@ -56,7 +55,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("writes nothing after it has updated a stream", func(ctx SpecContext) {
-		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		fetchers := consumer(ctx, js)
 		fetchers.MaxAckPending = 7
 		must(js.UpdateConsumer(ctx, pipeline.Requests, fetchers))
@@ -80,7 +79,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("keeps raised limits if none are given, and creates new streams with the defaults", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		limits := func() []int64 {
 			GinkgoHelper()
 			results, failures := config(ctx, js, pipeline.Results), config(ctx, js, pipeline.Failures)
@@ -102,7 +101,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("with KeepExisting creates only missing streams", func(ctx SpecContext) {
-		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		seen := apiCalls(s, js)
 		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour}
@@ -116,7 +115,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("updates older streams and keeps the operator's settings", func(ctx SpecContext) {
-		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
+		js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{}))
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, MaxMsgsPerSubject: 5, MaxAge: time.Hour,
 			MaxMsgs: 100, MaxBytes: 1 << 20, NoAck: true,
@@ -151,7 +150,7 @@ var _ = Describe("Ensure", func() {
 
 	DescribeTable("reports properties that cannot be changed, and the fix:",
 		func(ctx SpecContext, prepare func(context.Context, jetstream.JetStream), texts ...string) {
-			js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
+			js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{}))
 			prepare(ctx, js)
 			_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 			Expect(err).To(MatchError(pipeline.ErrIncompatible))
@@ -182,12 +181,12 @@ var _ = Describe("Ensure", func() {
 	)
 
 	It("creates the streams once under concurrent calls", func(ctx SpecContext) {
-		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
+		s := natstest.Broker(GinkgoTB(), natstest.Options{})
 		const callers = 8
 		epochs := make(chan int64, callers)
 		var running sync.WaitGroup
 		for range callers {
-			js := pipelinetest.Connect(GinkgoTB(), s)
+			js := natstest.Connect(GinkgoTB(), s)
 			running.Go(func() {
 				defer GinkgoRecover()
 				// A server that is creating a stream may respond to other requests too late.
@@ -209,7 +208,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("starts a new epoch with a new stream", func(ctx SpecContext) {
-		_, js, before := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		_, js, before := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		same, _, err := pipeline.Epoch(ctx, js)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(same).To(Equal(before))
@@ -222,11 +221,11 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("keeps the epoch across a restart and a purge", func(ctx SpecContext) {
-		s, js, before := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		must(pipeline.NewClient(js).PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
+		s, js, before := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
+		must(pipeline.NewClient(js).PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
 		Expect(stream(ctx, js, pipeline.Requests).Purge(ctx)).To(Succeed())
 		Expect(s.Restart()).To(Succeed())
-		epoch, first, err := pipeline.Epoch(ctx, pipelinetest.Connect(GinkgoTB(), s))
+		epoch, first, err := pipeline.Epoch(ctx, natstest.Connect(GinkgoTB(), s))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(epoch).To(Equal(before))
 		Expect(first).To(BeEquivalentTo(2))
@@ -286,7 +285,7 @@ func consumer(ctx context.Context, js jetstream.JetStream) jetstream.ConsumerCon
 // apiCalls records JetStream API calls. The returned function lists their subjects.
 func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 	GinkgoHelper()
-	nc := pipelinetest.Connect(GinkgoTB(), s).Conn()
+	nc := natstest.Connect(GinkgoTB(), s).Conn()
 	sub := must(nc.SubscribeSync(">"))
 	Expect(nc.Flush()).To(Succeed())
 	var subjects []string

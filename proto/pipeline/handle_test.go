@@ -13,9 +13,9 @@ import (
 	"github.com/onsi/gomega/types"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // M1: every message is acknowledged, rescheduled, or stored with its reason.
@@ -26,13 +26,13 @@ var _ = Describe("Consume with dispositions", func() {
 		acks func() []string
 	)
 	BeforeEach(func() {
-		s, own, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		s, own, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		js, c = own, pipeline.NewClient(own)
-		acks = watchAcks(pipelinetest.Connect(GinkgoTB(), s).Conn())
+		acks = watchAcks(natstest.Connect(GinkgoTB(), s).Conn())
 	})
 	publish := func(ctx context.Context, k pipeline.Key) {
 		GinkgoHelper()
-		must(c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example/x?token=secret"), 0))
+		must(c.PublishWant(ctx, natstest.Want(k, "https://a.example/x?token=secret"), 0))
 	}
 	pending := func(ctx context.Context) func() int { return func() int { return outstanding(ctx, js) } }
 
@@ -91,10 +91,10 @@ var _ = Describe("Consume with dispositions", func() {
 	})
 
 	It("retries a message whose handler panics, and continues with others", func(ctx SpecContext) {
-		publish(ctx, pipelinetest.Numbered(1))
-		publish(ctx, pipelinetest.Numbered(2))
+		publish(ctx, natstest.Numbered(1))
+		publish(ctx, natstest.Numbered(2))
 		r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
-			if d.Subject() == pipelinetest.Numbered(1).Want() && d.Number() == 1 {
+			if d.Subject() == natstest.Numbered(1).Want() && d.Number() == 1 {
 				panic("index out of range")
 			}
 			return pipeline.Ack()

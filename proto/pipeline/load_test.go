@@ -12,14 +12,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("Loading", func() {
 	It("fails without a stream", func(ctx SpecContext) {
-		c := pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{})))
+		c := pipeline.NewClient(natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{})))
 		Expect(c.LoadWants(ctx, func(pipeline.Message) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
 	})
 
@@ -29,7 +28,7 @@ var _ = Describe("Loading", func() {
 		publishWants(ctx, c, wants, 300)
 		tombs := map[string]uint64{}
 		for n := 0; n < wants; n += 100 {
-			k := pipelinetest.Numbered(n)
+			k := natstest.Numbered(n)
 			tombs[k.Want()] = must(c.PublishTombstone(ctx, k, sequence(ctx, c, k)))
 		}
 
@@ -58,7 +57,7 @@ var _ = Describe("Loading", func() {
 	It("counts timers", func(ctx SpecContext) {
 		js, c := ensured()
 		for n := range 3 {
-			due := pipelinetest.Due(GinkgoTB(), js, pipelinetest.Numbered(n))
+			due := natstest.Due(GinkgoTB(), js, natstest.Numbered(n))
 			must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 		}
 		Expect(c.CountTimers(ctx)).To(BeEquivalentTo(3))
@@ -112,7 +111,7 @@ func publishWants(ctx context.Context, c *pipeline.Client, n, size int) {
 		running.Go(func() {
 			defer GinkgoRecover()
 			for i := p; i < n; i += publishers {
-				w := pipelinetest.Want(pipelinetest.Numbered(i), "https://a.example")
+				w := natstest.Want(natstest.Numbered(i), "https://a.example")
 				w.Status = strings.Repeat("x", size)
 				must(c.PublishWant(ctx, w, 0))
 			}

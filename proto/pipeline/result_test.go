@@ -9,10 +9,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // content returns the result of a fetch, with an incompressible body.
@@ -20,7 +19,7 @@ func content(k pipeline.Key, seq uint64, size int) *v1.Result {
 	body := make([]byte, size)
 	_, _ = rand.Read(body)
 	return &v1.Result{
-		Want: pipelinetest.Want(k, "https://a.example"), Sequence: seq,
+		Want: natstest.Want(k, "https://a.example"), Sequence: seq,
 		Outcome: &v1.Result_Content{Content: &v1.Content{Body: body}},
 	}
 }
@@ -28,8 +27,8 @@ func content(k pipeline.Key, seq uint64, size int) *v1.Result {
 var _ = Describe("A result", func() {
 	DescribeTable("is published to the subject of its outcome",
 		func(ctx SpecContext, r *v1.Result, subject string) {
-			_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-			r.Want, r.Sequence = pipelinetest.Want(key, "https://a.example"), 1
+			_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
+			r.Want, r.Sequence = natstest.Want(key, "https://a.example"), 1
 			Expect(pipeline.NewClient(js).PublishResult(ctx, r)).To(Succeed())
 			m := must(stream(ctx, js, pipeline.Results).GetMsg(ctx, 1))
 			Expect(m.Subject).To(Equal(subject))
@@ -43,38 +42,38 @@ var _ = Describe("A result", func() {
 	)
 
 	It("is stored even if somebody published another message with its id", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		must(js.Publish(ctx, pipelinetest.Numbered(1).Content(), nil, jetstream.WithMsgID("1.7.content")))
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
+		must(js.Publish(ctx, natstest.Numbered(1).Content(), nil, jetstream.WithMsgID("1.7.content")))
 		Expect(pipeline.NewClient(js).PublishResult(ctx, content(key, 7, 10))).To(Succeed())
 		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
 	})
 
 	It("is refused if the stream is full, and nothing is lost", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{MaxResultBytes: 64 << 10})
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{MaxResultBytes: 64 << 10})
 		c := pipeline.NewClient(js)
 		accepted := 0
 		for ; accepted < 20; accepted++ {
-			if err := c.PublishResult(ctx, content(pipelinetest.Numbered(accepted), uint64(accepted+1), 10<<10)); err != nil {
+			if err := c.PublishResult(ctx, content(natstest.Numbered(accepted), uint64(accepted+1), 10<<10)); err != nil {
 				Expect(err).To(MatchError(pipeline.ErrFull))
-				Expect(err).To(MatchError(ContainSubstring(pipelinetest.Numbered(accepted).String())))
+				Expect(err).To(MatchError(ContainSubstring(natstest.Numbered(accepted).String())))
 				break
 			}
 		}
 		Expect(accepted).To(BeNumerically("~", 6, 1))
 		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(accepted))
 
-		refused := content(pipelinetest.Numbered(accepted), uint64(accepted+1), 10<<10)
+		refused := content(natstest.Numbered(accepted), uint64(accepted+1), 10<<10)
 		Expect(c.PublishResult(ctx, refused)).To(MatchError(pipeline.ErrFull))
 		ackNext(ctx, js)
 		Eventually(func() error { return c.PublishResult(ctx, refused) }).Should(Succeed())
-		m, err := stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, pipelinetest.Numbered(accepted).Content())
+		m, err := stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, natstest.Numbered(accepted).Content())
 		Expect(err).NotTo(HaveOccurred(), "its first try must not count as a duplicate")
 		Expect(m.Sequence).To(BeEquivalentTo(accepted + 1))
 	})
 
 	It("that exceeds the server's max_payload fails with ErrTooLarge", func(ctx SpecContext) {
-		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{MaxPayload: 64 << 10})
-		js := pipelinetest.Connect(GinkgoTB(), s)
+		s := natstest.Broker(GinkgoTB(), natstest.Options{MaxPayload: 64 << 10})
+		js := natstest.Connect(GinkgoTB(), s)
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		c := pipeline.NewClient(js)
 		Expect(c.PublishResult(ctx, content(key, 1, 64<<10))).To(MatchError(pipeline.ErrTooLarge))
@@ -86,7 +85,7 @@ var _ = Describe("A dead letter", func() {
 	It("is stored once per id, under its reason and host", func(ctx SpecContext) {
 		js, c := ensured()
 		d := &v1.DeadLetter{
-			Want:    pipelinetest.Want(key, "https://data.example.com"),
+			Want:    natstest.Want(key, "https://data.example.com"),
 			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "data.example.com"},
 		}
 		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
@@ -101,8 +100,8 @@ var _ = Describe("A dead letter", func() {
 	})
 
 	It("is stored for any form of host in its URL", func(ctx SpecContext) {
-		s, _, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		js := pipelinetest.Connect(GinkgoTB(), s)
+		s, _, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
+		js := natstest.Connect(GinkgoTB(), s)
 		c := pipeline.NewClient(js)
 		d := &v1.DeadLetter{Failure: &v1.Failure{Host: strings.Repeat(".> *\r\n", 2000)}}
 		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())

@@ -12,9 +12,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func TestPipeline(t *testing.T) {
@@ -43,7 +43,7 @@ var fetcher = pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipel
 // ensured returns a connection to a new broker with all streams and consumers, and a client on it.
 func ensured() (jetstream.JetStream, *pipeline.Client) {
 	GinkgoHelper()
-	_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+	_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 	return js, pipeline.NewClient(js)
 }
 

@@ -10,10 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // lateness is the maximum delay of a timer on a busy machine.
@@ -26,13 +25,13 @@ var _ = Describe("A timer", func() {
 		c  *pipeline.Client
 	)
 	BeforeEach(func() {
-		s, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		s, js, _ = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c = pipeline.NewClient(js)
 	})
 	// wanted publishes a want and returns a due for it.
 	wanted := func(k pipeline.Key) *v1.Due {
 		GinkgoHelper()
-		due := pipelinetest.Due(GinkgoTB(), js, k)
+		due := natstest.Due(GinkgoTB(), js, k)
 		due.Cause, due.Attempts, due.FirstFailedAt = v1.Cause_CAUSE_RETRY, 3, timestamppb.New(time.Unix(1, 2))
 		due.Reported, due.Cached = v1.FailureClass_FAILURE_CLASS_TIMEOUT, &v1.Cached{Etag: `"e"`}
 		return due
@@ -44,19 +43,19 @@ var _ = Describe("A timer", func() {
 		for n := range timers {
 			// A time truncated to whole seconds would make most of them fire early.
 			at[n] = time.Now().Add(400*time.Millisecond + time.Duration(n)*77*time.Millisecond)
-			must(c.SetTimer(ctx, wanted(pipelinetest.Numbered(n)), at[n]))
+			must(c.SetTimer(ctx, wanted(natstest.Numbered(n)), at[n]))
 		}
 		for n := range timers {
-			m := fired(ctx, js, pipelinetest.Numbered(n))
+			m := fired(ctx, js, natstest.Numbered(n))
 			Expect(m.Time).To(BeTemporally(">=", at[n]))
 			Expect(m.Time).To(BeTemporally("<=", at[n].Add(lateness)))
-			Expect(last(ctx, js, pipelinetest.Numbered(n).Timer())).To(BeNil())
-			due := must(pipeline.DecodeDue(pipelinetest.Numbered(n), m.Data))
-			Expect(due.GetWantSequence()).To(Equal(sequence(ctx, c, pipelinetest.Numbered(n))))
+			Expect(last(ctx, js, natstest.Numbered(n).Timer())).To(BeNil())
+			due := must(pipeline.DecodeDue(natstest.Numbered(n), m.Data))
+			Expect(due.GetWantSequence()).To(Equal(sequence(ctx, c, natstest.Numbered(n))))
 			Expect(due.GetAttempts()).To(BeEquivalentTo(3))
 			Expect(due.GetFirstFailedAt().AsTime()).To(BeTemporally("==", time.Unix(1, 2)))
 			Expect(due.GetCached().GetEtag()).To(Equal(`"e"`))
-			Expect(proto.Equal(due.GetWant(), pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"))).To(BeTrue())
+			Expect(proto.Equal(due.GetWant(), natstest.Want(natstest.Numbered(n), "https://a.example"))).To(BeTrue())
 			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.DueTTL))
 		}
 	})
@@ -70,17 +69,17 @@ var _ = Describe("A timer", func() {
 	DescribeTable("survives the server",
 		func(ctx SpecContext, end func() error, pause time.Duration) {
 			early, late := time.Now().Add(300*time.Millisecond), time.Now().Add(1200*time.Millisecond)
-			must(c.SetTimer(ctx, wanted(pipelinetest.Numbered(1)), early))
-			must(c.SetTimer(ctx, wanted(pipelinetest.Numbered(2)), late))
+			must(c.SetTimer(ctx, wanted(natstest.Numbered(1)), early))
+			must(c.SetTimer(ctx, wanted(natstest.Numbered(2)), late))
 			Expect(end()).To(Succeed())
 			Eventually(time.Now).WithPolling(5 * time.Millisecond).Should(BeTemporally(">=", early.Add(pause)))
 			Expect(s.Start()).To(Succeed())
 			back := time.Now()
 
-			js := pipelinetest.Connect(GinkgoTB(), s)
-			overdue := fired(ctx, js, pipelinetest.Numbered(1))
+			js := natstest.Connect(GinkgoTB(), s)
+			overdue := fired(ctx, js, natstest.Numbered(1))
 			Expect(overdue.Time).To(BeTemporally("<=", back.Add(lateness)))
-			pending := fired(ctx, js, pipelinetest.Numbered(2))
+			pending := fired(ctx, js, natstest.Numbered(2))
 			Expect(pending.Time).To(BeTemporally(">=", late))
 			Expect(pending.Time).To(BeTemporally("<=", late.Add(lateness)))
 		},
@@ -90,7 +89,7 @@ var _ = Describe("A timer", func() {
 
 	It("is refused after its want was replaced or removed", func(ctx SpecContext) {
 		due := wanted(key)
-		next := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
+		next := must(c.PublishWant(ctx, natstest.Want(key, "https://b.example"), due.GetWantSequence()))
 		_, err := c.SetTimer(ctx, due, time.Now())
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
@@ -123,19 +122,19 @@ var _ = Describe("A timer", func() {
 
 	DescribeTable("does not fire after it was cancelled",
 		func(ctx SpecContext, restart func() error) {
-			due, at := wanted(pipelinetest.Numbered(1)), time.Now().Add(1500*time.Millisecond)
+			due, at := wanted(natstest.Numbered(1)), time.Now().Add(1500*time.Millisecond)
 			must(c.SetTimer(ctx, due, at))
-			must(c.SetTimer(ctx, wanted(pipelinetest.Numbered(2)), at.Add(500*time.Millisecond)))
-			Expect(c.CancelTimer(ctx, pipelinetest.Numbered(1), due.GetWantSequence()+1)).To(MatchError(pipeline.ErrSuperseded))
-			Expect(c.CancelTimer(ctx, pipelinetest.Numbered(1), due.GetWantSequence())).To(Succeed())
-			Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).To(BeNil())
+			must(c.SetTimer(ctx, wanted(natstest.Numbered(2)), at.Add(500*time.Millisecond)))
+			Expect(c.CancelTimer(ctx, natstest.Numbered(1), due.GetWantSequence()+1)).To(MatchError(pipeline.ErrSuperseded))
+			Expect(c.CancelTimer(ctx, natstest.Numbered(1), due.GetWantSequence())).To(Succeed())
+			Expect(last(ctx, js, natstest.Numbered(1).Timer())).To(BeNil())
 			if restart != nil {
 				Expect(restart()).To(Succeed())
 				Expect(s.Start()).To(Succeed())
-				js = pipelinetest.Connect(GinkgoTB(), s)
+				js = natstest.Connect(GinkgoTB(), s)
 			}
-			fired(ctx, js, pipelinetest.Numbered(2))
-			Expect(last(ctx, js, pipelinetest.Numbered(1).Due())).To(BeNil())
+			fired(ctx, js, natstest.Numbered(2))
+			Expect(last(ctx, js, natstest.Numbered(1).Due())).To(BeNil())
 		},
 		Entry("on a running server", nil),
 		Entry("on a killed server", func() error { return s.Kill() }),
@@ -145,7 +144,7 @@ var _ = Describe("A timer", func() {
 		due := wanted(key)
 		must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 		Expect(c.CancelTimer(ctx, key, due.GetWantSequence())).To(Succeed())
-		next := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence()))
+		next := must(c.PublishWant(ctx, natstest.Want(key, "https://b.example"), due.GetWantSequence()))
 		due.WantSequence = next
 		must(c.PublishDue(ctx, due, "replay"))
 	})
@@ -161,11 +160,11 @@ var _ = Describe("A timer", func() {
 		fired(ctx, js, key)
 		Expect(replace(second)).To(MatchError(pipeline.ErrSuperseded))
 
-		other := wanted(pipelinetest.Numbered(1))
+		other := wanted(natstest.Numbered(1))
 		third := must(c.SetTimer(ctx, other, time.Now().Add(time.Hour)))
-		must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://b.example"), other.GetWantSequence()))
+		must(c.PublishWant(ctx, natstest.Want(natstest.Numbered(1), "https://b.example"), other.GetWantSequence()))
 		Expect(c.ReplaceTimer(ctx, other, time.Now(), third)).Error().To(MatchError(pipeline.ErrSuperseded))
-		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).To(BeNil())
+		Expect(last(ctx, js, natstest.Numbered(1).Timer())).To(BeNil())
 	})
 })
 

@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // traceparent of a sampled span, as in the examples of W3C Trace Context.
@@ -21,15 +21,15 @@ var _ = Describe("Trace context", func() {
 	It("is published in headers with the names of W3C, if there is any", func(ctx SpecContext) {
 		js, c := ensured()
 		traced := trace.ContextWithRemoteSpanContext(ctx, pipeline.ParseTraceparent(traceparent))
-		seq := must(c.PublishWant(traced, pipelinetest.Want(key, "https://a.example"), 0))
+		seq := must(c.PublishWant(traced, natstest.Want(key, "https://a.example"), 0))
 		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
-		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), seq))
+		must(c.PublishWant(ctx, natstest.Want(key, "https://b.example"), seq))
 		Expect(last(ctx, js, key.Want()).Header).NotTo(HaveKey("traceparent"))
 	})
 
 	It("passes from a timer to its due", func(ctx SpecContext) {
 		js, c := ensured()
-		due := pipelinetest.Due(GinkgoTB(), js, key)
+		due := natstest.Due(GinkgoTB(), js, key)
 		state := must(trace.ParseTraceState("vendor=opaque"))
 		span := pipeline.ParseTraceparent(traceparent).WithTraceState(state)
 		must(c.SetTimer(trace.ContextWithSpanContext(ctx, span), due, time.Now().Add(300*time.Millisecond)))
@@ -40,10 +40,10 @@ var _ = Describe("Trace context", func() {
 	})
 
 	It("drops a long tracestate, which would take the room of the body", func(ctx SpecContext) {
-		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		state := must(trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250)))
 		span := trace.ContextWithSpanContext(ctx, pipeline.ParseTraceparent(traceparent).WithTraceState(state))
-		must(pipeline.NewClient(js).PublishWant(span, pipelinetest.Want(key, "https://a.example"), 0))
+		must(pipeline.NewClient(js).PublishWant(span, natstest.Want(key, "https://a.example"), 0))
 		header := last(ctx, js, key.Want()).Header
 		Expect(header).To(HaveKey("traceparent"))
 		Expect(header).NotTo(HaveKey("tracestate"))

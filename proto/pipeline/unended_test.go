@@ -16,10 +16,9 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // dyingConsumer is the environment variable with the address of a server. If it is set, this
@@ -49,7 +48,7 @@ func consumeUntilKilled(url string) error {
 var _ = Describe("A message that is delivered repeatedly", func() {
 	It("is not poison after ten shutdowns", func(ctx SpecContext) {
 		js, c := ensured()
-		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
+		must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/x"), 0))
 		for range 10 {
 			stopping, stop := context.WithCancel(ctx)
 			begun := make(chan struct{}, 1)
@@ -77,12 +76,12 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 	})
 
 	It("is poison only after it has killed its process too often", func(ctx SpecContext) {
-		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
-		js := pipelinetest.Connect(GinkgoTB(), s)
+		s := natstest.Broker(GinkgoTB(), natstest.Options{Listen: true})
+		js := natstest.Connect(GinkgoTB(), s)
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		shorten(ctx, js, time.Second)
 		c := pipeline.NewClient(js)
-		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
+		must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/x"), 0))
 		for range 3 { // the first leaves no record
 			Expect(deadLetters(ctx, c)).To(BeEmpty())
 			Expect(dying(ctx, s.URL()).Run()).To(MatchError("signal: killed"))
@@ -94,13 +93,13 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 
 	It("does not inherit the count of the message that it replaced", func(ctx SpecContext) {
 		js, c := ensured()
-		first := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
+		first := must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/x"), 0))
 		o := fetcher
 		o.MaxUnended = 2
 		var replaced atomic.Bool
 		r := consume(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			if d.Sequence() == first && d.Number() == 2 && replaced.CompareAndSwap(false, true) {
-				must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/y"), first))
+				must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/y"), first))
 			}
 			if d.Sequence() != first && d.Number() == 2 {
 				return pipeline.Ack()
@@ -114,7 +113,7 @@ var _ = Describe("A message that is delivered repeatedly", func() {
 	It("has a count of zero after two overlapping handlings have ended", func(ctx SpecContext) {
 		js, c := ensured()
 		shorten(ctx, js, time.Second)
-		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0))
+		must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/x"), 0))
 		o := fetcher
 		o.InProgressEvery = time.Hour // so the server redelivers it meanwhile
 		third, ended := make(chan struct{}), make(chan struct{})

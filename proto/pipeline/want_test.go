@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("A want", func() {
@@ -29,11 +29,11 @@ var _ = Describe("A want", func() {
 	It("is created if there is none, and replaced by sequence", func(ctx SpecContext) {
 		Expect(c.LastWant(ctx, key)).Error().To(MatchError(pipeline.ErrNoMessage))
 
-		first := pipelinetest.Want(key, "https://a.example")
+		first := natstest.Want(key, "https://a.example")
 		one := must(c.PublishWant(ctx, first, 0))
 		expectWant(ctx, c, first, one)
 
-		second := pipelinetest.Want(key, "https://b.example")
+		second := natstest.Want(key, "https://b.example")
 		two := must(c.PublishWant(ctx, second, one))
 		Expect(two).To(BeNumerically(">", one))
 		expectWant(ctx, c, second, two)
@@ -42,10 +42,10 @@ var _ = Describe("A want", func() {
 
 	DescribeTable("is refused if its subject does not hold the expected message:",
 		func(ctx SpecContext, expected func(current uint64) uint64) {
-			must(c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://other.example"), 0))
-			held := pipelinetest.Want(key, "https://a.example")
+			must(c.PublishWant(ctx, natstest.Want(natstest.Numbered(1), "https://other.example"), 0))
+			held := natstest.Want(key, "https://a.example")
 			current := must(c.PublishWant(ctx, held, 0))
-			_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), expected(current))
+			_, err := c.PublishWant(ctx, natstest.Want(key, "https://b.example"), expected(current))
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			Expect(err).To(MatchError(ContainSubstring(key.String())))
 			expectWant(ctx, c, held, current)
@@ -56,7 +56,7 @@ var _ = Describe("A want", func() {
 	)
 
 	It("counts as published if the response to an earlier try was lost", func(ctx SpecContext) {
-		w := pipelinetest.Want(key, "https://a.example")
+		w := natstest.Want(key, "https://a.example")
 		first := must(c.PublishWant(ctx, w, 0))
 		w.ResourceVersion = "a later one"
 		again := must(c.PublishWant(ctx, w, 0))
@@ -66,7 +66,7 @@ var _ = Describe("A want", func() {
 
 	DescribeTable("does not mistake another message for its own:",
 		func(ctx SpecContext, other func(*v1.Want)) {
-			w := pipelinetest.Want(key, "https://a.example")
+			w := natstest.Want(key, "https://a.example")
 			held, ok := proto.Clone(w).(*v1.Want)
 			Expect(ok).To(BeTrue())
 			other(held)
@@ -79,20 +79,20 @@ var _ = Describe("A want", func() {
 	)
 
 	It("cancels the timer of its key and no other, unless it is refused", func(ctx SpecContext) {
-		for _, k := range []pipeline.Key{key, pipelinetest.Numbered(1)} {
-			must(c.SetTimer(ctx, pipelinetest.Due(GinkgoTB(), js, k), time.Now().Add(time.Hour)))
+		for _, k := range []pipeline.Key{key, natstest.Numbered(1)} {
+			must(c.SetTimer(ctx, natstest.Due(GinkgoTB(), js, k), time.Now().Add(time.Hour)))
 			Expect(last(ctx, js, k.Timer())).NotTo(BeNil())
 		}
-		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
+		_, err := c.PublishWant(ctx, natstest.Want(key, "https://b.example"), 0)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
-		must(c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), sequence(ctx, c, key)))
+		must(c.PublishWant(ctx, natstest.Want(key, "https://b.example"), sequence(ctx, c, key)))
 		Expect(last(ctx, js, key.Timer())).To(BeNil())
-		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).NotTo(BeNil())
+		Expect(last(ctx, js, natstest.Numbered(1).Timer())).NotTo(BeNil())
 	})
 
 	It("above the limit of its stream is refused", func(ctx SpecContext) {
-		w := pipelinetest.Want(key, "https://a.example")
+		w := natstest.Want(key, "https://a.example")
 		w.Status = strings.Repeat("x", pipeline.MaxRequestBytes)
 		Expect(c.PublishWant(ctx, w, 0)).Error().To(MatchError(pipeline.ErrTooLarge))
 	})
@@ -100,7 +100,7 @@ var _ = Describe("A want", func() {
 	It("has a sequence even if it cannot be decoded", func(ctx SpecContext) {
 		for _, garbage := range [][]byte{
 			{0xff},
-			must(proto.Marshal(pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example"))),
+			must(proto.Marshal(natstest.Want(natstest.Numbered(1), "https://a.example"))),
 			must(proto.Marshal(&v1.Due{WantSequence: 1})),
 		} {
 			ack := must(js.Publish(ctx, key.Want(), garbage))
@@ -109,14 +109,14 @@ var _ = Describe("A want", func() {
 			Expect(seq).To(Equal(ack.Sequence))
 		}
 		_, seq, _ := c.LastWant(ctx, key)
-		w := pipelinetest.Want(key, "https://a.example")
+		w := natstest.Want(key, "https://a.example")
 		healed := must(c.PublishWant(ctx, w, seq))
 		expectWant(ctx, c, w, healed)
 	})
 
 	It("is named in the error if there is no stream", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
-		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
+		_, err := c.PublishWant(ctx, natstest.Want(key, "https://a.example"), 0)
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
 		Expect(err).NotTo(MatchError(pipeline.ErrSuperseded))
 		_, _, err = c.LastWant(ctx, key)
@@ -127,7 +127,7 @@ var _ = Describe("A want", func() {
 	Describe("that is no longer needed", func() {
 		var seq uint64
 		BeforeEach(func(ctx SpecContext) {
-			due := pipelinetest.Due(GinkgoTB(), js, key)
+			due := natstest.Due(GinkgoTB(), js, key)
 			must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 			seq = due.GetWantSequence()
 		})
@@ -154,14 +154,14 @@ var _ = Describe("A want", func() {
 
 		It("can be published again after its tombstone, even if that has expired", func(ctx SpecContext) {
 			tomb := must(c.PublishTombstone(ctx, key, seq))
-			back := must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb))
+			back := must(c.PublishWant(ctx, natstest.Want(key, "https://a.example"), tomb))
 			tomb = must(c.PublishTombstone(ctx, key, back))
 
 			Expect(stream(ctx, js, pipeline.Requests).DeleteMsg(ctx, tomb)).To(Succeed())
-			Expect(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)).Error().
+			Expect(c.PublishWant(ctx, natstest.Want(key, "https://a.example"), tomb)).Error().
 				To(MatchError(pipeline.ErrSuperseded))
 			Expect(c.LastWant(ctx, key)).Error().To(MatchError(pipeline.ErrNoMessage))
-			must(c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0))
+			must(c.PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
 		})
 	})
 })
@@ -169,7 +169,7 @@ var _ = Describe("A want", func() {
 func TestSameRequest(t *testing.T) {
 	t.Parallel()
 	base := func() *v1.Want {
-		w := pipelinetest.Want(key, "https://a.example")
+		w := natstest.Want(key, "https://a.example")
 		w.Refresh, w.Now, w.Sha256, w.Drift = durationpb.New(time.Minute), "1", "aa", "d"
 		return w
 	}

@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func TestProcess(t *testing.T) { suitetest.Run(t, "process") }

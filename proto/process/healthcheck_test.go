@@ -11,8 +11,8 @@ import (
 	"github.com/onsi/gomega/gexec"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // serveHealth serves health like a service, and returns its port.

@@ -8,15 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 )
 
 var _ = Describe("The metrics of every service", func() {
 	It("report its version, and whether it is connected to a broker", func() {
-		server := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
+		server := natstest.Broker(GinkgoTB(), natstest.Options{})
 		registry := prometheus.NewRegistry()
 		host := process.Host{
 			Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: registry,
@@ -33,7 +32,7 @@ var _ = Describe("The metrics of every service", func() {
 		}()
 		DeferCleanup(func() { cancel(); Eventually(ended).Should(Receive()) })
 		value := func(series string) func() (float64, error) {
-			return func() (float64, error) { return metrictest.Value(registry, series) }
+			return func() (float64, error) { return suitetest.MetricValue(registry, series) }
 		}
 		Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
 		Expect(value(`curlmethat_build_info{component="toy"`)()).To(BeEquivalentTo(1))
@@ -43,6 +42,6 @@ var _ = Describe("The metrics of every service", func() {
 		Expect(server.Start()).To(Succeed())
 		Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
 		Eventually(value("curlmethat_toy_nats_reconnects_total")).Should(BeEquivalentTo(1))
-		Expect(metrictest.Problems(registry, process.Metrics("toy"))).To(BeEmpty())
+		Expect(suitetest.MetricProblems(registry, process.Metrics("toy"))).To(BeEmpty())
 	})
 })

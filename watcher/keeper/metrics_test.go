@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -80,7 +80,7 @@ var _ = Describe("keeper's metrics", func() {
 		Eventually(ctx, func(g Gomega) { // a delivery in the meantime resets the silence
 			r.clock.SetTime(r.clock.Now().Add(time.Hour))
 			for series, value := range held {
-				g.Expect(metrictest.Value(r.registry, own+series)).To(value, series)
+				g.Expect(suitetest.MetricValue(r.registry, own+series)).To(value, series)
 			}
 		}).WithTimeout(patience).Should(Succeed())
 		for _, d := range Metrics() {
@@ -102,7 +102,7 @@ var _ = Describe("keeper's metrics", func() {
 		defer stop()
 		ended := make(chan error, 1)
 		go func() { ended <- r.lead(r.runtime.Health.Part("election"))(leading) }()
-		lead := func() (float64, error) { return metrictest.Value(r.registry, own+"leader") }
+		lead := func() (float64, error) { return suitetest.MetricValue(r.registry, own+"leader") }
 		Eventually(ctx, lead).WithTimeout(patience).Should(Equal(1.0))
 		stop()
 		Eventually(ctx, ended).WithTimeout(patience).Should(Receive(BeNil()))

@@ -18,12 +18,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
 )
 
@@ -153,7 +152,7 @@ var _ = Describe("keeper --credentials", func() {
 			"second: https://api.example.com is already served by Secret first",
 			"third: names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1",
 		))
-		Expect(metrictest.Value(registry, own+"credentials_problems")).To(Equal(2.))
+		Expect(suitetest.MetricValue(registry, own+"credentials_problems")).To(Equal(2.))
 
 		By("an API server that is unavailable for a namespace")
 		fail = func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/"+a+"/secrets") }
@@ -175,7 +174,7 @@ var _ = Describe("keeper --credentials", func() {
 		Expect(admin.RbacV1().RoleBindings(a).Delete(ctx, "credentials", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, func() []string { compile(ctx); return compiled(ctx) }).WithTimeout(patience).Should(BeEmpty())
 		compile(ctx)
-		Expect(metrictest.Value(registry, own+"credentials_problems")).To(Equal(2.), "it may not read b either")
+		Expect(suitetest.MetricValue(registry, own+"credentials_problems")).To(Equal(2.), "it may not read b either")
 		Expect(strings.Count(log.String(), `"namespace":"`+a+`","message":"no permission to read the Secrets`)).To(Equal(1))
 	})
 
@@ -209,7 +208,7 @@ var _ = Describe("keeper --credentials", func() {
 			compile(ctx)
 			Expect(compiled(ctx)).To(ConsistOf("b api.example.com Bearer s3cr3t-value-b"))
 			Expect(strings.Count(log.String(), "more than 64 Secrets have the label")).To(Equal(1))
-			Expect(metrictest.Value(registry, own+"credentials_problems")).To(Equal(1.))
+			Expect(suitetest.MetricValue(registry, own+"credentials_problems")).To(Equal(1.))
 			Expect(admin.CoreV1().Secrets(a).Delete(ctx, "one-more", metav1.DeleteOptions{})).To(Succeed())
 			compile(ctx)
 			Expect(compiled(ctx)).To(HaveLen(2))
@@ -224,13 +223,13 @@ var _ = Describe("keeper --credentials", func() {
 		}
 		Eventually(ctx, compiling.compile).WithArguments(ctx).WithTimeout(patience).
 			Should(MatchError(ContainSubstring("no connection")))
-		Expect(metrictest.Value(registry, own+"credentials_problems")).To(Equal(3.), "the second, namespace b, the write")
-		Expect(metrictest.Value(registry, own+"credentials_timestamp_seconds")).To(BeZero())
+		Expect(suitetest.MetricValue(registry, own+"credentials_problems")).To(Equal(3.), "the second, namespace b, the write")
+		Expect(suitetest.MetricValue(registry, own+"credentials_timestamp_seconds")).To(BeZero())
 		fail = func(r *http.Request) bool { return r.Method == http.MethodPost && writes == 0 }
 		compile(ctx)
 		Expect(compiled(ctx)).To(HaveLen(1))
 		Expect(events(ctx)).To(HaveLen(1))
-		Expect(metrictest.Value(registry, own+"credentials_timestamp_seconds")).To(BeNumerically(">", 0))
+		Expect(suitetest.MetricValue(registry, own+"credentials_timestamp_seconds")).To(BeNumerically(">", 0))
 	})
 
 	It("rejects settings that name no Secret", func() {

@@ -10,10 +10,10 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("Dead letters", func() {
@@ -23,14 +23,14 @@ var _ = Describe("Dead letters", func() {
 		client *operate.Client
 	)
 	BeforeEach(func(ctx SpecContext) {
-		_, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		_, js, _ = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		client = operate.NewClient(js)
 		for i := range many {
 			letter := &v1.DeadLetter{Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "a.example.com"}}
 			if i%300 == 7 {
 				letter.Failure = &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, Host: "b.example.com"}
 			}
-			Expect(client.PublishDeadLetter(ctx, pipelinetest.Numbered(i), letter, strconv.Itoa(i))).To(Succeed())
+			Expect(client.PublishDeadLetter(ctx, natstest.Numbered(i), letter, strconv.Itoa(i))).To(Succeed())
 		}
 	})
 

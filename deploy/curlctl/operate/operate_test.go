@@ -8,10 +8,10 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 var _ = Describe("The client of operators", func() {
@@ -20,13 +20,13 @@ var _ = Describe("The client of operators", func() {
 		client *operate.Client
 	)
 	BeforeEach(func() {
-		_, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		_, js, _ = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		client = operate.NewClient(js)
 	})
 
 	wanted := func(k pipeline.Key) *v1.Due {
 		GinkgoHelper()
-		due := pipelinetest.Due(GinkgoTB(), js, k)
+		due := natstest.Due(GinkgoTB(), js, k)
 		due.Cause, due.ReplayOf = v1.Cause_CAUSE_REPLAY, 7
 		return due
 	}
@@ -53,7 +53,7 @@ var _ = Describe("The client of operators", func() {
 	It("lists wants and timers by object", func(ctx SpecContext) {
 		Expect(client.Waiting(ctx, 1)).Error().To(MatchError(pipeline.ErrNoMessage))
 		for i := range 600 { // more than two batches
-			due := wanted(pipelinetest.Numbered(i))
+			due := wanted(natstest.Numbered(i))
 			Expect(client.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 		}
 		gone := wanted(key)

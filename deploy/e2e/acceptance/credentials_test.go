@@ -26,8 +26,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // secrets has the value of each kind of credential, and the OAuth 2.0 token.

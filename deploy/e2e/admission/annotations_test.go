@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // numbered returns n pairs.

@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 // recovery is how long interrupted work may take. It is redelivered to another pod after an AckWait of 30 s.

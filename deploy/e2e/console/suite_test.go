@@ -22,7 +22,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestConsole(t *testing.T) { world.Run(t, "Console") }

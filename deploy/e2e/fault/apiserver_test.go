@@ -11,11 +11,11 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // maxLines is the maximum number of lines that a service logs about an outage.
@@ -50,13 +50,13 @@ var _ = Describe("An outage of the API server", func() {
 		}
 	})
 
-	DescribeTable("with an error for every request stops no service:", func(ctx SpecContext, fault gateway.Fault) {
+	DescribeTable("with an error for every request stops no service:", func(ctx SpecContext, fault kubetest.Fault) {
 		g, o := behindGateway(world.Watcher, world.Writer)
 		w := env.World(ctx, o)
 		load := w.Begin(ctx, 60)
 		load.EventuallyFills(ctx, 20)
 		said := lines(w)
-		g.Break(gateway.All(fault))
+		g.Break(kubetest.All(fault))
 		Consistently(func() bool { return allRun(w) }).WithTimeout(5*time.Second).WithPolling(time.Second).
 			Should(BeTrue(), "services keep running")
 		asked := g.Requests(http.MethodPatch) + g.Requests(http.MethodGet)
@@ -66,10 +66,10 @@ var _ = Describe("An outage of the API server", func() {
 		Expect(lines(w) - said).To(BeNumerically("<", 2*60+3*maxLines))
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 	},
-		Entry("429", gateway.Answer(apierrors.NewTooManyRequests("Too Many Requests", 1))),
-		Entry("500", gateway.Answer(apierrors.NewInternalError(errors.New("broken")))),
-		Entry("503", gateway.Answer(apierrors.NewServiceUnavailable("Service Unavailable"))),
-		Entry("no response", gateway.Fault(gateway.Silence)),
+		Entry("429", kubetest.Answer(apierrors.NewTooManyRequests("Too Many Requests", 1))),
+		Entry("500", kubetest.Answer(apierrors.NewInternalError(errors.New("broken")))),
+		Entry("503", kubetest.Answer(apierrors.NewServiceUnavailable("Service Unavailable"))),
+		Entry("no response", kubetest.Fault(kubetest.Silence)),
 	)
 
 	It("that expires a watch does not hide deleted objects", func(ctx SpecContext) {
@@ -78,11 +78,11 @@ var _ = Describe("An outage of the API server", func() {
 		page := w.Origin.Page("/new").Says("new")
 		_, gone := w.Fill(ctx, "gone", "refreshed", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 
-		g.Break(func(r *http.Request) gateway.Fault {
+		g.Break(func(r *http.Request) kubetest.Fault {
 			if r.URL.Query().Get("watch") == "true" {
-				return gateway.Answer(apierrors.NewResourceExpired("too old"))
+				return kubetest.Answer(apierrors.NewResourceExpired("too old"))
 			}
-			return gateway.Silence
+			return kubetest.Silence
 		})
 		gone.Delete(ctx)
 		cm := w.Create(ctx, "new", world.Asking("mydata="+page.URL()))

@@ -7,8 +7,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 )
 
 var _ = Describe("kill -9", func() {
@@ -31,12 +31,12 @@ var _ = Describe("kill -9", func() {
 		Entry("for the writer", world.Writer),
 	)
 
-	DescribeTable("of a writer during a patch causes one write", func(ctx SpecContext, fault gateway.Fault, written bool) {
+	DescribeTable("of a writer during a patch causes one write", func(ctx SpecContext, fault kubetest.Fault, written bool) {
 		g, o := behindGateway(world.Writer)
 		o.AckWait = shortAckWait
 		w := env.World(ctx, o)
 		page := w.Origin.Page("/once").Says("once is enough")
-		g.Break(gateway.Method(http.MethodPatch, fault))
+		g.Break(kubetest.Method(http.MethodPatch, fault))
 		cm := w.Create(ctx, "once", world.Asking("mydata="+page.URL()))
 		Eventually(func() int { return g.Requests(http.MethodPatch) }).Should(BeNumerically(">=", 1))
 		if written {
@@ -50,8 +50,8 @@ var _ = Describe("kill -9", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 		Expect(page.Hits()).To(Equal(1))
 	},
-		Entry("before it", gateway.Fault(gateway.Silence), false),
-		Entry("before its response", gateway.Fault(gateway.WithholdAnswer), true),
+		Entry("before it", kubetest.Fault(kubetest.Silence), false),
+		Entry("before its response", kubetest.Fault(kubetest.WithholdAnswer), true),
 	)
 })
 

@@ -9,8 +9,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 )
 
 func TestFault(t *testing.T) { world.Run(t, "Fault") }
@@ -29,7 +29,7 @@ const (
 
 // behindGateway starts a gateway to the suite's cluster, and returns it with options for a world whose named
 // services use it.
-func behindGateway(services ...string) (*gateway.Gateway, world.Options) {
+func behindGateway(services ...string) (*kubetest.Gateway, world.Options) {
 	GinkgoHelper()
 	g, kubeconfig := env.Gateway()
 	o := world.Options{Kubeconfigs: map[string]func(context.Context, string) string{}}

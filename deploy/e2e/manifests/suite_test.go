@@ -23,7 +23,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestManifests(t *testing.T) { suitetest.Run(t, "Manifests") }

@@ -10,9 +10,9 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 )
 
 const (
@@ -89,7 +89,7 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 			pages = append(pages, page)
 		}
 		b.shows(ctx, "stat", "API server", "", Equal(yes))
-		g.Break(gateway.All(gateway.Answer(apierrors.NewServiceUnavailable("Service Unavailable"))))
+		g.Break(kubetest.All(kubetest.Answer(apierrors.NewServiceUnavailable("Service Unavailable"))))
 		for _, page := range pages {
 			page.Says("after") // otherwise there is nothing to write
 		}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/monitor"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestObservability(t *testing.T) { world.Run(t, "Observability") }

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // shipped is the folder of the configuration.

@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -78,7 +78,7 @@ func openAs(ctx context.Context, accounts map[string]func(context.Context, strin
 }
 
 // openThrough lets keeper use the API server through a gateway, with the permissions of the gateway.
-func openThrough(ctx context.Context) (*home, *gateway.Gateway) {
+func openThrough(ctx context.Context) (*home, *kubetest.Gateway) {
 	GinkgoHelper()
 	g, kubeconfig := env.Gateway()
 	accounts := world.LeastRights(env.Cluster)
@@ -87,9 +87,9 @@ func openThrough(ctx context.Context) (*home, *gateway.Gateway) {
 }
 
 // beforeApply runs a function between the get and the first apply of a ConfigMap by keeper.
-func beforeApply(g *gateway.Gateway, configMap string, happen func()) {
+func beforeApply(g *kubetest.Gateway, configMap string, happen func()) {
 	var once sync.Once
-	g.Break(func(r *http.Request) gateway.Fault {
+	g.Break(func(r *http.Request) kubetest.Fault {
 		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/configmaps/"+configMap) {
 			return nil
 		}

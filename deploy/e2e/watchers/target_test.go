@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -165,12 +165,12 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 	})
 
 	DescribeTable("is created by a single apply when keeper is killed", func(
-		ctx SpecContext, at string, fault gateway.Fault, applies float64,
+		ctx SpecContext, at string, fault kubetest.Fault, applies float64,
 	) {
 		h, g := openThrough(ctx)
 		page := h.Origin.Page("/killed").Says("fetched")
 		reached := make(chan struct{}, 100)
-		g.Break(func(r *http.Request) gateway.Fault {
+		g.Break(func(r *http.Request) kubetest.Fault {
 			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, at) {
 				return nil
 			}
@@ -189,9 +189,9 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "killed-config")).To(Equal(map[string]string{"a": "b", "c": "fetched"}))
 		Expect(h.writes(ctx)["applies"]).To(Equal(applies), "applies of the restarted keeper")
 	},
-		Entry("before it", "/configmaps/killed-config", gateway.Fault(gateway.Silence), 1.0),
-		Entry("after it and before the response", "/configmaps/killed-config", gateway.Fault(gateway.WithholdAnswer), 0.0),
-		Entry("after it and before the status", "/watchers/killed/status", gateway.Fault(gateway.Silence), 0.0),
+		Entry("before it", "/configmaps/killed-config", kubetest.Fault(kubetest.Silence), 1.0),
+		Entry("after it and before the response", "/configmaps/killed-config", kubetest.Fault(kubetest.WithholdAnswer), 0.0),
+		Entry("after it and before the status", "/watchers/killed/status", kubetest.Fault(kubetest.Silence), 0.0),
 	)
 
 	It("is repaired at growing intervals while another client reverts it, with one Event", func(ctx SpecContext) {

@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/deploy/local/broker"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestBroker(t *testing.T) { suitetest.Run(t, "broker") }

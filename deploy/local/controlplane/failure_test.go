@@ -12,7 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 var _ = Describe("A failing control plane", func() {

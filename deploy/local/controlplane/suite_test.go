@@ -14,7 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestControlPlane(t *testing.T) { suitetest.Run(t, "control plane") }

@@ -7,8 +7,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
@@ -23,7 +23,7 @@ var _ = Describe("the text of a URL", func() {
 
 	DescribeTable("is denied without a lookup or a dial if it is hostile",
 		func(ctx SpecContext, raw string, rule egress.Rule) {
-			names := dnstest.New()
+			names := suitetest.NewDNS()
 			names.SetOther(public)
 			gate, held := newGate(egress.Config{}, names)
 
@@ -95,7 +95,7 @@ var _ = Describe("the text of a URL", func() {
 
 	DescribeTable("is permitted if it only looks odd",
 		func(ctx SpecContext, raw, dialled string) {
-			names := dnstest.New()
+			names := suitetest.NewDNS()
 			names.SetOther(public)
 			gate, held := newGate(egress.Config{}, names)
 

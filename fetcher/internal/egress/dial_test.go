@@ -12,8 +12,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 )
 
 // deadlined reports the deadlines that are set.
@@ -30,14 +30,14 @@ func (d deadlined) SetDeadline(t time.Time) error {
 
 var _ = Describe("a name", func() {
 	var (
-		names *dnstest.Server
+		names *suitetest.DNS
 		trap  canary
 		raw   string
 		cfg   egress.Config
 	)
 
 	BeforeEach(func() {
-		names = dnstest.New()
+		names = suitetest.NewDNS()
 		trap = startCanary()
 		raw = fmt.Sprintf("http://data.example.com:%d/", trap.Port)
 		// Only the address rule protects the canary.

@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 )
 
 const policyFile = `
@@ -38,7 +38,7 @@ var _ = Describe("policies of namespaces", func() {
 
 	start := func(cfg egress.Config) *egress.Gate {
 		GinkgoHelper()
-		names := dnstest.New()
+		names := suitetest.NewDNS()
 		names.SetOther(public)
 		return must(egress.New(cfg, egress.Deps{File: path, Resolver: names.Resolver()}))
 	}

@@ -7,8 +7,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 )
 
 var _ = Describe("the operator's settings", func() {
@@ -21,7 +21,7 @@ var _ = Describe("the operator's settings", func() {
 
 	DescribeTable("allow and deny hosts, ports and ranges by flag",
 		func(ctx SpecContext, cfg egress.Config, raw, expect string) {
-			names := dnstest.New()
+			names := suitetest.NewDNS()
 			names.SetOther(public)
 			names.Set("localhost", "127.0.0.1")
 			names.Set("db.team.svc", "10.96.0.7")
@@ -123,7 +123,7 @@ var _ = Describe("the operator's settings", func() {
 	)
 
 	It("allow a random port of loopback by --allow-cidr alone", func(ctx SpecContext) {
-		names := dnstest.New()
+		names := suitetest.NewDNS()
 		names.Set("localhost", "127.0.0.1")
 		open := startCanary()
 		gate := must(egress.New(egress.Config{AllowCIDRs: loopback}, egress.Deps{Resolver: names.Resolver()}))
@@ -137,7 +137,7 @@ var _ = Describe("the operator's settings", func() {
 		// name itself takes two questions, one for each family.
 		questions := func(ctx context.Context, cfg egress.Config) []int {
 			GinkgoHelper()
-			names := dnstest.New()
+			names := suitetest.NewDNS()
 			gate, _ := newGate(cfg, names)
 			Expect(attempt(ctx, gate, "http://nobody.example.com/")).NotTo(Succeed())
 			dial := names.Questions()
@@ -151,7 +151,7 @@ var _ = Describe("the operator's settings", func() {
 		})
 
 		It("is not needed for localhost, which is in the hosts file", func(ctx SpecContext) {
-			names := dnstest.New()
+			names := suitetest.NewDNS()
 			gate, _ := newGate(egress.Config{AllowCIDRs: loopback}, names)
 			_ = attempt(ctx, gate, "http://localhost:1/")
 			Expect(gate.Verdict(ctx, "team-a", "http://localhost:1/").Allowed).To(BeTrue())

@@ -13,9 +13,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func TestEgress(t *testing.T) { suitetest.Run(t, "egress") }
@@ -48,7 +47,7 @@ func (h *holder) attempts() []string {
 }
 
 // newGate returns a gate that uses the test's DNS server and stops every attempt.
-func newGate(cfg egress.Config, names *dnstest.Server) (*egress.Gate, *holder) {
+func newGate(cfg egress.Config, names *suitetest.DNS) (*egress.Gate, *holder) {
 	GinkgoHelper()
 	held := &holder{}
 	return must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Refuse: held.refuse})), held

@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
@@ -57,7 +57,7 @@ func (v vector) address() string {
 var _ = Describe("the default policy", func() {
 	for _, v := range vectors() {
 		It("decides to "+v.Expect+" "+v.ID+" "+v.URL, func(ctx SpecContext) {
-			names := dnstest.New()
+			names := suitetest.NewDNS()
 			names.SetOther(public)
 			if u, err := url.Parse(v.full()); err == nil && u.Hostname() != "" {
 				names.SetOther(v.address())

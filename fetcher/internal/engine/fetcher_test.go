@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -23,7 +24,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
@@ -130,7 +130,7 @@ func (f *fetcher) parked(cause string) int {
 // metric returns a counter or gauge with at most one label value.
 func (f *fetcher) metric(name, label string) float64 {
 	GinkgoHelper()
-	for series, value := range must(metrictest.Read(f.registry)) {
+	for series, value := range must(suitetest.Metrics(f.registry)) {
 		if of, labels, _ := strings.Cut(series, "{"); of == name && (label == "" || strings.Contains(labels, `"`+label+`"`)) {
 			return value
 		}

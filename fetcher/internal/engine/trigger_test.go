@@ -6,10 +6,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("A message", func() {
@@ -43,9 +42,9 @@ var _ = Describe("A message", func() {
 			Expect(w.result().GetContent()).NotTo(BeNil())
 			Eventually(w.pending).Should(BeZero())
 		},
-		Entry("payload of a want", pipelinetest.Numbered(1).Want(), "garbage", pipelinetest.Numbered(1)),
-		Entry("payload of a due", pipelinetest.Numbered(1).Due(), "\xff\xff", pipelinetest.Numbered(1)),
-		Entry("empty due", pipelinetest.Numbered(1).Due(), "", pipelinetest.Numbered(1)),
+		Entry("payload of a want", natstest.Numbered(1).Want(), "garbage", natstest.Numbered(1)),
+		Entry("payload of a due", natstest.Numbered(1).Due(), "\xff\xff", natstest.Numbered(1)),
+		Entry("empty due", natstest.Numbered(1).Due(), "", natstest.Numbered(1)),
 		Entry("subject with too few tokens", "curl.want.x", "garbage", pipeline.Key{}),
 		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),
 	)

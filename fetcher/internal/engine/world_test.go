@@ -17,10 +17,9 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // world is a broker with the streams of the pipeline.
@@ -40,7 +39,7 @@ func newWorld(o natstest.Options, t pipeline.Topology) *world {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
-	w := &world{ctx: ctx, server: pipelinetest.Broker(GinkgoTB(), o), clock: newClock(), ending: make(chan struct{})}
+	w := &world{ctx: ctx, server: natstest.Broker(GinkgoTB(), o), clock: newClock(), ending: make(chan struct{})}
 	w.end = sync.OnceFunc(func() { close(w.ending) })
 	w.js = w.connect()
 	w.epoch = must(pipeline.Ensure(ctx, w.js, t))
@@ -50,7 +49,7 @@ func newWorld(o natstest.Options, t pipeline.Topology) *world {
 
 func (w *world) connect() jetstream.JetStream {
 	GinkgoHelper()
-	return pipelinetest.Connect(GinkgoTB(), w.server)
+	return natstest.Connect(GinkgoTB(), w.server)
 }
 
 // clock is set by the spec. It starts an hour ahead, so that no timer fires during a spec.

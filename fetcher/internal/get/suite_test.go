@@ -18,10 +18,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func TestGet(t *testing.T) { suitetest.Run(t, "get") }
@@ -47,8 +46,8 @@ func shortLimits() get.Config {
 	return cfg
 }
 
-func startDNS() *dnstest.Server {
-	names := dnstest.New()
+func startDNS() *suitetest.DNS {
+	names := suitetest.NewDNS()
 	names.SetOther("127.0.0.1")
 	return names
 }

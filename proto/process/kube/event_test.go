@@ -16,9 +16,9 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	"github.com/kv8s/curl-me-that/proto/process/kube/kubetest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func TestKube(t *testing.T) { suitetest.Run(t, "kube") }

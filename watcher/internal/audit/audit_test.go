@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
@@ -49,7 +49,7 @@ type bench struct {
 
 func newBench(tb testing.TB) *bench {
 	tb.Helper()
-	_, js, epoch := pipelinetest.Ensured(tb, pipeline.Topology{})
+	_, js, epoch := natstest.Ensured(tb, pipeline.Topology{})
 	b := &bench{
 		TB: tb, WithT: NewWithT(tb), client: pipeline.NewClient(js), index: wantindex.NewIndex(), epoch: epoch,
 		clock: clocktesting.NewFakeClock(time.Now()), objects: map[types.NamespacedName]*annotated.Object{},
@@ -210,7 +210,7 @@ func (b *bench) found() map[pipeline.Key]wantindex.Finding {
 
 // lost returns the number of lost keys by cause.
 func (b *bench) lost(cause string) (float64, error) {
-	return metrictest.Value(b.registry, `curlmethat_watcher_lost_keys_total{cause="`+cause+`"}`)
+	return suitetest.MetricValue(b.registry, `curlmethat_watcher_lost_keys_total{cause="`+cause+`"}`)
 }
 
 func cached(sum string) func(*v1.Due) {
@@ -439,5 +439,5 @@ func TestStaleKeysAreCounted(t *testing.T) {
 	}
 	b.clock.Step(interval)
 	b.found()
-	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_stale_keys")).To(BeEquivalentTo(2))
+	b.Expect(suitetest.MetricValue(b.registry, "curlmethat_watcher_stale_keys")).To(BeEquivalentTo(2))
 }

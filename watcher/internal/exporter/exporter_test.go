@@ -14,12 +14,11 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 )
 
@@ -42,8 +41,8 @@ func newBench(t *testing.T, o natstest.Options) *bench {
 	t.Helper()
 	b := &bench{WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry()}
 	b.SetDefaultEventuallyTimeout(20 * time.Second)
-	server := pipelinetest.Broker(t, o)
-	js := pipelinetest.Connect(t, server, nats.ReconnectBufSize(-1))
+	server := natstest.Broker(t, o)
+	js := natstest.Connect(t, server, nats.ReconnectBufSize(-1))
 	b.server, b.js, b.client = server, js, pipeline.NewClient(js)
 	b.set = metric.New(b.registry, "pipeline")
 	return b
@@ -67,7 +66,7 @@ func (b *bench) run() *bench {
 	return b
 }
 
-func (b *bench) series() (map[string]float64, error) { return metrictest.Read(b.registry) }
+func (b *bench) series() (map[string]float64, error) { return suitetest.Metrics(b.registry) }
 
 // becomes waits until a series has a value.
 func (b *bench) becomes(series string, value any) {
@@ -179,23 +178,23 @@ func TestEveryMetricHasATest(t *testing.T) {
 	}
 	b.want("cm")
 	b.becomes(`backlog_messages{consumer="fetcher"}`, 1.0)
-	b.Expect(metrictest.Problems(b.registry, b.set.Definitions())).To(gomega.BeEmpty())
+	b.Expect(suitetest.MetricProblems(b.registry, b.set.Definitions())).To(gomega.BeEmpty())
 }
 
 func TestUnknownStateHasNoSeries(t *testing.T) {
 	b := newBench(t, natstest.Options{}).run()
 	b.server.Stop()
 	b.becomes("up", 0.0)
-	b.Expect(metrictest.Read(b.registry)).To(gomega.HaveLen(1), "only up")
+	b.Expect(suitetest.Metrics(b.registry)).To(gomega.HaveLen(1), "only up")
 	b.Expect(b.server.Start()).To(gomega.Succeed())
 	b.becomes("up", 1.0)
 	b.stop()
-	b.Expect(metrictest.Read(b.registry)).To(gomega.BeEmpty(), "another watcher exports them")
+	b.Expect(suitetest.Metrics(b.registry)).To(gomega.BeEmpty(), "another watcher exports them")
 }
 
 func TestReplicasOfACluster(t *testing.T) {
-	servers, _ := pipelinetest.Cluster(t)
-	js := pipelinetest.Connect(t, servers[0])
+	servers, _ := natstest.Cluster(t)
+	js := natstest.Connect(t, servers[0])
 	b := &bench{
 		WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: js,
 		client: pipeline.NewClient(js),
@@ -219,7 +218,7 @@ func TestMissingStreams(t *testing.T) {
 	b.becomes(`consumer_present{consumer="fetcher"}`, 0.0)
 	b.becomes("up", 1.0)
 	b.Eventually(func() error {
-		series, err := metrictest.Read(b.registry)
+		series, err := suitetest.Metrics(b.registry)
 		if _, still := series[`curlmethat_pipeline_stream_messages{stream="CURL_REQUESTS"}`]; still {
 			err = errors.New("the stream still has a series")
 		}

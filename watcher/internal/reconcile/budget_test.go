@@ -8,9 +8,9 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
@@ -35,7 +35,7 @@ func TestANamespaceOverItsBudgetGetsEventsOfLastingProblemsLater(t *testing.T) {
 	b.reconcileAll(b.others)
 	b.Expect(b.emitted).To(HaveLen(maxEvents))
 	b.expectLogged(`"budget":"events"`)
-	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_events_over_budget_total")).
+	b.Expect(suitetest.MetricValue(b.registry, "curlmethat_watcher_events_over_budget_total")).
 		To(BeEquivalentTo(mistakes - maxEvents))
 
 	b.others = append(b.others, invalid("modest", 0))

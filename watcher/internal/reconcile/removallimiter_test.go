@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/process/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -79,9 +79,9 @@ func markRemoved(objects []*annotated.Object) {
 // expectRemovals checks the numbers of published and held-back removals.
 func (b *bench) expectRemovals(published, heldBack int) {
 	b.t.Helper()
-	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_removals_published_total")).
+	b.Expect(suitetest.MetricValue(b.registry, "curlmethat_watcher_removals_published_total")).
 		To(BeEquivalentTo(published))
-	b.Expect(metrictest.Value(b.registry, "curlmethat_watcher_held_back_removals")).To(BeEquivalentTo(heldBack))
+	b.Expect(suitetest.MetricValue(b.registry, "curlmethat_watcher_held_back_removals")).To(BeEquivalentTo(heldBack))
 }
 
 // expectLogged expects a text once in the log.

@@ -15,11 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
@@ -86,8 +85,8 @@ func (l lossy) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.Pu
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	broker := pipelinetest.Broker(t, natstest.Options{})
-	js := pipelinetest.Connect(t, broker, nats.ReconnectBufSize(-1)) // fail fast
+	broker := natstest.Broker(t, natstest.Options{})
+	js := natstest.Connect(t, broker, nats.ReconnectBufSize(-1)) // fail fast
 	registry := prometheus.NewRegistry()
 	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
 	b := &bench{

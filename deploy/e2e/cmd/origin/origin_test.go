@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestOrigin(t *testing.T) { suitetest.Run(t, "command origin") }

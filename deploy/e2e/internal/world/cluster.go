@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
 )
 

@@ -13,9 +13,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // manager is the field manager of the specs' own writes.

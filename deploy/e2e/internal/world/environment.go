@@ -13,11 +13,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/signature"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 // Names of the services.
@@ -103,9 +103,9 @@ func Open() *Environment {
 
 // Gateway starts a gateway to the cluster for the spec. It returns the gateway and a kubeconfig for
 // Options.Kubeconfigs.
-func (e *Environment) Gateway() (g *gateway.Gateway, kubeconfig func(ctx context.Context, namespace string) string) {
+func (e *Environment) Gateway() (g *kubetest.Gateway, kubeconfig func(ctx context.Context, namespace string) string) {
 	GinkgoHelper()
-	g = suitetest.Must(gateway.Start(e.Cluster.Config))
+	g = suitetest.Must(kubetest.StartGateway(e.Cluster.Config))
 	DeferCleanup(g.Close)
 	path := filepath.Join(GinkgoT().TempDir(), "gateway.kubeconfig")
 	through := access.At(suitetest.Must(access.Load(e.Cluster.Kubeconfig, "")), g.URL())

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 // Service is a service that runs as a process.

@@ -10,7 +10,7 @@ import (
 	"github.com/onsi/gomega/gexec"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestCommand(t *testing.T) { suitetest.Run(t, "command control-plane") }

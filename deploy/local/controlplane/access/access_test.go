@@ -19,7 +19,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestAccess(t *testing.T) { suitetest.Run(t, "Access") }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 // A real build takes minutes, and all other suites test it. Here, a script replaces the go command.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 var _ = Describe("KUBEBUILDER_ASSETS", func() {

@@ -3,7 +3,7 @@ package docs_test
 import (
 	"testing"
 
-	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestDocs(t *testing.T) { suitetest.Run(t, "Docs") }

@@ -1,5 +1,5 @@
 // Package natstest runs real NATS servers with JetStream for tests: inside the test's process, ready
-// in milliseconds, one for each spec.
+// in milliseconds, one for each spec. Functions with a testing.TB fail the test on errors, and clean up after it.
 package natstest
 
 import (

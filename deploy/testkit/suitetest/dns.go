@@ -1,5 +1,4 @@
-// Package dnstest is an in-memory DNS server for tests.
-package dnstest
+package suitetest
 
 import (
 	"context"
@@ -13,8 +12,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Server responds from its table. It is safe for concurrent use.
-type Server struct {
+// DNS is an in-memory DNS server that responds from its table. It is safe for concurrent use.
+type DNS struct {
 	mu sync.Mutex
 	// answers has the addresses of both families of a name for each lookup in turn. The name "" stands
 	// for all names without an entry.
@@ -22,17 +21,17 @@ type Server struct {
 	asked   map[dnsmessage.Question]int
 }
 
-// New returns a server that knows no name.
-func New() *Server {
-	return &Server{answers: map[string][][]string{}, asked: map[dnsmessage.Question]int{}}
+// NewDNS returns a server that knows no name.
+func NewDNS() *DNS {
+	return &DNS{answers: map[string][][]string{}, asked: map[dnsmessage.Question]int{}}
 }
 
 // Set makes name resolve to addrs.
-func (s *Server) Set(name string, addrs ...string) { s.Rebind(name, addrs) }
+func (s *DNS) Set(name string, addrs ...string) { s.Rebind(name, addrs) }
 
 // Rebind makes name resolve to each of the lists in turn, one per lookup, and to the last one after
 // that.
-func (s *Server) Rebind(name string, lists ...[]string) {
+func (s *DNS) Rebind(name string, lists ...[]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answers[plain(name)] = lists
@@ -40,10 +39,10 @@ func (s *Server) Rebind(name string, lists ...[]string) {
 }
 
 // SetOther makes all names without an entry resolve to addrs.
-func (s *Server) SetOther(addrs ...string) { s.Rebind("", addrs) }
+func (s *DNS) SetOther(addrs ...string) { s.Rebind("", addrs) }
 
 // Questions returns the number of questions since the last answer was set, for all names and types.
-func (s *Server) Questions() (total int) {
+func (s *DNS) Questions() (total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.asked {
@@ -53,7 +52,7 @@ func (s *Server) Questions() (total int) {
 }
 
 // Resolver returns a resolver that asks only this server.
-func (s *Server) Resolver() *net.Resolver {
+func (s *DNS) Resolver() *net.Resolver {
 	return &net.Resolver{
 		PreferGo: true,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -67,7 +66,7 @@ func (s *Server) Resolver() *net.Resolver {
 func plain(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // serve responds to one question, as over TCP (RFC 1035 section 4.2.2).
-func (s *Server) serve(conn net.Conn) {
+func (s *DNS) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	packet := make([]byte, 4<<10)
 	n, err := conn.Read(packet)
@@ -79,7 +78,7 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-func (s *Server) reply(packet []byte) ([]byte, error) {
+func (s *DNS) reply(packet []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(packet); err != nil || len(m.Questions) != 1 {
 		return nil, errors.New("not one question")
@@ -93,7 +92,7 @@ func (s *Server) reply(packet []byte) ([]byte, error) {
 }
 
 // look finds the answer. It counts questions per family, because one lookup sends one for each.
-func (s *Server) look(q dnsmessage.Question) (addrs []string, known bool) {
+func (s *DNS) look(q dnsmessage.Question) (addrs []string, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	turn := s.asked[q]

@@ -1,5 +1,4 @@
-// Package metrictest reads metrics in tests.
-package metrictest
+package suitetest
 
 import (
 	"fmt"
@@ -13,9 +12,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
-// Read returns the value of each series by name and labels, as in name{label="value"}; for a
+// Metrics returns the value of each series by name and labels, as in name{label="value"}; for a
 // histogram, the number of observations.
-func Read(from prometheus.Gatherer) (map[string]float64, error) {
+func Metrics(from prometheus.Gatherer) (map[string]float64, error) {
 	families, err := from.Gather()
 	if err != nil {
 		return nil, fmt.Errorf("gather metrics: %w", err)
@@ -29,9 +28,9 @@ func Read(from prometheus.Gatherer) (map[string]float64, error) {
 	return series, nil
 }
 
-// Value returns the sum of all series whose names begin with prefix, which may include labels.
-func Value(from prometheus.Gatherer, prefix string) (sum float64, err error) {
-	series, err := Read(from)
+// MetricValue returns the sum of all series whose names begin with prefix, which may include labels.
+func MetricValue(from prometheus.Gatherer, prefix string) (sum float64, err error) {
+	series, err := Metrics(from)
 	for name, v := range series {
 		if name == prefix || strings.HasPrefix(name, prefix+"{") || strings.Contains(prefix, "{") &&
 			strings.HasPrefix(name, prefix) {
@@ -41,10 +40,10 @@ func Value(from prometheus.Gatherer, prefix string) (sum float64, err error) {
 	return sum, err
 }
 
-// Problems returns violations of the conventions of promlint and of ours: every gathered series
+// MetricProblems returns violations of the conventions of promlint and of ours: every gathered series
 // must be defined, with the labels and values of its definition, and every histogram needs native
 // buckets, too.
-func Problems(from prometheus.Gatherer, definitions []metric.Definition) ([]string, error) {
+func MetricProblems(from prometheus.Gatherer, definitions []metric.Definition) ([]string, error) {
 	families, err := from.Gather()
 	if err != nil {
 		return nil, fmt.Errorf("gather metrics: %w", err)
@@ -68,8 +67,8 @@ func Problems(from prometheus.Gatherer, definitions []metric.Definition) ([]stri
 	return problems, nil
 }
 
-// Unnamed returns the names of definitions that have no series.
-func Unnamed(definitions []metric.Definition, series []string) (names []string) {
+// UnnamedMetrics returns the names of definitions that have no series.
+func UnnamedMetrics(definitions []metric.Definition, series []string) (names []string) {
 	for _, d := range definitions {
 		if !slices.ContainsFunc(series, func(s string) bool { name, _, _ := strings.Cut(s, "{"); return name == d.Name }) {
 			names = append(names, d.Name)

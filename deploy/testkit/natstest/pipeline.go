@@ -1,6 +1,4 @@
-// Package pipelinetest has helpers for tests with a broker, for testing and Ginkgo (GinkgoTB). They
-// fail the test on errors, and clean up after it.
-package pipelinetest
+package natstest
 
 import (
 	"fmt"
@@ -12,13 +10,12 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
 // Broker runs a server until the test ends.
-func Broker(tb testing.TB, o natstest.Options) *natstest.Server {
+func Broker(tb testing.TB, o Options) *Server {
 	tb.Helper()
-	s, err := natstest.Run(o)
+	s, err := Run(o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -31,7 +28,7 @@ func Broker(tb testing.TB, o natstest.Options) *natstest.Server {
 }
 
 // Connect opens a new connection to a server until the test ends.
-func Connect(tb testing.TB, s *natstest.Server, opts ...nats.Option) jetstream.JetStream {
+func Connect(tb testing.TB, s *Server, opts ...nats.Option) jetstream.JetStream {
 	tb.Helper()
 	js, closeConn, err := s.JetStream(opts...)
 	if err != nil {
@@ -43,9 +40,9 @@ func Connect(tb testing.TB, s *natstest.Server, opts ...nats.Option) jetstream.J
 
 // Ensured runs a server with all streams and consumers, and returns a connection to it and the
 // epoch of the pipeline.
-func Ensured(tb testing.TB, t pipeline.Topology) (*natstest.Server, jetstream.JetStream, int64) {
+func Ensured(tb testing.TB, t pipeline.Topology) (*Server, jetstream.JetStream, int64) {
 	tb.Helper()
-	s := Broker(tb, natstest.Options{})
+	s := Broker(tb, Options{})
 	js := Connect(tb, s)
 	epoch, err := pipeline.Ensure(tb.Context(), js, t)
 	if err != nil {
@@ -56,9 +53,9 @@ func Ensured(tb testing.TB, t pipeline.Topology) (*natstest.Server, jetstream.Je
 
 // Cluster runs a cluster of three servers until the test ends, and also returns their addresses for
 // clients.
-func Cluster(tb testing.TB) (servers []*natstest.Server, addresses string) {
+func Cluster(tb testing.TB) (servers []*Server, addresses string) {
 	tb.Helper()
-	servers, err := natstest.RunCluster(3, natstest.Options{})
+	servers, err := RunCluster(3, Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}

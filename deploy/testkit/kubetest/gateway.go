@@ -1,6 +1,4 @@
-// Package gateway is a reverse proxy between a service and a real API server. It injects faults: errors, lost
-// responses and silence.
-package gateway
+package kubetest
 
 import (
 	"context"
@@ -24,7 +22,8 @@ type Fault func(pass http.Handler, w http.ResponseWriter, r *http.Request)
 // Rule returns the fault for a request, or nil to let it pass.
 type Rule func(r *http.Request) Fault
 
-// Gateway is a reverse proxy on loopback. It is safe for concurrent use.
+// Gateway is a reverse proxy between a service and a real API server, on loopback. It injects faults: errors, lost
+// responses and silence. It is safe for concurrent use.
 type Gateway struct {
 	server *httptest.Server
 	proxy  *httputil.ReverseProxy
@@ -35,8 +34,8 @@ type Gateway struct {
 	counts map[string]int
 }
 
-// Start runs a gateway to a cluster. Close must be called.
-func Start(config *rest.Config) (*Gateway, error) {
+// StartGateway runs a gateway to a cluster. Close must be called.
+func StartGateway(config *rest.Config) (*Gateway, error) {
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster: %w", err)
