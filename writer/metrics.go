@@ -5,15 +5,14 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
-	"github.com/kv8s/curl-me-that/writer/internal/breaker"
-	"github.com/kv8s/curl-me-that/writer/internal/inbox"
 )
 
 // Metrics returns the definitions of the writer's metrics.
 func Metrics() []metric.Definition {
 	m := newMetrics(prometheus.NewRegistry())
-	m.measure(new(breaker.Breaker))
+	m.measure(new(apiserver.Breaker))
 	return append(m.own.Definitions(), m.standard.Definitions()...)
 }
 
@@ -21,20 +20,18 @@ type metrics struct {
 	own, standard *metric.Set
 
 	applier *apply.Metrics
-	inbox   *inbox.Metrics
 	calls   *kube.Calls
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{own: metric.New(registry, "writer"), standard: metric.Standard(registry)}
-	m.inbox = inbox.NewMetrics(m.own, messages)
-	m.applier = apply.NewMetrics(m.own)
+	m.applier = apply.NewMetrics(m.own, messages)
 	m.calls = kube.NewCalls(m.standard, "GET", "PATCH", "POST")
 	return m
 }
 
 // measure registers the metrics of the breaker.
-func (m *metrics) measure(b *breaker.Breaker) {
+func (m *metrics) measure(b *apiserver.Breaker) {
 	m.own.GaugeFunc("api_server_available", "Whether the Kubernetes API server is available: 0 or 1.", func() float64 {
 		if b.Available() {
 			return 1

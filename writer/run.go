@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -18,9 +17,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
-	"github.com/kv8s/curl-me-that/writer/internal/batch"
-	"github.com/kv8s/curl-me-that/writer/internal/breaker"
-	"github.com/kv8s/curl-me-that/writer/internal/inbox"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -40,27 +36,23 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 		return fmt.Errorf("start writer: %w", err)
 	}
 	defer client.Close()
-	breaking := breaker.New(breaker.Deps{Probe: client.Probe, Log: rt.Log, Part: rt.Health.Part("kubernetes")})
+	breaking := apiserver.NewBreaker(apiserver.BreakerDeps{
+		Probe: client.Probe, Log: rt.Log, Part: rt.Health.Part("kubernetes"),
+	})
 	metrics.measure(breaking)
 	signatures, err := signature.LoadVerifier(c.TrustedKeys)
 	if err != nil {
 		return fmt.Errorf("--trusted-keys: %w", err)
 	}
 	applier, err := newApplier(c, apply.Deps{
-		Client: client, Breaker: breaking, Signatures: signatures, Metrics: metrics.applier, Log: rt.Log,
+		Client: client, Breaker: breaking, Signatures: signatures, Metrics: metrics.applier, Tracer: rt.Tracer,
+		Log:      rt.Log,
 		Recorder: kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
 	})
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
-	queue := batch.New(batch.Config[types.NamespacedName, plan.Item, apply.Outcome]{
-		Linger: c.Linger, Concurrency: c.Concurrency,
-		Share: func(ref types.NamespacedName) string { return ref.Namespace }, Work: applier.Apply,
-	})
-	results := inbox.New(
-		inbox.Config{Protected: c.Selection.Protected, Messages: messages, Bytes: messageBytes},
-		inbox.Deps{Breaker: breaking, Queue: queue, Metrics: metrics.inbox, Tracer: rt.Tracer, Log: rt.Log},
-	)
+	results := apply.NewInbox(applier)
 	state := rt.ConsumerHealth("results")
 	rt.Started()
 
@@ -71,7 +63,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	})
 	group.Go(func() error { return signatures.Run(ctx, reload.Report(rt.Log)) })
 	group.Go(func() error {
-		defer queue.Wait()
+		defer results.Wait()
 		return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
 			Stream:      pipeline.Results,
 			Consumer:    pipeline.WriterConsumer,
@@ -96,8 +88,10 @@ func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {
 		return nil, fmt.Errorf("parse selector: %w", err)
 	}
 	return apply.New(apply.Config{
-		Planner: plan.Planner{Prune: c.Prune},
-		Decoder: plan.Decoder{Grammar: grammar, Selector: selector},
-		Writes:  c.Writes, WriteBytes: c.WriteBytes, Events: c.Events,
+		Protected: c.Selection.Protected,
+		Limits:    apply.Limits{Linger: c.Linger, Concurrency: c.Concurrency, Messages: messages, Bytes: messageBytes},
+		Planner:   plan.Planner{Prune: c.Prune},
+		Decoder:   plan.Decoder{Grammar: grammar, Selector: selector},
+		Writes:    c.Writes, WriteBytes: c.WriteBytes, Events: c.Events,
 	}, d), nil
 }

@@ -69,7 +69,7 @@ func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := c.objects.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-	if outcome := Classify(err); outcome != Unavailable && outcome != Failed {
+	if class := Classify(err); class != Unavailable && class != Failed {
 		return nil
 	}
 	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered {

@@ -15,10 +15,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/logsample"
+	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
-	"github.com/kv8s/curl-me-that/writer/internal/breaker"
-	"github.com/kv8s/curl-me-that/writer/internal/cache"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -40,6 +39,10 @@ const (
 type Config struct {
 	Planner plan.Planner
 	Decoder plan.Decoder
+	// Protected has the namespaces that are never served.
+	Protected []string
+	// Limits are those of the queue.
+	Limits Limits
 	// Writes, WriteBytes and Events are the budgets of each namespace.
 	Writes, WriteBytes, Events budget.Config
 }
@@ -47,11 +50,13 @@ type Config struct {
 // Deps are the dependencies of an Applier.
 type Deps struct {
 	Client     *apiserver.Client
-	Breaker    *breaker.Breaker
+	Breaker    *apiserver.Breaker
 	Signatures *signature.Verifier
 	Recorder   *kube.Recorder
 	Metrics    *Metrics
-	// Log gets one line per outcome.
+	// Tracer makes a span for each message. Nil means none.
+	Tracer *tracing.Tracer
+	// Log gets one line per result.
 	Log zerolog.Logger
 }
 
@@ -61,14 +66,14 @@ type Applier struct {
 	deps   Deps
 	// objects holds the metadata of objects after our last patch, undecoded, because most of it is never
 	// read again. Stale metadata does no harm, because the API server refuses the patch.
-	objects cache.Expiring[types.NamespacedName, *metav1.ObjectMeta]
+	objects expiring[types.NamespacedName, *metav1.ObjectMeta]
 	// confirmed holds the newest fetch that found the value of a key unchanged. An older failure that arrives
 	// late must not be written, because the fetcher would never report its end.
-	confirmed cache.Expiring[cache.Key, plan.Confirmation]
+	confirmed expiring[key, plan.Confirmation]
 	// unwritable has the keys that an Event, but not the status, reports as not written.
-	unwritable cache.Expiring[cache.Key, bool]
+	unwritable expiring[key, bool]
 	// faults counts failed requests in a row by object.
-	faults  cache.Expiring[types.NamespacedName, int]
+	faults  expiring[types.NamespacedName, int]
 	budgets budgets
 	lines   *logsample.Log
 	// eventsRefused means that the refusal of Events is already logged.
@@ -85,45 +90,58 @@ func New(c Config, d Deps) *Applier {
 			budget.New(c.Writes, time.Now), budget.New(c.WriteBytes, time.Now), budget.New(c.Events, time.Now),
 		},
 		// Cached objects only have to span consecutive results of one object.
-		objects: cache.NewExpiring[types.NamespacedName, *metav1.ObjectMeta](2048, 30*time.Second),
+		objects: newExpiring[types.NamespacedName, *metav1.ObjectMeta](2048, 30*time.Second),
 		// Results may come back for this long after an outage.
-		confirmed: cache.NewExpiring[cache.Key, plan.Confirmation](16384, 10*time.Minute),
+		confirmed: newExpiring[key, plan.Confirmation](16384, 10*time.Minute),
 		// Kubernetes keeps Events for this long.
-		unwritable: cache.NewExpiring[cache.Key, bool](4096, time.Hour),
+		unwritable: newExpiring[key, bool](4096, time.Hour),
 		// The audit requests the keys of a failing object this often.
-		faults: cache.NewExpiring[types.NamespacedName, int](1024, 15*time.Minute),
+		faults: newExpiring[types.NamespacedName, int](1024, 15*time.Minute),
 	}
 }
 
-// Apply applies results of one ConfigMap and returns one outcome for each. Calls for the same
+// Write tells what became of a result.
+type Write struct {
+	// Verdict is empty if Unavailable.
+	Verdict plan.Verdict
+	// Unavailable means that the result was not applied because the API server was unavailable. A result that
+	// was refused because of its own object has a verdict instead.
+	Unavailable bool
+	// After is the pause that the API server requested.
+	After time.Duration
+	// Together is the number of results in the batch.
+	Together int
+}
+
+// Apply applies results of one ConfigMap and returns one Write for each. Calls for the same
 // object must not overlap.
-func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
+func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Write {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	a.deps.Metrics.batch.Observe(float64(len(items)))
 	if !a.deps.Breaker.Allows() {
-		return slices.Repeat([]Outcome{{Unavailable: true}}, len(items))
+		return slices.Repeat([]Write{{Unavailable: true}}, len(items))
 	}
 	began := time.Now()
 	t := &task{Applier: a, ref: ref, items: items}
 	t.start()
-	outcomes := t.run(ctx)
+	writes := t.run(ctx)
 	a.deps.Metrics.seconds.Observe(time.Since(began).Seconds())
-	for i, o := range outcomes {
-		outcomes[i].Together = len(items)
+	for i, o := range writes {
+		writes[i].Together = len(items)
 		if !o.Unavailable {
 			a.observe(o.Verdict, items[i].Result)
 		}
 	}
-	return outcomes
+	return writes
 }
 
 // run carries out plans until the API server accepts one.
-func (t *task) run(ctx context.Context) []Outcome {
+func (t *task) run(ctx context.Context) []Write {
 	for range maxTries {
-		outcomes, done := t.attempt(ctx)
+		writes, done := t.attempt(ctx)
 		if done {
-			return outcomes
+			return writes
 		}
 		if t.known {
 			continue

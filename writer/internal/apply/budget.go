@@ -26,7 +26,7 @@ func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget
 // overBudget defers results of a namespace that exceeded its budget. They are acknowledged, so they occupy no
 // slot, and the watcher publishes missing keys again. The owner of each key gets one Event now, and another
 // when the key is written.
-func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Outcome {
+func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Write {
 	if short.First {
 		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("verdict", string(plan.Deferred))
 		logfield.Duration(line.Str("namespace", t.ref.Namespace).Str("budget", kind), "next", short.Wait).
@@ -41,5 +41,5 @@ func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shorta
 		t.unwritable.Put(cacheKey(item), true)
 		_, _ = t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})
 	}
-	return slices.Repeat([]Outcome{{Verdict: plan.Deferred}}, len(t.items))
+	return slices.Repeat([]Write{{Verdict: plan.Deferred}}, len(t.items))
 }

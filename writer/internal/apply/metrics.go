@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
@@ -14,6 +15,10 @@ import (
 
 // Metrics are the metrics of applying results.
 type Metrics struct {
+	// messages counts messages by disposition.
+	messages *prometheus.CounterVec
+	inFlight prometheus.Gauge
+	// results counts acknowledged results by verdict.
 	results   *prometheus.CounterVec
 	patches   *prometheus.CounterVec
 	reads     *prometheus.CounterVec
@@ -29,13 +34,18 @@ type Metrics struct {
 	delivery      prometheus.Histogram
 }
 
-// NewMetrics registers the metrics in the set of the writer.
-func NewMetrics(set *metric.Set) *Metrics {
+// NewMetrics registers the metrics in the set of the writer. limit is the maximum number of messages in flight.
+func NewMetrics(set *metric.Set, limit int) *Metrics {
+	set.GaugeFunc("in_flight_limit_messages", "Maximum number of messages in flight.",
+		func() float64 { return float64(limit) })
 	latency := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	return &Metrics{
+		messages: set.Counters("messages_total", "Messages taken off the queue, by what became of them.",
+			metric.Of("disposition", pipeline.Dispositions()...)),
+		inFlight: set.Gauge("in_flight_messages", "Messages in flight."),
 		results: set.Counters("results_total", "Results acknowledged, by what became of them.",
 			metric.Of("verdict", plan.Verdicts()...)),
-		patches: set.Counters("patches_total", "Patches sent, by outcome.", metric.Of("outcome", apiserver.Outcomes()...)),
+		patches: set.Counters("patches_total", "Patches sent, by outcome.", metric.Of("outcome", apiserver.Classes()...)),
 		reads: set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.",
 			metric.Of("kind", kindMetadata, kindObject)),
 		exhausted: set.Counter("conflicts_exhausted_total",

@@ -31,7 +31,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
-	"github.com/kv8s/curl-me-that/writer/internal/breaker"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -112,7 +111,7 @@ func newModel(t *testing.T, seed uint64) *model {
 func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.Signer) {
 	t.Helper()
 	client := must(apiserver.NewClient(cluster))
-	b := breaker.New(breaker.Deps{Probe: func(context.Context) error { return nil }, Log: zerolog.Nop()})
+	b := apiserver.NewBreaker(apiserver.BreakerDeps{Probe: func(context.Context) error { return nil }, Log: zerolog.Nop()})
 	ctx, cancel := context.WithCancel(t.Context())
 	go b.Run(ctx)
 	t.Cleanup(cancel)
@@ -130,7 +129,7 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 		Breaker:    b,
 		Signatures: signatures,
 		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
-		Metrics:    apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer")),
+		Metrics:    apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer"), 1),
 		Log:        zerolog.Nop(),
 	})
 	return applier, signer

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
-	"github.com/kv8s/curl-me-that/writer/internal/cache"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -64,7 +63,7 @@ func (t *task) signed() bool {
 func (t *task) covers(version string) bool {
 	for _, item := range t.items {
 		seen := item.Result.GetWant().GetResourceVersion()
-		if seen != "" && seen != version && !cache.Newer(version, seen) {
+		if seen != "" && seen != version && !newer(version, seen) {
 			return false
 		}
 	}
@@ -72,7 +71,7 @@ func (t *task) covers(version string) bool {
 }
 
 // attempt plans and patches. It is not done if it must be repeated with a newer object or a known obstacle.
-func (t *task) attempt(ctx context.Context) (outcomes []Outcome, done bool) {
+func (t *task) attempt(ctx context.Context) (writes []Write, done bool) {
 	p, err := t.plan(ctx)
 	if err != nil {
 		return t.handleFailure(ctx, err), true
@@ -131,8 +130,8 @@ var errNoRoom = errors.New("the annotations leave no room for a status")
 
 // oneByOne applies items one by one, oldest fence first, so that a refused one does not hold up the others. live
 // means that the object was just read.
-func (t *task) oneByOne(ctx context.Context, live bool) []Outcome {
-	outcomes := make([]Outcome, len(t.items))
+func (t *task) oneByOne(ctx context.Context, live bool) []Write {
+	writes := make([]Write, len(t.items))
 	for _, i := range plan.Order(t.items) {
 		one := &task{Applier: t.Applier, ref: t.ref, items: t.items[i : i+1]}
 		if live {
@@ -141,9 +140,9 @@ func (t *task) oneByOne(ctx context.Context, live bool) []Outcome {
 		} else {
 			one.start()
 		}
-		outcomes[i] = one.run(ctx)[0]
+		writes[i] = one.run(ctx)[0]
 	}
-	return outcomes
+	return writes
 }
 
 // plan makes a plan, and reads as much of the object as the plan needs.
@@ -188,7 +187,7 @@ func (t *task) decide() plan.Plan {
 
 // handleRefusal handles a refused patch. The API server may still accept the status, so the next
 // attempt only reports the obstacle there.
-func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obstacle, err error) ([]Outcome, bool) {
+func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obstacle, err error) ([]Write, bool) {
 	if len(t.items) > 1 {
 		return t.oneByOne(ctx, false), true
 	}
@@ -202,7 +201,7 @@ func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obs
 
 // giveUp acknowledges results that cannot even be recorded in the status, and emits one Event. The
 // audit requests their keys again, at growing intervals.
-func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
+func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Write {
 	for _, item := range t.items {
 		uid := types.UID(item.Result.GetWant().GetUid())
 		if !item.OfObject() {
@@ -213,18 +212,18 @@ func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) p
 			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("refused: by the API server")
 		}
 	}
-	return slices.Repeat([]Outcome{{Verdict: plan.Refused}}, len(t.items))
+	return slices.Repeat([]Write{{Verdict: plan.Refused}}, len(t.items))
 }
 
-// deferAll acknowledges results that were not written for an unrelated reason. The watcher
-// publishes missing keys again.
-func (t *task) deferAll(why string) []Outcome {
+// deferAll acknowledges results whose write failed for a reason that is not theirs, such as conflicts. The watcher's
+// audit asks for them again.
+func (t *task) deferAll(why string) []Write {
 	t.resultLine(t.items[0], zerolog.WarnLevel, plan.Deferred).Int("results", len(t.items)).Msg(why)
-	return slices.Repeat([]Outcome{{Verdict: plan.Deferred}}, len(t.items))
+	return slices.Repeat([]Write{{Verdict: plan.Deferred}}, len(t.items))
 }
 
 // handleFailure handles a failed read, or a patch that failed for a reason other than its content.
-func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
+func (t *task) handleFailure(ctx context.Context, err error) []Write {
 	switch apiserver.Classify(err) {
 	case apiserver.Forbidden:
 		t.deps.Breaker.Deny(t.ref.Namespace, err)
@@ -236,12 +235,12 @@ func (t *task) handleFailure(ctx context.Context, err error) []Outcome {
 			t.faults.Put(t.ref, faults)
 		}
 		if down || faults < maxFaults {
-			return slices.Repeat([]Outcome{{Unavailable: true, After: apiserver.RetryAfter(err)}}, len(t.items))
+			return slices.Repeat([]Write{{Unavailable: true, After: apiserver.RetryAfter(err)}}, len(t.items))
 		}
 		return t.giveUp(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, plan.Failed) })
 	default:
 		t.resultLine(t.items[0], zerolog.WarnLevel, plan.Refused).Err(err).Msg("object cannot be read")
-		return slices.Repeat([]Outcome{{Verdict: plan.Refused}}, len(t.items))
+		return slices.Repeat([]Write{{Verdict: plan.Refused}}, len(t.items))
 	}
 }
 
@@ -256,19 +255,19 @@ func (t *task) serverFault(ctx context.Context, err error) bool {
 }
 
 // finish emits the Events and logs the decisions of a completed plan.
-func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
+func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
 	t.deps.Breaker.Success(t.ref.Namespace)
 	t.faults.Drop(t.ref)
-	outcomes := make([]Outcome, len(t.items))
+	writes := make([]Write, len(t.items))
 	for i, d := range p.Decisions {
-		outcomes[i] = Outcome{Verdict: d.Verdict}
+		writes[i] = Write{Verdict: d.Verdict}
 		events := d.Events
 		if t.restored(t.items[i], d) {
 			events = []plan.Event{plan.Recovered(t.items[i])}
 		}
 		if len(events) > 0 {
 			if _, err := t.emitEvents(ctx, t.items[i], t.object.UID, events); err != nil {
-				outcomes[i] = Outcome{Unavailable: true}
+				writes[i] = Write{Unavailable: true}
 				continue
 			}
 		}
@@ -278,12 +277,12 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 		}
 		t.logResult(t.items[i], d)
 	}
-	return outcomes
+	return writes
 }
 
 // cacheKey is the key of an item in caches.
-func cacheKey(i plan.Item) cache.Key {
-	return cache.Key{UID: types.UID(i.Result.GetWant().GetUid()), Key: i.Key.Key}
+func cacheKey(i plan.Item) key {
+	return key{UID: types.UID(i.Result.GetWant().GetUid()), Key: i.Key.Key}
 }
 
 // restored reports whether an item wrote a value that this process reported as unwritable. The

@@ -118,19 +118,19 @@ var occurrences = map[Obstacle]string{
 // Refusal returns the Event for an item that the API server refuses, even as a failure in the status. The
 // status has no start of the failure, so it counts as the same problem until the status or the obstacle changes.
 func Refusal(o *Object, i Item, by Obstacle) Event {
-	var held status.Entry
+	var recorded status.Entry
 	if o != nil { // nil: it could not be read
-		held = o.Status.Keys[i.Key.Key]
+		recorded = o.Status.Keys[i.Key.Key]
 	}
-	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
+	entry := failing(recorded, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	event := failed(i, entry, actionWrite, obstacleNote(i, entry, by))
 	event.Occurrence = occurrences[by]
-	event.Occurrence += i.Key.Key + "\x00" + i.url() + "\x00" + held.Fence.String()
+	event.Occurrence += i.Key.Key + "\x00" + i.url() + "\x00" + recorded.Fence.String()
 	return event
 }
 
-// Denial returns the Event for an item that the writer has no permission, or no valid token, to apply. The object may
-// be unknown, so it counts as the same problem until the Event expires.
+// Denial returns the Event for an item that the writer has no permission, or no valid token, to apply. Without
+// permission the object cannot be read, so one Event stands for all further denials until it expires.
 func Denial(i Item, noToken bool) Event {
 	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	waits := "key " + i.Key.Key + " waits"
@@ -147,10 +147,10 @@ func Denial(i Item, noToken bool) Event {
 // OverBudget returns the Event for an item of a namespace that exceeded its write budget. It counts as the
 // same problem until the status changes.
 func OverBudget(o *Object, i Item) Event {
-	held := o.Status.Keys[i.Key.Key]
-	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
+	recorded := o.Status.Keys[i.Key.Key]
+	entry := failing(recorded, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	event := failed(i, entry, actionWrite,
 		"the namespace exceeded its write budget; "+condition.Value(i.Key.Key, entry.Written())+"; retrying later")
-	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + held.Fence.String()
+	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + recorded.Fence.String()
 	return event
 }

@@ -28,8 +28,8 @@ const (
 	Live
 )
 
-// Object is a known ConfigMap. Any source is good enough for a write, because the patch is bound to
-// the version, but only a live object is good enough to give up a result.
+// Object is a known ConfigMap. A write may rely on an assumed object: a wrong version only costs a conflict. A result
+// is dropped only after reading the live object.
 type Object struct {
 	Freshness Freshness
 	// UID and ResourceVersion bind the patch.

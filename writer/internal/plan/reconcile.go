@@ -89,17 +89,17 @@ func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
 		Refreshes: int(by.GetRefreshes()), Refreshed: int(by.GetRefreshed()),
 	}
 	request, err := bound.Apply(i.Result.GetWant().GetNamespace(), request, b.object.Invalid)
-	text, held := request.Problem(err), b.status.Problem
+	text, was := request.Problem(err), b.status.Problem
 	switch {
-	case text == "" && held == nil, held != nil && held.Message == text, b.object.Others.Problem != nil:
+	case text == "" && was == nil, was != nil && was.Message == text, b.object.Others.Problem != nil:
 		return false
 	case text == "":
 		b.status.Problem = nil
 		return true
 	}
 	since := i.observed()
-	if held != nil {
-		since = held.Since
+	if was != nil {
+		since = was.Since
 	}
 	reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
 	b.status.Problem = &status.Problem{

@@ -1,4 +1,4 @@
-package inbox
+package apply
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ var errMalformed = errors.New("malformed result")
 // read parses a message. Subject and payload must agree and contain valid Kubernetes names, because
 // the names become part of a request path and the key becomes part of a patch. On error, the item has the
 // fields that could be read.
-func (c Config) read(subject string, data []byte) (plan.Item, error) {
+func read(subject string, data []byte, protected []string) (plan.Item, error) {
 	kind, key, err := pipeline.ParseSubject(subject)
 	if err != nil {
 		return plan.Item{}, fmt.Errorf("%w: %w", errMalformed, err)
@@ -37,7 +37,7 @@ func (c Config) read(subject string, data []byte) (plan.Item, error) {
 	if err := check(key, result); err != nil {
 		return item, err
 	}
-	if annotation.Protects(c.Protected, key.Namespace, key.Name) {
+	if annotation.Protects(protected, key.Namespace, key.Name) {
 		return item, &pipeline.ClassError{
 			Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
 			Err:   fmt.Errorf("protected object: ConfigMap %s/%s", key.Namespace, key.Name),

@@ -1,4 +1,4 @@
-package breaker_test
+package apiserver_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/writer/internal/breaker"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
 var errRefused = errors.New("connection refused")
@@ -23,7 +23,7 @@ var errRefused = errors.New("connection refused")
 // guarded is a breaker for an API server that can be made unavailable.
 type guarded struct {
 	*WithT
-	*breaker.Breaker
+	*apiserver.Breaker
 	health *process.Health
 	log    *bytes.Buffer
 	down   atomic.Bool
@@ -34,7 +34,7 @@ func newGuarded(t *testing.T, down bool) *guarded {
 	t.Helper()
 	g := &guarded{WithT: NewWithT(t), health: process.NewHealth(), log: &bytes.Buffer{}}
 	g.down.Store(down)
-	g.Breaker = breaker.New(breaker.Deps{Probe: func(context.Context) error {
+	g.Breaker = apiserver.NewBreaker(apiserver.BreakerDeps{Probe: func(context.Context) error {
 		g.probes.Add(1)
 		if g.down.Load() {
 			return errRefused

@@ -36,7 +36,7 @@ func TestClassify(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		status metav1.Status
-		want   Outcome
+		want   Class
 	}{
 		"stale version": {refusal(409, "the object has been modified"), Conflict},
 		"other uid":     {refusal(422, "", cause(field.ErrorTypeInvalid, "metadata.uid", immutable)), Conflict},
@@ -85,7 +85,7 @@ func TestClassifyWithoutStatus(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		err  error
-		want Outcome
+		want Class
 	}{
 		"none":           {nil, OK},
 		"refused":        {errors.New("connection refused"), Unavailable},

@@ -1,6 +1,4 @@
-// Package breaker is the circuit breaker of the writer. It holds work back while the Kubernetes API
-// server is unavailable, and probes for its return.
-package breaker
+package apiserver
 
 import (
 	"context"
@@ -30,8 +28,8 @@ const (
 	denialLifetime = 10 * time.Minute
 )
 
-// Deps are the dependencies of a Breaker.
-type Deps struct {
+// BreakerDeps are the dependencies of a Breaker.
+type BreakerDeps struct {
 	// Probe returns nil if the API server is ready.
 	Probe func(context.Context) error
 	// Log gets a line for each change.
@@ -40,10 +38,10 @@ type Deps struct {
 	Part *process.Part
 }
 
-// Breaker holds work back while the API server is unavailable. It logs each change once and shows it
-// in the health of the process.
+// Breaker is a circuit breaker that holds work back while the API server is unavailable. It logs each change once
+// and shows it in the health of the process.
 type Breaker struct {
-	deps    Deps
+	deps    BreakerDeps
 	tripped chan struct{} // has a value if Run must probe
 
 	mu       sync.Mutex
@@ -56,8 +54,8 @@ type Breaker struct {
 	servedAt time.Time            // time of the last request that was served
 }
 
-// New returns a breaker that lets work pass.
-func New(d Deps) *Breaker {
+// NewBreaker returns a breaker that lets work pass.
+func NewBreaker(d BreakerDeps) *Breaker {
 	b := &Breaker{
 		deps: d, tripped: make(chan struct{}, 1),
 		allows: true, up: true, pass: make(chan struct{}), denied: map[string]time.Time{},

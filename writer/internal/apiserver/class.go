@@ -13,53 +13,53 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Outcome is the class of a response of the API server, as in metric labels and logs.
-type Outcome string
+// Class is the class of a response of the API server, as in metric labels and logs.
+type Class string
 
-// Outcomes of a request that succeeded or needs the current object.
+// Classes of a request that succeeded or needs the current object.
 const (
 	// OK means that the request succeeded.
-	OK Outcome = "ok"
+	OK Class = "ok"
 	// Conflict means that the object has changed. Read it and try again.
-	Conflict Outcome = "conflict"
+	Conflict Class = "conflict"
 	// Gone means that the object does not exist, or is about to be deleted.
-	Gone Outcome = "gone"
+	Gone Class = "gone"
 )
 
-// Outcomes that concern this change only.
+// Classes that concern this change only.
 const (
 	// Immutable means that the values cannot be changed.
-	Immutable Outcome = "immutable"
+	Immutable Class = "immutable"
 	// TooLarge means that the values exceed a limit.
-	TooLarge Outcome = "too_large"
+	TooLarge Class = "too_large"
 	// ObjectTooLarge means that values and metadata together exceed a limit of the API server or of etcd.
-	ObjectTooLarge Outcome = "object_too_large"
+	ObjectTooLarge Class = "object_too_large"
 	// StatusTooLarge means that the annotations exceed their limit.
-	StatusTooLarge Outcome = "status_too_large"
+	StatusTooLarge Class = "status_too_large"
 	// Rejected means that this change is refused, for example by an admission webhook.
-	Rejected Outcome = "rejected"
+	Rejected Class = "rejected"
 )
 
-// Outcomes that concern all changes in a namespace, or everywhere.
+// Classes that concern all changes in a namespace, or everywhere.
 const (
 	// Forbidden means that the writer lacks a permission.
-	Forbidden Outcome = "forbidden"
+	Forbidden Class = "forbidden"
 	// Unavailable means that the API server cannot serve any request now.
-	Unavailable Outcome = "unavailable"
+	Unavailable Class = "unavailable"
 	// Failed means that the request failed, or was not answered in time. While the API server is ready, that is the
 	// fault of the object, for example of an admission webhook that is slow or broken.
-	Failed Outcome = "failed"
+	Failed Class = "failed"
 )
 
-// Outcomes returns all outcomes.
-func Outcomes() []Outcome {
-	return []Outcome{
+// Classes returns all classes.
+func Classes() []Class {
+	return []Class{
 		OK, Conflict, Gone, Immutable, TooLarge, ObjectTooLarge, StatusTooLarge, Rejected, Forbidden, Unavailable, Failed,
 	}
 }
 
 // Classify classifies responses of the API server. No other code does.
-func Classify(err error) Outcome {
+func Classify(err error) Class {
 	if err == nil {
 		return OK
 	}
@@ -117,7 +117,7 @@ func byAdmission(message string) bool {
 
 // classifyForbidden separates a refusal by the authorizer, which concerns the identity, from one by
 // an admission plugin, which concerns the change.
-func classifyForbidden(answer *apierrors.StatusError) Outcome {
+func classifyForbidden(answer *apierrors.StatusError) Class {
 	message := answer.ErrStatus.Message
 	switch {
 	case apierrors.HasStatusCause(answer, corev1.NamespaceTerminatingCause):
@@ -129,8 +129,8 @@ func classifyForbidden(answer *apierrors.StatusError) Outcome {
 	return Rejected
 }
 
-// classifyInvalid returns the outcome for the refused field.
-func classifyInvalid(s metav1.Status) Outcome {
+// classifyInvalid returns the class for the refused field.
+func classifyInvalid(s metav1.Status) Class {
 	if s.Details == nil {
 		return Rejected
 	}

@@ -1,4 +1,4 @@
-package inbox
+package apply
 
 import (
 	"strings"
@@ -34,7 +34,7 @@ func ofObject(r *v1.Result) *v1.Want {
 
 func fail(r *v1.Result, f *v1.Failure) { r.Outcome = &v1.Result_Failure{Failure: f} }
 
-func encode(tb testing.TB, r *v1.Result) []byte {
+func encodeResult(tb testing.TB, r *v1.Result) []byte {
 	tb.Helper()
 	data, err := proto.Marshal(r)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
@@ -86,7 +86,7 @@ func TestRead(t *testing.T) {
 			if r.GetReconcile() != nil {
 				subject = pipeline.KeyOf(r.GetWant()).Reconcile()
 			}
-			item, err := Config{Protected: []string{"kube-system"}}.read(subject, encode(t, r))
+			item, err := read(subject, encodeResult(t, r), []string{"kube-system"})
 			g := NewWithT(t)
 			if tt.class == 0 {
 				g.Expect(err).NotTo(HaveOccurred())
@@ -112,17 +112,17 @@ func TestReadRefusesAnotherSubject(t *testing.T) {
 		objectKey.Content(): ofObjectResult,
 		objectKey.Failure(): ofObjectResult,
 	} {
-		_, err := Config{}.read(subject, encode(t, r))
+		_, err := read(subject, encodeResult(t, r), nil)
 		NewWithT(t).Expect(err).To(MatchError(errMalformed), subject)
 	}
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add(pipeline.KeyOf(aResult().GetWant()).Content(), encode(f, aResult()))
+	f.Add(pipeline.KeyOf(aResult().GetWant()).Content(), encodeResult(f, aResult()))
 	f.Add("curl.result.reconcile.a.b.c", []byte{})
 	f.Add("curl.result.content.a.%2E%2E%2Fb.c", []byte("\xff"))
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
-		item, err := Config{Protected: []string{"kube-system"}}.read(subject, data)
+		item, err := read(subject, data, []string{"kube-system"})
 		if err != nil {
 			return
 		}

@@ -1,0 +1,162 @@
+package apply
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+// slow is how long a result may take before its namespace loses a quarter of the space in flight. An admission
+// webhook may be slow.
+const slow = 5 * time.Second
+
+// Limits are the limits of a Queue, of which one namespace gets at most three quarters if its work hangs.
+type Limits struct {
+	// Linger is how long the first result for a ConfigMap waits for others to share its patch.
+	Linger time.Duration
+	// Concurrency is the maximum number of objects that are worked on at a time.
+	Concurrency int
+	// Messages and Bytes limit the results in flight.
+	Messages, Bytes int
+}
+
+// Queue groups results by object, so that one goroutine at a time works on an object, and serves namespaces in turn.
+// Its length is bounded because callers wait for the end of their work.
+type Queue struct {
+	limits Limits
+	work   func(context.Context, types.NamespacedName, []plan.Item) []Write
+	open   sync.WaitGroup
+
+	mu     sync.Mutex
+	groups map[types.NamespacedName]*group
+	free   int               // of Concurrency
+	shares map[string]*share // by namespace
+}
+
+// group has the pending results for one object. It exists as long as a goroutine works on it.
+type group struct {
+	items []plan.Item
+	done  []chan<- Write
+}
+
+// share is the part of the queue that one namespace uses.
+type share struct {
+	messages, bytes int
+	// took is how long its last result took.
+	took time.Duration
+	// busy is the number of its objects that are worked on, and turns has those that wait.
+	busy  int
+	turns []chan struct{}
+}
+
+// NewQueue returns an empty queue. The work returns what became of each item, in the same order.
+func NewQueue(l Limits, work func(context.Context, types.NamespacedName, []plan.Item) []Write) *Queue {
+	return &Queue{
+		limits: l, work: work, free: l.Concurrency,
+		groups: map[types.NamespacedName]*group{}, shares: map[string]*share{},
+	}
+}
+
+// most is the part of a limit that one namespace gets.
+func most(limit int) int { return limit - limit/4 }
+
+// Do works on an item of so many bytes and returns what became of it. It does nothing if the slow namespace has used
+// its space. Work that has begun is finished, even if ctx is done.
+func (q *Queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, fits bool) {
+	began, namespace := time.Now(), item.Key.Namespace
+	q.mu.Lock()
+	s := q.shares[namespace]
+	if s == nil {
+		s = &share{}
+		q.shares[namespace] = s
+	}
+	if s.took > slow && (s.messages >= most(q.limits.Messages) || s.bytes >= most(q.limits.Bytes)) {
+		q.mu.Unlock()
+		return Write{}, false
+	}
+	s.messages, s.bytes = s.messages+1, s.bytes+bytes
+	wait := q.add(ctx, s, item)
+	q.mu.Unlock()
+	done = <-wait
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.messages, s.bytes, s.took = s.messages-1, s.bytes-bytes, time.Since(began)
+	if s.messages == 0 {
+		delete(q.shares, namespace)
+	}
+	return done, true
+}
+
+// add adds an item to the group of its object. The caller has the lock.
+func (q *Queue) add(ctx context.Context, s *share, item plan.Item) <-chan Write {
+	ref := types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}
+	g, exists := q.groups[ref]
+	if !exists {
+		g = &group{}
+		q.groups[ref] = g
+		q.open.Go(func() { q.drive(context.WithoutCancel(ctx), ref, s, g) })
+	}
+	done := make(chan Write, 1)
+	g.items, g.done = append(g.items, item), append(g.done, done)
+	return done
+}
+
+// Wait returns when all work is done.
+func (q *Queue) Wait() { q.open.Wait() }
+
+// drive works on one object until no result is pending. Results that arrive meanwhile do not linger.
+func (q *Queue) drive(ctx context.Context, ref types.NamespacedName, s *share, g *group) {
+	if q.limits.Linger > 0 {
+		<-time.After(q.limits.Linger)
+	}
+	for {
+		turn := make(chan struct{})
+		q.mu.Lock()
+		s.turns = append(s.turns, turn)
+		q.grant()
+		q.mu.Unlock()
+		<-turn
+		q.mu.Lock()
+		items, done := g.items, g.done
+		g.items, g.done = nil, nil
+		q.mu.Unlock()
+		writes := q.work(ctx, ref, items)
+		q.mu.Lock()
+		q.free, s.busy = q.free+1, s.busy-1
+		q.grant()
+		over := len(g.items) == 0
+		if over {
+			delete(q.groups, ref)
+		}
+		q.mu.Unlock()
+		for i, d := range done {
+			d <- writes[i]
+		}
+		if over {
+			return
+		}
+	}
+}
+
+// grant gives a free slot to the waiting namespace with the fewest. The caller has the lock.
+func (q *Queue) grant() {
+	if q.free == 0 {
+		return
+	}
+	var next *share
+	for _, s := range q.shares {
+		if len(s.turns) > 0 && s.busy < most(q.limits.Concurrency) && (next == nil || s.busy < next.busy) {
+			next = s
+		}
+	}
+	if next == nil {
+		return
+	}
+	close(next.turns[0])
+	next.turns = next.turns[1:]
+	q.free, next.busy = q.free-1, next.busy+1
+}

@@ -1,0 +1,150 @@
+package apply
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+const linger = 5 * time.Millisecond
+
+// queued is a queue whose work takes a second for each batch, and that records the batches.
+type queued struct {
+	*WithT
+	*Queue
+	each time.Duration
+
+	mu      sync.Mutex
+	open    sync.WaitGroup
+	batches [][]string
+	running map[types.NamespacedName]bool
+	most    int
+}
+
+func newQueued(t *testing.T, concurrency int) *queued {
+	t.Helper()
+	q := &queued{WithT: NewWithT(t), each: time.Second, running: map[types.NamespacedName]bool{}}
+	limits := Limits{Linger: linger, Concurrency: concurrency, Messages: 256, Bytes: 64 << 20}
+	q.Queue = NewQueue(limits, func(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Write {
+		writes, keys := make([]Write, len(items)), make([]string, len(items))
+		for i, item := range items {
+			writes[i].Verdict, keys[i] = plan.Verdict(item.Key.Key), item.Key.Key
+		}
+		q.mu.Lock()
+		q.Expect(ctx.Err()).NotTo(HaveOccurred(), "the context of the work is cancelled")
+		q.Expect(q.running[ref]).To(BeFalse(), "two work on %s", ref)
+		q.running[ref], q.batches = true, append(q.batches, keys)
+		q.most = max(q.most, len(q.running))
+		q.mu.Unlock()
+		<-time.After(q.each)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.running, ref)
+		return writes
+	})
+	return q
+}
+
+// do adds results of one object in order, and returns when they are queued.
+func (q *queued) do(ctx context.Context, namespace, name string, keys ...string) {
+	for _, key := range keys {
+		q.open.Go(func() {
+			item := plan.Item{Key: pipeline.Key{Namespace: namespace, Name: name, Key: key}}
+			write, fits := q.Do(ctx, item, 1)
+			q.Expect(fits).To(BeTrue())
+			q.Expect(write.Verdict).To(Equal(plan.Verdict(key)), "the write of another key")
+		})
+		synctest.Wait()
+	}
+}
+
+func TestResultsOfOneObjectShareABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t, 8)
+		ctx, cancel := context.WithCancel(t.Context())
+		q.do(ctx, "ns", "cm", "0", "1", "2")
+		cancel() // the work goes on
+		<-time.After(2 * linger)
+		q.do(t.Context(), "ns", "cm", "3", "4") // while the first batch runs
+		q.open.Wait()
+		q.Wait()
+		q.Expect(q.batches).To(Equal([][]string{{"0", "1", "2"}, {"3", "4"}}))
+	})
+}
+
+func TestConcurrencyIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t, 2)
+		for _, name := range []string{"a", "b", "c", "d", "e", "a"} {
+			q.do(t.Context(), "namespace of "+name, name, "k")
+		}
+		q.open.Wait()
+		q.Expect(q.most).To(Equal(2), "at a time")
+		q.Expect(q.batches).To(HaveLen(5))
+		q.Expect(q.shares).To(BeEmpty())
+	})
+}
+
+func TestANamespaceDoesNotWaitForTheBacklogOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t, 2)
+		began := time.Now()
+		for n := range 20 {
+			q.do(t.Context(), "a", strconv.Itoa(n), "k")
+		}
+		<-time.After(linger + time.Millisecond)
+		for _, namespace := range []string{"b", "c"} {
+			q.Do(t.Context(), plan.Item{Key: pipeline.Key{Namespace: namespace}}, 1)
+		}
+		q.Expect(time.Since(began)).To(BeNumerically("<=", 5*time.Second), "each work takes 1 s")
+		q.open.Wait()
+	})
+}
+
+func TestASlowNamespaceGetsThreeQuartersOfTheSpace(t *testing.T) {
+	for name, tt := range map[string]struct {
+		bytes int
+		took  time.Duration
+		want  int
+	}{
+		"slow":              {1, slow + 1, 192},
+		"slow, large":       {1 << 20, slow + 1, 48},
+		"as fast as others": {1, slow - time.Second, 256},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueued(t, 8)
+			add := func(namespace string, bytes int) (fits bool) {
+				fits = true
+				q.open.Go(func() {
+					if _, ok := q.Do(t.Context(), plan.Item{Key: pipeline.Key{Namespace: namespace}}, bytes); !ok {
+						fits = false
+					}
+				})
+				synctest.Wait()
+				return fits
+			}
+			q.each = tt.took
+			add("a", 0)
+			<-time.After(tt.took - time.Second)
+			add("a", tt.bytes) // waits for the next batch, so that the namespace is remembered
+			<-time.After(time.Second + 2*linger)
+			got := 1
+			for got < 256 && add("a", tt.bytes) {
+				got++
+			}
+			q.Expect(got).To(Equal(tt.want), name)
+			q.Expect(add("b", tt.bytes)).To(BeTrue(), name)
+			q.open.Wait()
+			q.Expect(q.shares).To(BeEmpty(), name)
+		})
+	}
+}
