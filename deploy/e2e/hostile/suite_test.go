@@ -86,6 +86,33 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 			s.Restart(ctx)
 		}
 	})
+	It("while admission or metadata break the writes of 30 objects, and the writer stays ready", func(ctx SpecContext) {
+		breakWrites(ctx, a, 30)
+		ready := make(chan int, 1)
+		go func() {
+			n := 0
+			for range 100 {
+				if w.Writer().Ready(ctx) == nil {
+					n++
+				}
+				<-time.After(200 * time.Millisecond) // as long as two timeouts of the writer
+			}
+			ready <- n
+		}()
+		for len(ready) == 0 {
+			u, d := measure(ctx, w, control, other)
+			Expect(d).To(BeNumerically("<=", u+grace))
+		}
+		Expect(<-ready).To(Equal(100), "polls")
+		Eventually(func() (n int) {
+			for _, e := range a.Events(ctx) {
+				if e.Reason == "WriteFailed" || e.Reason == "BodyTooLarge" {
+					n++
+				}
+			}
+			return n
+		}).Should(Equal(30))
+	}, SpecTimeout(5*time.Minute))
 	It("without a failed audit, and within the memory limits of the chart", func(ctx SpecContext) {
 		Expect(w.Watcher().Log.Matching("audit could not read")).To(BeEmpty())
 		expectWithinMemory(ctx, w)
