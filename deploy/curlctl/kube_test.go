@@ -25,6 +25,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
@@ -242,6 +243,8 @@ var _ = Describe("A ConfigMap", func() {
 		asks("suspended", "", "curl-suspend", "true")
 		asks("mistyped", "", "curl-refresh", "5 minutes")
 		asks("written", `{"k":{"url":"https://a.example.com/written","sha256":"`+strings.Repeat("ab", 32)+`"}}`)
+		Expect(client.CoreV1().ConfigMaps(namespace).Patch(ctx, "written", types.MergePatchType, []byte(`{"data":{"k":""}}`),
+			metav1.PatchOptions{FieldManager: annotation.FieldManager})).Error().NotTo(HaveOccurred())
 		for _, name := range []string{"immutable", "written"} { // fetched well
 			key := pipeline.Key{Namespace: namespace, Name: name, Key: "k"}
 			w.timed(ctx, key, "https://a.example.com/"+name, &v1.Due{

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 )
 
 // Group counts the keys of a host with the same state and reason.
@@ -75,7 +75,7 @@ func Count(all []Key) (n Counts) {
 			n.Pending++
 		case keystate.Ignored:
 			n.Keys--
-		case keystate.OK, keystate.Fetched:
+		case keystate.OK:
 		}
 	}
 	return n

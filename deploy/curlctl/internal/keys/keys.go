@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // Key is a wanted key. It keeps no message, to save memory.
@@ -126,18 +127,21 @@ func (r Reader) key(w operate.Want, next operate.Timer, handled uint64) Key {
 		Key: w.Key, Request: RequestOf(w.Want), Host: condition.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
 	}
-	fetch := keystate.Fetch{
-		URL: k.URL, Refresh: k.Refresh, Wanted: w.At, Taken: w.Sequence <= handled, Audited: k.Cause == v1.Cause_CAUSE_AUDIT,
+	asked := keystate.Asked{
+		Key: w.Key.Key, URL: k.URL, SHA256: k.SHA256, Rules: rule.Of(w.Want).Digest(), Refresh: k.Refresh,
+	}
+	streams := keystate.Streams{
+		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, Audited: k.Cause == v1.Cause_CAUSE_AUDIT,
 	}
 	if next.Due.GetWantSequence() == w.Sequence {
-		fetch.Due, fetch.At, fetch.SetAt, fetch.Fired = next.Due, next.At, next.SetAt, next.Fired
+		streams.Due, streams.At, streams.SetAt, streams.Fired = next.Due, next.At, next.SetAt, next.Fired
+		streams.Newest = next.Due.GetCached().GetSha256()
 	}
-	var write *keystate.Write
+	var shown *keystate.Object
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
-		known := object.write(w.Key.Key)
-		write = &known
+		shown, asked.Ignored = object.shown(w.Key.Key), object.Ignored
 	}
-	k.Condition = keystate.Of(&fetch, write, r.Now)
+	k.Condition = keystate.Of(asked, shown, &streams, r.Now)
 	return k
 }
 

@@ -1,17 +1,15 @@
 package keys
 
 import (
-	"cmp"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/condition"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -29,8 +27,8 @@ type Object struct {
 	Status     status.Status
 	Unreadable bool
 	UID        string
-	// Contested says, for each key that another manager has changed since our write, which one.
-	Contested map[string]string
+	// Owners has the owners of the requested keys and of those with a status.
+	Owners map[string]annotation.Ownership
 }
 
 // Objects has the objects by namespace and name. The Key of each map key is empty.
@@ -83,11 +81,12 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 		object.Problem = p.Message
 	}
 	owners, _ := annotation.ParseOwners(meta.ManagedFields) // unreadable: unknown
-	object.Contested = map[string]string{}
-	for key, entry := range object.Status.Keys {
-		if owner := owners.Of(key); !entry.Copied(meta.UID) && entry.Contested(owner) {
-			object.Contested[key] = condition.Contested(key, owner.Manager())
-		}
+	object.Owners = map[string]annotation.Ownership{}
+	for key := range object.Status.Keys {
+		object.Owners[key] = owners.Of(key)
+	}
+	for _, pair := range object.Request.Pairs {
+		object.Owners[pair.Key] = owners.Of(pair.Key)
 	}
 	switch {
 	case err != nil:
@@ -104,37 +103,28 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 }
 
 // Condition returns the condition of a key according to the object alone.
-func (o *Object) Condition(key string, now time.Time) keystate.Condition {
-	write := o.write(key)
-	url, asked := o.Request.URL(key)
-	if write.Written && write.Reason == "" && write.Contested == "" && asked && url == write.URL {
-		return keystate.Condition{State: keystate.OK}
-	}
-	return keystate.Of(nil, &write, now)
+func (o *Object) Condition(pair annotation.Pair, now time.Time) keystate.Condition {
+	return keystate.Of(o.asked(pair), o.shown(pair.Key), nil, now)
 }
 
-// write returns what the object says about a key.
-func (o *Object) write(key string) keystate.Write {
-	e := o.Status.Keys[key]
-	if e.Copied(types.UID(o.UID)) {
-		return keystate.Write{Ignored: o.Ignored}
+// asked returns the request for a pair of the annotation.
+func (o *Object) asked(pair annotation.Pair) keystate.Asked {
+	return keystate.Asked{
+		Key: pair.Key, URL: pair.URL, SHA256: o.Request.SHA256[pair.Key], Rules: o.Request.Rules[pair.Key].Digest(),
+		Refresh: o.Request.Interval(pair.Key), Ignored: o.Ignored,
 	}
-	why := e.Why()
-	return keystate.Write{
-		Ignored: o.Ignored, URL: cmp.Or(e.FailingURL(), e.URL), Written: e.Written(), SHA256: e.SHA256,
-		Contested: o.Contested[key], Reason: e.Error,
-		Message: why.Message, Status: why.HTTPStatus, Since: e.Since, Next: why.NextTry, Attempts: e.Attempts,
-	}
+}
+
+// shown returns what the object shows about a key.
+func (o *Object) shown(key string) *keystate.Object {
+	return &keystate.Object{UID: types.UID(o.UID), Entry: o.Status.Keys[key], Owner: o.Owners[key]}
 }
 
 // unpublished returns the annotated keys without a want, and an entry with an empty key if an annotation is
 // invalid.
 func (o *Object) unpublished(at pipeline.Key, wanted map[pipeline.Key]bool, now time.Time) (all []Key) {
 	if o.Problem != "" && (o.Ignored == "" || !o.Request.Present) {
-		c := keystate.Condition{
-			State: keystate.Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
-			Message: o.Problem,
-		}
+		c := keystate.Of(keystate.Asked{Invalid: o.Problem}, &keystate.Object{}, nil, now)
 		if p := o.Status.Problem; p != nil {
 			c.Since = p.Since
 		}
@@ -144,8 +134,7 @@ func (o *Object) unpublished(at pipeline.Key, wanted map[pipeline.Key]bool, now 
 		if at.Key = pair.Key; wanted[at] {
 			continue
 		}
-		write := o.write(pair.Key)
-		state := keystate.Of(nil, &write, now)
+		state := keystate.Of(o.asked(pair), o.shown(pair.Key), &keystate.Streams{}, now)
 		if _, ruled := o.Request.Rules[pair.Key]; ruled && o.Status.Problem != nil && state.Reason == keystate.Unpublished {
 			continue // the problem is a mistake in its rules, which only the watcher compiles
 		}

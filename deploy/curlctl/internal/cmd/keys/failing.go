@@ -14,10 +14,10 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -93,10 +93,7 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 }
 
 // reasons returns the reasons of all states.
-func reasons() []string {
-	return append(deadletter.Reasons(), keystate.Unpublished, keystate.Backlog, keystate.Parked, keystate.NotWritten,
-		keystate.Retry, keystate.Overdue, keystate.Outdated, pipeline.ReasonContested)
-}
+func reasons() []string { return append(deadletter.Reasons(), keystate.Reasons()...) }
 
 // Summarize prints at most limit groups of keys (0: all).
 func Summarize(s *cli.Session, groups []keys.Group, limit int) error {
@@ -189,7 +186,7 @@ func list(s *cli.Session, l listing, table printer.Table, cells func(listed) []p
 // Colour returns the colour of a state.
 func Colour(state keystate.State) printer.Colour {
 	switch state {
-	case keystate.OK, keystate.Fetched:
+	case keystate.OK:
 		return printer.Green
 	case keystate.Failing, keystate.Refused, keystate.Contested:
 		return printer.Red

@@ -22,12 +22,12 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -302,7 +302,7 @@ func (c *checking) pairs(
 		_, inData := object.Data[pair.Key]
 		_, inBinary := object.BinaryData[pair.Key]
 		digest := request.SHA256[pair.Key]
-		now := known.Condition(pair.Key, c.Now())
+		now := known.Condition(pair, c.Now())
 		switch {
 		case now.State == keystate.Refused, now.State == keystate.Failing && !c.fetch:
 			f.Verdict, f.Detail = now.Reason, now.Message

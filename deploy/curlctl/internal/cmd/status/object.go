@@ -10,9 +10,9 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	objects "github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 

@@ -73,7 +73,7 @@ func (o *objects) get(ctx context.Context) keys.Objects {
 	if o.from == nil || began.Before(o.next) {
 		return o.last
 	}
-	if read, err := o.from.Objects(ctx, "", ""); err == nil { // without any reading, keys are "fetched", not "ok"
+	if read, err := o.from.Objects(ctx, "", ""); err == nil { // without any reading, ok keys have the reason NotRead
 		o.last = read
 	}
 	o.next = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))

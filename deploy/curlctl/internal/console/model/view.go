@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -100,7 +100,7 @@ func (r *Reading) Hosts() []Host {
 			h.Pending++
 		case keystate.Stale:
 			h.Stale++
-		case keystate.OK, keystate.Fetched, keystate.Ignored:
+		case keystate.OK, keystate.Ignored:
 		}
 		hosts[k.Host] = h
 	}

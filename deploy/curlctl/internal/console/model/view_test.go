@@ -8,7 +8,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keystate"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 )
 
 func TestHostsShowTheNextTryAlthoughAnotherKeyHasNone(t *testing.T) {

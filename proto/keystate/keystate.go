@@ -1,0 +1,148 @@
+// Package keystate answers one question: in what state is a key? Watcher, curlctl and keeper all ask it. The states and
+// their transitions are drawn in deploy/docs/architecture.md.
+package keystate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// State of a key.
+type State string
+
+// The states.
+const (
+	// OK: the key has the body that the annotation asks for.
+	OK State = "ok"
+	// Pending: a fetch or a write is due and has not happened yet.
+	Pending State = "pending"
+	// Stale: the regular fetch is long overdue.
+	Stale State = "stale"
+	// Failing: the last fetch failed, or the annotation is invalid. The last good value stays.
+	Failing State = "failing"
+	// Refused: the API server or another owner keeps the key from being written.
+	Refused State = "refused"
+	// Contested: another field manager keeps its value in the key.
+	Contested State = "contested"
+	// Ignored: the watcher ignores the object.
+	Ignored State = "ignored"
+)
+
+// States returns all states, the worst first.
+func States() []State { return []State{Failing, Refused, Contested, Stale, Pending, OK, Ignored} }
+
+// Reasons of Pending, Stale and OK. A drifted key is pending, too. Failing, Refused and Contested have the reasons of Events.
+const (
+	// Unpublished: the watcher has not published the want yet.
+	Unpublished = "Unpublished"
+	// Backlog: no fetcher has taken the request yet.
+	Backlog = "Backlog"
+	// Parked: the host or the namespace had no free slot, or the host asked for a pause.
+	Parked = "Parked"
+	// NotWritten: the writer has not written the body yet.
+	NotWritten = "NotWritten"
+	// Retry: the fetch failed and is tried again. The failure was not reported yet.
+	Retry = "Retry"
+	// Overdue: the timer should have fired.
+	Overdue = "Overdue"
+	// Outdated: there was no good fetch for condition.StaleIntervals.
+	Outdated = "Outdated"
+	// NotRead: the body was fetched. The object was not read, so it is unknown whether the key has it.
+	NotRead = "NotRead"
+)
+
+// Reasons returns the reasons that are not failures.
+func Reasons() []string {
+	return []string{
+		Unpublished, Backlog, Parked, NotWritten, Retry, Overdue, Outdated, NotRead, pipeline.ReasonDrifted,
+		pipeline.ReasonContested,
+	}
+}
+
+// Condition is the state of a key with its details.
+type Condition struct {
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitempty"`
+	// Message is the message of the Event, or why the object is ignored. It may be empty.
+	Message string `json:"message,omitempty"`
+	// Status is the HTTP status of the last attempt if it failed (0: no response).
+	Status int32 `json:"status,omitempty"`
+	// Since is the start of the state, if it is known.
+	Since time.Time `json:"since,omitzero"`
+	// Next is the time of the next attempt (zero: none is planned).
+	Next time.Time `json:"nextTry,omitzero"`
+	// Attempts counts the failed attempts of this round.
+	Attempts uint32 `json:"attempts,omitempty"`
+	// Checked is the time of the last attempt, if it is known.
+	Checked time.Time `json:"lastChecked,omitzero"`
+	// Stale: no good fetch for condition.StaleIntervals, whatever the state.
+	Stale bool `json:"stale,omitempty"`
+	// WaitsFor is the obstacle to the next attempt (empty: it waits only for its time).
+	WaitsFor string `json:"waitsFor,omitempty"`
+}
+
+// Good reports whether there is nothing to wait for or to fix.
+func (c Condition) Good() bool { return c.State == OK || c.State == Ignored }
+
+// Compare orders by state, the worst first, and then the oldest first.
+func Compare(a, b Condition) int {
+	order := func(c Condition) int { return slices.Index(States(), c.State) }
+	return cmp.Or(cmp.Compare(order(a), order(b)), a.Since.Compare(b.Since))
+}
+
+// Asked is the request for a key.
+type Asked struct {
+	Key, URL string
+	// SHA256 is the required digest (empty: any), and Rules the digest of rules and selection (empty: none).
+	SHA256, Rules string
+	// Refresh is the interval (0: fetch once).
+	Refresh time.Duration
+	// Ignored says why the watcher ignores the object, and Invalid what is wrong with the annotation (empty: nothing).
+	Ignored, Invalid string
+}
+
+// Of returns the state of a key with its details. o is nil if the object was not read, and s if the streams were not.
+func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
+	if o == nil {
+		c := s.condition(a, now)
+		if c.State == OK {
+			c.Reason = NotRead
+		}
+		return c
+	}
+	shown := o.condition(a, now)
+	if s == nil || shown.State == Ignored || a.Invalid != "" {
+		return shown
+	}
+	c := s.condition(a, now)
+	switch {
+	case c.State == Failing && shown.Reason == c.Reason:
+		c.Message, c.Attempts = shown.Message, max(c.Attempts, shown.Attempts)
+	case c.State == Failing: // the object does not show the newest failure yet
+	case shown.State == Refused, shown.State == Failing && s.Due == nil && (s.Taken || !s.Wanted):
+		if !c.Next.IsZero() {
+			shown.Next = c.Next
+		}
+		shown.Checked, shown.Stale = c.Checked, shown.Stale || c.Stale
+		return shown
+	case shown.State == Contested:
+		c.State, c.Reason, c.Message, c.Since = Contested, shown.Reason, shown.Message, time.Time{}
+	case c.State != OK:
+	case shown.State == OK && (s.Newest == "" || s.Newest == o.Entry.SHA256):
+	case s.Audited && shown.State != Failing:
+		class := v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
+		c.State, c.Reason, c.Since = Refused, pipeline.Reason(class), c.Checked
+		c.Message = condition.Unwritten(class, a.URL, "", 0)
+	default:
+		c.State, c.Reason, c.Since = Pending, NotWritten, c.Checked
+		if shown.State == Pending {
+			c.Reason = shown.Reason
+		}
+	}
+	return c
+}

@@ -1,0 +1,245 @@
+package keystate_test
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
+
+const page = "https://example.com/x"
+
+func TestConditionOfAWant(t *testing.T) {
+	t.Parallel()
+	const interval, timeout = 10 * time.Minute, v1.FailureClass_FAILURE_CLASS_TIMEOUT
+	const long = condition.StaleIntervals * interval
+	asked, set, next := now.Add(-time.Hour), now.Add(-time.Minute), now.Add(time.Minute)
+	late := now.Add(-time.Minute - time.Second)
+	for name, tt := range map[string]struct {
+		due     *v1.Due
+		at      time.Time
+		untaken bool
+		fired   bool
+		want    keystate.Condition
+	}{
+		"not taken yet": {
+			untaken: true,
+			want:    keystate.Condition{State: keystate.Pending, Reason: keystate.Backlog, Since: asked},
+		},
+		"taken, fetched once": {want: keystate.Condition{State: keystate.OK, Reason: keystate.NotRead}},
+		"refreshed": {
+			due: &v1.Due{FreshUntil: ago(-time.Minute)}, at: next,
+			want: keystate.Condition{State: keystate.OK, Reason: keystate.NotRead, Next: next, Checked: set},
+		},
+		"failing": {
+			due: &v1.Due{
+				Reported: timeout, StatusCode: 503, Attempts: 3, FirstFailedAt: ago(time.Minute),
+				WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
+			},
+			at: next,
+			want: keystate.Condition{
+				State: keystate.Failing, Reason: "Timeout", Status: 503, Since: now.Add(-time.Minute), Next: next, Attempts: 3,
+				Checked: set, WaitsFor: "pause of example.com",
+			},
+		},
+		"failing, and its timer is late": {
+			due: &v1.Due{Reported: timeout, FirstFailedAt: ago(time.Minute)}, at: late,
+			want: keystate.Condition{
+				State: keystate.Failing, Reason: "Timeout", Since: now.Add(-time.Minute), Next: late, Checked: set,
+			},
+		},
+		"late timer": {
+			due: &v1.Due{FreshUntil: ago(0), Cause: v1.Cause_CAUSE_PARKED}, at: late,
+			want: keystate.Condition{State: keystate.Stale, Reason: keystate.Overdue, Since: late, Next: late},
+		},
+		"timer not late yet": {
+			due: &v1.Due{FreshUntil: ago(0)}, at: late.Add(time.Second),
+			want: keystate.Condition{State: keystate.OK, Reason: keystate.NotRead, Next: late.Add(time.Second), Checked: set},
+		},
+		"parked, and stale": {
+			due: &v1.Due{FreshUntil: ago(long), Cause: v1.Cause_CAUSE_PARKED}, at: next,
+			want: keystate.Condition{State: keystate.Pending, Reason: keystate.Parked, Since: set, Next: next, Stale: true},
+		},
+		"stale": {
+			due: &v1.Due{FreshUntil: ago(long)}, at: next,
+			want: keystate.Condition{
+				State: keystate.Stale, Reason: keystate.Outdated, Since: now.Add(-long), Next: next, Checked: set, Stale: true,
+			},
+		},
+		"fired, and not taken": {
+			due: &v1.Due{FreshUntil: ago(0)}, at: late, fired: true,
+			want: keystate.Condition{State: keystate.Pending, Reason: keystate.Backlog, Since: late, Next: late},
+		},
+		"failing, and replayed": {
+			due: &v1.Due{Reported: timeout, FirstFailedAt: ago(time.Minute)}, at: late, fired: true,
+			want: keystate.Condition{State: keystate.Failing, Reason: "Timeout", Since: now.Add(-time.Minute), Next: late},
+		},
+		"failed, not reported yet": {
+			due: &v1.Due{Attempts: 1, FirstFailedAt: ago(time.Minute), Cause: v1.Cause_CAUSE_RETRY}, at: next,
+			want: keystate.Condition{
+				State: keystate.Pending, Reason: keystate.Retry, Since: now.Add(-time.Minute), Next: next, Attempts: 1,
+				Checked: set,
+			},
+		},
+		"timer set without an attempt": {
+			due: &v1.Due{}, at: next, want: keystate.Condition{State: keystate.OK, Reason: keystate.NotRead, Next: next},
+		},
+	} {
+		streams := &keystate.Streams{
+			Wanted: true, WantedAt: asked, Taken: !tt.untaken, Due: tt.due, At: tt.at, SetAt: set, Fired: tt.fired,
+		}
+		if got := keystate.Of(keystate.Asked{URL: page, Refresh: interval}, nil, streams, now); got != tt.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, tt.want)
+		}
+	}
+}
+
+// The object is read. TestConditionOfAWant has the streams in detail.
+func TestConditionOfAKey(t *testing.T) {
+	t.Parallel()
+	const sentence, old, uid = "sentence", "https://example.com/old", "0b0e8a63-0000"
+	const refused = "the API server refused to write the body from example.com, perhaps by an admission policy or " +
+		"webhook; ask the operator, the log of the writer says which"
+	const exists = "key k already exists and is not managed by curl-me-that; " +
+		"remove it from the ConfigMap, or choose another key"
+	const contested = "key k keeps being changed by field manager kubectl; remove the key from its manifest"
+
+	taken := func(due *v1.Due, newest string) *keystate.Streams {
+		return &keystate.Streams{
+			Wanted: true, Taken: true, Due: due, At: now.Add(time.Minute), SetAt: now, Newest: newest,
+		}
+	}
+	fresh, timeout := &v1.Due{FreshUntil: ago(-time.Minute)}, v1.FailureClass_FAILURE_CLASS_TIMEOUT
+	good, changed, audited := taken(fresh, ""), taken(fresh, "new"), taken(fresh, "new")
+	audited.Audited = true
+	bad := taken(&v1.Due{Reported: timeout, FirstFailedAt: ago(time.Minute)}, "")
+	stale := taken(nil, "")
+	stale.Stale = true
+	none := &keystate.Streams{}
+
+	written := status.Entry{URL: page, SHA256: "old", Object: "0b0e8a63"}
+	with := func(change func(*status.Entry)) status.Entry {
+		e := written
+		change(&e)
+		return e
+	}
+	failed := func(reason string) status.Entry {
+		return status.Entry{
+			ErrorURL: page, Error: reason, Since: now, Attempts: 6, Explanation: &status.Explanation{Message: sentence},
+		}
+	}
+	ours, no := annotation.Ownership{State: annotation.Ours}, annotation.Ownership{State: annotation.None, Fingerprint: "none"}
+	kubectl := annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl/Update/2026-11-22T12:00:00Z"}
+	for _, tt := range []struct {
+		name            string
+		streams         *keystate.Streams
+		entry           status.Entry
+		owner           annotation.Ownership
+		state           keystate.State
+		reason, message string
+	}{
+		{"fetched and written", good, written, ours, keystate.OK, "", ""},
+		{"written, streams not read", nil, written, ours, keystate.OK, "", ""},
+		{"fetched, never written", good, status.Entry{}, no, keystate.Pending, keystate.NotWritten, ""},
+		{"nothing known", nil, status.Entry{}, no, keystate.Pending, keystate.NotWritten, ""},
+		{
+			"another URL is written", good, with(func(e *status.Entry) { e.URL = old }), ours,
+			keystate.Pending, keystate.NotWritten, "",
+		},
+		{
+			"written by other rules", good, with(func(e *status.Entry) { e.Rules = "other" }), ours,
+			keystate.Pending, keystate.NotWritten, "",
+		},
+		{"the entry is of another object", good, with(func(e *status.Entry) { e.Object = "ffffffff" }), ours,
+			keystate.Pending, keystate.NotWritten, ""},
+		{"a newer body is fetched", changed, written, ours, keystate.Pending, keystate.NotWritten, ""},
+		{"a newer body is fetched again", audited, written, ours, keystate.Refused, "WriteFailed", refused},
+		{"fetched again, never written", audited, status.Entry{}, no, keystate.Refused, "WriteFailed", refused},
+		{"the timer was stale", stale, written, ours, keystate.Stale, keystate.Outdated, ""},
+		{"another manager changed it", good, written, kubectl, keystate.Contested, "Contested", contested},
+		{"the same, streams not read", nil, written, kubectl, keystate.Contested, "Contested", contested},
+		{
+			"another manager wrote the same value", good,
+			with(func(e *status.Entry) { e.Drift = kubectl.Fingerprint }), kubectl, keystate.OK, "", "",
+		},
+		{"the key was removed", good, written, no, keystate.Pending, "Drifted", ""},
+		{"the key was removed and is in the queue", &keystate.Streams{Wanted: true}, written, no, keystate.Pending, "Backlog", ""},
+		{"immutable", good, failed("Immutable"), no, keystate.Refused, "Immutable", sentence},
+		{"too large", good, failed("BodyTooLarge"), no, keystate.Refused, "BodyTooLarge", sentence},
+		{"refused by a policy", good, failed("WriteFailed"), no, keystate.Refused, "WriteFailed", sentence},
+		{"key of another owner", none, failed("KeyExists"), kubectl, keystate.Refused, "KeyExists", sentence},
+		{"key of another owner, not reported yet", none, status.Entry{}, kubectl, keystate.Refused, "KeyExists", exists},
+		{
+			"an edit has another URL", good, status.Entry{URL: old, Error: "Immutable"}, no,
+			keystate.Pending, keystate.NotWritten, "",
+		},
+		{"fetch fails", bad, failed("Timeout"), no, keystate.Failing, "Timeout", sentence},
+		{"fetch fails, not reported yet", bad, written, ours, keystate.Failing, "Timeout", ""},
+		{"recovered, not reported yet", good, failed("Timeout"), no, keystate.Pending, keystate.NotWritten, ""},
+		{"failed without a next try", taken(nil, ""), failed("AddressDenied"), no, keystate.Failing, "AddressDenied", sentence},
+		{"fails, and NATS is empty", none, failed("BadStatus"), no, keystate.Failing, "BadStatus", sentence},
+		{"not published yet", none, written, ours, keystate.Pending, keystate.Unpublished, ""},
+	} {
+		asked := keystate.Asked{Key: "k", URL: page, Refresh: time.Hour}
+		object := &keystate.Object{UID: uid, Entry: tt.entry, Owner: tt.owner}
+		got := keystate.Of(asked, object, tt.streams, now)
+		if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+		if tt.message == sentence && got.Attempts != 6 {
+			t.Errorf("%s: %d attempts", tt.name, got.Attempts)
+		}
+		object.Other = "example.org/curl-me-that"
+		if got := keystate.Of(asked, object, tt.streams, now); tt.streams != bad &&
+			(got.State != keystate.Refused || !strings.Contains(got.Message, object.Other)) {
+			t.Errorf("%s, for another installation: %+v", tt.name, got)
+		}
+		asked.Invalid = sentence
+		if got := keystate.Of(asked, object, tt.streams, now); got.State != keystate.Failing || got.Message != sentence {
+			t.Errorf("%s, invalid: %+v", tt.name, got)
+		}
+		asked.Ignored = "it is suspended"
+		if got := keystate.Of(asked, object, tt.streams, now); got.State != keystate.Ignored || got.Message != asked.Ignored {
+			t.Errorf("%s, suspended: %+v", tt.name, got)
+		}
+	}
+}
+
+// The diagram has all states and no others. The watcher's metric has a label for each of keystate.States.
+func TestTheDiagramHasTheStates(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../deploy/docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, diagram, _ := strings.Cut(string(page), "stateDiagram-v2\n")
+	diagram, _, _ = strings.Cut(diagram, "```")
+	drawn := map[string]bool{}
+	for _, transition := range regexp.MustCompile(`(?m)^ *(\S+) --> (\S+): `).FindAllStringSubmatch(diagram, -1) {
+		drawn[transition[1]], drawn[transition[2]] = true, true
+	}
+	delete(drawn, "[*]")
+	var want []string
+	for _, state := range keystate.States() {
+		want = append(want, string(state))
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(drawn)); !slices.Equal(got, want) {
+		t.Errorf("the diagram has %v, the code %v", got, want)
+	}
+}
