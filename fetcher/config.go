@@ -11,7 +11,6 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
-	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -49,9 +48,9 @@ func DefaultConfig() Config {
 		Engine: engine.Config{
 			MaxAttempts:       6,
 			MaxUnended:        pipeline.DefaultMaxUnended,
-			Retry:             schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
+			Retry:             engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter:     time.Hour,
-			Refresh:           schedule.Refresh{Min: 10 * time.Second, Jitter: 0.05},
+			Refresh:           engine.Refresh{Min: 10 * time.Second, Jitter: 0.05},
 			Recheck:           time.Hour,
 			Sharing:           sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
 			MaxExpressionBody: rule.DefaultMaxBody,

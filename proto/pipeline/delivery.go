@@ -41,9 +41,6 @@ func (d *Delivery) Data() []byte { return d.message.Data() }
 // Headers returns the headers of the message.
 func (d *Delivery) Headers() nats.Header { return d.message.Headers() }
 
-// Metadata returns what the server knows about the message and its consumer.
-func (d *Delivery) Metadata() (*jetstream.MsgMetadata, error) { return d.message.Metadata() }
-
 // Sequence returns the sequence in the stream.
 func (d *Delivery) Sequence() uint64 { return d.metadata.Sequence.Stream }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
@@ -19,11 +18,11 @@ type Config struct {
 	// because of crashes, before its message becomes a dead letter.
 	MaxUnended uint64
 	// Retry determines the pauses between attempts.
-	Retry schedule.Backoff
+	Retry Backoff
 	// MaxRetryAfter is the maximum pause for Retry-After.
 	MaxRetryAfter time.Duration
 	// Refresh determines the times of regular fetches.
-	Refresh schedule.Refresh
+	Refresh Refresh
 	// Recheck is the pause after the last failed attempt of a key without refresh.
 	Recheck time.Duration
 	// Sharing limits the time and the number of shared GETs.

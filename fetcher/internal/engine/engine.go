@@ -9,7 +9,6 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/logsample"
@@ -78,14 +77,12 @@ func New(cfg Config, deps Deps) *Engine {
 // Handle handles a message. The end of the process does not cancel its context, but one GET and one
 // publish limit its duration.
 func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-	return e.handle(ctx, d, e.fetchAndPublish)
+	return e.handle(ctx, d, e.try)
 }
 
 // Poison gives up a key whose message was started several times but never finished.
 func (e *Engine) Poison(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-	return e.handle(ctx, d, func(ctx context.Context, t *trigger) ending {
-		return e.giveUp(ctx, t, poisoned())
-	})
+	return e.handle(ctx, d, func(context.Context, *attempt) event { return event{failed: poisoned()} })
 }
 
 // Observe counts dead letters of messages that could not be handled.
@@ -96,70 +93,32 @@ func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 }
 
 func (e *Engine) handle(
-	ctx context.Context, d *pipeline.Delivery, do func(context.Context, *trigger) ending,
+	ctx context.Context, d *pipeline.Delivery, try func(context.Context, *attempt) event,
 ) pipeline.Disposition {
 	t, err := e.decode(d)
-	ended := e.run(ctx, t, d, func(ctx context.Context, t *trigger) ending {
-		d.SetTrace(t.span.SpanContext())
+	s := e.run(ctx, &attempt{trigger: t}, tracing.Of(d), func(ctx context.Context, a *attempt) step {
+		d.SetTrace(a.span.SpanContext())
 		switch {
 		case err != nil:
-			return ending{outcome: malformed, failure: unhandled("message cannot be decoded", err)}
+			return e.react(ctx, a, event{outcome: malformed, failure: unhandled("message cannot be decoded", err)})
 		case t.tombstone():
-			return ending{outcome: tombstone}
+			return e.react(ctx, a, event{outcome: tombstone})
 		}
-		return do(ctx, t)
+		return e.react(ctx, a, try(ctx, a))
 	})
-	return ended.disposition()
+	return s.disposition()
 }
 
 // run handles a delivered or claimed message with a span, and reports the outcome.
 func (e *Engine) run(
-	ctx context.Context, t *trigger, m tracing.Message, do func(context.Context, *trigger) ending,
-) ending {
+	ctx context.Context, a *attempt, m tracing.Message, do func(context.Context, *attempt) step,
+) step {
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
-	ctx = e.begin(ctx, t, m)
-	defer func() { t.slot.End() }()
-	ended := do(ctx, t)
-	e.report(t, ended)
-	t.setSpanOutcome(ended)
-	return ended
-}
-
-// fetchAndPublish handles a valid message.
-func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) ending {
-	if t.cause == v1.Cause_CAUSE_PARKED && !t.claimed && e.deps.Throttle.Waits(t.key, t.wantSequence) {
-		return e.wait(ctx, t, fetched{busy: new(throttle.Busy)})
-	}
-	if stop := e.confirm(ctx, t); stop.outcome != "" {
-		return stop
-	}
-	if t.past.GetUnended() >= e.cfg.MaxUnended {
-		return e.giveUp(ctx, t, poisoned())
-	}
-	if t.kind == pipeline.KindWant && t.want.GetCached() != nil {
-		return e.keepInSync(ctx, t)
-	}
-	if short := e.resultBytes.Check(t.key.Namespace); short != nil {
-		e.logShortage(t, short, string(namespaceBytes),
-			"the namespace exceeded its budget of bodies, its GETs are delayed")
-		return e.park(ctx, t, namespaceBytes, short.Wait)
-	}
-	if short := e.decoding.Check(t.key.Namespace); short != nil {
-		e.logShortage(t, short, "decoding", "the namespace has used up its time for compressed bodies, its GETs are delayed")
-		return e.park(ctx, t, throttle.NamespaceShare, short.Wait)
-	}
-	if short := e.evaluationsShort(t); short != nil {
-		return e.park(ctx, t, throttle.NamespaceShare, short.Wait)
-	}
-	got := e.fetch(ctx, t)
-	if got.busy != nil {
-		return e.wait(ctx, t, got)
-	}
-	e.deps.Metrics.observeStaleness(t, e.deps.Clock.Now())
-	if got.err != nil {
-		return e.failed(ctx, t, failureOf(got.err))
-	}
-	t.gotResponse = true
-	return e.succeeded(ctx, t, got.response)
+	ctx, a.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, m)
+	defer func() { a.slot.End() }()
+	s := do(ctx, a)
+	e.report(a, s)
+	a.setSpanOutcome(s)
+	return s
 }

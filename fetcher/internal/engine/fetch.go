@@ -12,67 +12,172 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/process/tracing"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
+
+// attempt is the handling of a trigger.
+type attempt struct {
+	*trigger
+
+	span trace.Span
+	// slot is the throttle's permission. Nil: none yet, or the GET is another trigger's.
+	slot *throttle.Slot
+}
+
+const (
+	// replicaLag is the delay of a trigger whose want a lagging replica does not have yet.
+	replicaLag = time.Second
+	// lookups is the number of failed lookups after which a want counts as purged. Fewer may be due to a
+	// lagging replica.
+	lookups = 3
+)
+
+// try makes the attempt of a valid message, if it is possible.
+func (e *Engine) try(ctx context.Context, a *attempt) event {
+	if a.cause == v1.Cause_CAUSE_PARKED && !a.claimed && e.deps.Throttle.Waits(a.key, a.wantSequence) {
+		return event{blocked: &blocked{queued: true}}
+	}
+	if a.kind == pipeline.KindDue {
+		if ev, ok := e.confirm(ctx, a); !ok {
+			return ev
+		}
+	}
+	if a.past.GetUnended() >= e.cfg.MaxUnended {
+		return event{failed: poisoned()}
+	}
+	if a.kind == pipeline.KindWant && a.want.GetCached() != nil {
+		return event{outcome: inSync}
+	}
+	if b := e.short(a.trigger); b != nil {
+		return event{blocked: b}
+	}
+	got := e.fetch(ctx, a)
+	if got.blocked != nil {
+		return event{blocked: got.blocked}
+	}
+	e.deps.Metrics.observeStaleness(a.trigger, e.deps.Clock.Now())
+	if got.err != nil {
+		return event{failed: got.failure()}
+	}
+	return e.pass(ctx, a.trigger, got.response)
+}
+
+// confirm reads the want of a due. If there is nothing to fetch, it returns why.
+func (e *Engine) confirm(ctx context.Context, a *attempt) (ev event, ok bool) {
+	want, sequence, err := e.lastWant(ctx, a.key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage) && a.deliveries < lookups, err == nil && sequence < a.wantSequence:
+		return event{outcome: postponed, wait: replicaLag}, false
+	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed): // a malformed want has its own dead letter
+		return event{outcome: superseded}, false
+	case err != nil:
+		return event{outcome: postponed}, false
+	case sequence > a.wantSequence || want == nil:
+		return event{outcome: superseded}, false
+	}
+	a.trigger = a.confirmed(want)
+	return event{}, true
+}
+
+// short returns the obstacle if the namespace has used up a budget that the fetch needs.
+func (e *Engine) short(t *trigger) *blocked {
+	for _, b := range []struct {
+		budget     *budget.Budget
+		cause      throttle.Cause
+		name, text string
+	}{
+		{e.resultBytes, namespaceBytes, string(namespaceBytes),
+			"the namespace exceeded its budget of bodies, its GETs are delayed"},
+		{e.decoding, throttle.NamespaceShare, "decoding",
+			"the namespace has used up its time for compressed bodies, its GETs are delayed"},
+		{e.rules.Budget, throttle.NamespaceShare, "evaluations",
+			"the namespace has used up its time for rules and selections, so keys that have some are fetched later"},
+	} {
+		if b.budget == e.rules.Budget && rule.Of(t.want).Empty() {
+			continue
+		}
+		if short := b.budget.Check(t.key.Namespace); short != nil {
+			e.logShortage(t, short, b.name, b.text)
+			return &blocked{Busy: throttle.Busy{Cause: b.cause, Pause: short.Wait}}
+		}
+	}
+	return nil
+}
 
 // fetched is the outcome of a GET: no slot, a failure or a response.
 type fetched struct {
-	busy *throttle.Busy
-	// request is that of the shared GET that takes too long.
-	request  get.Request
+	blocked  *blocked
 	err      error
 	response get.Response
-	// by is the span of the trigger that made the GET.
-	by trace.SpanContext
 }
 
-// fetch makes the GET of a trigger or shares one with others.
-func (e *Engine) fetch(ctx context.Context, t *trigger) fetched {
+// failure returns the failure of a GET.
+func (f fetched) failure() *failure {
+	if err, ok := errors.AsType[*get.Error](f.err); ok {
+		return failureOf(err)
+	}
+	// Only its own deadline ends the context of a GET.
+	return &failure{
+		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}, text: "GET was stopped before it was done",
+	}
+}
+
+// fetch makes the GET of an attempt or shares one with others.
+func (e *Engine) fetch(ctx context.Context, a *attempt) fetched {
 	r := e.deps.Getter.Resolve(get.Request{
-		URL: t.want.GetUrl(), Namespace: t.key.Namespace,
-		Validators: validators(t.past.GetCached(), e.deps.Clock.Now()),
+		URL: a.want.GetUrl(), Namespace: a.key.Namespace,
+		Validators: validators(a.past.GetCached(), e.deps.Clock.Now()),
 	})
-	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(t.want) != nil
-	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, t, r) }
-	got, shared, err := e.shared.Do(r, t.notBefore(), get)
-	if shared && got.busy != nil { // the namespace that made the call got no slot
+	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(a.want) != nil
+	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, a, r) }
+	got, shared, err := e.shared.Do(r, a.notBefore(), get)
+	if shared && got.blocked != nil { // the namespace that made the call got no slot
 		got, shared = get().Value, false
 	}
-	if shared && err == nil && e.hasOtherDigest(t, got) { // the server may have the required body by now
-		got, shared, err = e.shared.Do(r, t.storedAt, get)
+	if shared && err == nil && hasOtherDigest(a.trigger, got) { // the server may have the required body by now
+		got, shared, err = e.shared.Do(r, a.storedAt, get)
 	}
 	switch {
 	case err != nil:
-		return fetched{busy: &throttle.Busy{Cause: sharedCallSlow}, request: r}
-	case shared && got.busy == nil:
+		return fetched{blocked: &blocked{Busy: throttle.Busy{Cause: sharedCallSlow}, queued: true, shared: r}}
+	case shared && got.blocked == nil:
 		e.deps.Metrics.coalesced.Inc()
-		tracing.LinkTo(t.span, got.by, tracing.SharedGET)
 	}
 	return got
 }
 
-// notBefore is the earliest start of a shared GET for a trigger. A fetch on demand needs a GET that
-// started later, and so does a want for a body that Kubernetes has lost. All others may share a GET
-// that is a second old. Both times are by the broker's clock.
-func (t *trigger) notBefore() time.Time {
-	switch {
-	case t.urgent(), t.cause == v1.Cause_CAUSE_AUDIT, t.cause == v1.Cause_CAUSE_DRIFT:
-		return t.storedAt
-	default:
-		return time.Time{}
+// hasOtherDigest reports whether a response lacks the required digest.
+func hasOtherDigest(t *trigger, got fetched) bool {
+	sum := got.response.SHA256
+	if got.response.NotModified {
+		sum = t.past.GetCached().GetSha256()
 	}
+	return t.want.GetSha256() != "" && got.blocked == nil && got.err == nil && sum != t.want.GetSha256()
 }
 
-// urgent reports whether a person requested a fetch that was not attempted yet.
-func (t *trigger) urgent() bool {
-	switch {
-	case t.past.GetAttempts() > 0:
-		return false
-	case t.cause == v1.Cause_CAUSE_NOW, t.cause == v1.Cause_CAUSE_REPLAY:
-		return true
+// get makes a GET if the throttle has a slot.
+func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Outcome[fetched] {
+	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
+		Host: authority(r.URL), Namespace: a.key.Namespace, Slot: a.slot, Backlog: a.backlog, Urgent: a.urgent(),
+	})
+	if busy != nil {
+		return sharedcall.Outcome[fetched]{Value: fetched{blocked: &blocked{Busy: *busy, queued: true}}}
 	}
-	return t.cause == v1.Cause_CAUSE_PARKED &&
-		(t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.past.GetReplayOf() > 0)
+	defer slot.Release()
+	a.slot = slot
+	decoding := get.WithDecoding(withPhases(ctx, a.span), func(took time.Duration) {
+		e.decoding.Spend(a.key.Namespace, int64(took))
+	})
+	response, err := e.deps.Getter.Do(decoding, r)
+	observeLoad(slot, err)
+	got := fetched{response: response, err: err}
+	e.deps.Metrics.observeGet(got)
+	if err == nil {
+		setSpanResponse(a.span, response)
+	}
+	return sharedcall.Outcome[fetched]{Value: got, Size: int64(len(response.Body)), Reuse: true}
 }
 
 // tooManyPause is the pause after a 429 without Retry-After.
@@ -94,65 +199,42 @@ func observeLoad(slot *throttle.Slot, err error) {
 	}
 }
 
-// hasOtherDigest reports whether a response lacks the required digest.
-func (e *Engine) hasOtherDigest(t *trigger, got fetched) bool {
-	sum := t.want.GetSha256()
-	return sum != "" && got.busy == nil && got.err == nil &&
-		e.bodyAfter(t, got.response).GetSha256() != sum
+// evaluations is the budget of evaluation time of one namespace, and refill the time in which it
+// refills. Only one evaluation runs at a time, so the rules of one namespace could delay all others.
+const evaluations, refill = time.Second / 2, 5 * time.Second
+
+// details has the failure details of the causes.
+var details = map[rule.Cause]v1.FailureDetail{
+	rule.NotJSON:      v1.FailureDetail_FAILURE_DETAIL_NOT_JSON,
+	rule.Inapplicable: v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE,
+	rule.Costly:       v1.FailureDetail_FAILURE_DETAIL_COSTLY,
 }
 
-// get makes a GET if the throttle has a slot.
-func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.Outcome[fetched] {
-	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
-		Host: authority(r.URL), Namespace: t.key.Namespace, Slot: t.slot, Backlog: t.backlog, Urgent: t.urgent(),
-	})
-	if busy != nil {
-		return sharedcall.Outcome[fetched]{Value: fetched{busy: busy}}
+// pass evaluates the rules and the selection of a want on a new body. The response has the selected
+// part of the body then.
+func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) event {
+	set := rule.Of(t.want)
+	if set.Empty() || r.NotModified { // the body of a 304 has passed
+		return event{response: &r}
 	}
-	defer slot.Release()
-	t.slot = slot
-	decoding := get.WithDecoding(withPhases(ctx, t.span), func(took time.Duration) {
-		e.decoding.Spend(t.key.Namespace, int64(took))
-	})
-	response, err := e.deps.Getter.Do(decoding, r)
-	observeLoad(slot, err)
-	e.deps.Metrics.observeGet(response, err)
-	if err == nil {
-		setSpanResponse(t.span, response)
+	held := t.want.GetHeldSize()
+	if t.past.GetCached() != nil {
+		held = t.past.GetCached().GetSize()
 	}
-	return sharedcall.Outcome[fetched]{
-		Value: fetched{response: response, err: err, by: t.span.SpanContext()},
-		Size:  int64(len(response.Body)),
-		Reuse: true,
+	outcome := e.rules.Evaluate(ctx, t.key.Namespace, set, r.Body, held)
+	if number, cause := outcome.Failed(); cause != rule.Passed {
+		f := &failure{rule: uint32(number), text: "body does not pass curl-expect or curl-select"}
+		f.Class, f.Detail = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, details[cause]
+		if cause == rule.TooLarge {
+			f.Limit = int64(e.rules.Limit())
+		}
+		return event{failed: f}
 	}
-}
-
-// failure is the failure of a key.
-type failure struct {
-	get.Error
-	// text is a sentence for the log.
-	text string
-	// rule is the number of the rule that the body does not meet, from 1.
-	rule uint32
-	// cause is the reason why the message cannot be handled, if there is one.
-	cause error
-}
-
-// failureOf returns the failure of a GET.
-func failureOf(err error) failure {
-	if f, ok := errors.AsType[*get.Error](err); ok {
-		return failure{Error: *f, text: f.Error()}
+	if outcome.Wait > 0 {
+		return event{blocked: &blocked{Busy: throttle.Busy{Cause: throttle.NamespaceShare, Pause: outcome.Wait}}}
 	}
-	// Only its own deadline ends the context of a GET.
-	return failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}, text: "GET was stopped before it was done",
+	if set.Select != "" {
+		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)
 	}
-}
-
-// poisoned is the failure of a key whose messages were started too often but never finished.
-func poisoned() failure {
-	return failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_POISON},
-		text:  "message was delivered again and again without being finished",
-	}
+	return event{response: &r}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
-	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -61,9 +60,9 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 		config: engine.Config{
 			MaxAttempts:   3,
 			MaxUnended:    pipeline.DefaultMaxUnended,
-			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
+			Retry:         engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter: time.Hour,
-			Refresh:       schedule.Refresh{Min: time.Second},
+			Refresh:       engine.Refresh{Min: time.Second},
 			Recheck:       time.Hour,
 			Sharing: sharedcall.Config{
 				Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20,

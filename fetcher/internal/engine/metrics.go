@@ -103,20 +103,20 @@ func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
 	m.phases.WithLabelValues(string(p)).Observe(d.Seconds())
 }
 
-func (m *Metrics) observeGet(r get.Response, err error) {
-	if denied, is := errors.AsType[*egress.DeniedError](err); is {
+func (m *Metrics) observeGet(got fetched) {
+	if denied, is := errors.AsType[*egress.DeniedError](got.err); is {
 		m.denials.WithLabelValues(string(denied.Rule)).Inc()
 	}
-	if err != nil {
-		m.gets.WithLabelValues(pipeline.Reason(failureOf(err).Class)).Inc()
+	if got.err != nil {
+		m.gets.WithLabelValues(pipeline.Reason(got.failure().Class)).Inc()
 		return
 	}
 	m.gets.WithLabelValues(ok).Inc()
-	if r.NotModified {
+	if got.response.NotModified {
 		m.notModified.Inc()
 		return
 	}
-	m.bodies.Observe(float64(len(r.Body)))
+	m.bodies.Observe(float64(len(got.response.Body)))
 }
 
 // observeStaleness observes the delay of a regular fetch. A key without a successful fetch is not

@@ -13,30 +13,75 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
+// outcome is the outcome of a message, from a closed set.
+type outcome string
+
+const (
+	content    outcome = "content"    // a new body was published
+	recovered  outcome = "recovered"  // the key was failing and recovered with its old body
+	unmodified outcome = "unmodified" // the key already has this body
+	inSync     outcome = "in_sync"    // nothing to fetch before the next refresh
+	retry      outcome = "retry"      // the attempt failed, and a retry is scheduled
+	gaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
+	parked     outcome = "parked"     // no attempt is possible now
+	waits      outcome = "waits"      // the key still waits in the queue of its host
+	superseded outcome = "superseded" // the want was replaced or removed
+	tombstone  outcome = "tombstone"  // the message is a tombstone
+	malformed  outcome = "malformed"  // the message cannot be handled and becomes a dead letter
+	postponed  outcome = "postponed"  // the broker did not accept the outcome during a drain, or a replica lags
+)
+
+// logLines has the level and the message of the log line about each outcome, see describe.
+var logLines = map[outcome]struct {
+	level zerolog.Level
+	text  string
+}{
+	content:    {zerolog.InfoLevel, "fetched"},
+	recovered:  {zerolog.InfoLevel, "recovered"},
+	unmodified: {zerolog.DebugLevel, "unchanged"},
+	inSync:     {zerolog.DebugLevel, "unchanged"},
+	retry:      {zerolog.DebugLevel, "fetch failed, retrying in "},
+	gaveUp:     {zerolog.WarnLevel, "gave up"},
+	parked:     {zerolog.DebugLevel, "waiting for a slot"},
+	waits:      {zerolog.DebugLevel, "waiting for a slot"},
+	superseded: {zerolog.DebugLevel, "no longer wanted"},
+	tombstone:  {zerolog.DebugLevel, "no longer wanted"},
+	malformed:  {zerolog.WarnLevel, "message cannot be handled"},
+	postponed:  {zerolog.DebugLevel, "outcome not accepted by NATS, retrying"},
+}
+
 // report counts and logs an outcome, without the URL, which may contain secrets, and without text of
 // the server. If there are too many lines of one outcome, they are only counted.
-func (e *Engine) report(t *trigger, ended ending) {
-	e.deps.Metrics.requests.WithLabelValues(string(ended.outcome)).Inc()
+func (e *Engine) report(a *attempt, s step) {
+	t := a.trigger
+	e.deps.Metrics.requests.WithLabelValues(string(s.outcome)).Inc()
+	switch s.outcome {
+	case retry:
+		e.deps.Metrics.retries.Inc()
+	case parked:
+		e.deps.Metrics.parked.WithLabelValues(string(s.cause)).Inc()
+	default:
+	}
 	host := pipeline.HostOf(t.want.GetUrl())
-	e.health.observe(e.deps.Log, host, t, ended)
-	level, text := describe(t, ended)
-	line := e.lines.Line(level, string(ended.outcome))
+	e.health.observe(e.deps.Log, host, t, s)
+	level, text := describe(t, s)
+	line := e.lines.Line(level, string(s.outcome))
 	if line == nil {
 		return
 	}
-	line = logfield.Key(tracing.Stamp(line, t.span.SpanContext()), t.key)
+	line = logfield.Key(tracing.Stamp(line, a.span.SpanContext()), t.key)
 	line = logfield.Cause(line.Str("host", host).Uint32("attempt", t.past.GetAttempts()+1), t.cause).
-		Str("outcome", string(ended.outcome))
-	if ended.wait > 0 {
-		line = logfield.Duration(line, "next", ended.wait)
+		Str("outcome", string(s.outcome))
+	if s.wait > 0 {
+		line = logfield.Duration(line, "next", s.wait)
 	}
-	if ended.failure.Class != 0 {
-		line = line.Str("reason", pipeline.Reason(ended.failure.Class)).Str("error", ended.failure.text)
+	if s.failure.Class != 0 {
+		line = line.Str("reason", pipeline.Reason(s.failure.Class)).Str("error", s.failure.text)
 	}
-	if ended.failure.StatusCode != 0 {
-		line = line.Int("status", ended.failure.StatusCode)
+	if s.failure.StatusCode != 0 {
+		line = line.Int("status", s.failure.StatusCode)
 	}
-	if ended.dropped {
+	if s.dropped {
 		line = line.Bool("dead_letter_dropped", true)
 	}
 	line.Msg(text)
@@ -44,15 +89,15 @@ func (e *Engine) report(t *trigger, ended ending) {
 
 // describe returns the level and the message of the line about an outcome. The level depends on
 // whether the state of the key changes.
-func describe(t *trigger, ended ending) (zerolog.Level, string) {
-	line := logLines[ended.outcome]
+func describe(t *trigger, s step) (zerolog.Level, string) {
+	line := logLines[s.outcome]
 	switch {
-	case ended.outcome == retry:
-		line.text += duration.Format(max(ended.wait.Round(time.Second), time.Second))
+	case s.outcome == retry:
+		line.text += duration.Format(max(s.wait.Round(time.Second), time.Second))
 		if !t.failing() {
 			line.level = zerolog.InfoLevel
 		}
-	case ended.outcome == gaveUp && t.past.GetGaveUp() && t.reported() == ended.failure.Class:
+	case s.outcome == gaveUp && t.past.GetGaveUp() && t.reported() == s.failure.Class:
 		line.level = zerolog.DebugLevel
 	}
 	return line.level, line.text
@@ -73,10 +118,10 @@ type hostHealth struct {
 	failing map[string]int
 }
 
-func (h *hostHealth) observe(log zerolog.Logger, host string, t *trigger, ended ending) {
+func (h *hostHealth) observe(log zerolog.Logger, host string, t *trigger, s step) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch ended.outcome {
+	switch s.outcome {
 	case content, recovered, unmodified:
 		if keys := h.failing[host]; keys >= manyKeys {
 			log.Info().Str("host", host).Int("keys", keys).Msg("host recovered")
@@ -84,11 +129,11 @@ func (h *hostHealth) observe(log zerolog.Logger, host string, t *trigger, ended 
 		delete(h.failing, host)
 	case retry, gaveUp:
 		known := h.failing[host] > 0 || len(h.failing) < maxFailingHosts
-		if t.failing() || !known || !pipeline.Retries(ended.failure.Failure(), 0, 1) {
+		if t.failing() || !known || !pipeline.Retries(s.failure.Failure(), 0, 1) {
 			return
 		}
 		if h.failing[host]++; h.failing[host] == manyKeys {
-			log.Warn().Str("host", host).Int("keys", manyKeys).Str("reason", pipeline.Reason(ended.failure.Class)).
+			log.Warn().Str("host", host).Int("keys", manyKeys).Str("reason", pipeline.Reason(s.failure.Class)).
 				Msg("host is failing for many keys")
 		}
 	default:

@@ -21,27 +21,27 @@ func failedWith(class v1.FailureClass, code int) failure {
 
 func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
-	retrying := ending{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond}
-	givingUp := ending{outcome: gaveUp, failure: timeout}
+	retrying := step{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond}
+	givingUp := step{outcome: gaveUp, failure: timeout}
 	failing := &v1.Due{FirstFailedAt: timestamppb.Now()}
 	reported := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class}
-	notFound := ending{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}
+	notFound := step{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}
 	gaveUpBefore := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class, GaveUp: true}
 	for _, tc := range []struct {
-		past  *v1.Due
-		ended ending
-		want  string
+		past *v1.Due
+		s    step
+		want string
 	}{
-		{nil, ending{outcome: content}, "info fetched"},
-		{nil, ending{outcome: recovered}, "info recovered"},
-		{nil, ending{outcome: unmodified}, "debug unchanged"},
+		{nil, step{outcome: content}, "info fetched"},
+		{nil, step{outcome: recovered}, "info recovered"},
+		{nil, step{outcome: unmodified}, "debug unchanged"},
 		{nil, retrying, "info fetch failed, retrying in 2s"},
-		{failing, ending{outcome: retry, failure: timeout, wait: 70 * time.Second}, "debug fetch failed, retrying in 1m10s"},
+		{failing, step{outcome: retry, failure: timeout, wait: 70 * time.Second}, "debug fetch failed, retrying in 1m10s"},
 		{reported, givingUp, "warn gave up"},
 		{gaveUpBefore, givingUp, "debug gave up"},
 		{gaveUpBefore, notFound, "warn gave up"},
 	} {
-		level, text := describe(&trigger{past: tc.past}, tc.ended)
+		level, text := describe(&trigger{past: tc.past}, tc.s)
 		if got := level.String() + " " + text; got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)
 		}
@@ -55,17 +55,17 @@ func TestAHostThatFailsForManyKeysIsLoggedOnceAndOnceWhenItRecovers(t *testing.T
 	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
 	fail := func(host string, keys int, f failure, t trigger) {
 		for range keys {
-			health.observe(log, host, &t, ending{outcome: retry, failure: f})
+			health.observe(log, host, &t, step{outcome: retry, failure: f})
 		}
 	}
 	fail("a.example.com", manyKeys-1, timeout, trigger{})
-	health.observe(log, "a.example.com", &trigger{}, ending{outcome: content})
+	health.observe(log, "a.example.com", &trigger{}, step{outcome: content})
 	fail("a.example.com", 1, timeout, trigger{})
 	fail("b.example.com", 500, timeout, trigger{})
 	fail("b.example.com", 500, timeout, failing) // the same keys again
 	fail("c.example.com", 500, failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404), trigger{})
-	health.observe(log, "b.example.com", &failing, ending{outcome: unmodified})
-	health.observe(log, "b.example.com", &failing, ending{outcome: content})
+	health.observe(log, "b.example.com", &failing, step{outcome: unmodified})
+	health.observe(log, "b.example.com", &failing, step{outcome: content})
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		var e struct {

@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
@@ -22,70 +21,27 @@ import (
 // maxPath is the maximum length of a URL's path in a span, in bytes.
 const maxPath = 256
 
-// begin starts the span of a trigger.
-//
-// A trace is one round: a want, refresh, recheck or replay with its retries. The timer of a retry
-// carries the trace context of its message, and the timer of a refresh carries none. Both link to
-// the attempt that set them.
-func (e *Engine) begin(ctx context.Context, t *trigger, m tracing.Message) context.Context {
-	ctx, t.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, m)
-	t.origin = trace.SpanContextFromContext(pipeline.ContextWithTrace(context.Background(), m.Headers()))
-	if !t.origin.IsValid() {
-		t.origin = t.span.SpanContext()
-	}
-	relation := tracing.EarlierAttempt
-	if t.cause == v1.Cause_CAUSE_REPLAY {
-		relation = tracing.ReplayedFailure
-	}
-	tracing.LinkTo(t.span, pipeline.ParseTraceparent(t.past.GetEarlier()), relation)
-	return ctx
-}
-
-// traceparent identifies the attempt for later ones.
-func (t *trigger) traceparent() string {
-	if !t.span.IsRecording() {
-		return ""
-	}
-	return pipeline.Traceparent(t.span.SpanContext())
-}
-
-// sameTrace is the context for a timer of the same round.
-func (t *trigger) sameTrace(ctx context.Context) context.Context {
-	if !t.origin.IsValid() {
-		return ctx
-	}
-	return trace.ContextWithSpanContext(ctx, t.origin)
-}
-
-// newTrace is the context for a timer of the next round.
-func newTrace(ctx context.Context) context.Context {
-	if !trace.SpanContextFromContext(ctx).IsValid() {
-		return ctx
-	}
-	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
-}
-
-// setSpanOutcome completes the span of a trigger, with host and path of the URL.
-func (t *trigger) setSpanOutcome(ended ending) {
-	if !t.span.IsRecording() {
+// setSpanOutcome completes the span of an attempt, with host and path of the URL.
+func (a *attempt) setSpanOutcome(s step) {
+	if !a.span.IsRecording() {
 		return
 	}
-	t.span.SetAttributes(
-		tracing.Cause.String(pipeline.CauseName(t.cause)),
-		tracing.Attempt.Int64(int64(t.past.GetAttempts())+1),
-		tracing.Outcome.String(string(ended.outcome)),
+	a.span.SetAttributes(
+		tracing.Cause.String(pipeline.CauseName(a.cause)),
+		tracing.Attempt.Int64(int64(a.past.GetAttempts())+1),
+		tracing.Outcome.String(string(s.outcome)),
 	)
-	t.span.SetAttributes(target(t.want.GetUrl())...)
-	if ended.failure.StatusCode != 0 {
-		t.span.SetAttributes(semconv.HTTPResponseStatusCode(ended.failure.StatusCode))
+	a.span.SetAttributes(target(a.want.GetUrl())...)
+	if s.failure.StatusCode != 0 {
+		a.span.SetAttributes(semconv.HTTPResponseStatusCode(s.failure.StatusCode))
 	}
 	switch {
-	case ended.failure.Class != 0:
-		tracing.Fail(t.span, pipeline.Reason(ended.failure.Class))
-	case ended.outcome == postponed:
-		tracing.Fail(t.span, string(postponed))
+	case s.failure.Class != 0:
+		tracing.Fail(a.span, pipeline.Reason(s.failure.Class))
+	case s.outcome == postponed:
+		tracing.Fail(a.span, string(postponed))
 	}
-	t.span.End()
+	a.span.End()
 }
 
 // target returns the span attributes of a URL.

@@ -51,28 +51,28 @@ var _ = Describe("A trace", func() {
 		return all[len(all)-1]
 	}
 
-	It("continues at a retry, which links to the attempt before", func() {
+	It("continues at a retry, is in the dead letter, and ends with the round", func() {
 		o := serve(fails(http.StatusServiceUnavailable))
-		fetch(w.want(o.URL + "/page?token=s3cret"))
+		fetch(w.want(o.URL+"/page?token=s3cret", every(time.Minute)))
 		o.now(says("hello there"))
+		f.elapse()
+		o.now(fails(http.StatusNotFound))
 		f.elapse()
 
 		all := spans.GetSpans()
-		Expect(all).To(HaveLen(2))
-		first, second := all[0], all[1]
-		for _, span := range all {
-			Expect(span.SpanKind).To(Equal(trace.SpanKindConsumer))
-			Expect(pipeline.Traceparent(span.Parent)).To(Equal(published))
-		}
-		Expect(first.Links).To(BeEmpty())
+		Expect(all).To(HaveLen(3))
+		first, second, third := all[0], all[1], all[2]
+		Expect(first.SpanKind).To(Equal(trace.SpanKindConsumer))
+		Expect(pipeline.Traceparent(first.Parent)).To(Equal(published))
 		Expect(first.Status.Description).To(Equal("BadStatus"))
-		Expect(second.Links).To(HaveLen(1))
-		Expect(second.Links[0].SpanContext.SpanID()).To(Equal(first.SpanContext.SpanID()))
-		Expect(second.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.EarlierAttempt)))
+		Expect(second.Parent.SpanID()).To(Equal(first.SpanContext.SpanID()))
 		Expect(second.Attributes).To(ContainElements(
 			tracing.Outcome.String("content"), tracing.Attempt.Int64(2), attribute.Int("http.response.status_code", 200),
 			attribute.String("url.path", "/page"), attribute.String("server.address", "(address)"),
 		))
+		Expect(third.Parent.IsValid()).To(BeFalse(), "a refresh is another trace")
+		Expect(third.SpanContext.TraceID()).NotTo(Equal(first.SpanContext.TraceID()))
+		Expect(w.deadLetter().GetTraceparent()).To(Equal(pipeline.Traceparent(third.SpanContext)))
 		var events []string
 		for _, e := range first.Events {
 			events = append(events, e.Name)
@@ -81,8 +81,7 @@ var _ = Describe("A trace", func() {
 		Expect(fmt.Sprint(all)).NotTo(Or(ContainSubstring("s3cret"), ContainSubstring("127.0.0.1"),
 			ContainSubstring("secret of the server")))
 		Expect(log.String()).To(ContainSubstring(`"trace_id":"0af7651916cd43dd8448eb211c80319c"`))
-		results := w.messages(pipeline.Results)
-		Expect(results[len(results)-1].Header.Get("traceparent")).To(Equal(pipeline.Traceparent(second.SpanContext)))
+		Expect(w.messages(pipeline.Results)[0].Header.Get("traceparent")).To(Equal(pipeline.Traceparent(second.SpanContext)))
 	})
 
 	It("separates a handshake from a connect", func() {
@@ -90,79 +89,6 @@ var _ = Describe("A trace", func() {
 		DeferCleanup(o.Close)
 		fetch(w.want(o.URL))
 		Expect(last().Events).To(ContainElement(HaveField("Name", "tls.done")))
-	})
-
-	It("ends with the round, and a refresh starts another one with a link", func() {
-		o := serve(says("hello there"))
-		fetch(w.want(o.URL, every(time.Minute)))
-		f.elapse()
-		all := spans.GetSpans()
-		Expect(all).To(HaveLen(2))
-		Expect(all[1].Parent.IsValid()).To(BeFalse())
-		Expect(all[1].SpanContext.TraceID()).NotTo(Equal(all[0].SpanContext.TraceID()))
-		Expect(all[1].Links).To(HaveLen(1))
-		Expect(all[1].Links[0].SpanContext.SpanID()).To(Equal(all[0].SpanContext.SpanID()))
-	})
-
-	It("counts the deliveries of a message", func() {
-		o := serve(says("hello there"))
-		w.publish(w.want(o.URL))
-		m := w.next()
-		f.handle(unacknowledged{m}) // the process ends before it acknowledges
-		Expect(m.Nak()).To(Succeed())
-		w.clock.Advance(time.Second) // the outcome is no longer shared
-		f.step()
-		all := spans.GetSpans()
-		Expect(all).To(HaveLen(2))
-		Expect(all[0].Attributes).To(ContainElement(tracing.Delivery.Int64(1)))
-		Expect(all[1].Attributes).To(ContainElement(tracing.Delivery.Int64(2)))
-	})
-
-	It("is in the dead letter, to which the span of a replay links", func() {
-		o := serve(fails(http.StatusNotFound))
-		want := w.want(o.URL)
-		sequence := fetch(want)
-		deadLetter := w.deadLetters()[0]
-		Expect(deadLetter.GetTraceparent()).To(Equal(pipeline.Traceparent(last().SpanContext)))
-		Expect(deadLetter.GetTraceparent()).To(ContainSubstring("0af7651916cd43dd8448eb211c80319c"))
-
-		w.clock.Advance(time.Second) // the outcome is no longer shared
-		w.fire(&v1.Due{
-			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 1, Earlier: deadLetter.GetTraceparent(),
-		})
-		f.step()
-		replay := last()
-		Expect(replay.Parent.IsValid()).To(BeFalse())
-		Expect(replay.Links).To(HaveLen(1))
-		Expect(pipeline.Traceparent(replay.Links[0].SpanContext)).To(Equal(deadLetter.GetTraceparent()))
-		Expect(replay.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ReplayedFailure)))
-	})
-
-	It("links messages with a shared GET to the one that made it", func() {
-		o, _, release := held("hello there")
-		tracer := f.tracer
-		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.config.Sharing.JoinWithin = tracer, 10*time.Second })
-		for i := range 3 {
-			w.publish(w.want(o.URL, named("cm", i)))
-		}
-		f.run()
-		Eventually(f.inFlight).Should(BeEquivalentTo(3))
-		close(release)
-		Eventually(spans.GetSpans).Should(HaveLen(3))
-		var leader trace.SpanID
-		for _, span := range spans.GetSpans() {
-			if len(span.Links) == 0 {
-				leader = span.SpanContext.SpanID()
-				Expect(span.Events).NotTo(BeEmpty())
-			}
-		}
-		for _, span := range spans.GetSpans() {
-			if span.SpanContext.SpanID() != leader {
-				Expect(span.Links).To(HaveLen(1))
-				Expect(span.Links[0].SpanContext.SpanID()).To(Equal(leader))
-				Expect(span.Events).To(BeEmpty())
-			}
-		}
 	})
 
 	It("is passed on, but not started, without tracing", func() {

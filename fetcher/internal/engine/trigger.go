@@ -5,7 +5,6 @@ import (
 	"net"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
@@ -14,14 +13,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// trigger is a message that requests a fetch, with the state of its key.
+// trigger is a decoded message, which requests a fetch. It does not change.
 type trigger struct {
 	kind pipeline.Kind
 	key  pipeline.Key
 	// sequence of the message, or of the claim of a queued key.
 	sequence uint64
-	// storedAt is the time at which the stream took the message.
-	storedAt time.Time
+	// storedAt is the time at which the stream took the message, and began the start of its handling.
+	storedAt, began time.Time
 	// deliveries counts the deliveries of the message. backlog reports whether more messages wait
 	// behind it.
 	deliveries uint64
@@ -29,25 +28,15 @@ type trigger struct {
 	// claimed reports whether the key was queued. Until its outcome is published, its timer is the
 	// claim.
 	claimed bool
-	// began is the start of the handling.
-	began time.Time
-	// span of the handling. origin is the trace context of a retry: the message's, or the span's
-	// without one.
-	span   trace.Span
-	origin trace.SpanContext
-	// slot of the GET, unless it is that of another trigger. Nil means none.
-	slot *throttle.Slot
-	// gotResponse reports whether the GET succeeded.
-	gotResponse bool
 
 	// want of the key. Nil means none.
 	want *v1.Want
-	// readFirst reports that the object has changed since the want was published, possibly by our
-	// own write. The writer must read it first. The want itself stays as it was signed.
-	readFirst bool
 	// wantSequence is the sequence of the want in the stream.
 	wantSequence uint64
-	cause        v1.Cause
+	// readFirst reports that the object has changed since the want was published, possibly by our
+	// own write. The writer must read it first.
+	readFirst bool
+	cause     v1.Cause
 	// past is the due with the state of earlier attempts. It is empty for a new want.
 	past *v1.Due
 }
@@ -69,27 +58,47 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 		t.want, err = pipeline.DecodeWant(t.key, d.Data())
 		t.wantSequence, t.cause = t.sequence, t.want.GetCause()
 	case pipeline.KindDue:
-		var due *v1.Due
-		if due, err = pipeline.DecodeDue(t.key, d.Data()); err == nil {
-			t.take(due)
-		}
+		err = t.decodeDue(d.Data())
 	default:
 		err = fmt.Errorf("%w: %q does not request a fetch", pipeline.ErrSubject, d.Subject())
 	}
 	return t, err
 }
 
-// take reads a due. Its want is old and has no status, so the writer must read first.
-func (t *trigger) take(due *v1.Due) {
+// decodeDue reads a due. Its want is old and has no status, so the writer must read first.
+func (t *trigger) decodeDue(data []byte) error {
+	due, err := pipeline.DecodeDue(t.key, data)
+	if err != nil {
+		return err
+	}
 	t.past, t.readFirst = due, true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	if t.urgent() {
 		forgetValidators(due.GetCached())
 	}
+	return nil
+}
+
+// confirmed returns the trigger with the want in the stream.
+func (t *trigger) confirmed(want *v1.Want) *trigger {
+	c := *t
+	c.want, c.readFirst = want, !t.untried()
+	if !c.readFirst {
+		c.cause = want.GetCause()
+	}
+	return &c
 }
 
 // failing reports whether the last attempt failed.
 func (t *trigger) failing() bool { return t.past.GetFirstFailedAt() != nil }
+
+// failingSince returns the start of the failures without a success in between.
+func (t *trigger) failingSince(now time.Time) time.Time {
+	if !t.failing() {
+		return now
+	}
+	return t.past.GetFirstFailedAt().AsTime()
+}
 
 // reported is the last published failure class.
 func (t *trigger) reported() v1.FailureClass {
@@ -101,23 +110,52 @@ func (t *trigger) reported() v1.FailureClass {
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
 
+func (t *trigger) interval() time.Duration { return t.want.GetRefresh().AsDuration() }
+
 // untried reports whether the message repeats a want without an attempt.
 func (t *trigger) untried() bool {
 	return t.cause == v1.Cause_CAUSE_PARKED && t.past.GetAttempts() == 0 && !t.failing() && t.past.GetCached() == nil
+}
+
+// urgent reports whether a person requested a fetch that was not attempted yet.
+func (t *trigger) urgent() bool {
+	switch {
+	case t.past.GetAttempts() > 0:
+		return false
+	case t.cause == v1.Cause_CAUSE_NOW, t.cause == v1.Cause_CAUSE_REPLAY:
+		return true
+	}
+	return t.cause == v1.Cause_CAUSE_PARKED &&
+		(t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.past.GetReplayOf() > 0)
+}
+
+// rank returns the priority of a key within its namespace.
+func (t *trigger) rank() throttle.Rank {
+	switch {
+	case t.urgent():
+		return throttle.Urgent
+	case t.past.GetAttempts() > 0 || !t.failing() && t.past.GetCached() == nil:
+		return throttle.Wanted
+	}
+	return throttle.Refresh
+}
+
+// notBefore is the earliest start of a shared GET for a trigger. A fetch on demand needs a GET that
+// started later, and so does a want for a body that Kubernetes has lost. All others may share a GET
+// that is a second old. Both times are by the broker's clock.
+func (t *trigger) notBefore() time.Time {
+	switch {
+	case t.urgent(), t.cause == v1.Cause_CAUSE_AUDIT, t.cause == v1.Cause_CAUSE_DRIFT:
+		return t.storedAt
+	default:
+		return time.Time{}
+	}
 }
 
 // overtaken reports whether others may have worked on the key since the message was first
 // delivered. Then the writer may drop the outcome of an older trigger, so nothing may rely on it.
 func (t *trigger) overtaken(now time.Time) bool {
 	return t.deliveries > 1 || now.Sub(t.began) > pipeline.AckWait
-}
-
-// due returns the timer's payload.
-func (t *trigger) due(cause v1.Cause) *v1.Due {
-	due := proto.CloneOf(t.past)
-	due.Want, due.WantSequence, due.Cause, due.Earlier = slim(t.want), t.wantSequence, cause, t.traceparent()
-	due.WaitsFor, due.WaitingSince, due.Unended = v1.WaitsFor_WAITS_FOR_UNSPECIFIED, nil, 0
-	return due
 }
 
 // slimAbove is the size in bytes above which a timer keeps only the identity of a want. The timer

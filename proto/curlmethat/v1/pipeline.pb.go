@@ -868,10 +868,6 @@ type Due struct {
 	Cached *Cached `protobuf:"bytes,7,opt,name=cached,proto3" json:"cached,omitempty"`
 	// Sequence in CURL_FAILURES of the dead letter that an operator replayed.
 	ReplayOf uint64 `protobuf:"varint,8,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
-	// Trace context (W3C traceparent) of the attempt that set the timer, or of the replayed
-	// failure, for a link. The trace of the fetch itself is in the header. Empty: not
-	// traced.
-	Earlier string `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`
 	// When the refresh after the last successful fetch was due; absent: no fetch succeeded
 	// since the want was published.
 	FreshUntil *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=fresh_until,json=freshUntil,proto3" json:"fresh_until,omitempty"`
@@ -979,13 +975,6 @@ func (x *Due) GetReplayOf() uint64 {
 		return x.ReplayOf
 	}
 	return 0
-}
-
-func (x *Due) GetEarlier() string {
-	if x != nil {
-		return x.Earlier
-	}
-	return ""
 }
 
 func (x *Due) GetFreshUntil() *timestamppb.Timestamp {
@@ -1879,7 +1868,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\rlast_modified\x18\x03 \x01(\tR\flastModified\x12\x12\n" +
 	"\x04size\x18\x04 \x01(\x03R\x04size\x12!\n" +
 	"\fvalidated_by\x18\x05 \x01(\tR\vvalidatedBy\x12G\n" +
-	"\x11conditional_until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10conditionalUntil\"\x95\x06\n" +
+	"\x11conditional_until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10conditionalUntil\"\x8a\x06\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1888,8 +1877,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x0ffirst_failed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rfirstFailedAt\x127\n" +
 	"\breported\x18\x06 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\breported\x12-\n" +
 	"\x06cached\x18\a \x01(\v2\x15.curlmethat.v1.CachedR\x06cached\x12\x1b\n" +
-	"\treplay_of\x18\b \x01(\x04R\breplayOf\x12\x18\n" +
-	"\aearlier\x18\t \x01(\tR\aearlier\x12;\n" +
+	"\treplay_of\x18\b \x01(\x04R\breplayOf\x12;\n" +
 	"\vfresh_until\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"freshUntil\x12;\n" +
@@ -1902,7 +1890,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\rwaiting_since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\x12\x18\n" +
 	"\aunended\x18\x10 \x01(\x04R\aunended\x12\x1a\n" +
 	"\bwithheld\x18\x11 \x01(\bR\bwithheld\x12\x17\n" +
-	"\agave_up\x18\x12 \x01(\bR\x06gaveUp\"\xd5\x03\n" +
+	"\agave_up\x18\x12 \x01(\bR\x06gaveUpJ\x04\b\t\x10\n" +
+	"R\aearlier\"\xd5\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -33,18 +32,6 @@ const (
 	Verdict     attribute.Key = "curlmethat.verdict"
 	// Delivery counts the deliveries of a message, from 1.
 	Delivery attribute.Key = "curlmethat.delivery"
-	// Link is the kind of a link.
-	Link attribute.Key = "curlmethat.link"
-)
-
-// Kinds of links.
-const (
-	// EarlierAttempt: the attempt that set the timer.
-	EarlierAttempt = "earlier_attempt"
-	// ReplayedFailure: the attempt that ended in the replayed failure.
-	ReplayedFailure = "replayed_failure"
-	// SharedGET: the fetch whose GET this one shares.
-	SharedGET = "shared_get"
 )
 
 // Tracer creates the spans of one service. A nil Tracer creates none.
@@ -66,32 +53,42 @@ func (t *Tracer) Publish(ctx context.Context, kind pipeline.Kind, key pipeline.K
 		trace.WithAttributes(about(kind, key)...))
 }
 
-// Consume starts the span of handling a message, in the message's trace or in a new one. The caller
-// ends the span.
+// Message has the fields of a received message that a span needs.
+type Message struct {
+	Kind   pipeline.Kind
+	Key    pipeline.Key
+	Header nats.Header
+	// Size of the payload in bytes.
+	Size int
+	// Sequence in the stream, and the number of the delivery, from 1. Zero: not delivered.
+	Sequence, Delivery uint64
+}
+
+// Of returns the message of a delivery. A malformed subject gives an empty kind and key.
+func Of(d *pipeline.Delivery) Message {
+	m := Message{Header: d.Headers(), Size: len(d.Data()), Sequence: d.Sequence(), Delivery: d.Number()}
+	m.Kind, m.Key, _ = pipeline.ParseSubject(d.Subject())
+	return m
+}
+
+// Consume starts the span of handling a message, as a child of the span in its header (W3C Trace
+// Context) or in a new trace. The caller ends the span.
 func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m Message) (context.Context, trace.Span) {
-	ctx = pipeline.ContextWithTrace(ctx, m.Headers())
+	ctx = pipeline.ContextWithTrace(ctx, m.Header)
 	if t == nil {
 		return ctx, trace.SpanFromContext(ctx)
 	}
-	kind, key, _ := pipeline.ParseSubject(m.Subject()) // a malformed subject gives empty attributes
 	options := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName(operation),
-			semconv.MessagingConsumerGroupName(consumer), semconv.MessagingMessageBodySize(len(m.Data()))),
-		trace.WithAttributes(about(kind, key)...),
+			semconv.MessagingConsumerGroupName(consumer), semconv.MessagingMessageBodySize(m.Size)),
+		trace.WithAttributes(about(m.Kind, m.Key)...),
 	}
-	if meta, err := m.Metadata(); err == nil {
+	if m.Delivery > 0 {
 		options = append(options, trace.WithAttributes(
-			semconv.MessagingMessageID(strconv.FormatUint(meta.Sequence.Stream, 10)), Delivery.Int64(int64(meta.NumDelivered))))
+			semconv.MessagingMessageID(strconv.FormatUint(m.Sequence, 10)), Delivery.Int64(int64(m.Delivery))))
 	}
-	return t.otel.Start(ctx, operation+" "+kind.String(), options...) //nolint:spancheck // the caller ends it
-}
-
-// LinkTo adds a link to a span, unless the target is empty or the span itself.
-func LinkTo(span trace.Span, to trace.SpanContext, what string) {
-	if span.IsRecording() && to.IsValid() && to.SpanID() != span.SpanContext().SpanID() {
-		span.AddLink(trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{Link.String(what)}})
-	}
+	return t.otel.Start(ctx, operation+" "+m.Kind.String(), options...) //nolint:spancheck // the caller ends it
 }
 
 // Stamp adds the field trace_id to a log line, if there is a trace.
@@ -100,15 +97,6 @@ func Stamp(line *zerolog.Event, span trace.SpanContext) *zerolog.Event {
 		return line
 	}
 	return line.Stringer("trace_id", span.TraceID())
-}
-
-// Message has the fields of a message that a span needs. jetstream.Msg and pipeline.Delivery
-// implement it.
-type Message interface {
-	Subject() string
-	Data() []byte
-	Headers() nats.Header
-	Metadata() (*jetstream.MsgMetadata, error)
 }
 
 func about(kind pipeline.Kind, key pipeline.Key) []attribute.KeyValue {

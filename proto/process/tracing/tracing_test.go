@@ -10,12 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
-	"go.opentelemetry.io/otel/trace"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -178,27 +174,10 @@ func TestAFailingCollectorIsLoggedOnceAndDelaysNothing(t *testing.T) {
 	}
 }
 
-// message is a delivery of a message.
-type message struct {
-	jetstream.Msg
-}
-
-func (message) Subject() string      { return key.Want() }
-func (message) Data() []byte         { return []byte("{}") }
-func (message) Headers() nats.Header { return nil }
-
-func (message) Metadata() (*jetstream.MsgMetadata, error) {
-	return &jetstream.MsgMetadata{
-		Stream: pipeline.Requests, Sequence: jetstream.SequencePair{Stream: 7}, Timestamp: time.Unix(1, 2),
-		NumDelivered: 1,
-	}, nil
-}
-
 // handle creates spans for a message like the services do.
-func handle(ctx context.Context, tracer *tracing.Tracer, m jetstream.Msg) {
+func handle(ctx context.Context, tracer *tracing.Tracer, m tracing.Message) {
 	ctx, span := tracer.Consume(ctx, "fetch", "fetcher", m)
 	_, sent := tracer.Publish(ctx, pipeline.KindContent, key)
-	tracing.LinkTo(span, trace.SpanContext{}, tracing.SharedGET)
 	tracing.Fail(span, "Timeout")
 	_ = pipeline.Traceparent(span.SpanContext())
 	sent.End()
@@ -207,7 +186,7 @@ func handle(ctx context.Context, tracer *tracing.Tracer, m jetstream.Msg) {
 
 func TestADisabledTracerAllocatesNothing(t *testing.T) {
 	var tracer *tracing.Tracer
-	ctx, m := t.Context(), jetstream.Msg(message{})
+	ctx, m := t.Context(), tracing.Message{Kind: pipeline.KindWant, Key: key, Sequence: 7, Delivery: 1}
 	if n := testing.AllocsPerRun(100, func() { handle(ctx, tracer, m) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -35,7 +35,7 @@ func (i *Inbox) Wait() { i.queue.Wait() }
 func (i *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 	i.deps.Metrics.inFlight.Inc()
 	defer i.deps.Metrics.inFlight.Dec()
-	ctx, span := i.deps.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, d)
+	ctx, span := i.deps.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, tracing.Of(d))
 	defer span.End()
 	d.SetTrace(span.SpanContext())
 	item, err := read(d.Subject(), d.Data(), i.config.Protected)

@@ -72,7 +72,7 @@ func byKey(all iter.Seq2[operate.Timer, error]) (Timers, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.Due.Want, t.Due.Cached, t.Due.Earlier = nil, &v1.Cached{Sha256: t.Due.GetCached().GetSha256()}, ""
+		t.Due.Want, t.Due.Cached = nil, &v1.Cached{Sha256: t.Due.GetCached().GetSha256()}
 		timers[t.Key] = t
 	}
 	return timers, nil

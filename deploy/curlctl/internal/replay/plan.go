@@ -44,11 +44,9 @@ const (
 // Item is a selected failure, or a key to refetch without one.
 type Item struct {
 	// ID of the failure (0: none).
-	ID uint64
-	// Traceparent of the failed attempt (empty: not traced).
-	Traceparent string
-	Key         pipeline.Key
-	Verdict     Verdict
+	ID      uint64
+	Key     pipeline.Key
+	Verdict Verdict
 	// End is valid for a Followed item.
 	End End
 
@@ -71,7 +69,7 @@ func Plan(
 			return nil, err
 		}
 		item := &Item{
-			ID: f.ID, Traceparent: f.Message.GetTraceparent(), Key: f.Key, Verdict: Wanted,
+			ID: f.ID, Key: f.Key, Verdict: Wanted,
 			request: keys.RequestOf(f.Message.GetWant()),
 		}
 		if f.Message.GetWant() == nil {

@@ -58,7 +58,7 @@ func publish(ctx context.Context, client *operate.Client, item *Item, begun int6
 		}
 		var id string
 		if item.ID > 0 {
-			due.Cause, due.ReplayOf, due.Earlier = v1.Cause_CAUSE_REPLAY, item.ID, item.Traceparent
+			due.Cause, due.ReplayOf = v1.Cause_CAUSE_REPLAY, item.ID
 			id = fmt.Sprintf("replay.%d.%d.%d", want.Want.GetEpoch(), item.ID, want.Sequence)
 		} else {
 			due.Cause = v1.Cause_CAUSE_NOW

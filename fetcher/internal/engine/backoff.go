@@ -1,4 +1,4 @@
-package schedule
+package engine
 
 import (
 	"errors"
@@ -38,10 +38,10 @@ func (b Backoff) Delay(attempts uint32, retryAfter time.Duration, random float64
 	if retryAfter > delay {
 		return retryAfter + time.Duration(float64(delay)*jitter*random)
 	}
-	return max(retryAfter, Jitter(delay, random))
+	return max(retryAfter, jittered(delay, random))
 }
 
-// Jitter returns d ±20 %. random is in [0, 1).
-func Jitter(d time.Duration, random float64) time.Duration {
+// jittered returns d ±20 %. random is in [0, 1).
+func jittered(d time.Duration, random float64) time.Duration {
 	return d + time.Duration(float64(d)*jitter*(2*random-1))
 }

@@ -1,15 +1,15 @@
-package schedule_test
+package engine_test
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 )
 
 func TestBackoffDelay(t *testing.T) {
-	b := schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute}
+	b := engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute}
 	const middle, low, high = 0.5, 0.0, 0.999999
 	for name, tc := range map[string]struct {
 		attempts   uint32

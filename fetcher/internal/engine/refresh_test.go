@@ -1,23 +1,23 @@
-package schedule_test
+package engine_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 )
 
-const url = "https://data.example.com/a"
+const aURL = "https://data.example.com/a"
 
 func TestRefreshComesOncePerInterval(t *testing.T) {
 	const interval = 10 * time.Minute
 	for _, jitter := range []float64{0, 0.05, 0.25} {
-		r := schedule.Refresh{Min: time.Second, Jitter: jitter}
-		at := r.Next(time.Unix(1_800_000_000, 0), url, interval)
+		r := engine.Refresh{Min: time.Second, Jitter: jitter}
+		at := r.Next(time.Unix(1_800_000_000, 0), aURL, interval)
 		for range 1000 {
 			// The timer fires a little late, and the GET takes a while.
-			next := r.After(at.Add(12*time.Second), url, interval)
+			next := r.After(at.Add(12*time.Second), aURL, interval)
 			tolerance := time.Duration(float64(interval) * jitter)
 			if gap := next.Sub(at); gap < interval-tolerance || gap > interval+tolerance {
 				t.Fatalf("jitter %v: refresh after %s instead of %s", jitter, gap, interval)
@@ -30,21 +30,21 @@ func TestRefreshComesOncePerInterval(t *testing.T) {
 func TestNoRefreshComesLaterThanTheIntervalAndItsJitter(t *testing.T) {
 	for _, interval := range []time.Duration{10 * time.Second, time.Hour, 24 * time.Hour, 365 * 24 * time.Hour} {
 		for _, jitter := range []float64{0, 0.05, 0.25} {
-			r := schedule.Refresh{Min: time.Second, Jitter: jitter}
+			r := engine.Refresh{Min: time.Second, Jitter: jitter}
 			limit := interval + time.Duration(float64(interval)*jitter)
 			for i := range 1000 {
 				now := time.Unix(1_800_000_000+int64(i)*17, int64(i)*1_234_567)
-				pending := r.Next(now, url, interval)
+				pending := r.Next(now, aURL, interval)
 				if gap := pending.Sub(now); gap <= 0 || gap > limit {
 					t.Fatalf("%s, jitter %v: next slot after %s", interval, jitter, gap)
 				}
-				after := r.After(now, url, interval)
+				after := r.After(now, aURL, interval)
 				if gap := after.Sub(now); gap < interval/4 || gap > limit {
 					t.Fatalf("%s, jitter %v: refresh after %s", interval, jitter, gap)
 				}
 				// A want that is published again does not delay the slot.
 				again := now.Add(pending.Sub(now) * time.Duration(i) / 1000)
-				if next := r.Next(again, url, interval); !next.Equal(pending) {
+				if next := r.Next(again, aURL, interval); !next.Equal(pending) {
 					t.Fatalf("%s, jitter %v: the slot moved from %s to %s", interval, jitter, pending, next)
 				}
 			}
@@ -54,23 +54,23 @@ func TestNoRefreshComesLaterThanTheIntervalAndItsJitter(t *testing.T) {
 
 func TestALateFetchReturnsToTheSlotsOfItsURL(t *testing.T) {
 	const interval = time.Minute
-	r := schedule.Refresh{Min: time.Second, Jitter: 0.05}
-	slot := r.Next(time.Unix(1_800_000_000, 0), url, interval)
-	at := r.After(slot.Add(50*time.Second), url, interval)
+	r := engine.Refresh{Min: time.Second, Jitter: 0.05}
+	slot := r.Next(time.Unix(1_800_000_000, 0), aURL, interval)
+	at := r.After(slot.Add(50*time.Second), aURL, interval)
 	for range 2 {
-		at = r.After(at.Add(time.Second), url, interval)
+		at = r.After(at.Add(time.Second), aURL, interval)
 	}
-	if want := r.Next(at.Add(-time.Second), url, interval); !at.Equal(want) {
+	if want := r.Next(at.Add(-time.Second), aURL, interval); !at.Equal(want) {
 		t.Errorf("refresh at %s instead of %s", at, want)
 	}
 }
 
 func TestObjectsWithTheSameURLAreFetchedTogether(t *testing.T) {
-	r := schedule.Refresh{Min: time.Second, Jitter: 0.05}
+	r := engine.Refresh{Min: time.Second, Jitter: 0.05}
 	now := time.Unix(1_800_000_000, 0)
 	times := map[time.Time]int{}
 	for i := range 100 { // fetched at different moments of one minute
-		times[r.After(now.Add(time.Duration(i)*600*time.Millisecond), url, 10*time.Minute)]++
+		times[r.After(now.Add(time.Duration(i)*600*time.Millisecond), aURL, 10*time.Minute)]++
 	}
 	if len(times) > 2 {
 		t.Errorf("objects are fetched at %d different times", len(times))
@@ -79,12 +79,12 @@ func TestObjectsWithTheSameURLAreFetchedTogether(t *testing.T) {
 
 func TestDifferentURLsSpreadOverTheInterval(t *testing.T) {
 	const interval, parts, each = 10 * time.Minute, 10, 200
-	r := schedule.Refresh{Min: time.Second}
+	r := engine.Refresh{Min: time.Second}
 	now := time.Unix(1_800_000_000, 0)
 	var count [parts]int
 	for i := range parts * each {
-		url := fmt.Sprintf("https://data.example.com/%d", i)
-		at := r.After(r.After(now, url, interval), url, interval)
+		aURL := fmt.Sprintf("https://data.example.com/%d", i)
+		at := r.After(r.After(now, aURL, interval), aURL, interval)
 		count[at.UnixNano()%int64(interval)*parts/int64(interval)]++
 	}
 	for part, n := range count {
@@ -95,8 +95,8 @@ func TestDifferentURLsSpreadOverTheInterval(t *testing.T) {
 }
 
 func TestAnIntervalBelowTheMinimumIsRaised(t *testing.T) {
-	r, now := schedule.Refresh{Min: time.Minute}, time.Unix(1_800_000_000, 0)
-	if got, want := r.After(now, url, time.Second), r.After(now, url, time.Minute); !got.Equal(want) {
+	r, now := engine.Refresh{Min: time.Minute}, time.Unix(1_800_000_000, 0)
+	if got, want := r.After(now, aURL, time.Second), r.After(now, aURL, time.Minute); !got.Equal(want) {
 		t.Errorf("After() = %s, want %s", got, want)
 	}
 }

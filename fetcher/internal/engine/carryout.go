@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	// headroom is the room for the headers of a result, in bytes.
+	headroom = 1 << 10
+	// publishTimeout is the time limit of one attempt to reach the broker.
+	publishTimeout = 5 * time.Second
+	// publishFirst and publishMax are the minimum and maximum pause between attempts.
+	publishFirst = 200 * time.Millisecond
+	publishMax   = 5 * time.Second
+	// deadLetterTimeout is the time limit of the only attempt to publish a dead letter. The history
+	// of failures must not delay fetches.
+	deadLetterTimeout = 2 * time.Second
+	// deadLetterPause is how long dead letters are dropped after a failed attempt.
+	deadLetterPause = 5 * time.Second
+)
+
+var (
+	// errRefused means that the broker will never accept the outcome.
+	errRefused = errors.New("broker refuses the message")
+	// errDraining means that the process drained before the broker responded.
+	errDraining = errors.New("process is draining")
+)
+
+// react decides how to react to an event, and does it.
+func (e *Engine) react(ctx context.Context, a *attempt, ev event) step {
+	return e.carryOut(ctx, a, e.cfg.next(a.trigger, ev, e.deps.Clock.Now(), e.deps.Random()))
+}
+
+// carryOut does a step and returns it with its outcome, which is another one if the want was replaced
+// or the broker does not accept something.
+//
+// For a delivered message the timer comes first, because it fails if the want was replaced. If the
+// process ends after it, the message is delivered again. For a claimed key the timer comes last,
+// because only the claim, which the timer replaces, brings the key back.
+func (e *Engine) carryOut(ctx context.Context, a *attempt, s step) step {
+	isContent := s.result.GetContent() != nil
+	if s.result != nil && !e.fit(s.result) && isContent {
+		return e.react(ctx, a, event{failed: tooLarge()})
+	}
+	var timer uint64
+	first := func() (err error) { timer, err = e.setTimer(ctx, a, s); return err }
+	second := func() error { return e.publish(ctx, a, &s) }
+	if a.claimed {
+		first, second = second, first
+	}
+	err := first()
+	if err == nil {
+		err = second()
+	}
+	switch {
+	case errors.Is(err, pipeline.ErrSuperseded):
+		return step{outcome: superseded}
+	case errors.Is(err, errRefused) && isContent:
+		return e.react(ctx, a, event{failed: tooLarge()})
+	case errors.Is(err, errRefused):
+		f := unhandled("broker refuses the outcome of the message", err)
+		if a.claimed && s.outcome != gaveUp { // nothing else stores its dead letter
+			return e.react(ctx, a, event{failed: &f})
+		}
+		return step{outcome: malformed, failure: f}
+	case err != nil:
+		return step{outcome: postponed}
+	}
+	if s.waits != nil {
+		e.enqueue(ctx, a, s, timer)
+	}
+	return s
+}
+
+// setTimer sets the timer of a step and returns its sequence. If the key needs none, it cancels the
+// claim, or checks that the want was not replaced. The error wraps pipeline.ErrSuperseded, errRefused
+// or errDraining.
+func (e *Engine) setTimer(ctx context.Context, a *attempt, s step) (sequence uint64, err error) {
+	switch {
+	case s.timer != nil:
+		if s.timer.GetCause() == v1.Cause_CAUSE_REFRESH || s.timer.GetCause() == v1.Cause_CAUSE_RECHECK {
+			ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // or a trace would never end
+		}
+		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
+			sequence, err = e.deps.Client.SetTimer(ctx, s.timer, s.at)
+			return err
+		})
+	case s.done && a.claimed:
+		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) error {
+			return e.deps.Client.CancelTimer(ctx, a.key, a.wantSequence)
+		})
+	case s.done:
+		err = e.current(ctx, a.trigger)
+	}
+	return sequence, err
+}
+
+// publish publishes the dead letter, within the budget, and the result of a step.
+func (e *Engine) publish(ctx context.Context, a *attempt, s *step) error {
+	if s.deadLetter != nil {
+		if s.dropped = !e.publishDeadLetter(ctx, a, s.deadLetter); s.dropped {
+			e.deps.Metrics.deadLettersDropped.Inc()
+		}
+	}
+	if s.result == nil {
+		return nil
+	}
+	e.resultBytes.Spend(a.key.Namespace, int64(len(s.result.GetContent().GetBody())))
+	return e.untilAccepted(ctx, pipeline.Results, func(ctx context.Context) error {
+		return e.deps.Client.PublishResult(ctx, s.result)
+	})
+}
+
+// deadLetters is the name of a budget.
+const deadLetters = "dead_letters"
+
+// publishDeadLetter reports whether the budget and the stream accept a dead letter.
+func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLetter) bool {
+	if short := e.deadLetters.Take(a.key.Namespace, 1); short != nil {
+		e.logShortage(a.trigger, short, deadLetters,
+			"the namespace exceeded its budget of dead letters, its failures cannot be replayed")
+		return false
+	}
+	if e.backpressure.refusedSince(pipeline.Failures, e.deps.Clock.Now().Add(-deadLetterPause)) {
+		return false
+	}
+	d.Traceparent = pipeline.Traceparent(a.span.SpanContext())
+	id := strconv.FormatInt(a.want.GetEpoch(), 10) + "." + strconv.FormatUint(a.sequence, 10) + ".dead"
+	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
+	defer cancel()
+	if err := e.deps.Client.PublishDeadLetter(ctx, a.key, d, id); err != nil {
+		e.backpressure.refused(pipeline.Failures, err, e.deps.Clock.Now())
+		e.deps.Metrics.observePushback(err)
+		return false
+	}
+	e.backpressure.accepted(pipeline.Failures, e.deps.Clock.Now())
+	e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(d.GetFailure().GetClass())).Inc()
+	return true
+}
+
+// fit reports whether the broker accepts a result. A large body replaces the status annotation,
+// which only saves the writer a read.
+func (e *Engine) fit(r *v1.Result) bool {
+	limit := int(e.deps.Client.JetStream().Conn().MaxPayload()) - headroom
+	if proto.Size(r) > limit && r.GetWant().GetStatus() != "" {
+		r.Want = withoutStatus(r.GetWant())
+	}
+	return proto.Size(r) <= limit
+}
+
+// current returns ErrSuperseded if the want of a trigger has been replaced. Only a later message
+// proves that, because a replica may lag.
+func (e *Engine) current(ctx context.Context, t *trigger) error {
+	_, sequence, err := e.lastWant(ctx, t.key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage):
+		return nil
+	case err != nil && !errors.Is(err, pipeline.ErrMalformed):
+		return err
+	case sequence > t.wantSequence:
+		return pipeline.ErrSuperseded
+	}
+	return nil
+}
+
+func (e *Engine) lastWant(ctx context.Context, key pipeline.Key) (want *v1.Want, sequence uint64, err error) {
+	err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
+		want, sequence, err = e.deps.Client.LastWant(ctx, key)
+		return err
+	})
+	return want, sequence, err
+}
+
+// untilAccepted repeats a call until the broker has accepted it, so that a body is not fetched twice.
+// It stops while the process drains, and at errors that a retry cannot fix.
+func (e *Engine) untilAccepted(ctx context.Context, stream string, call func(context.Context) error) error {
+	for pause := publishFirst; ; pause = min(2*pause, publishMax) {
+		limited, cancel := context.WithTimeout(ctx, publishTimeout)
+		err := call(limited)
+		cancel()
+		switch {
+		case err == nil || isFinal(err):
+			e.backpressure.accepted(stream, e.deps.Clock.Now())
+			return err
+		case errors.Is(err, pipeline.ErrTooLarge):
+			return fmt.Errorf("%w: %w", errRefused, err)
+		}
+		e.backpressure.refused(stream, err, e.deps.Clock.Now())
+		e.deps.Metrics.observePushback(err)
+		if err := e.pause(pause); err != nil {
+			return err
+		}
+	}
+}
+
+// isFinal reports whether an error is a response of the broker that a retry does not change.
+func isFinal(err error) bool {
+	return errors.Is(err, pipeline.ErrSuperseded) || errors.Is(err, pipeline.ErrNoMessage) ||
+		errors.Is(err, pipeline.ErrMalformed)
+}
+
+func (e *Engine) pause(d time.Duration) error {
+	timer := time.NewTimer(jittered(d, e.deps.Random()))
+	defer timer.Stop()
+	select {
+	case <-e.deps.Draining:
+		return errDraining
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,381 @@
+package engine
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
+)
+
+// Causes of a parked attempt besides those of package throttle.
+const (
+	sharedCallSlow throttle.Cause = "shared_call_slow" // a shared GET takes too long
+	namespaceBytes throttle.Cause = "namespace_bytes"  // the namespace exceeded its budget of bodies
+)
+
+// waitsFor has the cause of a parked attempt in its timer.
+var waitsFor = map[throttle.Cause]v1.WaitsFor{
+	sharedCallSlow:          v1.WaitsFor_WAITS_FOR_SHARED_GET,
+	namespaceBytes:          v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES,
+	throttle.HostBusy:       v1.WaitsFor_WAITS_FOR_HOST,
+	throttle.HostSlowed:     v1.WaitsFor_WAITS_FOR_PAUSE,
+	throttle.NamespaceShare: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE,
+	throttle.SlotsBusy:      v1.WaitsFor_WAITS_FOR_SLOTS,
+}
+
+// event is what happened to a trigger: one of the first three, or an outcome without an attempt.
+type event struct {
+	// response is good, and its body has passed the rules.
+	response *get.Response
+	// failed is a failed attempt.
+	failed *failure
+	// blocked means that no attempt is possible now.
+	blocked *blocked
+
+	outcome outcome
+	// failure is the reason for the outcome malformed, and wait the delay of the outcome postponed
+	// (0: as soon as another fetcher takes the message).
+	failure failure
+	wait    time.Duration
+}
+
+// blocked is the obstacle to an attempt.
+type blocked struct {
+	// Cause is empty if the key still waits for its turn.
+	throttle.Busy
+	// queued means that the key waits in memory, for a slot or for the end of the GET of shared. Its
+	// timer is a lease then, after which the broker delivers it again, perhaps to another fetcher.
+	queued bool
+	shared get.Request
+}
+
+// failure is the failure of a key.
+type failure struct {
+	get.Error
+	// text is a sentence for the log.
+	text string
+	// rule is the number of the rule that the body does not meet, from 1.
+	rule uint32
+	// cause is the reason why the message cannot be handled, if there is one.
+	cause error
+}
+
+// step is the reaction to an event. Engine.carryOut does it.
+type step struct {
+	outcome outcome
+	failure failure
+	// wait until the next try of the key, if known.
+	wait time.Duration
+	// timer is the due of the next try, at its time. Nil: none. Then done means that the key needs no
+	// timer any more.
+	timer *v1.Due
+	at    time.Time
+	done  bool
+	// deadLetter and result to publish. Nil: none.
+	deadLetter *v1.DeadLetter
+	result     *v1.Result
+	// waits is the obstacle for which the key waits in memory.
+	waits *blocked
+	cause throttle.Cause
+	// dropped reports that there is no dead letter, because of the budget or because the stream
+	// refused it.
+	dropped bool
+}
+
+// disposition acknowledges a handled message: the timer or the dead letter has what is left to do.
+func (s step) disposition() pipeline.Disposition {
+	switch {
+	case s.outcome == malformed:
+		return pipeline.DeadLetter(&pipeline.ClassError{Class: s.failure.Class, Err: s.failure.cause})
+	case s.outcome == postponed && s.wait == 0:
+		return pipeline.GiveBack()
+	case s.outcome == postponed:
+		return pipeline.Retry(s.wait)
+	}
+	return pipeline.Ack()
+}
+
+// next decides how to react to an event. It is a pure function. random is in [0, 1).
+func (c *Config) next(t *trigger, ev event, now time.Time, random float64) step {
+	switch {
+	case ev.failed != nil:
+		return c.failed(t, *ev.failed, now, random)
+	case ev.response != nil:
+		return c.succeeded(t, *ev.response, now, random)
+	case ev.blocked != nil:
+		return blockedBy(t, ev.blocked, now, random)
+	case ev.outcome == inSync && t.interval() > 0:
+		s := c.refresh(t, t.want.GetCached(), c.Refresh.Next(now, t.want.GetUrl(), t.interval()), now)
+		s.outcome, s.timer.Cached = inSync, t.want.GetCached()
+		return s
+	}
+	return step{outcome: ev.outcome, failure: ev.failure, wait: ev.wait}
+}
+
+// succeeded publishes a body that the key does not have, or its recovery.
+func (c *Config) succeeded(t *trigger, r get.Response, now time.Time, random float64) step {
+	body := bodyAfter(t, r, now, random)
+	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
+		return c.failed(t, *mismatched(body.GetSha256()), now, random)
+	}
+	s := step{done: true}
+	if t.interval() > 0 {
+		at := c.Refresh.After(now, t.want.GetUrl(), t.interval())
+		s = c.refresh(t, body, at, now)
+		s.timer.FreshUntil = timestamppb.New(at)
+	}
+	switch {
+	case body.GetSha256() != t.past.GetCached().GetSha256():
+		s.outcome = content
+		s.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
+			Body: r.Body, Sha256: r.SHA256, Rules: rule.Of(t.want).Digest(),
+		}}})
+	case t.reported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+		s.outcome = recovered
+		s.result = t.result(now,
+			&v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
+	default:
+		s.outcome = unmodified
+	}
+	return s
+}
+
+// refresh sets the timer of a refresh of a key that has a body.
+func (c *Config) refresh(t *trigger, body *v1.Cached, at, now time.Time) step {
+	due := t.due(v1.Cause_CAUSE_REFRESH)
+	due.Attempts, due.FirstFailedAt, due.ReportedAt, due.ReplayOf, due.GaveUp = 0, nil, nil, 0, false
+	// If another fetcher may have worked on the key meanwhile, the writer may drop the result. So the
+	// timer keeps the former digest, and the refresh publishes the body again.
+	if !t.overtaken(now) {
+		due.Cached, due.Reported, due.Withheld, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, false, 0
+		due.Detail = v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED
+	}
+	return step{timer: due, at: at}
+}
+
+// blockedBy sets a timer without an attempt.
+func blockedBy(t *trigger, b *blocked, now time.Time, random float64) step {
+	due := t.due(v1.Cause_CAUSE_PARKED)
+	s := step{outcome: parked, timer: due, wait: b.Pause, cause: b.Cause}
+	if b.queued {
+		since := t.past.GetWaitingSince()
+		s.waits, s.wait = b, throttle.Lease(since == nil, random)
+		if b.Pause > s.wait { // too long for a lease
+			s.waits, s.wait = nil, b.Pause+s.wait/10
+		}
+		if since == nil {
+			since = timestamppb.New(now)
+		}
+		due.WaitingSince, due.Unended, due.WaitsFor = since, t.past.GetUnended(), t.past.GetWaitsFor()
+	}
+	if b.Cause == "" {
+		s.outcome = waits
+	} else {
+		due.WaitsFor = waitsFor[b.Cause]
+	}
+	s.at = now.Add(s.wait)
+	return s
+}
+
+const (
+	// reportAfter is the attempt after which a failure is published. Most short failures are over
+	// by then.
+	reportAfter = 3
+	// withholdFor is the maximum pause before an attempt for which a failure is withheld.
+	withholdFor = time.Minute
+	// repeatAfter is how long a lasting failure is not published again, unless a person requests a
+	// fetch.
+	repeatAfter = 30 * time.Minute
+)
+
+// failed sets the timer of a retry, or gives up until the next refresh or recheck, with a dead letter.
+func (c *Config) failed(t *trigger, f failure, now time.Time, random float64) step {
+	f.RetryAfter = min(f.RetryAfter, c.MaxRetryAfter)
+	attempts, interval, cause := t.past.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
+	gives := !pipeline.Retries(f.Failure(), attempts, c.MaxAttempts)
+	s := step{outcome: retry, failure: f, at: now.Add(c.Retry.Delay(attempts, f.RetryAfter, random))}
+	asked := now.Add(f.RetryAfter)
+	paused := f.RetryAfter > 0
+	if gives {
+		s.outcome, cause, interval = gaveUp, v1.Cause_CAUSE_RECHECK, c.Recheck
+		s.at = now.Add(jittered(c.Recheck, random))
+		if t.interval() > 0 {
+			cause, interval, s.at = v1.Cause_CAUSE_REFRESH, t.interval(), c.Refresh.After(now, t.want.GetUrl(), t.interval())
+		}
+		if paused = asked.After(s.at); paused {
+			s.at = asked
+		}
+	}
+	s.wait = s.at.Sub(now)
+	known, again := f.Class == t.reported(), t.isRepeated(f, now)
+	// A round that starts with its final class follows one that was given up for the same reason, so
+	// nothing has changed.
+	publish := gives && (!known || attempts > 1 || again) ||
+		!gives && !known && (attempts == reportAfter || s.wait > withholdFor)
+
+	s.timer = t.dueAfter(f, publish, cause, now)
+	if s.timer.Attempts = attempts; gives {
+		s.timer.Attempts, s.timer.ReplayOf, s.timer.GaveUp = 0, 0, true
+	}
+	said := t.describe(f, s.at, now)
+	said.GaveUp, said.Again = gives, again
+	if paused {
+		s.timer.WaitsFor, said.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
+	}
+	if gives {
+		said.Interval = durationpb.New(interval)
+		s.deadLetter = &v1.DeadLetter{
+			Want: slim(t.want), Failure: said, Sequence: t.sequence, LastFailedAt: timestamppb.New(now),
+			Snippet: f.Snippet[:min(len(f.Snippet), get.MaxSnippet)], ReplayOf: t.past.GetReplayOf(),
+		}
+	}
+	if publish {
+		s.result = t.result(now, &v1.Result{Outcome: &v1.Result_Failure{Failure: said}})
+	}
+	return s
+}
+
+const noCredential = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
+
+// isRepeated reports whether to publish a known failure again: a person requested the fetch, other
+// credentials were sent, the last report is old, or the key has become stale since.
+func (t *trigger) isRepeated(f failure, now time.Time) bool {
+	switch {
+	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.past.GetReportedAt() == nil, t.past.GetReplayOf() > 0:
+		return true
+	case f.Class == t.reported() && (f.Detail == noCredential) != (t.past.GetDetail() == noCredential):
+		return true // a credential was added or removed
+	case f.Class != t.reported() || t.past.GetReportedAt() == nil:
+		return false
+	}
+	since, at := t.failingSince(now), t.past.GetReportedAt().AsTime()
+	return now.Sub(at) >= repeatAfter ||
+		condition.FailsForLong(since, t.interval(), now) && !condition.FailsForLong(since, t.interval(), at)
+}
+
+// due returns the timer's payload.
+func (t *trigger) due(cause v1.Cause) *v1.Due {
+	due := proto.CloneOf(t.past)
+	due.Want, due.WantSequence, due.Cause = slim(t.want), t.wantSequence, cause
+	due.WaitsFor, due.WaitingSince, due.Unended = v1.WaitsFor_WAITS_FOR_UNSPECIFIED, nil, 0
+	return due
+}
+
+// dueAfter returns the timer's payload after a failure.
+func (t *trigger) dueAfter(f failure, published bool, cause v1.Cause, now time.Time) *v1.Due {
+	due := t.due(cause)
+	due.FirstFailedAt, due.Detail = timestamppb.New(t.failingSince(now)), f.Detail
+	forgetValidators(due.GetCached())
+	if t.overtaken(now) {
+		return due
+	}
+	if published {
+		due.ReportedAt = timestamppb.New(now)
+	}
+	if published || t.reported() == f.Class || t.reported() == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+		due.Reported, due.StatusCode = f.Class, int32(f.StatusCode)
+		due.Withheld = !published && t.reported() != f.Class
+	}
+	return due
+}
+
+func (t *trigger) describe(f failure, next, now time.Time) *v1.Failure {
+	said := f.Failure()
+	said.Host, said.Attempts, said.Rule = pipeline.HostOf(t.want.GetUrl()), t.past.GetAttempts()+1, f.rule
+	said.FirstFailedAt = timestamppb.New(t.failingSince(now))
+	// The watcher publishes an unsigned want again before that.
+	if f.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
+		said.NextAt = timestamppb.New(next)
+	}
+	return said
+}
+
+// result sets the fields that all results have.
+func (t *trigger) result(now time.Time, r *v1.Result) *v1.Result {
+	r.Want, r.Sequence, r.Cause = t.want, t.sequence, t.cause
+	if t.readFirst {
+		r.Want = withoutStatus(t.want)
+	}
+	r.ObservedAt, r.Answered = timestamppb.New(now), t.past.GetCached() != nil
+	return r
+}
+
+// withoutStatus returns a want for which the writer must read the object first. It stays as it was
+// signed.
+func withoutStatus(w *v1.Want) *v1.Want {
+	w = proto.CloneOf(w)
+	w.Status, w.ReadFirst = "", true
+	return w
+}
+
+// trust is the maximum time between two unconditional GETs of a key. It needs no trust in the
+// validators of a server.
+const trust = 24 * time.Hour
+
+// bodyAfter returns the body of a key after a response.
+func bodyAfter(t *trigger, r get.Response, now time.Time, random float64) *v1.Cached {
+	if r.NotModified {
+		return t.past.GetCached()
+	}
+	body := &v1.Cached{
+		Sha256: r.SHA256, Size: int64(len(r.Body)), Etag: r.ETag, LastModified: r.LastModified, ValidatedBy: r.From,
+	}
+	if r.Conditional() {
+		// The last conditional GET is at least an interval with its jitter before the end of trust.
+		// Random numbers spread the unconditional ones over time.
+		until := trust - time.Duration(random*float64(trust/4)) - t.interval() - t.interval()/4
+		body.ConditionalUntil = timestamppb.New(now.Add(until))
+	}
+	return body
+}
+
+// validators returns the validators of a body, unless the next GET has to be unconditional.
+func validators(body *v1.Cached, now time.Time) get.Validators {
+	v := get.Validators{From: body.GetValidatedBy(), ETag: body.GetEtag(), LastModified: body.GetLastModified()}
+	if v.Conditional() && now.After(body.GetConditionalUntil().AsTime()) {
+		return get.Validators{}
+	}
+	return v
+}
+
+// forgetValidators makes the next GET of a body unconditional, because a person requested it or the
+// last one failed, perhaps due to its conditions.
+func forgetValidators(body *v1.Cached) {
+	if body.GetEtag() != "" || body.GetLastModified() != "" {
+		body.Etag, body.LastModified, body.ValidatedBy, body.ConditionalUntil = "", "", "", nil
+	}
+}
+
+// failureOf returns the failure of a GET.
+func failureOf(err *get.Error) *failure { return &failure{Error: *err, text: err.Error()} }
+
+func tooLarge() *failure {
+	return failureOf(&get.Error{
+		Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Detail: v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT,
+	})
+}
+
+func mismatched(sha256 string) *failure {
+	return failureOf(&get.Error{Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, SHA256: sha256})
+}
+
+// poisoned is the failure of a key whose messages were started too often but never finished.
+func poisoned() *failure {
+	return &failure{
+		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_POISON},
+		text:  "message was delivered again and again without being finished",
+	}
+}
+
+// unhandled is the failure of a message that cannot be decoded, or whose outcome the broker refuses.
+func unhandled(text string, why error) failure {
+	return failure{Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED}, text: text, cause: why}
+}
