@@ -14,7 +14,6 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
@@ -34,7 +33,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	clock := brokerclock.New()
+	clock := pipeline.NewClock()
 	signatures, err := cfg.verifier()
 	if err != nil {
 		return err
@@ -73,7 +72,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 }
 
 // timed delays handling until the broker's time is known.
-func timed(clock *brokerclock.Clock, handle pipeline.Handler) pipeline.Handler {
+func timed(clock *pipeline.Clock, handle pipeline.Handler) pipeline.Handler {
 	return func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 		if !clock.Wait(d.Draining()) {
 			return pipeline.GiveBack()

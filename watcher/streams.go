@@ -10,14 +10,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 )
 
 // streams manages the streams according to --manage-streams.
 type streams struct {
 	js     jetstream.JetStream
 	config Config
-	clock  *brokerclock.Clock
+	clock  *pipeline.Clock
 	log    zerolog.Logger
 }
 
@@ -51,7 +50,7 @@ func (s *streams) ensure(ctx context.Context) (epoch int64, err error) {
 // responded, it shows the machine's time. Tickers use the machine's clock.
 type brokerTime struct {
 	clock.WithTicker
-	broker *brokerclock.Clock
+	broker *pipeline.Clock
 }
 
 // Now returns the broker's time.

@@ -20,7 +20,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -129,7 +128,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 	}
 	events := budget.New(c.Events, time.Now)
 	client, index, undelivered := pipeline.NewClient(rt.JetStream), wantindex.NewIndex(), backlog.New(rt.JetStream)
-	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New()}
+	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
 	var sessions *session.Runner
 	var bounded *quota.Quota
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/watch/crd"
+	"github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 )
 
@@ -22,7 +22,7 @@ const manager = "curl-me-that"
 
 // runKeeper installs the CRD of Watchers and runs keeper with the flags that it has in common with the watcher.
 func (c *Config) runKeeper(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
-	if err := access.ApplyManifest(ctx, cluster, manager, "", crd.Watchers); err != nil {
+	if err := access.ApplyManifest(ctx, cluster, manager, "", v1alpha1.Definition); err != nil {
 		return fmt.Errorf("--watchers: install the definition: %w", err)
 	}
 	sidecars, err := c.injectSidecars(ctx, cluster)

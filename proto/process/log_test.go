@@ -10,7 +10,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/logfield"
 )
 
 func TestConsoleLinesFitInto120Columns(t *testing.T) {
@@ -23,8 +22,8 @@ func TestConsoleLinesFitInto120Columns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := logfield.Key(log.Info(), pipeline.Key{Namespace: "shop", Name: "prices-of-today", Key: "list.json"})
-		line = logfield.Duration(line.Str("host", "ist-älter-als-gedacht.example.com"), "next",
+		line := process.LogKey(log.Info(), pipeline.Key{Namespace: "shop", Name: "prices-of-today", Key: "list.json"})
+		line = process.LogDuration(line.Str("host", "ist-älter-als-gedacht.example.com"), "next",
 			4*time.Second+300*time.Microsecond)
 		line.Str("trace", "0af7651916cd43dd8448eb211c80319c").Str("error", reason).Msg(text)
 		return out.String()

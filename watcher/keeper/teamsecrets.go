@@ -25,7 +25,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	"github.com/kv8s/curl-me-that/proto/process/logsample"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
 )
 
@@ -100,7 +99,7 @@ type teams struct {
 	failed  map[string]string
 	written map[kube.Event]bool
 	events  *budget.Budget
-	lines   *logsample.Log
+	lines   *process.SampledLog
 }
 
 func newTeams(rt *process.Runtime, settings TeamSecrets, cluster *rest.Config) (*teams, error) {
@@ -112,7 +111,7 @@ func newTeams(rt *process.Runtime, settings TeamSecrets, cluster *rest.Config) (
 	return &teams{
 		settings: settings, secrets: client, recorder: kube.NewRecorder(client, name, clock.RealClock{}),
 		log: rt.Log, part: rt.Health.Part("credentials"), metrics: metrics, failed: map[string]string{},
-		events: budget.New(teamEvents, time.Now), lines: logsample.New(rt.Log),
+		events: budget.New(teamEvents, time.Now), lines: process.NewSampledLog(rt.Log),
 	}, nil
 }
 

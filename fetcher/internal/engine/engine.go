@@ -10,8 +10,8 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/logsample"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -55,14 +55,14 @@ type Engine struct {
 	resultBytes  *budget.Budget
 	decoding     *budget.Budget
 	deadLetters  *budget.Budget
-	lines        *logsample.Log
+	lines        *process.SampledLog
 	health       hostHealth
 }
 
 // New returns an engine with a valid configuration.
 func New(cfg Config, deps Deps) *Engine {
 	e := &Engine{
-		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log),
+		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: process.NewSampledLog(deps.Log),
 		shared: sharedcall.New[get.Request, fetched](cfg.Sharing, deps.Clock.Now),
 		rules:  &rule.Evaluator{MaxBody: cfg.MaxExpressionBody},
 		health: hostHealth{failing: map[string]int{}},

@@ -88,12 +88,18 @@ func (e *Engine) short(t *trigger) *blocked {
 		cause      throttle.Cause
 		name, text string
 	}{
-		{e.resultBytes, namespaceBytes, string(namespaceBytes),
-			"the namespace exceeded its budget of bodies, its GETs are delayed"},
-		{e.decoding, throttle.NamespaceShare, "decoding",
-			"the namespace has used up its time for compressed bodies, its GETs are delayed"},
-		{e.rules.Budget, throttle.NamespaceShare, "evaluations",
-			"the namespace has used up its time for rules and selections, so keys that have some are fetched later"},
+		{
+			e.resultBytes, namespaceBytes, string(namespaceBytes),
+			"the namespace exceeded its budget of bodies, its GETs are delayed",
+		},
+		{
+			e.decoding, throttle.NamespaceShare, "decoding",
+			"the namespace has used up its time for compressed bodies, its GETs are delayed",
+		},
+		{
+			e.rules.Budget, throttle.NamespaceShare, "evaluations",
+			"the namespace has used up its time for rules and selections, so keys that have some are fetched later",
+		},
 	} {
 		if b.budget == e.rules.Budget && rule.Of(t.want).Empty() {
 			continue

@@ -8,8 +8,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/logfield"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
@@ -69,11 +69,11 @@ func (e *Engine) report(a *attempt, s step) {
 	if line == nil {
 		return
 	}
-	line = logfield.Key(tracing.Stamp(line, a.span.SpanContext()), t.key)
-	line = logfield.Cause(line.Str("host", host).Uint32("attempt", t.past.GetAttempts()+1), t.cause).
+	line = process.LogKey(tracing.Stamp(line, a.span.SpanContext()), t.key)
+	line = process.LogCause(line.Str("host", host).Uint32("attempt", t.past.GetAttempts()+1), t.cause).
 		Str("outcome", string(s.outcome))
 	if s.wait > 0 {
-		line = logfield.Duration(line, "next", s.wait)
+		line = process.LogDuration(line, "next", s.wait)
 	}
 	if s.failure.Class != 0 {
 		line = line.Str("reason", pipeline.Reason(s.failure.Class)).Str("error", s.failure.text)
@@ -149,5 +149,5 @@ func (e *Engine) logShortage(t *trigger, short *budget.Shortage, kind, text stri
 	if line == nil {
 		return
 	}
-	logfield.Duration(line.Str("namespace", t.key.Namespace).Str("budget", kind), "next", short.Wait).Msg(text)
+	process.LogDuration(line.Str("namespace", t.key.Namespace).Str("budget", kind), "next", short.Wait).Msg(text)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 )
 
 // named gives a want a numbered name.
@@ -108,7 +107,7 @@ var _ = Describe("A want for a lost body", func() {
 	DescribeTable("gets the whole body again if it comes",
 		func(cause v1.Cause) {
 			w := newWorld(natstest.Options{}, pipeline.Topology{})
-			f := w.fetcher(func(o *fetcherOptions) { o.clock = brokerclock.New() })
+			f := w.fetcher(func(o *fetcherOptions) { o.clock = pipeline.NewClock() })
 			var conditional int
 			o := serve(func(rw http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("If-None-Match") != "" {

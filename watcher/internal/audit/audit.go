@@ -18,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/logfield"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
@@ -137,7 +137,7 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
 	if s.found > 0 {
-		logfield.Duration(a.deps.Log.Info().Int("keys", s.found), "took", took).Msg("the audit found lost keys")
+		process.LogDuration(a.deps.Log.Info().Int("keys", s.found), "took", took).Msg("the audit found lost keys")
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	"github.com/kv8s/curl-me-that/proto/process/logfield"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
@@ -131,7 +131,7 @@ func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) 
 			continue
 		}
 		r.deps.Metrics.events.WithLabelValues(p.reason).Inc()
-		logfield.Object(r.deps.Log.Info(), name.Namespace, name.Name).
+		process.LogObject(r.deps.Log.Info(), name.Namespace, name.Name).
 			Str("reason", p.reason).Msg("emitted an Event")
 	}
 	if len(left) > 0 {

@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/logfield"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
@@ -89,7 +89,7 @@ func (r *Reconciler) traced(
 		tracing.Fail(span, unpublished)
 	default:
 		if line := r.lines.Line(zerolog.DebugLevel, cause); line != nil {
-			logfield.Key(tracing.Stamp(line, span.SpanContext()), key).
+			process.LogKey(tracing.Stamp(line, span.SpanContext()), key).
 				Str("cause", cause).Uint64("sequence", seq).Msg("published")
 		}
 	}

@@ -18,10 +18,9 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	"github.com/kv8s/curl-me-that/proto/process/logfield"
-	"github.com/kv8s/curl-me-that/proto/process/logsample"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -91,7 +90,7 @@ type Reconciler struct {
 	config Config
 	deps   Deps
 
-	lines *logsample.Log
+	lines *process.SampledLog
 	// others logs once that there are keys of other installations.
 	others sync.Once
 
@@ -108,7 +107,7 @@ func New(c Config, d Deps) *Reconciler {
 	return &Reconciler{
 		config:     c,
 		deps:       d,
-		lines:      logsample.New(d.Log),
+		lines:      process.NewSampledLog(d.Log),
 		published:  newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
 		conditions: map[types.NamespacedName]*conditions{},
 		repairs:    newMemory[pipeline.Key](func(f *backoff.Repairs) bool { return f.Over(d.Clock.Now()) }),
@@ -127,7 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	if o != nil && o.Others != nil {
 		r.others.Do(func() {
-			logfield.Object(r.deps.Log.Warn(), name.Namespace, name.Name).Any("annotations", o.Others).
+			process.LogObject(r.deps.Log.Warn(), name.Namespace, name.Name).Any("annotations", o.Others).
 				Msg("leaving keys alone that other annotations asked for: another installation reads them, or " +
 					"--annotation-keys has changed; `curlctl doctor` lists them")
 		})
@@ -249,7 +248,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 		return 0, err
 	}
 	if epoch := w.Held.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
-		logfield.Key(r.deps.Log.Warn(), key).
+		process.LogKey(r.deps.Log.Warn(), key).
 			Msg("the stream of requests is younger than the status of the object: it was restored, or a clock is wrong")
 		w.Epoch = epoch
 		return r.overwrite(ctx, key, seq, publish)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/logfield"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -161,7 +161,7 @@ func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedNa
 		s.queue.Urgent(name)
 	default:
 		s.failures.Do(func() {
-			logfield.Object(r.deps.Log.Warn().Err(err), name.Namespace, name.Name).Msg("trying again")
+			process.LogObject(r.deps.Log.Warn().Err(err), name.Namespace, name.Name).Msg("trying again")
 		})
 	}
 	s.queue.AddRateLimited(name)

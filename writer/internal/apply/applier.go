@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	"github.com/kv8s/curl-me-that/proto/process/logsample"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
@@ -75,7 +75,7 @@ type Applier struct {
 	// faults counts failed requests in a row by object.
 	faults  expiring[types.NamespacedName, int]
 	budgets budgets
-	lines   *logsample.Log
+	lines   *process.SampledLog
 	// eventsRefused means that the refusal of Events is already logged.
 	eventsRefused atomic.Bool
 	// logged has the signature errors that are already logged.
@@ -85,7 +85,7 @@ type Applier struct {
 // New returns an applier.
 func New(c Config, d Deps) *Applier {
 	return &Applier{
-		config: c, deps: d, lines: logsample.New(d.Log),
+		config: c, deps: d, lines: process.NewSampledLog(d.Log),
 		budgets: budgets{
 			budget.New(c.Writes, time.Now), budget.New(c.WriteBytes, time.Now), budget.New(c.Events, time.Now),
 		},

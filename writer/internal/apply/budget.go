@@ -7,8 +7,8 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/logfield"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -29,7 +29,7 @@ func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget
 func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Write {
 	if short.First {
 		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("verdict", string(plan.Deferred))
-		logfield.Duration(line.Str("namespace", t.ref.Namespace).Str("budget", kind), "next", short.Wait).
+		process.LogDuration(line.Str("namespace", t.ref.Namespace).Str("budget", kind), "next", short.Wait).
 			Msg("the namespace exceeded its budget, its results are delayed")
 	}
 	t.deps.Metrics.overBudget.WithLabelValues(kind).Inc()

@@ -4,7 +4,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/logfield"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -23,7 +23,7 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 	if line == nil {
 		return nil
 	}
-	line = logfield.Key(tracing.Stamp(line, i.Trace), i.Key)
+	line = process.LogKey(tracing.Stamp(line, i.Trace), i.Key)
 	if i.OfObject() {
 		return line
 	}

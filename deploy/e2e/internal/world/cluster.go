@@ -17,7 +17,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	"github.com/kv8s/curl-me-that/proto/watch/crd"
+	"github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Cluster is a real API server with administrator access.
@@ -85,6 +85,6 @@ func (c *Cluster) Credential(ctx context.Context, namespace, name, hosts string,
 // time, so none removes the CRD.
 func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
 	GinkgoHelper()
-	Expect(access.ApplyManifest(ctx, c.Config, "e2e", "", crd.Watchers)).To(Succeed())
+	Expect(access.ApplyManifest(ctx, c.Config, "e2e", "", v1alpha1.Definition)).To(Succeed())
 	return suitetest.Must(dynamic.NewForConfig(c.Config))
 }

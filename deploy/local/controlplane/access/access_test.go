@@ -27,7 +27,7 @@ func TestAccess(t *testing.T) { suitetest.Run(t, "Access") }
 // manifests has the manifests of docker compose, and definitions the CRD of Watchers, which it applies first.
 const (
 	manifests   = "../../../docker/manifests"
-	definitions = "../../../../proto/watch/crd"
+	definitions = "../../../../proto/watch/v1alpha1"
 )
 
 var kubeconfig string

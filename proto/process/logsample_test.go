@@ -1,4 +1,4 @@
-package logsample_test
+package process_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/rs/zerolog"
 
-	"github.com/kv8s/curl-me-that/proto/process/logsample"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // entry is a written line.
@@ -38,26 +38,26 @@ func take(t *testing.T, out *gbytes.Buffer) []entry {
 func TestABurstIsLimitedAndTheOmittedLinesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := gbytes.NewBuffer()
-		log := logsample.New(zerolog.New(out))
+		log := process.NewSampledLog(zerolog.New(out))
 		for n := range 1000 {
 			log.Line(zerolog.InfoLevel, "retry").Int("n", n).Msg("failed")
 		}
 		log.Line(zerolog.WarnLevel, "gave_up").Msg("another kind is not suppressed")
 		log.Line(zerolog.WarnLevel, "retry").Msg("another level is not suppressed")
-		time.Sleep(logsample.Period) //nolint:forbidigo // no time passes in the bubble of synctest
+		time.Sleep(process.LogPeriod) //nolint:forbidigo // no time passes in the bubble of synctest
 		synctest.Wait()
 		entries := take(t, out)
-		if len(entries) != logsample.Burst+3 {
+		if len(entries) != process.LogBurst+3 {
 			t.Fatalf("%d lines", len(entries))
 		}
 		last := entries[len(entries)-1]
 		if want := (entry{
-			Level: "info", Kind: "retry", Omitted: 1000 - logsample.Burst,
+			Level: "info", Kind: "retry", Omitted: 1000 - process.LogBurst,
 			Message: "omitted similar lines",
 		}); last != want {
 			t.Errorf("last line is %+v", last)
 		}
-		if n := entries[logsample.Burst-1].N; n != logsample.Burst-1 {
+		if n := entries[process.LogBurst-1].N; n != process.LogBurst-1 {
 			t.Errorf("the first lines should be written, not line %d", n)
 		}
 		log.Line(zerolog.InfoLevel, "retry").Int("n", 7).Msg("after the burst")
@@ -69,7 +69,7 @@ func TestABurstIsLimitedAndTheOmittedLinesAreCounted(t *testing.T) {
 
 func TestADisabledLevelWritesNothing(t *testing.T) {
 	out := gbytes.NewBuffer()
-	log := logsample.New(zerolog.New(out).Level(zerolog.InfoLevel))
+	log := process.NewSampledLog(zerolog.New(out).Level(zerolog.InfoLevel))
 	log.Line(zerolog.DebugLevel, "parked").Msg("below the level")
 	if entries := take(t, out); len(entries) != 0 {
 		t.Errorf("wrote %+v", entries)

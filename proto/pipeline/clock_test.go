@@ -1,4 +1,4 @@
-package brokerclock_test
+package pipeline_test
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 func broker() time.Time { return time.Date(2031, 5, 17, 11, 0, 0, 0, time.UTC) }
 
 func TestTheTimeIsUnknownBeforeTheFirstStamp(t *testing.T) {
-	if now := brokerclock.New().Now(); !now.IsZero() {
+	if now := pipeline.NewClock().Now(); !now.IsZero() {
 		t.Errorf("Now() = %s", now)
 	}
 }
 
 func TestTheNewestStampWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := brokerclock.New()
+		c := pipeline.NewClock()
 		c.Observe(broker().Add(-time.Hour)) // it waited in the stream
 		c.Observe(broker())
 		<-time.After(10 * time.Second)
@@ -38,7 +38,7 @@ func TestTheNewestStampWins(t *testing.T) {
 func TestRunAsksTheBrokerAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c := brokerclock.New()
+		c := pipeline.NewClock()
 		asked, began := 0, time.Now()
 		go c.Run(ctx, func(context.Context) (time.Time, error) {
 			if asked++; asked == 1 {

@@ -1,6 +1,4 @@
-// Package brokerclock keeps the broker's time. Everything is scheduled on that clock, so a wrong wall
-// clock does no harm.
-package brokerclock
+package pipeline
 
 import (
 	"context"
@@ -9,14 +7,14 @@ import (
 )
 
 const (
-	// interval is the time between requests for the broker's time, and retryInterval the time after a
+	// clockInterval is the time between requests for the broker's time, and clockRetry the time after a
 	// failed one.
-	interval      = time.Minute
-	retryInterval = time.Second
+	clockInterval = time.Minute
+	clockRetry    = time.Second
 )
 
-// Clock derives the broker's time from its time stamps and the monotonic clock of the process. It
-// is safe for concurrent use.
+// Clock derives the broker's time from its time stamps and the monotonic clock of the process. Everything is
+// scheduled on it, so a wrong wall clock does no harm. It is safe for concurrent use.
 type Clock struct {
 	created time.Time
 
@@ -29,8 +27,8 @@ type Clock struct {
 	origin time.Time
 }
 
-// New returns a clock without a time.
-func New() *Clock { return &Clock{created: time.Now(), known: make(chan struct{})} }
+// NewClock returns a clock without a time.
+func NewClock() *Clock { return &Clock{created: time.Now(), known: make(chan struct{})} }
 
 // Observe advances the clock to a time stamp that was just received from the broker. It never moves
 // the clock back, because a stamped message may have waited.
@@ -77,10 +75,10 @@ func (c *Clock) Now() time.Time {
 // Run regularly asks the broker for its time, until ctx is done.
 func (c *Clock) Run(ctx context.Context, ask func(context.Context) (time.Time, error)) {
 	for {
-		pause := retryInterval
+		pause := clockRetry
 		if now, err := ask(ctx); err == nil && !now.IsZero() {
 			c.Set(now)
-			pause = interval
+			pause = clockInterval
 		}
 		select {
 		case <-ctx.Done():
