@@ -9,14 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/console"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/failures"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/identities"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/objects"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/pipeline"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cmd/status"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
@@ -27,7 +19,7 @@ const pluginName = "kubectl-curl_me_that"
 func Command(program string) *cobra.Command { return command(program, time.Now) }
 
 func command(program string, now func() time.Time) *cobra.Command {
-	o := &cli.Options{Now: now}
+	o := &options{Now: now}
 	cmd := &cobra.Command{
 		Use:   "curlctl",
 		Short: "Show the pipeline of curl-me-that, and replay failures",
@@ -36,7 +28,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no connection, 4 not permitted, 5 not found,\n" +
 			"6 a replay failed again, was interrupted or did not end in time, 7 doctor, check or\n" +
 			"setup --dry-run found a problem, 8 not confirmed, so nothing was done.",
-		Args: cli.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if strings.TrimSuffix(filepath.Base(program), ".exe") == pluginName {
@@ -45,11 +37,10 @@ func command(program string, now func() time.Time) *cobra.Command {
 	o.BindFlags(cmd)
 	cmd.SetFlagErrorFunc(process.FlagError)
 	cmd.AddCommand(
-		keys.FailingCommand(o), failures.Command(o), failures.ReplayCommand(o), keys.RefetchCommand(o),
-		status.Command(o), keys.WantsCommand(o), keys.TimersCommand(o),
-		pipeline.PauseCommand(o), pipeline.ResumeCommand(o),
-		objects.CheckCommand(o), objects.HandOverCommand(o), pipeline.SetupCommand(o), pipeline.DoctorCommand(o),
-		identities.Command(o), console.Command(o),
+		failingCommand(o), failuresCommand(o), replayCommand(o), refetchCommand(o),
+		statusCommand(o), wantsCommand(o), timersCommand(o), pauseCommand(o), resumeCommand(o),
+		checkCommand(o), handOverCommand(o), setupCommand(o), doctorCommand(o),
+		identitiesCommand(o), consoleCommand(o),
 	)
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -264,7 +264,7 @@ var _ = Describe("The shipped permissions", func() {
 		}
 		options := suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "accounts.conf")))
 		text := suitetest.Must(os.ReadFile(filepath.Join(dir, "identities", "identities.conf")))
-		for _, identity := range doctor.Identities() {
+		for _, identity := range operate.Identities() {
 			m := regexp.MustCompile(`NKEY_` + strings.ToUpper(identity.Name) + `: "(\w+)"`).FindStringSubmatch(string(text))
 			Expect(m).NotTo(BeNil(), identity.Name)
 			i := slices.IndexFunc(options.Nkeys, func(u *server.NkeyUser) bool { return u.Nkey == m[1] })

@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
@@ -24,7 +24,7 @@ func guarded(ctx context.Context) *world {
 		return "[" + strings.Join(quoted, ", ") + "]"
 	}
 	var users strings.Builder
-	for _, i := range doctor.Identities() {
+	for _, i := range operate.Identities() {
 		fmt.Fprintf(&users, "{ user: %s, password: p, permissions: { publish: %s, subscribe: %s } }\n", i.Name,
 			list(i.Publish, i.Name), list(i.Subscribe, i.Name))
 	}
@@ -97,32 +97,32 @@ var _ = Describe("An identity", func() {
 	}
 
 	It("of a viewer sees everything and changes nothing", func(ctx SpecContext) {
-		can(ctx, doctor.Viewer, reading...)
-		cannot(ctx, doctor.Viewer, replaying...)
-		cannot(ctx, doctor.Viewer, administering...)
+		can(ctx, operate.Viewer, reading...)
+		cannot(ctx, operate.Viewer, replaying...)
+		cannot(ctx, operate.Viewer, administering...)
 	})
 
 	It("of a replayer also replays and refetches", func(ctx SpecContext) {
-		can(ctx, doctor.Replayer, reading...)
-		cannot(ctx, doctor.Replayer, administering...)
-		can(ctx, doctor.Replayer, replaying...)
+		can(ctx, operate.Replayer, reading...)
+		cannot(ctx, operate.Replayer, administering...)
+		can(ctx, operate.Replayer, replaying...)
 	})
 
 	It("of a replayer waits for a replay", func(ctx SpecContext) {
-		r := w.as(doctor.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
+		r := w.as(operate.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
 		Expect(r.code).To(Equal(6), r.err)
 		Expect(r.out).To(ContainSubstring("3 pending"))
 	})
 
 	It("of an admin does everything", func(ctx SpecContext) {
-		can(ctx, doctor.Admin, reading...)
-		can(ctx, doctor.Admin, replaying...)
-		can(ctx, doctor.Admin, administering...)
+		can(ctx, operate.Admin, reading...)
+		can(ctx, operate.Admin, replaying...)
+		can(ctx, operate.Admin, administering...)
 	})
 
 	It("is recognized by the doctor", func(ctx SpecContext) {
 		for user, all := range map[string]string{
-			doctor.Viewer: "viewer", doctor.Replayer: "viewer, replayer", doctor.Admin: "viewer, replayer, admin",
+			operate.Viewer: "viewer", operate.Replayer: "viewer, replayer", operate.Admin: "viewer, replayer, admin",
 		} {
 			Expect(flat(w.as(user).run(ctx, "doctor").out)).
 				To(ContainSubstring("user " + user + " has the permissions of " + all + " streams "))

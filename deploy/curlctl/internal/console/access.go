@@ -10,8 +10,7 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
 // Access decides who may open the pages, and whether they may replay.
@@ -33,14 +32,14 @@ type signIn struct {
 
 // NewLocal returns access to a console at a loopback address, such as http://127.0.0.1:8090, for the first browser
 // that opens URL, with the rights of the NATS user.
-func NewLocal(ctx context.Context, conn *natsconn.Connection, base *url.URL) *Access {
+func NewLocal(ctx context.Context, conn *operate.Connection, base *url.URL) *Access {
 	a := &Access{mayReplay: true, signIn: &signIn{
 		base: base.String(), cookie: "curlctl-console-" + base.Port(), token: rand.Text(), session: rand.Text(),
 	}}
 	user, err := conn.User(ctx)
 	a.name = user.Name
-	for _, identity := range doctor.Identities() {
-		if identity.Name == doctor.Replayer && err == nil { // else the server refuses what is not allowed
+	for _, identity := range operate.Identities() {
+		if identity.Name == operate.Replayer && err == nil { // else the server refuses what is not allowed
 			a.mayReplay = len(identity.Missing(user, conn.Client.APIPrefix())) == 0
 		}
 	}

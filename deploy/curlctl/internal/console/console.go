@@ -11,17 +11,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
 // Deps are the dependencies of the console.
 type Deps struct {
-	Conn   *natsconn.Connection
+	Conn   *operate.Connection
 	Access *Access
 	// Kubernetes reads the cluster (nil: the console does not read it).
-	Kubernetes *cluster.Reader
+	Kubernetes *keys.Cluster
 	// Now is the clock.
 	Now func() time.Time
 	// TraceURL is the URL of a trace, with {trace} for its ID (empty: no links).
@@ -31,7 +30,7 @@ type Deps struct {
 // Server serves the console.
 type Server struct {
 	deps  Deps
-	model *model.Model
+	model *model
 	pages *pages
 
 	// ended ends when the server stops.
@@ -53,7 +52,7 @@ func New(ctx context.Context, d Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{deps: d, pages: p, ended: ctx, model: model.New(d.Conn, d.Kubernetes, d.Now)}, nil
+	return &Server{deps: d, pages: p, ended: ctx, model: newModel(d.Conn, d.Kubernetes, d.Now)}, nil
 }
 
 // Serve serves until the context of New ends.

@@ -11,10 +11,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -29,7 +26,7 @@ func filterFields() []string {
 
 // filter selects failures by query parameters.
 type filter struct {
-	deadletter.Selection
+	keys.Selection
 
 	// Values has the set parameters, without the cursor.
 	Values url.Values
@@ -46,7 +43,7 @@ func (v *visit) readFilter() (filter, error) {
 		}
 	}
 	get := f.Values.Get
-	f.Selection = deadletter.Selection{
+	f.Selection = keys.Selection{
 		Reason: get("reason"), Host: get("host"), Namespace: get("namespace"), Name: get("name"), Key: get("key"),
 		Since: get("since"), Until: get("until"),
 	}
@@ -93,7 +90,7 @@ func (f filter) match(x operate.DeadLetter) bool {
 
 type failuresData struct {
 	Filter  filter
-	Rows    []deadletter.Record
+	Rows    []keys.Record
 	Older   string
 	Below   uint64
 	Reasons []string
@@ -110,11 +107,11 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	last := s.lookShortly(v)
-	if errors.As(last.Err, new(*natsconn.PermissionError)) {
+	if errors.As(last.Err, new(*operate.PermissionError)) {
 		return nil, last.Err // the server would not respond to the requests below either
 	}
 	data := failuresData{
-		Filter: f, Below: f.Dead.Below, Reasons: deadletter.Reasons(),
+		Filter: f, Below: f.Dead.Below, Reasons: keys.Reasons(),
 		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...),
 		Replay:  s.deps.Access.mayReplay,
 	}
@@ -139,16 +136,16 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 // shortTimeout is how long a page that does not need the model waits for it.
 const shortTimeout = time.Second
 
-func (s *Server) lookShortly(v *visit) model.Reading {
+func (s *Server) lookShortly(v *visit) reading {
 	ctx, cancel := context.WithTimeout(v.Context(), shortTimeout)
 	defer cancel()
 	return s.model.Look(ctx)
 }
 
 // count counts the matches if the filter has no fields other than reason and host.
-func (f filter) count(last *model.Reading) (n uint64, counted bool) {
+func (f filter) count(last *reading) (n uint64, counted bool) {
 	sel := f.Selection
-	byReasonHost := deadletter.Selection{Reason: sel.Reason, Host: sel.Host}
+	byReasonHost := keys.Selection{Reason: sel.Reason, Host: sel.Host}
 	if sel != byReasonHost || pipeline.IsAddress(sel.Host) || last.AsOf.IsZero() {
 		return 0, false
 	}
@@ -162,8 +159,8 @@ func (f filter) count(last *model.Reading) (n uint64, counted bool) {
 }
 
 // failureRow returns a failure with the current state of its key.
-func failureRow(last *model.Reading, d operate.DeadLetter) deadletter.Record {
-	row := deadletter.NewRecord(d)
+func failureRow(last *reading, d operate.DeadLetter) keys.Record {
+	row := keys.NewRecord(d)
 	if !last.AsOf.IsZero() {
 		row.Now = keys.Now(keys.RequestOf(d.Message.GetWant()), last.Key(d.Key))
 	}
@@ -188,7 +185,7 @@ func failureOf(ctx context.Context, client *operate.Client, id uint64) (operate.
 }
 
 type failureData struct {
-	deadletter.Record
+	keys.Record
 
 	Snippet  string
 	TraceURL string

@@ -10,10 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -36,7 +34,7 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 }
 
 // reading returns the last reading, or an error if there is none.
-func (s *Server) reading(v *visit) (model.Reading, error) {
+func (s *Server) reading(v *visit) (reading, error) {
 	last := s.model.Look(v.Context())
 	switch {
 	case !last.AsOf.IsZero():
@@ -50,13 +48,13 @@ func (s *Server) reading(v *visit) (model.Reading, error) {
 }
 
 // consumer returns the consumer with a name. If it is unknown, its numbers are 0.
-func consumer(n overview.Overview, name string) overview.Consumer {
+func consumer(n keys.Overview, name string) keys.Consumer {
 	for _, c := range n.Consumers {
 		if c.Name == name {
 			return c
 		}
 	}
-	return overview.Consumer{Name: name}
+	return keys.Consumer{Name: name}
 }
 
 func (s *Server) hostsPage(v *visit) (*page, error) {
@@ -65,7 +63,7 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	wanted := strings.ToLower(strings.TrimSpace(v.FormValue("q")))
-	other := func(h model.Host) bool { return !strings.Contains(h.Name, wanted) }
+	other := func(h hostCounts) bool { return !strings.Contains(h.Name, wanted) }
 	hosts := slices.DeleteFunc(last.Hosts(), other)
 	return &page{template: "hosts.html", title: "Hosts", data: map[string]any{
 		"Hosts": hosts[:min(len(hosts), hostRows)], "More": max(0, len(hosts)-hostRows), "All": len(hosts), "Query": wanted,
@@ -83,7 +81,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if state != "" && state != "failing" {
 		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
 	}
-	rows, all := last.Wants(model.Filter{Namespace: namespace, Name: name, Host: host, Failing: state != ""},
+	rows, all := last.Wants(keyFilter{Namespace: namespace, Name: name, Host: host, Failing: state != ""},
 		keyOf(after), pageRows+1)
 	next := ""
 	if len(rows) > pageRows {
@@ -100,9 +98,9 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 
 func (s *Server) objectPage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
-	view := object.View{
+	view := keys.View{
 		Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"),
-		Timeline: []object.TimelineEntry{},
+		Timeline: []keys.TimelineEntry{},
 	}
 	unseen := s.readObject(v.Context(), &view)
 	if err := view.ReadStreams(v.Context(), v.client, s.deps.Now()); err != nil {
@@ -119,7 +117,7 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 }
 
 // readObject adds the objects of Kubernetes, or returns the reason if it cannot.
-func (s *Server) readObject(ctx context.Context, view *object.View) (unseen string) {
+func (s *Server) readObject(ctx context.Context, view *keys.View) (unseen string) {
 	if s.deps.Kubernetes == nil {
 		return "This console does not read Kubernetes. The page shows the data of NATS."
 	}
@@ -138,28 +136,28 @@ func keyOf(text string) pipeline.Key {
 
 func (s *Server) doctorPage(v *visit) (*page, error) {
 	ctx, stop := s.deps.Conn.Refusals.CancelOnDenied(v.Context())
-	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Now)
+	findings, err := operate.Examine(ctx, s.deps.Conn, s.deps.Now)
 	stop()
 	switch {
 	case len(findings) == 0 && err != nil:
 		return nil, err
 	case err != nil:
-		findings = append(findings, doctor.Finding{
-			Check: "the rest", State: doctor.Bad, Detail: "not checked: " + err.Error(),
+		findings = append(findings, operate.Finding{
+			Check: "the rest", State: operate.Bad, Detail: "not checked: " + err.Error(),
 			Fix: "fix the findings above, and reload this page",
 		})
 	}
-	order := []string{doctor.Bad, doctor.Warning, doctor.Unknown, doctor.OK}
-	slices.SortStableFunc(findings, func(a, b doctor.Finding) int {
+	order := []string{operate.Bad, operate.Warning, operate.Unknown, operate.OK}
+	slices.SortStableFunc(findings, func(a, b operate.Finding) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
 	bad := 0
 	for _, f := range findings {
-		if f.State == doctor.Bad || f.State == doctor.Warning {
+		if f.State == operate.Bad || f.State == operate.Warning {
 			bad++
 		}
 	}
-	return &page{template: "doctor.html", title: "Doctor", data: map[string]any{"Findings": findings, "Bad": bad}}, nil
+	return &page{template: "operate.html", title: "Doctor", data: map[string]any{"Findings": findings, "Bad": bad}}, nil
 }
 
 func (s *Server) helpPage(*visit) (*page, error) {

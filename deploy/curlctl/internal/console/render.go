@@ -5,18 +5,17 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"html/template"
 	"io/fs"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
@@ -103,8 +102,8 @@ func (p *pages) functions() template.FuncMap {
 		"in":        func(now time.Time, at any) stamp { return newStamp(now, at, true) },
 		"clock":     clockOf,
 		"oldest":    oldest,
-		"reason":    deadletter.Reason,
-		"url":       deadletter.WithoutQuery,
+		"reason":    keys.Reason,
+		"url":       keys.WithoutQuery,
 		"interval":  duration.Format,
 		"dict":      dict,
 		"hasPrefix": strings.HasPrefix,
@@ -159,7 +158,7 @@ func newStamp(now time.Time, at any, ahead bool) stamp {
 
 func clockOf(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
 
-func oldest(c overview.Consumer, now time.Time) string {
+func oldest(c keys.Consumer, now time.Time) string {
 	if c.Oldest.IsZero() {
 		return "–"
 	}

@@ -9,8 +9,8 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -58,7 +58,7 @@ func (d *dialog) limit(n int) {
 	d.Nothing = n == 0 || n > maxRequests
 }
 
-func requestRate() (rate replay.Rate) {
+func requestRate() (rate keys.Rate) {
 	_ = rate.Set(rateText) // it is valid
 	return rate
 }
@@ -136,7 +136,7 @@ func (s *Server) replayDialog(v *visit) (*page, error) {
 
 // planReplay describes the replay of the selected failures. It compares at most 2 maxRequests failures with their
 // keys. With more, there are no items, and the dialog shows the command.
-func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, error) {
+func (s *Server) planReplay(v *visit) (*dialog, []*keys.Item, error) {
 	sel, err := v.selected()
 	if err == nil {
 		err = v.mayReplay()
@@ -166,7 +166,7 @@ func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, error) {
 		}
 		top = max(top, f.ID)
 	}
-	items, err := replay.Plan(v.Context(), v.client, func(yield func(operate.DeadLetter, error) bool) {
+	items, err := keys.PlanReplay(v.Context(), v.client, func(yield func(operate.DeadLetter, error) bool) {
 		for _, f := range found {
 			if !yield(f, nil) {
 				return
@@ -176,8 +176,8 @@ func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	counts := replay.Count(items)
-	n := counts[replay.Wanted]
+	counts := keys.Verdicts(items)
+	n := counts[keys.Wanted]
 	d.Button = "Replay " + printer.Plural(n, "failure")
 	d.Lines = append([]string{
 		fmt.Sprintf("Would replay %s of %s.", printer.Grouped(n), printer.Plural(len(items), "failure")),
@@ -191,16 +191,16 @@ func (s *Server) planReplay(v *visit) (*dialog, []*replay.Item, error) {
 	}
 	d.hide("top", strconv.FormatUint(top, 10))
 	d.hide(alsoRecovered, v.FormValue(alsoRecovered))
-	if counts[replay.Recovered] > 0 {
+	if counts[keys.Recovered] > 0 {
 		d.Also = sel.withRecovered()
 	}
 	return d, items, nil
 }
 
 // skipped says how many failures are skipped and why.
-func skipped(counts map[replay.Verdict]int) (lines []string) {
-	for _, verdict := range []replay.Verdict{
-		replay.Recovered, replay.Gone, replay.Changed, replay.Older, replay.Unreadable, replay.Already,
+func skipped(counts map[keys.Verdict]int) (lines []string) {
+	for _, verdict := range []keys.Verdict{
+		keys.Recovered, keys.Gone, keys.Changed, keys.Older, keys.Unreadable, keys.Already,
 	} {
 		if n := counts[verdict]; n > 0 {
 			lines = append(lines, fmt.Sprintf("%s skipped: %s.", printer.Grouped(n), verdict))
@@ -218,11 +218,11 @@ func (s *Server) replay(v *visit) (*page, error) {
 	if err != nil || d.Nothing {
 		return orNil(d, err)
 	}
-	err = replay.Request(v.Context(), s.deps.Conn.Client, items, requestRate(), nil)
-	counts := replay.Count(items)
+	err = keys.Replay(v.Context(), s.deps.Conn.Client, items, requestRate(), nil)
+	counts := keys.Verdicts(items)
 	d.Title, d.Nothing, d.Also = "Replay", true, ""
 	d.Lines = append([]string{fmt.Sprintf("Replayed %s of %s. The page Failures shows their new state.",
-		printer.Grouped(counts[replay.Replayed]), printer.Plural(len(items), "failure"))}, skipped(counts)...)
+		printer.Grouped(counts[keys.Replayed]), printer.Plural(len(items), "failure"))}, skipped(counts)...)
 	return orNil(d, err)
 }
 
@@ -273,7 +273,7 @@ func (s *Server) refetch(v *visit) (*page, error) {
 	if err != nil || d.Nothing {
 		return orNil(d, err)
 	}
-	done, err := replay.Refetch(v.Context(), s.deps.Conn.Client, selected, requestRate(), nil)
+	done, err := keys.Refetch(v.Context(), s.deps.Conn.Client, selected, requestRate(), nil)
 	d.Nothing = true
 	d.Lines = []string{fmt.Sprintf("Requested %s of %s. The page Wanted shows their new state.",
 		printer.Grouped(done), printer.Plural(len(selected), "key"))}

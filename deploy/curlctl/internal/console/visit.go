@@ -13,8 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
@@ -133,7 +131,7 @@ func (v *visit) fail(err error, since time.Time) {
 // problemOf returns the page for an error.
 func (s *Server) problemOf(err error, since time.Time) *problem {
 	var known *problem
-	var forbids *natsconn.PermissionError
+	var forbids *operate.PermissionError
 	switch refused := s.deps.Conn.Refusals.Since(since); {
 	case errors.As(err, &known):
 		return known
@@ -160,7 +158,7 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 	return &problem{http.StatusBadGateway, "Reading failed", err.Error(), "Try again. Doctor checks NATS."}
 }
 
-func natsForbids(e *natsconn.PermissionError) *problem {
+func natsForbids(e *operate.PermissionError) *problem {
 	p := forbidden(capitalized(e) + ".")
 	p.todo = "Doctor lists the missing permissions."
 	return p
@@ -191,7 +189,7 @@ type frame struct {
 	Nav                         any
 	// Lost means that there is no connection to NATS.
 	Lost    bool
-	Last    model.Reading
+	Last    reading
 	Live    string
 	Refresh bool
 	Unread  int

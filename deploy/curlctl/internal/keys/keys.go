@@ -1,4 +1,5 @@
-// Package keys reads wanted keys with their timers and objects, and computes the condition of each key.
+// Package keys reads wanted keys with their timers, failures and objects, computes the condition of each key, and
+// fetches keys again.
 package keys
 
 import (
@@ -192,22 +193,15 @@ func (r Reader) Handled(ctx context.Context) (uint64, error) {
 	return fetchers.AckFloor.Stream, nil
 }
 
-// Values of Now, in addition to the states of package keystate.
-const (
-	Recovered = "recovered"
-	Changed   = "changed"
-	Gone      = "gone"
-)
-
 // Now returns the current state of a key whose request failed earlier (nil: it is not wanted).
 func Now(failed Request, k *Key) string {
 	switch {
 	case k == nil:
-		return Gone
+		return string(Gone)
 	case failed != k.Request:
-		return Changed
+		return string(Changed)
 	case k.Condition.Good():
-		return Recovered
+		return string(Recovered)
 	}
 	return string(k.Condition.State)
 }

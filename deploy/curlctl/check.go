@@ -1,0 +1,366 @@
+package curlctl
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/fetcher"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
+	"github.com/kv8s/curl-me-that/proto/status"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// checking holds the flags of check.
+type checking struct {
+	*options
+	fetcher   fetcher.Config
+	files     []string
+	fetch     bool
+	protected []string
+	// unreadable has the invalid documents of the files.
+	unreadable []checked
+}
+
+// checkCommand returns the command check.
+func checkCommand(o *options) *cobra.Command {
+	c := &checking{options: o, fetcher: fetcher.DefaultConfig()}
+	cmd := &cobra.Command{
+		Use:   "check NAMESPACE/NAME | -f MANIFEST…",
+		Short: "Predict what happens to a ConfigMap or Watcher (reads Kubernetes, or a file)",
+		Long: "Parses the annotations like the watcher, and checks each URL against the egress policy\n" +
+			"like the fetcher with the same flags. For a Watcher it checks its sources. It resolves\n" +
+			"host names, but fetches nothing without --fetch, and writes nothing. It needs no NATS.\n\n" +
+			"With --fetch it makes the fetcher's GET, without If-None-Match and If-Modified-Since,\n" +
+			"and prints what was sent and received.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.CompleteObjects,
+	}
+	cmd.RunE = o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
+		objects, err := c.objects(cmd.Context(), cmd.InOrStdin(), args)
+		if err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), out, objects)
+	})
+	fs := cmd.Flags()
+	c.fetcher.BindPolicyFlags(fs)
+	fs.StringSliceVarP(&c.files, "filename", "f", nil,
+		"files with ConfigMaps and Watchers, or folders of .yaml, .yml and .json files (-: standard input)")
+	fs.BoolVar(&c.fetch, "fetch", false, "fetch each allowed URL once, from this machine")
+	fs.StringSliceVar(&c.protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
+	return cmd
+}
+
+// objects reads the objects to check.
+func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]corev1.ConfigMap, error) {
+	if (len(c.files) == 0) == (len(args) == 0) {
+		return nil, usagef("check needs either NAMESPACE/NAME or -f MANIFEST")
+	}
+	if len(c.files) != 0 {
+		return c.manifests(in)
+	}
+	namespace, name, err := c.Object(args[0])
+	if err != nil {
+		return nil, err
+	}
+	object, w, err := c.Cluster().Object(ctx, namespace, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case w != nil && w.ConfigMapName() != name:
+		return []corev1.ConfigMap{compiled(w)}, nil
+	case object == nil:
+		return nil, errorf(exitNotFound, "ConfigMap or Watcher %s/%s: not found", namespace, name)
+	}
+	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, nil
+}
+
+// manifests reads the objects of all files.
+func (c *checking) manifests(in io.Reader) (objects []corev1.ConfigMap, err error) {
+	for _, name := range c.files {
+		files, err := manifestsIn(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			if objects, err = c.manifest(objects, file, in); err != nil {
+				return nil, fmt.Errorf("read manifest %s: %w", file, err)
+			}
+		}
+	}
+	if len(objects)+len(c.unreadable) == 0 {
+		return nil, errorf(exitNotFound, "ConfigMap or Watcher in %s: not found", strings.Join(c.files, ", "))
+	}
+	return objects, nil
+}
+
+// manifestsIn returns the manifests in a folder, but not those in its folders, like kubectl. Any other name is
+// that of a file.
+func manifestsIn(name string) (files []string, err error) {
+	if info, err := os.Stat(name); name == "-" || err != nil || !info.IsDir() {
+		return []string{name}, nil //nolint:nilerr // reading it reports the error
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, fmt.Errorf("read folder of manifests: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			files = append(files, filepath.Join(name, e.Name()))
+		}
+	}
+	return files, nil
+}
+
+// manifest appends the objects of a file.
+func (c *checking) manifest(objects []corev1.ConfigMap, name string, in io.Reader) ([]corev1.ConfigMap, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // by the caller
+		}
+		defer file.Close()
+		in = file
+	}
+	document := 0
+	for decoder := yaml.NewYAMLOrJSONDecoder(in, 4096); ; {
+		var text json.RawMessage
+		err := decoder.Decode(&text)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err //nolint:wrapcheck // by the caller
+		}
+		document++
+		if objects, err = c.add(objects, text); err != nil {
+			where := fmt.Sprintf("%s, document %d", name, document)
+			c.unreadable = append(c.unreadable, checked{ConfigMap: where, Verdict: "InvalidManifest", Detail: explained(err)})
+		}
+	}
+}
+
+// add appends an object if it is a ConfigMap or a Watcher.
+func (c *checking) add(objects []corev1.ConfigMap, text json.RawMessage) ([]corev1.ConfigMap, error) {
+	var kind metav1.TypeMeta
+	var object corev1.ConfigMap
+	err := json.Unmarshal(text, &kind)
+	switch {
+	case err != nil:
+	case kind.Kind == "ConfigMap":
+		err = json.Unmarshal(text, &object)
+	case kind.Kind == watchv1.Kind && kind.APIVersion == watchv1.GroupVersion().String():
+		var w watchv1.Watcher
+		err = json.Unmarshal(text, &w)
+		object = compiled(&w)
+	default:
+		return objects, nil
+	}
+	if err != nil {
+		return objects, err
+	}
+	object.Namespace = cmp.Or(object.Namespace, c.Namespace, metav1.NamespaceDefault)
+	return append(objects, object), nil
+}
+
+// explained returns the message for an object that cannot be decoded.
+func explained(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err.Error()
+	}
+	text := wrong.Field + " has a " + wrong.Value + " instead of a " + wrong.Type.String()
+	if wrong.Type.Kind() == reflect.String {
+		text += " (put quotes around it)"
+	}
+	return text
+}
+
+// compiled returns the ConfigMap of a Watcher.
+func compiled(w *watchv1.Watcher) corev1.ConfigMap {
+	return corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.Namespace, Name: w.ConfigMapName(), Labels: w.Labels, Annotations: w.Asks(annotation.DefaultKey),
+		},
+		Data: w.Spec.ConfigData, BinaryData: w.Spec.ConfigBinaryData,
+	}
+}
+
+// checked is one row: the verdict on an object, a key or an expression.
+type checked struct {
+	ConfigMap string `json:"configMap"`
+	Key       string `json:"key,omitempty"`
+	URL       string `json:"url,omitempty"`
+	OK        bool   `json:"ok"`
+	Verdict   string `json:"verdict"`
+	Detail    string `json:"detail,omitempty"`
+}
+
+func (c *checking) run(ctx context.Context, out *printer.Printer, objects []corev1.ConfigMap) error {
+	found := c.unreadable
+	for i := range objects {
+		all, err := c.check(ctx, &objects[i])
+		if err != nil {
+			return err
+		}
+		found = append(found, all...)
+	}
+	_, err := out.List(printer.Table{Columns: "CONFIGMAP|KEY|VERDICT|DETAIL", Wide: "URL", Wrap: "DETAIL"},
+		printer.Rows(found, func(f checked) printer.Row {
+			colour := printer.Green
+			if !f.OK {
+				colour = printer.Red
+			}
+			cells := printer.Cells(f.ConfigMap, f.Key, printer.In(colour, f.Verdict), f.Detail, f.URL)
+			return printer.Row{Name: "configmap/" + f.ConfigMap, Object: f, Cells: cells}
+		}))
+	if err == nil && slices.ContainsFunc(found, func(f checked) bool { return !f.OK }) {
+		return silent(exitFound)
+	}
+	return err
+}
+
+// check checks one object.
+func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]checked, error) {
+	whole := checked{ConfigMap: object.Namespace + "/" + object.Name}
+	known := keys.ReadObject(&object.ObjectMeta, c.protected)
+	var found []checked
+	if known.Invalid != nil {
+		found = append(found, whole.as(reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), known.Invalid.Error()))
+	}
+	for _, problem := range known.Request.Problems {
+		f := whole.as(reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), problem.Text)
+		if f.Key = problem.Key; problem.Adjusted {
+			f.OK, f.Verdict = true, pipeline.ReasonAdjusted
+		}
+		found = append(found, f)
+	}
+	switch {
+	case known.Invalid != nil:
+		return found, nil //nolint:nilerr // the error is a finding
+	case known.Ignored != "":
+		f := whole.as(string(keystate.Ignored), known.Ignored)
+		f.OK = !annotation.Protects(c.protected, object.Namespace, object.Name)
+		return append(found, f), nil
+	case object.Immutable != nil && *object.Immutable:
+		return append(found, whole.as(reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE),
+			"it is immutable, so no key can be written")), nil
+	}
+	pairs, err := c.pairs(ctx, whole, known, object)
+	return append(found, pairs...), err
+}
+
+// as returns a copy with a verdict.
+func (f checked) as(verdict, detail string) checked {
+	f.Verdict, f.Detail = verdict, detail
+	return f
+}
+
+func reason(class v1.FailureClass) string { return pipeline.Reason(class) }
+
+func (c *checking) pairs(
+	ctx context.Context, whole checked, known keys.Object, object *corev1.ConfigMap,
+) ([]checked, error) {
+	var found []checked
+	request := known.Request
+	held, _ := status.Parse(object.Annotations[annotation.StatusKey])
+	for _, pair := range request.Pairs {
+		f := whole
+		f.Key, f.URL = pair.Key, keys.WithoutQuery(pair.URL)
+		rules := request.Rules[pair.Key]
+		preview, err := c.fetcher.Preview(ctx, fetcher.PreviewRequest{
+			Namespace: object.Namespace, URL: pair.URL, Fetch: c.fetch, Rules: rules, Held: held.Keys[pair.Key].Size,
+		})
+		if err != nil {
+			return nil, err
+		}
+		f.Detail = preview.Reason
+		_, inData := object.Data[pair.Key]
+		_, inBinary := object.BinaryData[pair.Key]
+		digest := request.SHA256[pair.Key]
+		now := known.Condition(pair, c.Now())
+		switch {
+		case now.State == keystate.Refused, now.State == keystate.Failing && !c.fetch:
+			f.Verdict, f.Detail = now.Reason, now.Message
+		case now.State == keystate.OK && !preview.Allowed && !c.fetch:
+			f.OK, f.Verdict = true, "fetched"
+			f.Detail = "the flags of this command would deny it: " + preview.Reason
+		case preview.Failure != "":
+			f.Verdict = preview.Failure
+		case !preview.Allowed:
+			f.Verdict = reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
+		case len(c.files) != 0 && (inData || inBinary):
+			f.Verdict = reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
+			f.Detail = "the manifest has the key, which is never overwritten"
+		case c.fetch && digest != "" && digest != preview.SHA256:
+			f.Verdict = reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
+			f.Detail = "the body has sha256 " + preview.SHA256 + ", curl-sha256 requires " + digest
+		case c.fetch:
+			f.OK, f.Verdict, f.Detail = true, "fetched", fmt.Sprintf("%d bytes, sha256 %s", preview.Size, preview.SHA256)
+			if _, cause := preview.Outcome.Failed(); cause != rule.Passed {
+				f.OK, f.Verdict = false, reason(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED)
+			}
+		default:
+			f.OK, f.Verdict = true, "would be fetched"
+			if interval := request.Interval(pair.Key); interval > 0 {
+				f.Verdict += " every " + duration.Format(interval)
+			}
+			if preview.Credential != "" {
+				f.Detail += ", and " + preview.Credential
+			}
+		}
+		found = append(append(found, f), hops(whole, pair.Key, preview)...)
+		found = append(found, expressions(whole, pair.Key, preview.Outcome)...)
+	}
+	return found, nil
+}
+
+// hops returns two rows for each hop of the GET: what the fetcher sent, and what it got.
+func hops(whole checked, key string, preview fetcher.Preview) (found []checked) {
+	whole.Key, whole.OK = key, true
+	for i, hop := range preview.Hops {
+		if i == 0 && preview.Credential != "" {
+			hop[0] += "; " + preview.Credential
+		}
+		found = append(found, whole.as("sent", hop[0]), whole.as("received", hop[1]))
+	}
+	return found
+}
+
+// expressions returns a row for each evaluated expression of a key.
+func expressions(whole checked, key string, outcome rule.Outcome) []checked {
+	var found []checked
+	for _, x := range outcome.Expressions {
+		f := whole
+		f.Key, f.OK, f.Verdict, f.Detail = key, x.Cause == rule.Passed, x.Cause.String(), "curl-expect: "+x.Text
+		if !x.IsRule {
+			f.Detail = "curl-select: " + x.Text
+		}
+		if f.OK && !x.IsRule {
+			f.Verdict = fmt.Sprintf("%d bytes", len(outcome.Selected))
+		}
+		found = append(found, f)
+	}
+	return found
+}

@@ -1,0 +1,134 @@
+package curlctl
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// doctorCommand returns the command operate.
+func doctorCommand(o *options) *cobra.Command {
+	var release string
+	var read []string
+	cmd := &cobra.Command{
+		Use: "doctor",
+		Short: "Check connection, permissions, clock, streams, consumers and timers, or rights in Kubernetes, and " +
+			"print fixes",
+		Args: noArgs,
+	}
+	inNATS := o.Run(func(ctx context.Context, s *session, _ []string) error {
+		findings, err := operate.Examine(ctx, s.Connection, s.Now)
+		if err == nil {
+			findings = append(findings, others(ctx, s, read)...)
+		}
+		return report(s.Out, findings, err)
+	})
+	inKubernetes := o.Offline(func(cmd *cobra.Command, out *printer.Printer, _ []string) error {
+		namespace, name, found := strings.Cut(release, "/")
+		if !found || namespace == "" || name == "" {
+			return usagef("--kubernetes=%s is not of the form NAMESPACE/RELEASE", release)
+		}
+		config, err := keys.Config(o.Kube)
+		if err != nil {
+			return err
+		}
+		findings, err := operate.Rights(cmd.Context(), config, operate.Release{Namespace: namespace, Name: name}, o.Namespace)
+		return report(out, findings, err)
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("kubernetes") {
+			return inKubernetes(cmd, args)
+		}
+		return inNATS(cmd, args)
+	}
+	const installed = "curl-me-that/curl-me-that"
+	cmd.Flags().StringVar(&release, "kubernetes", installed,
+		"review the rights of the service accounts of this NAMESPACE/RELEASE instead, without NATS")
+	cmd.Flags().StringSliceVar(&read, "annotation-keys", annotation.Defaults().Keys,
+		"annotations that the installation reads, to find the keys of others")
+	cmd.Flags().Lookup("kubernetes").NoOptDefVal = installed
+	return cmd
+}
+
+// others returns a finding for each annotation that asked for keys and is not read. Without Kubernetes there are
+// none.
+func others(ctx context.Context, s *session, read []string) (findings []operate.Finding) {
+	found := map[string][]string{}
+	_ = s.Cluster().Each(ctx, s.Namespace, "", func(object *metav1.PartialObjectMetadata) {
+		state, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
+		for key, entry := range state.Keys {
+			asker := cmp.Or(entry.Annotation, annotation.DefaultKey)
+			if !slices.ContainsFunc(read, func(key string) bool { return annotation.Asker(key) == entry.Annotation }) {
+				found[asker] = append(found[asker], object.Namespace+"/"+object.Name+"/"+key)
+			}
+		}
+	})
+	for _, asker := range slices.Sorted(maps.Keys(found)) {
+		slices.Sort(found[asker])
+		findings = append(findings, operate.Finding{
+			Check: "other keys", State: operate.Warning,
+			Detail: printer.Plural(len(found[asker]), "key") + " of annotation " + asker + ", which stay as they are: " +
+				strings.Join(found[asker][:min(len(found[asker]), maxOthers)], ", "),
+			Fix: "if no installation reads it, run `curlctl hand-over --from " + asker + " --to " + read[0] + "`",
+		})
+	}
+	return findings
+}
+
+// maxOthers is the maximum number of listed keys per annotation.
+const maxOthers = 10
+
+// report prints findings. If one is bad, it returns the exit code.
+func report(out *printer.Printer, findings []operate.Finding, err error) error {
+	if err == nil {
+		err = printFindings(out, findings)
+	}
+	if err == nil && slices.ContainsFunc(findings, func(f operate.Finding) bool { return f.State == operate.Bad }) {
+		return silent(exitFound)
+	}
+	return err
+}
+
+// defaultWidth is the maximum width, which is used without a terminal.
+const defaultWidth = 100
+
+func printFindings(out *printer.Printer, findings []operate.Finding) error {
+	if out.ForPrograms() {
+		_, err := out.List(printer.Table{}, printer.Rows(findings, func(f operate.Finding) printer.Row {
+			return printer.Row{Name: "check/" + f.Check, Object: f}
+		}))
+		return err
+	}
+	colours := map[string]printer.Colour{
+		operate.OK: printer.Green, operate.Warning: printer.Yellow, operate.Bad: printer.Red, operate.Unknown: printer.Grey,
+	}
+	const name, state = 16, 7
+	width := defaultWidth
+	if terminal := out.Width(); terminal > 0 {
+		width = min(width, terminal)
+	}
+	margin := strings.Repeat(" ", name+state+4)
+	for _, f := range findings {
+		lines := printer.Wrap(f.Detail, width-len(margin))
+		if f.Fix != "" {
+			lines = append(lines, printer.Wrap("To fix it: "+f.Fix, width-len(margin))...)
+		}
+		pad := strings.Repeat(" ", state-len(f.State))
+		out.Linef("%-*s  %s%s  %s", name, f.Check, printer.In(colours[f.State], f.State), pad, lines[0])
+		for _, line := range lines[1:] {
+			out.Linef("%s%s", margin, line)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package curlctl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// defaultLimit is the number of listed failures without --limit.
+const defaultLimit = 50
+
+// failuresCommand returns the command failures with its subcommands.
+func failuresCommand(o *options) *cobra.Command {
+	selected := &failureFilter{options: o}
+	limit, summary := defaultLimit, false
+	cmd := &cobra.Command{
+		Use: "failures", Aliases: []string{"failure"},
+		Short: "List failed fetches, newest first",
+		Long: "Lists failed fetches, newest first. The column NOW shows the current state of the key,\n" +
+			"unless --limit=0 is given.",
+		Args: noArgs,
+	}
+	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
+		if summary {
+			return summarizeFailures(ctx, s, selected.parsed)
+		}
+		return listFailures(ctx, s, selected.parsed, limit)
+	})
+	selected.bindFlags(cmd, func([]string) error { return notNegative("limit", limit) })
+	cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of failures (0: all)")
+	cmd.Flags().BoolVar(&summary, "summary", false, "count failures by reason and host")
+	cmd.AddCommand(showCommand(o), purgeCommand(o))
+	return cmd
+}
+
+func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, limit int) error {
+	more := false
+	reader := s.Reader("")
+	handled, err := reader.Handled(ctx)
+	if err != nil {
+		return err
+	}
+	rows := func(yield func(printer.Row, error) bool) {
+		n := 0
+		for d, err := range s.Client.DeadLetters(ctx, f) {
+			if n++; err == nil && limit > 0 && n > limit {
+				more = true
+				return
+			}
+			row := keys.NewRecord(d)
+			if err == nil && limit > 0 { // takes three requests per key
+				var key *keys.Key
+				key, err = reader.One(ctx, d.Key, handled)
+				row.Now = keys.Now(keys.RequestOf(d.Message.GetWant()), key)
+			}
+			if !yield(row.Row(s.Now()), err) || err != nil {
+				return
+			}
+		}
+	}
+	err = s.List(keys.Table(), rows, noFailures(f))
+	if err == nil && more && !s.Out.ForPrograms() {
+		s.Hint("These are the newest %d, --limit=0 lists all.", limit)
+	}
+	return err
+}
+
+// summarizeFailures counts failures by reason and host.
+func summarizeFailures(ctx context.Context, s *session, f operate.DeadLetterFilter) error {
+	counts, err := s.Client.CountDeadLetters(ctx, f)
+	if err != nil {
+		return err
+	}
+	groups := slices.SortedFunc(maps.Keys(counts), func(a, b operate.ReasonHost) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
+	})
+	type line struct {
+		operate.ReasonHost
+		Count uint64 `json:"count"`
+	}
+	return s.List(printer.Table{Columns: "REASON|HOST|FAILURES"}, printer.Rows(groups,
+		func(k operate.ReasonHost) printer.Row {
+			return printer.Row{
+				Name: k.Reason + "/" + k.Host, Object: line{k, counts[k]},
+				Cells: printer.Cells(printer.In(printer.Red, k.Reason), k.Host, counts[k]),
+			}
+		}), noFailures(f))
+}
+
+// failureFilter holds the flags that select failures.
+type failureFilter struct {
+	*options
+	keys.Selection
+	// parsed is valid from PreRunE on.
+	parsed operate.DeadLetterFilter
+}
+
+// bindFlags adds the flags. Before the command connects, it calls check and parses the filter.
+func (f *failureFilter) bindFlags(cmd *cobra.Command, check func(args []string) error) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.Reason, "reason", "", "only failures with this reason, such as Timeout")
+	f.BindHost(cmd, &f.Host)
+	f.BindName(cmd, &f.Name)
+	fs.StringVar(&f.Key, "key", "", "only failures of this key")
+	fs.StringVar(&f.Since, "since", "", "only failures since a time (RFC 3339) or a duration ago, such as 2h")
+	fs.StringVar(&f.Until, "until", "", "only failures before a time (RFC 3339) or a duration ago, such as 10m")
+	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
+		if err := check(args); err != nil {
+			return err
+		}
+		f.Selection.Namespace = f.options.Namespace
+		if f.parsed, err = f.Filter(f.Now()); err != nil {
+			return usagef("--%w", err)
+		}
+		return nil
+	}
+	complete(cmd, "reason", cobra.FixedCompletions(keys.Reasons(), silently))
+}
+
+// any reports whether any flag is set.
+func (f *failureFilter) any() bool { return f.narrows() || f.options.Namespace != "" }
+
+// narrows reports whether any flag other than --namespace is set.
+func (f *failureFilter) narrows() bool { return f.Selection != keys.Selection{} }
+
+// noFailures returns the message for an empty list.
+func noFailures(f operate.DeadLetterFilter) string {
+	if f == (operate.DeadLetterFilter{}) {
+		return "No failures found."
+	}
+	return "No failures match. `curlctl failures --summary` shows reasons and hosts."
+}
+
+func purgeCommand(o *options) *cobra.Command {
+	selected := &failureFilter{options: o}
+	var all, yes bool
+	cmd := &cobra.Command{
+		Use:   "purge",
+		Short: "Remove failures from the record, without effect on the keys",
+		Args:  noArgs,
+	}
+	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
+		return purge(ctx, s, selected.parsed, yes)
+	})
+	selected.bindFlags(cmd, func([]string) error {
+		if !selected.any() && !all {
+			return usagef("purge needs filters such as --host, or --all")
+		}
+		return nil
+	})
+	cmd.Flags().BoolVar(&all, "all", false, "remove all failures")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt")
+	return cmd
+}
+
+func purge(ctx context.Context, s *session, f operate.DeadLetterFilter, yes bool) error {
+	counts, err := s.Client.CountDeadLetters(ctx, f)
+	if err != nil {
+		return err
+	}
+	n := operate.Total(counts)
+	if n == 0 {
+		s.Out.Linef("%s", noFailures(f))
+		return nil
+	}
+	if !yes {
+		if err := s.Confirm("Remove %s from the record?", printer.Plural(n, "failure")); err != nil {
+			return err
+		}
+	}
+	removed, err := s.Client.PurgeDeadLetters(ctx, f)
+	if err == nil {
+		s.Out.Linef("Removed %s.", printer.Plural(removed, "failure"))
+	}
+	return err
+}
+
+func showCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:               "show ID",
+		Short:             "Show one failed fetch with the server's response, and the current state of its key",
+		Args:              exactlyOne("the ID of a failure"),
+		ValidArgsFunction: o.CompleteFailures,
+		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
+			ids, err := failureIDs(args)
+			if err != nil {
+				return err
+			}
+			f, err := readFailure(ctx, s, ids[0])
+			if err != nil {
+				return err
+			}
+			reader := s.Reader("")
+			handled, err := reader.Handled(ctx)
+			if err != nil {
+				return err
+			}
+			key, err := reader.One(ctx, f.Key, handled)
+			if err != nil {
+				return err
+			}
+			return showFailure(s, f, key)
+		}),
+	}
+}
+
+// readFailure reads one failure.
+func readFailure(ctx context.Context, s *session, id uint64) (operate.DeadLetter, error) {
+	f, err := s.Client.DeadLetter(ctx, id)
+	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
+		return f, errorf(exitNotFound,
+			"failure %d not found, it may have been removed (`curlctl failures` lists all)", id)
+	}
+	return f, err
+}
+
+func showFailure(s *session, f operate.DeadLetter, key *keys.Key) error {
+	r, snippet := keys.NewRecord(f), keys.Snippet(f.Message.GetSnippet())
+	r.Now = keys.Now(keys.RequestOf(f.Message.GetWant()), key)
+	if s.Out.ForPrograms() {
+		return s.Out.Object(keys.Name(r.ID), struct {
+			keys.Record
+			Snippet string `json:"snippet,omitempty"`
+		}{r, strings.Join(snippet, "\n")})
+	}
+	now := r.Now
+	if now == string(keys.Recovered) && !key.Condition.Checked.IsZero() {
+		now += ", last fetched " + printer.Age(s.Now(), key.Condition.Checked) + " ago"
+	}
+	replayOf := ""
+	if r.ReplayOf > 0 {
+		replayOf = "failure " + strconv.FormatUint(r.ReplayOf, 10)
+	}
+	s.Out.Fields([]printer.Field{
+		{Name: "Failure", Value: r.ID},
+		{Name: "ConfigMap", Value: r.Namespace + "/" + r.ConfigMap},
+		{Name: "UID", Value: r.UID},
+		{Name: "Key", Value: r.Key},
+		{Name: "URL", Value: r.URL},
+		{Name: "Refresh", Value: r.Refresh},
+		{Name: "Reason", Value: printer.In(printer.Red, strings.TrimSuffix(r.Reason+": "+r.Sentence, ": "))},
+		{Name: "Attempts", Value: r.Attempts},
+		{Name: "First failure", Value: printer.Clock(r.FirstFailedAt)},
+		{Name: "Last failure", Value: printer.Clock(r.LastFailedAt)},
+		{Name: "Kept", Value: printer.Clock(r.KeptAt) + ", " + printer.Age(s.Now(), r.KeptAt) + " ago"},
+		{Name: "Replay of", Value: replayOf},
+		{Name: "Trace", Value: r.TraceID},
+		{Name: "Message", Value: r.Subject},
+		{Name: "Now", Value: now},
+	})
+	if len(snippet) > 0 {
+		s.Out.Linef("Response:")
+	}
+	for _, line := range snippet {
+		s.Out.Linef("  %s", line)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package curlctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+)
+
+// identities holds the flags.
+type identities struct {
+	cluster   *kube.Options
+	dir, mode string
+	fileMode  fs.FileMode // parsed mode
+	namespace string
+	prefix    string
+	hosts     []string
+	revoke    bool
+	// shares maps an identity to its directory.
+	shares map[string]string
+}
+
+// identitiesCommand returns the command identities.
+func identitiesCommand(o *options) *cobra.Command {
+	c := &identities{cluster: &o.Kube}
+	cmd := &cobra.Command{
+		Use:   "identities --out DIR | --secrets NAMESPACE",
+		Short: "Make the NKeys of services and operators, and the certificate of NATS (writes files, or Secrets)",
+		Long: "Makes an NKey for each identity of deploy/nats/accounts.conf, and identities.conf with the\n" +
+			"public keys for NATS. With --tls-host it also makes a certificate authority and a server\n" +
+			"certificate, which it renews in the last third of its validity or for other hosts. It keeps\n" +
+			"existing keys, so it is safe to run it again. To replace a key, remove it first. It needs\n" +
+			"no NATS.",
+		Args: noArgs,
+	}
+	cmd.RunE = o.Offline(func(cmd *cobra.Command, out *printer.Printer, _ []string) error {
+		return c.run(cmd.Context(), out, o.Now())
+	})
+	fs := cmd.Flags()
+	fs.StringVar(&c.dir, "out", "", "directory for <identity>.nk, identities.conf, ca.crt, ca.key, tls.crt and tls.key")
+	fs.StringVar(&c.mode, "mode", "0600", "octal mode of secret files, such as 0640 for the group")
+	fs.StringVar(&c.namespace, "secrets", "",
+		"namespace for the Secrets <prefix>-nats-<identity>, <prefix>-nats-server and <prefix>-nats-ca")
+	fs.StringVar(&c.prefix, "prefix", "curl-me-that", "prefix of the names of Secrets")
+	fs.StringSliceVar(&c.hosts, "tls-host", nil, "host names and IP addresses of the server certificate")
+	fs.BoolVar(&c.revoke, "revoke-signing-key", false, "replace a compromised signing key, and trust no earlier one")
+	fs.StringToStringVar(&c.shares, "for", nil,
+		"directories for the files of single identities, such as watcher=DIR,server=DIR (with --out)")
+	_ = cmd.MarkFlagDirname("out")
+	return cmd
+}
+
+func (c *identities) run(ctx context.Context, out *printer.Printer, now time.Time) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	store, done, err := c.store()
+	if err != nil {
+		return err
+	}
+	defer done()
+	options := identity.Options{Hosts: c.hosts, Now: now, RevokeSigning: c.revoke}
+	files, items, err := identity.Ensure(ctx, store, options)
+	if err != nil {
+		return c.withCode(err)
+	}
+	if err := c.handOut(ctx, files); err != nil {
+		return err
+	}
+	_, err = out.List(printer.Table{Columns: "IDENTITY|STATE|PUBLIC KEY OR VALID UNTIL|WHERE"},
+		printer.Rows(items, func(i identity.Item) printer.Row {
+			detail := i.PublicKey
+			if !i.NotAfter.IsZero() {
+				detail = i.NotAfter.UTC().Format(time.DateOnly)
+			}
+			return printer.Row{Name: "identity/" + i.Name, Object: i, Cells: printer.Cells(i.Name, i.State, detail, i.Where)}
+		}))
+	return err
+}
+
+func (c *identities) validate() error {
+	if err := identity.ValidateHosts(c.hosts); err != nil {
+		return usagef("--tls-host: %w", err)
+	}
+	if len(c.shares) > 0 && c.dir == "" {
+		return usagef("--for needs --out")
+	}
+	if err := identity.ValidateNames(maps.Keys(c.shares)); err != nil {
+		return usagef("--for: %w", err)
+	}
+	if (c.dir == "") == (c.namespace == "") {
+		return usagef("identities needs either --out DIR or --secrets NAMESPACE")
+	}
+	mode, err := strconv.ParseUint(c.mode, 8, 32)
+	if err != nil || mode&^0o666 != 0 || mode&0o600 != 0o600 {
+		return usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
+	}
+	c.fileMode = fs.FileMode(mode)
+	return nil
+}
+
+// handOut copies the files of single identities.
+func (c *identities) handOut(ctx context.Context, files identity.Files) error {
+	for _, name := range slices.Sorted(maps.Keys(c.shares)) {
+		if err := identity.HandOut(ctx, files, name, identity.Dir{Path: c.shares[name], Mode: c.fileMode}); err != nil {
+			return fmt.Errorf("hand out to %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// store returns the store of the identities, and a function that closes it.
+func (c *identities) store() (store identity.Store, done func(), err error) {
+	if c.dir != "" {
+		return identity.Dir{Path: c.dir, Mode: c.fileMode}, func() {}, nil
+	}
+	client, done, err := keys.Secrets(*c.cluster, c.namespace)
+	return &identity.Secrets{Client: client, Namespace: c.namespace, Prefix: c.prefix}, done, err
+}
+
+// withCode adds the exit code to an error of the API server.
+func (c *identities) withCode(err error) error {
+	_, gotResponse := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return errorf(exitPermission, "%w", err)
+	case apierrors.IsNotFound(err):
+		return errorf(exitNotFound, "%w", err)
+	case c.namespace != "" && !gotResponse && !errors.Is(err, identity.ErrUnusable):
+		return errorf(exitNoConnection, "cannot reach Kubernetes: %w", err)
+	}
+	return err
+}

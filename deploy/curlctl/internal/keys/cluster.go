@@ -1,0 +1,237 @@
+package keys
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// Error is an error of the API server, or of the connection to it.
+type Error struct {
+	// Operation such as "get ConfigMap team-a/rules".
+	Operation string
+	Err       error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if apierrors.IsForbidden(e.Err) || apierrors.IsUnauthorized(e.Err) {
+		return "this Kubernetes user may not " + e.Operation
+	}
+	return e.Operation + ": " + e.Err.Error()
+}
+
+// Unwrap returns the error of the API server.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Config returns the configuration of a client.
+func Config(o kube.Options) (*rest.Config, error) {
+	config, err := o.UserConfig()
+	switch file := cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)); {
+	case err == nil:
+		return config, nil
+	case file == "":
+		return nil, errors.New("there is no kubeconfig (set --kubeconfig or KUBECONFIG)")
+	case clientcmd.IsEmptyConfig(err):
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
+		}
+		return nil, fmt.Errorf("kubeconfig %s has no cluster", file)
+	default:
+		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
+	}
+}
+
+// Cluster reads Kubernetes with the rights of the user. Its errors are *Error.
+type Cluster struct {
+	Options kube.Options
+	// Timeout limits each request (0: there is no limit).
+	Timeout time.Duration
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// clients of one operation.
+type clients struct {
+	metadata metadata.Getter
+	watchers dynamic.NamespaceableResourceInterface
+	core     corev1client.CoreV1Interface
+}
+
+// using calls do with clients, and closes their connections.
+func (r *Cluster) using(operation string, do func(clients) error) error {
+	c, done, err := open(r.Options, r.Timeout)
+	if err == nil {
+		defer done()
+		err = do(c)
+	}
+	if err != nil {
+		return &Error{Operation: operation, Err: err}
+	}
+	return nil
+}
+
+// open returns clients, and a function that closes their connections. A timeout of 0 means no limit.
+func open(o kube.Options, timeout time.Duration) (c clients, done func(), err error) {
+	config, err := Config(o)
+	if err != nil {
+		return c, nil, err
+	}
+	config.Timeout = timeout
+	config.QPS = -1 // no limit
+	web, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	core, noCore := corev1client.NewForConfigAndClient(config, web)
+	meta, noMeta := metadata.NewForConfigAndClient(config, web)
+	objects, noObjects := dynamic.NewForConfigAndClient(config, web)
+	if err := cmp.Or(noCore, noMeta, noObjects); err != nil {
+		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	c = clients{
+		metadata: meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")),
+		watchers: objects.Resource(watchv1.Resource()),
+		core:     core,
+	}
+	return c, func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil
+}
+
+// Secrets returns a client for the Secrets of a namespace, and a function that closes its connections.
+func Secrets(o kube.Options, namespace string) (client corev1client.SecretInterface, done func(), err error) {
+	c, done, err := open(o, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.core.Secrets(namespace), done, nil
+}
+
+// Object reads the metadata of a ConfigMap, and the Watcher that owns it. If no ConfigMap has the name, it
+// reads the Watcher with that name and its ConfigMap. Either result may be nil.
+func (r *Cluster) Object(
+	ctx context.Context, namespace, name string,
+) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
+	object, err := r.configMap(ctx, namespace, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if object == nil {
+		w, err := r.watcher(ctx, namespace, name)
+		if err != nil || w == nil {
+			return nil, nil, err
+		}
+		object, err = r.configMap(ctx, namespace, w.ConfigMapName())
+		return object, w, err
+	}
+	owner := object.Labels[watchv1.WatcherLabel]
+	if controller := metav1.GetControllerOf(object); controller != nil && controller.Kind == watchv1.Kind {
+		owner = controller.Name
+	}
+	if owner == "" {
+		return object, nil, nil
+	}
+	w, err := r.watcher(ctx, namespace, owner)
+	if w != nil && w.ConfigMapName() != name {
+		w = nil // anybody may set the label
+	}
+	return object, w, err
+}
+
+// configMap reads the metadata of a ConfigMap, without its data (nil: it does not exist).
+func (r *Cluster) configMap(
+	ctx context.Context, namespace, name string,
+) (object *metav1.PartialObjectMetadata, err error) {
+	err = r.using("get ConfigMap "+namespace+"/"+name, func(c clients) (err error) {
+		object, err = c.metadata.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			object, err = nil, nil
+		}
+		return err
+	})
+	return object, err
+}
+
+// Objects reads the metadata of the ConfigMaps of a namespace and name (empty: all).
+func (r *Cluster) Objects(ctx context.Context, namespace, name string) (Objects, error) {
+	objects := Objects{}
+	err := r.Each(ctx, namespace, name, func(object *metav1.PartialObjectMetadata) { objects.Add(&object.ObjectMeta) })
+	if err != nil {
+		return nil, err
+	}
+	return objects, nil
+}
+
+// Each visits the metadata of the ConfigMaps of a namespace and name (empty: all).
+func (r *Cluster) Each(ctx context.Context, namespace, name string, visit func(*metav1.PartialObjectMetadata)) error {
+	return r.using("list ConfigMaps", func(c clients) error {
+		options := metav1.ListOptions{}
+		if name != "" {
+			options.FieldSelector = "metadata.name=" + name
+		}
+		list := func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+			return c.metadata.Namespace(namespace).List(ctx, page)
+		}
+		return eachItem(ctx, list, options, visit)
+	})
+}
+
+// Annotate sets an annotation of this version of a ConfigMap.
+func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
+	return r.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(c clients) error {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": object.UID, "resourceVersion": object.ResourceVersion, "annotations": map[string]string{name: value},
+		}})
+		if err == nil {
+			_, err = c.metadata.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: "curlctl"})
+		}
+		return err
+	})
+}
+
+// eachItem visits all objects of a list, which it reads in pages.
+func eachItem[T runtime.Object](ctx context.Context, list pager.ListPageFunc, o metav1.ListOptions, visit func(T)) error {
+	return pager.New(list).EachListItem(ctx, o, func(item runtime.Object) error {
+		if object, ok := item.(T); ok {
+			visit(object)
+		}
+		return nil
+	})
+}
+
+// watcher reads a Watcher. It returns nil if the Watcher or its CRD does not exist, or if the user may not
+// read it, because rights on the ConfigMap are enough.
+func (r *Cluster) watcher(ctx context.Context, namespace, name string) (w *watchv1.Watcher, err error) {
+	err = r.using("get Watcher "+namespace+"/"+name, func(c clients) error {
+		object, err := c.watchers.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		w = &watchv1.Watcher{}
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, w)
+	})
+	return w, err
+}

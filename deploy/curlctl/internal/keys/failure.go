@@ -1,0 +1,201 @@
+package keys
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Record is a failure in JSON and YAML output.
+type Record struct {
+	// ID is the sequence in CURL_FAILURES.
+	ID uint64 `json:"id"`
+	// Reason as in Events.
+	Reason string `json:"reason"`
+	// Host of the URL.
+	Host      string `json:"host,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	ConfigMap string `json:"configMap,omitempty"`
+	Key       string `json:"key,omitempty"`
+	// UID of the ConfigMap.
+	UID string `json:"uid,omitempty"`
+	// URL without its query.
+	URL string `json:"url,omitempty"`
+	// Refresh interval, if any.
+	Refresh string `json:"refresh,omitempty"`
+	// Status of the last response, if there was one.
+	Status int32 `json:"status,omitempty"`
+	// Sentence as in Events.
+	Sentence string `json:"message,omitempty"`
+	// Attempts in the last round.
+	Attempts uint32 `json:"attempts,omitempty"`
+	// FirstFailedAt is the first failure since the last success.
+	FirstFailedAt time.Time `json:"firstFailedAt,omitzero"`
+	LastFailedAt  time.Time `json:"lastFailedAt,omitzero"`
+	// KeptAt is when the dead letter was stored.
+	KeptAt time.Time `json:"keptAt"`
+	// ReplayOf is the failure whose replay failed.
+	ReplayOf uint64 `json:"replayOf,omitempty"`
+	// TraceID of the failed attempt, if it was traced.
+	TraceID string `json:"traceID,omitempty"`
+	// Now is the current state of the key, if it was looked up.
+	Now string `json:"now,omitempty"`
+	// Subject of a message that could not be handled.
+	Subject string `json:"subject,omitempty"`
+}
+
+// NewRecord returns the record of a dead letter.
+func NewRecord(f operate.DeadLetter) Record {
+	want, detail := f.Message.GetWant(), f.Message.GetFailure()
+	r := Record{
+		ID: f.ID, Reason: f.Reason, Host: f.Host,
+		Namespace: f.Key.Namespace, ConfigMap: f.Key.Name, Key: f.Key.Key, UID: want.GetUid(),
+		URL: WithoutQuery(want.GetUrl()), Status: detail.GetStatusCode(), Attempts: detail.GetAttempts(),
+		FirstFailedAt: timeOf(detail.GetFirstFailedAt()), LastFailedAt: timeOf(f.Message.GetLastFailedAt()),
+		KeptAt: f.At.UTC(), ReplayOf: f.Message.GetReplayOf(), Subject: f.Message.GetSubject(),
+	}
+	if detail != nil {
+		r.Sentence = condition.Sentence(want, detail)
+	}
+	if span := pipeline.ParseTraceparent(f.Message.GetTraceparent()); span.IsValid() {
+		r.TraceID = span.TraceID().String()
+	}
+	if refresh := want.GetRefresh().AsDuration(); refresh > 0 {
+		r.Refresh = duration.Format(refresh)
+	}
+	return r
+}
+
+// Name returns the name of a failure for -o name.
+func Name(id uint64) string { return "failure/" + strconv.FormatUint(id, 10) }
+
+// Table returns the columns of a list of failures.
+func Table() printer.Table {
+	return printer.Table{
+		Columns: "ID|AGE|REASON|HOST|NAMESPACE|CONFIGMAP|KEY|NOW|ATTEMPTS", Wide: "FAILING SINCE|REPLAY OF|URL|MESSAGE",
+		Drop: "ATTEMPTS|HOST|AGE",
+	}
+}
+
+// Row returns the row of Table.
+func (r Record) Row(now time.Time) printer.Row {
+	replayOf := ""
+	if r.ReplayOf > 0 {
+		replayOf = strconv.FormatUint(r.ReplayOf, 10)
+	}
+	return printer.Row{Name: Name(r.ID), Object: r, Cells: printer.Cells(
+		r.ID, printer.Age(now, r.KeptAt), printer.In(printer.Red, Reason(r.Reason, r.Status)), r.Host,
+		r.Namespace, r.ConfigMap, r.Key, r.Now, r.Attempts, printer.Age(now, r.FirstFailedAt), replayOf, r.URL, r.Sentence,
+	)}
+}
+
+// Reason returns a reason with the HTTP status, if there is one.
+func Reason(reason string, status int32) string {
+	if status == 0 {
+		return reason
+	}
+	return reason + " " + strconv.Itoa(int(status))
+}
+
+// Snippet returns the first lines of a response, if it is text.
+func Snippet(raw []byte) []string {
+	if len(raw) == 0 {
+		return nil
+	}
+	if !utf8.Valid(raw) {
+		return []string{strconv.Itoa(len(raw)) + " bytes that are not text"}
+	}
+	const most = 5
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	if len(lines) > most {
+		lines = append(lines[:most], "…")
+	}
+	for i, line := range lines {
+		lines[i] = printer.Printable(strings.TrimRight(line, "\r"))
+	}
+	return lines
+}
+
+// WithoutQuery returns a URL without userinfo, query and fragment, which may hold secrets.
+func WithoutQuery(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	text := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() + cmp.Or(u.RawPath, u.EscapedPath())
+	if u.RawQuery != "" {
+		text += "?…"
+	}
+	return text
+}
+
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// Selection selects failures, in the syntax of flags. Empty fields select all.
+type Selection struct {
+	Reason, Host, Namespace, Name, Key string
+	// Since and Until are a duration before now, such as 2h, or an RFC 3339 time.
+	Since, Until string
+}
+
+// Filter parses the selection. An error begins with the name of the field, in lower case.
+func (s Selection) Filter(now time.Time) (operate.DeadLetterFilter, error) {
+	filter := operate.DeadLetterFilter{
+		Reason: s.Reason, Host: strings.ToLower(s.Host), Namespace: s.Namespace, Name: s.Name, Key: s.Key,
+	}
+	if s.Reason != "" && pipeline.ClassOf(s.Reason) == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+		return filter, fmt.Errorf("reason: %q is not one of %s", s.Reason, strings.Join(Reasons(), ", "))
+	}
+	var err error
+	if filter.Since, err = moment("since", s.Since, now); err != nil {
+		return filter, err
+	}
+	filter.Until, err = moment("until", s.Until, now)
+	if err == nil && !filter.Since.IsZero() && !filter.Until.IsZero() && !filter.Since.Before(filter.Until) {
+		err = fmt.Errorf("until: %q is not after the value %q of since", s.Until, s.Since)
+	}
+	return filter, err
+}
+
+// moment parses an RFC 3339 time, or a duration before now.
+func moment(field, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := duration.Parse(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf(
+			"%s: %q is neither a duration such as 2h or 3d nor a time such as 2026-01-31T12:00:00Z", field, text)
+	}
+	return at, nil
+}
+
+// Reasons returns the reasons of failures.
+func Reasons() []string {
+	var all []string
+	for n := int32(1); v1.FailureClass_name[n] != ""; n++ {
+		all = append(all, pipeline.Reason(v1.FailureClass(n)))
+	}
+	return all
+}

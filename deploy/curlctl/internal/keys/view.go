@@ -1,0 +1,207 @@
+package keys
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/condition"
+	"github.com/kv8s/curl-me-that/proto/keystate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// TimelineEntry is one event of the timeline.
+type TimelineEntry struct {
+	At     time.Time `json:"at"`
+	What   string    `json:"what"`
+	Key    string    `json:"key,omitempty"`
+	Detail string    `json:"detail,omitempty"`
+
+	// Colour of What for people.
+	Colour printer.Colour `json:"-"`
+}
+
+// Pair is one pair of the annotation in JSON and YAML output.
+type Pair struct {
+	Key     string `json:"key"`
+	URL     string `json:"url"`
+	Refresh string `json:"refresh,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+}
+
+// ViewKey is a key of a ConfigMap with its condition.
+type ViewKey struct {
+	Key string `json:"key"`
+	keystate.Condition
+}
+
+// String formats a pair for people.
+func (a Pair) String() string {
+	text := a.Key + " = " + a.URL
+	if a.Refresh != "" {
+		text += ", every " + a.Refresh
+	}
+	return text
+}
+
+// View is everything known about a ConfigMap.
+type View struct {
+	Namespace  string `json:"namespace"`
+	ConfigMap  string `json:"configMap"`
+	Exists     bool   `json:"exists"`
+	UID        string `json:"uid,omitempty"`
+	Annotation string `json:"annotation,omitempty"`
+	Asks       []Pair `json:"asks,omitempty"`
+	Problem    string `json:"problem,omitempty"`
+	// Notes are about annotations that were adjusted to the limits of the operator.
+	Notes []string `json:"notes,omitempty"`
+	// Ignored says why the watcher ignores the object.
+	Ignored string `json:"ignored,omitempty"`
+	// Keys are the wanted and the annotated keys.
+	Keys     []ViewKey       `json:"keys,omitempty"`
+	Watcher  *Watcher        `json:"watcher,omitempty"`
+	Timeline []TimelineEntry `json:"timeline"`
+
+	// read has the object, if it exists.
+	read Objects
+}
+
+// ReadCluster adds the ConfigMap, or the one of the Watcher with that name, and the Watcher that owns it.
+func (v *View) ReadCluster(ctx context.Context, from *Cluster) error {
+	found, owner, err := from.Object(ctx, v.Namespace, v.ConfigMap)
+	if err != nil {
+		return err
+	}
+	if owner != nil {
+		v.ConfigMap = owner.ConfigMapName()
+		v.Watcher = &Watcher{Name: owner.Name, Fetched: owner.Status.Fetched, Conditions: owner.Status.Conditions}
+	}
+	if found != nil {
+		v.readMetadata(found)
+	}
+	return nil
+}
+
+func (v *View) readMetadata(object *metav1.PartialObjectMetadata) {
+	v.Exists, v.UID = true, string(object.UID)
+	v.add(object.CreationTimestamp.Time, "created", "", "", 0)
+	read := ReadObject(&object.ObjectMeta, annotation.DefaultProtected())
+	request := read.Request
+	v.Annotation, v.Ignored, v.Problem = request.Annotation, read.Ignored, read.Problem
+	v.read = Objects{{Namespace: v.Namespace, Name: v.ConfigMap}: read}
+	for _, problem := range request.Problems {
+		if problem.WatcherOnly {
+			v.Notes = append(v.Notes, problem.Text)
+		}
+	}
+	for _, pair := range request.Pairs {
+		ask := Pair{Key: pair.Key, URL: WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
+		if interval := request.Interval(pair.Key); interval > 0 {
+			ask.Refresh = duration.Format(interval)
+		}
+		v.Asks = append(v.Asks, ask)
+	}
+	if read.Unreadable {
+		v.Problem = strings.TrimPrefix(v.Problem+", and ", ", and ") + "the status annotation is unreadable"
+	}
+	v.readStatus(read.Status)
+}
+
+// readStatus adds the entries of the status annotation.
+func (v *View) readStatus(state status.Status) {
+	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
+		e := state.Keys[key]
+		if e.Written() {
+			detail := fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], WithoutQuery(e.URL))
+			if e.Binary {
+				detail += ", in binaryData because it is not text"
+			}
+			v.add(e.FetchedAt, "written", key, detail, printer.Green)
+		}
+		if e.Failing() {
+			detail := e.Error
+			if message := e.Why().Message; message != "" {
+				detail += ": " + message
+			}
+			if e.Attempts > 0 { // KeyExists has no attempts
+				detail += ", " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
+			}
+			v.add(e.Since, "failing since", key, detail, printer.Red)
+		}
+	}
+	if wrong := state.Problem; wrong != nil {
+		v.add(wrong.Since, "not followed since", "", wrong.Error, printer.Red)
+	}
+}
+
+// addTimer adds a timer, and the last attempt that set it.
+func (v *View) addTimer(t operate.Timer) {
+	detail := pipeline.CauseName(t.Due.GetCause())
+	if waits := condition.WaitsFor(t.Due.GetWaitsFor(), t.URL); waits != "" {
+		detail += ", waits for the " + waits
+	}
+	v.add(t.At, "scheduled", t.Key.Key, detail, printer.Cyan)
+	switch at := keystate.Checked(t.Due, t.SetAt); {
+	case at.IsZero():
+	case t.Reason() != "":
+		v.add(at, "last checked", t.Key.Key, t.Reason(), printer.Red)
+	default:
+		v.add(at, "last checked", t.Key.Key, "ok", printer.Green)
+	}
+}
+
+func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour) {
+	entry := TimelineEntry{At: at.UTC(), What: what, Key: key, Detail: detail, Colour: colour}
+	v.Timeline = append(v.Timeline, entry)
+}
+
+// ReadStreams adds wants, timers and failures, and sorts the timeline.
+func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time.Time) error {
+	r := Reader{Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Now: now, Objects: v.read}
+	found, timers, err := r.Read(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range found {
+		if k.Key.Key != "" {
+			v.Keys = append(v.Keys, ViewKey{k.Key.Key, k.Condition})
+		}
+		if k.Sequence > 0 {
+			v.add(k.At, "wanted", k.Key.Key, pipeline.CauseName(k.Cause)+": "+WithoutQuery(k.URL), printer.Cyan)
+		}
+	}
+	for _, t := range timers {
+		v.addTimer(t)
+	}
+	filter := operate.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap}
+	for f, err := range client.DeadLetters(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		attempts := printer.Plural(int(f.Message.GetFailure().GetAttempts()), "attempt")
+		detail := fmt.Sprintf("failure %d: %s after %s", f.ID, f.Reason, attempts)
+		if of := f.Message.GetReplayOf(); of > 0 {
+			detail += fmt.Sprintf(", replay of %d", of)
+		}
+		v.add(f.At, "gave up", f.Key.Key, detail, printer.Red)
+	}
+	slices.SortStableFunc(v.Timeline, func(a, b TimelineEntry) int { return a.At.Compare(b.At) })
+	return nil
+}
+
+// Watcher is the owner of the ConfigMap.
+type Watcher struct {
+	Name       string             `json:"name"`
+	Fetched    string             `json:"fetched,omitempty"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

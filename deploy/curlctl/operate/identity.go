@@ -1,0 +1,103 @@
+package operate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Names of the identities.
+const (
+	// Viewer sees everything and changes nothing.
+	Viewer = "viewer"
+	// Replayer also replays and refetches.
+	Replayer = "replayer"
+	// Admin also pauses and purges.
+	Admin = "admin"
+)
+
+// Identity is a set of permissions that a NATS user needs for some commands.
+type Identity struct {
+	// Name of the identity.
+	Name string
+	// Publish and Subscribe are the allowed subjects.
+	Publish, Subscribe []string
+}
+
+// Identities returns the identities. Each has the permissions of the previous one.
+func Identities() []Identity {
+	viewer := Identity{
+		Name: Viewer,
+		Publish: []string{
+			"$SYS.REQ.USER.INFO",
+			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.STREAM.INFO.CURL_RESULTS",
+			"$JS.API.STREAM.INFO.CURL_FAILURES",
+			"$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher", "$JS.API.CONSUMER.INFO.CURL_RESULTS.writer",
+			"$JS.API.DIRECT.GET.CURL_REQUESTS", "$JS.API.DIRECT.GET.CURL_REQUESTS.>",
+			"$JS.API.DIRECT.GET.CURL_FAILURES",
+		},
+		Subscribe: []string{"_INBOX_curlctl.>"},
+	}
+	replayer := Identity{
+		Name:      Replayer,
+		Publish:   append(slices.Clone(viewer.Publish), "curl.due.>", "curl.timer.>"),
+		Subscribe: viewer.Subscribe,
+	}
+	admin := Identity{
+		Name: Admin,
+		Publish: append(slices.Clone(replayer.Publish),
+			"$JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher",
+			"$JS.API.STREAM.PURGE.CURL_FAILURES", "$JS.API.STREAM.MSG.DELETE.CURL_FAILURES",
+		),
+		Subscribe: viewer.Subscribe,
+	}
+	return []Identity{viewer, replayer, admin}
+}
+
+// Missing returns the subjects that a user may not use. A subject of the JetStream API may be allowed with the
+// prefix api of the client, or with pipeline.DefaultAPIPrefix, which servers check in any domain.
+func (i Identity) Missing(user User, api string) []string {
+	var missing []string
+	for _, subject := range i.Publish {
+		if rest, found := strings.CutPrefix(subject, pipeline.DefaultAPIPrefix); found && allowed(user.Publish, api+rest) {
+			continue
+		}
+		if !allowed(user.Publish, subject) {
+			missing = append(missing, subject)
+		}
+	}
+	for _, subject := range i.Subscribe {
+		if !allowed(user.Subscribe, subject) {
+			missing = append(missing, subject)
+		}
+	}
+	return missing
+}
+
+func allowed(rules *Rules, subject string) bool {
+	if rules == nil {
+		return true
+	}
+	covers := func(pattern string) bool { return covers(pattern, subject) }
+	if slices.ContainsFunc(rules.Deny, covers) {
+		return false
+	}
+	return len(rules.Allow) == 0 || slices.ContainsFunc(rules.Allow, covers)
+}
+
+// covers reports whether pattern matches everything that subject matches.
+func covers(pattern, subject string) bool {
+	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
+	for i, token := range p {
+		switch {
+		case token == ">":
+			return len(s) > i
+		case i >= len(s), s[i] == ">":
+			return false
+		case token != "*" && token != s[i]:
+			return false
+		}
+	}
+	return len(p) == len(s)
+}

@@ -1,0 +1,237 @@
+package curlctl
+
+import (
+	"bufio"
+	"context"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+)
+
+// Options are the flags of all commands.
+type options struct {
+	NATS      operate.Options
+	Print     printer.Options
+	Kube      kube.Options
+	Namespace string
+	// Now is the clock.
+	Now func() time.Time
+
+	allNamespaces bool
+}
+
+// BindFlags adds the flags.
+func (o *options) BindFlags(cmd *cobra.Command) {
+	fs := cmd.PersistentFlags()
+	o.NATS.BindFlags(fs)
+	o.Print.BindFlags(fs)
+	o.Kube.BindUserFlags(fs)
+	fs.StringVarP(&o.Namespace, "namespace", "n", "", "only this namespace (default: all)")
+	fs.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, the default")
+	complete(cmd, "output", cobra.FixedCompletions(printer.Formats(), silently))
+	complete(cmd, "context", completeContexts)
+	complete(cmd, "namespace", o.CompleteNamespaces)
+}
+
+// BindName adds the flag --name.
+func (o *options) BindName(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "name", "", "only ConfigMaps with this name")
+	complete(cmd, "name", o.CompleteNames)
+}
+
+// BindHost adds the flag --host.
+func (o *options) BindHost(cmd *cobra.Command, host *string) {
+	cmd.Flags().StringVar(host, "host", "", "only this host")
+	complete(cmd, "host", o.CompleteHosts)
+}
+
+// Cluster returns a reader of the keys.
+func (o *options) Cluster() *keys.Cluster { return &keys.Cluster{Options: o.Kube, Now: o.Now} }
+
+// RunE is the function of a cobra command.
+type RunE = func(cmd *cobra.Command, args []string) error
+
+// Offline returns the function of a command without NATS.
+func (o *options) Offline(do func(cmd *cobra.Command, out *printer.Printer, args []string) error) RunE {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := o.Print.Validate(); err != nil {
+			return usagef("%w", err)
+		}
+		return withCode(cmd.Context(), do(cmd, printer.New(cmd.OutOrStdout(), o.Print), args))
+	}
+}
+
+// Run returns the function of a command with NATS. Its context ends when the server denies something.
+func (o *options) Run(do func(ctx context.Context, s *session, args []string) error) RunE {
+	return o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
+		if o.Namespace != "" && o.allNamespaces {
+			return usagef("give either --namespace or --all-namespaces")
+		}
+		conn, err := o.NATS.Open()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		ctx, end := conn.Refusals.CancelOnDenied(cmd.Context())
+		defer end()
+		s := &session{
+			Connection: conn, options: o, Out: out, Aside: printer.New(cmd.ErrOrStderr(), printer.Options{}),
+			cmd: cmd, args: args,
+		}
+		defer s.hintUnread()
+		return withCode(ctx, do(ctx, s, args))
+	})
+}
+
+// Session is one run of a command with a connection to NATS.
+type session struct {
+	*operate.Connection
+	*options
+	// Out is for the result; Aside is for questions, progress and hints.
+	Out, Aside *printer.Printer
+
+	cmd  *cobra.Command
+	args []string
+}
+
+// List prints rows. If there are none, it prints the message none for people.
+func (s *session) List(table printer.Table, rows iter.Seq2[printer.Row, error], none string) error {
+	n, err := s.Out.List(table, rows)
+	if err == nil && n == 0 && !s.Out.ForPrograms() {
+		s.Hint("%s", none)
+	}
+	return err
+}
+
+// kubeTimeout limits reading the objects of Kubernetes.
+const kubeTimeout = 10 * time.Second
+
+// Objects reads the ConfigMaps of --namespace with a name (empty: all). On error it prints a hint, and returns nil.
+func (s *session) Objects(ctx context.Context, name string) keys.Objects {
+	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
+	defer cancel()
+	objects, err := s.Cluster().Objects(ctx, s.Namespace, name)
+	if err != nil {
+		s.Hint("Without Kubernetes (%v), it is unknown which keys are refused or ignored.", err)
+	}
+	return objects
+}
+
+// Keys reads the keys of --namespace and ConfigMaps with a name (empty: all).
+func (s *session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
+	r := s.Reader(name)
+	r.Objects = s.Objects(ctx, name)
+	all, _, err := r.Read(ctx)
+	return all, err
+}
+
+// Reader returns a reader of NATS, for --namespace and ConfigMaps with a name (empty: all).
+func (s *session) Reader(name string) keys.Reader {
+	return keys.Reader{Client: s.Client, Namespace: s.Namespace, Name: name, Now: s.Now()}
+}
+
+// Hint prints a line to stderr.
+func (s *session) Hint(format string, args ...any) { s.Aside.Linef(format, args...) }
+
+// HintLoss prints a hint when the connection is lost, while requests are retried.
+func (s *session) HintLoss() {
+	s.Conn.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
+		if err != nil { // not closed by us
+			s.Hint("Lost the connection to NATS, reconnecting.")
+		}
+	})
+}
+
+// HintPaused prints a hint if fetching is paused.
+func (s *session) HintPaused(ctx context.Context) {
+	fetchers, err := s.Client.Fetchers(ctx)
+	switch {
+	case err != nil || !fetchers.Paused:
+	case operate.Resumes(fetchers) != nil:
+		s.Hint("Fetching is paused and resumes in %s. Requests wait until then.",
+			printer.Until(s.Now(), *operate.Resumes(fetchers)))
+	default:
+		s.Hint("Fetching is paused. Requests wait until `curlctl resume`.")
+	}
+}
+
+func (s *session) hintUnread() {
+	if n, first := s.Client.Unread.Count(); n > 0 {
+		s.Hint("Skipped %s, the first: %s.", printer.Plural(n, "unreadable message"), first)
+	}
+}
+
+// noArgs refuses arguments, and suggests similar commands.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2 // as in cobra
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		return usagef("%s has no command %q, did you mean %s?", cmd.CommandPath(), args[0], strings.Join(similar, " or "))
+	}
+	return usagef("%s does not accept %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath())
+}
+
+// exactlyOne requires exactly one argument, described by what.
+func exactlyOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("%s needs %s; see `%s --help`", cmd.CommandPath(), what, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// Object parses NAMESPACE/NAME, or NAME with --namespace.
+func (o *options) Object(arg string) (namespace, name string, err error) {
+	namespace, name, found := strings.Cut(arg, "/")
+	if !found {
+		namespace, name = o.Namespace, arg
+	}
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", usagef("%q is not of the form NAMESPACE/NAME", arg)
+	}
+	return namespace, name, nil
+}
+
+// failureIDs parses IDs as lists print them: 12, or failure/12.
+func failureIDs(args []string) ([]uint64, error) {
+	var ids []uint64
+	for _, arg := range args {
+		id, err := strconv.ParseUint(strings.TrimPrefix(arg, "failure/"), 10, 64)
+		if err != nil || id == 0 {
+			return nil, usagef("%q is not the ID of a failure (`curlctl failures` lists them)", arg)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// ConfirmAbove is the maximum number of fetches without a confirmation prompt.
+const confirmAbove = 100
+
+// Confirm asks a question. Without a terminal the answer is no.
+func (s *session) Confirm(question string, args ...any) error {
+	if !printer.Terminal(s.cmd.InOrStdin()) {
+		return errorf(exitNotConfirmed, "nothing was done: there is no terminal to confirm (give --yes)")
+	}
+	s.Aside.Textf(question+" [y/N] ", args...)
+	answer, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')
+	if err == nil {
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return nil
+		}
+	}
+	return errorf(exitNotConfirmed, "nothing was done: not confirmed")
+}

@@ -1,0 +1,156 @@
+package curlctl
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// pauseCommand returns the command pause.
+func pauseCommand(o *options) *cobra.Command {
+	limit := duration.Flag(0)
+	cmd := &cobra.Command{
+		Use:   "pause",
+		Short: "Pause fetching without loss",
+		Long: "Pauses the delivery of requests to all fetchers. Fetches in flight finish, new requests\n" +
+			"and timers wait in the stream. `curlctl resume` ends the pause.",
+		Args: noArgs,
+	}
+	cmd.PreRunE = func(*cobra.Command, []string) error { return notNegative("for", int(limit)) }
+	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
+		return pause(ctx, s, time.Duration(limit))
+	})
+	cmd.Flags().Var(&limit, "for", "resume after this time (0: never)")
+	return cmd
+}
+
+func pause(ctx context.Context, s *session, limit time.Duration) error {
+	until := "until `curlctl resume`"
+	if limit > 0 {
+		until = "for " + duration.Format(limit)
+	} else {
+		limit = operate.Forever
+	}
+	err := s.Client.PauseFetching(ctx, time.Now().Add(limit))
+	if err == nil {
+		s.Out.Linef("Fetching is %s %s.", printer.In(printer.Yellow, "paused"), until)
+	}
+	return err
+}
+
+// resumeCommand returns the command resume.
+func resumeCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume",
+		Short: "Resume fetching",
+		Args:  noArgs,
+		RunE: o.Run(func(ctx context.Context, s *session, _ []string) error {
+			before, err := s.Client.Fetchers(ctx)
+			if err != nil {
+				return err
+			}
+			err = s.Client.ResumeFetching(ctx)
+			switch {
+			case err != nil:
+			case before.Paused:
+				s.Out.Linef("Fetching %s, %s waiting.",
+					printer.In(printer.Green, "resumed"), printer.Plural(int(before.NumPending), "request"))
+			default:
+				s.Out.Linef("Fetching was not paused.")
+			}
+			return err
+		}),
+	}
+}
+
+// setupCommand returns the command setup.
+func setupCommand(o *options) *cobra.Command {
+	var topology pipeline.Topology
+	dryRun, watch := false, false
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Create or update the streams and consumers",
+		Long: "Creates or updates the streams and consumers. With --watch it runs until interrupted and\n" +
+			"creates what is missing, so that a NATS server that lost its data recovers. It does not\n" +
+			"change existing streams then.",
+		Args: noArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if err := topology.Validate(); err != nil {
+				return usagef("%w", err)
+			}
+			return nil
+		},
+		RunE: o.Run(func(ctx context.Context, s *session, _ []string) error {
+			if watch {
+				return createMissing(ctx, s, topology)
+			}
+			return setup(ctx, s, topology, dryRun)
+		}),
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&dryRun, "dry-run", false, "only compare, and exit with 7 if something differs")
+	fs.BoolVar(&watch, "watch", false, "keep running, and create missing streams and consumers")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "watch")
+	topology.BindFlags(fs, "replicas")
+	return cmd
+}
+
+func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun bool) error {
+	differ, err := pipeline.Compare(ctx, s.JetStream, topology)
+	if err != nil {
+		return err
+	}
+	for _, d := range differ {
+		s.Out.Linef("%s %s", printer.In(printer.Yellow, "differs:"), d)
+	}
+	if len(differ) == 0 {
+		s.Out.Linef("Streams and consumers are up to date.")
+		return nil
+	}
+	if dryRun {
+		return silent(exitFound)
+	}
+	if _, err := pipeline.Ensure(ctx, s.JetStream, topology); err != nil {
+		return err
+	}
+	s.Out.Linef("Updated streams and consumers.")
+	return nil
+}
+
+const (
+	// checkEvery is the interval between checks for missing streams, and checkTimeout limits each check.
+	checkEvery   = 2 * time.Second
+	checkTimeout = 30 * time.Second
+)
+
+// createMissing creates missing streams and consumers until ctx ends. It reports only the first of consecutive
+// failures.
+func createMissing(ctx context.Context, s *session, topology pipeline.Topology) error {
+	topology.KeepExisting = true
+	s.Hint("Creating missing streams and consumers at %s, press Ctrl-C to stop.", s.Where)
+	failing := false
+	err := wait.PollUntilContextCancel(ctx, checkEvery, true, func(ctx context.Context) (bool, error) {
+		limited, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		_, err := pipeline.Ensure(limited, s.JetStream, topology)
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case err != nil && !failing:
+			s.Hint("Some streams or consumers are missing, retrying: %v", err)
+		case err == nil && failing:
+			s.Hint("All streams and consumers exist.")
+		}
+		failing = err != nil
+		return false, nil
+	})
+	return cmp.Or(context.Cause(ctx), err)
+}
