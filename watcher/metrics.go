@@ -14,7 +14,6 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
-	"github.com/kv8s/curl-me-that/watcher/internal/session"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -36,7 +35,7 @@ type metrics struct {
 	audit      *audit.Metrics
 	calls      *kube.Calls
 	events     *prometheus.CounterVec
-	session    *session.Metrics
+	session    *reconcile.RunnerMetrics
 	leader     prometheus.Gauge
 	lease      prometheus.Gauge
 }
@@ -50,7 +49,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m.events = m.own.Counters("watch_events_total", "Events from the watch of ConfigMaps, by kind. A list is one event.",
 		metric.Of("kind", informer.Events()...))
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")
-	m.session = session.NewMetrics(m.own, m.standard)
+	m.session = reconcile.NewRunnerMetrics(m.own, m.standard)
 	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. Without an election it is always 1.")
 	m.lease = c.Election.Metric(m.standard)
 	return m

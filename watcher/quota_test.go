@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/watcher/internal/quota"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
 
 var _ = Describe("A namespace that exceeds its limits", func() {
@@ -17,7 +17,7 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	limited := func(l quota.Limits) func(*options) {
+	limited := func(l annotated.Limits) func(*options) {
 		return func(o *options) { o.config.Quota = l }
 	}
 
@@ -33,7 +33,7 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 			}
 			return names
 		}
-		first := w.watch(limited(quota.Limits{Keys: 2})).awaitReady()
+		first := w.watch(limited(annotated.Limits{Keys: 2})).awaitReady()
 		Eventually(wanted).Should(HaveLen(2))
 		sentence := fmt.Sprintf("namespace %s asks for more than 2 keys and older ConfigMaps come first; remove some, "+
 			"or have --namespace-keys raised", w.namespace)
@@ -44,7 +44,7 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 		By("restarting the watcher")
 		before := wanted()
 		first.stop()
-		w.watch(limited(quota.Limits{Keys: 2})).awaitReady()
+		w.watch(limited(annotated.Limits{Keys: 2})).awaitReady()
 		Consistently(wanted).Should(Equal(before))
 		Expect(w.notes(ctx, "InvalidAnnotation")).To(HaveLen(1))
 

@@ -26,14 +26,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
-	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
-	"github.com/kv8s/curl-me-that/watcher/internal/cluster"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
-	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
-	"github.com/kv8s/curl-me-that/watcher/internal/session"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -71,7 +67,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 		at.check = min(at.check, at.audit)
 	}
 	metrics := newMetrics(rt.Metrics, c)
-	clients, err := cluster.Connect(metrics.calls.Of(api))
+	clients, err := informer.Connect(metrics.calls.Of(api))
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
@@ -111,13 +107,13 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 // parts are created by newParts.
 type parts struct {
 	objects  *informer.Informer[*annotated.Object]
-	bounded  *quota.Quota
-	sessions *session.Runner
+	bounded  *annotated.Quota
+	sessions *reconcile.Runner
 	election leader.Deps
 	cache    *process.Part
 }
 
-func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, metrics *metrics) (*parts, error) {
+func newParts(rt *process.Runtime, c Config, at pace, clients *informer.Clients, metrics *metrics) (*parts, error) {
 	grammar, err := annotation.New(c.Selection.Grammar)
 	if err != nil {
 		return nil, err
@@ -127,10 +123,10 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 		return nil, fmt.Errorf("--signing-key: %w", err)
 	}
 	events := budget.New(c.Events, time.Now)
-	client, index, undelivered := pipeline.NewClient(rt.JetStream), wantindex.NewIndex(), backlog.New(rt.JetStream)
+	client, index, undelivered := pipeline.NewClient(rt.JetStream), wantindex.NewIndex(), wantindex.NewBacklog(rt.JetStream)
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
-	var sessions *session.Runner
-	var bounded *quota.Quota
+	var sessions *reconcile.Runner
+	var bounded *annotated.Quota
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}
 	objects := informer.New(informer.Config{Namespaces: c.Namespaces, SkipRefused: true},
 		informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
@@ -140,16 +136,16 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 				sessions.Changed(name, live)
 			},
 		})
-	bounded = quota.New(c.Quota, objects)
+	bounded = annotated.NewQuota(c.Quota, objects)
 	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
 	health := rt.Health.Part("streams")
 	auditor := audit.New(at.audit, audit.Deps{
 		Client: client, Index: index, Object: bounded.Look, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 	})
-	sessions = session.New(session.Config{
+	sessions = reconcile.NewRunner(reconcile.RunnerConfig{
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
 		Installation: c.Election.Installation(),
-	}, session.Deps{
+	}, reconcile.RunnerDeps{
 		Client: client, Epoch: managed.epoch, Index: index, Backlog: undelivered, Objects: bounded,
 		Reconciler: reconcile.New(reconcile.Config{
 			Coalesce: c.Coalesce, Repeat: at.audit,
@@ -177,7 +173,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *cluster.Clients, 
 }
 
 // lead returns the work of the leader, which also exports the state of the pipeline.
-func lead(sessions *session.Runner, export *exporter.Exporter, metrics *metrics) func(context.Context) error {
+func lead(sessions *reconcile.Runner, export *exporter.Exporter, metrics *metrics) func(context.Context) error {
 	return func(ctx context.Context) error {
 		metrics.leader.Set(1)
 		defer metrics.leader.Set(0)

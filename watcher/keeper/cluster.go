@@ -17,14 +17,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/internal/cluster"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // clients are the API clients of keeper.
 type clients struct {
-	*cluster.Clients
+	*informer.Clients
 
 	watching, writing *watchers
 	pods              corev1client.PodsGetter
@@ -33,7 +32,7 @@ type clients struct {
 }
 
 func connect(config *rest.Config) (*clients, error) {
-	shared, err := cluster.Connect(config)
+	shared, err := informer.Connect(config)
 	if err != nil {
 		return nil, err
 	}

@@ -7,13 +7,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
-// Command returns the command line of keeper; elect elects its leader.
-func Command(elect leader.Elect) *cobra.Command {
+// Command returns the command line of keeper.
+func Command() *cobra.Command {
 	var c Config
-	c.Election.Elect = elect
 	return process.NewCommand(&cobra.Command{
 		Use:   name,
 		Short: "Create a ConfigMap for each Watcher and report its status",

@@ -26,7 +26,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
-	"github.com/kv8s/curl-me-that/watcher/internal/queue"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
@@ -115,7 +115,7 @@ type keeper struct {
 	// pods has the pods with sidecars (nil if they are not watched).
 	pods *reconcile.Pods
 	// queue is the queue of the current term (nil if another keeper leads).
-	queue    atomic.Pointer[queue.Work]
+	queue    atomic.Pointer[pace.Work]
 	election leader.Deps
 	cache    *process.Part
 	work     *reconcile.Reconciler
@@ -273,7 +273,7 @@ func (k *keeper) lead(health *process.Part) func(context.Context) error {
 	return func(ctx context.Context) error {
 		k.metrics.leader.Set(1)
 		defer k.metrics.leader.Set(0)
-		q := queue.NewWork(queueName, k.metrics.queue)
+		q := pace.NewWork(queueName, k.metrics.queue)
 		k.queue.Store(q)
 		defer k.metrics.queue.Reset()
 		defer k.queue.Store(nil)
@@ -285,7 +285,7 @@ func (k *keeper) lead(health *process.Part) func(context.Context) error {
 }
 
 // handle reconciles a Watcher. It finishes a reconcile in progress.
-func (k *keeper) handle(ctx context.Context, q *queue.Work, watcher types.NamespacedName) {
+func (k *keeper) handle(ctx context.Context, q *pace.Work, watcher types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	again, err := k.work.Reconcile(ctx, watcher)

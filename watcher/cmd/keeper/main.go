@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 )
 
@@ -14,5 +13,5 @@ const gcPercent = 25
 
 func main() {
 	process.LimitGarbage(gcPercent)
-	os.Exit(process.Execute(keeper.Command(lease.Elect)))
+	os.Exit(process.Execute(keeper.Command()))
 }

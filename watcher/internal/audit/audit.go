@@ -21,9 +21,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
-	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/internal/tick"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -98,7 +97,7 @@ func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	for _, r := range a.suspects { // the stream may have lost the messages they wait for
 		r.notBefore = time.Time{}
 	}
-	tick.Every(ctx, a.deps.Clock, a.interval/steps, func() {
+	pace.Every(ctx, a.deps.Clock, a.interval/steps, func() {
 		if err := a.Step(ctx, enqueue); err != nil && ctx.Err() == nil {
 			a.deps.Log.Warn().Err(err).Msg("the audit could not read the streams")
 		}
@@ -110,7 +109,7 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 	began := a.deps.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
-	progress, err := backlog.Read(limited, a.deps.Client.JetStream(), pipeline.Requests, pipeline.FetcherConsumer)
+	progress, err := wantindex.ReadProgress(limited, a.deps.Client.JetStream(), pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil {
 		return err
 	}

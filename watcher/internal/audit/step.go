@@ -13,7 +13,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
-	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -101,7 +100,7 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want) (c candidate, wa
 // step is the state of one step of the audit.
 type step struct {
 	now      time.Time
-	progress backlog.Progress
+	progress wantindex.Progress
 	enqueue  func(types.NamespacedName)
 	// lifted has the refusals that are over, and requested the time of the last request per refusal.
 	lifted    map[refusal]bool
@@ -159,9 +158,9 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []candidate) err
 	if err != nil {
 		return err
 	}
-	var results backlog.Progress
+	var results wantindex.Progress
 	if len(queued) > 0 {
-		results, err = backlog.Read(ctx, a.deps.Client.JetStream(), pipeline.Results, pipeline.WriterConsumer)
+		results, err = wantindex.ReadProgress(ctx, a.deps.Client.JetStream(), pipeline.Results, pipeline.WriterConsumer)
 		if err != nil {
 			return err
 		}

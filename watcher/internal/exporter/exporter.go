@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/watcher/internal/tick"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
 const (
@@ -67,7 +67,7 @@ func (e *Exporter) Run(ctx context.Context) {
 		e.last.Store(s)
 	}
 	read()
-	tick.Every(ctx, e.deps.Clock, e.config.Interval, read)
+	pace.Every(ctx, e.deps.Clock, e.config.Interval, read)
 }
 
 // errDisconnected means that there is no connection to the broker.

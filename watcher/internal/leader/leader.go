@@ -31,9 +31,6 @@ type Deps struct {
 	Log     zerolog.Logger
 }
 
-// Elect takes part in the election until ctx is done, and leads while it holds the Lease.
-type Elect func(ctx context.Context, c Config, d Deps) error
-
 // Metric creates the metric of the Lease. Without an election it is not registered.
 func (c *Config) Metric(set *metric.Set) prometheus.Gauge {
 	if !c.Enabled {
@@ -48,7 +45,7 @@ func Run(ctx context.Context, c Config, d Deps) error {
 	if !c.Enabled {
 		return d.Lead(ctx)
 	}
-	return c.Elect(ctx, c, d)
+	return elect(ctx, c, d)
 }
 
 // DefaultName returns the default name of a service's Lease.
@@ -56,10 +53,8 @@ func DefaultName(service string) string { return "curl-me-that-" + service }
 
 // Config has the settings of the election. It only saves work, because two leaders do no harm.
 type Config struct {
-	// Enabled turns the election on. Elect runs it: lease.Elect, or nil in a program without
-	// elections.
+	// Enabled turns the election on.
 	Enabled         bool
-	Elect           Elect
 	Namespace, Name string
 	// Identity is the name of this process in the Lease (empty: the host name with a random suffix).
 	Identity string

@@ -25,8 +25,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
-	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
-	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -67,7 +66,7 @@ type Deps struct {
 	Objects Objects
 	Index   *wantindex.Index
 	// Backlog bounds undelivered messages (nil: without limit).
-	Backlog  *backlog.Backlog
+	Backlog  *wantindex.Backlog
 	Client   *pipeline.Client
 	Recorder Recorder
 	// Events is the budget of Events of a namespace.
@@ -97,7 +96,7 @@ type Reconciler struct {
 	mu         sync.Mutex
 	published  memory[types.NamespacedName, time.Time]
 	conditions map[types.NamespacedName]*conditions
-	repairs    memory[pipeline.Key, *backoff.Repairs]
+	repairs    memory[pipeline.Key, *pace.Repairs]
 	requests   memory[types.NamespacedName, request]
 	limiter    removalLimiter
 }
@@ -110,7 +109,7 @@ func New(c Config, d Deps) *Reconciler {
 		lines:      process.NewSampledLog(d.Log),
 		published:  newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
 		conditions: map[types.NamespacedName]*conditions{},
-		repairs:    newMemory[pipeline.Key](func(f *backoff.Repairs) bool { return f.Over(d.Clock.Now()) }),
+		repairs:    newMemory[pipeline.Key](func(f *pace.Repairs) bool { return f.Over(d.Clock.Now()) }),
 		requests: newMemory[types.NamespacedName](func(s request) bool {
 			return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
 		}),
@@ -134,15 +133,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
 	again = r.holdBack(o, &p)
-	again = backoff.Soonest(again, r.dropRequested(name, o, &p))
+	again = pace.Soonest(again, r.dropRequested(name, o, &p))
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 || p.Report {
 		if wait := r.coalesceWait(name); wait > 0 {
 			later, err := r.emitEvents(ctx, name)
-			return backoff.Soonest(backoff.Soonest(again, wait), later), err
+			return pace.Soonest(pace.Soonest(again, wait), later), err
 		}
 	}
 	if o != nil {
-		again = backoff.Soonest(again, r.limitRepairs(name, o.SeenAt, &p))
+		again = pace.Soonest(again, r.limitRepairs(name, o.SeenAt, &p))
 	}
 	changed := r.queueEvents(name, o, p.Conditions)
 	done, err := r.carryOut(ctx, name, o, p)
@@ -150,7 +149,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		r.recordPublish(name)
 	}
 	later, unwritten := r.emitEvents(ctx, name)
-	return backoff.Soonest(again, later), errors.Join(err, unwritten)
+	return pace.Soonest(again, later), errors.Join(err, unwritten)
 }
 
 // recordResults records in the index which wants have a result in the object.
@@ -164,7 +163,7 @@ func (r *Reconciler) recordResults(name types.NamespacedName, p plan.Plan) {
 }
 
 // carryOut carries out a plan, and reports whether it published anything. An error of one key does not
-// delay the others, unless the namespace has its share of the backlog.
+// delay the others, unless the namespace has its share of the wants.
 func (r *Reconciler) carryOut(
 	ctx context.Context, name types.NamespacedName, o *annotated.Object, p plan.Plan,
 ) (done bool, err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -36,7 +36,7 @@ func (r *Reconciler) limitRepairs(
 	p.Publish = slices.DeleteFunc(p.Publish, func(w plan.Want) bool {
 		f := r.repairs.entries[pipeline.KeyOf(w.Want)]
 		if age := now.Sub(seen); annotation.Settled(w.GetDrift()) && age >= 0 && age < settling {
-			again = backoff.Soonest(again, settling-age)
+			again = pace.Soonest(again, settling-age)
 			return true
 		}
 		if !isRepair(w) || !f.Limited(now) {
@@ -47,7 +47,7 @@ func (r *Reconciler) limitRepairs(
 			p.Conditions = append(p.Conditions, contested(w.Key, annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()))
 		}
 		wait := f.Wait(now)
-		again = backoff.Soonest(again, wait)
+		again = pace.Soonest(again, wait)
 		return wait > 0
 	})
 	return again
@@ -69,7 +69,7 @@ func (r *Reconciler) repaired(key pipeline.Key) {
 	now := r.deps.Clock.Now()
 	f := r.repairs.entries[key]
 	if f == nil {
-		f = &backoff.Repairs{}
+		f = &pace.Repairs{}
 		r.repairs.put(key, f)
 	}
 	f.Count(now)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
@@ -85,7 +85,7 @@ type Reconciler struct {
 
 // memory is the state of a Watcher between two reconciles.
 type memory struct {
-	repairs backoff.Repairs
+	repairs pace.Repairs
 	// lookedUp is the time of the last lookup of the ConfigMap by name. It found the obstacle, for
 	// generation.
 	lookedUp   time.Time
@@ -125,7 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	case apierrors.IsConflict(err):
 		return 0, err // retried with the new version
 	}
-	again = backoff.Soonest(again, r.observe(&in, m))
+	again = pace.Soonest(again, r.observe(&in, m))
 	return again, errors.Join(err, r.report(ctx, in, w.Digest))
 }
 

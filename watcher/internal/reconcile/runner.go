@@ -1,6 +1,4 @@
-// Package session reads the stream of requests and publishes wants until that reading is outdated. Then
-// it reads the stream again.
-package session
+package reconcile
 
 import (
 	"cmp"
@@ -21,11 +19,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
-	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
-	"github.com/kv8s/curl-me-that/watcher/internal/queue"
-	"github.com/kv8s/curl-me-that/watcher/internal/quota"
-	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -37,8 +33,8 @@ const (
 	firstPause = 50 * time.Millisecond
 )
 
-// Config has the settings of a Runner.
-type Config struct {
+// RunnerConfig has the settings of a Runner.
+type RunnerConfig struct {
 	// Workers is the maximum number of concurrent reconciles.
 	Workers int
 	// CheckInterval is the interval between comparisons of the stream with the session.
@@ -49,37 +45,38 @@ type Config struct {
 	Installation string
 }
 
-// Deps are the dependencies of a Runner.
-type Deps struct {
+// RunnerDeps are the dependencies of a Runner.
+type RunnerDeps struct {
 	Client *pipeline.Client
 	// Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
 	Epoch      func(context.Context) (int64, error)
 	Index      *wantindex.Index
-	Backlog    *backlog.Backlog
-	Objects    *quota.Quota
-	Reconciler *reconcile.Reconciler
+	Backlog    *wantindex.Backlog
+	Objects    *annotated.Quota
+	Reconciler *Reconciler
 	Auditor    *audit.Auditor
 	// Health is ready while a session publishes.
 	Health  *process.Part
 	Clock   clock.WithTicker
 	Log     zerolog.Logger
-	Metrics *Metrics
+	Metrics *RunnerMetrics
 }
 
-// Runner runs one session after another.
+// Runner runs one session after another: it reads the stream of requests and publishes wants until that reading is
+// outdated.
 type Runner struct {
-	config Config
-	deps   Deps
+	config RunnerConfig
+	deps   RunnerDeps
 	// current is the queue of the running session, if any.
-	current atomic.Pointer[queue.Work]
+	current atomic.Pointer[pace.Work]
 	// outOfScope is the last logged number of ignored wants.
 	outOfScope int
 }
 
-// New returns a Runner.
-func New(c Config, d Deps) *Runner { return &Runner{config: c, deps: d} }
+// NewRunner returns a Runner.
+func NewRunner(c RunnerConfig, d RunnerDeps) *Runner { return &Runner{config: c, deps: d} }
 
-// Changed passes a changed object to the running session. A live change precedes the backlog.
+// Changed passes a changed object to the running session. A live change precedes the wants.
 // Without a session nothing is missed, because each one begins with all objects.
 func (r *Runner) Changed(name types.NamespacedName, live bool) {
 	if q := r.current.Load(); q != nil {
@@ -158,16 +155,16 @@ func (r *Runner) connected(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// Metrics are the metrics of a Runner.
-type Metrics struct {
+// RunnerMetrics are the metrics of a Runner.
+type RunnerMetrics struct {
 	queue            *kube.QueueMetrics
 	sessions, purges prometheus.Counter
 	outOfScope       prometheus.Gauge
 }
 
-// NewMetrics creates the metrics in the watcher's set and in one with standard names.
-func NewMetrics(own, standard *metric.Set) *Metrics {
-	return &Metrics{
+// NewRunnerMetrics creates the metrics in the watcher's set and in one with standard names.
+func NewRunnerMetrics(own, standard *metric.Set) *RunnerMetrics {
+	return &RunnerMetrics{
 		sessions: own.Counter("sessions_total", "How often the watcher read the whole stream of requests."),
 		purges: own.Counter("purges_total", "How often another client removed wants from the stream of requests. "+
 			"The watcher fills it again at once."),

@@ -1,4 +1,4 @@
-package session
+package reconcile
 
 import (
 	"context"
@@ -11,8 +11,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/watcher/internal/backlog"
-	"github.com/kv8s/curl-me-that/watcher/internal/queue"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -24,7 +23,7 @@ type session struct {
 	epoch int64
 	// first is the stream's first sequence when all wants were last found in it.
 	first uint64
-	queue *queue.Work
+	queue *pace.Work
 	// failures logs errors of single objects, once a minute, so that an outage does not flood the log.
 	failures rate.Sometimes
 	// held gets a value when an object is held back.
@@ -50,7 +49,7 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 	r.deps.Metrics.sessions.Inc()
 	return &session{
 		epoch:    epoch,
-		queue:    queue.NewWork(QueueName, r.deps.Metrics.queue),
+		queue:    pace.NewWork(QueueName, r.deps.Metrics.queue),
 		failures: rate.Sometimes{Interval: time.Minute},
 		held:     make(chan struct{}, 1),
 	}, nil
@@ -153,7 +152,7 @@ func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedNa
 		return
 	case ctx.Err() != nil && s.queue.ShuttingDown():
 		return
-	case errors.Is(err, backlog.ErrFull):
+	case errors.Is(err, wantindex.ErrBacklogFull):
 		s.queue.Hold(name)
 		s.wake()
 		return

@@ -1,4 +1,4 @@
-package quota_test
+package annotated_test
 
 import (
 	"fmt"
@@ -13,18 +13,17 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 )
 
 // bench is a quota over the objects of an informer.
 type bench struct {
 	*WithT
-	*quota.Quota
+	*annotated.Quota
 	objects *informer.Informer[*annotated.Object]
 	version int
 }
 
-func newBench(tb testing.TB, l quota.Limits) *bench {
+func newBench(tb testing.TB, l annotated.Limits) *bench {
 	tb.Helper()
 	b := &bench{WithT: NewWithT(tb)}
 	grammar, err := annotation.New(annotation.Defaults())
@@ -33,7 +32,7 @@ func newBench(tb testing.TB, l quota.Limits) *bench {
 	b.objects = informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
 		Read: reader.Read, Notify: func(types.NamespacedName, bool) {}, Now: time.Now,
 	})
-	b.Quota = quota.New(l, b.objects)
+	b.Quota = annotated.NewQuota(l, b.objects)
 	return b
 }
 
@@ -66,7 +65,7 @@ func (b *bench) refresh(name string) time.Duration { return b.Get(named(name)).R
 
 func TestTheOldestConfigMapsGetTheKeys(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
-		b := newBench(t, quota.Limits{Keys: 100})
+		b := newBench(t, annotated.Limits{Keys: 100})
 		for _, n := range order {
 			b.asks(fmt.Sprint("cm-", n), n, 40, "")
 		}
@@ -78,7 +77,7 @@ func TestTheOldestConfigMapsGetTheKeys(t *testing.T) {
 }
 
 func TestARemovedKeyMakesRoomForTheNextOldestConfigMap(t *testing.T) {
-	b := newBench(t, quota.Limits{Keys: 10})
+	b := newBench(t, annotated.Limits{Keys: 10})
 	for n := range 4 {
 		b.asks(fmt.Sprint("cm-", n), n, 5, "")
 	}
@@ -96,7 +95,7 @@ func TestARemovedKeyMakesRoomForTheNextOldestConfigMap(t *testing.T) {
 }
 
 func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
-	b := newBench(t, quota.Limits{Refreshes: 20})
+	b := newBench(t, annotated.Limits{Refreshes: 20})
 	for n := range 10 {
 		b.asks(fmt.Sprint("cm-", n), n, 100, "10s") // 100 refreshes a second
 	}
@@ -131,7 +130,7 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 }
 
 func TestANamespaceWithinItsLimitsCostsNothing(t *testing.T) {
-	b := newBench(t, quota.Limits{Keys: 10_000, Refreshes: 200})
+	b := newBench(t, annotated.Limits{Keys: 10_000, Refreshes: 200})
 	b.asks("cm", 1, 1, "10s")
 	b.Expect(b.Settle()).To(BeNil())
 	b.Expect(b.Get(named("cm"))).To(BeIdenticalTo(b.objects.Get(named("cm"))))

@@ -1,6 +1,4 @@
-// Package cluster connects a program to the API server. Watches have their own connections, which can be
-// closed when a watch is silent.
-package cluster
+package informer
 
 import (
 	"net"
@@ -13,7 +11,8 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// Clients are the clients of a program. The two configurations are for further clients.
+// Clients connect a program to the API server. Watches have their own connections, which can be closed when a watch is
+// silent. The two configurations are for further clients.
 type Clients struct {
 	// Watching is for lists and watches, Writing for other requests.
 	Watching, Writing *rest.Config

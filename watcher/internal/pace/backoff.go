@@ -1,6 +1,4 @@
-// Package backoff slows down recurring repairs, because a conflict with another controller would cause a
-// hot loop.
-package backoff
+package pace
 
 import "time"
 
@@ -14,7 +12,8 @@ const (
 	forgotten = 2 * longest
 )
 
-// Repairs counts consecutive repairs of one key or object (nil: none).
+// Repairs counts consecutive repairs of one key or object (nil: none), to slow them down: a conflict with another
+// controller would cause a hot loop.
 type Repairs struct {
 	// Reported means that an Event has reported the slowdown.
 	Reported bool

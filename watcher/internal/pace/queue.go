@@ -1,6 +1,6 @@
-// Package queue orders the watcher's work: live edits before the initial backlog, and namespaces in
-// turn.
-package queue
+// Package pace says when work is done: live edits before the initial backlog, namespaces in turn, errors and repairs
+// with pauses.
+package pace
 
 import (
 	"context"
@@ -23,8 +23,8 @@ type Queue struct {
 
 var _ workqueue.Queue[types.NamespacedName] = (*Queue)(nil)
 
-// New returns an empty queue.
-func New() *Queue {
+// NewQueue returns an empty queue.
+func NewQueue() *Queue {
 	return &Queue{
 		marked: map[types.NamespacedName]struct{}{}, waiting: map[types.NamespacedName]*line{},
 		urgent: line{names: map[string][]string{}}, backlog: line{names: map[string][]string{}},
@@ -134,9 +134,9 @@ type Work struct {
 
 // NewWork returns an empty queue with its name in metrics.
 func NewWork(name string, metrics workqueue.MetricsProvider) *Work {
-	order := New()
+	order := NewQueue()
 	return &Work{
-		order: order, held: New(),
+		order: order, held: NewQueue(),
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{

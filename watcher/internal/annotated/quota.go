@@ -1,5 +1,4 @@
-// Package quota limits the keys of a namespace and their refreshes.
-package quota
+package annotated
 
 import (
 	"cmp"
@@ -14,9 +13,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/internal/tick"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
 // settleInterval is the interval between checks of the limits.
@@ -31,9 +29,9 @@ type Limits struct {
 	Refreshes int
 }
 
-// Quota returns annotated ConfigMaps within the limits. It is safe for concurrent use.
+// Quota returns annotated ConfigMaps within the limits for the keys of a namespace and their refreshes. It is safe for concurrent use.
 type Quota struct {
-	*informer.Informer[*annotated.Object]
+	*informer.Informer[*Object]
 
 	limits  Limits
 	changed atomic.Bool
@@ -55,21 +53,21 @@ type decision struct {
 }
 
 // excludes reports whether an object gets no keys.
-func (d decision) excludes(o *annotated.Object) bool { return d.full && ageOf(o).compare(d.last) > 0 }
+func (d decision) excludes(o *Object) bool { return d.full && ageOf(o).compare(d.last) > 0 }
 
 type age struct {
 	created int64
 	uid     types.UID
 }
 
-func ageOf(o *annotated.Object) age { return age{o.Created, o.UID} }
+func ageOf(o *Object) age { return age{o.Created, o.UID} }
 
 func (a age) compare(b age) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
 }
 
-// New returns a Quota.
-func New(l Limits, objects *informer.Informer[*annotated.Object]) *Quota {
+// NewQuota returns a Quota.
+func NewQuota(l Limits, objects *informer.Informer[*Object]) *Quota {
 	return &Quota{Informer: objects, limits: l, decisions: map[string]decision{}}
 }
 
@@ -78,18 +76,18 @@ func (q *Quota) Changed() { q.changed.Store(true) }
 
 // Get returns a checked object within the limits: with stretched intervals, or without keys if older objects
 // use them up, as if its annotation were invalid. Only a worker may call it: see Checked.
-func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
-	return q.get(name, (*annotated.Object).Checked)
+func (q *Quota) Get(name types.NamespacedName) *Object {
+	return q.get(name, (*Object).Checked)
 }
 
 // Look returns the same as Get if that has checked the object, and otherwise the object as it is annotated.
-func (q *Quota) Look(name types.NamespacedName) *annotated.Object {
-	return q.get(name, (*annotated.Object).AsChecked)
+func (q *Quota) Look(name types.NamespacedName) *Object {
+	return q.get(name, (*Object).AsChecked)
 }
 
 func (q *Quota) get(
-	name types.NamespacedName, checked func(*annotated.Object) *annotated.Object,
-) *annotated.Object {
+	name types.NamespacedName, checked func(*Object) *Object,
+) *Object {
 	o := q.Informer.Get(name)
 	if o != nil {
 		o = checked(o)
@@ -121,11 +119,11 @@ func (q *Quota) get(
 	return &bounded
 }
 
-func requests(o *annotated.Object) bool { return len(o.Request.Pairs) > 0 && !o.Request.Suspended }
+func requests(o *Object) bool { return len(o.Request.Pairs) > 0 && !o.Request.Suspended }
 
 // Run checks the limits until ctx is done, and calls notify for each object whose limits changed.
 func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.NamespacedName)) {
-	tick.Every(ctx, c, settleInterval, func() {
+	pace.Every(ctx, c, settleInterval, func() {
 		if q.changed.Swap(false) {
 			for _, name := range q.Settle() {
 				notify(name)
@@ -145,7 +143,7 @@ type sum struct {
 // objects.
 func (q *Quota) Settle() (affected []types.NamespacedName) {
 	sums := map[string]sum{}
-	q.visit(func(o *annotated.Object) {
+	q.visit(func(o *Object) {
 		s := sums[o.Namespace]
 		s.keys += len(o.Request.Pairs)
 		for _, pair := range o.Request.Pairs {
@@ -159,7 +157,7 @@ func (q *Quota) Settle() (affected []types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	maps.DeleteFunc(q.decisions, func(name string, _ decision) bool { return sums[name].keys == 0 })
-	members := map[string][]*annotated.Object{}
+	members := map[string][]*Object{}
 	for name, s := range sums {
 		if _, exceeds := q.decisions[name]; exceeds || q.tooMany(s) || q.stretch(s, 1) > 0 {
 			members[name] = nil
@@ -168,7 +166,7 @@ func (q *Quota) Settle() (affected []types.NamespacedName) {
 	if len(members) == 0 {
 		return nil
 	}
-	q.visit(func(o *annotated.Object) {
+	q.visit(func(o *Object) {
 		if objects, concerned := members[o.Namespace]; concerned {
 			members[o.Namespace] = append(objects, o)
 		}
@@ -180,8 +178,8 @@ func (q *Quota) Settle() (affected []types.NamespacedName) {
 }
 
 // visit visits all objects that request keys.
-func (q *Quota) visit(do func(*annotated.Object)) {
-	q.Each(func(o *annotated.Object) {
+func (q *Quota) visit(do func(*Object)) {
+	q.Each(func(o *Object) {
 		if requests(o) {
 			do(o)
 		}
@@ -191,8 +189,8 @@ func (q *Quota) visit(do func(*annotated.Object)) {
 func (q *Quota) tooMany(s sum) bool { return q.limits.Keys > 0 && s.keys > q.limits.Keys }
 
 // settle decides about one namespace. The caller holds the lock.
-func (q *Quota) settle(name string, s sum, objects []*annotated.Object) (affected []types.NamespacedName) {
-	slices.SortFunc(objects, func(a, b *annotated.Object) int { return ageOf(a).compare(ageOf(b)) })
+func (q *Quota) settle(name string, s sum, objects []*Object) (affected []types.NamespacedName) {
+	slices.SortFunc(objects, func(a, b *Object) int { return ageOf(a).compare(ageOf(b)) })
 	before := q.decisions[name]
 	now := before
 	now.full, now.last, now.stretch = q.tooMany(s), age{}, q.stretch(s, before.stretch)
@@ -201,7 +199,7 @@ func (q *Quota) settle(name string, s sum, objects []*annotated.Object) (affecte
 	}
 	if now.stretch != before.stretch {
 		now.reported = s.refreshed
-		if i := slices.IndexFunc(objects, func(o *annotated.Object) bool { return o.Request.Refreshes() }); i >= 0 {
+		if i := slices.IndexFunc(objects, func(o *Object) bool { return o.Request.Refreshes() }); i >= 0 {
 			now.reporter = objects[i].UID
 		}
 	}

@@ -1,7 +1,4 @@
-// Package lease elects a leader by a Lease. It is separate from package leader because client-go's
-// election imports all clients and informers of Kubernetes, which takes a fifth of the build time
-// of programs without elections.
-package lease
+package leader
 
 import (
 	"context"
@@ -17,19 +14,18 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
 // elector leads while it holds the Lease.
 type elector struct {
-	config leader.Config
-	deps   leader.Deps
+	config Config
+	deps   Deps
 	// leading is locked while Lead runs.
 	leading sync.Mutex
 }
 
-// Elect implements leader.Elect. It holds one election after another.
-func Elect(ctx context.Context, c leader.Config, d leader.Deps) error {
+// elect takes part in one election after another until ctx is done, and leads while it holds the Lease.
+func elect(ctx context.Context, c Config, d Deps) error {
 	if c.Identity == "" {
 		host, err := os.Hostname()
 		if err != nil {

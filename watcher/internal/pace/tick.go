@@ -1,5 +1,4 @@
-// Package tick repeats work.
-package tick
+package pace
 
 import (
 	"context"

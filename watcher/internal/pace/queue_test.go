@@ -1,4 +1,4 @@
-package queue_test
+package pace_test
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kv8s/curl-me-that/watcher/internal/queue"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
 func name(text string) types.NamespacedName {
@@ -32,7 +32,7 @@ func TestOrder(t *testing.T) {
 		"promoted, and back again":      {"a/a a/b !a/b ?a/b - a/b", "a/a a/b"},
 		"marked before it waits":        {"!b/b a/a b/b", "b/b a/a"},
 	} {
-		q := queue.New()
+		q := pace.NewQueue()
 		for step := range strings.FieldsSeq(c.steps) {
 			switch rest := step[1:]; step[0] {
 			case '!':
@@ -55,7 +55,7 @@ func TestOrder(t *testing.T) {
 
 func TestUnderAWorkqueue(t *testing.T) {
 	t.Parallel()
-	g, order := NewWithT(t), queue.New()
+	g, order := NewWithT(t), pace.NewQueue()
 	work := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Queue: order})
 	t.Cleanup(work.ShutDown)
 	next := func(want string) {

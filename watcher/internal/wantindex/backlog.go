@@ -1,6 +1,4 @@
-// Package backlog limits the undelivered messages of a namespace. The stream of requests is first in,
-// first out, so other namespaces would wait behind them.
-package backlog
+package wantindex
 
 import (
 	"context"
@@ -15,17 +13,18 @@ import (
 )
 
 const (
-	// limit is the maximum number of undelivered messages, shared by the namespaces that have some. Even
+	// maxBacklog is the maximum number of undelivered messages, shared by the namespaces that have some. Even
 	// a slow fetcher receives them within two seconds.
-	limit = 512
+	maxBacklog = 512
 	// minShare is the minimum share of a namespace.
 	minShare = 16
 )
 
-// ErrFull means that a namespace has used its share of the backlog.
-var ErrFull = errors.New("namespace has its share of the backlog")
+// ErrBacklogFull means that a namespace has used its share of the backlog.
+var ErrBacklogFull = errors.New("namespace has its share of the backlog")
 
-// Backlog counts undelivered messages. It is safe for concurrent use. Nil has no limit.
+// Backlog limits the undelivered messages of a namespace. The stream of requests is first in, first out, so other
+// namespaces would wait behind them. It is safe for concurrent use. Nil has no limit.
 type Backlog struct {
 	js jetstream.JetStream
 
@@ -34,8 +33,8 @@ type Backlog struct {
 	sequences map[string][]uint64
 }
 
-// New returns an empty backlog.
-func New(js jetstream.JetStream) *Backlog {
+// NewBacklog returns an empty backlog.
+func NewBacklog(js jetstream.JetStream) *Backlog {
 	return &Backlog{js: js, sequences: map[string][]uint64{}}
 }
 
@@ -49,15 +48,15 @@ func (b *Backlog) Add(namespace string, sequence uint64) {
 	b.sequences[namespace] = append(b.sequences[namespace], sequence)
 }
 
-// Check returns ErrFull if a namespace has used its share. Messages count until the next Refresh.
+// Check returns ErrBacklogFull if a namespace has used its share. Messages count until the next Refresh.
 func (b *Backlog) Check(namespace string) error {
 	if b == nil {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.sequences[namespace]) >= max(minShare, limit/max(1, len(b.sequences))) {
-		return ErrFull
+	if len(b.sequences[namespace]) >= max(minShare, maxBacklog/max(1, len(b.sequences))) {
+		return ErrBacklogFull
 	}
 	return nil
 }
@@ -69,8 +68,8 @@ type Progress struct {
 	Last, Delivered, Acknowledged uint64
 }
 
-// Read returns the progress of a consumer. Without it, all messages count as delivered.
-func Read(ctx context.Context, js jetstream.JetStream, name, durable string) (p Progress, err error) {
+// ReadProgress returns the progress of a consumer. Without it, all messages count as delivered.
+func ReadProgress(ctx context.Context, js jetstream.JetStream, name, durable string) (p Progress, err error) {
 	stream, err := js.Stream(ctx, name)
 	if err != nil {
 		return p, fmt.Errorf("look up stream %s: %w", name, err)
@@ -93,13 +92,13 @@ func Read(ctx context.Context, js jetstream.JetStream, name, durable string) (p 
 
 // Refresh drops delivered messages, and returns the room for further ones.
 func (b *Backlog) Refresh(ctx context.Context) (room int, err error) {
-	progress, err := Read(ctx, b.js, pipeline.Requests, pipeline.FetcherConsumer)
+	progress, err := ReadProgress(ctx, b.js, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	room = limit
+	room = maxBacklog
 	for namespace, sequences := range b.sequences {
 		left := slices.DeleteFunc(sequences, func(sequence uint64) bool { return sequence <= progress.Delivered })
 		if room -= len(left); len(left) == 0 {
