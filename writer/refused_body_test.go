@@ -75,6 +75,28 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered: ")))
 	})
 
+	It("is not a page either, unless the key holds one or an annotation allows it", func() {
+		const page = "<!doctype html>\n<title>Sign in</title>"
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), `{"good":true}`))
+		w.apply(w.content(due(w.want(cm, "mydata", url)), page))
+		got := w.get("cm")
+		Expect(got.Data).To(HaveKeyWithValue("mydata", `{"good":true}`))
+		Expect(entry(got, "mydata")).To(And(HaveField("Error", "ContentRejected"), HaveField("SHA256", sum(`{"good":true}`))))
+		letter := w.deadLetters()[0]
+		Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED))
+		Expect(string(letter.GetSnippet())).To(Equal(page))
+		By("recovering when the body is back")
+		w.apply(w.content(due(w.want(cm, "mydata", url)), `{"good":1}`))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", `{"good":1}`))
+		Expect(w.events(cm)).To(ConsistOf(
+			HavePrefix("Warning ContentRejected: data.example.com responded with an HTML page"), HavePrefix("Normal Recovered: ")))
+		By("being allowed")
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-allow-html"] = "true" })
+		w.apply(w.content(due(w.want(w.get("cm"), "mydata", url)), page))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", page))
+	})
+
 	It("is not one of 960,000 bytes of UTF-16 text, although it has 3.4 MB as JSON", func() {
 		text := strings.Repeat("x\x00", 480_000)
 		cm := w.create(asking("cm", "mydata="+url))

@@ -37,6 +37,9 @@ const (
 	NowName = "curl-now"
 	// SuspendName excludes the object while it is true.
 	SuspendName = "curl-suspend"
+	// AllowHTMLName lets a key become an HTML page while it is true. Else the writer takes a page for a login or an error
+	// page if the key holds something else.
+	AllowHTMLName = "curl-allow-html"
 	// SHA256Name holds pairs of key=digest that bodies must match.
 	SHA256Name = "curl-sha256"
 	// ExpectName holds lines of key=rule, expressions that must be true for a body.

@@ -29,7 +29,10 @@ func (g *Grammar) expressions(annotations map[string]string, request *Request) e
 			switch {
 			case !found || keyRule(key) != "":
 				return refuse(where + ": it does not begin with key=")
-			case !request.Names(key):
+			case !request.Names(key) && name == SelectName:
+				request.orphan(name, where, key)
+				continue
+			case !request.Names(key): // its author relies on a check that would never happen
 				return refuse(where + ": key " + key + " is not requested")
 			}
 			if slices.Contains(request.Rejected, key) { // one mistake is enough

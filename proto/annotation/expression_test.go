@@ -74,6 +74,24 @@ func TestALineWithoutAKeyStopsAllFetches(t *testing.T) {
 	}
 }
 
+// A part for a key without a pair is often left over. It must not stop the other keys.
+func TestAnOrphanIsIgnoredWithAProblem(t *testing.T) {
+	for name, tt := range map[string]struct{ value, want string }{
+		annotation.SelectName:  {"a=json.x\nc=json.y", "annotation curl-select, line 2: key c is"},
+		annotation.RefreshName: {"1h c=1m a=2h", "annotation curl-refresh: key c is"},
+	} {
+		request, err := grammar(t).Parse(with(name, tt.value))
+		want := tt.want + " not requested, so this part has no effect; remove it, or add the pair"
+		if err != nil || len(request.Pairs) != 2 || request.Problem(nil) != want || request.Refuses() {
+			t.Errorf("%s: got %+v, %v", name, request, err)
+		}
+		if name == annotation.SelectName && request.Rules["a"].Select != "json.x" ||
+			name == annotation.RefreshName && request.Interval("a") != 2*time.Hour {
+			t.Errorf("%s: the other part is not followed: %+v", name, request)
+		}
+	}
+}
+
 func TestIntervalsByKey(t *testing.T) {
 	for value, want := range map[string]map[string]time.Duration{
 		"10m":          {"a": 10 * time.Minute, "b": 10 * time.Minute},
@@ -91,7 +109,6 @@ func TestIntervalsByKey(t *testing.T) {
 	for value, want := range map[string]string{
 		"10m 5m":    "annotation curl-refresh value '10m 5m' has two intervals for the same key",
 		"a=1m a=2m": "annotation curl-refresh value 'a=1m a=2m' has two intervals for the same key",
-		"c=1m":      "annotation curl-refresh value 'c=1m' has an interval for key c, which is not requested",
 		"a=soon":    "annotation curl-refresh value 'a=soon' is not a duration such as 10m",
 	} {
 		if _, err := grammar(t).Parse(with(annotation.RefreshName, value)); err == nil ||

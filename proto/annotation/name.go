@@ -11,7 +11,7 @@ import (
 // OptionNames returns the names of the options, each used with the prefix of an accepted annotation
 // key. The chart's admission policy lists them, too.
 func OptionNames() []string {
-	return []string{RefreshName, NowName, SuspendName, SHA256Name, ExpectName, SelectName}
+	return []string{RefreshName, NowName, SuspendName, SHA256Name, ExpectName, SelectName, AllowHTMLName}
 }
 
 // Concerns reports whether an object has any annotation of ours, or an annotation or a label whose

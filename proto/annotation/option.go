@@ -11,19 +11,19 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
-// suspended parses curl-suspend. Empty means absent, here and in the other options, because
+// flag parses an option that is true or false. Empty means absent, here and in the other options, because
 // templates produce empty values.
-func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
-	value := g.option(annotations, SuspendName)
+func (g *Grammar) flag(annotations map[string]string, name string) (bool, error) {
+	value := g.option(annotations, name)
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" {
 		return false, nil
 	}
-	suspended, err := strconv.ParseBool(trimmed)
+	on, err := strconv.ParseBool(trimmed)
 	if err != nil {
-		return false, invalidOption(SuspendName, value, "is not true or false")
+		return false, invalidOption(name, value, "is not true or false")
 	}
-	return suspended, nil
+	return on, nil
 }
 
 // refresh parses curl-refresh: a duration for all keys and pairs of key=duration. Durations are
@@ -41,8 +41,8 @@ func (g *Grammar) refresh(annotations map[string]string, request *Request) error
 		case err != nil || interval < 0:
 			return invalidOption(RefreshName, value, "is not a duration such as 10m")
 		case keyed && !request.Names(key):
-			return invalidOption(RefreshName, value,
-				"has an interval for key "+quotable(key)+", which is not requested")
+			request.orphan(RefreshName, "", quotable(key))
+			continue
 		case seen[key]:
 			return invalidOption(RefreshName, value, "has two intervals for the same key")
 		}

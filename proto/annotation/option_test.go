@@ -99,6 +99,7 @@ func TestOptionRefused(t *testing.T) {
 		{refresh, "abc", notDuration},
 		{refresh, "-10m", notDuration},
 		{annotation.SuspendName, "maybe", "is not true or false"},
+		{annotation.AllowHTMLName, "html", "is not true or false"},
 		{sha256, "abc", notDigests},
 		{sha256, "a=abc", notDigests},
 		{sha256, "a=" + digest + "00", notDigests},

@@ -25,7 +25,7 @@ func (g *Grammar) ParseObject(o metav1.Object) (Request, error) {
 func (g *Grammar) Parse(annotations map[string]string) (request Request, err error) {
 	key, value, found := g.Find(annotations)
 	request = Request{Present: found, Annotation: key}
-	if request.Suspended, err = g.suspended(annotations); err != nil {
+	if request.Suspended, err = g.flag(annotations, SuspendName); err != nil {
 		return request, err
 	}
 	if !found {
@@ -35,6 +35,9 @@ func (g *Grammar) Parse(annotations map[string]string) (request Request, err err
 	refused := request
 
 	if err = g.pairs(&request, value); err != nil {
+		return refused, err
+	}
+	if request.AllowHTML, err = g.flag(annotations, AllowHTMLName); err != nil {
 		return refused, err
 	}
 	if err = g.refresh(annotations, &request); err != nil {

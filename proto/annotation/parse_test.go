@@ -323,12 +323,12 @@ func TestOddAnnotationsDoNotAffectOthers(t *testing.T) {
 		"twice curl-": {
 			map[string]string{"x-kv8s.io/curl-curl-refresh": "1h"},
 			[]string{"annotation x-kv8s.io/curl-curl-refresh is unknown and has no effect; use one of curl-me-that, " +
-				"curl-refresh, curl-now, curl-suspend, curl-sha256, curl-expect, curl-select"},
+				"curl-refresh, curl-now, curl-suspend, curl-sha256, curl-expect, curl-select, curl-allow-html"},
 		},
 		"not a typo": {
 			map[string]string{"x-k8s.io/curl-header": "x"},
 			[]string{"annotation x-k8s.io/curl-header is unknown and has no effect; use one of curl-me-that, curl-refresh, " +
-				"curl-now, curl-suspend, curl-sha256, curl-expect, curl-select"},
+				"curl-now, curl-suspend, curl-sha256, curl-expect, curl-select, curl-allow-html"},
 		},
 		"a second one": {
 			map[string]string{annotation.LegacyKey: "b=b.example.com"},

@@ -25,6 +25,8 @@ type Request struct {
 	Annotation string
 	// Suspended reports that the ConfigMap is excluded for now.
 	Suspended bool
+	// AllowHTML reports that a key with another body may become an HTML page.
+	AllowHTML bool
 	// Pairs are sorted by key. Each key appears once.
 	Pairs []Pair
 	// Refresh is the refresh interval, within the limits of the grammar (0 means fetch once).
@@ -149,6 +151,13 @@ func (r *Request) reject(p Problem) {
 	}
 	p.Refused = true
 	r.add(p)
+}
+
+// orphan adds a problem for a part of an option whose key has no pair, often because the pair was removed.
+func (r *Request) orphan(option, where, key string) {
+	text := "annotation " + option + where + ": key " + key + " is not requested, so this part has no effect; remove it, " +
+		"or add the pair"
+	r.add(Problem{Rule: text, Text: text})
 }
 
 // Refuses reports whether a pair is rejected.

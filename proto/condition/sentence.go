@@ -228,6 +228,12 @@ func KeyOfOther(key, annotation string) string {
 		"installation reads that annotation, run `curlctl hand-over`"
 }
 
+// BecomesHTML says why an HTML page is not written to a key.
+func BecomesHTML(url, key string) string {
+	return Host(url) + " responded with an HTML page, perhaps a login or an error page, and key " + key +
+		" holds something else, which it keeps; set curl-allow-html to true if the page is meant"
+}
+
 // NoRoom says why the status of a ConfigMap is not written.
 const NoRoom = "the annotations of the ConfigMap leave no room for curl-status (limit 256 KiB)"
 

@@ -14,6 +14,9 @@ import (
 // is left out.
 const maxDeadLetterPayload = 64 << 10
 
+// maxSnippet is the maximum length of the start of a body in a dead letter.
+const maxSnippet = 1 << 10
+
 // ClassError gives an error a failure class other than Malformed.
 type ClassError struct {
 	// Class of the failure.
@@ -55,7 +58,8 @@ func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 		Payload:      d.Data()[:min(len(d.Data()), maxDeadLetterPayload)],
 		Traceparent:  Traceparent(d.span),
 	}
-	want, sequence := wantIn(kind, key, d.Data())
+	want, sequence, body := wantIn(kind, key, d.Data())
+	letter.Snippet = body[:min(len(body), maxSnippet)]
 	if want == nil {
 		return key, letter
 	}
@@ -71,8 +75,8 @@ func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 }
 
 // wantIn returns the want in a message, as far as it can be decoded, and the sequence of the
-// trigger if the message is a result.
-func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
+// trigger and the body if the message is a result.
+func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64, body []byte) {
 	switch kind {
 	case KindWant:
 		want, _ = DecodeWant(key, data)
@@ -81,9 +85,9 @@ func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
 		want = due.GetWant()
 	case KindContent, KindFailure, KindReconcile:
 		result, _ := DecodeResult(key, data)
-		want, sequence = result.GetWant(), result.GetSequence()
+		want, sequence, body = result.GetWant(), result.GetSequence(), result.GetContent().GetBody()
 	case KindTimer:
 		// Consumers never receive a timer: the server publishes a due instead.
 	}
-	return want, sequence
+	return want, sequence, body
 }

@@ -101,7 +101,6 @@ func wrongAnnotations(good string) map[string]mistake {
 		"password":      pairs("k=http://me:secret@example.com/", "the url contains a user name or a password"),
 		"invisible":     pairs("k=http://example.com/\u200b", "the url contains an invisible character"),
 		"bad-key":       pairs("a/b="+good, "the key has characters other than letters, digits, -, _ and ."),
-		"other-refresh": option("curl-refresh", "other=10m", "which is not requested"),
 		"other-digest":  option("curl-sha256", "other="+strings.Repeat("ab", 32), "which is not requested"),
 		"bad-expect": expression("curl-expect", "size(", `,"expect":[{"rule":"size("}]`,
 			"annotation curl-expect, rule 1 of key k: the expression is incomplete"),

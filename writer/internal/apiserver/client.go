@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/util/connrotation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
@@ -122,16 +121,4 @@ func (c *Client) ConfigMap(ctx context.Context, ref types.NamespacedName) (*core
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	return c.objects.ConfigMaps(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-}
-
-// Digests returns the digest of each value of a ConfigMap.
-func Digests(object *corev1.ConfigMap) map[string]string {
-	values := make(map[string]string, len(object.Data)+len(object.BinaryData))
-	for key, value := range object.Data {
-		values[key] = pipeline.Digest(value)
-	}
-	for key, value := range object.BinaryData {
-		values[key] = pipeline.Digest(value)
-	}
-	return values
 }

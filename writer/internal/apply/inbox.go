@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
@@ -56,11 +58,20 @@ func (i *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 	return disposition
 }
 
+// errPage is the reason for the dead letter of a page.
+var errPage = &pipeline.ClassError{
+	Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED,
+	Err:   errors.New("an HTML page would replace a value that is none"),
+}
+
 // dispose returns the disposition of a message. It is retried only if the API server was unavailable, or if its
 // slow namespace has used its slots. Meanwhile it occupies a slot of the consumer, which is intended
 // back-pressure. All others are acknowledged, and the watcher publishes missing keys again.
 func dispose(d *pipeline.Delivery, w Write) pipeline.Disposition {
-	if !w.Unavailable {
+	switch {
+	case w.Rejected:
+		return pipeline.DeadLetter(errPage)
+	case !w.Unavailable:
 		return pipeline.Ack()
 	}
 	select {

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -48,7 +49,16 @@ func (t *task) readObject(ctx context.Context) error {
 		return t.missing(err)
 	}
 	o := t.config.Decoder.Decode(&read.ObjectMeta, plan.Live)
-	o.Values = apiserver.Digests(read)
+	o.Values, o.Pages = map[string]string{}, map[string]bool{}
+	learn := func(key string, value []byte) {
+		o.Values[key], o.Pages[key] = pipeline.Digest(value), plan.IsHTML(value)
+	}
+	for key, value := range read.Data {
+		learn(key, []byte(value))
+	}
+	for key, value := range read.BinaryData {
+		learn(key, value)
+	}
 	if read.Immutable != nil && *read.Immutable {
 		o.Obstacle = plan.Immutable
 	}

@@ -45,6 +45,9 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed))
 	}
 	body := c.GetBody()
+	if !holds && owner.State != annotation.None && b.becomesHTML(i, body, c.GetSha256()) {
+		return b.obstacle(i, Refused, contentRejected)
+	}
 	binary := !utf8.Valid(body) || jsonSize(body) > maxJSON
 	if !holds {
 		b.values[key] = &Value{Body: body, Binary: binary}

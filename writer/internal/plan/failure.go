@@ -102,8 +102,8 @@ func (b *builder) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decis
 	}
 	note := obstacleNote(i, next, b.object.Obstacle)
 	next.Explanation = &status.Explanation{Message: note}
-	decision := Decision{Verdict: verdict}
 	changed := !sameFailure(entry, next)
+	decision := Decision{Verdict: verdict, Rejected: changed && class == contentRejected}
 	if changed || class == writeFailed {
 		decision.Events = []Event{failed(i, next, actionWrite, note)}
 	}

@@ -11,6 +11,8 @@ import (
 
 // Failure classes of the writer itself.
 const (
+	contentRejected = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED
+
 	keyExists    = v1.FailureClass_FAILURE_CLASS_KEY_EXISTS
 	immutable    = v1.FailureClass_FAILURE_CLASS_IMMUTABLE
 	bodyTooLarge = v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE
@@ -94,6 +96,8 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	switch {
 	case class == keyExists, class == immutable:
 		return note
+	case class == contentRejected:
+		return condition.BecomesHTML(i.url(), key)
 	case class == writeFailed && o == Stripped:
 		return condition.Stripped
 	case class == writeFailed && o == Failed:

@@ -52,6 +52,8 @@ type Object struct {
 	Applied map[string]bool
 	// Values has the digest of each value by key. Nil means unknown.
 	Values map[string]string
+	// Pages has the keys whose value is an HTML page. It is known if Values is.
+	Pages map[string]bool
 	// Room is the maximum size of the status, in bytes.
 	Room int
 

@@ -27,6 +27,8 @@ type Decision struct {
 	// that.
 	Confirmed bool
 
+	// Rejected means that the body is newly rejected, so that a dead letter keeps its start.
+	Rejected bool
 	// sure means that a live object would not change the decision.
 	sure bool
 }
