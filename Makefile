@@ -157,7 +157,7 @@ test-chart: $(HELM_UNITTEST) $(PROMTOOL) ## Test the templates of the chart, and
 	$(PROMTOOL) test rules deploy/prometheus/tests/*.yaml
 
 .PHONY: test-hostile
-test-hostile: build $(HELM) ## Measure how long a tenant waits next to a hostile one, on an otherwise idle machine, 4 minutes
+test-hostile: build $(HELM) ## Measure how long a tenant waits next to a hostile one, on an otherwise idle machine, 5 minutes
 	@echo 'go test ./deploy/e2e/hostile'
 	@$(GO_TEST_PROGRAMS) ./deploy/e2e/hostile
 

@@ -29,8 +29,8 @@ import (
 //go:embed admission.yaml
 var admissionManifest string
 
-// breakWrites creates n objects in the tenant's namespace. A webhook hangs for some and returns a patch that does not apply
-// for others, a policy removes curl-status, and the rest have too much metadata for their bodies.
+// breakWrites creates n objects in the tenant's namespace. A webhook hangs for some and returns a patch that does
+// not apply for others, a policy removes curl-status, and the rest have too much metadata for their bodies.
 func breakWrites(ctx context.Context, a *hostile.Tenant, n int) {
 	GinkgoHelper()
 	over := make(chan struct{})

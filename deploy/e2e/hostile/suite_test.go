@@ -1,31 +1,46 @@
-// Package hostile lets one tenant abuse ConfigMaps in many ways, and measures how long another tenant waits
-// meanwhile.
+// Package hostile lets tenants abuse ConfigMaps, Watchers and Secrets in many ways, and measures how long another
+// tenant waits meanwhile.
 package hostile_test
 
 import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/headerfile"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 func TestHostile(t *testing.T) { world.Run(t, "Hostile") }
 
-var env *world.Environment
+var (
+	env *world.Environment
+	// watchers is a client for Watchers.
+	watchers dynamic.NamespaceableResourceInterface
+)
 
-var _ = BeforeSuite(func() { env = world.Open() })
+var _ = BeforeSuite(func(ctx SpecContext) {
+	env = world.Open()
+	watchers = env.Cluster.ServeWatchers(ctx).Resource(watchv1.Resource())
+})
 
 const (
 	// exposure is how long keys are created during an attack, and samples their minimum number. The first key
 	// may wait behind all keys of the attack in the stream.
-	exposure, samples = 5 * time.Second, 20
+	exposure, samples = 4 * time.Second, 20
 	// grace is how much longer the other tenant may wait than a control tenant, who has a separate installation
 	// on the same machine.
 	grace = 2 * time.Second
@@ -36,7 +51,7 @@ const (
 	patience = 90 * time.Second
 	// backlog is the maximum number of requests ahead of the other tenant's keys, on any machine.
 	backlog = 1_000
-	// memoryLimit is the memory limit of watcher and writer in the chart. The fetcher's is no lower.
+	// memoryLimit is the lowest memory limit of a service in the chart.
 	memoryLimit = 256 << 20
 	// goMemoryLimit is the limit that the chart gives to the Go runtime.
 	goMemoryLimit = "GOMEMLIMIT=204MiB"
@@ -44,49 +59,77 @@ const (
 
 var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOnFailure, func() {
 	var (
-		w              *world.World
-		a              *hostile.Tenant
+		w              *installation
+		a, b           *hostile.Tenant
 		other, control *filler
 	)
 	BeforeAll(func(ctx SpecContext) {
-		start := func(tenants int) *world.World {
-			return env.World(ctx, world.Options{
-				Tenants: tenants, Env: []string{goMemoryLimit},
-				Flags: map[string][]string{
-					world.Watcher: {"--audit-interval=8s", "--min-refresh=" + hostile.Refresh},
-					world.Fetcher: {"--min-refresh=" + hostile.Refresh},
-				},
+		w = install(ctx, 2)
+		w.Unfinished()
+		other, control = &filler{World: w.Tenants[0]}, &filler{World: install(ctx, 0).World}
+		a, b = hostile.New(w.World, 1), hostile.New(w.Tenants[1], 1)
+	})
+	// run starts an attack by each hostile tenant at the same time.
+	run := func(ctx context.Context, ways ...hostile.Attack) {
+		GinkgoHelper()
+		var group sync.WaitGroup
+		for i, tenant := range []*hostile.Tenant{a, b}[:len(ways)] {
+			group.Go(func() {
+				defer GinkgoRecover()
+				ways[i].Run(ctx, tenant)
 			})
 		}
-		w = start(1)
-		w.Unfinished()
-		a, other, control = hostile.New(w, 1), &filler{World: w.Tenants[0]}, &filler{World: start(0)}
-	})
-	for _, way := range hostile.Attacks() {
-		It("while a tenant "+way.Name, func(ctx SpecContext) {
-			DeferCleanup(func(ctx SpecContext) { a.Clear(ctx) })
+		group.Wait()
+	}
+	clearAll := func(ctx SpecContext) {
+		a.Clear(ctx)
+		b.Clear(ctx)
+	}
+	for ways := range slices.Chunk(mixed(hostile.Attacks(), hostile.Watchers()), 2) {
+		title := "while one tenant " + ways[0].Name
+		if len(ways) > 1 {
+			title += ", and another " + ways[1].Name
+		}
+		It(title, func(ctx SpecContext) {
+			DeferCleanup(clearAll)
 			for range measurements {
-				way.Run(ctx, a)
-				u, d := measure(ctx, w, control, other)
-				expectWithinMemory(ctx, w)
+				run(ctx, ways...)
+				u, d := measure(ctx, w.World, control, other)
+				w.expectWithinMemory(ctx)
 				Expect(d).To(BeNumerically("<=", max(2*u, u+overload)))
 				if d <= max(2*u, u+grace) {
 					return
 				}
-				a.Clear(ctx)
+				clearAll(ctx)
 			}
 			Fail(fmt.Sprintf("in each of %d measurements, the other tenant waited more than %v longer", measurements, grace))
 		}, SpecTimeout(5*time.Minute))
 	}
-	It("and each service stops within 30 s while a tenant has slow rules", func(ctx SpecContext) {
-		DeferCleanup(func(ctx SpecContext) { a.Clear(ctx) })
-		hostile.SlowRules().Run(ctx, a)
-		for _, s := range []*world.Service{w.Fetcher(), w.Watcher(), w.Writer()} {
+	It("and credentials rotated and revoked, while one tenant has 6,000 Secrets and another 160 large ones", func(
+		ctx SpecContext,
+	) {
+		DeferCleanup(clearAll)
+		ways := hostile.Secrets()
+		run(ctx, ways...)
+		u, d := measure(ctx, w.World, control, other)
+		Expect(d).To(BeNumerically("<=", max(2*u, u+grace)))
+		const token = "a-token"
+		w.Cluster.Credential(ctx, other.Namespace, "own", "https://a.example", map[string]string{"bearerToken": token})
+		w.eventuallyCompiles(ctx, token, BeTrue())
+		Expect(w.Cluster.Client.CoreV1().Secrets(other.Namespace).Delete(ctx, "own", metav1.DeleteOptions{})).To(Succeed())
+		w.eventuallyCompiles(ctx, token, BeFalse())
+		w.expectWithinMemory(ctx)
+	}, SpecTimeout(5*time.Minute))
+	It("and each service stops within 30 s while tenants have slow rules and Watchers", func(ctx SpecContext) {
+		DeferCleanup(clearAll)
+		run(ctx, hostile.SlowRules(), hostile.Watchers()[1])
+		for _, s := range w.services {
 			s.ShouldStop(ctx)
 			s.Restart(ctx)
 		}
 	})
 	It("while admission or metadata break the writes of 30 objects, and the writer stays ready", func(ctx SpecContext) {
+		DeferCleanup(clearAll)
 		breakWrites(ctx, a, 30)
 		ready := make(chan int, 1)
 		go func() {
@@ -100,13 +143,13 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 			ready <- n
 		}()
 		for len(ready) == 0 {
-			u, d := measure(ctx, w, control, other)
+			u, d := measure(ctx, w.World, control, other)
 			Expect(d).To(BeNumerically("<=", u+grace))
 		}
 		Expect(<-ready).To(Equal(100), "polls")
 		Eventually(func() (n int) {
 			for _, e := range a.Events(ctx) {
-				if e.Reason == "WriteFailed" || e.Reason == "BodyTooLarge" {
+				if !strings.HasPrefix(e.Regarding.Name, "hostile") {
 					n++
 				}
 			}
@@ -115,14 +158,71 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 	}, SpecTimeout(5*time.Minute))
 	It("without a failed audit, and within the memory limits of the chart", func(ctx SpecContext) {
 		Expect(w.Watcher().Log.Matching("audit could not read")).To(BeEmpty())
-		expectWithinMemory(ctx, w)
+		w.expectWithinMemory(ctx)
 	})
 })
 
-// expectWithinMemory expects that the services run within the memory limits of the chart.
-func expectWithinMemory(ctx context.Context, w *world.World) {
+// mixed interleaves the halves of all attacks, so that neighbors are of different kinds.
+func mixed(kinds ...[]hostile.Attack) (mixed []hostile.Attack) {
+	all := slices.Concat(kinds...)
+	half := (len(all) + 1) / 2
+	for i := range half {
+		mixed = append(mixed, all[i])
+		if half+i < len(all) {
+			mixed = append(mixed, all[half+i])
+		}
+	}
+	return mixed
+}
+
+// installation is a world with keeper for Watchers, and another one for credentials.
+type installation struct {
+	*world.World
+	services []*world.Service
+	release  string
+}
+
+// install starts an installation for a number of tenants.
+func install(ctx context.Context, tenants int) *installation {
 	GinkgoHelper()
-	for _, s := range []*world.Service{w.Watcher(), w.Fetcher(), w.Writer()} {
+	w := env.World(ctx, world.Options{
+		Tenants: tenants, Env: []string{goMemoryLimit},
+		Flags: map[string][]string{
+			world.Watcher: {"--audit-interval=8s", "--min-refresh=" + hostile.Refresh},
+			world.Fetcher: {"--min-refresh=" + hostile.Refresh},
+		},
+	})
+	i := &installation{World: w, release: env.Cluster.Namespace(ctx)}
+	from := []string{w.Namespace}
+	for _, tenant := range w.Tenants {
+		from = append(from, tenant.Namespace)
+	}
+	w.Cluster.Credential(ctx, i.release, "compiled", "", nil)
+	i.services = []*world.Service{
+		w.Fetcher(), w.Watcher(), w.Writer(), w.Launch(ctx, world.Keeper),
+		w.Launch(ctx, world.Keeper, "--credentials="+i.release+"/compiled", "--credentials-from="+strings.Join(from, ",")),
+	}
+	for _, s := range i.services {
+		s.EventuallyReady(ctx)
+	}
+	return i
+}
+
+// eventuallyCompiles waits until the compiled credentials do or do not contain a token.
+func (i *installation) eventuallyCompiles(ctx context.Context, token string, matcher types.GomegaMatcher) {
+	GinkgoHelper()
+	// Keeper reads all namespaces every 10 s, each for at most 5 s. Two are hostile.
+	const longest = 20 * time.Second
+	Eventually(ctx, func() (bool, error) {
+		s, err := i.Cluster.Client.CoreV1().Secrets(i.release).Get(ctx, "compiled", metav1.GetOptions{})
+		return strings.Contains(string(s.Data[headerfile.TeamKey]), token), err
+	}).WithTimeout(longest+grace).Should(matcher, token)
+}
+
+// expectWithinMemory expects that the services run within the memory limits of the chart.
+func (i *installation) expectWithinMemory(ctx context.Context) {
+	GinkgoHelper()
+	for _, s := range i.services {
 		Expect(s.Running()).To(BeTrue(), s.Name)
 		Expect(s.Metric(ctx, "process_resident_memory_bytes")).To(BeNumerically("<", memoryLimit), s.Name)
 	}
@@ -150,20 +250,27 @@ type filler struct {
 	keys int
 }
 
-// start creates a key, every second one with a rule, and returns a function that waits until it is filled, and
-// returns the time that took.
+// start creates a key, with a rule, in a Watcher or neither, and returns a function that waits until it is filled,
+// and returns the time that took.
 func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 	GinkgoHelper()
 	f.keys++
 	name := fmt.Sprintf("ordinary-%d", f.keys)
 	page := f.Origin.Page("/" + name).Says(name)
+	asks := world.Asking("mydata=" + page.URL())
 	took := make(chan time.Duration, 1)
 	began := time.Now()
-	traits := []world.Trait{world.Asking("mydata=" + page.URL())}
-	if f.keys%2 == 0 {
-		traits = append(traits, world.Annotated("x-kv8s.io/curl-expect", "mydata=size(body) > 0"))
+	var object *world.ConfigMap
+	switch f.keys % 3 {
+	case 0:
+		suitetest.Must(watchers.Namespace(f.Namespace).Create(ctx, world.WatcherOf(name,
+			"target: {name: "+name+"}, sources: [{key: mydata, url: '"+page.URL()+"'}]"), metav1.CreateOptions{}))
+		object = f.Named(name)
+	case 1:
+		object = f.Create(ctx, name, asks)
+	case 2:
+		object = f.Create(ctx, name, asks, world.Annotated("x-kv8s.io/curl-expect", "mydata=size(body) > 0"))
 	}
-	object := f.Create(ctx, name, traits...)
 	go func() {
 		defer GinkgoRecover()
 		defer close(took)

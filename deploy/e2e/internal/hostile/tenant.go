@@ -71,11 +71,17 @@ type Attack struct {
 	edit  func(a *Tenant, i, n int) map[string]any
 	// again is how often all ConfigMaps are deleted and re-created.
 	again int
+	// run replaces all of this.
+	run func(ctx context.Context, a *Tenant)
 }
 
 // Run starts the attack.
 func (x Attack) Run(ctx context.Context, a *Tenant) {
 	GinkgoHelper()
+	if x.run != nil {
+		x.run(ctx, a)
+		return
+	}
 	a.create(ctx, x)
 	for range x.again {
 		a.Clear(ctx)
@@ -115,6 +121,14 @@ func forgeries() []Attack {
 				return []world.Trait{func(o *corev1.ConfigMap) {
 					o.Annotations, o.Labels = names("x-kv8s.io/curl-me-%d", 9500), names("x-kv8s.io/curl-me-tha%d", 900)
 				}}
+			},
+		},
+		{
+			Name: "mistypes 1,300 rules in each of 40 objects", objects: 40,
+			traits: func(*Tenant, int) []world.Trait {
+				return []world.Trait{
+					world.Asking("mydata=https://a.example"), world.Annotated(expectKey, strings.Repeat("k=((\n", 1300)),
+				}
 			},
 		},
 		{
@@ -187,12 +201,9 @@ func loads() []Attack {
 
 // rules are attacks on the CPU and memory that expressions take.
 func rules() []Attack {
-	deep := func(depth int) string { return strings.Repeat("[", depth) + "x" + strings.Repeat("]", depth) }
 	or := func(part string) string { return strings.Repeat(part+"||", 1000/(len(part)+2)) + "true" }
 	return []Attack{
-		ruled("has rules that are slow to check", "instant", 20, func(i int) string {
-			return fmt.Sprintf("[%d]", i) + strings.Repeat(".map(x,"+deep(78)+")", 6) + "!=[]"
-		}),
+		ruled("has rules that are slow to check", "instant", 20, slowToCheck),
 		ruled("has rules that are as slow to check as allowed", "letters", 100, func(i int) string {
 			return or("json in json") + fmt.Sprint("||heldSize==", i)
 		}),
@@ -207,6 +218,13 @@ func rules() []Attack {
 			return "heldSize!=" + fmt.Sprint(i) + "&&[" + strings.Repeat("1,", 480) + "1]!=[]"
 		}),
 	}
+}
+
+// slowToCheck returns an expression whose type is nested deeply.
+func slowToCheck(i int) string {
+	const depth = 78
+	deep := strings.Repeat("[", depth) + "x" + strings.Repeat("]", depth)
+	return fmt.Sprintf("[%d]", i) + strings.Repeat(".map(x,"+deep+")", 6) + "!=[]"
 }
 
 // SlowRules returns an attack whose evaluations take as long as possible.
@@ -346,9 +364,10 @@ func (a *Tenant) configMaps() corev1client.ConfigMapInterface {
 	return a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace)
 }
 
-// Clear deletes all ConfigMaps in the tenant's namespace.
+// Clear deletes all ConfigMaps, Secrets and Watchers in the tenant's namespace.
 func (a *Tenant) Clear(ctx context.Context) {
 	GinkgoHelper()
+	a.clearKeeper(ctx)
 	list, err := a.configMaps().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	a.parallel(len(list.Items), func(i int) error {
