@@ -3,6 +3,7 @@ package broker_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -71,6 +72,18 @@ func (b brokers) kill(ctx context.Context, js jetstream.JetStream, is role) {
 		one = b[n]
 	}).Should(Succeed())
 	Expect(one.Kill()).To(Succeed())
+}
+
+// eventuallyCurrent waits until each server has all messages of the stream of requests.
+func (b brokers) eventuallyCurrent(ctx context.Context, js jetstream.JetStream) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		info := requests(ctx, g, js)
+		g.Expect(info.Replicas).To(HaveLen(len(b) - 1))
+		for _, replica := range info.Replicas {
+			g.Expect(replica).To(HaveField("Current", true))
+		}
+	}).WithTimeout(time.Minute).Should(Succeed())
 }
 
 // role returns the name of the server in a role, or "" if none has it at the moment.
@@ -147,6 +160,66 @@ var _ = Describe("A cluster of three brokers", func() {
 		Entry("the meta leader", 30, role(metaLeader)),
 		Entry("a follower", 30, role(follower)),
 	)
+
+	It("loses nothing when two of three servers restart under load", func(ctx SpecContext) {
+		b := runCluster(ctx)
+		w := env.World(ctx, world.Options{Broker: b.all(), AckWait: shortAckWait})
+		load := w.Begin(ctx, 100)
+		began := time.Now()
+		for n, stop := range []func(*natstest.Server){
+			(*natstest.Server).Stop,
+			func(s *natstest.Server) { Expect(s.Kill()).To(Succeed()) },
+		} {
+			load.EventuallyFills(ctx, 30+30*n)
+			pair := brokers{b[n], b[n+1]}
+			for _, server := range pair {
+				stop(server)
+			}
+			for _, server := range pair {
+				Expect(server.Start()).To(Succeed())
+			}
+		}
+		load.EventuallyEnds(ctx, 90*time.Second)
+		Expect(load.MostHits()).To(BeNumerically("<=", gets(began)), "GETs of one page")
+		Expect(w.Stored(ctx, pipeline.Requests, "curl.want.>")).To(Equal(100))
+		b.eventuallyCurrent(ctx, w.JetStream)
+	})
+
+	It("restarts a stream with few messages and a large gap of sequence numbers", func(ctx SpecContext) {
+		const gap = 100_000
+		b := runCluster(ctx)
+		w := env.World(ctx, world.Options{Broker: b.all(), AckWait: shortAckWait})
+		load := w.Begin(ctx, 20)
+		load.EventuallyEnds(ctx, time.Minute)
+		for range gap {
+			suitetest.Must(w.JetStream.PublishAsync("curl.begun.gap", nil, jetstream.WithStallWait(time.Minute)))
+		}
+		Eventually(ctx, w.JetStream.PublishAsyncComplete()).WithTimeout(time.Minute).Should(BeClosed())
+		Expect(b[0].Kill()).To(Succeed())
+		for i, cm := range load.ConfigMaps { // each want replaces one before the gap
+			cm.Ask(ctx, "mydata="+w.Origin.Page(fmt.Sprint("/after-", i)).Says("after").URL())
+		}
+		began := time.Now()
+		Expect(b[0].Start()).To(Succeed())
+		b.eventuallyCurrent(ctx, w.JetStream)
+		AddReportEntry("catching up", time.Since(began).String())
+		for _, cm := range load.ConfigMaps {
+			cm.EventuallyHasData(ctx, "mydata", "after")
+		}
+	})
+
+	It("fetches a key after the next audit if the consumer has passed its want", func(ctx SpecContext) {
+		b := runCluster(ctx)
+		w := env.World(ctx, world.Audited(world.Options{Broker: b.all(), AckWait: shortAckWait}))
+		Expect(w.Fetcher().Kill()).To(Succeed())
+		page := w.Origin.Page("/passed").Says("body")
+		cm := w.Create(ctx, "passed", world.Asking("mydata="+page.URL()))
+		consumer := suitetest.Must(w.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+		passed := suitetest.Must(consumer.Next(jetstream.FetchMaxWait(10 * aWhile)))
+		Expect(passed.DoubleAck(ctx)).To(Succeed())
+		w.Fetcher().Restart(ctx)
+		cm.EventuallyHasData(ctx, "mydata", "body")
+	})
 
 	It("restores lost messages without a GET for held keys when leaders step down during audits", func(ctx SpecContext) {
 		b := runCluster(ctx)
