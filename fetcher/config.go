@@ -86,7 +86,6 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 		"prefixes of the network's translation from IPv6 to IPv4, whose addresses count as the IPv4 ones in them")
 	fs.StringVar(&c.PolicyFile, "policy", c.PolicyFile,
 		"file with additions to the egress policy by namespace, reloaded on change")
-	fs.StringVar(&c.Get.Netrc, "netrc", c.Get.Netrc, "netrc file with credentials for hosts, reloaded on change")
 	fs.StringVar(&c.Get.HeaderFile, "header-file", c.Get.HeaderFile,
 		"file with headers to send to hosts, reloaded on change")
 	fs.StringVar(&c.Get.TeamFile, "tenant-header-file", c.Get.TeamFile,

@@ -69,7 +69,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	pick(fs, c.Watcher.BindFlags, "kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector",
 		"annotation-keys", "default-scheme", "min-refresh")
 	pick(fs, c.Fetcher.BindFlags, "allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy",
-		"ca-bundle", "netrc", "header-file")
+		"ca-bundle", "header-file")
 	pick(fs, c.Writer.BindFlags, "prune")
 }
 

@@ -1,5 +1,5 @@
 // Package headerfile has the rules that keeper and fetcher share: the allowed headers and paths of an
-// entry in a header file, and the format of team entries.
+// entry in a header file, and its format.
 package headerfile
 
 import (
@@ -10,23 +10,25 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// TeamEntry is an entry that keeper compiles from a Secret of a team, for one URL. The file is a
-// JSON list of these.
-type TeamEntry struct {
-	// Namespace of the Secret. The entry is for wants of this namespace only.
-	Namespace string `json:"namespace"`
-	// Source is the name of the Secret.
-	Source string `json:"source"`
-	// Host, Port and PathPrefix of an https URL.
-	Host       string `json:"host"`
-	Port       int    `json:"port"`
-	PathPrefix string `json:"pathPrefix,omitempty"`
+// Entry is an entry of a header file without further files. keeper compiles entries from the Secrets of
+// teams as JSON, and the operator's entries in YAML have the same fields.
+type Entry struct {
+	// Source is the name of the entry in messages (empty: its number).
+	Source string `json:"source,omitempty" yaml:"source"`
+	// Host is a name, or in the operator's file a pattern as in --allow-host.
+	Host string `json:"host" yaml:"host"`
+	// Namespaces are names or patterns; at least one.
+	Namespaces []string `json:"namespaces" yaml:"namespaces"`
+	// Ports of the URL; default: the default port of the scheme.
+	Ports []int `json:"ports,omitempty" yaml:"ports"`
+	// PathPrefix is the path or one of its parents (empty means any).
+	PathPrefix string `json:"pathPrefix,omitempty" yaml:"pathPrefix"`
 	// Headers are sent with every matching request.
-	Headers map[string]string `json:"headers,omitempty"`
-	// Certificate, Key and Authorities are PEM (empty means none).
-	Certificate string `json:"certificate,omitempty"`
-	Key         string `json:"key,omitempty"`
-	Authorities string `json:"authorities,omitempty"`
+	Headers map[string]string `json:"headers,omitempty" yaml:"headers"`
+	// Certificate of the client, its Key and the only trusted Authorities are PEM (empty means none).
+	Certificate string `json:"certificate,omitempty" yaml:"certificate"`
+	Key         string `json:"key,omitempty" yaml:"key"`
+	Authorities string `json:"authorities,omitempty" yaml:"authorities"`
 }
 
 // TeamKey is the key of the file in the Secret of the release.

@@ -145,10 +145,10 @@ func (t *teams) compile(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("read Secret %s: %w", t.settings.Into, err)
 	}
-	var current []headerfile.TeamEntry
+	var current []headerfile.Entry
 	_ = json.Unmarshal(held.Data[headerfile.TeamKey], &current) // invalid content is replaced
 	names := t.settings.names()
-	entries := []headerfile.TeamEntry{}
+	entries := []headerfile.Entry{}
 	var events []kube.Event
 	for _, from := range slices.Sorted(maps.Keys(names)) {
 		compiled, ignored, err := t.compileFrom(ctx, from, names[from], teamsecret.MaxBytes/len(names))
@@ -158,7 +158,9 @@ func (t *teams) compile(ctx context.Context) (err error) {
 		}
 		if err != nil && !removes(err) {
 			// The Secrets of the namespace are unknown, so its entries stay.
-			compiled = slices.DeleteFunc(slices.Clone(current), func(e headerfile.TeamEntry) bool { return e.Namespace != from })
+			compiled = slices.DeleteFunc(slices.Clone(current), func(e headerfile.Entry) bool {
+				return !slices.Contains(e.Namespaces, from)
+			})
 		}
 		entries, events = append(entries, compiled...), append(events, ignored...)
 	}
@@ -178,7 +180,7 @@ func (t *teams) get(ctx context.Context) (*corev1.Secret, error) {
 }
 
 // write changes the Secret of the release, unless it has these entries.
-func (t *teams) write(ctx context.Context, held *corev1.Secret, entries []headerfile.TeamEntry) error {
+func (t *teams) write(ctx context.Context, held *corev1.Secret, entries []headerfile.Entry) error {
 	text, err := json.Marshal(entries)
 	if err != nil || bytes.Equal(text, held.Data[headerfile.TeamKey]) {
 		return err
@@ -200,7 +202,7 @@ func (t *teams) write(ctx context.Context, held *corev1.Secret, entries []header
 // compileFrom compiles the Secrets of one namespace, and returns an Event for each ignored one.
 func (t *teams) compileFrom(ctx context.Context, namespace string, names []string,
 	maxBytes int,
-) (entries []headerfile.TeamEntry, events []kube.Event, err error) {
+) (entries []headerfile.Entry, events []kube.Event, err error) {
 	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()
 	secrets, err := t.read(ctx, namespace, names, maxBytes)

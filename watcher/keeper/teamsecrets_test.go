@@ -88,11 +88,11 @@ var _ = Describe("keeper --credentials", func() {
 		compiled = func(ctx context.Context) (found []string) {
 			GinkgoHelper()
 			s := suitetest.Must(admin.CoreV1().Secrets(release).Get(ctx, "compiled", metav1.GetOptions{}))
-			var entries []headerfile.TeamEntry
+			var entries []headerfile.Entry
 			Expect(json.Unmarshal(s.Data[headerfile.TeamKey], &entries)).To(Succeed())
 			for _, e := range entries {
 				found = append(found,
-					strings.NewReplacer(a, "a", b, "b").Replace(e.Namespace)+" "+e.Host+" "+e.Headers["Authorization"])
+					strings.NewReplacer(a, "a", b, "b").Replace(e.Namespaces[0])+" "+e.Host+" "+e.Headers["Authorization"])
 			}
 			return found
 		}

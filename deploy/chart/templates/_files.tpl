@@ -21,10 +21,6 @@ wait for missing objects. The fetcher reloads changed files, so there is no chec
 {{- with $credentials.secret -}}
 {{- $args = append $args "--header-file=/etc/curl-me-that/credentials/headers.yaml" -}}
 {{- $items = list (dict "key" $credentials.headersKey "path" "headers.yaml") -}}
-{{- with $credentials.netrcKey -}}
-{{- $args = append $args "--netrc=/etc/curl-me-that/credentials/netrc" -}}
-{{- $items = append $items (dict "key" . "path" "netrc") -}}
-{{- end -}}
 {{- /* The whole Secret, because the header file names other files in it. */}}
 {{- $sources := list (dict "secret" (dict "name" .)) (dict "secret" (dict "name" . "items" $items)) -}}
 {{- range $.Values.fetcher.tokens -}}

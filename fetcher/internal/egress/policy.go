@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -14,6 +15,7 @@ type Policy struct {
 	lists
 	guardian *ssrf.Guardian
 	dialling dialling
+	text     string
 }
 
 func newPolicy(cfg Config, d dialling) (*Policy, error) {
@@ -28,8 +30,12 @@ func newPolicy(cfg Config, d dialling) (*Policy, error) {
 			ssrf.WithDeniedV4Prefixes(providerPrefixes()...),
 		),
 		dialling: d,
+		text:     fmt.Sprintf("%+v", cfg),
 	}, nil
 }
+
+// Text is equal for equal policies, also in other processes.
+func (p *Policy) Text() string { return p.text }
 
 // CheckURL checks the text of a URL. If only an allow-cidr can permit the URL, the decision is left
 // to the dial. The error is a *DeniedError.

@@ -229,13 +229,13 @@ var _ = Describe("Namespaces with the same URL", func() {
 				bodies := map[string]string{"team-a": report(own[0]), "team-b": report(own[1])}
 				var t *tenants
 				BeforeEach(func() {
-					headers, files, team := "", map[string]string{}, []headerfile.TeamEntry{}
+					headers, files, team := "", map[string]string{}, []headerfile.Entry{}
 					for i, token := range own {
 						switch {
 						case token == "":
 						case c.kind == "team":
-							team = append(team, headerfile.TeamEntry{
-								Namespace: namespaces[i], Source: "rules", Host: "127.0.0.1", Port: 443, PathPrefix: "/private",
+							team = append(team, headerfile.Entry{
+								Namespaces: namespaces[i : i+1], Source: "rules", Host: "127.0.0.1", Ports: []int{443}, PathPrefix: "/private",
 								Headers: map[string]string{"Authorization": token},
 							})
 						default:

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -37,7 +36,6 @@ type Client struct {
 	proxy *url.URL
 
 	roots   *reload.File[*x509.CertPool]
-	netrc   *reload.File[netrc]
 	headers *reload.File[*headerFile]
 	team    *reload.File[*headerFile]
 }
@@ -51,20 +49,15 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		deps.Observe = func(Phase, time.Duration) {}
 	}
 	c := &Client{cfg: cfg, deps: deps}
-	var errs [5]error
+	var errs [4]error
 	c.proxy, errs[0] = cfg.proxy()
 	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
-	c.netrc, errs[2] = open(cfg.Netrc, parseNetrc)
-	c.headers, errs[3] = open(cfg.HeaderFile, parserOfHeaders(cfg.HeaderFile))
+	c.headers, errs[2] = open(cfg.HeaderFile, parserOfHeaders(cfg.HeaderFile))
 	if cfg.TeamFile != "" {
-		c.team, errs[4] = reload.OpenOptional(cfg.TeamFile, parseTeamFile)
+		c.team, errs[3] = reload.OpenOptional(cfg.TeamFile, parseTeamFile)
 	}
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up GET: %w", err)
-	}
-	if cfg.Netrc != "" && cfg.HeaderFile == "" {
-		return nil, errors.New("--netrc needs a --header-file with an entry for the URLs that get its logins, such as " +
-			"{host: data.example.com, namespaces: [team-a], netrc: true}")
 	}
 	return c, nil
 }
@@ -81,7 +74,6 @@ func (c *Client) Run(ctx context.Context) error {
 	reload.Run(ctx, c.deps.Ticks, func() {
 		c.deps.Gate.Look(c.deps.OnReload)
 		c.roots.Look(c.deps.OnReload)
-		c.netrc.Look(c.deps.OnReload)
 		c.headers.Look(c.deps.OnReload)
 		c.team.Look(c.deps.OnReload)
 		if c.headers != nil {

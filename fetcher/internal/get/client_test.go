@@ -83,14 +83,6 @@ var _ = Describe("a client", func() {
 		Entry(nil, func(c *get.Config) { c.Proxy = "socks5://proxy" },
 			"proxy must be a URL such as http://proxy.example.com:3128"),
 		Entry(nil, func(c *get.Config) { c.CABundle = "/missing" }, "open /missing: no such file or directory"),
-		Entry(nil, func(c *get.Config) { c.Netrc = "/missing" }, "open /missing: no such file or directory"),
 		Entry(nil, func(c *get.Config) { c.HeaderFile = "/missing" }, "open /missing: no such file or directory"),
 	)
-
-	It("needs a header file for a netrc file", func() {
-		cfg := get.Defaults()
-		cfg.Netrc = writeFile("netrc", "default login me password a")
-		_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
-		Expect(err).To(MatchError(HavePrefix("--netrc needs a --header-file with an entry")))
-	})
 })

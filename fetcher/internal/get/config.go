@@ -24,8 +24,6 @@ type Config struct {
 	// CABundle is the path of PEM certificates that are trusted in addition to the system's; empty
 	// means none.
 	CABundle string
-	// Netrc is the path of a netrc file with credentials (empty means none).
-	Netrc string
 	// HeaderFile is the path of a file with headers per host (empty means none).
 	HeaderFile string
 	// TeamFile is the path of the file that keeper compiles from the Secrets of teams; empty means

@@ -26,7 +26,6 @@ func (g grants) find(u *url.URL) *headerEntry {
 
 // credentials are the credentials of one hop. They have no String method and appear in no error.
 type credentials struct {
-	login    *login
 	entry    *headerEntry
 	token    string
 	identity *credential.Identity
@@ -41,13 +40,10 @@ func (c credentials) sends() bool {
 			}
 		}
 	}
-	return c.login != nil || c.token != "" || c.identity != nil && len(c.identity.Certificates) > 0
+	return c.token != "" || c.identity != nil && len(c.identity.Certificates) > 0
 }
 
 func (c credentials) apply(h http.Header) {
-	if c.login != nil {
-		h.Set("Authorization", c.login.basic())
-	}
 	if c.token != "" {
 		h.Set("Authorization", "Bearer "+c.token)
 	}
@@ -59,13 +55,11 @@ func (c credentials) apply(h http.Header) {
 }
 
 // credentials returns the credentials of an entry, which may be nil, for a hop.
-func (c *Client) credentials(ctx context.Context, e *headerEntry, u *url.URL) (credentials, error) {
+func (c *Client) credentials(ctx context.Context, e *headerEntry) (credentials, error) {
 	found := credentials{entry: e}
 	switch {
 	case e == nil:
 		return found, nil
-	case e.Netrc:
-		found.login = c.netrc.Value().find(u.Hostname())
 	case e.bearer != nil:
 		found.token = e.bearer.Value()
 	case e.tokens != nil:
@@ -133,7 +127,7 @@ func errNoToken(e *headerEntry, cause error) *Error {
 // explain adds the refused credential to an error, or its absence if that is a likely cause.
 func (c credentials) explain(e *Error, likely bool) *Error {
 	if c.sends() {
-		e.Credential = c.entry.source
+		e.Credential = c.entry.Source
 	} else if likely {
 		e.Detail = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
 	}
@@ -147,7 +141,7 @@ func (c *Client) Credential(namespace, raw string) string {
 		return ""
 	}
 	if e := c.Resolve(Request{URL: raw, Namespace: namespace}).grants.find(u); e != nil {
-		return "the credential of " + e.source + " is sent"
+		return "the credential of " + e.Source + " is sent"
 	}
 	return condition.Detail(&v1.Failure{Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL})
 }

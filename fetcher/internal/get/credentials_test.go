@@ -29,10 +29,10 @@ var _ = Describe("credentials", func() {
 		})
 	})
 
-	// permit allows logins of the netrc file for a host, over http and at the port of the spec.
-	permit := func(host string) {
-		cfg.HeaderFile = writeFile("gate.yaml", fmt.Sprintf(
-			"- {host: %q, namespaces: [\"*\"], schemes: [http], ports: [%d], netrc: true}\n", host, port))
+	// entry is an entry with a login for a host, over http and at the port of the spec.
+	entry := func(host, login string) string {
+		return fmt.Sprintf("- {host: %q, namespaces: [\"*\"], schemes: [http], ports: [%d], headers: {Authorization: %q}}\n",
+			host, port, login)
 	}
 
 	at := func(host, path string) string { return "http://" + hostPort(host, port) + path }
@@ -45,42 +45,7 @@ var _ = Describe("credentials", func() {
 		}
 	}
 
-	basic := func(user, password string) string {
-		r, _ := http.NewRequest(http.MethodGet, "/", http.NoBody)
-		r.SetBasicAuth(user, password)
-		return r.Header.Get("Authorization")
-	}
-
-	It("from a netrc file are sent to their machine", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc",
-			"machine data.example.com login me password \"p w\"\nmachine other.example.com login you password x")
-		permit("*")
-		do(ctx, get.Request{URL: at("data.example.com", "/")},
-			get.Request{URL: at("DATA.example.com.", "/")},
-			get.Request{URL: at("other.example.com", "/")},
-			get.Request{URL: at("www.example.com", "/")})
-		Expect(seen.authorizations()).To(Equal([]string{basic("me", "p w"), basic("me", "p w"), basic("you", "x"), ""}))
-	})
-
-	It("of the default entry are sent to every other host", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\ndefault login all password b\n")
-		permit("*")
-		do(ctx, get.Request{URL: at("data.example.com", "/")}, get.Request{URL: at("www.example.com", "/")})
-		Expect(seen.authorizations()).To(Equal([]string{basic("me", "a"), basic("all", "b")}))
-	})
-
-	It("from a netrc file are not sent if the entry does not have netrc: true", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc", "default login me password a\n")
-		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
-- {host: data.example.com, namespaces: ["*"], schemes: [http], ports: [%[1]d], headers: {X-Tenant: a}}
-- {host: "*", namespaces: ["*"], schemes: [http], ports: [%[1]d], netrc: true}
-`, port))
-		do(ctx, get.Request{URL: at("data.example.com", "/")}, get.Request{URL: at("www.example.com", "/")})
-		Expect(seen.authorizations()).To(Equal([]string{"", basic("me", "a")}))
-	})
-
 	It("from a header file are sent to matching hosts for the listed namespaces", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc", "default login me password a\n")
 		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
 - host: api.example.com
   namespaces: [team-a]
@@ -94,40 +59,31 @@ var _ = Describe("credentials", func() {
   schemes: [http]
   ports: [%[1]d]
   headers: {authorization: Bearer b}
-- {host: "*", namespaces: [other, team-a], schemes: [http], ports: [%[1]d], netrc: true}
+- {host: "*", namespaces: [other, team-a], schemes: [http], ports: [%[1]d], headers: {Authorization: Basic c}}
 `, port))
 		do(ctx, get.Request{URL: at("api.example.com", "/"), Namespace: "team-a"},
 			get.Request{URL: at("api.example.com", "/"), Namespace: "team-b"},
 			get.Request{URL: at("api.example.com", "/"), Namespace: "other"},
 			get.Request{URL: at("api.example.org", "/"), Namespace: "team-a"})
-		Expect(seen.authorizations()).To(Equal([]string{"Bearer a", "Bearer b", basic("me", "a"), basic("me", "a")}))
+		Expect(seen.authorizations()).To(Equal([]string{"Bearer a", "Bearer b", "Basic c", "Basic c"}))
 		Expect(seen.requests()[0].Header.Get("X-Tenant")).To(Equal("a"))
 	})
 
 	It("stay with their host across a redirect within it", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\n")
-		permit("*")
+		cfg.HeaderFile = writeFile("headers.yaml", entry("data.example.com", "Basic a"))
 		do(ctx, get.Request{URL: at("data.example.com", "/?to=/x")})
-		Expect(seen.authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "a")}))
+		Expect(seen.authorizations()).To(Equal([]string{"Basic a", "Basic a"}))
 	})
 
 	It("never follow a redirect to another host, nor one back from it", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc",
-			"machine data.example.com login me password a\nmachine evil.example.com login e password e\n")
-		cfg.HeaderFile = writeFile("headers.yaml",
-			fmt.Sprintf("- {host: \"*\", namespaces: [\"*\"], schemes: [http], ports: [%d], "+
-				"netrc: true, headers: {X-Token: t}}\n", port))
+		cfg.HeaderFile = writeFile("headers.yaml", entry("data.example.com", "Basic a")+entry("*", "Basic e"))
 		back := at("data.example.com", "/end")
 		do(ctx, get.Request{URL: at("data.example.com", "/?to="+at("evil.example.com", "/?to="+back))})
-		Expect(seen.authorizations()).To(Equal([]string{basic("me", "a"), "", ""}))
-		for _, r := range seen.requests()[1:] {
-			Expect(r.Header).NotTo(HaveKey("X-Token"))
-		}
+		Expect(seen.authorizations()).To(Equal([]string{"Basic a", "", ""}))
 	})
 
 	It("never follow a redirect to another port of the host", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\n")
-		permit("*")
+		cfg.HeaderFile = writeFile("headers.yaml", entry("*", "Basic a"))
 		other := &recorder{}
 		otherPort := serveHTTP(func(_ http.ResponseWriter, r *http.Request) { other.note(r) })
 		do(ctx, get.Request{URL: at("data.example.com", "/?to="+urlOf(otherPort, "/"))})
@@ -166,36 +122,29 @@ var _ = Describe("credentials", func() {
 	})
 
 	It("appear in no error", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password "+secret+"\n")
-		permit("*")
+		cfg.HeaderFile = writeFile("headers.yaml", entry("*", "Basic "+secret))
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say("HTTP/1.1 401 No\r\n"+length(0))), "/")})
 		Expect(fmt.Sprintf("%v %+v %#v", err, err, err)).NotTo(ContainSubstring(secret))
 	})
 
 	It("are reloaded if the file changes, and kept while it is broken", func(ctx SpecContext) {
-		cfg.Netrc = writeFile("netrc", "default login me password a")
-		cfg.HeaderFile = writeFile("headers.yaml",
-			fmt.Sprintf("- {host: \"*\", namespaces: [\"*\"], schemes: [http], ports: [%d], netrc: true}", port))
+		cfg.HeaderFile = writeFile("headers.yaml", entry("*", "Basic a"))
 		client, reload := newReloading(cfg, get.Deps{})
 		do := func() {
 			GinkgoHelper()
 			Expect(client.Do(ctx, get.Request{URL: at("data.example.com", "/")})).Error().NotTo(HaveOccurred())
 		}
 		do()
-		replace(cfg.Netrc, "default login me password b")
+		replace(cfg.HeaderFile, entry("*", "Basic b"))
 		Expect(reload()).To(Succeed())
 		do()
-		replace(cfg.Netrc, "default login me password "+secret+" "+secret)
-		err := reload()
-		Expect(err).To(MatchError(ContainSubstring("line 1: unknown word")))
-		Expect(err.Error()).NotTo(ContainSubstring(secret))
-		do()
 		replace(cfg.HeaderFile, "- {host: x.example.com, headers: {X-A: ["+secret+"]}}")
-		err = reload()
+		err := reload()
 		Expect(err).To(MatchError(ContainSubstring("line 1: not a YAML list")))
 		Expect(err.Error()).NotTo(ContainSubstring(secret))
-		Expect(seen.authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "b"), basic("me", "b")}))
+		do()
+		Expect(seen.authorizations()).To(Equal([]string{"Basic a", "Basic b", "Basic b"}))
 	})
 
 	It("are available only if an entry matches host and namespace, with any scheme, port or path", func() {

@@ -41,6 +41,8 @@ type Error struct {
 	// Credential is the source of a credential that a server refused or that is missing: an entry, a
 	// Secret, or the host of a token URL. It is never a credential.
 	Credential string
+	// Settings identifies the settings that may end the failure, see Client.Changed (empty: none).
+	Settings string
 	// Host of the requested URL, in lower case; never the host of a redirect.
 	Host string
 

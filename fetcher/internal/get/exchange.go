@@ -29,7 +29,9 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	case timed.Err() != nil && !x.decided:
 		err = errTimeout(c.cfg.Timeout)
 	}
-	return Response{}, x.failure(err)
+	failed := x.failure(err)
+	failed.Settings = c.settings(kindOf(failed), x.request)
+	return Response{}, failed
 }
 
 // exchange is one GET with all its hops.
@@ -80,7 +82,7 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 	if err := x.request.policy.CheckURL(u); err != nil {
 		return Response{}, nil, err
 	}
-	secrets, err := x.client.credentials(ctx, entry, u)
+	secrets, err := x.client.credentials(ctx, entry)
 	if err != nil {
 		x.decided = true
 		return Response{}, nil, err

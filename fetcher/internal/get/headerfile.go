@@ -3,6 +3,7 @@ package get
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,20 +34,9 @@ type hostEntries struct {
 
 // headerEntry selects requests and their credentials.
 type headerEntry struct {
-	// Host is a pattern as in --allow-host.
-	Host string `yaml:"host"`
-	// Namespaces are names or patterns; at least one.
-	Namespaces []string `yaml:"namespaces"`
+	headerfile.Entry `yaml:",inline"`
 	// Schemes are http and https; default: https.
 	Schemes []string `yaml:"schemes"`
-	// Ports of the URL; default: the default port of the scheme.
-	Ports []int `yaml:"ports"`
-	// PathPrefix is the path or one of its parents (empty means any).
-	PathPrefix string `yaml:"pathPrefix"`
-	// Headers are sent with every matching request.
-	Headers map[string]string `yaml:"headers"`
-	// Netrc reports whether the login of the netrc file is sent.
-	Netrc bool `yaml:"netrc"`
 	// OAuth2 has the settings to obtain the bearer token.
 	OAuth2 *credential.OAuth2 `yaml:"oauth2"`
 	// BearerFile is the name of a file with the bearer token. Like all files of an entry it is in the
@@ -57,15 +47,15 @@ type headerEntry struct {
 	// CAFile is the name of a file with the only trusted authorities.
 	CAFile string `yaml:"caFile"`
 
-	// source is the name of the entry in messages.
-	source     string
+	// text has all fields of the entry.
+	text       string
 	host       egress.Pattern
 	namespaces []egress.Pattern
 	bearer     *reload.File[string]
 	tokens     *credential.Tokens
 	secret     *reload.File[string]
 	identity   *reload.File[*credential.Identity]
-	// fixed replaces identity in an entry without files.
+	// fixed is that of the PEM in the entry.
 	fixed *credential.Identity
 }
 
@@ -151,12 +141,27 @@ func parseHeaderFile(content []byte, dir string) (*headerFile, error) {
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one YAML document")
 	}
+	return compileEntries(entries, dir)
+}
+
+// parseTeamFile parses the file that keeper compiles from the Secrets of teams. YAML would reject some
+// characters that JSON permits, so one team could break the file for all. Errors name an entry, never a value.
+func parseTeamFile(content []byte) (*headerFile, error) {
+	var entries []*headerEntry
+	if err := json.Unmarshal(content, &entries); err != nil && len(content) > 0 {
+		return nil, errors.New("not a JSON list of entries") // the error may quote the file
+	}
+	return compileEntries(entries, "")
+}
+
+func compileEntries(entries []*headerEntry, dir string) (*headerFile, error) {
 	for i, e := range entries {
 		if e == nil {
 			return nil, fmt.Errorf("entry %d: %w", i+1, errHeaderFile)
 		}
-		e.source = fmt.Sprintf("entry %d of the header file", i+1)
-		if err := cmp.Or(e.compile(), e.open(dir)); err != nil {
+		text, err := json.Marshal(e)
+		e.text, e.Source = string(text), cmp.Or(e.Source, fmt.Sprintf("entry %d of the header file", i+1))
+		if err := cmp.Or(err, e.compile(), e.open(dir)); err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i+1, err)
 		}
 	}
@@ -197,19 +202,13 @@ func (e *headerEntry) compile() error {
 
 // compileTokens validates the credentials besides the headers.
 func (e *headerEntry) compileTokens() error {
-	tokens := 0
-	for _, set := range []bool{e.Netrc, e.OAuth2 != nil, e.BearerFile != ""} {
-		if set {
-			tokens++
-		}
-	}
 	switch c := e.ClientCertificate; {
-	case tokens > 1:
-		return errors.New("netrc, oauth2 and bearerFile exclude each other")
+	case e.OAuth2 != nil && e.BearerFile != "":
+		return errors.New("oauth2 and bearerFile exclude each other")
 	case c != nil && (c.CertFile == "" || c.KeyFile == ""):
 		return errors.New("clientCertificate: add certFile and keyFile")
-	case tokens+len(e.Headers) == 0 && c == nil && e.CAFile == "" && e.fixed == nil:
-		return errors.New("no headers, netrc, oauth2, bearerFile, clientCertificate or caFile")
+	case len(e.Headers) == 0 && e.OAuth2 == nil && e.BearerFile == "" && c == nil && e.CAFile+e.Certificate+e.Key+e.Authorities == "":
+		return errors.New("no headers, oauth2, bearerFile, clientCertificate or caFile")
 	case e.OAuth2 != nil:
 		return e.OAuth2.Validate()
 	}
@@ -218,7 +217,7 @@ func (e *headerEntry) compileTokens() error {
 
 // open opens the files of the entry. Errors do not contain their names.
 func (e *headerEntry) open(dir string) error {
-	var errs [4]error
+	var errs [5]error
 	at := func(name string) string {
 		if name == "" {
 			return ""
@@ -248,6 +247,9 @@ func (e *headerEntry) open(dir string) error {
 		c := cmp.Or(e.ClientCertificate, &clientCertificate{})
 		e.identity, err = credential.OpenIdentity(at(c.CertFile), at(c.KeyFile), at(e.CAFile))
 		errs[3] = failed("clientCertificate or caFile", err)
+	}
+	if e.Certificate+e.Key+e.Authorities != "" {
+		e.fixed, errs[4] = credential.NewIdentity([]byte(e.Certificate), []byte(e.Key), []byte(e.Authorities))
 	}
 	return cmp.Or(errs[:]...)
 }

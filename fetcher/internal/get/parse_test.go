@@ -66,66 +66,10 @@ func TestValidators(t *testing.T) {
 	}
 }
 
-func TestParseNetrc(t *testing.T) {
-	for name, c := range map[string]struct {
-		content string
-		want    []login
-	}{
-		"empty":    {"", nil},
-		"comments": {"# machine a login b\n  # c\n", nil},
-		"one line": {"machine A.example login b password c", []login{{"a.example", "b", "c"}}},
-		"many lines": {
-			"machine\n a.example\n\tlogin b\r\n password c\r\n",
-			[]login{{"a.example", "b", "c"}},
-		},
-		"comment at the end": {"machine a login b password c # d", []login{{"a", "b", "c"}}},
-		"default":            {"machine a login b\ndefault login c password d", []login{{"a", "b", ""}, {"", "c", "d"}}},
-		"account":            {"machine a login b account x password c", []login{{"a", "b", "c"}}},
-		"quotes":             {`machine a login "b c" password "d\"e\\f # g"`, []login{{"a", "b c", `d"e\f # g`}}},
-		"empty password":     {`machine a login b password ""`, []login{{"a", "b", ""}}},
-		"macdef": {
-			"machine a login b password c\nmacdef init\ncd x\nmachine y\n\nmachine d login e",
-			[]login{{"a", "b", "c"}, {"d", "e", ""}},
-		},
-	} {
-		got, err := parseNetrc([]byte(c.content))
-		if err != nil || len(got) != len(c.want) {
-			t.Errorf("%s: got %d entries, %v", name, len(got), err)
-			continue
-		}
-		for i := range got {
-			if *got[i] != c.want[i] {
-				t.Errorf("%s: entry %d is %+v, want %+v", name, i, *got[i], c.want[i])
-			}
-		}
-	}
-}
-
 func expectRefusal(t *testing.T, content string, err error, want string) {
 	t.Helper()
 	if err == nil || err.Error() != want {
 		t.Errorf("%q: %v, want %s", content, err, want)
-	}
-}
-
-func TestParseNetrcRefuses(t *testing.T) {
-	const secret = "s3cr3t"
-	for content, want := range map[string]string{
-		secret: "line 1: unknown word, expected machine, default, login, password, account or macdef",
-		"machine a login b\npassword c\n" +
-			secret: "line 3: unknown word, expected machine, default, login, password, account or macdef",
-		"login " + secret:                    "line 1: word stands before the first machine or default",
-		"machine a login b password":         "last line: value is missing",
-		"machine a password " + secret:       "machine has no login",
-		`machine "" login ` + secret:         "line 1: value is missing",
-		`machine a login "` + secret:         "line 1: quoted value has no end",
-		`machine a login "` + secret + `\n"`: "line 1: value has a control character",
-		`machine a login "` + secret + `\r"`: "line 1: value has a control character",
-		"machine a login " + secret + "\x7f": "line 1: value has a control character",
-		`machine a login "` + secret + `\t"`: "line 1: value has a control character",
-	} {
-		_, err := parseNetrc([]byte(content))
-		expectRefusal(t, content, err, want)
 	}
 }
 
@@ -140,36 +84,36 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 		"- host: [" + secret:                   "line 1: " + noList,
 		"- {hots: " + secret + "}":             "line 1: " + noList,
 		"-":                                    "entry 1: " + noList,
-		"- {host: a, namespaces: [x]}":         "entry 1: no headers, netrc, oauth2, bearerFile, clientCertificate or caFile",
+		"- {host: a, namespaces: [x]}":         "entry 1: no headers, oauth2, bearerFile, clientCertificate or caFile",
 		"- {namespaces: [x], headers: {a: b}}": "entry 1: host: " + noPattern,
 		"- {host: a, headers: {X-A: b}}":       noNamespaces,
 		"- {host: a, namespaces: [\"" + secret + " \\t x\"]}":      "entry 1: namespaces: " + noPattern,
 		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}": "more than one YAML document",
 	}
 	for fields, want := range map[string]string{
-		`headers: {"` + secret + ` x": b}`:    noHeader,
-		"headers: {Host: b}":                  noHeader,
-		"headers: {cookie: b}":                noHeader,
-		"headers: {if-match: b}":              noHeader,
-		"headers: {Proxy-Authorization: b}":   noHeader,
-		`headers: {a: "` + secret + `\r\nb"}`: "value is empty or has a control character",
-		`headers: {a: ""}`:                    "value is empty or has a control character",
-		"netrc: true, schemes: [ftp]":         "schemes must be http or https",
-		"netrc: true, ports: [0]":             "ports must be from 1 to 65535",
-		"netrc: true, ports: [65536]":         "ports must be from 1 to 65535",
-		"netrc: true, pathPrefix: api":        "pathPrefix must start with a slash and mean the same to every server",
-		"netrc: true, pathPrefix: /a/../b":    "pathPrefix must start with a slash and mean the same to every server",
-		"bearerFile: " + secret:               "bearerFile: no such file or directory",
-		"bearerFile: ../" + secret:            "files must be in the directory of the header file, or below",
-		"bearerFile: a, netrc: true":          "netrc, oauth2 and bearerFile exclude each other",
-		"caFile: " + secret:                   "clientCertificate or caFile: no such file or directory",
-		"clientCertificate: {certFile: a}":    "clientCertificate: add certFile and keyFile",
-		`oauth2: {tokenURL: "http://a/"}`:     "oauth2: tokenURL must be an https URL without credentials",
-		`oauth2: {tokenURL: "https://a/"}`:    "oauth2: add clientID and clientSecretFile",
+		`headers: {"` + secret + ` x": b}`:       noHeader,
+		"headers: {Host: b}":                     noHeader,
+		"headers: {cookie: b}":                   noHeader,
+		"headers: {if-match: b}":                 noHeader,
+		"headers: {Proxy-Authorization: b}":      noHeader,
+		`headers: {a: "` + secret + `\r\nb"}`:    "value is empty or has a control character",
+		`headers: {a: ""}`:                       "value is empty or has a control character",
+		"headers: {X-A: b}, schemes: [ftp]":      "schemes must be http or https",
+		"headers: {X-A: b}, ports: [0]":          "ports must be from 1 to 65535",
+		"headers: {X-A: b}, ports: [65536]":      "ports must be from 1 to 65535",
+		"headers: {X-A: b}, pathPrefix: api":     "pathPrefix must start with a slash and mean the same to every server",
+		"headers: {X-A: b}, pathPrefix: /a/../b": "pathPrefix must start with a slash and mean the same to every server",
+		"bearerFile: " + secret:                  "bearerFile: no such file or directory",
+		"bearerFile: ../" + secret:               "files must be in the directory of the header file, or below",
+		`bearerFile: a, oauth2: {clientID: a}`:   "oauth2 and bearerFile exclude each other",
+		"caFile: " + secret:                      "clientCertificate or caFile: no such file or directory",
+		"clientCertificate: {certFile: a}":       "clientCertificate: add certFile and keyFile",
+		`oauth2: {tokenURL: "http://a/"}`:        "oauth2: tokenURL must be an https URL without credentials",
+		`oauth2: {tokenURL: "https://a/"}`:       "oauth2: add clientID and clientSecretFile",
 	} {
 		refused["- {host: a, namespaces: [x], "+fields+"}"] = "entry 1: " + want
 	}
-	bounds := "- {host: a, namespaces: [x], netrc: true, ports: [1, 65535], pathPrefix: /}"
+	bounds := "- {host: a, namespaces: [x], headers: {X-A: b}, ports: [1, 65535], pathPrefix: /}"
 	if _, err := parseHeaderFile([]byte(bounds), ""); err != nil {
 		t.Error(err)
 	}

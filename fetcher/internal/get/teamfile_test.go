@@ -23,13 +23,13 @@ var _ = Describe("the credentials of teams", func() {
 		client *get.Client
 		reload func() error
 	)
-	entry := func(namespace, name, token string) headerfile.TeamEntry {
-		return headerfile.TeamEntry{
-			Namespace: namespace, Source: name, Host: host, Port: port, PathPrefix: "/v1",
+	entry := func(namespace, name, token string) headerfile.Entry {
+		return headerfile.Entry{
+			Namespaces: []string{namespace}, Source: "Secret " + name, Host: host, Ports: []int{port}, PathPrefix: "/v1",
 			Headers: map[string]string{"Authorization": token}, Authorities: ca.pem(),
 		}
 	}
-	put := func(entries ...headerfile.TeamEntry) {
+	put := func(entries ...headerfile.Entry) {
 		GinkgoHelper()
 		replace(cfg.TeamFile, string(must(json.Marshal(entries))))
 		if client != nil {
@@ -85,20 +85,16 @@ var _ = Describe("the credentials of teams", func() {
 	})
 
 	DescribeTable("are refused as a whole without a value in the error:",
-		func(change func(*headerfile.TeamEntry), text string) {
+		func(change func(*headerfile.Entry), text string) {
 			e := entry("team-a", "rules", "a")
 			change(&e)
 			put(e)
 			_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
 			Expect(err).To(MatchError("set up GET: read " + cfg.TeamFile + ": entry 1: " + text))
 		},
-		Entry("a namespace pattern", func(e *headerfile.TeamEntry) { e.Namespace = "*" },
-			"host and namespace must not be patterns"),
-		Entry("a host pattern", func(e *headerfile.TeamEntry) { e.Host = "*.example.com" },
-			"host and namespace must not be patterns"),
-		Entry("a header", func(e *headerfile.TeamEntry) { e.Headers = map[string]string{"Cookie": secret} },
+		Entry("a header", func(e *headerfile.Entry) { e.Headers = map[string]string{"Cookie": secret} },
 			"not a header that may be set"),
-		Entry("a certificate", func(e *headerfile.TeamEntry) { e.Certificate = secret },
+		Entry("a certificate", func(e *headerfile.Entry) { e.Certificate = secret },
 			"not a PEM certificate with its key"),
 	)
 })

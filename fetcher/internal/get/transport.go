@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"io"
 	"math"
@@ -170,7 +171,8 @@ func (t *transport) exchange(r *http.Request, conn net.Conn, toProxy bool) (*htt
 		if user := t.client.proxy.User; user != nil {
 			password, _ := user.Password()
 			r.Header = r.Header.Clone()
-			r.Header.Set("Proxy-Authorization", (&login{user: user.Username(), password: password}).basic())
+			r.Header.Set("Proxy-Authorization",
+				"Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password))) // RFC 7617
 		}
 	}
 	var operation *net.OpError

@@ -49,7 +49,7 @@ type Ignored struct {
 
 // Compile returns the entries of the Secrets of one namespace, and the Secrets that are ignored.
 // Older Secrets take precedence. The entries have at most maxBytes as JSON.
-func Compile(secrets []corev1.Secret, maxBytes int) (entries []headerfile.TeamEntry, ignored []Ignored) {
+func Compile(secrets []corev1.Secret, maxBytes int) (entries []headerfile.Entry, ignored []Ignored) {
 	ordered := slices.SortedFunc(slices.Values(secrets), func(a, b corev1.Secret) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -78,17 +78,17 @@ func Compile(secrets []corev1.Secret, maxBytes int) (entries []headerfile.TeamEn
 		}
 	}
 	// The first match is used, so the longest path goes first.
-	slices.SortFunc(entries, func(a, b headerfile.TeamEntry) int {
+	slices.SortFunc(entries, func(a, b headerfile.Entry) int {
 		return cmp.Or(cmp.Compare(len(b.PathPrefix), len(a.PathPrefix)), cmp.Compare(key(a), key(b)))
 	})
 	return entries, ignored
 }
 
-func key(e headerfile.TeamEntry) string {
-	return "https://" + strings.TrimSuffix(e.Host+":"+strconv.Itoa(e.Port), ":443") + strings.TrimSuffix(e.PathPrefix, "/")
+func key(e headerfile.Entry) string {
+	return "https://" + strings.TrimSuffix(e.Host+":"+strconv.Itoa(e.Ports[0]), ":443") + strings.TrimSuffix(e.PathPrefix, "/")
 }
 
-func compile(s *corev1.Secret, served map[string]string) ([]headerfile.TeamEntry, error) {
+func compile(s *corev1.Secret, served map[string]string) ([]headerfile.Entry, error) {
 	template, err := credentialOf(s)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func compile(s *corev1.Secret, served map[string]string) ([]headerfile.TeamEntry
 	case len(hosts) > maxHosts:
 		return nil, fmt.Errorf("%s names more than %d hosts", HostsAnnotation, maxHosts)
 	}
-	var entries []headerfile.TeamEntry
+	var entries []headerfile.Entry
 	for i, raw := range hosts {
 		e, ok := at(template, raw)
 		if !ok {
@@ -119,28 +119,30 @@ func compile(s *corev1.Secret, served map[string]string) ([]headerfile.TeamEntry
 var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // at returns an entry with the host and path of a URL, or false if the URL is invalid.
-func at(e headerfile.TeamEntry, raw string) (headerfile.TeamEntry, bool) {
+func at(e headerfile.Entry, raw string) (headerfile.Entry, bool) {
 	u, err := url.Parse(raw)
 	if err != nil || len(raw) > weburl.MaxBytes || u.Scheme != "https" || u.User != nil ||
 		u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return e, false
 	}
-	e.Host, e.Port = strings.ToLower(u.Hostname()), 443
+	port := 443
+	e.Host = strings.ToLower(u.Hostname())
 	if len(e.Host) > 253 || !hostName.MatchString(e.Host) || strings.HasSuffix(u.Host, ":") {
 		return e, false
 	}
 	if u.Port() != "" {
-		if e.Port, err = strconv.Atoi(u.Port()); err != nil || e.Port < 1 || e.Port > 65535 {
+		if port, err = strconv.Atoi(u.Port()); err != nil || port < 1 || port > 65535 {
 			return e, false
 		}
 	}
+	e.Ports = []int{port}
 	e.PathPrefix = strings.TrimSuffix(u.EscapedPath(), "/")
 	return e, e.PathPrefix == "" || headerfile.Below(e.PathPrefix, e.PathPrefix)
 }
 
 // credentialOf returns an entry without a host.
-func credentialOf(s *corev1.Secret) (headerfile.TeamEntry, error) {
-	e := headerfile.TeamEntry{Namespace: s.Namespace, Source: s.Name, Headers: map[string]string{}}
+func credentialOf(s *corev1.Secret) (headerfile.Entry, error) {
+	e := headerfile.Entry{Namespaces: []string{s.Namespace}, Source: "Secret " + s.Name, Headers: map[string]string{}}
 	for _, k := range slices.Sorted(maps.Keys(s.Data)) {
 		value := strings.TrimSpace(string(s.Data[k]))
 		header, isHeader := strings.CutPrefix(k, "header.")
@@ -183,7 +185,7 @@ func credentialOf(s *corev1.Secret) (headerfile.TeamEntry, error) {
 	return e, validTLS(e)
 }
 
-func validTLS(e headerfile.TeamEntry) error {
+func validTLS(e headerfile.Entry) error {
 	if len(e.Key) > maxKeyBytes {
 		return fmt.Errorf("tls.key has more than %d KiB", maxKeyBytes>>10)
 	}

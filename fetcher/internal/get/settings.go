@@ -1,0 +1,72 @@
+package get
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Kinds of settings that may end a failure, the first character of Error.Settings.
+const (
+	ofPolicy      = "p" // the egress policy of the namespace
+	ofCredentials = "c" // the entries of the header files for the host
+	ofTrust       = "t" // these and the authorities
+	ofTokens      = "k" // these and the egress policy of all namespaces, for the token URL
+)
+
+// kindOf returns the kind of the settings that may end a failure (empty means none). Many servers respond
+// with 404 to a request without a credential.
+func kindOf(e *Error) string {
+	var denied *egress.DeniedError
+	switch {
+	case e.Class == v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
+		return ofTokens
+	case e.Class == v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, errors.As(e.cause, &denied):
+		return ofPolicy
+	case e.Class == v1.FailureClass_FAILURE_CLASS_TLS_FAILED:
+		return ofTrust
+	case e.StatusCode == http.StatusUnauthorized, e.StatusCode == http.StatusForbidden, e.StatusCode == http.StatusNotFound:
+		return ofCredentials
+	}
+	return ""
+}
+
+// settings identifies the settings of one kind for a resolved request, in all fetchers. Of a digest that
+// includes secrets it has 16 bits only, which do not help to guess one.
+func (c *Client) settings(kind string, r Request) string {
+	var parts []string
+	switch kind {
+	case "":
+		return ""
+	case ofPolicy:
+		parts = []string{r.policy.Text()}
+	case ofTokens:
+		parts = []string{c.deps.Gate.For("").Text(), c.roots.Digest()}
+	case ofTrust:
+		parts = []string{c.roots.Digest()}
+	}
+	if kind != ofPolicy {
+		parts = append(parts, r.grants.operator.digest(), r.grants.team.digest())
+	}
+	return kind + pipeline.Digest(strings.Join(parts, "\n"))[:4]
+}
+
+// Changed reports whether the settings that may end a failure are other ones than in Error.Settings.
+func (c *Client) Changed(namespace, url, settings string) bool {
+	return settings != "" && c.settings(settings[:1], c.Resolve(Request{URL: url, Namespace: namespace})) != settings
+}
+
+// digest identifies the entries and the content of their files.
+func (h hostEntries) digest() string {
+	var text strings.Builder
+	for i, mark := range []byte(h.marks) {
+		if e := h.file.entries[i]; mark == 1 {
+			text.WriteString(e.text + e.bearer.Digest() + e.secret.Digest() + e.identity.Digest())
+		}
+	}
+	return text.String()
+}
