@@ -50,7 +50,7 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	if err := c.Validate(); err != nil {
 		return Preview{}, err
 	}
-	gate, client, err := newGetter(*c, zerolog.Nop(), nil)
+	gate, client, err := newGetter(*c, zerolog.Nop(), nil, nil)
 	if err != nil {
 		return Preview{}, err
 	}

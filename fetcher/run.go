@@ -29,7 +29,15 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	}
 	slots := throttle.New(cfg.Throttle)
 	metrics := newMetrics(metric.New(rt.Metrics, "fetcher"), cfg, slots)
-	_, client, err := newGetter(cfg, rt.Log, metrics.ObservePhase)
+	changed, report := make(chan struct{}, 1), reload.Report(rt.Log)
+	_, client, err := newGetter(cfg, rt.Log, metrics.ObservePhase, func(path string, err error) {
+		if report(path, err); err == nil {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -54,6 +62,12 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	})
 	defer context.AfterFunc(ctx, slots.Stop)()
 	rt.Started()
+	group.Go(func() error {
+		if clock.Wait(ctx.Done()) {
+			handler.ResumeOnChange(ctx, changed)
+		}
+		return nil
+	})
 	group.Go(func() error {
 		defer stop()
 		err := pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
@@ -82,7 +96,7 @@ func timed(clock *pipeline.Clock, handle pipeline.Handler) pipeline.Handler {
 }
 
 func newGetter(
-	cfg Config, log zerolog.Logger, observe func(get.Phase, time.Duration),
+	cfg Config, log zerolog.Logger, observe func(get.Phase, time.Duration), onReload func(string, error),
 ) (*egress.Gate, *get.Client, error) {
 	if proxy := cfg.Get.ProxyHost(); proxy != "" {
 		if _, err := egress.ParsePattern(proxy); err == nil {
@@ -100,7 +114,7 @@ func newGetter(
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := get.New(cfg.Get, get.Deps{Gate: gate, Observe: observe, OnReload: reload.Report(log)})
+	client, err := get.New(cfg.Get, get.Deps{Gate: gate, Observe: observe, OnReload: onReload})
 	return gate, client, err
 }
 

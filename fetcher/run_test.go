@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
@@ -73,6 +76,22 @@ var _ = Describe("Run", func() {
 		Expect(string(result.GetContent().GetBody())).To(HavePrefix("hello curl-me-that/"))
 
 		Expect(stop()).To(Succeed())
+	})
+
+	It("tries denied keys again when the policy allows them", func(ctx SpecContext) {
+		epoch := suitetest.Must(pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{}))
+		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+		DeferCleanup(origin.Close)
+		cfg.Egress.AllowCIDRs, cfg.PolicyFile = nil, filepath.Join(GinkgoT().TempDir(), "policy.yaml")
+		Expect(os.WriteFile(cfg.PolicyFile, []byte("policies: []"), 0o600)).To(Succeed())
+		start(ctx)
+		want := &v1.Want{Namespace: "default", Name: "cm", Key: "k", Uid: "uid", Url: origin.URL, Epoch: epoch}
+		suitetest.Must(pipeline.NewClient(rt.JetStream).PublishWant(ctx, want, 0))
+		Eventually(log.Contents).Should(ContainSubstring("AddressDenied"))
+
+		policy := "policies: [{namespaces: [default], allow-cidr: [127.0.0.0/8]}]"
+		Expect(os.WriteFile(cfg.PolicyFile, []byte(policy), 0o600)).To(Succeed())
+		Eventually(log.Contents).WithTimeout(20 * time.Second).Should(ContainSubstring(`"message":"fetched"`))
 	})
 
 	It("refuses to start if the messages in flight do not fit into memory", func(ctx SpecContext) {

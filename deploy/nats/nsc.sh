@@ -65,6 +65,7 @@ nsc add import --account FETCHER --src-account CURL --service --remote-subject '
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.MSG.NEXT.CURL_REQUESTS.fetcher'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.ACK.CURL_REQUESTS.fetcher.*.*.*.*.*'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.ACK.*.*.CURL_REQUESTS.fetcher.*.*.*.*.>'
+nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.>'
 nsc add user --account FETCHER --name fetcher \
   --allow-pub 'curl.timer.>' \
@@ -77,6 +78,7 @@ nsc add user --account FETCHER --name fetcher \
   --allow-pub '$JS.API.CONSUMER.MSG.NEXT.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.ACK.CURL_REQUESTS.fetcher.*.*.*.*.*' \
   --allow-pub '$JS.ACK.*.*.CURL_REQUESTS.fetcher.*.*.*.*.>' \
+  --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.>' \
   --allow-sub '_INBOX_fetcher.>'
 

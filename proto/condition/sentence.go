@@ -357,7 +357,7 @@ var details = map[v1.FailureDetail]string{
 }
 
 // Permanent ends the sentence about a Terminal failure.
-const Permanent = "not tried again until the URL or the fetch policy changes"
+const Permanent = "tried again when the URL or the fetch policy changes"
 
 // Next says when the next attempt is, for a failure observed at that time; empty if unknown. Times are
 // UTC, to the minute. The sentence about a fetch that gave up stays true if the failure is observed

@@ -34,6 +34,7 @@ type fetcherOptions struct {
 	inProgressEvery time.Duration
 
 	limits   throttle.Config
+	egress   egress.Config
 	get      get.Config
 	clock    engine.Clock
 	log      io.Writer
@@ -69,6 +70,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 			},
 		},
 		limits:   throttle.Defaults(),
+		egress:   egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}},
 		get:      get.Defaults(),
 		clock:    clockOf(w.clock.Now),
 		log:      GinkgoWriter,
@@ -81,7 +83,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	if o.js == nil {
 		o.js = w.connect()
 	}
-	gate := must(egress.New(egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}}, egress.Deps{}))
+	gate := must(egress.New(o.egress, egress.Deps{}))
 	metrics := engine.NewMetrics(metric.New(o.registry, "fetcher"))
 	getter := must(get.New(o.get, get.Deps{Gate: gate, Observe: metrics.ObservePhase}))
 	running, stop := context.WithCancel(context.Background())

@@ -265,14 +265,14 @@ func (t *trigger) isRepeated(f failure, now time.Time) bool {
 func (t *trigger) due(cause v1.Cause) *v1.Due {
 	due := proto.CloneOf(t.past)
 	due.Want, due.WantSequence, due.Cause = slim(t.want), t.wantSequence, cause
-	due.WaitsFor, due.WaitingSince, due.Unended = v1.WaitsFor_WAITS_FOR_UNSPECIFIED, nil, 0
+	due.WaitsFor, due.WaitingSince, due.Unended, due.Settings = v1.WaitsFor_WAITS_FOR_UNSPECIFIED, nil, 0, ""
 	return due
 }
 
 // dueAfter returns the timer's payload after a failure.
 func (t *trigger) dueAfter(f failure, published bool, cause v1.Cause, now time.Time) *v1.Due {
 	due := t.due(cause)
-	due.FirstFailedAt, due.Detail = timestamppb.New(t.failingSince(now)), f.Detail
+	due.FirstFailedAt, due.Detail, due.Settings = timestamppb.New(t.failingSince(now)), f.Detail, f.Settings
 	forgetValidators(due.GetCached())
 	if t.overtaken(now) {
 		return due

@@ -886,7 +886,10 @@ type Due struct {
 	// The failure is not reported yet, because the next attempt may end it.
 	Withheld bool `protobuf:"varint,17,opt,name=withheld,proto3" json:"withheld,omitempty"`
 	// The fetcher has given up at least once in this row of failures.
-	GaveUp        bool `protobuf:"varint,18,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
+	GaveUp bool `protobuf:"varint,18,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
+	// Kind and a short digest of the settings (egress policy, credentials, authorities) under which
+	// the attempt failed. The key is tried again after they change; empty: they do not matter.
+	Settings      string `protobuf:"bytes,19,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1038,6 +1041,13 @@ func (x *Due) GetGaveUp() bool {
 		return x.GaveUp
 	}
 	return false
+}
+
+func (x *Due) GetSettings() string {
+	if x != nil {
+		return x.Settings
+	}
+	return ""
 }
 
 // Result is the outcome of a trigger: the payload of curl.result.….
@@ -1868,7 +1878,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\rlast_modified\x18\x03 \x01(\tR\flastModified\x12\x12\n" +
 	"\x04size\x18\x04 \x01(\x03R\x04size\x12!\n" +
 	"\fvalidated_by\x18\x05 \x01(\tR\vvalidatedBy\x12G\n" +
-	"\x11conditional_until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10conditionalUntil\"\x8a\x06\n" +
+	"\x11conditional_until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10conditionalUntil\"\xa6\x06\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1890,7 +1900,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\rwaiting_since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\x12\x18\n" +
 	"\aunended\x18\x10 \x01(\x04R\aunended\x12\x1a\n" +
 	"\bwithheld\x18\x11 \x01(\bR\bwithheld\x12\x17\n" +
-	"\agave_up\x18\x12 \x01(\bR\x06gaveUpJ\x04\b\t\x10\n" +
+	"\agave_up\x18\x12 \x01(\bR\x06gaveUp\x12\x1a\n" +
+	"\bsettings\x18\x13 \x01(\tR\bsettingsJ\x04\b\t\x10\n" +
 	"R\aearlier\"\xd5\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +

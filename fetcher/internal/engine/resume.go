@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	// resumeWithin is the time within which the keys that changed settings may help are tried again, and
+	// resumePause the pause between those of one namespace, unless they are too many for it.
+	resumeWithin = 50 * time.Second
+	resumePause  = 40 * time.Millisecond
+	// resumeAgain is the pause before the keys are looked at once more, because another fetcher may have
+	// used the former settings for a while.
+	resumeAgain = 2 * time.Minute
+)
+
+// ResumeOnChange tries keys again that failed under other settings, after the start and after each
+// change, until ctx is done.
+func (e *Engine) ResumeOnChange(ctx context.Context, changed <-chan struct{}) {
+	for passes := 1; ; passes++ {
+		n, err := e.Resume(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			e.deps.Log.Warn().Err(err).Msg("cannot look for keys that changed settings may help, they wait for their next try")
+		case n > 0:
+			e.deps.Log.Info().Int("keys", n).Msg("trying keys again, because policy, credentials or authorities have changed")
+		}
+		var again <-chan time.Time
+		if passes < 2 {
+			again = time.After(resumeAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			passes = 0
+		case <-again:
+		}
+	}
+}
+
+// Resume tries keys again soon that failed under other settings, and returns their number. Of several
+// fetchers, the first one sets the timer of a key.
+func (e *Engine) Resume(ctx context.Context) (resumed int, err error) {
+	soon := map[string]time.Duration{} // by namespace
+	for m, err := range e.deps.Client.Scan(ctx, pipeline.Range{Stream: pipeline.Requests, Subject: pipeline.KindTimer.All()}) {
+		if err != nil {
+			return resumed, err
+		}
+		_, key, err := pipeline.ParseSubject(m.Subject)
+		if err != nil {
+			continue
+		}
+		due, err := pipeline.DecodeDue(key, m.Data)
+		if err != nil || !e.deps.Getter.Changed(key.Namespace, due.GetWant().GetUrl(), due.GetSettings()) {
+			continue
+		}
+		now := e.deps.Clock.Now()
+		at, err := pipeline.FiresAt(m)
+		if err != nil || at.Before(now.Add(resumeWithin)) || due.GetWaitsFor() != 0 { // soon, or the host asked for a pause
+			continue
+		}
+		wait := soon[key.Namespace]
+		if soon[key.Namespace] += resumePause; wait > resumeWithin {
+			wait = time.Duration(e.deps.Random() * float64(resumeWithin))
+		}
+		_, err = e.deps.Client.ReplaceTimer(ctx, due, now.Add(wait), m.Sequence)
+		switch {
+		case errors.Is(err, pipeline.ErrSuperseded): // another fetcher was faster, or the want is a new one
+		case err != nil:
+			return resumed, err
+		default:
+			resumed++
+		}
+	}
+	return resumed, nil
+}
