@@ -85,7 +85,7 @@ plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_
 .PHONY: demo
 demo: ## See it work: watch keys fill, fail and recover (Ctrl-C to stop)
 	@echo 'Building the demo: this takes minutes the first time, then seconds.'
-	@$(SHARED_FLAGS) go run -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
+	@$(GO_BUILD) -o bin/ ./deploy/local/cmd/curl-me-that
 	bin/curl-me-that demo $(DEMO_ARGS)
 
 # Images are REGISTRY/NAME:VERSION.
@@ -251,7 +251,7 @@ verify: lint $(BUF) $(PROTOC_GEN_GO) $(CONTROLLER_GEN) $(ACTIONLINT) $(HELM) $(G
 	deploy/tools/generate-watchers $(CONTROLLER_GEN) --check
 	deploy/tools/generate-chart $(HELM) --check
 	deploy/tools/generate-recipes --check
-	$(SHARED_FLAGS) go run ./deploy/local/cmd/verify-docs
+	$(SHARED_FLAGS) go test $(TEST_BUILD) -count=1 ./deploy/local/internal/docs -ginkgo.focus 'The pages'
 	$(ACTIONLINT) -shellcheck= -pyflakes=
 	@! grep -rnE 'uses: [^.]' .github | grep -vE '@[0-9a-f]{40} # v' || { echo 'pin actions by digest, with the version in a comment' >&2; exit 1; }
 	deploy/tools/verify-modules $(MODULES)

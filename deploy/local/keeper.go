@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
@@ -22,7 +22,7 @@ const manager = "curl-me-that"
 
 // runKeeper installs the CRD of Watchers and runs keeper with the flags that it has in common with the watcher.
 func (c *Config) runKeeper(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
-	if err := access.ApplyManifest(ctx, cluster, manager, "", v1alpha1.Definition); err != nil {
+	if err := controlplane.ApplyManifest(ctx, cluster, manager, "", v1alpha1.Definition); err != nil {
 		return fmt.Errorf("--watchers: install the definition: %w", err)
 	}
 	sidecars, err := c.injectSidecars(ctx, cluster)
@@ -46,12 +46,12 @@ func (c *Config) injectSidecars(ctx context.Context, cluster *rest.Config) (bool
 	if !c.Sidecars && !c.ours {
 		return false, nil
 	}
-	err := access.ApplyManifest(ctx, cluster, manager, "", policies)
+	err := controlplane.ApplyManifest(ctx, cluster, manager, "", policies)
 	switch {
-	case access.IsUnserved(err) && c.Sidecars:
+	case controlplane.IsUnserved(err) && c.Sidecars:
 		return false, errors.New("--sidecars: this API server has no MutatingAdmissionPolicy in " +
 			"admissionregistration.k8s.io/v1: use Kubernetes 1.36 or later")
-	case access.IsUnserved(err):
+	case controlplane.IsUnserved(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("install the policies of sidecars: %w", err)

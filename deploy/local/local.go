@@ -19,9 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kv8s/curl-me-that/deploy/local/broker"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -55,7 +53,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	if err != nil {
 		return err
 	}
-	data, err := filelock.Open(c.DataDir, "curl-me-that")
+	data, err := controlplane.OpenFolder(c.DataDir, "curl-me-that")
 	if err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
@@ -77,7 +75,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	c.Fetcher.TrustedKeys = c.Writer.TrustedKeys
 	kube.BridgeKlog(log.Level(max(zerolog.WarnLevel, log.GetLevel())))
 
-	nats, err := broker.Start(broker.Options{Dir: filepath.Join(data.Dir, "nats"), Listen: c.NATSListen, Log: log})
+	nats, err := startBroker(brokerOptions{Dir: filepath.Join(data.Dir, "nats"), Listen: c.NATSListen, Log: log})
 	if err != nil {
 		return err
 	}
@@ -126,7 +124,7 @@ type assembly struct {
 	log      zerolog.Logger
 	health   *process.Health
 	registry *prometheus.Registry
-	nats     *broker.Broker
+	nats     *broker
 }
 
 // serve runs the services until ctx is done, or one or the control plane fails.

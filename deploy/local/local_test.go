@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -127,11 +127,11 @@ var _ = Describe("The system in one process", func() {
 
 	It("does not share its data folder", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		other := suitetest.Must(filelock.Open(dir, "curl-me-that"))
+		other := suitetest.Must(controlplane.OpenFolder(dir, "curl-me-that"))
 		DeferCleanup(other.Close)
 		config := suitetest.Must(parse("--data-dir", dir))
 		Expect(local.Run(ctx, config, GinkgoWriter, nil)).
-			To(And(MatchError(filelock.ErrInUse), MatchError(ContainSubstring(dir))))
+			To(And(MatchError(controlplane.ErrInUse), MatchError(ContainSubstring(dir))))
 	})
 
 	It("names an unreadable kubeconfig", func(ctx SpecContext) {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -178,7 +178,7 @@ func within(namespace string, objects []*unstructured.Unstructured) []*unstructu
 // install creates objects until the end of the spec.
 func install(ctx context.Context, objects []*unstructured.Unstructured) {
 	GinkgoHelper()
-	applier := suitetest.Must(access.NewApplier(env.Cluster.Config, manifest.Manager))
+	applier := suitetest.Must(controlplane.NewApplier(env.Cluster.Config, manifest.Manager))
 	Expect(applier.Apply(ctx, "", objects...)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(manifest.Delete(ctx, applier, "", objects)).To(Succeed()) })
 }

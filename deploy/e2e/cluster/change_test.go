@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -190,7 +190,7 @@ var _ = Describe("An upgrade with kubectl apply", func() {
 func decodeAs(path, version string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	file := suitetest.Must(os.ReadFile(path))
-	objects := suitetest.Must(access.Decode(ours.ReplaceAll(file, []byte("$1:"+version))))
+	objects := suitetest.Must(controlplane.Decode(ours.ReplaceAll(file, []byte("$1:"+version))))
 	for _, o := range objects {
 		if o.GetKind() == "Job" {
 			o.SetName(o.GetName() + "-" + version)

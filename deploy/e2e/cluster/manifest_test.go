@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
@@ -69,7 +69,7 @@ func shouldBeFresh(ctx context.Context) {
 // applyManifests applies manifests like kubectl apply, until the end of the spec.
 func applyManifests(ctx context.Context, objects []*unstructured.Unstructured) {
 	GinkgoHelper()
-	applier := suitetest.Must(access.NewApplier(cluster.Config, manifest.Manager))
+	applier := suitetest.Must(controlplane.NewApplier(cluster.Config, manifest.Manager))
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(manifest.Delete(ctx, applier, "", objects)).To(Succeed())
 		remove(ctx, manifestNamespace)
@@ -91,7 +91,7 @@ func tagsIn(path string) []string {
 
 func decode(path string) []*unstructured.Unstructured {
 	GinkgoHelper()
-	return suitetest.Must(access.Decode(suitetest.Must(os.ReadFile(path))))
+	return suitetest.Must(controlplane.Decode(suitetest.Must(os.ReadFile(path))))
 }
 
 // apply creates a sample. replacements are pairs of old and new text in its annotation.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
@@ -56,7 +56,7 @@ func breakWrites(ctx context.Context, a *hostile.Tenant, n int) {
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	manifest := strings.NewReplacer("NAMESPACE", a.Namespace, "ADDRESS", server.URL,
 		"BUNDLE", base64.StdEncoding.EncodeToString(bundle)).Replace(admissionManifest)
-	Expect(access.ApplyManifest(ctx, a.Cluster.Config, "e2e", "", []byte(manifest))).To(Succeed())
+	Expect(controlplane.ApplyManifest(ctx, a.Cluster.Config, "e2e", "", []byte(manifest))).To(Succeed())
 	api, maps := a.Cluster.Client.AdmissionregistrationV1(), a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace)
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(api.MutatingWebhookConfigurations().Delete(ctx, a.Namespace, metav1.DeleteOptions{})).To(Succeed())

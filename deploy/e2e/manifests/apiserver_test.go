@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -26,7 +26,7 @@ const eventually = time.Minute
 
 // apiServer is a real API server. said has the warnings of its responses.
 type apiServer struct {
-	*access.Applier
+	*controlplane.Applier
 	said *gbytes.Buffer
 }
 
@@ -40,7 +40,7 @@ func connect(ctx context.Context) *apiServer {
 	config.QPS = -1
 	s := &apiServer{said: gbytes.NewBuffer()}
 	config.WarningHandler = rest.NewWarningWriter(s.said, rest.WarningWriterOptions{})
-	s.Applier = suitetest.Must(access.NewApplier(config, "manifests"))
+	s.Applier = suitetest.Must(controlplane.NewApplier(config, "manifests"))
 	for _, name := range []string{namespace, "team-a", "team-b"} {
 		Expect(s.Apply(ctx, "", made("Namespace", "", name))).To(Succeed())
 	}
@@ -48,7 +48,7 @@ func connect(ctx context.Context) *apiServer {
 	Expect(s.Apply(ctx, "", made("ServiceAccount", namespace, "default"))).To(Succeed())
 	Expect(s.Apply(ctx, "", definitions()...)).To(Succeed())
 	Eventually(ctx, func(g Gomega) {
-		s.Applier = suitetest.Must(access.NewApplier(config, "manifests"))
+		s.Applier = suitetest.Must(controlplane.NewApplier(config, "manifests"))
 		for _, o := range slices.Concat(slices.Collect(maps.Values(rendered))...) {
 			g.Expect(s.Resource("", o)).Error().NotTo(HaveOccurred())
 		}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -98,7 +98,7 @@ func template(ctx context.Context, file string, flags ...string) []object {
 
 func parse(text []byte) []object {
 	GinkgoHelper()
-	return suitetest.Must(access.Decode(text))
+	return suitetest.Must(controlplane.Decode(text))
 }
 
 // podTemplates returns the pod templates in objects, by the name of the object.

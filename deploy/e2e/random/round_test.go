@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -183,7 +183,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 // letWatchNamespace lets keeper watch its namespace, like the chart.
 func letWatchNamespace(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	rights := suitetest.Must(access.Decode([]byte(strings.ReplaceAll(`
+	rights := suitetest.Must(controlplane.Decode([]byte(strings.ReplaceAll(`
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NAMESPACE},
   rules: [{apiGroups: [""], resources: [namespaces], resourceNames: [NAMESPACE], verbs: [list, watch]}]}
 ---
@@ -191,7 +191,7 @@ func letWatchNamespace(ctx context.Context, namespace string) {
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NAMESPACE},
   subjects: [{kind: ServiceAccount, name: curl-me-that-keeper, namespace: NAMESPACE}]}
 `, "NAMESPACE", namespace))))
-	applier := suitetest.Must(access.NewApplier(env.Cluster.Config, manifest.Manager))
+	applier := suitetest.Must(controlplane.NewApplier(env.Cluster.Config, manifest.Manager))
 	Expect(applier.Apply(ctx, "", rights...)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(manifest.Delete(ctx, applier, "", rights)).To(Succeed()) })
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
 // requestTimeout limits each check whether the API server is ready.
@@ -37,7 +35,7 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = server.await(ctx, 50*time.Millisecond, func(ctx context.Context) error { return access.Ready(ctx, config) })
+	err = server.await(ctx, 50*time.Millisecond, func(ctx context.Context) error { return Ready(ctx, config) })
 	if err != nil {
 		return err
 	}

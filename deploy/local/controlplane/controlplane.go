@@ -18,8 +18,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 )
 
 var (
@@ -38,9 +36,9 @@ type Options struct {
 	// Dir keeps data, certificates, kubeconfig and logs. A start in a used folder brings back its objects, and
 	// its kubeconfig stays valid. Empty means a temporary folder that Stop removes.
 	Dir string
-	// Assets are the programs. The default is assets.Find.
-	Assets assets.Binaries
-	// Build is an option of assets.Find.
+	// Assets are the programs. The default is FindPrograms.
+	Assets Programs
+	// Build is an option of FindPrograms.
 	Build bool
 	// Progress receives a line per step, for people. Nil means no output.
 	Progress io.Writer
@@ -48,7 +46,7 @@ type Options struct {
 
 // ControlPlane is a running etcd and kube-apiserver. Its methods may be called from several goroutines.
 type ControlPlane struct {
-	programs assets.Binaries
+	programs Programs
 	data     dataDir
 	port     int
 	failed   chan error
@@ -66,8 +64,8 @@ func Start(ctx context.Context, options Options) (c *ControlPlane, err error) {
 		options.Progress = io.Discard
 	}
 	c = &ControlPlane{programs: options.Assets, failed: make(chan error, 2)}
-	if c.programs == (assets.Binaries{}) {
-		if c.programs, err = assets.Find(ctx, assets.Options{Build: options.Build, Progress: options.Progress}); err != nil {
+	if c.programs == (Programs{}) {
+		if c.programs, err = FindPrograms(ctx, ProgramOptions{Build: options.Build, Progress: options.Progress}); err != nil {
 			return nil, err
 		}
 	}
@@ -147,7 +145,7 @@ func (c *ControlPlane) running() []*process {
 }
 
 // Assets returns the programs of the control plane.
-func (c *ControlPlane) Assets() assets.Binaries { return c.programs }
+func (c *ControlPlane) Assets() Programs { return c.programs }
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *ControlPlane) Kubeconfig() string { return c.data.kubeconfig() }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -95,7 +94,7 @@ var _ = Describe("A control plane in a named folder", func() {
 		dir := GinkgoT().TempDir()
 		start(ctx, controlplane.Options{Dir: dir})
 		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
-		Expect(err).To(MatchError(filelock.ErrInUse))
+		Expect(err).To(MatchError(controlplane.ErrInUse))
 		Expect(err).To(MatchError(ContainSubstring(dir)))
 	})
 

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 )
 
 // dataDir is the folder of one control plane:
@@ -21,11 +19,11 @@ import (
 //	pki/         certificate, keys and the administrator's token
 //	etcd/        data
 //	logs/        of the current run
-type dataDir struct{ filelock.Folder }
+type dataDir struct{ Folder }
 
 // openDataDir creates the folder if needed, and locks it. An empty name means a temporary folder.
 func openDataDir(dir string) (d dataDir, err error) {
-	if d.Folder, err = filelock.Open(dir, "control plane"); err != nil {
+	if d.Folder, err = OpenFolder(dir, "control plane"); err != nil {
 		return d, err
 	}
 	err = os.RemoveAll(d.path("logs")) // logs would grow without limit

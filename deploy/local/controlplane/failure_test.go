@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -60,7 +59,7 @@ var _ = Describe("A failing control plane", func() {
 
 	It("names the program that cannot run", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		Expect(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: assets.Binaries{Dir: dir}})).Error().
+		Expect(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: controlplane.Programs{Dir: dir}})).Error().
 			To(MatchError(MatchRegexp(`^start etcd: .*no such file`)))
 	})
 })

@@ -13,17 +13,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestControlPlane(t *testing.T) { suitetest.Run(t, "control plane") }
 
-var binaries assets.Binaries
+var binaries controlplane.Programs
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	suitetest.ExpectNoLeaks()
-	binaries = suitetest.Must(assets.Find(ctx, assets.Options{Progress: GinkgoWriter}))
+	binaries = suitetest.Must(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{Progress: GinkgoWriter}))
 })
 
 // start runs a control plane until the end of the spec or container.

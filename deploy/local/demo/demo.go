@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 )
 
 // Config configures the demo.
@@ -136,7 +136,7 @@ func (d *demo) goodbye() {
 		return
 	}
 	kubectl := "kubectl"
-	if path, ok := assets.Kubectl(); ok {
+	if path, ok := controlplane.Kubectl(); ok {
 		kubectl = path
 	} else {
 		fmt.Fprint(d.Out, "\nkubectl is not installed. Install any version.\n")

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -14,27 +15,23 @@ func (m *model) check(before, after *corev1.ConfigMap, owners map[string]owner) 
 	m.t.Helper()
 	m.log("  patched: rv %s data %q status %s", after.ResourceVersion, values(after),
 		after.Annotations[annotation.StatusKey])
-	was, is := values(before), values(after)
+	checker := promise.Checker{Grammar: grammar, Served: func(url string, body []byte) bool {
+		parts := strings.Split(strings.TrimPrefix(string(body), "\xff"), "|")
+		return len(parts) == 3 && parts[0] == url && parts[1] == string(before.UID) // else S3: it is another object's
+	}}
+	for _, broken := range checker.CheckWrite(before, after) {
+		m.broken("%s", broken)
+	}
 	noted, written := m.status(before), m.status(after)
-
-	changed := false
-	for _, key := range append([]string{"theirs"}, modelKeys...) {
-		old, existed := was[key]
-		value, exists := is[key]
-		if old == value && existed == exists {
-			continue
-		}
-		changed = true
-		if key == "theirs" {
-			m.broken("S1: a key that is not annotated was changed")
-		}
-		m.checkValue(before, key, value, exists, owners, noted.Keys[key], written.Keys[key])
-	}
-	m.checkAnnotations(before, after)
-	if !changed && before.Annotations[annotation.StatusKey] == after.Annotations[annotation.StatusKey] {
-		m.broken("W1: a patch changed nothing")
-	}
+	is := values(after)
 	for _, key := range modelKeys {
+		value, exists := is[key]
+		if o, owned := owners[key]; !exists && owned && o.manager != annotation.FieldManager {
+			m.broken("S4: key %s of %s was removed", key, o.manager)
+		}
+		if exists && value != values(before)[key] {
+			m.checkOrder(string(before.UID)+"/"+key, noted.Keys[key], written.Keys[key])
+		}
 		m.checkEntry(after, key, noted.Keys[key], written.Keys[key], is)
 	}
 }
@@ -43,58 +40,14 @@ func (m *model) status(cm *corev1.ConfigMap) status.Status {
 	return must(status.Parse(cm.Annotations[annotation.StatusKey]))
 }
 
-// checkValue checks that the writer may set a key to a value, or remove it.
-func (m *model) checkValue(
-	before *corev1.ConfigMap, key, value string, exists bool, owners map[string]owner, noted, written status.Entry,
-) {
+// checkOrder checks that a value comes from a newer trigger than the one before.
+func (m *model) checkOrder(id string, noted, written status.Entry) {
 	m.t.Helper()
-	if o, owned := owners[key]; owned && o.manager != annotation.FieldManager && !noted.Written() {
-		m.broken("S4: key %s of %s, which we never wrote, was changed", key, o.manager)
-	}
-	request, err := grammar.Parse(before.Annotations)
-	url, asked := request.URL(key)
-	if err != nil || request.Suspended {
-		m.broken("S2: key %s was changed in a suspended or invalid object", key)
-	}
-	if !exists {
-		if asked {
-			m.broken("S2: key %s was removed although it is annotated", key)
-		}
-		if o, owned := owners[key]; owned && o.manager != annotation.FieldManager {
-			m.broken("S4: key %s of %s was removed", key, o.manager)
-		}
-		return
-	}
-	parts := strings.Split(strings.TrimPrefix(value, "\xff"), "|")
-	switch {
-	case len(parts) != 3:
-		m.broken("S5: key %s was set to %q", key, value)
-	case !asked || parts[0] != url:
-		m.broken("S2: key %s was set from %s, which is not annotated", key, parts[0])
-	case parts[1] != string(before.UID):
-		m.broken("S3: key %s of %s was set for %s", key, before.UID, parts[1])
-	case written.SHA256 != hash(value):
-		m.broken("the status has another digest for key %s", key)
-	}
-	id := string(before.UID) + "/" + key
 	// A trigger may fail and succeed when it is delivered again.
 	if last := m.applied[id]; !written.Fence.Newer(last) && !(written.Fence == last && noted.Failing()) {
-		m.broken("W1: key %s was written by %v after %v", key, written.Fence, last)
+		m.broken("W1: %s was written by %v after %v", id, written.Fence, last)
 	}
 	m.applied[id] = written.Fence
-}
-
-// checkAnnotations checks that only the status annotation has changed.
-func (m *model) checkAnnotations(before, after *corev1.ConfigMap) {
-	m.t.Helper()
-	a, b := before.Annotations, after.Annotations
-	for _, pair := range [][2]map[string]string{{a, b}, {b, a}} {
-		for name, value := range pair[0] {
-			if other, exists := pair[1][name]; name != annotation.StatusKey && (!exists || other != value) {
-				m.broken("S1: annotation %s was changed", name)
-			}
-		}
-	}
 }
 
 // checkEntry checks a status entry and collects the Events that it requires.

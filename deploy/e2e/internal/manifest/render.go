@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 )
 
 // errNoHelm means that $HELM is not set.
@@ -49,7 +49,7 @@ func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) 
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w", c.Dir, err)
 	}
-	return access.Decode(out)
+	return controlplane.Decode(out)
 }
 
 // Helm runs $HELM without the configuration of the user, and returns its output. The error includes its
@@ -99,7 +99,7 @@ func Manifests(ctx context.Context, version string) (folder string, err error) {
 const Manager = "kubectl"
 
 // Delete deletes objects in reverse order, and their dependents. It ignores missing objects.
-func Delete(ctx context.Context, a *access.Applier, namespace string, objects []*unstructured.Unstructured) error {
+func Delete(ctx context.Context, a *controlplane.Applier, namespace string, objects []*unstructured.Unstructured) error {
 	for _, o := range slices.Backward(objects) {
 		resource, err := a.Resource(namespace, o)
 		if err != nil {

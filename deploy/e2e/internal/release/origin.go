@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -49,7 +49,7 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 	quoted := func(pem []byte) string { return fmt.Sprintf("%q", pem) }
 	manifest := strings.NewReplacer("IMAGE", image, "CERTIFICATE", quoted(certificate), "KEY", quoted(key)).
 		Replace(originManifest)
-	Expect(access.ApplyManifest(ctx, c.Config, "e2e", namespace, []byte(manifest))).To(Succeed())
+	Expect(controlplane.ApplyManifest(ctx, c.Config, "e2e", namespace, []byte(manifest))).To(Succeed())
 	core := c.Client.CoreV1()
 	var pod *corev1.Pod
 	Eventually(ctx, func(g Gomega) {

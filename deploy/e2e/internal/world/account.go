@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -120,12 +120,12 @@ func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.Poli
 // ExistingAccount returns an existing service account with its current permissions.
 func (c *Cluster) ExistingAccount(ctx context.Context, namespace, name string) *Account {
 	GinkgoHelper()
-	administrator := suitetest.Must(access.Load(c.Kubeconfig, ""))
-	own := suitetest.Must(access.Account(ctx, administrator, namespace, name))
+	administrator := suitetest.Must(controlplane.Load(c.Kubeconfig, ""))
+	own := suitetest.Must(controlplane.Account(ctx, administrator, namespace, name))
 	a := &Account{cluster: c, namespace: namespace, home: namespace, name: name}
 	a.Kubeconfig = filepath.Join(GinkgoT().TempDir(), name+".kubeconfig")
-	Expect(access.Write(own, a.Kubeconfig)).To(Succeed())
-	a.Config = suitetest.Must(access.ClientConfig(own))
+	Expect(controlplane.Write(own, a.Kubeconfig)).To(Succeed())
+	a.Config = suitetest.Must(controlplane.ClientConfig(own))
 	a.Config.QPS = -1
 	a.Client = suitetest.Must(kubernetes.NewForConfig(a.Config))
 	return a

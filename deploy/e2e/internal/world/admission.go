@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 )
 
 // denial is a policy and its binding, with placeholders for the namespace and the key.
@@ -22,7 +22,7 @@ var denial string
 func (w *World) Deny(ctx context.Context, key string) (lift func(context.Context)) {
 	GinkgoHelper()
 	manifest := strings.NewReplacer("NAMESPACE", w.Namespace, "KEY", key).Replace(denial)
-	Expect(access.ApplyManifest(ctx, w.Cluster.Config, "e2e", "", []byte(manifest))).To(Succeed())
+	Expect(controlplane.ApplyManifest(ctx, w.Cluster.Config, "e2e", "", []byte(manifest))).To(Succeed())
 	api := w.Cluster.Client.AdmissionregistrationV1()
 	remove := func(ctx context.Context) {
 		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, w.Namespace, metav1.DeleteOptions{}) // it may be gone

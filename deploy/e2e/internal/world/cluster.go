@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -85,6 +85,6 @@ func (c *Cluster) Credential(ctx context.Context, namespace, name, hosts string,
 // time, so none removes the CRD.
 func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
 	GinkgoHelper()
-	Expect(access.ApplyManifest(ctx, c.Config, "e2e", "", v1alpha1.Definition)).To(Succeed())
+	Expect(controlplane.ApplyManifest(ctx, c.Config, "e2e", "", v1alpha1.Definition)).To(Succeed())
 	return suitetest.Must(dynamic.NewForConfig(c.Config))
 }

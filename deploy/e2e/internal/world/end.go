@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
+	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
 )
 
 const (

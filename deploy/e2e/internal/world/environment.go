@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -108,8 +108,8 @@ func (e *Environment) Gateway() (g *kubetest.Gateway, kubeconfig func(ctx contex
 	g = suitetest.Must(kubetest.StartGateway(e.Cluster.Config))
 	DeferCleanup(g.Close)
 	path := filepath.Join(GinkgoT().TempDir(), "gateway.kubeconfig")
-	through := access.At(suitetest.Must(access.Load(e.Cluster.Kubeconfig, "")), g.URL())
-	Expect(access.Write(through, path)).To(Succeed())
+	through := controlplane.At(suitetest.Must(controlplane.Load(e.Cluster.Kubeconfig, "")), g.URL())
+	Expect(controlplane.Write(through, path)).To(Succeed())
 	return g, func(context.Context, string) string { return path }
 }
 

@@ -12,9 +12,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -60,7 +60,7 @@ type World struct {
 	Cluster *Cluster
 	// Namespace of the spec. The services use only this one and those of the tenants.
 	Namespace string
-	// Tenants are views of the world from the additional namespaces, each with its own web server and history.
+	// Tenants are views of the world from the additional namespaces, each with its own web server and promise.
 	Tenants []*World
 	// Origin is the web server to fetch from.
 	Origin *origin.Server
@@ -70,7 +70,7 @@ type World struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	// History of all ConfigMaps in the namespace.
-	History *history.Recorder
+	History *promise.Recorder
 
 	options Options
 	// visited replaces the check of the origins if the suite does not run them.
@@ -123,7 +123,7 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 	return w
 }
 
-// inhabit creates a namespace and a web server, and starts the history.
+// inhabit creates a namespace and a web server, and starts the promise.
 func (w *World) inhabit(ctx context.Context) {
 	GinkgoHelper()
 	w.Namespace = w.Cluster.Namespace(ctx)
@@ -134,10 +134,10 @@ func (w *World) inhabit(ctx context.Context) {
 	w.follow(ctx)
 }
 
-// follow starts the history.
+// follow starts the promise.
 func (w *World) follow(ctx context.Context) {
 	GinkgoHelper()
-	w.History = suitetest.Must(history.Follow(ctx, w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace)))
+	w.History = suitetest.Must(promise.Follow(ctx, w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace)))
 	DeferCleanup(w.History.Stop)
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
 // healthcheckTimeout is shorter than the timeout in docker-compose.yaml.
@@ -25,18 +24,18 @@ func newHealthcheck() *cobra.Command {
 		func(cmd *cobra.Command) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthcheckTimeout)
 			defer cancel()
-			config, err := access.Load(kubeconfig, "")
+			config, err := controlplane.Load(kubeconfig, "")
 			if err != nil {
 				return err
 			}
 			if server != "" {
-				config = access.At(config, server)
+				config = controlplane.At(config, server)
 			}
-			client, err := access.ClientConfig(config)
+			client, err := controlplane.ClientConfig(config)
 			if err != nil {
 				return err
 			}
-			return access.Ready(ctx, client)
+			return controlplane.Ready(ctx, client)
 		})
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of a user who may read the namespace default")
 	cmd.Flags().StringVar(&server, "server", "", "URL of the API server (default: that of the kubeconfig)")
@@ -72,15 +71,15 @@ func (g *grant) run(cmd *cobra.Command) error {
 	if info, err := os.Stat(g.kubeconfig); err != nil || !info.Mode().IsRegular() {
 		return errors.New("--kubeconfig: not a file: set KUBECONFIG to the absolute path of a kubeconfig")
 	}
-	administrator, err := access.Load(g.kubeconfig, g.context)
+	administrator, err := controlplane.Load(g.kubeconfig, g.context)
 	if err != nil {
 		return err
 	}
-	config, err := access.ClientConfig(administrator)
+	config, err := controlplane.ClientConfig(administrator)
 	if err != nil {
 		return err
 	}
-	applied, err := access.Apply(cmd.Context(), config, g.manifests)
+	applied, err := controlplane.Apply(cmd.Context(), config, g.manifests)
 	for _, object := range applied {
 		fmt.Fprintln(cmd.OutOrStdout(), "applied", object)
 	}
@@ -92,20 +91,20 @@ func (g *grant) run(cmd *cobra.Command) error {
 		if !found {
 			return fmt.Errorf("--account: %q is not NAMESPACE/NAME=FILE", account)
 		}
-		own, err := access.Account(cmd.Context(), administrator, namespace, name)
+		own, err := controlplane.Account(cmd.Context(), administrator, namespace, name)
 		if err != nil {
 			return err
 		}
-		if err := access.Write(own, path); err != nil {
+		if err := controlplane.Write(own, path); err != nil {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "wrote the kubeconfig of service account", account)
 	}
 	if g.server != "" {
-		administrator = access.At(administrator, g.server)
+		administrator = controlplane.At(administrator, g.server)
 	}
 	for _, path := range g.copies {
-		if err := access.Write(administrator, path); err != nil {
+		if err := controlplane.Write(administrator, path); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "copied context %s to %s\n", administrator.CurrentContext, path)

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 )
 
 // stopTimeout limits an orderly shutdown, which takes 4 s on an idle machine.
@@ -48,7 +47,7 @@ func runWithControlPlane(ctx context.Context, dataDir string, args []string) err
 	go reportFailure(plane, ended)
 	err = runChild(ctx, args, []string{
 		clientcmd.RecommendedConfigPathEnvVar + "=" + plane.Kubeconfig(),
-		assets.EnvDir + "=" + plane.Assets().Dir,
+		controlplane.EnvDir + "=" + plane.Assets().Dir,
 	})
 	close(ended)
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

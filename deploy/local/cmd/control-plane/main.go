@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 )
 
 func main() {
@@ -44,12 +44,12 @@ func command(use, short, long string, run func(*cobra.Command) error) *cobra.Com
 }
 
 func newAssets() *cobra.Command {
-	var options assets.Options
+	var options controlplane.ProgramOptions
 	cmd := command("assets", "Print the folder of etcd, kube-apiserver and kubectl, which it downloads or builds if "+
 		"needed", "",
 		func(cmd *cobra.Command) error {
 			options.Progress = cmd.ErrOrStderr()
-			binaries, err := assets.Find(cmd.Context(), options)
+			binaries, err := controlplane.FindPrograms(cmd.Context(), options)
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega/gexec"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -17,11 +17,11 @@ func TestCommand(t *testing.T) { suitetest.Run(t, "command control-plane") }
 
 var (
 	binary   string
-	binaries assets.Binaries
+	binaries controlplane.Programs
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	binaries = suitetest.Must(assets.Find(ctx, assets.Options{Progress: GinkgoWriter}))
+	binaries = suitetest.Must(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{Progress: GinkgoWriter}))
 	binary = suitetest.Must(gexec.BuildWithEnvironment("github.com/kv8s/curl-me-that/deploy/local/cmd/control-plane",
 		[]string{"CGO_ENABLED=0"}))
 	DeferCleanup(gexec.CleanupBuildArtifacts)
@@ -36,7 +36,7 @@ func run(variables []string, args ...string) *gexec.Session {
 			command.Env = append(command.Env, variable)
 		}
 	}
-	command.Env = append(command.Env, assets.EnvDir+"="+binaries.Dir)
+	command.Env = append(command.Env, controlplane.EnvDir+"="+binaries.Dir)
 	command.Env = append(command.Env, variables...)
 	session := suitetest.Must(gexec.Start(command, GinkgoWriter, GinkgoWriter))
 	DeferCleanup(func() { session.Kill().Wait() })

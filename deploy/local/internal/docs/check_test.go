@@ -1,17 +1,23 @@
 package docs_test
 
 import (
+	"os"
 	"slices"
 	"testing/fstest"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/local/internal/docs"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
-var _ = Describe("verify-docs", func() {
+var _ = Describe("The pages", func() {
+	It("name only files, headings and symbols that exist", func() {
+		Expect(Check(os.DirFS(root))).To(BeEmpty())
+	})
+})
+
+var _ = Describe("The check of the pages", func() {
 	check := func(page string) []string {
 		GinkgoHelper()
 		tree := fstest.MapFS{}
@@ -27,7 +33,7 @@ var _ = Describe("verify-docs", func() {
 			tree[name] = &fstest.MapFile{Data: []byte(content)}
 		}
 		broken := "writer/decisions/0002-broken.md:1: writer/decisions/b.md does not exist"
-		problems := suitetest.Must(docs.Check(tree))
+		problems := suitetest.Must(Check(tree))
 		Expect(problems).To(ContainElement(broken), "links of decisions are checked, their code is not")
 		return slices.DeleteFunc(problems, func(p string) bool { return p == broken })
 	}

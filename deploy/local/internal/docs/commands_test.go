@@ -12,7 +12,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/local"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/docs"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/watcher"
@@ -79,7 +78,7 @@ var _ = Describe("Every page", func() {
 				known[name] = true
 			}
 		}
-		files := suitetest.Must(docs.Paths(os.DirFS(root)))
+		files := suitetest.Must(Paths(os.DirFS(root)))
 		commands, unknown := 0, []string{}
 		check := func(exists bool, file, command string) {
 			commands++

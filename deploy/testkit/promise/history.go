@@ -1,6 +1,4 @@
-// Package history records every version of every ConfigMap in a namespace, so that a test knows who wrote each
-// object and how often.
-package history
+package promise
 
 import (
 	"context"
@@ -24,7 +22,8 @@ import (
 // retryPause is the pause before the API server is tried again.
 const retryPause = 100 * time.Millisecond
 
-// Recorder watches the ConfigMaps of one namespace.
+// Recorder records every version of every ConfigMap in a namespace, so that a test knows who wrote each object and
+// how often.
 type Recorder struct {
 	client typed.ConfigMapInterface
 	stop   context.CancelFunc

@@ -1,5 +1,5 @@
-// Package docs checks that files, headings and Go symbols exist if the Markdown of this repository mentions them.
-package docs
+// Package docs_test checks the pages: files, headings, Go symbols and commands that they mention must exist.
+package docs_test
 
 import (
 	"fmt"

@@ -1,26 +1,20 @@
-package broker_test
+package local
 
 import (
 	"context"
 	"net"
-	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/rs/zerolog"
-
-	"github.com/kv8s/curl-me-that/deploy/local/broker"
-	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
-func TestBroker(t *testing.T) { suitetest.Run(t, "broker") }
-
-func start(o broker.Options) *broker.Broker {
+func started(o brokerOptions) *broker {
 	GinkgoHelper()
 	o.Log = zerolog.New(GinkgoWriter)
-	b, err := broker.Start(o)
+	b, err := startBroker(o)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) error { return b.Stop(ctx) })
 	return b
@@ -39,20 +33,20 @@ func connect(url string, options ...nats.Option) jetstream.JetStream {
 var _ = Describe("The embedded broker", func() {
 	It("keeps streams across a restart, and listens on no port by default", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		first := start(broker.Options{Dir: dir})
+		first := started(brokerOptions{Dir: dir})
 		Expect(first.URL()).To(BeEmpty())
 		_, err := connect("", first.Dial()).
 			CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.Stop(ctx)).To(Succeed())
 
-		second := start(broker.Options{Dir: dir})
+		second := started(brokerOptions{Dir: dir})
 		_, err = connect("", second.Dial()).Stream(ctx, "KEPT")
 		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("accepts messages with a body of 1,000,000 bytes from other programs", func(ctx SpecContext) {
-		b := start(broker.Options{Dir: GinkgoT().TempDir(), Listen: "127.0.0.1:0"})
+		b := started(brokerOptions{Dir: GinkgoT().TempDir(), Listen: "127.0.0.1:0"})
 		js := connect(b.URL())
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}})
 		Expect(err).NotTo(HaveOccurred())
@@ -64,16 +58,16 @@ var _ = Describe("The embedded broker", func() {
 		taken, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(taken.Close)
-		_, err = broker.Start(broker.Options{Dir: GinkgoT().TempDir(), Listen: taken.Addr().String()})
+		_, err = startBroker(brokerOptions{Dir: GinkgoT().TempDir(), Listen: taken.Addr().String()})
 		Expect(err).To(MatchError(ContainSubstring("address already in use")))
 		for _, wrong := range []string{"4222", "localhost", "localhost:x", "localhost:70000"} {
-			_, err = broker.Start(broker.Options{Dir: GinkgoT().TempDir(), Listen: wrong})
+			_, err = startBroker(brokerOptions{Dir: GinkgoT().TempDir(), Listen: wrong})
 			Expect(err).To(MatchError(`--nats-listen: "` + wrong + `" is not an address such as 127.0.0.1:4222`))
 		}
 	})
 
 	It("reports a folder that it cannot use", func() {
-		_, err := broker.Start(broker.Options{Dir: "/dev/null/nats", Log: zerolog.New(GinkgoWriter)})
+		_, err := startBroker(brokerOptions{Dir: "/dev/null/nats", Log: zerolog.New(GinkgoWriter)})
 		Expect(err).To(MatchError(ContainSubstring("/dev/null/nats")))
 	})
 })

@@ -1,6 +1,4 @@
-// Package assets provides the programs of a control plane: etcd, kube-apiserver and
-// kubectl.
-package assets
+package controlplane
 
 import (
 	"context"
@@ -11,8 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-
-	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
 // EnvDir is the variable for a folder with the programs, named as in controller-runtime's envtest.
@@ -27,42 +23,42 @@ const (
 	kubectl   = "kubectl"
 )
 
-// Options configure Find.
-type Options struct {
+// ProgramOptions configure FindPrograms.
+type ProgramOptions struct {
 	// Build ignores KUBEBUILDER_ASSETS and archives of envtest.
 	Build bool
 	// Progress receives the progress, for people. Nil means no output.
 	Progress io.Writer
-	// Part is a part of an existing display, to be used instead of Progress.
-	Part *progress.Part
 	// Cache is a folder with the programs of each version. Several processes may share it. The default is the
 	// user's cache folder.
 	Cache string
 	// Index is the URL of the list of archives. The default is the list of setup-envtest.
 	Index string
+
+	display *progress
 }
 
-// Binaries are the programs in one folder.
-type Binaries struct {
+// Programs are etcd, kube-apiserver and kubectl in one folder.
+type Programs struct {
 	Dir string
 }
 
 // Etcd returns the path of etcd.
-func (b Binaries) Etcd() string { return filepath.Join(b.Dir, etcd) }
+func (b Programs) Etcd() string { return filepath.Join(b.Dir, etcd) }
 
 // APIServer returns the path of kube-apiserver.
-func (b Binaries) APIServer() string { return filepath.Join(b.Dir, apiServer) }
+func (b Programs) APIServer() string { return filepath.Join(b.Dir, apiServer) }
 
 // Kubectl returns the path of kubectl.
-func (b Binaries) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
+func (b Programs) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
 
-// Find returns the programs in the folder of KUBEBUILDER_ASSETS. If that is not set, it returns them from a cache,
+// FindPrograms returns the programs in the folder of KUBEBUILDER_ASSETS. If that is not set, it returns them from a cache,
 // which it fills from an archive of envtest or by a build from source, which takes minutes.
-func Find(ctx context.Context, o Options) (Binaries, error) {
+func FindPrograms(ctx context.Context, o ProgramOptions) (Programs, error) {
 	if dir := os.Getenv(EnvDir); dir != "" && !o.Build {
 		found, err := binariesIn(dir)
 		if err != nil {
-			return Binaries{}, fmt.Errorf(
+			return Programs{}, fmt.Errorf(
 				"%w: point %s at a folder with %s, %s and %s, or unset it to have them downloaded or built",
 				err, EnvDir, etcd, apiServer, kubectl)
 		}
@@ -71,15 +67,12 @@ func Find(ctx context.Context, o Options) (Binaries, error) {
 	if o.Cache == "" {
 		cache, err := cacheDir()
 		if err != nil {
-			return Binaries{}, fmt.Errorf("find a cache folder for the control plane: %w: set HOME or %s", err, EnvDir)
+			return Programs{}, fmt.Errorf("find a cache folder for the control plane: %w: set HOME or %s", err, EnvDir)
 		}
 		o.Cache = cache
 	}
-	if o.Part == nil {
-		report := progress.New(o.Progress)
-		defer report.Close()
-		o.Part = report.Part()
-	}
+	o.display = newProgress(o.Progress)
+	defer o.display.close()
 	return o.fill(ctx)
 }
 
@@ -91,7 +84,7 @@ func Kubectl() (string, bool) {
 	found, err := binariesIn(os.Getenv(EnvDir))
 	if err != nil {
 		cache, _ := cacheDir() // without a home folder, find fails
-		found, err = Options{Cache: cache}.find()
+		found, err = ProgramOptions{Cache: cache}.find()
 	}
 	return found.Kubectl(), err == nil
 }
@@ -105,21 +98,21 @@ func cacheDir() (string, error) {
 
 // binariesIn returns the programs in dir. The error wraps ErrMissing and names the first program that is missing
 // or cannot be executed.
-func binariesIn(dir string) (Binaries, error) {
+func binariesIn(dir string) (Programs, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return Binaries{}, fmt.Errorf("resolve the folder of the control plane: %w", err)
+		return Programs{}, fmt.Errorf("resolve the folder of the control plane: %w", err)
 	}
 	for _, name := range programs() {
 		info, err := os.Stat(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return Binaries{}, fmt.Errorf("%w: no %s in %s", ErrMissing, name, dir)
+			return Programs{}, fmt.Errorf("%w: no %s in %s", ErrMissing, name, dir)
 		case err != nil:
-			return Binaries{}, fmt.Errorf("%w: %w", ErrMissing, err)
+			return Programs{}, fmt.Errorf("%w: %w", ErrMissing, err)
 		case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
-			return Binaries{}, fmt.Errorf("%w: %s in %s is not an executable file", ErrMissing, name, dir)
+			return Programs{}, fmt.Errorf("%w: %s in %s is not an executable file", ErrMissing, name, dir)
 		}
 	}
-	return Binaries{Dir: dir}, nil
+	return Programs{Dir: dir}, nil
 }

@@ -1,4 +1,4 @@
-package assets
+package controlplane
 
 // VersionHash is the name of the folder into which the binaries are built.
 func VersionHash() string { return versionHash() }

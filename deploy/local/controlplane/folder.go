@@ -1,5 +1,4 @@
-// Package filelock keeps two processes from using the same folder at once.
-package filelock
+package controlplane
 
 import (
 	"errors"
@@ -24,9 +23,9 @@ type Folder struct {
 	lock      *flock.Flock
 }
 
-// Open creates a folder if needed, and locks it. An empty dir means a temporary folder. Errors contain the name of
+// OpenFolder creates a folder if needed, and locks it. An empty dir means a temporary folder. Errors contain the name of
 // the program, and wrap ErrInUse if the folder is locked.
-func Open(dir, program string) (f Folder, err error) {
+func OpenFolder(dir, program string) (f Folder, err error) {
 	if f.Temporary = dir == ""; f.Temporary {
 		f.Dir, err = os.MkdirTemp("", strings.ReplaceAll(program, " ", "-")+"-")
 	} else if f.Dir, err = filepath.Abs(dir); err == nil {

@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -41,42 +40,49 @@ type Checker struct {
 }
 
 // Check returns a message for each broken promise.
-func (c Checker) Check(lives []history.Life) []string {
+func (c Checker) Check(lives []Life) []string {
 	var broken []string
 	for _, life := range lives {
-		f := &finding{Checker: c, life: life}
+		f := &finding{Checker: c, name: life.Name}
 		for i := range life.Versions {
-			f.version(i)
+			f.version(life, i)
 		}
 		broken = append(broken, f.broken...)
 	}
 	return broken
 }
 
+// CheckWrite returns a message for each promise that one write of the system broke.
+func (c Checker) CheckWrite(before, after *corev1.ConfigMap) []string {
+	f := &finding{Checker: c, name: after.Name}
+	f.write(before, after)
+	return f.broken
+}
+
 // finding collects the broken promises of one object.
 type finding struct {
 	Checker
-	life   history.Life
+	name   string
 	broken []string
 }
 
 func (f *finding) add(version *corev1.ConfigMap, promise, format string, args ...any) {
 	f.broken = append(f.broken, fmt.Sprintf("%s: ConfigMap %s at version %s: %s",
-		promise, f.life.Name, version.ResourceVersion, fmt.Sprintf(format, args...)))
+		promise, f.name, version.ResourceVersion, fmt.Sprintf(format, args...)))
 }
 
-func (f *finding) version(i int) {
-	v := f.life.Versions[i]
+func (f *finding) version(life Life, i int) {
+	v := life.Versions[i]
 	switch {
 	case v.BySpec:
-	case i > 0 && byKeeper(f.life.Versions[i-1].Object, v.Object), i == 0 && byKeeper(&corev1.ConfigMap{}, v.Object):
+	case i > 0 && byKeeper(life.Versions[i-1].Object, v.Object), i == 0 && byKeeper(&corev1.ConfigMap{}, v.Object):
 		// Keeper writes like the owner of a Watcher and has its own specs.
 	case v.Deleted:
 		f.add(v.Object, "S1", "the system deleted it")
 	case i == 0:
 		f.add(v.Object, "S3", "the system created it")
 	default:
-		f.write(f.life.Versions[i-1].Object, v.Object)
+		f.write(life.Versions[i-1].Object, v.Object)
 	}
 }
 

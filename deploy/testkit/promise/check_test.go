@@ -9,8 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
+	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -93,22 +92,22 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, c.want, history.Version{Object: object(c.before...), BySpec: true},
-				history.Version{Object: object(c.after...)})
+			check(t, c.want, promise.Version{Object: object(c.before...), BySpec: true},
+				promise.Version{Object: object(c.after...)})
 		})
 	}
 }
 
 func TestCheckEnds(t *testing.T) {
 	t.Parallel()
-	created := history.Version{Object: object(), BySpec: true}
+	created := promise.Version{Object: object(), BySpec: true}
 	for name, c := range map[string]struct {
-		versions []history.Version
+		versions []promise.Version
 		want     string
 	}{
-		"created by the system": {[]history.Version{{Object: object()}}, "S3"},
-		"deleted by the system": {[]history.Version{created, {Object: object(), Deleted: true}}, "S1"},
-		"deleted by a test":     {[]history.Version{created, {Object: object(), Deleted: true, BySpec: true}}, ""},
+		"created by the system": {[]promise.Version{{Object: object()}}, "S3"},
+		"deleted by the system": {[]promise.Version{created, {Object: object(), Deleted: true}}, "S1"},
+		"deleted by a test":     {[]promise.Version{created, {Object: object(), Deleted: true, BySpec: true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,9 +117,9 @@ func TestCheckEnds(t *testing.T) {
 }
 
 // check expects that the versions break a promise, or none if want is empty.
-func check(t *testing.T, want string, versions ...history.Version) {
+func check(t *testing.T, want string, versions ...promise.Version) {
 	t.Helper()
-	got := checker(t).Check([]history.Life{{UID: "uid", Name: "cm", Versions: versions}})
+	got := checker(t).Check([]promise.Life{{UID: "uid", Name: "cm", Versions: versions}})
 	if want == "" && len(got) > 0 || want != "" && !strings.HasPrefix(strings.Join(got, "\n"), want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

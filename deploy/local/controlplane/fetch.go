@@ -1,4 +1,4 @@
-package assets
+package controlplane
 
 import (
 	"archive/tar"
@@ -17,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/tools/setup-envtest/remote"
 	"sigs.k8s.io/controller-runtime/tools/setup-envtest/versions"
-
-	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
 const (
@@ -30,8 +28,8 @@ const (
 
 // fetch downloads the newest archive of the pinned minor version. The client compares its
 // checksum with the list.
-func (o Options) fetch(ctx context.Context, scratch string) error {
-	o.Part.Display("control plane: looking for an archive of envtest")
+func (o ProgramOptions) fetch(ctx context.Context, scratch string) error {
+	o.display.show("control plane: looking for an archive of envtest")
 	releases := &remote.HTTPClient{Log: logr.Discard(), IndexURL: o.Index}
 	release, platform, err := newest(ctx, releases)
 	if err != nil {
@@ -45,7 +43,7 @@ func (o Options) fetch(ctx context.Context, scratch string) error {
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	if err := releases.GetVersion(ctx, release, platform, io.MultiWriter(file, &counter{part: o.Part})); err != nil {
+	if err := releases.GetVersion(ctx, release, platform, io.MultiWriter(file, &counter{display: o.display})); err != nil {
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -108,12 +106,12 @@ func extract(archive io.Reader, dir string) error {
 
 // counter displays the number of written bytes.
 type counter struct {
-	part  *progress.Part
-	bytes int
+	display *progress
+	bytes   int
 }
 
 func (c *counter) Write(p []byte) (int, error) {
 	c.bytes += len(p)
-	c.part.Display("control plane: downloading, %d MB", c.bytes>>20)
+	c.display.show("control plane: downloading, %d MB", c.bytes>>20)
 	return len(p), nil
 }

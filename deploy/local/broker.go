@@ -1,5 +1,4 @@
-// Package broker runs a NATS server with JetStream inside the process.
-package broker
+package local
 
 import (
 	"context"
@@ -18,8 +17,8 @@ import (
 // maxPayload is the maximum size of a message in bytes. It fits a body of 1,000,000 bytes with its metadata.
 const maxPayload = 2 << 20
 
-// Options configure the server.
-type Options struct {
+// brokerOptions configure the NATS server in this process.
+type brokerOptions struct {
 	// Dir keeps the streams across restarts. It is created if needed.
 	Dir string
 	// Listen is a TCP address for other programs such as the nats command, or empty for
@@ -29,16 +28,16 @@ type Options struct {
 	Log zerolog.Logger
 }
 
-// Broker is a running server.
-type Broker struct {
+// broker is a running NATS server with JetStream.
+type broker struct {
 	server *server.Server
 }
 
 const readyTimeout = 10 * time.Second
 
-// Start runs a server and returns when it accepts connections. No other server may use the same folder, because they
+// startBroker runs a server and returns when it accepts connections. No other server may use the same folder, because they
 // would overwrite each other's streams.
-func Start(o Options) (*Broker, error) {
+func startBroker(o brokerOptions) (*broker, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start NATS in %s: %w", o.Dir, err)
 	}
@@ -50,7 +49,7 @@ func Start(o Options) (*Broker, error) {
 		MaxPayload: maxPayload,
 		NoSigs:     true, // the process handles its signals itself
 	}
-	if err := listen(options, o.Listen); err != nil {
+	if err := listenAt(options, o.Listen); err != nil {
 		return nil, err
 	}
 	s, err := server.NewServer(options)
@@ -67,11 +66,11 @@ func Start(o Options) (*Broker, error) {
 		}
 		return nil, fmt.Errorf("start NATS in %s: not ready after %s", o.Dir, readyTimeout)
 	}
-	return &Broker{server: s}, nil
+	return &broker{server: s}, nil
 }
 
-// listen sets the TCP address. It tries to listen first, because the server would only log an error.
-func listen(options *server.Options, address string) error {
+// listenAt sets the TCP address. It tries to listen first, because the server would only log an error.
+func listenAt(options *server.Options, address string) error {
 	if address == "" {
 		return nil
 	}
@@ -92,10 +91,10 @@ func listen(options *server.Options, address string) error {
 }
 
 // Dial returns the option that connects a client in this process.
-func (b *Broker) Dial() nats.Option { return nats.InProcessServer(b.server) }
+func (b *broker) Dial() nats.Option { return nats.InProcessServer(b.server) }
 
 // URL returns the address for other programs, or "" if there is none.
-func (b *Broker) URL() string {
+func (b *broker) URL() string {
 	if addr := b.server.Addr(); addr != nil {
 		return "nats://" + addr.String()
 	}
@@ -103,7 +102,7 @@ func (b *Broker) URL() string {
 }
 
 // Stop stops the server and waits until it has ended.
-func (b *Broker) Stop(ctx context.Context) error {
+func (b *broker) Stop(ctx context.Context) error {
 	b.server.Shutdown()
 	done := make(chan struct{})
 	go func() {

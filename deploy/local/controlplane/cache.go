@@ -1,4 +1,4 @@
-package assets
+package controlplane
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 )
 
 // built and fetched are the folders of programs that were built from source or fetched from an archive.
-func (o Options) built() string   { return filepath.Join(o.Cache, versionHash()) }
-func (o Options) fetched() string { return o.built() + "-envtest" }
+func (o ProgramOptions) built() string   { return filepath.Join(o.Cache, versionHash()) }
+func (o ProgramOptions) fetched() string { return o.built() + "-envtest" }
 
 // find returns the programs if the cache has them.
-func (o Options) find() (found Binaries, err error) {
+func (o ProgramOptions) find() (found Programs, err error) {
 	if found, err = binariesIn(o.built()); err != nil && !o.Build {
 		found, err = binariesIn(o.fetched())
 	}
@@ -24,16 +24,16 @@ func (o Options) find() (found Binaries, err error) {
 }
 
 // fill downloads or builds the programs, after waiting for other processes that do the same.
-func (o Options) fill(ctx context.Context) (Binaries, error) {
+func (o ProgramOptions) fill(ctx context.Context) (Programs, error) {
 	if found, err := o.find(); err == nil {
 		return found, nil
 	}
 	if err := os.MkdirAll(o.Cache, 0o755); err != nil {
-		return Binaries{}, fmt.Errorf("create the cache of the control plane: %w", err)
+		return Programs{}, fmt.Errorf("create the cache of the control plane: %w", err)
 	}
 	lock, err := o.lock(ctx)
 	if err != nil {
-		return Binaries{}, err
+		return Programs{}, err
 	}
 	defer lock.Unlock()
 	if found, err := o.find(); err == nil {
@@ -41,25 +41,25 @@ func (o Options) fill(ctx context.Context) (Binaries, error) {
 	}
 	if !o.Build {
 		if err = provide(o.fetched(), func(scratch string) error { return o.fetch(ctx, scratch) }); err != nil {
-			o.Part.Note("control plane: no archive of envtest, building from source: %s", err)
+			o.display.note("control plane: no archive of envtest, building from source: %s", err)
 		}
 	}
 	if o.Build || err != nil {
 		if err := provide(o.built(), func(scratch string) error { return o.build(ctx, scratch) }); err != nil {
-			return Binaries{}, err
+			return Programs{}, err
 		}
 	}
-	o.Part.Display("control plane: stored in %s", o.Cache)
+	o.display.show("control plane: stored in %s", o.Cache)
 	return o.find()
 }
 
 // lock polls, because a blocking flock cannot be cancelled.
-func (o Options) lock(ctx context.Context) (*flock.Flock, error) {
+func (o ProgramOptions) lock(ctx context.Context) (*flock.Flock, error) {
 	lock := flock.New(filepath.Join(o.Cache, "lock"))
 	if locked, err := lock.TryLock(); locked || err != nil {
 		return lock, err
 	}
-	o.Part.Display("waiting for another process that builds the control plane")
+	o.display.show("waiting for another process that builds the control plane")
 	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
 		return nil, fmt.Errorf("wait for another build of the control plane: %w", err)
 	}

@@ -1,4 +1,4 @@
-package assets
+package controlplane
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-
-	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
 )
 
 // The module pins the sources. Its files end in .txt, because Go cannot embed files of another module. update.sh
@@ -34,7 +32,7 @@ func kubernetesVersion() string { return string(required.FindSubmatch(goMod)[1])
 // reports the version in them.
 func buildFlags(version string) []string {
 	return []string{
-		"-trimpath", gobuild.NoDWARF, "-ldflags",
+		"-trimpath", noDWARF, "-ldflags",
 		"-s -w -X k8s.io/component-base/version.gitVersion=" + version,
 	}
 }
@@ -48,26 +46,14 @@ func versionHash() string {
 }
 
 // build builds the programs into scratch.
-func (o Options) build(ctx context.Context, scratch string) error {
+func (o ProgramOptions) build(ctx context.Context, scratch string) error {
 	for name, content := range map[string][]byte{"go.mod": goMod, "go.sum": goSum} {
 		if err := os.WriteFile(filepath.Join(scratch, name), content, 0o600); err != nil {
 			return fmt.Errorf("write the module to build: %w", err)
 		}
 	}
-	sources := gobuild.Programs{
-		Name: "control plane " + kubernetesVersion(),
-		Dir:  scratch,
-		Env: []string{
-			"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS,
-			"GOARCH=" + runtime.GOARCH,
-		},
-		Flags: buildFlags(kubernetesVersion()),
-		Packages: []string{
-			"go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl",
-		},
-	}
-	err := sources.Build(ctx, scratch, o.Part)
-	if errors.Is(err, gobuild.ErrNoToolchain) {
+	err := o.compile(ctx, scratch)
+	if errors.Is(err, ErrNoToolchain) {
 		return fmt.Errorf("%w: install Go or set %s to a folder with %s, %s and %s", err, EnvDir, etcd, apiServer, kubectl)
 	}
 	if err != nil {
@@ -78,4 +64,33 @@ func (o Options) build(ctx context.Context, scratch string) error {
 		return fmt.Errorf("rename etcd: %w", err)
 	}
 	return nil
+}
+
+// compile runs `go list` to download the sources and to count the stale packages, whose names `go build -v` prints.
+func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
+	env := []string{"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH}
+	common := append(buildFlags(kubernetesVersion()),
+		"go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl")
+	stale, built, downloads := 0, 0, 0
+	listed := func(line string) {
+		if isPackage(line) {
+			stale++
+		} else if strings.HasPrefix(line, "go: downloading ") {
+			downloads++
+			o.display.show("control plane: downloading the sources, %d modules", downloads)
+		}
+	}
+	compiled := func(line string) {
+		if isPackage(line) && built < stale {
+			built++
+		}
+		o.display.show("control plane "+kubernetesVersion()+": %d of %d packages", built, stale)
+	}
+	o.display.show("control plane: looking up the sources")
+	list := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, common...)
+	if err := goCommand(ctx, scratch, env, listed, list...); err != nil {
+		return err
+	}
+	build := append([]string{"build", "-v", "-o", scratch + string(filepath.Separator)}, common...)
+	return goCommand(ctx, scratch, env, compiled, build...)
 }

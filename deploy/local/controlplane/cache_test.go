@@ -1,4 +1,4 @@
-package assets_test
+package controlplane_test
 
 import (
 	"context"
@@ -11,23 +11,31 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
+
+// write creates executable files with a shell script.
+func write(dir, script string, names ...string) {
+	GinkgoHelper()
+	Expect(os.MkdirAll(dir, 0o755)).To(Succeed())
+	for _, name := range names {
+		Expect(os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755)).To(Succeed())
+	}
+}
 
 // A real build takes minutes, and all other suites test it. Here, a script replaces the go command.
 var _ = Describe("A cache of control planes", func() {
 	var (
 		dir     string
 		printed *gbytes.Buffer
-		options assets.Options
+		options controlplane.ProgramOptions
 	)
 
 	BeforeEach(func() {
 		dir = GinkgoT().TempDir()
 		printed = gbytes.NewBuffer()
-		options = assets.Options{Cache: dir, Build: true, Progress: printed}
+		options = controlplane.ProgramOptions{Cache: dir, Build: true, Progress: printed}
 	})
 
 	useGo := func(script string) {
@@ -38,8 +46,8 @@ var _ = Describe("A cache of control planes", func() {
 
 	It("reports a missing go command", func(ctx SpecContext) {
 		GinkgoT().Setenv("PATH", GinkgoT().TempDir())
-		_, err := assets.Find(ctx, options)
-		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
+		_, err := controlplane.FindPrograms(ctx, options)
+		Expect(err).To(MatchError(controlplane.ErrNoToolchain))
 		Expect(err).To(MatchError(
 			HaveSuffix(": install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
 	})
@@ -54,11 +62,11 @@ build)
 	echo 'types.go:1:1: no space left on device' >&2
 	exit 3 ;;
 esac`)
-		_, err := assets.Find(ctx, options)
-		Expect(err).To(MatchError(gobuild.ErrFailed))
+		_, err := controlplane.FindPrograms(ctx, options)
+		Expect(err).To(MatchError(controlplane.ErrFailed))
 		Expect(err).To(MatchError(HaveSuffix(
 			"go build: exit status 3: # k8s.io/api/core/v1; types.go:1:1: no space left on device")))
-		Expect(printed).To(gbytes.Say(`control plane v1\.\d+\.\d+: 0 of 1 packages`))
+		Expect(printed).To(gbytes.Say(`control plane v1\.\d+\.\d+: 1 of 1 packages`))
 		Expect(filepath.Glob(filepath.Join(dir, "*", "*"))).To(BeEmpty())
 	})
 
@@ -68,10 +76,10 @@ esac`)
 		leaving, leave := context.WithCancelCause(ctx)
 		result := make(chan error, 1)
 		go func() {
-			_, err := assets.Find(leaving, options)
+			_, err := controlplane.FindPrograms(leaving, options)
 			result <- err
 		}()
-		scratch := filepath.Join(dir, assets.VersionHash()+".new")
+		scratch := filepath.Join(dir, controlplane.VersionHash()+".new")
 		started := filepath.Join(scratch, "started")
 		Eventually(started).Should(BeAnExistingFile())
 		leave(gone)
@@ -81,29 +89,29 @@ esac`)
 
 	It("waits for another process that builds, and uses its result", func(ctx SpecContext) {
 		useGo("exit 1")
-		target := filepath.Join(dir, assets.VersionHash())
+		target := filepath.Join(dir, controlplane.VersionHash())
 		other := flock.New(filepath.Join(dir, "lock"))
 		Expect(other.TryLock()).To(BeTrue())
-		result := make(chan assets.Binaries, 1)
+		result := make(chan controlplane.Programs, 1)
 		go func() {
 			defer GinkgoRecover()
-			found := suitetest.Must(assets.Find(ctx, options))
+			found := suitetest.Must(controlplane.FindPrograms(ctx, options))
 			result <- found
 		}()
 		Eventually(printed).Should(gbytes.Say("waiting for another process"))
 		Consistently(result, "300ms").ShouldNot(Receive())
 		write(target, "", "etcd", "kube-apiserver", "kubectl")
 		Expect(other.Unlock()).To(Succeed())
-		Eventually(result).Should(Receive(Equal(assets.Binaries{Dir: target})))
+		Eventually(result).Should(Receive(Equal(controlplane.Programs{Dir: target})))
 	})
 
 	It("builds all programs at once if one is missing", func(ctx SpecContext) {
 		useGo(`
 [ "$1" = build ] || exit 0
 for name in server kube-apiserver kubectl; do echo built >"$4/$name" && chmod +x "$4/$name"; done`)
-		target := filepath.Join(dir, assets.VersionHash())
+		target := filepath.Join(dir, controlplane.VersionHash())
 		write(target, "", "etcd", "kube-apiserver")
-		Expect(assets.Find(ctx, options)).To(Equal(assets.Binaries{Dir: target}))
+		Expect(controlplane.FindPrograms(ctx, options)).To(Equal(controlplane.Programs{Dir: target}))
 	})
 
 	It("stops waiting for another process when the context is cancelled", func(ctx SpecContext) {
@@ -112,6 +120,6 @@ for name in server kube-apiserver kubectl; do echo built >"$4/$name" && chmod +x
 		DeferCleanup(other.Unlock)
 		leaving, leave := context.WithCancel(ctx)
 		leave()
-		Expect(assets.Find(leaving, options)).Error().To(MatchError(context.Canceled))
+		Expect(controlplane.FindPrograms(leaving, options)).Error().To(MatchError(context.Canceled))
 	})
 })

@@ -1,5 +1,4 @@
-// Package access gives programs access to a cluster: permissions from manifests, and kubeconfigs with tokens.
-package access
+package controlplane
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package assets_test
+package controlplane_test
 
 import (
 	"archive/tar"
@@ -20,8 +20,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
-	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -29,8 +28,8 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 	It("is the folder with the programs", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		write(dir, "", "etcd", "kube-apiserver", "kubectl")
-		GinkgoT().Setenv(assets.EnvDir, dir)
-		found := suitetest.Must(assets.Find(ctx, assets.Options{}))
+		GinkgoT().Setenv(controlplane.EnvDir, dir)
+		found := suitetest.Must(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{}))
 		Expect(found.Etcd()).To(Equal(filepath.Join(dir, "etcd")))
 		Expect(found.APIServer()).To(Equal(filepath.Join(dir, "kube-apiserver")))
 		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
@@ -41,9 +40,9 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 			dir := GinkgoT().TempDir()
 			write(dir, "", "etcd", "kube-apiserver", "kubectl")
 			Expect(spoil(dir)).To(Succeed())
-			GinkgoT().Setenv(assets.EnvDir, dir)
-			_, err := assets.Find(ctx, assets.Options{})
-			Expect(err).To(MatchError(assets.ErrMissing))
+			GinkgoT().Setenv(controlplane.EnvDir, dir)
+			_, err := controlplane.FindPrograms(ctx, controlplane.ProgramOptions{})
+			Expect(err).To(MatchError(controlplane.ErrMissing))
 			Expect(err).To(MatchError(And(
 				ContainSubstring(message),
 				ContainSubstring(dir),
@@ -67,24 +66,24 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 	)
 
 	It("is required if there is no home folder", func(ctx SpecContext) {
-		for _, name := range []string{assets.EnvDir, "HOME", "XDG_CACHE_HOME"} {
+		for _, name := range []string{controlplane.EnvDir, "HOME", "XDG_CACHE_HOME"} {
 			GinkgoT().Setenv(name, "")
 		}
-		Expect(assets.Find(ctx, assets.Options{})).Error().
+		Expect(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{})).Error().
 			To(MatchError(HaveSuffix(": set HOME or KUBEBUILDER_ASSETS")))
 	})
 })
 
 var _ = Describe("An archive of envtest", func() {
 	var (
-		options assets.Options
+		options controlplane.ProgramOptions
 		printed *gbytes.Buffer
 		digest  string
 	)
 
 	BeforeEach(func() {
 		GinkgoT().Setenv("PATH", GinkgoT().TempDir()) // no go command
-		GinkgoT().Setenv(assets.EnvDir, "")
+		GinkgoT().Setenv(controlplane.EnvDir, "")
 		dir := GinkgoT().TempDir()
 		write(dir, "", "etcd", "kube-apiserver", "kubectl")
 		content := archived(dir)
@@ -93,33 +92,33 @@ var _ = Describe("An archive of envtest", func() {
 		mux := http.NewServeMux()
 		server := httptest.NewServer(mux)
 		DeferCleanup(server.Close)
-		name := fmt.Sprintf("envtest-%s-%s-%s.tar.gz", assets.KubernetesVersion(), runtime.GOOS, runtime.GOARCH)
+		name := fmt.Sprintf("envtest-%s-%s-%s.tar.gz", controlplane.KubernetesVersion(), runtime.GOOS, runtime.GOARCH)
 		mux.HandleFunc("GET /index", func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, "releases: {%s: {%s: {hash: %s, selfLink: %s/archive}}}", assets.KubernetesVersion(), name, digest,
+			fmt.Fprintf(w, "releases: {%s: {%s: {hash: %s, selfLink: %s/archive}}}", controlplane.KubernetesVersion(), name, digest,
 				server.URL)
 		})
 		mux.HandleFunc("GET /archive", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) })
-		options = assets.Options{
+		options = controlplane.ProgramOptions{
 			Cache: GinkgoT().TempDir(), Progress: printed, Index: server.URL + "/index",
 		}
 	})
 
 	It("is downloaded once, and makes a build unnecessary", func(ctx SpecContext) {
-		found := suitetest.Must(assets.Find(ctx, options))
+		found := suitetest.Must(controlplane.FindPrograms(ctx, options))
 		Expect(found.APIServer()).To(BeAnExistingFile())
 		options.Index = "http://127.0.0.1:1/index"
-		Expect(assets.Find(ctx, options)).To(Equal(found))
+		Expect(controlplane.FindPrograms(ctx, options)).To(Equal(found))
 	})
 
 	It("is not used if a build is requested", func(ctx SpecContext) {
-		suitetest.Must(assets.Find(ctx, options))
+		suitetest.Must(controlplane.FindPrograms(ctx, options))
 		options.Build = true
-		Expect(assets.Find(ctx, options)).Error().To(MatchError(gobuild.ErrNoToolchain))
+		Expect(controlplane.FindPrograms(ctx, options)).Error().To(MatchError(controlplane.ErrNoToolchain))
 	})
 
 	It("is rejected if its checksum differs", func(ctx SpecContext) {
 		digest = strings.Repeat("0", 128)
-		Expect(assets.Find(ctx, options)).Error().To(MatchError(gobuild.ErrNoToolchain))
+		Expect(controlplane.FindPrograms(ctx, options)).Error().To(MatchError(controlplane.ErrNoToolchain))
 		Expect(printed).To(gbytes.Say("no archive of envtest, building from source: checksum mismatch"))
 		Expect(filepath.Glob(filepath.Join(options.Cache, "*", "*"))).To(BeEmpty())
 	})
@@ -128,7 +127,7 @@ var _ = Describe("An archive of envtest", func() {
 		silent := suitetest.Must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")) // the kernel accepts
 		DeferCleanup(silent.Close)
 		options.Index = "http://" + silent.Addr().String() + "/index"
-		Expect(assets.Find(ctx, options)).Error().To(MatchError(gobuild.ErrNoToolchain))
+		Expect(controlplane.FindPrograms(ctx, options)).Error().To(MatchError(controlplane.ErrNoToolchain))
 		Expect(printed).To(gbytes.Say("no archive of envtest, building from source: .*context deadline exceeded.*\n"))
 	}, NodeTimeout(time.Minute))
 })

@@ -1,4 +1,4 @@
-package access_test
+package controlplane_test
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,30 +17,18 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
-func TestAccess(t *testing.T) { suitetest.Run(t, "Access") }
-
 // manifests has the manifests of docker compose, and definitions the CRD of Watchers, which it applies first.
 const (
-	manifests   = "../../../docker/manifests"
-	definitions = "../../../../proto/watch/v1alpha1"
+	manifests   = "../../docker/manifests"
+	definitions = "../../../proto/watch/v1alpha1"
 )
-
-var kubeconfig string
-
-var _ = BeforeSuite(func(ctx SpecContext) {
-	// It cannot use the shared API server, because another suite applies and deletes objects with the same names.
-	plane := suitetest.Must(controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter}))
-	DeferCleanup(plane.Stop)
-	kubeconfig = plane.Kubeconfig()
-})
 
 func client(config *clientcmdapi.Config) kubernetes.Interface {
 	GinkgoHelper()
-	return suitetest.Must(kubernetes.NewForConfig(suitetest.Must(access.ClientConfig(config))))
+	return suitetest.Must(kubernetes.NewForConfig(suitetest.Must(controlplane.ClientConfig(config))))
 }
 
 // patch patches the sample.
@@ -51,13 +38,18 @@ func patch(ctx context.Context, c kubernetes.Interface, change string) error {
 	return err
 }
 
-var _ = Describe("Access", func() {
+var _ = Describe("Access to a cluster", Ordered, func() {
+	var kubeconfig string
+
+	// It cannot use the shared API server, because another suite applies and deletes objects with the same names.
+	BeforeAll(func(ctx SpecContext) { kubeconfig = start(ctx, controlplane.Options{}).Kubeconfig() })
+
 	It("grants exactly what the manifests of docker compose contain", func(ctx SpecContext) {
-		administrator := suitetest.Must(access.Load(kubeconfig, ""))
-		config := suitetest.Must(access.ClientConfig(administrator))
-		Expect(access.Ready(ctx, config)).To(Succeed())
+		administrator := suitetest.Must(controlplane.Load(kubeconfig, ""))
+		config := suitetest.Must(controlplane.ClientConfig(administrator))
+		Expect(controlplane.Ready(ctx, config)).To(Succeed())
 		for range 2 { // the second time, it updates the objects
-			applied := suitetest.Must(access.Apply(ctx, config, []string{definitions, manifests}))
+			applied := suitetest.Must(controlplane.Apply(ctx, config, []string{definitions, manifests}))
 			Expect(applied).To(ContainElements(
 				"Namespace/curl-me-that", "ServiceAccount/curl-me-that-watcher", "ClusterRole/curl-me-that-writer",
 				"ValidatingAdmissionPolicyBinding/curl-me-that-writer", "ValidatingAdmissionPolicyBinding/curl-me-that-keeper",
@@ -67,7 +59,7 @@ var _ = Describe("Access", func() {
 
 		as := map[string]kubernetes.Interface{}
 		for _, name := range []string{"watcher", "writer", "keeper"} {
-			own := suitetest.Must(access.Account(ctx, administrator, "curl-me-that", "curl-me-that-"+name))
+			own := suitetest.Must(controlplane.Account(ctx, administrator, "curl-me-that", "curl-me-that-"+name))
 			Expect(own.AuthInfos).To(HaveLen(1))
 			as[name] = client(own)
 		}
@@ -119,34 +111,34 @@ var _ = Describe("Access", func() {
 			Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
 			return path
 		}
-		Expect(access.Load(filepath.Join(dir, "nowhere"), "")).Error().To(MatchError(os.ErrNotExist))
-		Expect(access.Load(write(`{"apiVersion":"v1","kind":"Config"}`), "")).Error().
-			To(MatchError(access.ErrNoContext))
+		Expect(controlplane.Load(filepath.Join(dir, "nowhere"), "")).Error().To(MatchError(os.ErrNotExist))
+		Expect(controlplane.Load(write(`{"apiVersion":"v1","kind":"Config"}`), "")).Error().
+			To(MatchError(controlplane.ErrNoContext))
 		plugin := write(`{"apiVersion":"v1","kind":"Config","current-context":"c",
 			"clusters":[{"name":"k","cluster":{"server":"https://k"}}],
 			"users":[{"name":"u","user":{
 				"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"login","interactiveMode":"Never"}}}],
 			"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`)
-		Expect(access.Load(plugin, "")).Error().To(MatchError(access.ErrPlugin))
-		administrator := suitetest.Must(access.Load(kubeconfig, ""))
-		Expect(access.Account(ctx, administrator, "default", "nobody")).Error().
+		Expect(controlplane.Load(plugin, "")).Error().To(MatchError(controlplane.ErrPlugin))
+		administrator := suitetest.Must(controlplane.Load(kubeconfig, ""))
+		Expect(controlplane.Account(ctx, administrator, "default", "nobody")).Error().
 			To(MatchError(ContainSubstring("request a token of service account default/nobody")))
 	})
 
 	It("writes files that only the owner can read, for any URL of the API server", func() {
-		administrator := suitetest.Must(access.Load(kubeconfig, ""))
+		administrator := suitetest.Must(controlplane.Load(kubeconfig, ""))
 		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		for range 2 {
-			Expect(access.Write(access.At(administrator, "https://elsewhere:6443"), path)).To(Succeed())
+			Expect(controlplane.Write(controlplane.At(administrator, "https://elsewhere:6443"), path)).To(Succeed())
 		}
 		Expect(suitetest.Must(os.Stat(path)).Mode().Perm()).To(Equal(os.FileMode(0o600)))
-		moved := suitetest.Must(access.Load(path, ""))
-		Expect(suitetest.Must(access.ClientConfig(moved)).Host).To(Equal("https://elsewhere:6443"))
+		moved := suitetest.Must(controlplane.Load(path, ""))
+		Expect(suitetest.Must(controlplane.ClientConfig(moved)).Host).To(Equal("https://elsewhere:6443"))
 		if os.Getuid() != 0 {
 			Skip("only root can change the owner of a file")
 		}
 		Expect(os.Chown(filepath.Dir(path), 65532, 65532)).To(Succeed())
-		Expect(access.Write(administrator, path)).To(Succeed())
+		Expect(controlplane.Write(administrator, path)).To(Succeed())
 		Expect(suitetest.Must(os.Stat(path)).Sys().(*syscall.Stat_t).Uid).To(Equal(uint32(65532)))
 	})
 })

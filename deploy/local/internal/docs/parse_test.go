@@ -1,4 +1,4 @@
-package docs
+package docs_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
-	"github.com/yuin/goldmark/text"
+	gmtext "github.com/yuin/goldmark/text"
 )
 
 // page has the anchors, link targets and code spans of a Markdown file.
@@ -37,7 +37,7 @@ func parse(source []byte) page {
 	markdown := goldmark.New(
 		goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 	)
-	root := markdown.Parser().Parse(text.NewReader(source))
+	root := markdown.Parser().Parse(gmtext.NewReader(source))
 	line := 0
 	_ = ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
 		if !entering {
