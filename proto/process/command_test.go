@@ -1,7 +1,9 @@
 package process_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -53,6 +55,25 @@ var _ = Describe("a service as a process", Ordered, func() {
 			"nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the environment"))
 		Eventually(run(toy, env, "--greeting", "from the flag", "--nats-url",
 			"nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the flag"))
+	})
+
+	It("warns of a version of NATS with a known fault", func() {
+		listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
+		DeferCleanup(listener.Close)
+		go func() {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = fmt.Fprint(conn, `INFO {"version":"2.14.6","headers":true,"max_payload":1048576}`+"\r\n")
+			for lines := bufio.NewScanner(conn); lines.Scan(); {
+				if lines.Text() == "PING" {
+					_, _ = fmt.Fprint(conn, "PONG\r\n")
+				}
+			}
+		}()
+		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://"+listener.Addr().String())
+		Eventually(session.Err).Should(gbytes.Say(`"warn".*upgrade NATS 2.14.6 to 2.14.7 or newer: it leaks`))
 	})
 
 	It("names the environment variables in its help", func() {
