@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// doctorCommand returns the command operate.
+// doctorCommand returns the command doctor.
 func doctorCommand(o *options) *cobra.Command {
 	var release string
 	var read []string

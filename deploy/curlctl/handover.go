@@ -16,8 +16,8 @@ func handOverCommand(o *options) *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
 		Use:   "hand-over --from ANNOTATION --to ANNOTATION [NAMESPACE/NAME]",
-		Short: "Give handed to the installation that reads another annotation (writes curl-status)",
-		Long: "After a change of --annotation-handed, handed that the former annotation asked for stay as they\n" +
+		Short: "Give keys to the installation that reads another annotation (writes curl-status)",
+		Long: "After a change of --annotation-keys, keys that the former annotation asked for stay as they\n" +
 			"are. This gives them to the installation that reads the annotation --to, in one ConfigMap,\n" +
 			"in --namespace, or in all. It keeps those that this annotation names up to date, and\n" +
 			"removes the others. It needs no NATS.",

@@ -157,7 +157,7 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 			bad++
 		}
 	}
-	return &page{template: "operate.html", title: "Doctor", data: map[string]any{"Findings": findings, "Bad": bad}}, nil
+	return &page{template: "doctor.html", title: "Doctor", data: map[string]any{"Findings": findings, "Bad": bad}}, nil
 }
 
 func (s *Server) helpPage(*visit) (*page, error) {

@@ -10,7 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"text/template"
+	"html/template"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
