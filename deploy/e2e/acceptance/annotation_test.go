@@ -147,12 +147,6 @@ var _ = Describe("During a fetch", func() {
 	},
 		Entry("given another URL", func(ctx context.Context) { cm.Ask(ctx, quick) },
 			map[string]string{"mydata": "current"}, 1),
-		Entry("left without the annotation", func(ctx context.Context) { cm.Unannotate(ctx, annotation.DefaultKey) }, nil, 0),
-		Entry("deleted", func(ctx context.Context) { cm.Delete(ctx) }, nil, 0),
-		Entry("re-created without the annotation", func(ctx context.Context) {
-			cm.Delete(ctx)
-			w.Create(ctx, cm.Name, world.Holding("other", "theirs"))
-		}, map[string]string{"other": "theirs"}, 0),
 		Entry("re-created with another URL", func(ctx context.Context) {
 			cm.Delete(ctx)
 			w.Create(ctx, cm.Name, world.Asking(quick))

@@ -76,17 +76,6 @@ var _ = Describe("A key in a ConfigMap", func() {
 		Expect(left.Annotations).NotTo(HaveKey(annotation.StatusKey))
 		Expect(b.Hits()).To(Equal(1))
 	})
-
-	It("that another manager took over stays when its pair is removed", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		_, cm := w.Fill(ctx, "taken", "ours")
-		cm.Patch(ctx, map[string]any{
-			"metadata": map[string]any{"annotations": map[string]any{annotation.DefaultKey: nil}},
-			"data":     map[string]any{"mydata": "theirs now"},
-		})
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs now"))
-	})
 })
 
 // Copies and backups of an object include its status annotation.
@@ -173,29 +162,6 @@ var _ = Describe("A ConfigMap in Git", func() {
 	}
 	const client, server, forced = "apply", "apply --server-side", "apply --server-side --force-conflicts"
 
-	DescribeTable("without data changes nothing when it is applied again", func(ctx SpecContext, command string) {
-		cm := filled(ctx, command)
-		was := cm.Get(ctx)
-		suitetest.Must(submit(ctx, "", command))
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx)).To(And(HaveField("Data", was.Data), HaveField("Annotations", was.Annotations)))
-		cm.HasEvents(ctx)
-	}, Entry("client-side", client), Entry("server-side", server), Entry("server-side with force", forced))
-
-	It("with a value of the key keeps that value if it was applied first", func(ctx SpecContext) {
-		suitetest.Must(submit(ctx, "data: {page: from Git}", client))
-		w.Named("git").EventuallyHasEvents(ctx, "KeyExists")
-		w.EventuallyQuiet(ctx)
-		Expect(w.Named("git").Get(ctx).Data).To(HaveKeyWithValue("page", "from Git"))
-	})
-
-	DescribeTable("with another value of a fetched key is repaired", func(ctx SpecContext, command string) {
-		cm := filled(ctx, command)
-		suitetest.Must(submit(ctx, "data: {page: from Git}", command))
-		cm.EventuallyHasEvents(ctx, "Drifted")
-		cm.EventuallyHasData(ctx, "page", "fetched")
-	}, Entry("client-side", client), Entry("server-side with force", forced))
-
 	It("with another value of a fetched key is a conflict for server-side apply", func(ctx SpecContext) {
 		cm := filled(ctx, server)
 		was := cm.Get(ctx).ResourceVersion
@@ -203,12 +169,5 @@ var _ = Describe("A ConfigMap in Git", func() {
 		Expect(err).To(HaveOccurred())
 		Expect(stderr).To(ContainSubstring("conflict"))
 		Expect(cm.Get(ctx).ResourceVersion).To(Equal(was))
-	})
-
-	It("is filled again after kubectl replace", func(ctx SpecContext) {
-		cm := filled(ctx, client)
-		suitetest.Must(submit(ctx, "", "replace"))
-		cm.EventuallyHasData(ctx, "page", "fetched")
-		w.EventuallyQuiet(ctx)
 	})
 })

@@ -34,18 +34,6 @@ var _ = Describe("A fetched value", func() {
 		cm.HasEvents(ctx)
 	})
 
-	It("arrives for each of several pairs, separated by spaces and newlines", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		a, b, c := w.Origin.Page("/a").Says("A"), w.Origin.Page("/b").Says("B"), w.Origin.Page("/c").Says("C")
-		cm := w.Create(ctx, "several", world.Asking("\n  a="+a.URL()+"\n  b.txt="+b.URL()+"?x=1&y=2 \t c_-C="+c.URL()+"\n"))
-
-		cm.EventuallyHasData(ctx, "a", "A")
-		cm.EventuallyHasData(ctx, "b.txt", "B")
-		cm.EventuallyHasData(ctx, "c_-C", "C")
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 3))
-	})
-
 	It("is stored in binaryData if it is not text, and moves to data when it becomes text", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)
@@ -111,15 +99,6 @@ var _ = Describe("A refresh of a URL", func() {
 		w.EventuallyQuiet(ctx)
 		Expect(page.Hits()).To(Equal(2))
 	})
-
-	It("follows the interval of its key", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		slow, fast := w.Origin.Page("/slow").Says("slow"), w.Origin.Page("/fast").Says("fast")
-		w.Create(ctx, "intervals", world.Asking("slow="+slow.URL()+" fast="+fast.URL()),
-			world.Annotated("x-kv8s.io/curl-refresh", "1h fast=1s"))
-		Eventually(fast.Hits).Should(BeNumerically(">=", 4))
-		Expect(slow.Hits()).To(Equal(1))
-	})
 })
 
 var _ = Describe("A failed fetch", func() {
@@ -144,31 +123,6 @@ var _ = Describe("A failed fetch", func() {
 		Expect(cm.Status(ctx, "mydata").Error).To(BeEmpty())
 		Expect(cm.Writes(ctx)).To(BeElementOf(3, 4), "one more if it has lasted for three intervals, and is stale")
 	})
-
-	It("recovers when the annotation is corrected", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/there").Says("there")
-		cm := w.Create(ctx, "corrected", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
-		cm.EventuallyHasEvents(ctx, "BadStatus")
-		cm.EventuallyReports(ctx, "mydata", "BadStatus")
-		cm.Ask(ctx, "mydata="+page.URL())
-		cm.EventuallyHasData(ctx, "mydata", "there")
-		cm.EventuallyHasEvents(ctx, "BadStatus", "Recovered")
-	})
-
-	It("is retried soon if it may be transient, with one Event for all attempts", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-attempts=20"}}})
-		page := w.Origin.Page("/busy").Fails(http.StatusServiceUnavailable)
-		cm := w.Create(ctx, "busy", world.Asking("mydata="+page.URL()))
-		Eventually(page.Hits).Should(BeNumerically(">=", 3))
-		// Otherwise the recovery could overtake a failure that the writer has not read.
-		cm.EventuallyHasEvents(ctx, "BadStatus")
-		cm.EventuallyReports(ctx, "mydata", "BadStatus")
-		page.Says("not busy any more")
-		cm.EventuallyHasData(ctx, "mydata", "not busy any more")
-		cm.EventuallyHasEvents(ctx, "BadStatus", "Recovered")
-		Expect(cm.Writes(ctx)).To(Equal(2))
-	})
 })
 
 var _ = Describe("An idle pipeline", func() {
@@ -185,7 +139,7 @@ var _ = Describe("An idle pipeline", func() {
 		w.EventuallyQuiet(ctx)
 		before := w.Counters(ctx)
 		Consistently(func() map[string]float64 { return w.Counters(ctx) }).
-			WithTimeout(20 * time.Second).WithPolling(2 * time.Second).Should(Equal(before))
+			WithTimeout(6 * time.Second).WithPolling(2 * time.Second).Should(Equal(before))
 		Expect(w.Events(ctx)).To(HaveLen(3))
 	})
 })

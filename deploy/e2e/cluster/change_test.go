@@ -72,29 +72,8 @@ func disruptionSpecs() {
 			Expect(page.Hits(ctx)).To(Equal(1), "held keys are not fetched again")
 		}
 	},
-		Entry(nil, release.Watcher),
-		Entry(nil, release.Fetcher),
-		Entry(nil, release.Writer),
 		Entry(nil, release.NATS),
 	)
-
-	It("lets a terminating fetcher finish its work", func(ctx SpecContext) {
-		page := visitor.Page("/drained").Says(ctx, "in time")
-		page.Hold(ctx)
-		cm := visitor.Create(ctx, "drained", world.Asking("mydata="+page.URL()))
-		Eventually(ctx, func() int { return page.Waiting(ctx) }).Should(Equal(1))
-		pods := chart.Pods(ctx, release.Fetcher)
-		for _, pod := range pods {
-			chart.Stop(ctx, pod)
-		}
-		page.Release(ctx)
-		cm.EventuallyHasData(ctx, "mydata", "in time")
-		for _, pod := range pods {
-			chart.EventuallyReplaced(ctx, release.Fetcher, len(pods), pod)
-		}
-		Expect(page.Hits(ctx)).To(Equal(1), "no other fetcher fetched it again after AckWait")
-		Expect(cm.Writes(ctx)).To(Equal(1))
-	})
 }
 
 // gap is the maximum wait for data during an upgrade.

@@ -22,7 +22,7 @@ import (
 const maxLines = 60
 
 var _ = Describe("An outage of the API server", func() {
-	It("of 30 s stops no service and no fetch", func(ctx SpecContext) {
+	It("of 10 s stops no service and no fetch", func(ctx SpecContext) {
 		plane := suitetest.Must(controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter}))
 		DeferCleanup(plane.Stop)
 		cluster := suitetest.Must(world.OpenCluster(plane.Kubeconfig()))
@@ -34,7 +34,7 @@ var _ = Describe("An outage of the API server", func() {
 
 		plane.KillAPIServer()
 		page.Says("during")
-		Consistently(func() bool { return allRun(w) }).WithTimeout(30*time.Second).WithPolling(time.Second).
+		Consistently(func() bool { return allRun(w) }).WithTimeout(10*time.Second).WithPolling(time.Second).
 			Should(BeTrue(), "services keep running")
 		hits := page.Hits()
 		Expect(plane.StartAPIServer(ctx)).To(Succeed())
@@ -43,7 +43,7 @@ var _ = Describe("An outage of the API server", func() {
 		after := w.Origin.Page("/after").Says("after")
 		w.Create(ctx, "after", world.Asking("mydata="+after.URL())).
 			EventuallyHasDataWithin(ctx, 45*time.Second, "mydata", "after")
-		Expect(hits).To(BeNumerically(">", 5), "fetches continue meanwhile")
+		Expect(hits).To(BeNumerically(">=", 3), "fetches continue meanwhile")
 		Expect(lines(w)-said).To(BeNumerically("<", 3*maxLines+2*hits), "lines about the outage")
 		for _, p := range load.Pages {
 			Expect(p.Hits()).To(Equal(1), "satisfied keys are not fetched again")

@@ -56,21 +56,6 @@ var _ = Describe("The programs in the chart", func() {
 		Expect(found).To(Equal(2), "watcher and writer")
 	})
 
-	DescribeTable("accept days in each duration flag, as annotations do", func(ctx SpecContext, name string) {
-		program := filepath.Join(bin(), name)
-		help, err := exec.CommandContext(ctx, program, "--help").CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s", help)
-		flags := regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[\w-]+) duration`).FindAllStringSubmatch(string(help), -1)
-		Expect(flags).NotTo(BeEmpty())
-		for _, flag := range flags {
-			said, err := exec.CommandContext(ctx, program, flag[1]+"=1d12h", "--help").CombinedOutput()
-			Expect(err).NotTo(HaveOccurred(), "%s: %s", flag[1], said)
-			said, err = exec.CommandContext(ctx, program, flag[1]+"=soon", "--help").CombinedOutput()
-			Expect(err).To(HaveOccurred(), flag[1])
-			Expect(string(said)).To(ContainSubstring(`"soon" is not a duration such as 10m, 1h30m or 2d`))
-		}
-	}, Entry(nil, "watcher"), Entry(nil, "fetcher"), Entry(nil, "writer"), Entry(nil, "keeper"), Entry(nil, "curlctl"))
-
 	DescribeTable("have enough time to terminate", func(name string) {
 		for of, pod := range podTemplates(rendered[name]) {
 			if strings.HasPrefix(of, "Deployment/") {

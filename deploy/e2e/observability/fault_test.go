@@ -1,18 +1,15 @@
 package observability_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 )
 
 const (
@@ -77,34 +74,6 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 		w.Unfinished()
 	})
 
-	It("an unavailable API server", func(ctx SpecContext) {
-		g, through := env.Gateway()
-		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
-			world.Watcher: through, world.Writer: through,
-		}})
-		b := watch(w)
-		var pages []*origin.Page
-		for i := range 4 {
-			page, _ := w.Fill(ctx, fmt.Sprint("cm-", i), "before", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-			pages = append(pages, page)
-		}
-		b.shows(ctx, "stat", "API server", "", Equal(yes))
-		g.Break(kubetest.All(kubetest.Answer(apierrors.NewServiceUnavailable("Service Unavailable"))))
-		for _, page := range pages {
-			page.Says("after") // otherwise there is nothing to write
-		}
-		b.shows(ctx, "stat", "API server", "", Equal(no))
-		b.shows(ctx, "timeseries", "Availability and denied namespaces", "available", Equal(no))
-		b.shows(ctx, "timeseries", "API server responses", "writer 503", BeNumerically(">", 0))
-		b.shows(ctx, "timeseries", "Acknowledgements", "retry", BeNumerically(">", 0))
-		b.alerts(ctx, "CurlMeThatAPIServerUnavailable")
-		tells(w.Writer(), "CurlMeThatAPIServerUnavailable",
-			"Kubernetes API server unavailable, holding results", "Service Unavailable")
-		g.Heal()
-		b.calms(ctx, "CurlMeThatAPIServerUnavailable")
-		w.Unfinished() // refreshes continue
-	})
-
 	It("an unavailable NATS", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		b := watch(w)
@@ -122,25 +91,5 @@ var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
 		Expect(w.NATS.Start()).To(Succeed())
 		b.calms(ctx, "CurlMeThatNATSDisconnected")
 		b.calms(ctx, "CurlMeThatPipelineBlind")
-	})
-
-	It("a writer without permissions", func(ctx SpecContext) {
-		var writer *world.Account
-		w := env.World(ctx, world.Options{
-			Flags:       map[string][]string{world.Watcher: {"--audit-interval=5s"}},
-			Kubeconfigs: env.Cluster.WriterAccount(&writer),
-		})
-		b := watch(w)
-		b.shows(ctx, "stat", "Writer permissions", "", Equal(no))
-		writer.Revoke(ctx)
-		page := w.Origin.Page("/right").Says("right")
-		cm := w.Create(ctx, "denied", world.Asking("mydata="+page.URL()))
-		b.shows(ctx, "stat", "Writer permissions", "", BeNumerically(">", 0))
-		b.shows(ctx, "timeseries", "Patches by outcome", "forbidden", BeNumerically(">", 0))
-		b.alerts(ctx, "CurlMeThatWriterForbidden")
-		tells(w.Writer(), "CurlMeThatWriterForbidden", "the writer lacks a permission", w.Namespace)
-		writer.Grant(ctx)
-		cm.EventuallyHasDataWithin(ctx, calm, "mydata", "right")
-		b.calms(ctx, "CurlMeThatWriterForbidden")
 	})
 })

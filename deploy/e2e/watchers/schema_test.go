@@ -322,12 +322,4 @@ var _ = Describe("Generic tools", func() {
 		Expect(health(ctx, good)).To(Equal("Current"), "the last good value stays")
 		release()
 	})
-
-	It("wait for the applied generation", func(ctx SpecContext) {
-		h := open(ctx)
-		w := h.applyReady(ctx, "stopped", `configData: {a: one}`)
-		h.keeper.ShouldStop(ctx)
-		w.apply(ctx, `configData: {a: two}`)
-		Expect(health(ctx, w)).To(Equal("InProgress"))
-	})
 })

@@ -89,14 +89,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.writes(ctx)).To(Equal(map[string]float64{"applies": 0, "status": 0}))
 	})
 
-	It("loses a static key that is removed from the spec, and keeps the key of a user", func(ctx SpecContext) {
-		h := open(ctx)
-		w := h.applyReady(ctx, "prune", `configData: {a: one, b: two}`)
-		h.Named("prune-config").Put(ctx, "mine", "kept")
-		w.apply(ctx, `configData: {a: one}`)
-		h.eventuallyHas(ctx, "prune-config", Equal(map[string]string{"a": "one", "mine": "kept"}))
-	})
-
 	It("is repaired after a user's edit, and an Event names the field manager", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.applyReady(ctx, "drift", `configData: {a: as asked}`)
@@ -153,17 +145,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(json.Marshal(h.configMap(ctx, "raced-config"))).To(Equal(before))
 	})
 
-	It("that a user takes back between get and apply is not overwritten", func(ctx SpecContext) {
-		h, g := openThrough(ctx)
-		w := h.applyReady(ctx, "back", `configData: {a: one}, target: {deletionPolicy: Retain}`)
-		beforeApply(g, "back-config", func() {
-			h.Named("back-config").Label(ctx, watchv1.WatcherLabel, "")
-		})
-		w.apply(ctx, `configData: {a: two}, target: {deletionPolicy: Retain}`)
-		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
-		Expect(h.data(ctx, "back-config")).To(Equal(map[string]string{"a": "one"}))
-	})
-
 	DescribeTable("is created by a single apply when keeper is killed", func(
 		ctx SpecContext, at string, fault kubetest.Fault, applies float64,
 	) {
@@ -189,7 +170,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "killed-config")).To(Equal(map[string]string{"a": "b", "c": "fetched"}))
 		Expect(h.writes(ctx)["applies"]).To(Equal(applies), "applies of the restarted keeper")
 	},
-		Entry("before it", "/configmaps/killed-config", kubetest.Fault(kubetest.Silence), 1.0),
 		Entry("after it and before the response", "/configmaps/killed-config", kubetest.Fault(kubetest.WithholdAnswer), 0.0),
 		Entry("after it and before the status", "/watchers/killed/status", kubetest.Fault(kubetest.Silence), 0.0),
 	)
@@ -236,19 +216,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			h.eventuallyHas(ctx, "kept-config", HaveKeyWithValue("a", body))
 		}
 		h.Unfinished()
-	})
-
-	It("of a Watcher with the longest name has a shortened label, and is repaired like any other", func(ctx SpecContext) {
-		h := open(ctx)
-		for _, last := range []string{"a", "b"} {
-			name := strings.Repeat("n", 245) + last
-			w := h.applyReady(ctx, name, `configData: {a: as asked}`)
-			h.Named(name+"-config").Put(ctx, "a", "by hand")
-			h.eventuallyHas(ctx, name+"-config", HaveKeyWithValue("a", "as asked"))
-			w.eventuallyHasEvents(ctx, "Drifted", 1)
-			Expect(h.configMap(ctx, name+"-config").Labels).
-				To(HaveKeyWithValue(watchv1.WatcherLabel, And(HavePrefix("nnn"), HaveLen(63))))
-		}
 	})
 
 	It("is adopted after a restore by Velero, which drops owner and managed fields", func(ctx SpecContext) {
