@@ -334,6 +334,8 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_NOT_JSON:           "the body is not JSON",
 	v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE:       "it cannot be evaluated on this body",
 	v1.FailureDetail_FAILURE_DETAIL_COSTLY:             "its evaluation takes too much time or memory",
+	v1.FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES:   "it has something other than certificates in PEM and blanks",
+	v1.FailureDetail_FAILURE_DETAIL_BAD_CERTIFICATE:    "a certificate in it is incomplete or invalid",
 	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:      "it does not fit into a NATS message (max_payload)",
 	v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED: "connection refused",
 	v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE:           "no route to the host",

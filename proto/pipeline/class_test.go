@@ -64,7 +64,7 @@ func TestRetries(t *testing.T) {
 	for detail, want := range map[v1.FailureDetail]bool{
 		v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: true, v1.FailureDetail_FAILURE_DETAIL_COSTLY: true,
 		v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: false, v1.FailureDetail_FAILURE_DETAIL_NOT_JSON: false,
-		v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE: false,
+		v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE: false, v1.FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES: false,
 	} {
 		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Detail: detail, StatusCode: 503}
 		expectRetries(t, f, want)

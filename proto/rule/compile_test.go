@@ -36,6 +36,7 @@ func slowToCompile() (all []string) {
 	for _, part := range []string{
 		"json in json", "1==json", "1+''", "json+json", "[]==[]", "x", "f(1)", "json<json", "has(json.a)", "size(json)",
 		"[].map(x,x)", "google.protobuf.Value{}==1", "type(1)==int", "timestamp(0)==duration('1s')", "a.b.c.d", "true?1:''",
+		"certs(body)==certs(json)", "now<now+now",
 	} {
 		all = append(all, chain(part, "||"), chain(part, "+"), chain(part, "=="),
 			"["+strings.TrimSuffix(chain(part, ","), ","+part)+"]")
@@ -104,6 +105,7 @@ var shapes = []string{
 	"%[1]s.filter(x,%[2]s)", "%[1]s+%[2]s", "%[1]s||%[2]s", "%[1]s&&%[2]s", "%[1]s in %[2]s", "%[1]s==%[2]s",
 	"%[1]s<%[2]s",
 	"%[1]s?%[2]s:%[1]s", "{%[1]s:%[2]s}", "%[1]s.contains(%[2]s)", "body", "json", "x", "1", "'a'", "[1]", "heldSize",
+	"now", "certs(%s)", "certs(body)[0]",
 }
 
 // build builds an expression from shapes in postfix order.

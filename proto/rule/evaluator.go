@@ -44,11 +44,16 @@ const (
 	Costly
 	// TooLarge means that the body, or the selected part of it, is too large.
 	TooLarge
+	// NotCertificates means that a text for certs has something other than certificates in PEM and blanks.
+	NotCertificates
+	// BadCertificate means that a certificate in a text for certs is incomplete or invalid.
+	BadCertificate
 )
 
 // String returns the word for a rule with this cause.
 func (c Cause) String() string {
-	return [...]string{"true", "false", "not applicable", "not JSON", "too costly", "too large"}[c]
+	return [...]string{"true", "false", "not applicable", "not JSON", "too costly", "too large", "not only certificates",
+		"not a valid certificate"}[c]
 }
 
 // Outcome is the result of evaluating the expressions of a key on a body.
@@ -91,6 +96,8 @@ type Evaluator struct {
 	MaxBody int
 	// Budget is the time in nanoseconds that a namespace may use (nil means no limit).
 	Budget *budget.Budget
+	// Now gives the time of the check (nil means time.Now).
+	Now func() time.Time
 
 	mu       sync.Mutex
 	programs cache[cel.Program]
@@ -115,6 +122,10 @@ func (e *Evaluator) Evaluate(ctx context.Context, namespace string, s Set, body 
 	for i, x := range expressions { // before the deadline, because it takes longer on a busy machine
 		programs[i] = e.programs.get(x, e.program)
 	}
+	now := e.Now
+	if now == nil {
+		now = time.Now
+	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	e.meter = meter{ctx: ctx}
@@ -127,6 +138,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, namespace string, s Set, body 
 		}),
 		"json":     sync.OnceValue(func() ref.Val { return decode(body) }),
 		"heldSize": held,
+		"now":      now().UTC(),
 	}
 	for i, x := range expressions {
 		value, cause := ref.Val(nil), TooLarge
@@ -162,6 +174,10 @@ func (e *Evaluator) value(program cel.Program, variables map[string]any) (ref.Va
 		return value, Passed
 	case errors.Is(err, errJSON):
 		return nil, NotJSON
+	case errors.Is(err, errNotCertificates):
+		return nil, NotCertificates
+	case errors.Is(err, errBadCertificate):
+		return nil, BadCertificate
 	}
 	return nil, Inapplicable
 }

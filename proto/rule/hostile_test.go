@@ -82,6 +82,10 @@ func hostileExpressions() []string {
 		strings.Repeat("(", 90) + "json" + strings.Repeat(")", 90) + " == 1",
 		strings.Repeat("!", 95) + "(json == json)",
 		strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500) + " == 1",
+		digits + ".map(a,certs(body)) == []",
+		chain("certs(body)==certs(body)", "||"),
+		"certs(body)==certs(body) && certs(body+body)!=certs(body).map(c,c)",
+		"certs(body).map(c,certs(body)) == []",
 		"heldSize / 0 == 1 || 9223372036854775807 + heldSize == 1",
 		strings.Repeat("1+", 90) + "1 == json",
 	}
@@ -117,6 +121,11 @@ func hostileBodies() map[string]string {
 		"numbers":         list("0"),
 		"texts":           list(`"x"`),
 		"object":          "{" + strings.TrimSuffix(manyKeys(20_000), ",") + "}",
+		"certificates":    fill(certificate(0)),
+		"long names":      fill(certificate(4000)),
+		"huge names":      certificate(7500),
+		"begin and end":   fill("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"),
+		"half":            "-----BEGIN CERTIFICATE-----\n" + fill("A\n"),
 		"escapes":         `["` + strings.Repeat(`\\\"`, kib256/4-2) + `"]`,
 	}
 }

@@ -87,6 +87,8 @@ func (m *meter) bound(i interpreter.InterpretableV2) (interpreter.InterpretableV
 			}
 			return b.do(args...)
 		}
+	} else if call.Function() == certsFunction {
+		do = m.certs
 	} else if call.Function() == overloads.Matches {
 		var err error
 		if do, err = m.matches(call.Args()[1]); err != nil {

@@ -1,5 +1,5 @@
 // Package rule evaluates the Expressions of curl-expect and curl-select on response bodies. They are
-// written in CEL with its standard functions only.
+// written in CEL with its standard functions and certs.
 //
 // Tenants write Expressions and strangers write bodies, so an evaluation has bounds that hold for
 // every pair of them: see Evaluator.
@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -63,6 +64,11 @@ func (s Set) Digest() string {
 
 // Of returns the Expressions of a want.
 func Of(w *v1.Want) Set { return Set{Expect: w.GetExpect(), Select: w.GetSelect()} }
+
+// Timed reports whether the outcome on a body may change with time. Such a body is never confirmed by a 304.
+func (s Set) Timed() bool {
+	return slices.ContainsFunc(s.expressions(), func(e Expression) bool { return strings.Contains(e.Text, "now") })
+}
 
 // expressions returns the rules, then the selection.
 func (s Set) expressions() []Expression {
@@ -139,6 +145,8 @@ func Shortened(text string) string {
 var environment = sync.OnceValue(func() *cel.Env { //nolint:gochecknoglobals // immutable
 	env, err := cel.NewEnv(
 		cel.Variable("body", cel.DynType), cel.Variable("json", cel.DynType), cel.Variable("heldSize", cel.IntType),
+		cel.Variable("now", cel.TimestampType), cel.Function(certsFunction, cel.Overload("certs_text",
+			[]*cel.Type{cel.DynType}, cel.ListType(cel.MapType(cel.StringType, cel.DynType)))),
 		cel.ParserRecursionLimit(maxSyntax), cel.ParserExpressionSizeLimit(MaxLength))
 	if err != nil {
 		panic(err) // the declarations above contradict each other

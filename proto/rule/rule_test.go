@@ -46,6 +46,16 @@ func TestRules(t *testing.T) {
 		{"\xff\xfe", `body == b"\xff\xfe" && size(body) == 2`, rule.Passed},
 		{"abc", `string(bytes(body)) + "d" == "abcd"`, rule.Passed},
 		{strings.Repeat("x", rule.DefaultMaxBody+1), `true`, rule.TooLarge},
+		{ca, `size(certs(body)) == 2 && certs(body).all(c, c.isCA && c.notAfter > now + duration("720h"))`, rule.Passed},
+		{ca, `certs(body).exists(c, c.notBefore > now || c.notAfter < now + duration("87600h"))`, rule.False},
+		{ca, `certs(body)[0].subject == "CN=curl-me-that,O=kv8s" && certs(body)[1].issuer == certs(body)[0].subject`,
+			rule.Passed},
+		{ca, `certs(body)[0].sha256.matches("^[0-9a-f]{64}$") && !(certs(body)[0] in [])`, rule.Passed},
+		{ca, `certs(json.ca) == []`, rule.NotJSON},
+		{object, `certs(json.rules) == []`, rule.Inapplicable},
+		{object, `certs(body) == [] && size(body) > 0`, rule.NotCertificates},
+		{object, `certs(body) == [] || size(body) > 0`, rule.Passed},
+		{"", `certs(body) == []`, rule.Passed},
 	} {
 		if got := evaluate(c.body, c.text, 5); got != c.want {
 			t.Errorf("%s on %.40s is %s, not %s", c.text, c.body, got, c.want)
@@ -101,7 +111,7 @@ func TestMistakes(t *testing.T) {
 		"size(json.rules) > 0":  "",
 		"json.ok":               "",
 		"size(json) + heldSize": "expected a boolean, column 12",
-		"nobody == 1": "nobody is unknown (use body, json, heldSize and the standard functions of CEL), " +
+		"nobody == 1": "nobody is unknown (use body, json, heldSize, now, certs and the standard functions of CEL), " +
 			"column 1",
 		"startsWith('a')":           "startsWith needs a text before it, as in body.startsWith('…'), column 11",
 		"size(body) > '1'":          "'>' does not take (int, string), column 12",

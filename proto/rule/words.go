@@ -6,7 +6,7 @@ import "regexp"
 var words = [][2]string{
 	{
 		`^undeclared reference to '(.*)' \(in container.*`,
-		"$1 is unknown (use body, json, heldSize and the standard functions of CEL)",
+		"$1 is unknown (use body, json, heldSize, now, certs and the standard functions of CEL)",
 	},
 	{
 		`^found no matching overload for '(startsWith|endsWith|contains|matches)' applied to '\((?:string|dyn)\)'`,

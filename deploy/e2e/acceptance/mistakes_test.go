@@ -106,7 +106,7 @@ func wrongAnnotations(good string) map[string]mistake {
 			"annotation curl-expect, rule 1 of key k: the expression is incomplete"),
 		"bad-select": expression("curl-select", "nonsense", `,"select":"nonsense"`,
 			"annotation curl-select, key k: nonsense is unknown "+
-				"(use body, json, heldSize and the standard functions of CEL)"),
+				"(use body, json, heldSize, now, certs and the standard functions of CEL)"),
 	}
 }
 

@@ -64,7 +64,7 @@ func New(cfg Config, deps Deps) *Engine {
 	e := &Engine{
 		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: process.NewSampledLog(deps.Log),
 		shared: sharedcall.New[get.Request, fetched](cfg.Sharing, deps.Clock.Now),
-		rules:  &rule.Evaluator{MaxBody: cfg.MaxExpressionBody},
+		rules:  &rule.Evaluator{MaxBody: cfg.MaxExpressionBody, Now: deps.Clock.Now},
 		health: hostHealth{failing: map[string]int{}},
 	}
 	e.resultBytes = budget.New(cfg.ResultBytes, deps.Clock.Now)

@@ -132,10 +132,11 @@ func (f fetched) failure() *failure {
 
 // fetch makes the GET of an attempt or shares one with others.
 func (e *Engine) fetch(ctx context.Context, a *attempt) fetched {
-	r := e.deps.Getter.Resolve(get.Request{
-		URL: a.want.GetUrl(), Namespace: a.key.Namespace,
-		Validators: validators(a.past.GetCached(), e.deps.Clock.Now()),
-	})
+	known := validators(a.past.GetCached(), e.deps.Clock.Now())
+	if rule.Of(a.want).Timed() {
+		known = get.Validators{}
+	}
+	r := e.deps.Getter.Resolve(get.Request{URL: a.want.GetUrl(), Namespace: a.key.Namespace, Validators: known})
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(a.want) != nil
 	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, a, r) }
 	got, shared, err := e.shared.Do(r, a.notBefore(), get)
@@ -211,9 +212,11 @@ const evaluations, refill = time.Second / 2, 5 * time.Second
 
 // details has the failure details of the causes.
 var details = map[rule.Cause]v1.FailureDetail{
-	rule.NotJSON:      v1.FailureDetail_FAILURE_DETAIL_NOT_JSON,
-	rule.Inapplicable: v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE,
-	rule.Costly:       v1.FailureDetail_FAILURE_DETAIL_COSTLY,
+	rule.NotCertificates: v1.FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES,
+	rule.BadCertificate:  v1.FailureDetail_FAILURE_DETAIL_BAD_CERTIFICATE,
+	rule.NotJSON:         v1.FailureDetail_FAILURE_DETAIL_NOT_JSON,
+	rule.Inapplicable:    v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE,
+	rule.Costly:          v1.FailureDetail_FAILURE_DETAIL_COSTLY,
 }
 
 // pass evaluates the rules and the selection of a want on a new body. The response has the selected

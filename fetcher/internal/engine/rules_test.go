@@ -87,6 +87,15 @@ var _ = Describe("A want with rules", func() {
 		Expect(w.lastResult().GetFailure().GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE))
 	})
 
+	It("requests a body again that may no longer pass", func() {
+		o, f := serve(tagged(`"a"`, "good")), w.fetcher()
+		f.fetch(w.want(o.URL, every(10*time.Minute), expects(`now < timestamp("`+
+			w.clock.Now().Add(time.Minute).UTC().Format(time.RFC3339)+`")`)))
+		Expect(w.lastResult().GetContent()).NotTo(BeNil())
+		f.elapse()
+		Expect(w.lastResult().GetFailure().GetRule()).To(BeEquivalentTo(1))
+	})
+
 	It("keeps a body that a 304 confirms", func() {
 		o, f := serve(tagged(`"a"`, "good")), w.fetcher()
 		f.fetch(w.want(o.URL, every(10*time.Minute), expects(`body == "good"`)))

@@ -307,6 +307,10 @@ const (
 	FailureDetail_FAILURE_DETAIL_INAPPLICABLE FailureDetail = 41
 	// Rule or selection: the evaluation exceeds a limit.
 	FailureDetail_FAILURE_DETAIL_COSTLY FailureDetail = 42
+	// Rule or selection: a text for certs has something other than certificates.
+	FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES FailureDetail = 43
+	// Rule or selection: a certificate in a text for certs is incomplete or invalid.
+	FailureDetail_FAILURE_DETAIL_BAD_CERTIFICATE FailureDetail = 44
 	// The server speaks only HTTP/2.
 	FailureDetail_FAILURE_DETAIL_HTTP2_ONLY FailureDetail = 50
 	// The response has another Transfer-Encoding than a single "chunked".
@@ -360,6 +364,8 @@ var (
 		40: "FAILURE_DETAIL_NOT_JSON",
 		41: "FAILURE_DETAIL_INAPPLICABLE",
 		42: "FAILURE_DETAIL_COSTLY",
+		43: "FAILURE_DETAIL_NOT_CERTIFICATES",
+		44: "FAILURE_DETAIL_BAD_CERTIFICATE",
 		50: "FAILURE_DETAIL_HTTP2_ONLY",
 		51: "FAILURE_DETAIL_TRANSFER_ENCODING",
 		52: "FAILURE_DETAIL_BAD_GZIP",
@@ -403,6 +409,8 @@ var (
 		"FAILURE_DETAIL_NOT_JSON":                   40,
 		"FAILURE_DETAIL_INAPPLICABLE":               41,
 		"FAILURE_DETAIL_COSTLY":                     42,
+		"FAILURE_DETAIL_NOT_CERTIFICATES":           43,
+		"FAILURE_DETAIL_BAD_CERTIFICATE":            44,
 		"FAILURE_DETAIL_HTTP2_ONLY":                 50,
 		"FAILURE_DETAIL_TRANSFER_ENCODING":          51,
 		"FAILURE_DETAIL_BAD_GZIP":                   52,
@@ -2006,7 +2014,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x14FAILURE_CLASS_POISON\x10\x0f\x12\x1b\n" +
 	"\x17FAILURE_CLASS_MALFORMED\x10\x10\x12$\n" +
 	" FAILURE_CLASS_CREDENTIALS_FAILED\x10\x11\x12\"\n" +
-	"\x1eFAILURE_CLASS_CONTENT_REJECTED\x10\x12*\x8c\v\n" +
+	"\x1eFAILURE_CLASS_CONTENT_REJECTED\x10\x12*\xd5\v\n" +
 	"\rFailureDetail\x12\x1e\n" +
 	"\x1aFAILURE_DETAIL_UNSPECIFIED\x10\x00\x12(\n" +
 	"$FAILURE_DETAIL_CERTIFICATE_AUTHORITY\x10\x01\x12#\n" +
@@ -2042,7 +2050,9 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x1aFAILURE_DETAIL_RETRY_AFTER\x10#\x12\x1b\n" +
 	"\x17FAILURE_DETAIL_NOT_JSON\x10(\x12\x1f\n" +
 	"\x1bFAILURE_DETAIL_INAPPLICABLE\x10)\x12\x19\n" +
-	"\x15FAILURE_DETAIL_COSTLY\x10*\x12\x1d\n" +
+	"\x15FAILURE_DETAIL_COSTLY\x10*\x12#\n" +
+	"\x1fFAILURE_DETAIL_NOT_CERTIFICATES\x10+\x12\"\n" +
+	"\x1eFAILURE_DETAIL_BAD_CERTIFICATE\x10,\x12\x1d\n" +
 	"\x19FAILURE_DETAIL_HTTP2_ONLY\x102\x12$\n" +
 	" FAILURE_DETAIL_TRANSFER_ENCODING\x103\x12\x1b\n" +
 	"\x17FAILURE_DETAIL_BAD_GZIP\x104\x12%\n" +

@@ -40,13 +40,13 @@ func classOf(detail v1.FailureDetail) v1.FailureClass {
 		class v1.FailureClass
 		words string
 	}{
+		{v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, "JSON|INAPPLICABLE|COSTLY|NOT_CERT|BAD_CERT"},
 		{v1.FailureClass_FAILURE_CLASS_TLS_FAILED, "CERTIFICATE|HANDSHAKE|PLAIN_HTTP"},
 		{v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, "REDIRECT"},
 		{v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, "ENCODING|CUT_OFF|NOT_HTTP"},
 		{v1.FailureClass_FAILURE_CLASS_TIMEOUT, "CONNECT_TIMEOUT"},
 		{v1.FailureClass_FAILURE_CLASS_DNS_FAILED, "DNS"},
 		{v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "PROXY|REFUSED|ROUTE|CLOSED"},
-		{v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, "JSON|INAPPLICABLE|COSTLY"},
 		{v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, "MESSAGE_LIMIT"},
 	} {
 		if regexp.MustCompile(of.words).MatchString(detail.String()) {
