@@ -27,13 +27,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
 // requestTimeout is the maximum duration of one reconcile.
@@ -107,11 +102,11 @@ type keeper struct {
 	clients  *clients
 	metrics  *metrics
 	watchers *informer.Informer[*reconcile.Watcher]
-	targets  *informer.Informer[*target.Target]
+	targets  *informer.Informer[*plan.Target]
 	// namespaces has the labels that decide about sidecars.
-	namespaces *informer.Informer[*injection.Namespace]
+	namespaces *informer.Informer[*reconcile.Namespace]
 	// claims has the Watchers by their ConfigMap, and owners the label of each ConfigMap.
-	claims, owners *index.Index
+	claims, owners *reconcile.Index
 	// pods has the pods with sidecars (nil if they are not watched).
 	pods *reconcile.Pods
 	// queue is the queue of the current term (nil if another keeper leads).
@@ -130,27 +125,27 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	}
 	compiler := plan.New(grammar)
 	k := &keeper{
-		config: c, runtime: rt, clients: clients, metrics: metrics, claims: index.New(), owners: index.New(),
+		config: c, runtime: rt, clients: clients, metrics: metrics, claims: reconcile.NewIndex(), owners: reconcile.NewIndex(),
 		cache: rt.Health.Part("watchers"),
 	}
 	config := informer.Config{Namespaces: c.Namespaces}
 	k.watchers = informer.New(config, informer.Deps[*watchv1.Watcher, *reconcile.Watcher]{
 		Now: wall.Now, Notify: k.watcherChanged, Read: reader(compiler),
 	})
-	k.targets = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *target.Target]{
-		Now: wall.Now, Notify: k.targetChanged, Read: target.Read,
+	k.targets = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *plan.Target]{
+		Now: wall.Now, Notify: k.targetChanged, Read: plan.ReadTarget,
 	})
-	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *injection.Namespace]{
-		Now: wall.Now, Notify: k.namespaceChanged, Read: injection.Read,
+	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *reconcile.Namespace]{
+		Now: wall.Now, Notify: k.namespaceChanged, Read: reconcile.ReadNamespace,
 	})
 	protected := c.Selection.Protected
-	checker, err := injection.New(injection.Checker{Enabled: c.Sidecars, Protected: protected, Labels: k.labels})
+	checker, err := reconcile.NewChecker(reconcile.Checker{Enabled: c.Sidecars, Protected: protected, Labels: k.labels})
 	if err != nil {
 		return nil, err
 	}
 	if c.Sidecars {
-		k.pods = &reconcile.Pods{ByWatcher: index.New(), Store: informer.New(config, informer.Deps[*corev1.Pod, *sidecar.Pod]{
-			Now: wall.Now, Notify: k.podChanged, Read: sidecar.Read,
+		k.pods = &reconcile.Pods{ByWatcher: reconcile.NewIndex(), Store: informer.New(config, informer.Deps[*corev1.Pod, *plan.Pod]{
+			Now: wall.Now, Notify: k.podChanged, Read: plan.ReadPod,
 		})}
 	}
 	k.work = reconcile.New(reconcile.Deps{
@@ -171,7 +166,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 func reader(compiler *plan.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
 	return func(w *watchv1.Watcher) *reconcile.Watcher {
 		return &reconcile.Watcher{
-			Meta: informer.MetaOf(w), Plan: compiler.Compile(w), Status: condition.Kept(w.Status),
+			Meta: informer.MetaOf(w), Plan: compiler.Compile(w), Status: plan.Kept(w.Status),
 			Digest: plan.DigestOf(w.Status),
 		}
 	}

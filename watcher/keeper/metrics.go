@@ -12,8 +12,8 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 )
 
 // queueName is the name of the queue in metrics.
@@ -101,7 +101,7 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 		"Longest time that a Watcher which is not suspended has not been Ready, 0 if all are.",
 		func() float64 { return notReady(watchers, now()).Seconds() })
 	m.own.GaugesFunc("sidecars", "Sidecars of pods by state, from the status of their Watchers.",
-		metric.Of("state", sidecar.Starting, sidecar.Ready, sidecar.Failing),
+		metric.Of("state", plan.Starting, plan.Ready, plan.Failing),
 		func() map[string]float64 { return sidecars(watchers) })
 	m.own.GaugeFunc("sidecars_outdated", "Sidecars of an older generation than their Watcher's newest.", func() float64 {
 		outdated := int64(0)
@@ -128,9 +128,9 @@ func sidecars(watchers *informer.Informer[*reconcile.Watcher]) map[string]float6
 		}
 	})
 	return map[string]float64{
-		string(sidecar.Starting): float64(total.Injected - total.Ready - total.Failing),
-		string(sidecar.Ready):    float64(total.Ready),
-		string(sidecar.Failing):  float64(total.Failing),
+		string(plan.Starting): float64(total.Injected - total.Ready - total.Failing),
+		string(plan.Ready):    float64(total.Ready),
+		string(plan.Failing):  float64(total.Failing),
 	}
 }
 

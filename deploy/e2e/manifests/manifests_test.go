@@ -161,6 +161,36 @@ var _ = Describe("docker-compose.yaml", func() {
 	})
 })
 
+var _ = Describe("make deploy", func() {
+	It("keeps what was set before, and tags development images by content", func(ctx SpecContext) {
+		bin := GinkgoT().TempDir()
+		log := filepath.Join(bin, "log")
+		fake := func(name, body string) string {
+			path := filepath.Join(bin, name)
+			Expect(os.WriteFile(path, []byte("#!/bin/sh\necho \""+name+" $*\" >> "+log+"\n"+body), 0o700)).To(Succeed())
+			return path
+		}
+		helm := fake("helm", "")
+		fake("kind", "")
+		deploy := func(id string) string {
+			fake("docker", `[ "$1 $2" != "image inspect" ] || echo `+id+"\n")
+			Expect(os.RemoveAll(log)).To(Succeed())
+			cmd := exec.CommandContext(ctx, "../../tools/install", "deploy")
+			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM="+helm, "KIND=kind", "REGISTRY=r", "VERSION=dev")
+			cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
+			Expect(cmd.Run()).To(Succeed())
+			did := string(suitetest.Must(os.ReadFile(log)))
+			Expect(did).To(And(ContainSubstring("docker compose --profile * build"),
+				MatchRegexp(`helm upgrade --install .* --reset-then-reuse-values .*--set-string image\.tag=dev-[0-9a-f]{12}`)))
+			tag := regexp.MustCompile(`dev-[0-9a-f]{12}`).FindString(did)
+			Expect(did).To(And(ContainSubstring("docker tag r/writer:dev r/writer:"+tag),
+				MatchRegexp("kind load docker-image .*r/keeper:"+tag)))
+			return tag
+		}
+		Expect(deploy("sha256:1")).NotTo(Equal(deploy("sha256:2")))
+	})
+})
+
 var _ = Describe("make manifests", func() {
 	It("writes manifests with images from another registry", func(ctx SpecContext) {
 		dist := GinkgoT().TempDir()

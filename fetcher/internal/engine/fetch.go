@@ -234,6 +234,7 @@ func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) event {
 	if number, cause := outcome.Failed(); cause != rule.Passed {
 		f := &failure{rule: uint32(number), text: "body does not pass curl-expect or curl-select"}
 		f.Class, f.Detail = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, details[cause]
+		f.Snippet = r.Body[:min(len(r.Body), get.MaxSnippet)]
 		if cause == rule.TooLarge {
 			f.Limit = int64(e.rules.Limit())
 		}

@@ -38,7 +38,7 @@ var _ = Describe("A want with rules", func() {
 		Expect(f.GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_NOT_JSON))
 		Expect(f.GetRule()).To(BeEquivalentTo(2))
 		Expect(f.GetGaveUp()).To(BeTrue())
-		Expect(w.deadLetters()).To(HaveLen(1))
+		Expect(w.deadLetters()).To(HaveExactElements(HaveField("Snippet", BeEquivalentTo(`<html>token</html>`))))
 		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
 		Expect(w.timer().GetCached()).To(BeNil())
 	})

@@ -35,7 +35,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Redirected reports whether the response came from another origin than the requested URL's.
 	Redirected bool
-	// Snippet is the start of the body of a response with a bad status, at most MaxSnippet bytes.
+	// Snippet is the start of the body of a response with a bad status, or of one that fails the rules, at most
+	// MaxSnippet bytes.
 	// It is for dead letters only, never for Events or logs.
 	Snippet []byte
 	// Credential is the source of a credential that a server refused or that is missing: an entry, a

@@ -22,8 +22,6 @@ import (
 
 func TestPlan(t *testing.T) { suitetest.Run(t, "Plan") }
 
-var sum = strings.Repeat("ab", 32)
-
 func compiler() *plan.Compiler {
 	GinkgoHelper()
 	grammar, err := annotation.New(annotation.Defaults())

@@ -12,13 +12,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // emit writes Events about the changes between two states. It runs before the status is written, and a
 // repeated Event has the same name, so none is lost or written twice.
-func (r *Reconciler) emit(ctx context.Context, in condition.Input, after watchv1.WatcherStatus) error {
+func (r *Reconciler) emit(ctx context.Context, in plan.Input, after watchv1.WatcherStatus) error {
 	for _, e := range append(changes(in.Plan, in.Previous, after), sidecars(in, after)...) {
 		if err := r.record(ctx, e); err != nil {
 			return err
@@ -56,7 +55,7 @@ func changes(p *plan.Plan, before, after watchv1.WatcherStatus) []kube.Event {
 
 // sidecars returns the Events about sidecars: one when the first sidecar fails, and one when all have
 // recovered. The Watcher's version distinguishes them from earlier ones.
-func sidecars(in condition.Input, after watchv1.WatcherStatus) []kube.Event {
+func sidecars(in plan.Input, after watchv1.WatcherStatus) []kube.Event {
 	if in.Pods == nil {
 		return nil
 	}

@@ -6,12 +6,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
 // owns returns the reason why an existing ConfigMap does not belong to the Watcher (nil if it does, or
 // may be taken over). A label is enough to hand it over.
-func owns(p *plan.Plan, t *target.Target) *plan.Problem {
+func owns(p *plan.Plan, t *plan.Target) *plan.Problem {
 	label := watchv1.LabelValue(p.Watcher.Name)
 	controller, ours := t.Controller, watchv1.GroupVersion().WithKind(watchv1.Kind).GroupKind()
 	switch {

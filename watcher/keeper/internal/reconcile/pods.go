@@ -6,10 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 )
 
 // PodsPause is the minimum interval between two counts of a Watcher's pods.
@@ -17,24 +14,24 @@ const PodsPause = time.Second
 
 // Pods are the pods with sidecars of Watchers.
 type Pods struct {
-	Store *informer.Informer[*sidecar.Pod]
+	Store *informer.Informer[*plan.Pod]
 	// ByWatcher finds pods by the Watchers whose sidecars they have.
-	ByWatcher *index.Index
+	ByWatcher *Index
 }
 
 // counted has the states of a Watcher's pods at the last count.
 type counted struct {
 	at     time.Time
-	wanted sidecar.Wanted
-	count  sidecar.Count
+	wanted plan.Wanted
+	count  plan.Count
 }
 
 // of returns the pods with a sidecar of a Watcher, sorted, and whether the pods are listed.
-func (p *Pods) of(watcher types.NamespacedName) ([]*sidecar.Pod, bool) {
+func (p *Pods) of(watcher types.NamespacedName) ([]*plan.Pod, bool) {
 	if !p.Store.Listed(watcher.Namespace) {
 		return nil, false
 	}
-	var pods []*sidecar.Pod
+	var pods []*plan.Pod
 	for _, name := range p.ByWatcher.Of(watcher) {
 		if pod := p.Store.Get(name); pod != nil {
 			pods = append(pods, pod)
@@ -45,21 +42,21 @@ func (p *Pods) of(watcher types.NamespacedName) ([]*sidecar.Pod, bool) {
 
 // observe counts the pods with the sidecar and logs transitions since the last count. It returns the time
 // until the next count (0: on the next change). The status stays the same until pods are listed.
-func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
+func (r *Reconciler) observe(in *plan.Input, m *memory) time.Duration {
 	if r.deps.Pods == nil {
 		return 0
 	}
 	pods, listed := r.deps.Pods.of(in.Plan.Watcher)
 	if !listed {
 		if in.Previous.Pods != nil {
-			in.Pods = &sidecar.Count{PodsStatus: *in.Previous.Pods}
+			in.Pods = &plan.Count{PodsStatus: *in.Previous.Pods}
 		}
 		return 0
 	}
 	if len(pods) == 0 && m.counted == nil && in.Plan.Sidecar == nil && in.Previous.Pods == nil {
 		return 0 // like most Watchers
 	}
-	wanted := sidecar.Wanted{Watcher: in.Plan.Watcher.Name, Generation: in.Plan.Generation}
+	wanted := plan.Wanted{Watcher: in.Plan.Watcher.Name, Generation: in.Plan.Generation}
 	if in.Plan.Sidecar != nil {
 		wanted.Container = in.Plan.Sidecar.Container.Name
 	}
@@ -70,7 +67,7 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 			return wait
 		}
 	}
-	m.counted = &counted{at: in.Now, wanted: wanted, count: sidecar.Of(wanted, pods, in.Now)}
+	m.counted = &counted{at: in.Now, wanted: wanted, count: plan.CountPods(wanted, pods, in.Now)}
 	if before != nil {
 		r.logTransitions(in.Plan, before.count.Pods, m.counted.count.Pods)
 	}
@@ -79,8 +76,8 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 }
 
 // logTransitions logs each pod that is new or gone, or whose sidecar changed state.
-func (r *Reconciler) logTransitions(p *plan.Plan, before, after map[types.NamespacedName]sidecar.PodState) {
-	log := func(pod types.NamespacedName, s sidecar.PodState, message string) {
+func (r *Reconciler) logTransitions(p *plan.Plan, before, after map[types.NamespacedName]plan.PodState) {
+	log := func(pod types.NamespacedName, s plan.PodState, message string) {
 		r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("pod", pod.String()).
 			Int64("generation", s.Generation).Str("state", string(s.State)).Str("reason", s.Reason).Msg(message)
 	}
@@ -88,11 +85,11 @@ func (r *Reconciler) logTransitions(p *plan.Plan, before, after map[types.Namesp
 		was, known := before[pod]
 		if !known {
 			log(pod, now, "pod injected")
-			was.State = sidecar.Starting
+			was.State = plan.Starting
 		}
 		if was.State != now.State {
-			log(pod, now, map[sidecar.State]string{
-				sidecar.Starting: "sidecar not ready", sidecar.Ready: "sidecar ready", sidecar.Failing: "sidecar failing",
+			log(pod, now, map[plan.State]string{
+				plan.Starting: "sidecar not ready", plan.Ready: "sidecar ready", plan.Failing: "sidecar failing",
 			}[now.State])
 		}
 	}

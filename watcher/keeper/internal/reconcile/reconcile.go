@@ -19,11 +19,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
 // recheckInterval is the interval between checks of a foreign ConfigMap, whose deletion the watch does
@@ -63,11 +59,11 @@ type Deps struct {
 	Protected []string
 	API       API
 	Watchers  *informer.Informer[*Watcher]
-	Targets   *informer.Informer[*target.Target]
+	Targets   *informer.Informer[*plan.Target]
 	// Claims finds Watchers by their ConfigMap. The oldest creates it, so every keeper picks the same one.
-	Claims    *index.Index
+	Claims    *Index
 	Compiler  *plan.Compiler
-	Injection *injection.Checker
+	Injection *Checker
 	// Pods with sidecars (nil if they are not watched).
 	Pods     *Pods
 	Recorder *kube.Recorder
@@ -112,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	remembered, _ := r.memories.LoadOrStore(name, &memory{})
 	m, _ := remembered.(*memory)
 	p := w.Plan.Checked()
-	in := condition.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: r.deps.Clock.Now()}
+	in := plan.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: r.deps.Clock.Now()}
 	if in.Obstacle = protects(r.deps.Protected, p); in.Obstacle == nil && p.Problem == nil {
 		again, err = r.reconcileTarget(ctx, &in, m)
 	}
@@ -131,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 
 // reconcileTarget applies the ConfigMap if needed, and collects the input for the status.
 func (r *Reconciler) reconcileTarget(
-	ctx context.Context, in *condition.Input, m *memory,
+	ctx context.Context, in *plan.Input, m *memory,
 ) (again time.Duration, err error) {
 	current, err := r.find(ctx, in.Plan, m)
 	if err != nil {
@@ -171,16 +167,16 @@ func (r *Reconciler) reconcileTarget(
 }
 
 // isApplied reports whether a ConfigMap has everything that a plan applies, owned by keeper.
-func isApplied(p *plan.Plan, t *target.Target) bool {
+func isApplied(p *plan.Plan, t *plan.Target) bool {
 	return t.Digest == p.Digest && t.Fields == p.Fields
 }
 
 // isRepair reports whether keeper last applied this plan to the ConfigMap.
-func isRepair(p *plan.Plan, t *target.Target) bool { return t != nil && t.Digest == p.Digest }
+func isRepair(p *plan.Plan, t *plan.Target) bool { return t != nil && t.Digest == p.Digest }
 
 // find returns the ConfigMap that a Watcher names (nil if it does not exist). It records in the memory
 // why the ConfigMap does not belong to the Watcher.
-func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target.Target, error) {
+func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*plan.Target, error) {
 	if t := r.deps.Targets.Get(p.Target); t != nil {
 		m.obstacle, m.lookedUp = owns(p, t), time.Time{}
 		return t, nil
@@ -198,13 +194,13 @@ func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target
 	if err != nil || object == nil {
 		return nil, err
 	}
-	t := target.Read(object)
+	t := plan.ReadTarget(object)
 	m.obstacle = owns(p, t)
 	return t, nil
 }
 
 // apply applies the ConfigMap.
-func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) error {
+func (r *Reconciler) apply(ctx context.Context, in *plan.Input, m *memory) error {
 	p := in.Plan
 	var version uint64
 	if in.Target != nil {
@@ -231,7 +227,7 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 	r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("configmap", p.Target.String()).
 		Int64("generation", p.Generation).Bool("repair", repair).Msg("applied the ConfigMap")
 	r.deps.Targets.Put(object)
-	in.Target = target.Read(object)
+	in.Target = plan.ReadTarget(object)
 	in.Applied = isApplied(p, in.Target)
 	return err
 }
@@ -254,7 +250,7 @@ func (r *Reconciler) body(ctx context.Context, p *plan.Plan, version uint64) ([]
 }
 
 // failed records a failed apply. It returns no error for failures that only an edit solves.
-func (r *Reconciler) failed(in *condition.Input, m *memory, err error) error {
+func (r *Reconciler) failed(in *plan.Input, m *memory, err error) error {
 	problem := refusal(in.Plan, err)
 	if problem == nil {
 		r.deps.Metrics.apply(outcomeFailed)
@@ -266,8 +262,8 @@ func (r *Reconciler) failed(in *condition.Input, m *memory, err error) error {
 }
 
 // report patches the status if it differs, and emits the changes as Events.
-func (r *Reconciler) report(ctx context.Context, in condition.Input, before plan.Digest) error {
-	s := condition.Compute(in)
+func (r *Reconciler) report(ctx context.Context, in plan.Input, before plan.Digest) error {
+	s := plan.Compute(in)
 	if plan.DigestOf(s) == before {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
@@ -30,7 +29,7 @@ func refusal(p *plan.Plan, err error) *plan.Problem {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case isImmutable(err):
-		return &plan.Problem{Reason: watchv1.ReasonTargetImmutable, Message: condition.Immutable(p)}
+		return &plan.Problem{Reason: watchv1.ReasonTargetImmutable, Message: plan.Immutable(p)}
 	case apierrors.IsRequestEntityTooLargeError(err), apierrors.HasStatusCause(err, tooLong):
 		return &plan.Problem{
 			Reason:  watchv1.ReasonTooLarge,

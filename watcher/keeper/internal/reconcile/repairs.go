@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // limit returns the time until a repair is allowed. One Event reports that another controller keeps
 // changing the ConfigMap.
-func (r *Reconciler) limit(ctx context.Context, in *condition.Input, m *memory) time.Duration {
+func (r *Reconciler) limit(ctx context.Context, in *plan.Input, m *memory) time.Duration {
 	if m.digest != in.Plan.Digest && !isRepair(in.Plan, in.Target) {
 		return 0
 	}
@@ -31,7 +31,7 @@ func (r *Reconciler) limit(ctx context.Context, in *condition.Input, m *memory) 
 }
 
 // drifted emits the Event for a repaired ConfigMap.
-func (r *Reconciler) drifted(ctx context.Context, in *condition.Input) error {
+func (r *Reconciler) drifted(ctx context.Context, in *plan.Input) error {
 	e := event(in.Plan, pipeline.ReasonDrifted, "Apply",
 		fmt.Sprintf("ConfigMap %s was changed%s and has been repaired", in.Plan.Target.Name, by(in)))
 	if in.Target == nil {
@@ -42,7 +42,7 @@ func (r *Reconciler) drifted(ctx context.Context, in *condition.Input) error {
 }
 
 // by returns the field manager that changed a ConfigMap, if known.
-func by(in *condition.Input) string {
+func by(in *plan.Input) string {
 	if in.Target == nil || in.Target.Other == "" {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package condition_test
+package plan_test
 
 import (
 	"strings"
@@ -11,14 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
 const url = "https://example.com/a"
@@ -29,8 +28,8 @@ var (
 )
 
 // input returns the Input of a Watcher with one source, an applied ConfigMap and these entries.
-func input(entries map[string]status.Entry, change ...func(*condition.Input)) condition.Input {
-	in := condition.Input{
+func input(entries map[string]status.Entry, change ...func(*plan.Input)) plan.Input {
+	in := plan.Input{
 		Plan: &plan.Plan{
 			Generation: 3, Static: 1, Now: "today",
 			Target:  types.NamespacedName{Namespace: "team-a", Name: "rules-config"},
@@ -46,8 +45,20 @@ func input(entries map[string]status.Entry, change ...func(*condition.Input)) co
 }
 
 // holding returns a ConfigMap with these entries.
-func holding(entries map[string]status.Entry) *target.Target {
-	return &target.Target{Meta: informer.Meta{UID: "uid"}, Entries: annotated.EntriesOf(status.Status{Keys: entries}, nil)}
+func holding(entries map[string]status.Entry) *plan.Target {
+	return &plan.Target{
+		Meta: informer.Meta{UID: "uid"}, Entries: annotated.EntriesOf(status.Status{Keys: entries}, nil),
+		Owners: ownedBy(annotation.FieldManager),
+	}
+}
+
+// ownedBy returns owners for a manager that wrote key a.
+func ownedBy(manager string) annotation.Owners {
+	at := metav1.NewTime(began)
+	return suitetest.Must(annotation.ParseOwners([]metav1.ManagedFieldsEntry{{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`),
+	}}))
 }
 
 func written() status.Entry {
@@ -68,9 +79,9 @@ func terminal(e status.Entry) status.Entry {
 	return e
 }
 
-func suspended(in *condition.Input) { in.Plan.Suspended = true }
+func suspended(in *plan.Input) { in.Plan.Suspended = true }
 
-func withSidecar(in *condition.Input) {
+func withSidecar(in *plan.Input) {
 	in.Plan.Sidecar, in.InjectionKnown = &plan.Sidecar{Container: &corev1.Container{Name: "watch"}}, true
 }
 
@@ -84,17 +95,17 @@ func summary(s watchv1.WatcherStatus) string {
 }
 
 var _ = DescribeTable("The conditions of a Watcher",
-	func(in condition.Input, conditions, fetched string) {
-		s := condition.Compute(in)
+	func(in plan.Input, conditions, fetched string) {
+		s := plan.Compute(in)
 		Expect(summary(s)).To(Equal(conditions))
 		Expect(s.Fetched).To(Equal(fetched))
 		Expect(s.ObservedGeneration).To(Equal(int64(3)))
 		Expect(s.ConfigMapName).To(Equal("rules-config"))
 	},
-	Entry("while the ConfigMap is applied", input(nil, func(in *condition.Input) { in.Applied, in.Target = false, nil }),
+	Entry("while the ConfigMap is applied", input(nil, func(in *plan.Input) { in.Applied, in.Target = false, nil }),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("with the body, while an edit is applied",
-		input(map[string]status.Entry{"a": written()}, func(in *condition.Input) { in.Applied = false }),
+		input(map[string]status.Entry{"a": written()}, func(in *plan.Input) { in.Applied = false }),
 		"Ready=Unknown/Progressing Fresh=True/Fresh Reconciling=True/Progressing", "1/1"),
 	Entry("before the first fetch", input(nil),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
@@ -104,10 +115,10 @@ var _ = DescribeTable("The conditions of a Watcher",
 		input(map[string]status.Entry{"a": {URL: "https://example.com/old", SHA256: sum}}),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("with a body of another digest than requested",
-		input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
+		input(map[string]status.Entry{"a": written()}, func(in *plan.Input) {
 			in.Plan.Sources[0].SHA256 = strings.Repeat("cd", 32)
 		}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("with a body of the requested digest", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
+	Entry("with a body of the requested digest", input(map[string]status.Entry{"a": written()}, func(in *plan.Input) {
 		in.Plan.Sources[0].SHA256 = sum
 	}), "Ready=True/Ready Fresh=True/Fresh", "1/1"),
 	Entry("with an entry copied from another object", input(map[string]status.Entry{"a": func() status.Entry {
@@ -115,6 +126,13 @@ var _ = DescribeTable("The conditions of a Watcher",
 		e.Object = status.Mark("other")
 		return e
 	}()}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("when another manager keeps its value in the key",
+		input(map[string]status.Entry{"a": written()}, func(in *plan.Input) { in.Target.Owners = ownedBy("kubectl") }),
+		"Ready=False/FetchFailed Fresh=False/Contested Reconciling=True/FetchFailed", "0/1"),
+	Entry("when another manager had the key first", input(nil, func(in *plan.Input) { in.Target.Owners = ownedBy("kubectl") }),
+		"Ready=False/FetchFailed Fresh=False/KeyExists Reconciling=True/FetchFailed", "0/1"),
+	Entry("when admission refuses the write", input(map[string]status.Entry{"a": failing(status.Entry{}, "WriteFailed")}),
+		"Ready=False/FetchFailed Fresh=False/WriteFailed Reconciling=True/FetchFailed", "0/1"),
 	Entry("when a refresh fails", input(map[string]status.Entry{"a": failing(written(), "BadStatus")}),
 		"Ready=True/Ready Fresh=False/BadStatus", "1/1"),
 	Entry("when the first fetch fails", input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}),
@@ -130,13 +148,13 @@ var _ = DescribeTable("The conditions of a Watcher",
 		"Ready=True/Ready Fresh=False/AddressDenied", "1/1"),
 	Entry("when policy forbids a URL whose body is stored, and another fetch fails", input(map[string]status.Entry{
 		"a": terminal(failing(written(), "AddressDenied")), "b": failing(status.Entry{}, "Timeout"),
-	}, func(in *condition.Input) {
+	}, func(in *plan.Input) {
 		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
 	}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "1/2"),
 	Entry("when policy forbids the URL, and the Watcher cannot be compiled",
 		input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))},
-			func(in *condition.Input) {
+			func(in *plan.Input) {
 				in.Applied, in.Plan.Problem = false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
 			}), "Ready=False/TooLarge Fresh=False/AddressDenied Stalled=True/TooLarge", "0/1"),
 	Entry("when an earlier URL failed",
@@ -144,10 +162,10 @@ var _ = DescribeTable("The conditions of a Watcher",
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("when the ConfigMap is immutable", input(map[string]status.Entry{"a": failing(status.Entry{}, "Immutable")}),
 		"Ready=False/TargetImmutable Fresh=False/Immutable Stalled=True/TargetImmutable", "0/1"),
-	Entry("when the ConfigMap belongs to another Watcher", input(nil, func(in *condition.Input) {
+	Entry("when the ConfigMap belongs to another Watcher", input(nil, func(in *plan.Input) {
 		in.Target, in.Applied, in.Obstacle = nil, false, &plan.Problem{Reason: "TargetExists", Message: "it exists"}
 	}), "Ready=False/TargetExists Fresh=Unknown/Fetching Stalled=True/TargetExists", "0/1"),
-	Entry("when the Watcher cannot be compiled", input(nil, func(in *condition.Input) {
+	Entry("when the Watcher cannot be compiled", input(nil, func(in *plan.Input) {
 		in.Target, in.Applied, in.Plan.Problem = nil, false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
 	}), "Ready=False/TooLarge Fresh=Unknown/Fetching Stalled=True/TooLarge", "0/1"),
 	Entry("suspended, with the body", input(map[string]status.Entry{"a": written()}, suspended),
@@ -157,30 +175,30 @@ var _ = DescribeTable("The conditions of a Watcher",
 	Entry("with a sidecar that pods get", input(map[string]status.Entry{"a": written()}, withSidecar),
 		"Ready=True/Ready Fresh=True/Fresh Injectable=True/Injectable", "1/1"),
 	Entry("with a sidecar that pods do not get, which does not affect its data",
-		input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
+		input(map[string]status.Entry{"a": written()}, withSidecar, func(in *plan.Input) {
 			in.NotInjected = &plan.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
 		}), "Ready=True/Ready Fresh=True/Fresh Injectable=False/PodSecurity", "1/1"),
 	Entry("with a sidecar, before the namespaces are listed",
-		input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
+		input(map[string]status.Entry{"a": written()}, withSidecar, func(in *plan.Input) {
 			in.InjectionKnown = false
 		}), "Ready=True/Ready Fresh=True/Fresh Injectable=Unknown/Progressing", "1/1"),
-	Entry("suspended, without sources", input(nil, suspended, func(in *condition.Input) { in.Plan.Sources = nil }),
+	Entry("suspended, without sources", input(nil, suspended, func(in *plan.Input) { in.Plan.Sources = nil }),
 		"Ready=True/Ready Fresh=True/Fresh", "-"),
-	Entry("without sources", input(nil, func(in *condition.Input) { in.Plan.Sources = nil }),
+	Entry("without sources", input(nil, func(in *plan.Input) { in.Plan.Sources = nil }),
 		"Ready=True/Ready Fresh=True/Fresh", "-"),
 )
 
 var _ = Describe("The status of a Watcher", func() {
 	It("stays the same while nothing changes", func() {
 		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
-		before := condition.Compute(in)
-		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)
-		Expect(condition.Compute(in)).To(Equal(before))
+		before := plan.Compute(in)
+		in.Previous, in.Now = plan.Kept(before), in.Now.Add(time.Hour)
+		Expect(plan.Compute(in)).To(Equal(before))
 	})
 
 	It("has a digest that tells keeper whether to write it", func() {
 		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
-		before := condition.Compute(in)
+		before := plan.Compute(in)
 		Expect(plan.DigestOf(*before.DeepCopy())).To(Equal(plan.DigestOf(before)))
 		for _, change := range []func(*watchv1.WatcherStatus){
 			func(s *watchv1.WatcherStatus) { s.ObservedGeneration++ },
@@ -198,53 +216,53 @@ var _ = Describe("The status of a Watcher", func() {
 
 	It("keeps the known state of its sidecar until the namespaces are listed", func() {
 		in := input(nil, withSidecar)
-		before := condition.Compute(in)
-		in.Previous, in.InjectionKnown, in.NotInjected = condition.Kept(before), false, nil
-		Expect(condition.Compute(in)).To(Equal(before))
+		before := plan.Compute(in)
+		in.Previous, in.InjectionKnown, in.NotInjected = plan.Kept(before), false, nil
+		Expect(plan.Compute(in)).To(Equal(before))
 	})
 
 	It("keeps the transition time while only the reason changes", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")})
-		in.Previous = condition.Kept(condition.Compute(in))
+		in.Previous = plan.Kept(plan.Compute(in))
 		in.Now, in.Target = in.Now.Add(time.Hour), holding(map[string]status.Entry{"a": failing(status.Entry{}, "BadStatus")})
-		fresh := meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh)
+		fresh := meta.FindStatusCondition(plan.Compute(in).Conditions, watchv1.ConditionFresh)
 		Expect(fresh.Reason).To(Equal("BadStatus"))
 		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(time.Hour)))
 		in.Target = holding(map[string]status.Entry{"a": written()})
-		fresh = meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh)
+		fresh = meta.FindStatusCondition(plan.Compute(in).Conditions, watchv1.ConditionFresh)
 		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
 	It("records when the content changed, by its digest", func() {
 		in := input(map[string]status.Entry{"a": written()})
-		in.Previous = condition.Kept(condition.Compute(in))
+		in.Previous = plan.Kept(plan.Compute(in))
 		Expect(in.Previous.ChangedAt.Time).To(Equal(began.Add(time.Hour)))
 		in.Now = in.Now.Add(time.Hour)
 		other := written()
 		other.SHA256 = strings.Repeat("cd", 32)
 		in.Target = holding(map[string]status.Entry{"a": other})
-		s := condition.Compute(in)
+		s := plan.Compute(in)
 		Expect(s.ContentSHA256).NotTo(Equal(in.Previous.ContentSHA256))
 		Expect(s.ChangedAt.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
 	It("changes its content digest with static data, once that is applied", func() {
 		in := input(map[string]status.Entry{"a": written()})
-		before := condition.Compute(in)
-		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)
+		before := plan.Compute(in)
+		in.Previous, in.Now = plan.Kept(before), in.Now.Add(time.Hour)
 		in.Plan.StaticSHA256, in.Applied = plan.DigestOf("other"), false
-		Expect(condition.Compute(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256),
+		Expect(plan.Compute(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256),
 			HaveField("ChangedAt", before.ChangedAt)))
 		in.Applied = true
-		Expect(condition.Compute(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
+		Expect(plan.Compute(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
 	})
 
 	It("counts pods if there are any or may be any", func() {
-		none, one := &sidecar.Count{}, &sidecar.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
-		pods := func(count *sidecar.Count, change ...func(*condition.Input)) *watchv1.PodsStatus {
+		none, one := &plan.Count{}, &plan.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
+		pods := func(count *plan.Count, change ...func(*plan.Input)) *watchv1.PodsStatus {
 			in := input(nil, change...)
 			in.Pods = count
-			return condition.Compute(in).Pods
+			return plan.Compute(in).Pods
 		}
 		Expect(pods(nil, withSidecar)).To(BeNil())
 		Expect(pods(none)).To(BeNil())
@@ -254,9 +272,9 @@ var _ = Describe("The status of a Watcher", func() {
 
 	It("keeps the input of the next Events", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}, withSidecar)
-		in.Pods = &sidecar.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
-		s := condition.Compute(in)
-		kept := condition.Kept(s)
+		in.Pods = &plan.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
+		s := plan.Compute(in)
+		kept := plan.Kept(s)
 		Expect(kept.Pods).To(Equal(s.Pods))
 		for i, c := range s.Conditions {
 			Expect(c.ObservedGeneration).To(Equal(int64(3)))
@@ -266,14 +284,14 @@ var _ = Describe("The status of a Watcher", func() {
 			Expect(kept.Conditions[i]).To(Equal(c))
 		}
 		in.Target = holding(map[string]status.Entry{"a": written()})
-		Expect(condition.Kept(condition.Compute(in)).Conditions).To(ContainElement(And(HaveField("Type",
+		Expect(plan.Kept(plan.Compute(in)).Conditions).To(ContainElement(And(HaveField("Type",
 			watchv1.ConditionFresh), HaveField("Message", ""))))
 	})
 
 	It("does not list healthy keys among the failing ones", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout"), "b": written()})
 		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
-		Expect(condition.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z " +
+		Expect(plan.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z " +
 			"[why-empty 6]"))
 	})
 
@@ -283,7 +301,7 @@ var _ = Describe("The status of a Watcher", func() {
 		e.Explanation = &status.Explanation{
 			HTTPStatus: 404, Message: "example.com responded with 404", NextTry: began.Add(59 * time.Minute),
 		}
-		s := condition.Compute(input(map[string]status.Entry{"a": e}))
+		s := plan.Compute(input(map[string]status.Entry{"a": e}))
 		for _, c := range s.Conditions {
 			Expect(c.Message).To(Equal("key a: example.com responded with 404, since 2026-11-22T12:00:00Z, " +
 				"gave up after 6 attempts, next try at 12:59 UTC [why-empty 8]"))
@@ -295,18 +313,18 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("truncates a long message between two parts", func() {
-		in := input(nil, func(in *condition.Input) {
+		in := input(nil, func(in *plan.Input) {
 			in.Obstacle = &plan.Problem{Reason: "TargetExists", Message: strings.Repeat("x", 2000)}
 		})
-		Expect(condition.Compute(in).Conditions[0].Message).To(Equal(strings.Repeat("x", 1024-len(" …")) + " …"))
+		Expect(plan.Compute(in).Conditions[0].Message).To(Equal(strings.Repeat("x", 1024-len(" …")) + " …"))
 	})
 
 	It("has the value of curl-now once that is applied", func() {
-		in := input(nil, func(in *condition.Input) { in.Applied, in.Previous.LastHandledReconcileAt = false, "yesterday" })
-		in.Previous = condition.Kept(in.Previous)
-		Expect(condition.Compute(in).LastHandledReconcileAt).To(Equal("yesterday"))
+		in := input(nil, func(in *plan.Input) { in.Applied, in.Previous.LastHandledReconcileAt = false, "yesterday" })
+		in.Previous = plan.Kept(in.Previous)
+		Expect(plan.Compute(in).LastHandledReconcileAt).To(Equal("yesterday"))
 		in.Applied = true
-		Expect(condition.Compute(in).LastHandledReconcileAt).To(Equal("today"))
+		Expect(plan.Compute(in).LastHandledReconcileAt).To(Equal("today"))
 	})
 
 	It("lists all failing keys in a message of limited length", func() {
@@ -318,7 +336,7 @@ var _ = Describe("The status of a Watcher", func() {
 			entries[key] = failing(status.Entry{}, "Timeout")
 		}
 		in.Target = holding(entries)
-		message := meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh).Message
+		message := meta.FindStatusCondition(plan.Compute(in).Conditions, watchv1.ConditionFresh).Message
 		Expect(len(message)).To(And(BeNumerically("<=", 1024), BeNumerically(">", 900)))
 		Expect(message).To(HavePrefix("key " + in.Plan.Sources[0].Key +
 			": Timeout, since 2026-11-22T12:00:00Z [why-empty 6]; "))
@@ -326,16 +344,16 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("shows each source's content and failure", func() {
-		s := condition.Compute(input(map[string]status.Entry{"a": failing(written(), "BadStatus")}))
+		s := plan.Compute(input(map[string]status.Entry{"a": failing(written(), "BadStatus")}))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{
 			Key: "a", State: watchv1.Failing, SHA256: sum, Size: 5, FetchedAt: &metav1.Time{Time: began},
 			Reason: "BadStatus", Since: &metav1.Time{Time: began}, Attempts: 6,
 		}}))
 		undated := written()
 		undated.FetchedAt = time.Time{}
-		s = condition.Compute(input(map[string]status.Entry{"a": undated}))
+		s = plan.Compute(input(map[string]status.Entry{"a": undated}))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Good, SHA256: sum, Size: 5}}))
-		s = condition.Compute(input(map[string]status.Entry{"a": {URL: url}}))
+		s = plan.Compute(input(map[string]status.Entry{"a": {URL: url}}))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Pending}}))
 	})
 })

@@ -1,6 +1,4 @@
-// Package index finds objects by the names that they refer to: Watchers by their ConfigMap, pods by
-// the Watchers whose sidecars they have.
-package index
+package reconcile
 
 import (
 	"cmp"
@@ -29,8 +27,8 @@ type ranked struct {
 	object types.NamespacedName
 }
 
-// New returns an empty index.
-func New() *Index {
+// NewIndex returns an empty index.
+func NewIndex() *Index {
 	return &Index{objects: map[types.NamespacedName]object{}, byName: map[types.NamespacedName][]ranked{}}
 }
 

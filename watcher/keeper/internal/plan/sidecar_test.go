@@ -1,9 +1,8 @@
-package sidecar_test
+package plan_test
 
 import (
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,12 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
-
-func TestSidecar(t *testing.T) { suitetest.Run(t, "Sidecar") }
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
@@ -78,12 +74,12 @@ func ended(code int32, restarts int32) func(*corev1.Pod, *corev1.ContainerStatus
 }
 
 // count counts one pod for Watcher errors of generation 4.
-func count(p *corev1.Pod) sidecar.Count {
-	read := sidecar.Read(p)
+func count(p *corev1.Pod) plan.Count {
+	read := plan.ReadPod(p)
 	if read == nil {
-		return sidecar.Count{}
+		return plan.Count{}
 	}
-	return sidecar.Of(sidecar.Wanted{Watcher: "errors", Generation: 4, Container: "watch"}, []*sidecar.Pod{read}, now)
+	return plan.CountPods(plan.Wanted{Watcher: "errors", Generation: 4, Container: "watch"}, []*plan.Pod{read}, now)
 }
 
 var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
@@ -105,7 +101,7 @@ var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
 	Entry("is starting if it is running and not ready", pod(runs(time.Minute), unready), "starting"),
 	Entry("is ready again after one crash", pod(runs(time.Minute), crashed(1, time.Second)), "ready"),
 	Entry("fails while it is running in a crash loop", pod(runs(time.Minute), crashed(2, time.Second)), "failing Error"),
-	Entry("is ready after running long enough", pod(runs(sidecar.RecoveryTime+time.Second), crashed(9, time.Second)),
+	Entry("is ready after running long enough", pod(runs(plan.RecoveryTime+time.Second), crashed(9, time.Second)),
 		"ready"),
 	Entry("is ready if it ran long enough before", pod(runs(time.Minute), crashed(9, time.Hour)), "ready"),
 	Entry("is starting again after it ended once", pod(ended(1, 0)), "starting"),
@@ -126,12 +122,12 @@ var _ = Describe("A pod", func() {
 
 	It("is counted again when its sidecar has run long enough", func() {
 		got := count(pod(runs(time.Minute), crashed(2, time.Second)))
-		Expect(got.Again).To(Equal(sidecar.RecoveryTime - time.Minute))
+		Expect(got.Again).To(Equal(plan.RecoveryTime - time.Minute))
 		Expect(got.Worst.Name).To(Equal("web"))
 	})
 
 	DescribeTable("is ignored", func(p *corev1.Pod) {
-		Expect(sidecar.Read(p)).To(BeNil())
+		Expect(plan.ReadPod(p)).To(BeNil())
 	},
 		Entry("if it has succeeded",
 			pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
@@ -147,7 +143,7 @@ var _ = Describe("A pod", func() {
 		for i := range 100 {
 			text += fmt.Sprintf("w%d=1,", i)
 		}
-		read := sidecar.Read(pod(func(p *corev1.Pod,
+		read := plan.ReadPod(pod(func(p *corev1.Pod,
 			_ *corev1.ContainerStatus,
 		) {
 			p.Annotations[watchv1.InjectedAnnotation] = text

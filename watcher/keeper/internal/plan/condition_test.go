@@ -1,8 +1,7 @@
-package condition_test
+package plan_test
 
 import (
 	"strings"
-	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -11,23 +10,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
-
-func TestCondition(t *testing.T) { suitetest.Run(t, "Condition Suite") }
 
 var _ = It("adds the message of the rule that a body does not meet", func() {
 	const url = "https://rules.example.com/"
-	t := target.Read(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+	t := plan.ReadTarget(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		annotation.StatusKey: `{"k":{"url":"` + url + `","error":"ContentRejected","rule":2}}`,
 	}}})
 	rules := []watchv1.Rule{{Rule: "true", Message: "other"}, {Rule: "false", Message: "no rules yet"}}
-	s := condition.Compute(condition.Input{
+	s := plan.Compute(plan.Input{
 		Plan:   &plan.Plan{Sources: []plan.Source{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
 		Target: t, Applied: true, Now: time.Now(),
 	})
@@ -38,10 +32,10 @@ var _ = It("adds the message of the rule that a body does not meet", func() {
 var _ = DescribeTable("A status whose ConfigMap has a manually edited reason is accepted by the API server",
 	func(written, reason string) {
 		const url = "https://rules.example.com/"
-		t := target.Read(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		t := plan.ReadTarget(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			annotation.StatusKey: `{"k":{"url":"` + url + `","error":"` + written + `"}}`,
 		}}})
-		s := condition.Compute(condition.Input{
+		s := plan.Compute(plan.Input{
 			Plan:   &plan.Plan{Sources: []plan.Source{{Key: "k", URL: url}}},
 			Target: t, Applied: true, Now: time.Now(),
 		})

@@ -1,5 +1,4 @@
-// Package sidecar reads the states of sidecars from pods. It is pure.
-package sidecar
+package plan
 
 import (
 	"regexp"
@@ -92,8 +91,8 @@ func (p *Pod) Watchers() []types.NamespacedName {
 	return names
 }
 
-// Read returns the cached part of a pod (nil if it has ended or has no sidecar of a Watcher).
-func Read(pod *corev1.Pod) *Pod {
+// ReadPod returns the cached part of a pod (nil if it has ended or has no sidecar of a Watcher).
+func ReadPod(pod *corev1.Pod) *Pod {
 	injected := injections(pod.Annotations[watchv1.InjectedAnnotation])
 	if len(injected) == 0 || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil

@@ -1,6 +1,4 @@
-// Package injection predicts whether pods of a namespace would get the sidecar of a Watcher. The
-// API server injects it by admission policies.
-package injection
+package reconcile
 
 import (
 	"fmt"
@@ -28,8 +26,8 @@ type Checker struct {
 	security policy.Evaluator
 }
 
-// New completes a Checker by the Pod Security standards.
-func New(c Checker) (*Checker, error) {
+// NewChecker completes a Checker by the Pod Security standards.
+func NewChecker(c Checker) (*Checker, error) {
 	var err error
 	if c.security, err = policy.NewEvaluator(policy.DefaultChecks(), nil); err != nil {
 		return nil, fmt.Errorf("read the Pod Security standards: %w", err)
@@ -44,8 +42,8 @@ type Namespace struct {
 	Labels map[string]string
 }
 
-// Read returns the cached part of a namespace.
-func Read(m *metav1.PartialObjectMetadata) *Namespace {
+// ReadNamespace returns the cached part of a namespace.
+func ReadNamespace(m *metav1.PartialObjectMetadata) *Namespace {
 	n := &Namespace{Meta: informer.MetaOf(m), Labels: map[string]string{}}
 	for _, name := range []string{watchv1.InjectLabel, api.EnforceLevelLabel, api.EnforceVersionLabel} {
 		if value, found := m.Labels[name]; found {

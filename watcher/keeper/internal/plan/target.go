@@ -1,6 +1,4 @@
-// Package target reads the metadata of a Watcher's ConfigMap: its owner, the fields that keeper
-// applied and still owns, and the writer's status of its keys.
-package target
+package plan
 
 import (
 	"encoding/json"
@@ -18,7 +16,6 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // Target is the cached part of a Watcher's ConfigMap.
@@ -29,20 +26,21 @@ type Target struct {
 	// Controller is its controlling owner, if any.
 	Controller metav1.OwnerReference
 	// Digest is the digest of the object that keeper last applied.
-	Digest plan.Digest
-	// Fields is the digest of the fields that keeper owns, as in plan.Plan (zero: none).
-	Fields plan.Digest
+	Digest Digest
+	// Fields is the digest of the fields that keeper owns, as in Plan (zero: none).
+	Fields Digest
 	// Other is the newest field manager other than keeper and the writer.
 	Other string
-	// Entries has the entries of the status annotation.
+	// Entries has the entries of the status annotation, and Owners the owners of their keys.
 	Entries annotated.Entries
+	Owners  annotation.Owners
 }
 
-// Read returns the cached part of a ConfigMap.
-func Read(m *metav1.PartialObjectMetadata) *Target {
+// ReadTarget returns the cached part of a ConfigMap.
+func ReadTarget(m *metav1.PartialObjectMetadata) *Target {
 	t := &Target{
 		Meta: informer.MetaOf(m), Label: m.Labels[watchv1.WatcherLabel],
-		Digest: plan.ParseDigest(m.Annotations[watchv1.AppliedAnnotation]),
+		Digest: ParseDigest(m.Annotations[watchv1.AppliedAnnotation]),
 	}
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
 		t.Controller = metav1.OwnerReference{
@@ -53,6 +51,8 @@ func Read(m *metav1.PartialObjectMetadata) *Target {
 	if text := m.Annotations[annotation.StatusKey]; text != "" {
 		parsed, _ := status.Parse(text) // an invalid status counts as none
 		t.Entries = annotated.EntriesOf(parsed, nil)
+		owners, _ := annotation.ParseOwners(m.ManagedFields)
+		t.Owners = owners.Only(func(key string) bool { _, found := parsed.Keys[key]; return found })
 	}
 	var newest time.Time
 	for _, entry := range m.ManagedFields {
@@ -88,12 +88,12 @@ type owned struct {
 }
 
 // fieldsOf returns the digest of the fields of one entry of managedFields.
-func fieldsOf(entry metav1.ManagedFieldsEntry) plan.Digest {
+func fieldsOf(entry metav1.ManagedFieldsEntry) Digest {
 	var o owned
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &o); err != nil {
-		return plan.Digest{} // as if keeper owned nothing, so it applies again
+		return Digest{} // as if keeper owned nothing, so it applies again
 	}
-	return plan.Fields{
+	return Fields{
 		Data: o.Data.Names(), BinaryData: o.BinaryData.Names(), Labels: o.Metadata.Labels.Names(),
 		Annotations: o.Metadata.Annotations.Names(), Owners: slices.Values(uids(o.Metadata.Owners)),
 	}.Digest()

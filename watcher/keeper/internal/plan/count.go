@@ -1,4 +1,4 @@
-package sidecar
+package plan
 
 import (
 	"time"
@@ -37,8 +37,8 @@ type Count struct {
 	Again time.Duration
 }
 
-// Of counts the pods with a sidecar of a Watcher.
-func Of(w Wanted, pods []*Pod, now time.Time) Count {
+// CountPods counts the pods with a sidecar of a Watcher.
+func CountPods(w Wanted, pods []*Pod, now time.Time) Count {
 	count := Count{Pods: make(map[types.NamespacedName]PodState, len(pods))}
 	for _, pod := range pods {
 		for _, injection := range pod.Injected {

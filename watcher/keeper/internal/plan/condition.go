@@ -1,5 +1,4 @@
-// Package condition computes the complete status of a Watcher from the current state. It is pure.
-package condition
+package plan
 
 import (
 	"cmp"
@@ -9,18 +8,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sentence "github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
 // maxMessage is the maximum length of a condition's message, in bytes. The API allows more.
@@ -28,19 +25,19 @@ const maxMessage = 1024
 
 // Input is the state that a status is computed from.
 type Input struct {
-	Plan *plan.Plan
+	Plan *Plan
 	// Target is the ConfigMap of the Watcher (nil if there is none).
-	Target *target.Target
+	Target *Target
 	// Applied means that the ConfigMap has everything that the plan applies.
 	Applied bool
 	// Obstacle is a problem that only an edit solves (nil if there is none).
-	Obstacle *plan.Problem
+	Obstacle *Problem
 	// NotInjected is the reason why pods do not get the sidecar (nil if they do). It is valid only if
 	// InjectionKnown.
-	NotInjected    *plan.Problem
+	NotInjected    *Problem
 	InjectionKnown bool
 	// Pods counts the pods with the sidecar (nil if they are not watched).
-	Pods *sidecar.Count
+	Pods *Count
 	// Previous is the previous status, reduced by Kept, and Version the version of its Watcher.
 	Previous watchv1.WatcherStatus
 	Version  uint64
@@ -85,33 +82,30 @@ func Compute(in Input) watchv1.WatcherStatus {
 }
 
 // source returns the state of one source.
-func (in Input) source(source plan.Source) watchv1.SourceStatus {
+func (in Input) source(source Source) watchv1.SourceStatus {
 	state := watchv1.SourceStatus{Key: source.Key, State: watchv1.Pending}
 	if in.Target == nil {
 		return state
 	}
 	entry := in.Target.Entries.Of(source.Key)
-	if entry.Copied(in.Target.UID) {
-		return state
-	}
-	if holds(entry, source) {
+	asked := keystate.Asked{Key: source.Key, URL: source.URL, SHA256: source.SHA256, Rules: source.Rules}
+	shown := keystate.Object{UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(source.Key)}
+	now := keystate.Of(asked, &shown, nil, in.Now)
+	switch value := shown.Value(asked); {
+	case now.State == keystate.Contested:
+	case value == keystate.Held, value == keystate.Drifted:
 		state.State = watchv1.Good
 		state.SHA256, state.Size, state.FetchedAt = entry.SHA256, entry.Size, seconds(entry.FetchedAt)
 	}
-	if entry.FailingURL() == source.URL {
+	switch now.State {
+	case keystate.Failing, keystate.Refused, keystate.Contested:
 		state.State = watchv1.Failing
-		state.Reason, state.Since = entry.Error, seconds(entry.Since)
-		state.Attempts, state.GaveUp = int64(entry.Attempts), entry.GaveUp
-		why := entry.Why()
-		state.HTTPStatus, state.Message, state.NextTry = why.HTTPStatus, why.Message, seconds(why.NextTry)
+		state.Reason, state.Since, state.Attempts = now.Reason, seconds(now.Since), int64(now.Attempts)
+		state.HTTPStatus, state.Message, state.NextTry = now.Status, now.Message, seconds(now.Next)
+		state.GaveUp = entry.GaveUp
+	case keystate.OK, keystate.Pending, keystate.Stale, keystate.Ignored:
 	}
 	return state
-}
-
-// holds reports whether an entry describes a body for the current request.
-func holds(entry status.Entry, source plan.Source) bool {
-	return entry.Written() && entry.URL == source.URL && (source.SHA256 == "" || source.SHA256 == entry.SHA256) &&
-		entry.Rules == source.Rules
 }
 
 // content sets the digest of all content, and the time of its last change.
@@ -239,7 +233,7 @@ func (in Input) injectable() verdict {
 }
 
 // Immutable returns the message about an immutable ConfigMap.
-func Immutable(p *plan.Plan) string {
+func Immutable(p *Plan) string {
 	return "ConfigMap " + p.Target.Name + " is immutable; delete it, or name another one"
 }
 
@@ -320,4 +314,24 @@ func seconds(t time.Time) *metav1.Time {
 		return nil
 	}
 	return &metav1.Time{Time: t.UTC().Truncate(time.Second)}
+}
+
+// Kept reduces a status to the fields that Compute and its Events need. Keeper caches it for each
+// Watcher.
+func Kept(s watchv1.WatcherStatus) watchv1.WatcherStatus {
+	kept := watchv1.WatcherStatus{
+		ContentSHA256: s.ContentSHA256, ChangedAt: s.ChangedAt, LastHandledReconcileAt: s.LastHandledReconcileAt,
+		Pods:       s.Pods,
+		Conditions: make([]metav1.Condition, len(s.Conditions)),
+	}
+	for i, c := range s.Conditions {
+		kept.Conditions[i] = metav1.Condition{
+			Type: unique.Make(c.Type).Value(), Status: unique.Make(c.Status).Value(), Reason: unique.Make(c.Reason).Value(),
+			ObservedGeneration: c.ObservedGeneration, LastTransitionTime: c.LastTransitionTime,
+		}
+		if c.Type == watchv1.ConditionInjectable || c.Type == watchv1.ConditionFresh && c.Status == metav1.ConditionFalse {
+			kept.Conditions[i].Message = c.Message
+		}
+	}
+	return kept
 }

@@ -1,4 +1,4 @@
-package injection_test
+package reconcile_test
 
 import (
 	"testing"
@@ -11,11 +11,11 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
 )
 
-func TestInjection(t *testing.T) { suitetest.Run(t, "Injection") }
+func TestReconcile(t *testing.T) { suitetest.Run(t, "Reconcile") }
 
 // sidecar returns a sidecar that meets the standard "restricted" as far as a container can, after a
 // change.
@@ -33,12 +33,12 @@ func sidecar(change func(*plan.Sidecar)) *plan.Plan {
 func obstacle(enabled bool, p *plan.Plan, labels map[string]string) *plan.Problem {
 	GinkgoHelper()
 	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels}}
-	checker, err := injection.New(injection.Checker{
+	checker, err := reconcile.NewChecker(reconcile.Checker{
 		Enabled: enabled, Protected: []string{"kube-system"}, Labels: func(name string) (map[string]string, bool) {
 			if name != namespace.Name {
 				return nil, true
 			}
-			return injection.Read(namespace).Labels, true
+			return reconcile.ReadNamespace(namespace).Labels, true
 		},
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -133,7 +133,7 @@ var _ = Describe("The obstacle of a sidecar", func() {
 	})
 
 	It("is unknown until the namespaces are listed", func() {
-		checker, err := injection.New(injection.Checker{
+		checker, err := reconcile.NewChecker(reconcile.Checker{
 			Enabled: true,
 			Labels:  func(string) (map[string]string, bool) { return nil, false },
 		})

@@ -1,17 +1,12 @@
-package index_test
+package reconcile_test
 
 import (
-	"testing"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
 )
-
-func TestIndex(t *testing.T) { suitetest.Run(t, "Index") }
 
 func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "a", Name: name}
@@ -19,7 +14,7 @@ func named(name string) types.NamespacedName {
 
 var _ = Describe("An index", func() {
 	It("finds objects by their current names, sorted by rank and name, and returns the changed names", func() {
-		x := index.New()
+		x := reconcile.NewIndex()
 		shared, other := named("shared"), named("other")
 		Expect(x.Set(named("b"), 1, shared, other)).To(ConsistOf(shared, other))
 		Expect(x.Set(named("a"), 1, shared)).To(ConsistOf(shared))
