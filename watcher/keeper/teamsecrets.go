@@ -164,7 +164,7 @@ func (t *teams) compile(ctx context.Context) (err error) {
 		}
 		entries, events = append(entries, compiled...), append(events, ignored...)
 	}
-	if err = t.write(ctx, held, entries); err == nil {
+	if err = t.write(ctx, held, entries, listed(events)); err == nil {
 		t.metrics.compiled.SetToCurrentTime()
 	}
 	t.emit(ctx, events)
@@ -179,13 +179,41 @@ func (t *teams) get(ctx context.Context) (*corev1.Secret, error) {
 	return t.secrets.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// write changes the Secret of the release, unless it has these entries.
-func (t *teams) write(ctx context.Context, held *corev1.Secret, entries []headerfile.Entry) error {
+// ignoredAnnotation lists the ignored Secrets on the Secret of the release, at most maxListed bytes of them. Events of
+// Secrets are hard to find: kubectl describe does not show them.
+const (
+	ignoredAnnotation = "x-kv8s.io/curl-ignored"
+	maxListed         = 8 << 10
+)
+
+// listed returns a line for each ignored Secret.
+func listed(ignored []kube.Event) string {
+	var text strings.Builder
+	for i, e := range ignored {
+		line := e.Namespace + "/" + e.Name + ": " + e.Note + "\n"
+		if text.Len()+len(line) > maxListed {
+			fmt.Fprintf(&text, "and %d more\n", len(ignored)-i)
+			break
+		}
+		text.WriteString(line)
+	}
+	return text.String()
+}
+
+// write changes the Secret of the release, unless it has these entries and this list of ignored Secrets.
+func (t *teams) write(ctx context.Context, held *corev1.Secret, entries []headerfile.Entry, ignored string) error {
 	text, err := json.Marshal(entries)
-	if err != nil || bytes.Equal(text, held.Data[headerfile.TeamKey]) {
+	if err != nil || bytes.Equal(text, held.Data[headerfile.TeamKey]) && ignored == held.Annotations[ignoredAnnotation] {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"data": map[string][]byte{headerfile.TeamKey: text}})
+	list := &ignored
+	if ignored == "" {
+		list = nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]*string{ignoredAnnotation: list}},
+		"data":     map[string][]byte{headerfile.TeamKey: text},
+	})
 	if err != nil {
 		return err
 	}

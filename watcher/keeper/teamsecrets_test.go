@@ -153,6 +153,10 @@ var _ = Describe("keeper --credentials", func() {
 			"third: names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1",
 		))
 		Expect(suitetest.MetricValue(registry, own+"credentials_problems")).To(Equal(2.))
+		shown := suitetest.Must(admin.CoreV1().Secrets(release).Get(ctx, "compiled", metav1.GetOptions{}))
+		Expect(shown.Annotations).To(HaveKeyWithValue(ignoredAnnotation, a+"/second: https://api.example.com is already "+
+			"served by Secret first\n"+a+"/third: names no host; annotate it with x-kv8s.io/curl-hosts, such as "+
+			"https://api.example.com/v1\n"))
 
 		By("an API server that is unavailable for a namespace")
 		fail = func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/"+a+"/secrets") }

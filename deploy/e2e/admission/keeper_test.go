@@ -257,7 +257,8 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 	})
 
 	It("may change the compiled file", func(ctx SpecContext) {
-		Expect(patch(ctx, "curl-me-that-credentials", `{"data":{"headers.json":"W10="}}`)).To(Succeed())
+		Expect(patch(ctx, "curl-me-that-credentials", `{"metadata":{"annotations":{"x-kv8s.io/curl-ignored":"a"}},`+
+			`"data":{"headers.json":"W10="}}`)).To(Succeed())
 	})
 
 	DescribeTable("may change nothing else in its Secret:", func(ctx SpecContext, body string) {

@@ -180,7 +180,7 @@ var _ = Describe("The runbooks", func() {
 		d := suitetest.Must(monitor.ReadDashboard(dashboards))
 		for _, p := range suitetest.Must(filepath.Glob(runbooks + "CurlMeThat*.md")) {
 			text := suitetest.Must(os.ReadFile(p))
-			for _, heading := range []string{"## Symptom", "## Diagnosis", "## Fix", "## Resolved"} {
+			for _, heading := range []string{"## Symptom", "## Diagnosis", "## Fix"} {
 				Expect(string(text)).To(ContainSubstring("\n"+heading+"\n"), p)
 			}
 			for _, panel := range panelName.FindAllStringSubmatch(string(text), -1) {

@@ -54,20 +54,6 @@ var _ = Describe("The release workflow", func() {
 			Expect(f[1]).To(Equal(version[1]))
 		}
 	})
-
-	It("has a page that verifies each of its signatures", func() {
-		page := string(text(filepath.Join(root, "deploy/docs/verify.md")))
-		for made, verified := range map[string]string{
-			"cosign sign":                     "cosign verify",
-			"actions/attest-build-provenance": "gh attestation verify",
-			"SHA256SUMS":                      "sha256sum --check",
-		} {
-			Expect(content).To(ContainSubstring(made))
-			Expect(page).To(ContainSubstring(verified))
-		}
-		Expect(page).To(ContainSubstring("helm verify"))
-		Expect(page).To(ContainSubstring(".github/workflows/release.yaml@refs/tags/$VERSION"))
-	})
 })
 
 var _ = Describe("The Dockerfile", func() {

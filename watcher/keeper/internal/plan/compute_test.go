@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -55,10 +54,14 @@ func holding(entries map[string]status.Entry) *plan.Target {
 // ownedBy returns owners for a manager that wrote key a.
 func ownedBy(manager string) annotation.Owners {
 	at := metav1.NewTime(began)
-	return suitetest.Must(annotation.ParseOwners([]metav1.ManagedFieldsEntry{{
+	owners, err := annotation.ParseOwners([]metav1.ManagedFieldsEntry{{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsType: "FieldsV1",
 		FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`),
-	}}))
+	}})
+	if err != nil { // entries of tables are made before any spec runs
+		panic(err)
+	}
+	return owners
 }
 
 func written() status.Entry {
