@@ -1,9 +1,13 @@
 package watcher
 
 import (
+	"iter"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
@@ -12,7 +16,6 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
-	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -23,8 +26,11 @@ func Metrics() (own, pipeline []metric.Definition) {
 	var c Config
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName("watcher")
 	m := newMetrics(prometheus.NewRegistry(), c)
-	m.measure(informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{}),
-		wantindex.NewIndex(), audit.New(0, audit.Deps{}), exporter.New(exporter.Config{}, exporter.Deps{}))
+	objects := informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{})
+	m.measure(keys{
+		objects: annotated.NewQuota(annotated.Limits{}, objects), index: wantindex.NewIndex(),
+		refused: audit.New(0, audit.Deps{}).Refused, now: time.Now,
+	}, exporter.New(exporter.Config{}, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
 }
 
@@ -56,66 +62,81 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 }
 
 // measure creates the metrics that are read on each scrape.
-func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *wantindex.Index, auditor *audit.Auditor,
-	e *exporter.Exporter,
-) {
+func (m *metrics) measure(k keys, e *exporter.Exporter) {
+	objects := k.objects
 	gauge := func(name, help string, count func() int) {
 		m.own.GaugeFunc(name, help, func() float64 { return float64(count()) })
 	}
 	gauge("watched_objects", "ConfigMaps that the watch delivers.", objects.Watched)
 	gauge("annotated_objects", "ConfigMaps with annotations, or with a status from earlier ones.", objects.Len)
-	gauge("invalid_objects", "ConfigMaps with invalid annotations.", func() (n int) {
-		objects.Each(func(o *annotated.Object) {
-			if o.Invalid != nil || o.AsChecked().Request.Refuses() {
+	gauge("invalid_objects", "ConfigMaps with invalid annotations, or beyond the quota of their namespace.", func() (n int) {
+		for o := range k.all() {
+			if o.Invalid != nil || o.Request.Refuses() {
+				n++
+			}
+		}
+		return n
+	})
+	m.own.GaugesFunc("keys", "Requested keys by state (see the diagram in architecture.md). Failing and refused ones may "+
+		"hold their last good value, contested ones hold a value of another field manager.",
+		metric.Of("state", keystate.States()...),
+		func() map[string]float64 {
+			counts := map[string]float64{}
+			for _, state := range keystate.States() {
+				counts[string(state)] = 0
+			}
+			k.each(func(c keystate.Condition) { counts[string(c.State)]++ })
+			return counts
+		})
+	gauge("stale_keys", "Keys without a good fetch for three of their intervals, whatever their state.", func() (n int) {
+		k.each(func(c keystate.Condition) {
+			if c.Stale {
 				n++
 			}
 		})
 		return n
 	})
-	m.own.GaugesFunc("keys", "Requested keys by state. Failing and refused ones may hold their last good value, "+
-		"contested ones hold a value of another field manager.",
-		metric.Of("state", keyOK, keyFailing, keyPending, keyContested, keyRefused),
-		func() map[string]float64 { return keysByState(objects, auditor.Refused) })
-	gauge("wanted_keys", "Keys with a want in the stream of requests, as known by the leader.", index.Len)
+	gauge("wanted_keys", "Keys with a want in the stream of requests, as known by the leader.", k.index.Len)
 	m.own.GaugeFunc("watch_silence_seconds", "Time since the last response from the watch, of the slowest "+
 		"namespace. A bookmark arrives about once a minute.",
 		func() float64 { return objects.Silence().Seconds() })
 	e.Measure(m.pipeline)
 }
 
-// States of a key in metrics.
-const (
-	keyOK        = "ok"
-	keyFailing   = "failing"
-	keyPending   = "pending"
-	keyContested = "contested"
-	keyRefused   = "refused"
-)
+// keys are the requested keys of all objects.
+type keys struct {
+	objects *annotated.Quota
+	index   *wantindex.Index
+	// refused knows keys whose body was refused without a trace in the status.
+	refused func(pipeline.Key) (newest string, refused bool)
+	now     func() time.Time
+}
 
-// keysByState counts the requested keys of all objects. The audit knows keys whose body was refused without a trace in
-// the status.
-func keysByState(
-	objects *informer.Informer[*annotated.Object], refused func(pipeline.Key) bool,
-) map[string]float64 {
-	counts := map[string]float64{keyOK: 0, keyFailing: 0, keyPending: 0, keyContested: 0, keyRefused: 0}
-	objects.Each(func(o *annotated.Object) {
-		o = o.AsChecked()
-		for _, pair := range o.Request.Pairs {
-			switch entry := o.Status.Of(pair.Key); {
-			case entry.Refused(), refused(wantindex.KeyOf(o.NamespacedName, pair.Key)):
-				counts[keyRefused]++
-			case entry.Failing():
-				counts[keyFailing]++
-			case !entry.Copied(o.UID) && entry.Contested(o.Owner(pair.Key)):
-				counts[keyContested]++
-			case plan.HoldingOf(o, pair) == plan.Held:
-				counts[keyOK]++
-			default:
-				counts[keyPending]++
+// all returns all objects within their quota. It holds no lock meanwhile.
+func (k keys) all() iter.Seq[*annotated.Object] {
+	return func(yield func(*annotated.Object) bool) {
+		for _, name := range k.objects.Names() {
+			if o := k.objects.Look(name); o != nil && !yield(o) {
+				return
 			}
 		}
-	})
-	return counts
+	}
+}
+
+// each calls visit with the state of each key.
+func (k keys) each(visit func(keystate.Condition)) {
+	now := k.now()
+	for o := range k.all() {
+		for _, pair := range o.Request.Pairs {
+			key, shown := wantindex.KeyOf(o.NamespacedName, pair.Key), o.Shown(pair.Key)
+			var streams *keystate.Streams
+			if w, found := k.index.Want(key); found {
+				streams = &keystate.Streams{Wanted: true, WantedAt: w.At, Taken: true, Stale: w.Stale}
+				streams.Newest, streams.Audited = k.refused(key)
+			}
+			visit(keystate.Of(o.Asked(pair), &shown, streams, now))
+		}
+	}
 }
 
 func (m *metrics) event(e informer.Event) { m.events.WithLabelValues(string(e)).Inc() }

@@ -88,6 +88,19 @@ func moves() []move {
 		{own + `keys{state="failing"}`, fail, nil},
 		{own + `keys{state="refused"}`, refuse, nil},
 		{own + `keys{state="contested"}`, contest, nil},
+		{own + `keys{state="ignored"}`, func(ctx context.Context, w *world) {
+			create(ctx, w)
+			w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.SuspendName: "true"})
+		}, nil},
+		{own + "stale_keys", func(ctx context.Context, w *world) {
+			create(ctx, w)
+			held := status.Status{Keys: map[string]status.Entry{"k": {
+				Error: "BadStatus", ErrorURL: "https://example.com", Since: time.Now().Add(-time.Hour),
+			}}}
+			w.annotate(ctx, "cm", object{
+				annotation.StatusKey: held.String(), "x-kv8s.io/" + annotation.RefreshName: "10m",
+			})
+		}, nil},
 		{own + "invalid_objects", bad, nil},
 		{own + `watch_events_total{kind="added"}`, create, nil},
 		{own + `watch_events_total{kind="modified"}`, edit, nil},
@@ -226,7 +239,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		series := append(blocked(), elected()...)
 		series = append(series, own+"audit_duration_seconds",
 			// See packages audit and reconcile.
-			own+"lost_keys_total", own+"stale_keys", own+"events_over_budget_total")
+			own+"lost_keys_total", own+"events_over_budget_total")
 		for _, m := range moves() {
 			series = append(series, m.series)
 		}

@@ -161,7 +161,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *informer.Clients,
 	})
 	export := exporter.New(exporter.Config{Interval: at.export},
 		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
-	metrics.measure(objects, index, auditor, export)
+	metrics.measure(keys{objects: bounded, index: index, refused: auditor.Refused, now: broker.Now}, export)
 	election := leader.Deps{
 		Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health,
 		Holding: metrics.lease, Log: rt.Log,

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
@@ -38,8 +39,8 @@ type Object struct {
 	Owned annotation.Ownership
 	// Written is the time of the last write to the main annotation, if known.
 	Written time.Time
-	// Asked is the time of the last write to any of our annotations, in seconds, if known.
-	Asked time.Time
+	// AnnotatedAt is the time of the last write to any of our annotations, in seconds, if known.
+	AnnotatedAt time.Time
 	// EditedAt is the time of the last write by a manager other than the writer, in seconds, if
 	// known.
 	EditedAt time.Time
@@ -50,8 +51,8 @@ type Object struct {
 // AskedAt returns the time of the last change of the request. The watch delivers a change at once. For a
 // listed object, managedFields have the time, rounded down to a second.
 func (o *Object) AskedAt() time.Time {
-	if o.Listed && !o.Asked.IsZero() && o.Asked.Before(o.SeenAt) {
-		return o.Asked
+	if o.Listed && !o.AnnotatedAt.IsZero() && o.AnnotatedAt.Before(o.SeenAt) {
+		return o.AnnotatedAt
 	}
 	return o.SeenAt
 }
@@ -85,6 +86,23 @@ func (o *Object) Owner(key string) annotation.Ownership {
 		return owner
 	}
 	return annotation.Owners{}.Of(key)
+}
+
+// Asked returns the request for a pair.
+func (o *Object) Asked(pair annotation.Pair) keystate.Asked {
+	asked := keystate.Asked{
+		Key: pair.Key, URL: pair.URL, SHA256: o.Request.SHA256[pair.Key], Rules: o.Request.Rules[pair.Key].Digest(),
+		Refresh: o.Request.Interval(pair.Key),
+	}
+	if o.Request.Suspended {
+		asked.Ignored = "it is suspended"
+	}
+	return asked
+}
+
+// Shown returns what the object shows about a key.
+func (o *Object) Shown(key string) keystate.Object {
+	return keystate.Object{UID: o.UID, Entry: o.Status.Of(key), Owner: o.Owner(key), Other: o.Others[key]}
 }
 
 // Reader extracts Objects from metadata.
@@ -132,11 +150,11 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	}
 	if key, _, found := r.Grammar.Find(m.Annotations); found {
 		o.Written = owners.AnnotationChanged(key)
-		o.Asked = o.Written
+		o.AnnotatedAt = o.Written
 		prefix, _, _ := strings.Cut(key, "/")
 		for _, name := range annotation.OptionNames() {
-			if at := owners.AnnotationChanged(prefix + "/" + name); at.After(o.Asked) {
-				o.Asked = at
+			if at := owners.AnnotationChanged(prefix + "/" + name); at.After(o.AnnotatedAt) {
+				o.AnnotatedAt = at
 			}
 		}
 	}

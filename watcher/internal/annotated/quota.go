@@ -85,9 +85,7 @@ func (q *Quota) Look(name types.NamespacedName) *Object {
 	return q.get(name, (*Object).AsChecked)
 }
 
-func (q *Quota) get(
-	name types.NamespacedName, checked func(*Object) *Object,
-) *Object {
+func (q *Quota) get(name types.NamespacedName, checked func(*Object) *Object) *Object {
 	o := q.Informer.Get(name)
 	if o != nil {
 		o = checked(o)
@@ -115,7 +113,7 @@ func (q *Quota) get(
 	}
 	bounded := *o
 	bounded.Bound = &bound
-	bounded.Request, bounded.Invalid = bound.Apply(name.Namespace, o.Request, o.Invalid)
+	bounded.Request, bounded.Invalid = bound.Apply(o.Namespace, o.Request, o.Invalid)
 	return &bounded
 }
 

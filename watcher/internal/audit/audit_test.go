@@ -224,7 +224,7 @@ func fetched(b *bench, _ pipeline.Key) { b.fetched() }
 
 func entry(e status.Entry) action { return func(b *bench, k pipeline.Key) { b.entry(k, e) } }
 
-func failsWith(reason string) action { return entry(status.Entry{Error: reason}) }
+func failsWith(reason string) action { return entry(status.Entry{ErrorURL: url, Error: reason}) }
 
 // due leaves a refresh pending.
 func due(b *bench, k pipeline.Key) { b.due(k, v1.Cause_CAUSE_REFRESH) }
@@ -235,7 +235,6 @@ func timer(in time.Duration, change func(*v1.Due)) action {
 
 func TestAudit(t *testing.T) {
 	t.Parallel()
-	cause := func(c v1.Cause) func(*v1.Due) { return func(d *v1.Due) { d.Cause = c } }
 	failing := func(d *v1.Due) { d.Cause, d.Reported = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_TIMEOUT }
 	denied := func(detail v1.FailureDetail) func(*v1.Due) {
 		return func(d *v1.Due) { d.Reported, d.Detail = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, detail }
@@ -254,7 +253,7 @@ func TestAudit(t *testing.T) {
 	ahead := func(b *bench, k pipeline.Key) {
 		b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: status.Fence{Epoch: b.epoch, Seq: 1000}})
 	}
-	for name, c := range map[string]struct {
+	for name, c := range map[string]struct { // TestClassify has the combinations
 		want wantindex.Finding
 		past []action
 	}{
@@ -268,41 +267,16 @@ func TestAudit(t *testing.T) {
 			wantindex.BodyLost, []action{fetched, otherBody, (*bench).result, crash},
 		},
 		"waits for a want that no fetcher has received": {wantindex.NothingLost, []action{waits}},
-		"waits for a retry": {
-			wantindex.NothingLost, []action{fetched, timer(time.Hour, cause(v1.Cause_CAUSE_RETRY))},
-		},
-		"requests a key again if its retry is overdue": {
-			wantindex.BodyLost, []action{fetched, timer(time.Minute, cause(v1.Cause_CAUSE_RETRY))},
-		},
 		"waits for the recheck after a failure that the status shows": {
 			wantindex.NothingLost, []action{fetched, timer(time.Hour, failing), failsWith("Timeout")},
 		},
-		"requests a key again if the status lacks its failure": {
-			wantindex.BodyLost, []action{fetched, timer(time.Hour, failing)},
-		},
-		"requests a key again if no trusted key signed its want": {
-			wantindex.BodyLost, []action{fetched, unsigned, failsWith("AddressDenied")},
-		},
-		"requests such a key again while its due message is pending": {
+		"requests a key again while its due message is pending if no trusted key signed its want": {
 			wantindex.BodyLost, []action{fetched, due, unsigned, failsWith("AddressDenied")},
-		},
-		"waits for the recheck after another denial": {wantindex.NothingLost, []action{
-			fetched, timer(time.Hour, denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS)), failsWith("AddressDenied"),
-		}},
-		"renews the want of a held key if no trusted key signed it": {
-			wantindex.TimerLost, []action{fetched, holds, unsigned},
-		},
-		"renews such a want while a due message is pending": {
-			wantindex.TimerLost, []action{fetched, holds, due, unsigned},
-		},
-		"requests a body again that the writer refused": {
-			wantindex.BodyLost, []action{fetched, otherBody, failsWith("BodyTooLarge")},
 		},
 		"ignores an immutable object": {
 			wantindex.NothingLost, []action{fetched, failsWith("Immutable")},
 		},
-		"ignores a held key that will be refreshed":          {wantindex.NothingLost, []action{fetched, holds, sameBody}},
-		"restarts the refresh of a held key without a timer": {wantindex.TimerLost, []action{fetched, holds}},
+		"ignores a held key that will be refreshed": {wantindex.NothingLost, []action{fetched, holds, sameBody}},
 		"restarts the refresh of a held key whose timer is overdue": {
 			wantindex.TimerLost, []action{fetched, holds, timer(time.Minute, cached(stored))},
 		},
@@ -347,7 +321,7 @@ func TestARefusedKeyIsRequestedAtGrowingIntervalsUntilAnEdit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	k := b.request("ns", "cm", "k")
-	b.entry(k, status.Entry{Error: "BodyTooLarge"})
+	b.entry(k, status.Entry{ErrorURL: url, Error: "BodyTooLarge"})
 	b.fetched()
 	want := wantindex.BodyLost
 	const minute = time.Minute
@@ -416,28 +390,21 @@ func TestAKeyThatWasJustFetchedIsNotLost(t *testing.T) {
 	b.Expect(b.found()).To(HaveKeyWithValue(k, wantindex.BodyLost))
 }
 
-// A stale key had no good fetch for three intervals, because it fails or is not fetched.
-func TestStaleKeysAreCounted(t *testing.T) {
+func TestAKeyIsStaleUntilItsTimerShowsAGoodFetch(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
-	fresh, missed := b.request("ns", "fresh", "k"), b.request("ns", "missed", "k")
-	failing, young := b.request("ns", "failing", "k"), b.request("ns", "young", "k")
+	k := b.request("ns", "cm", "k")
 	b.fetched()
-	for _, k := range []pipeline.Key{fresh, missed, failing, young} {
-		b.hold(k)
+	b.hold(k)
+	for _, c := range []struct {
+		late  time.Duration
+		stale bool
+	}{{2*time.Hour - 10*time.Minute, false}, {2*time.Hour + time.Minute, true}, {0, false}} {
+		b.timer(k, time.Hour, func(due *v1.Due) {
+			due.FreshUntil = timestamppb.New(b.clock.Now().Add(-c.late))
+		})
+		b.clock.Step(interval)
+		b.found()
+		b.Expect(b.want(k).Stale).To(Equal(c.stale), "%s late", c.late)
 	}
-	late := func(d time.Duration) func(*v1.Due) {
-		return func(due *v1.Due) { due.FreshUntil = timestamppb.New(b.clock.Now().Add(-d)) }
-	}
-	b.timer(fresh, time.Hour, late(2*time.Hour-10*time.Minute))
-	b.timer(missed, time.Hour, late(2*time.Hour+time.Minute))
-	b.timer(failing, time.Hour, late(2*time.Hour+time.Minute))
-	b.timer(young, time.Hour, late(time.Hour))
-	for k, since := range map[pipeline.Key]time.Duration{failing: 3*time.Hour + time.Minute, young: 2 * time.Hour} {
-		entry := b.of(k).Status.Of(k.Key)
-		entry.Error, entry.Since = "BadStatus", b.clock.Now().Add(-since)
-		b.entry(k, entry)
-	}
-	b.clock.Step(interval)
-	b.found()
-	b.Expect(suitetest.MetricValue(b.registry, "curlmethat_watcher_stale_keys")).To(BeEquivalentTo(2))
 }

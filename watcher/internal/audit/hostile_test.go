@@ -117,7 +117,7 @@ func TestFailingKeysWithATimerAreNotReadAgain(t *testing.T) {
 	b := newBench(t)
 	for n := range keys {
 		k := b.request("ns", fmt.Sprint("cm-", n), "k")
-		b.entry(k, status.Entry{Error: "BadStatus", GaveUp: true})
+		b.entry(k, status.Entry{ErrorURL: url, Error: "BadStatus", GaveUp: true})
 		b.timer(k, time.Hour, func(d *v1.Due) {
 			d.Cause, d.Reported = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_BAD_STATUS
 		})
@@ -139,7 +139,7 @@ func TestForgedReasonsCountAsOneRefusal(t *testing.T) {
 	r := &refusing{bench: b}
 	for n := range 200 {
 		k := b.request("ns", fmt.Sprint("cm-", n), "k")
-		b.entry(k, status.Entry{Error: fmt.Sprint("x", n)})
+		b.entry(k, status.Entry{ErrorURL: url, Error: fmt.Sprint("x", n)})
 		r.keys = append(r.keys, k)
 	}
 	b.fetched()
@@ -201,7 +201,7 @@ func TestANewSessionChecksAllSuspectsAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	k := b.request("ns", "cm", "k")
-	b.entry(k, status.Entry{Error: "Timeout"})
+	b.entry(k, status.Entry{ErrorURL: url, Error: "Timeout"})
 	b.fetched()
 	b.timer(k, time.Hour, func(d *v1.Due) { d.Cause = v1.Cause_CAUSE_RETRY })
 	b.clock.Step(interval)
@@ -231,7 +231,7 @@ func TestAFailingKeyWithATimerIsNotRequestedAfterARecentRefresh(t *testing.T) {
 	b := newBench(t)
 	b.clock.SetTime(time.Now().Add(-interval))
 	k := b.request("ns", "cm", "k")
-	b.entry(k, status.Entry{Error: "BadStatus", GaveUp: true})
+	b.entry(k, status.Entry{ErrorURL: url, Error: "BadStatus", GaveUp: true})
 	b.fetched()
 	b.due(k, v1.Cause_CAUSE_REFRESH)
 	b.fetched()

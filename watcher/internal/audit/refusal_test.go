@@ -34,7 +34,7 @@ func (b *bench) refusing(keys int, reason string) *refusing {
 	for n := range keys {
 		k := b.request("ns", fmt.Sprint("cm-", n), "k")
 		if reason != "" {
-			b.entry(k, status.Entry{Error: reason})
+			b.entry(k, status.Entry{ErrorURL: url, Error: reason})
 		}
 		r.keys = append(r.keys, k)
 	}
@@ -124,7 +124,11 @@ func TestAKeyWhoseStatusIsRemovedIsNotRequestedEachMinute(t *testing.T) {
 func TestAKeyIsRefusedUntilItLands(t *testing.T) {
 	t.Parallel()
 	r := newBench(t).refusing(1, "")
-	for !r.Refused(r.keys[0]) {
+	refused := func() bool {
+		_, refused := r.Refused(r.keys[0])
+		return refused
+	}
+	for !refused() {
 		r.advance()
 	}
 	r.fixed = true
@@ -132,7 +136,7 @@ func TestAKeyIsRefusedUntilItLands(t *testing.T) {
 		r.advance()
 	}
 	r.advance()
-	r.Expect(r.Refused(r.keys[0])).To(BeFalse())
+	r.Expect(refused()).To(BeFalse())
 }
 
 func TestAKeyThatWaitsForARetryIsNotRequestedInsteadOfAnother(t *testing.T) {

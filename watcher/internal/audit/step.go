@@ -2,7 +2,8 @@ package audit
 
 import (
 	"context"
-	"math"
+	"hash/maphash"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
@@ -17,38 +19,28 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// suspect records when a key is checked again. A change of the observation replaces it.
+// suspect records when a key is checked again. A change of what its object shows replaces it.
 type suspect struct {
-	observed  observation
-	reason    reason
+	shown     shown
+	last      verdict
 	notBefore time.Time
 	// requests counts the requests (8: eight or more). The last one was at requestedAt, after refusal.
 	requests    uint8
 	requestedAt time.Time
 	refusal     refusal
+	// newest is the digest of the newest body at the last request (empty: unknown).
+	newest string
 	// queuedUpTo is the last sequence of the results when one of the key was first found queued (0: none).
 	queuedUpTo uint64
 }
 
-// reason is the reason why a suspect is not checked before a time.
-type reason int
+// waits reports whether the time of the next check follows from pending work, not from a request.
+func (r *suspect) waits() bool { return r.last == inFlight || r.last == landing }
 
-const (
-	// pausing: the key was requested.
-	pausing reason = iota
-	// inFlight: another attempt is pending or in flight.
-	inFlight
-	// landing: the writer may be about to write the body of a refresh. A key waits for that only once,
-	// because with a short interval every step finds a new refresh.
-	landing
-)
-
-func (r *suspect) wait(why reason, until time.Time) { r.reason, r.notBefore = why, until }
-
-// observation is the state of a key in its object. It changes with the outcome of the key, and with
-// each edit by a manager other than the writer.
-type observation struct {
-	holding         plan.Holding
+// shown is what the object shows of a key. It changes with the result of the key, and with each edit by a manager other
+// than the writer.
+type shown struct {
+	held            bool
 	failure, sha256 string
 	editedAt        int64
 }
@@ -59,42 +51,55 @@ type refusal struct {
 	class     v1.FailureClass
 }
 
-// candidate is a want whose timer a step may read.
+// candidate is a wanted key that a step may check.
 type candidate struct {
-	*suspect
-	key     pipeline.Key
-	object  *annotated.Object
-	pair    annotation.Pair
-	want    wantindex.Want
-	entry   status.Entry
-	finding wantindex.Finding
+	key    pipeline.Key
+	object *annotated.Object
+	pair   annotation.Pair
+	want   wantindex.Want
+	entry  status.Entry
+	shown  shown
+	// futile means that a fetch is useless because the key is foreign or the object immutable.
+	futile bool
+	// known is what earlier steps know of the key (nil: nothing).
+	known *suspect
+	// pending, verdict and notBefore are set once the messages of the key are read.
+	pending   pending
+	verdict   verdict
+	notBefore time.Time
 }
 
 // stripped reports whether the key has our body, but its status was removed, for example by an admission policy.
-func (c candidate) stripped() bool {
+func (c *candidate) stripped() bool {
 	return c.entry == status.Entry{} && c.object.Owner(c.key.Key).State == annotation.Ours
 }
 
-// candidate returns a want as a new suspect, and whether the object still asks for it.
-func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want) (c candidate, wanted bool) {
+// candidate returns a wanted key, or nil if its object no longer asks for it.
+func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want, now time.Time) *candidate {
 	o := a.deps.Object(wantindex.ObjectOf(key))
 	if o == nil {
-		return c, false
+		return nil
 	}
-	c = candidate{key: key, want: w, object: o, pair: annotation.Pair{Key: key.Key}, entry: o.Status.Of(key.Key)}
-	c.pair.URL, wanted = o.Request.URL(key.Key)
-	holding, fence := plan.HoldingOf(o, c.pair), c.entry.Fence
+	url, wanted := o.Request.URL(key.Key)
+	if !wanted {
+		return nil
+	}
+	seen := o.Shown(key.Key)
+	c := &candidate{key: key, want: w, object: o, pair: annotation.Pair{Key: key.Key, URL: url}, entry: seen.Entry}
+	state := keystate.Of(o.Asked(c.pair), &seen, nil, now)
+	c.futile = state.State == keystate.Ignored || state.State == keystate.Refused &&
+		(state.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) ||
+			state.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE))
 	// A want of a later version than the object's means that the API server was restored from a backup.
-	// A requested want without a result means that its body has not landed, or was equal.
+	// A forced want without a result means that its body has not landed, or was equal.
+	fence := c.entry.Fence
 	restored := o.Version > 0 && o.Version < w.Version
-	unanswered := w.Requested && (fence.Epoch != w.Fence.Epoch || fence.Seq < w.Fence.Seq)
-	if holding == plan.Held && (restored || unanswered) {
-		holding = plan.NotHeld
+	unanswered := w.Forced && (fence.Epoch != w.Fence.Epoch || fence.Seq < w.Fence.Seq)
+	c.shown = shown{
+		held:    state.State == keystate.OK && !restored && !unanswered,
+		failure: c.entry.Error, sha256: c.entry.SHA256, editedAt: o.EditedAt.Unix(),
 	}
-	c.suspect = &suspect{observed: observation{
-		holding: holding, failure: c.entry.Error, sha256: c.entry.SHA256, editedAt: o.EditedAt.Unix(),
-	}}
-	return c, wanted
+	return c
 }
 
 // step is the state of one step of the audit.
@@ -105,38 +110,93 @@ type step struct {
 	// lifted has the refusals that are over, and requested the time of the last request per refusal.
 	lifted    map[refusal]bool
 	requested map[refusal]time.Time
-	// toRead are the keys whose timers are read.
-	toRead []candidate
+	// toRead are the keys whose messages are read.
+	toRead []*candidate
 	// found counts the findings.
 	found int
 }
 
-// handled reports whether a message was acknowledged, or delivered more than maxInFlight ago.
-func (s *step) handled(seq uint64, at time.Time, maxInFlight time.Duration) bool {
-	return seq <= s.progress.Acknowledged || seq <= s.progress.Delivered && s.age(at) > maxInFlight
-}
-
-// maxSkew is the maximum difference between clocks.
-const maxSkew = time.Minute
-
-// age returns the time since a time stamp of the broker. A future time stamp counts as very old: the
-// clock was set back since.
-func (s *step) age(at time.Time) time.Duration {
-	if age := s.now.Sub(at); age >= -maxSkew {
-		return age
-	}
-	return math.MaxInt64
-}
-
-// restored reports whether the fence of the object is newer than the whole stream, so that no result
-// would land: the stream was restored from a backup.
-func (s *step) restored(c candidate) bool {
+// ahead reports whether the fence of the object is newer than the whole stream.
+func (s *step) ahead(c *candidate) bool {
 	return c.entry.Fence.Epoch == c.want.Fence.Epoch && c.entry.Fence.Seq > s.progress.Last
 }
 
-// read reads the timers and due messages of candidates, and records findings. It enqueues the objects
-// of lost keys, unless their results are queued.
-func (a *Auditor) read(ctx context.Context, s *step, candidates []candidate) error {
+// choose selects the keys whose messages a step reads.
+func (a *Auditor) choose(s *step) {
+	a.turn++
+	a.lifted = map[refusal]bool{}
+	maps.DeleteFunc(a.suspects, func(key pipeline.Key, r *suspect) bool {
+		if r.requestedAt.After(s.requested[r.refusal]) {
+			s.requested[r.refusal] = r.requestedAt
+		}
+		_, found := a.deps.Index.Want(key)
+		return !found
+	})
+	timers := steps * uint64(max(1, min(a.deps.Index.Len()/timersPerInterval, 10)))
+	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
+		n := maphash.Comparable(a.seed, key)
+		if n%steps != a.turn%steps && a.suspects[key] == nil {
+			return
+		}
+		c := a.candidate(key, w, s.now)
+		if c == nil { // the watcher may have missed a change of the object
+			delete(a.suspects, key)
+			s.enqueue(wantindex.ObjectOf(key))
+			return
+		}
+		if a.shouldRead(s, c, n%timers == a.turn%timers) {
+			s.toRead = append(s.toRead, c)
+		}
+	})
+}
+
+// shouldRead reports whether the messages of a key must be read. timer means that it is the turn of its timer.
+func (a *Auditor) shouldRead(s *step, c *candidate, timer bool) bool {
+	known := a.suspects[c.key]
+	same := known != nil && known.shown == c.shown
+	if same || !c.shown.held && !c.futile {
+		if !handled(s.progress, s.now, c.want.Fence.Seq, c.want.At, a.interval.maxInFlight()) {
+			return false
+		}
+		if !same {
+			known = &suspect{shown: c.shown}
+			a.suspects[c.key] = known
+		}
+		c.known = known
+		return a.isOver(s, c)
+	}
+	if known != nil && known.requests > 0 && c.shown.held {
+		a.lifted[known.refusal] = true
+	}
+	delete(a.suspects, c.key)
+	timer = timer && handled(s.progress, s.now, c.want.Fence.Seq, c.want.At, a.interval.grace())
+	return c.want.Refreshes && c.shown.held && (timer || s.ahead(c))
+}
+
+// isOver reports whether the pause of a suspect is over. The pause after a request also ends when
+// another key with the same refusal is held. To notice that soon, one key per refusal is requested
+// every half interval.
+func (a *Auditor) isOver(s *step, c *candidate) bool {
+	k := c.known
+	if !k.waits() && s.lifted[k.refusal] {
+		k.notBefore = time.Time{}
+	}
+	switch wait := k.notBefore.Sub(s.now); {
+	case age(s.now, c.want.At) < a.interval.grace():
+		return false
+	case wait <= 0, wait > a.interval.maxPause()+maxSkew: // the clock was set back
+		return true
+	case k.waits(), age(s.now, s.requested[k.refusal]) < a.interval.half(),
+		k.refusal.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, // only an edit or a refresh helps
+		c.stripped():
+		return false
+	}
+	s.requested[k.refusal] = s.now
+	return true
+}
+
+// read reads the messages of candidates and applies the verdicts.
+func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	subjects := make([]string, 0, 2*len(candidates))
@@ -147,14 +207,18 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []candidate) err
 	if err != nil {
 		return err
 	}
-	var lost []candidate
-	var keys []pipeline.Key
+	var lost []pipeline.Key
 	for _, c := range candidates {
-		if c.finding = a.findingOf(s, c, a.pendingOf(s, c, latest)); c.finding != wantindex.NothingLost {
-			lost, keys = append(lost, c), append(keys, c.key)
+		c.pending = a.interval.pendingOf(c.key, c.want, latest, s.progress, s.now)
+		c.verdict, c.notBefore = a.interval.classify(observation{
+			held: c.shown.held, failing: c.entry.Failing(), sha256: c.entry.SHA256, ahead: s.ahead(c),
+			suspected: c.known != nil, letOff: c.known != nil && c.known.last == landing,
+		}, c.want, c.pending, s.now)
+		if c.verdict >= bodyLost {
+			lost = append(lost, c.key)
 		}
 	}
-	queued, err := a.deps.Client.QueuedResults(ctx, keys)
+	queued, err := a.deps.Client.QueuedResults(ctx, lost)
 	if err != nil {
 		return err
 	}
@@ -165,108 +229,75 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []candidate) err
 			return err
 		}
 	}
-	for _, c := range lost {
-		waits := queued[c.key]
-		switch {
-		case !waits:
-			c.queuedUpTo = 0
-		case c.queuedUpTo == 0, c.queuedUpTo > results.Last: // the stream may be another one
-			c.queuedUpTo = results.Last
-		default: // a broker that crashes may keep a result that the writer has acknowledged
-			waits = c.queuedUpTo > results.Acknowledged
-		}
-		// The plan repairs a drifted key anyway, at growing intervals.
-		contested := c.finding == wantindex.BodyLost && plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
-		if waits || contested {
-			c.wait(inFlight, s.now.Add(a.interval/2))
-		} else {
-			a.record(s, c)
-		}
-		if !waits {
-			s.enqueue(wantindex.ObjectOf(c.key))
-		}
+	for _, c := range candidates {
+		a.apply(s, c, queued[c.key], results)
 	}
 	return nil
 }
 
-// pending is the work that the messages of a key announce.
-type pending struct {
-	// timer fires at a time. It is lost if it is missing or overdue, or if the clock was set back since,
-	// so that it would fire much too late.
-	timer     *v1.Due
-	at        time.Time
-	timerLost bool
-	// fired is the last due message since the want. inFlight means that no fetcher has handled it yet.
-	fired    *v1.Due
-	inFlight bool
-	// recent means that the watch may not show the effect of a message yet.
-	recent bool
-}
-
-// pendingOf returns the pending work of a candidate.
-func (a *Auditor) pendingOf(s *step, c candidate, latest map[string]pipeline.Message) pending {
-	p := pending{timerLost: true, recent: s.age(c.want.At) < a.grace()}
-	if m, ok := latest[c.key.Due()]; ok && m.Sequence > c.want.Fence.Seq {
-		p.fired, _ = pipeline.DecodeDue(c.key, m.Data) // an unreadable message counts too
-		p.inFlight = !s.handled(m.Sequence, m.Time, a.maxInFlight())
-		p.recent = p.recent || s.age(m.Time) < a.grace()
+// apply applies the verdict about a key: to the index, from which the next plan of the object takes it, to the
+// suspects, and to the queue. queued means that the writer has yet to handle a result of the key.
+func (a *Auditor) apply(s *step, c *candidate, queued bool, results wantindex.Progress) {
+	if c.known == nil {
+		c.known = &suspect{shown: c.shown}
 	}
-	m := latest[c.key.Timer()]
-	at, err := pipeline.FiresAt(m)
-	if due, unreadable := pipeline.DecodeDue(c.key, m.Data); err == nil && unreadable == nil {
-		p.timer, p.at = due, at
-		p.timerLost = s.now.Sub(at) > a.maxTimerDelay() || m.Time.Sub(s.now) > maxSkew
-		p.recent = p.recent || s.age(m.Time) < a.grace()
-	}
-	return p
-}
-
-// leadsToAttempt reports whether the timer leads to another attempt. After a good response, a timer does not
-// prove that the body landed.
-func (p pending) leadsToAttempt(failing bool) bool {
-	switch p.timer.GetCause() {
-	case v1.Cause_CAUSE_RETRY, v1.Cause_CAUSE_PARKED, v1.Cause_CAUSE_REPLAY:
-		return true
-	default:
-		return failing && p.timer.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
-	}
-}
-
-// findingOf returns the finding about a candidate. A key that is neither held nor lost waits.
-func (a *Auditor) findingOf(s *step, c candidate, p pending) wantindex.Finding {
-	sum, held := p.timer.GetCached().GetSha256(), c.observed.holding == plan.Held
-	landed := sum != "" && sum == c.entry.SHA256
-	// Every attempt fails until the want is signed again.
-	unsigned := p.timer.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
-	switch {
-	case !held && c.want.Requested && landed && !p.timerLost: // the requested body is equal
-		a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Requested = false })
-		delete(a.suspects, c.key)
-		return wantindex.NothingLost
-	case !held:
-	case unsigned, s.restored(c), p.timerLost && !p.inFlight && !p.recent:
-		delete(a.suspects, c.key)
-		return wantindex.TimerLost
-	case landed, sum == "" && a.suspects[c.key] == nil:
-		if !c.entry.Failing() && condition.StaleDue(p.timer, c.object.Request.Interval(c.key.Key), s.now) {
-			a.stale++
+	k, wait := c.known, c.notBefore
+	if c.verdict >= bodyLost {
+		queued = k.isQueued(queued, results)
+		if !queued {
+			s.enqueue(wantindex.ObjectOf(c.key))
 		}
+		// The plan repairs a drifted key anyway, at growing intervals.
+		contested := c.verdict == bodyLost && plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
+		switch {
+		case c.verdict == timerLost && queued:
+			c.verdict = inOrder
+		case queued || contested:
+			c.verdict, wait = inFlight, s.now.Add(a.interval.half())
+		}
+	}
+	finding := wantindex.Finding(wantindex.NothingLost)
+	switch c.verdict {
+	case inOrder:
 		delete(a.suspects, c.key)
-		return wantindex.NothingLost
-	default: // the newest body has not landed
-		a.suspects[c.key] = c.suspect
+	case inFlight, landing:
+		a.suspects[c.key], k.last, k.notBefore = k, c.verdict, wait
+	case timerLost:
+		delete(a.suspects, c.key)
+		finding = wantindex.TimerLost
+	case bodyLost:
+		finding = wantindex.BodyLost
+		if k.requests > 0 {
+			finding = wantindex.Refused
+		}
+		a.suspects[c.key], k.last, k.newest, k.queuedUpTo = k, bodyLost, c.pending.newest(), 0
+		k.notBefore = s.now.Add(min(time.Duration(a.interval)<<k.requests, a.interval.maxPause()))
+		k.requests, k.requestedAt = min(k.requests+1, 8), s.now // 8 doublings exceed maxPause
+		k.refusal = refusal{c.key.Namespace, pipeline.ClassOf(c.shown.failure)}
 	}
+	stale := c.shown.held && condition.StaleDue(c.pending.timer, c.object.Request.Interval(c.key.Key), s.now)
+	a.deps.Index.Update(c.key, func(w *wantindex.Want) {
+		w.Stale, w.Forced = stale, w.Forced && c.verdict != inOrder
+		if finding != wantindex.NothingLost {
+			w.Finding = finding
+		}
+	})
+	if finding != wantindex.NothingLost {
+		a.deps.Metrics.lost.WithLabelValues(string(finding)).Inc()
+		s.found++
+	}
+}
+
+// isQueued reports whether the writer has yet to handle a queued result. A broker that crashes may keep one that
+// the writer has acknowledged.
+func (r *suspect) isQueued(queued bool, results wantindex.Progress) bool {
 	switch {
-	case unsigned:
-		return wantindex.BodyLost
-	case !p.inFlight && !p.timerLost && p.leadsToAttempt(c.entry.Failing()):
-		c.wait(inFlight, s.now.Add(min(p.at.Sub(s.now)+a.maxTimerDelay(), a.maxPause())))
-	case p.inFlight && p.fired.GetCause() != v1.Cause_CAUSE_REFRESH:
-		c.wait(inFlight, s.now.Add(a.interval/2))
-	case c.reason != landing && (p.inFlight || p.recent):
-		c.wait(landing, s.now.Add(a.grace()))
+	case !queued:
+		r.queuedUpTo = 0
+	case r.queuedUpTo == 0, r.queuedUpTo > results.Last: // the stream may be another one
+		r.queuedUpTo = results.Last
 	default:
-		return wantindex.BodyLost
+		return r.queuedUpTo > results.Acknowledged
 	}
-	return wantindex.NothingLost
+	return queued
 }

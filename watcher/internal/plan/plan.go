@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
@@ -42,8 +43,10 @@ type Want struct {
 	*v1.Want
 	// Last is the sequence of the replaced want (0: none).
 	Last uint64
-	// Held is the fence of the key in the object. Results of the want must be newer.
-	Held status.Fence
+	// After is the fence of the key in the object. Results of the want must be newer.
+	After status.Fence
+	// Digest is its wantindex.Digest.
+	Digest [16]byte
 }
 
 // Condition is a state to report to the owner of the object.
@@ -101,6 +104,8 @@ type planner struct {
 	wants  map[string]wantindex.Want
 	epoch  int64
 	plan   Plan
+	// digest is that of the current key's want.
+	digest [16]byte
 }
 
 // retractAllBut retracts all wants except those of requested keys.
@@ -154,20 +159,20 @@ func Orphans(o *annotated.Object) []string {
 }
 
 func (m *planner) key(pair annotation.Pair) {
-	o := m.object
-	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
-	last := m.wants[pair.Key]
+	shown, last := m.object.Shown(pair.Key), m.wants[pair.Key]
+	entry, owner, value := shown.Entry, shown.Owner, shown.Value(m.object.Asked(pair))
 	have := last.Fence.Seq > 0 // without a sequence, it is unknown whether the stream has the want
-	switch other := o.Others[pair.Key]; {
-	case other != "":
-		m.exists(pair.Key, condition.KeyOfOther(pair.Key, other))
+	switch {
+	case shown.Other != "":
+		m.exists(pair.Key, condition.KeyOfOther(pair.Key, shown.Other))
 		return
-	case !entry.Written() && owner.State == annotation.Foreign:
+	case value == keystate.Foreign:
 		m.occupied(pair, entry)
 		return
 	}
 	w := m.want(pair)
-	if entry.Copied(o.UID) {
+	m.digest = wantindex.Digest(w)
+	if value == keystate.Copied {
 		m.copied(w, owner, last, have)
 		return
 	}
@@ -177,13 +182,12 @@ func (m *planner) key(pair annotation.Pair) {
 	if resolved && !last.Resolved {
 		m.plan.Resolved = append(m.plan.Resolved, pair.Key)
 	}
-	holds := matches(entry, o.Request, pair)
 	switch {
-	case holds && !intact(entry, owner):
+	case value == keystate.Drifted:
 		m.drifted(w, entry, owner, last, !resolved || entry.Failing())
-	case holds && !entry.Failing():
+	case value == keystate.Held && !entry.Failing():
 		m.satisfied(w, entry, last, have)
-	case last.Resolved && entry == status.Entry{} && last.Digest == wantindex.Digest(w):
+	case last.Resolved && entry == status.Entry{} && last.Digest == m.digest:
 		m.replaced(w, owner, last)
 	default:
 		m.unsatisfied(w, entry, last, have)
@@ -195,7 +199,7 @@ func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Wan
 	switch {
 	case !have:
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
-	case last.Digest != wantindex.Digest(w):
+	case last.Digest != m.digest:
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
@@ -208,7 +212,7 @@ func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Wan
 // digest can show that the value is ours, so the writer compares it.
 func (m *planner) copied(w *v1.Want, owner annotation.Ownership, last wantindex.Want, have bool) {
 	w.ReadFirst = true
-	if last.Resolved && last.Digest == wantindex.Digest(w) { // the copy replaced our status
+	if last.Resolved && last.Digest == m.digest { // the copy replaced our status
 		m.publish(w, v1.Cause_CAUSE_DRIFT, last)
 		return
 	}
@@ -249,7 +253,7 @@ func (m *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want,
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
-	case last.Digest != wantindex.Digest(w):
+	case last.Digest != m.digest:
 		w.Cached = cached
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Finding == wantindex.BodyLost, last.Finding == wantindex.Refused:
@@ -266,7 +270,7 @@ func (m *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want,
 // has no result yet.
 func (m *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last wantindex.Want, asked bool) {
 	// The writer reads the live object, so one repair covers all changes until then.
-	repairing := asked && last.Digest == wantindex.Digest(w) && last.Drift != ""
+	repairing := asked && last.Digest == m.digest && last.Drift != ""
 	w.Drift = owner.Fingerprint
 	if entry.Drift != owner.Unsettled() { // else the value was the right one, and is checked once more
 		w.Drift = owner.Unsettled()
@@ -373,7 +377,7 @@ func (m *planner) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 		w.AskedAt = timestamppb.New(m.object.AskedAt())
 	default: // no user requested it
 	}
-	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq, Held: m.fence(w.GetKey())})
+	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq, After: m.fence(w.GetKey()), Digest: m.digest})
 }
 
 func (m *planner) fence(key string) status.Fence {
@@ -402,46 +406,4 @@ func Reconcile(o *annotated.Object, remove bool) *v1.Result {
 		ObservedAt: timestamppb.New(o.SeenAt),
 		Outcome:    &v1.Result_Reconcile{Reconcile: reconcile},
 	}
-}
-
-// Holding is the state of a requested key according to the metadata of its object.
-type Holding int
-
-const (
-	// NotHeld: the key lacks the requested body, or may lack it, or later attempts fail.
-	NotHeld Holding = iota
-	// Held: the status of this object describes the requested body, and according to managedFields the
-	// key is unchanged since.
-	Held
-	// Blocked: a fetch is useless because the key is foreign or the object immutable.
-	Blocked
-)
-
-// HoldingOf returns the state of the key of a pair.
-func HoldingOf(o *annotated.Object, pair annotation.Pair) Holding {
-	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
-	switch {
-	case o.Others[pair.Key] != "", !entry.Written() && owner.State == annotation.Foreign:
-		return Blocked
-	case entry.Copied(o.UID):
-		return NotHeld
-	case entry.Error == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
-		return Blocked
-	case matches(entry, o.Request, pair) && intact(entry, owner) && !entry.Failing():
-		return Held
-	default:
-		return NotHeld
-	}
-}
-
-// matches reports whether an entry describes the requested body.
-func matches(entry status.Entry, r annotation.Request, pair annotation.Pair) bool {
-	sha256 := r.SHA256[pair.Key]
-	return entry.Written() && entry.URL == pair.URL && (sha256 == "" || sha256 == entry.SHA256) &&
-		entry.Rules == r.Rules[pair.Key].Digest()
-}
-
-// intact reports whether the key is as the entry describes it.
-func intact(entry status.Entry, owner annotation.Ownership) bool {
-	return owner.State == annotation.Ours || owner.Fingerprint == entry.Drift
 }

@@ -414,7 +414,7 @@ func TestEpoch(t *testing.T) {
 		c := about(ours, tt.entry, nil)
 		p := plan.Make(c.object, nil, epoch)
 		NewWithT(t).Expect(p.Publish).To(HaveExactElements(And(HaveField("GetEpoch()", tt.want),
-			HaveField("Held", tt.held))), name)
+			HaveField("After", tt.held))), name)
 	}
 }
 

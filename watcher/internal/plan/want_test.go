@@ -147,33 +147,6 @@ func TestNotesOfConditions(t *testing.T) {
 	NewWithT(t).Expect(plan.Make(about(foreign, nil, nil).object, nil, epoch).Occupied).To(Equal([]string{"k", url}))
 }
 
-func TestHoldingOf(t *testing.T) {
-	t.Parallel()
-	digest := func(sha256 string) func(*call) {
-		return func(c *call) { c.object.Request.SHA256 = map[string]string{"k": sha256} }
-	}
-	for name, tt := range map[string]struct {
-		call
-		want plan.Holding
-	}{
-		"held":                     {about(ours, written(), nil), plan.Held},
-		"held, with that digest":   {about(ours, written(), nil, digest(sum)), plan.Held},
-		"found right":              {about(foreign, written(found(foreign)), nil), plan.Held},
-		"another digest requested": {about(ours, written(), nil, digest(sum2)), plan.NotHeld},
-		"another URL":              {about(ours, written(oldURL), nil), plan.NotHeld},
-		"edited":                   {about(foreign, written(), nil), plan.NotHeld},
-		"later attempts fail":      {about(ours, written(fails("Timeout")), nil), plan.NotHeld},
-		"copied":                   {about(ours, written(on("another")), nil), plan.NotHeld},
-		"copied from an immutable": {about(ours, written(on("another"), fails("Immutable")), nil), plan.NotHeld},
-		"nothing":                  {about(none, nil, nil), plan.NotHeld},
-		"immutable":                {about(none, &status.Entry{Error: "Immutable"}, nil), plan.Blocked},
-		"foreign":                  {about(foreign, nil, nil), plan.Blocked},
-		"ours, without a status":   {about(ours, nil, nil), plan.NotHeld},
-	} {
-		NewWithT(t).Expect(plan.HoldingOf(tt.object, tt.object.Request.Pairs[0])).To(Equal(tt.want), name)
-	}
-}
-
 // A finding of the audit does not count.
 func TestNeedsWant(t *testing.T) {
 	t.Parallel()

@@ -219,7 +219,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	if err != nil {
 		return err
 	}
-	r.deps.Index.Put(key, wantindex.Of(w.Want, r.deps.Index.Epoch(), seq, r.deps.Broker.Now()))
+	r.deps.Index.Put(key, wantindex.OfDigest(w.Want, w.Digest, seq, r.deps.Broker.Now()))
 	r.deps.Backlog.Add(key.Namespace, seq)
 	if isRepair(w) {
 		r.repaired(key)
@@ -246,7 +246,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	if err := r.refuseResolved(ctx, key, w, seq); err != nil {
 		return 0, err
 	}
-	if epoch := w.Held.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
+	if epoch := w.After.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
 		process.LogKey(r.deps.Log.Warn(), key).
 			Msg("the stream of requests is younger than the status of the object: it was restored, or a clock is wrong")
 		w.Epoch = epoch
@@ -259,7 +259,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 // and the object already has a result of its want. A restored stream can give the same sequence to
 // our want, so only the message itself shows its publisher.
 func (r *Reconciler) refuseResolved(ctx context.Context, key pipeline.Key, w plan.Want, seq uint64) error {
-	if (w.Held != status.Fence{Epoch: w.GetEpoch(), Seq: seq}) {
+	if (w.After != status.Fence{Epoch: w.GetEpoch(), Seq: seq}) {
 		return nil
 	}
 	have, at, err := r.deps.Client.LastWant(ctx, key)

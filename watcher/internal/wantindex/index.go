@@ -32,9 +32,11 @@ type Want struct {
 	Drift string
 	// Refreshes reports whether the want has an interval.
 	Refreshes bool
-	// Requested reports that a user requested a fetch while the key held its body, so a lost result
-	// looks like an equal body.
-	Requested bool
+	// Forced: `curl-now` asked for a fetch. No new status follows if the key had its body, whether the new one was equal
+	// or the result was lost. The audit has to tell the two apart.
+	Forced bool
+	// Stale: when the audit last read the timer, there was no good fetch for condition.StaleIntervals.
+	Stale bool
 	// Version is the resource version of the object when the want was made (0: not a number).
 	Version uint64
 	// At is the time of the publish.
@@ -56,8 +58,8 @@ const (
 	BodyLost Finding = "body_lost"
 	// Refused: the same after another fetch.
 	Refused Finding = "refused"
-	// TimerLost: the key holds its body, but no refresh is pending, or its result would not land because
-	// the object has a newer fence than the whole stream.
+	// TimerLost: the key has its body, but will not be refreshed. Either it has no timer, or the object's fence is newer
+	// than the stream (a restored backup), so the writer would drop the result.
 	TimerLost Finding = "timer_lost"
 )
 
@@ -68,13 +70,18 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 	if w.GetEpoch() < epoch {
 		return Unreadable(epoch, seq, at)
 	}
+	return OfDigest(w, Digest(w), seq, at)
+}
+
+// OfDigest is Of for a want of this epoch or a later one whose Digest is known.
+func OfDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Want {
 	return Want{
 		Fence:     status.Fence{Epoch: w.GetEpoch(), Seq: seq},
-		Digest:    Digest(w),
+		Digest:    digest,
 		Now:       w.GetNow(),
 		Drift:     w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0,
-		Requested: w.GetCause() == v1.Cause_CAUSE_NOW,
+		Forced:    w.GetCause() == v1.Cause_CAUSE_NOW,
 		Version:   informer.Version(w.GetResourceVersion()),
 		At:        at,
 	}

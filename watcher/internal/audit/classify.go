@@ -1,0 +1,154 @@
+package audit
+
+import (
+	"math"
+	"time"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
+)
+
+// verdict is what the audit thinks of a key.
+type verdict int
+
+const (
+	// inOrder: nothing is lost.
+	inOrder verdict = iota
+	// inFlight: another attempt is pending or in flight.
+	inFlight
+	// landing: the writer may be about to write the body of a refresh. A key is let off for this reason only once: with
+	// a short interval a refresh is always landing, so the key would never be judged.
+	landing
+	// bodyLost: the key lacks its newest body, and no attempt will bring it.
+	bodyLost
+	// timerLost: the key has its body, but will not be refreshed.
+	timerLost
+)
+
+// observation is what the object and earlier steps show of a key.
+type observation struct {
+	// held means that the key has the body of its want, and failing that later attempts fail. SHA256 is that of the body.
+	held, failing bool
+	sha256        string
+	// ahead means that the fence of the object is newer than the whole stream, so that no result would land: the stream
+	// was restored from a backup.
+	ahead bool
+	// suspected means that an earlier step suspected the key, and letOff that the last verdict was landing.
+	suspected, letOff bool
+}
+
+// pending is the work that the messages of a key announce.
+type pending struct {
+	// timer fires at a time. It is lost if it is missing or overdue, or if the clock was set back since,
+	// so that it would fire much too late.
+	timer     *v1.Due
+	at        time.Time
+	timerLost bool
+	// fired is the last due message since the want. inFlight means that no fetcher has handled it yet.
+	fired    *v1.Due
+	inFlight bool
+	// recent means that the watch may not show the effect of a message yet.
+	recent bool
+}
+
+// newest returns the digest of the newest body (empty: unknown).
+func (p pending) newest() string { return p.timer.GetCached().GetSha256() }
+
+// leadsToAttempt reports whether the timer leads to another attempt. After a good response, a timer does not
+// prove that the body landed.
+func (p pending) leadsToAttempt(failing bool) bool {
+	switch p.timer.GetCause() {
+	case v1.Cause_CAUSE_RETRY, v1.Cause_CAUSE_PARKED, v1.Cause_CAUSE_REPLAY:
+		return true
+	default:
+		return failing && p.timer.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
+	}
+}
+
+// interval is the time in which the audit checks each key, 2 min by default. All other durations are fractions or
+// multiples of it.
+type interval time.Duration
+
+// grace is how long the watch may take to show the effect of a new want or timer.
+func (i interval) grace() time.Duration { return time.Duration(i) / 4 }
+
+// half is the time after which a lost key is requested again, and after which work in flight is checked.
+func (i interval) half() time.Duration { return time.Duration(i) / 2 }
+
+// maxTimerDelay is the maximum delay of a timer. If the server cannot publish a timer when it fires,
+// the timer stays in the stream and never fires again.
+func (i interval) maxTimerDelay() time.Duration { return time.Duration(i) / 2 }
+
+// maxInFlight is how long a delivered message counts as in flight. All its deliveries take less.
+func (i interval) maxInFlight() time.Duration { return time.Duration(i) * 5 / 2 }
+
+// maxPause is the maximum time between two checks of a suspect.
+func (i interval) maxPause() time.Duration { return 5 * time.Duration(i) }
+
+// classify returns the verdict about a key, and the time before which it need not be checked again.
+func (i interval) classify(
+	o observation, w wantindex.Want, p pending, now time.Time,
+) (v verdict, notBefore time.Time) {
+	landed := p.newest() != "" && p.newest() == o.sha256
+	// Every attempt fails until the want is signed again.
+	unsigned := p.timer.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
+	switch {
+	case !o.held && w.Forced && landed && !p.timerLost: // the body is equal
+		return inOrder, time.Time{}
+	case !o.held:
+	case unsigned, o.ahead, p.timerLost && !p.inFlight && !p.recent:
+		return timerLost, time.Time{}
+	case landed, p.newest() == "" && !o.suspected:
+		return inOrder, time.Time{}
+	}
+	switch {
+	case unsigned:
+		return bodyLost, time.Time{}
+	case !p.inFlight && !p.timerLost && p.leadsToAttempt(o.failing):
+		return inFlight, now.Add(min(p.at.Sub(now)+i.maxTimerDelay(), i.maxPause()))
+	case p.inFlight && p.fired.GetCause() != v1.Cause_CAUSE_REFRESH:
+		return inFlight, now.Add(i.half())
+	case !o.letOff && (p.inFlight || p.recent):
+		return landing, now.Add(i.grace())
+	}
+	return bodyLost, time.Time{}
+}
+
+// maxSkew is the maximum difference between clocks.
+const maxSkew = time.Minute
+
+// age returns the time since a time stamp of the broker. A future time stamp counts as very old: the
+// clock was set back since.
+func age(now, at time.Time) time.Duration {
+	if age := now.Sub(at); age >= -maxSkew {
+		return age
+	}
+	return math.MaxInt64
+}
+
+// handled reports whether a message was acknowledged, or delivered more than maxInFlight ago.
+func handled(p wantindex.Progress, now time.Time, seq uint64, at time.Time, maxInFlight time.Duration) bool {
+	return seq <= p.Acknowledged || seq <= p.Delivered && age(now, at) > maxInFlight
+}
+
+// pendingOf returns the pending work of a key, from the latest messages of its timer and due.
+func (i interval) pendingOf(
+	key pipeline.Key, w wantindex.Want, latest map[string]pipeline.Message, progress wantindex.Progress, now time.Time,
+) pending {
+	recent := func(at time.Time) bool { return age(now, at) < i.grace() }
+	p := pending{timerLost: true, recent: recent(w.At)}
+	if m, ok := latest[key.Due()]; ok && m.Sequence > w.Fence.Seq {
+		p.fired, _ = pipeline.DecodeDue(key, m.Data) // an unreadable message counts too
+		p.inFlight = !handled(progress, now, m.Sequence, m.Time, i.maxInFlight())
+		p.recent = p.recent || recent(m.Time)
+	}
+	m := latest[key.Timer()]
+	at, err := pipeline.FiresAt(m)
+	if due, unreadable := pipeline.DecodeDue(key, m.Data); err == nil && unreadable == nil {
+		p.timer, p.at = due, at
+		p.timerLost = now.Sub(at) > i.maxTimerDelay() || m.Time.Sub(now) > maxSkew
+		p.recent = p.recent || recent(m.Time)
+	}
+	return p
+}
