@@ -11,10 +11,10 @@ import (
 
 // expressions parses curl-expect and curl-select, whose lines are key=expression. It does not compile them: see
 // Checked.
-func (g *Grammar) expressions(annotations map[string]string, request *Request) error {
+func expressions(options map[string]string, request *Request) error {
 	rules := map[string]rule.Set{}
 	for _, name := range []string{ExpectName, SelectName} {
-		value := g.option(annotations, name)
+		value := options[name]
 		refuse := func(cause string) error { return errors.New("annotation " + name + cause + blocked) }
 		if len(value) > rule.MaxAnnotation {
 			return refuse(fmt.Sprintf(" has %d bytes, more than %d", len(value), rule.MaxAnnotation))

@@ -113,14 +113,17 @@ func (g *Grammar) Find(annotations map[string]string) (key, value string, found 
 	return "", "", false
 }
 
-// option returns the value of the annotation with that name under the first prefix that has it.
-func (g *Grammar) option(annotations map[string]string, name string) string {
-	for _, prefix := range g.prefixes {
-		if value, found := annotations[prefix+"/"+name]; found {
-			return value
+// values returns the values of the options, each under the first prefix that has it.
+func (g *Grammar) values(annotations map[string]string) map[string]string {
+	values := map[string]string{}
+	for _, prefix := range slices.Backward(g.prefixes) {
+		for _, name := range g.options {
+			if value, found := annotations[prefix+"/"+name]; found {
+				values[name] = value
+			}
 		}
 	}
-	return ""
+	return values
 }
 
 // checkKey rejects an annotation key that the API server would reject, that has no prefix, or whose

@@ -13,8 +13,8 @@ import (
 
 // flag parses an option that is true or false. Empty means absent, here and in the other options, because
 // templates produce empty values.
-func (g *Grammar) flag(annotations map[string]string, name string) (bool, error) {
-	value := g.option(annotations, name)
+func flag(options map[string]string, name string) (bool, error) {
+	value := options[name]
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" {
 		return false, nil
@@ -28,8 +28,7 @@ func (g *Grammar) flag(annotations map[string]string, name string) (bool, error)
 
 // refresh parses curl-refresh: a duration for all keys and pairs of key=duration. Durations are
 // limited to the allowed range, with a problem if that changes them.
-func (g *Grammar) refresh(annotations map[string]string, request *Request) error {
-	value := g.option(annotations, RefreshName)
+func (g *Grammar) refresh(value string, request *Request) error {
 	seen := map[string]bool{}
 	for field := range strings.FieldsSeq(value) {
 		key, text, keyed := strings.Cut(field, "=")
@@ -89,29 +88,28 @@ func Now(value string) string {
 
 // digests parses curl-sha256. It rejects a digest for a key that is not requested, because its author
 // relies on a check that would never happen.
-func (g *Grammar) digests(annotations map[string]string, request Request) (map[string]string, error) {
-	value := g.option(annotations, SHA256Name)
+func digests(value string, request Request) (map[string]string, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, nil
 	}
-	digests := make(map[string]string)
+	all := make(map[string]string)
 	fields, excess := split(value)
 	malformed := excess != ""
 	for _, field := range fields {
 		key, digest, found := strings.Cut(field, "=")
 		raw, err := hex.DecodeString(digest)
-		if !found || keyRule(key) != "" || digests[key] != "" || err != nil || len(raw) != sha256.Size {
+		if !found || keyRule(key) != "" || all[key] != "" || err != nil || len(raw) != sha256.Size {
 			malformed = true
 		}
-		digests[key] = strings.ToLower(digest)
+		all[key] = strings.ToLower(digest)
 	}
 	if malformed {
 		return nil, invalidOption(SHA256Name, value, "does not match expected format key=<64 hexadecimal digits>")
 	}
-	for key := range digests {
+	for key := range all {
 		if !request.Names(key) {
 			return nil, invalidOption(SHA256Name, value, "has a digest for key "+key+", which is not requested")
 		}
 	}
-	return digests, nil
+	return all, nil
 }

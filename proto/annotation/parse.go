@@ -24,8 +24,9 @@ func (g *Grammar) ParseObject(o metav1.Object) (Request, error) {
 // Problems. The other pairs still count.
 func (g *Grammar) Parse(annotations map[string]string) (request Request, err error) {
 	key, value, found := g.Find(annotations)
+	options := g.values(annotations)
 	request = Request{Present: found, Annotation: key}
-	if request.Suspended, err = g.flag(annotations, SuspendName); err != nil {
+	if request.Suspended, err = flag(options, SuspendName); err != nil {
 		return request, err
 	}
 	if !found {
@@ -37,19 +38,19 @@ func (g *Grammar) Parse(annotations map[string]string) (request Request, err err
 	if err = g.pairs(&request, value); err != nil {
 		return refused, err
 	}
-	if request.AllowHTML, err = g.flag(annotations, AllowHTMLName); err != nil {
+	if request.AllowHTML, err = flag(options, AllowHTMLName); err != nil {
 		return refused, err
 	}
-	if err = g.refresh(annotations, &request); err != nil {
+	if err = g.refresh(options[RefreshName], &request); err != nil {
 		return refused, err
 	}
-	if request.SHA256, err = g.digests(annotations, request); err != nil {
+	if request.SHA256, err = digests(options[SHA256Name], request); err != nil {
 		return refused, err
 	}
-	if err = g.expressions(annotations, &request); err != nil {
+	if err = expressions(options, &request); err != nil {
 		return refused, err
 	}
-	request.Now = Now(g.option(annotations, NowName))
+	request.Now = Now(options[NowName])
 	g.ignored(annotations, value, &request)
 	g.unknownNames(annotations, &request)
 	return request, nil
