@@ -115,11 +115,6 @@ func (e Entry) Body() Entry {
 // Written reports whether the key holds, or held, a body that we wrote.
 func (e Entry) Written() bool { return e.SHA256 != "" }
 
-// Contested reports whether another field manager has changed the value since our write, so that it is not the URL's.
-func (e Entry) Contested(owner annotation.Ownership) bool {
-	return e.Written() && owner.State == annotation.Foreign && owner.Fingerprint != e.Drift
-}
-
 // Refused reports whether the last body cannot be written.
 func (e Entry) Refused() bool { return pipeline.RefusesWrite(pipeline.ClassOf(e.Error)) }
 

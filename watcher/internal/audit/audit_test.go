@@ -341,24 +341,16 @@ func TestARefusedKeyIsRequestedAtGrowingIntervalsUntilAnEdit(t *testing.T) {
 
 func TestALostKeyIsRequestedEvenIfEachAuditFindsANewRefresh(t *testing.T) {
 	t.Parallel()
-	for name, hold := range map[string]action{
-		"although it holds nothing":         func(*bench, pipeline.Key) {},
-		"although it holds an earlier body": (*bench).hold,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.clock.SetTime(time.Now().Add(-interval))
-			k := b.request("ns", "cm", "k")
-			b.fetched()
-			hold(b, k)
-			for n, want := range []wantindex.Finding{wantindex.NothingLost, wantindex.BodyLost} {
-				// The broker has just stamped this fetch.
-				b.clock.SetTime(time.Now().Add(time.Duration(n-1) * interval / 4))
-				b.timer(k, interval, cached(other))
-				b.Expect(b.found()[k]).To(Equal(want), "audit %d", n)
-			}
-		})
+	b := newBench(t)
+	b.clock.SetTime(time.Now().Add(-interval))
+	k := b.request("ns", "cm", "k")
+	b.fetched()
+	b.hold(k)
+	for n, want := range []wantindex.Finding{wantindex.NothingLost, wantindex.BodyLost} {
+		// The broker has just stamped this fetch.
+		b.clock.SetTime(time.Now().Add(time.Duration(n-1) * interval / 4))
+		b.timer(k, interval, cached(other))
+		b.Expect(b.found()[k]).To(Equal(want), "audit %d", n)
 	}
 }
 

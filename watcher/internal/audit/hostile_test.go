@@ -181,7 +181,6 @@ func TestAfterCurlNowOnlyALostBodyIsRequestedAgain(t *testing.T) {
 	}{
 		"equal body":                       {stored, wantindex.NothingLost},
 		"different body that did not land": {other, wantindex.BodyLost},
-		"fetch that left no digest":        {"", wantindex.BodyLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,22 +223,4 @@ func (b *bench) purge(subject string) {
 	stream, err := b.client.JetStream().Stream(b.Context(), pipeline.Requests)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(stream.Purge(b.Context(), jetstream.WithPurgeSubject(subject))).To(Succeed())
-}
-
-func TestAFailingKeyWithATimerIsNotRequestedAfterARecentRefresh(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.clock.SetTime(time.Now().Add(-interval))
-	k := b.request("ns", "cm", "k")
-	b.entry(k, status.Entry{ErrorURL: url, Error: "BadStatus", GaveUp: true})
-	b.fetched()
-	b.due(k, v1.Cause_CAUSE_REFRESH)
-	b.fetched()
-	for n, at := range []time.Duration{-interval / 2, interval / 8} {
-		b.purge(k.Timer()) // it must not fire
-		b.fetched()
-		b.clock.SetTime(time.Now().Add(at))
-		b.timer(k, time.Second, func(d *v1.Due) { d.Reported = v1.FailureClass_FAILURE_CLASS_BAD_STATUS })
-		b.Expect(b.found()).To(BeEmpty(), "audit %d", n)
-	}
 }

@@ -128,15 +128,15 @@ const (
 type Work struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-	// order is the order of the queue. Names in held wait for Release.
-	order, held *Queue
+	// order is the order of the queue. Names in deferred wait for Release.
+	order, deferred *Queue
 }
 
 // NewWork returns an empty queue with its name in metrics.
 func NewWork(name string, metrics workqueue.MetricsProvider) *Work {
 	order := NewQueue()
 	return &Work{
-		order: order, held: NewQueue(),
+		order: order, deferred: NewQueue(),
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
@@ -169,10 +169,10 @@ func (w *Work) Run(ctx context.Context, workers int, handle func(types.Namespace
 	group.Wait()
 }
 
-// Urgent makes a name precede the backlog, now or the next time it waits or is held.
+// Urgent makes a name precede the backlog, now or the next time it waits or is deferred.
 func (w *Work) Urgent(name types.NamespacedName) {
 	w.order.Urgent(name)
-	w.held.Urgent(name)
+	w.deferred.Urgent(name)
 }
 
 // Changed adds a name. A live change precedes the backlog.
@@ -183,21 +183,21 @@ func (w *Work) Changed(name types.NamespacedName, live bool) {
 	w.Add(name)
 }
 
-// Hold keeps a name until Release.
-func (w *Work) Hold(name types.NamespacedName) { w.held.Push(name) }
+// Defer keeps a name until Release.
+func (w *Work) Defer(name types.NamespacedName) { w.deferred.Push(name) }
 
-// Release adds up to n held names, ahead of the backlog. It reports whether names are left.
+// Release adds up to n deferred names, ahead of the backlog. It reports whether names are left.
 func (w *Work) Release(n int) (left bool) {
-	for range min(n, w.held.Len()) {
-		name := w.held.Pop()
+	for range min(n, w.deferred.Len()) {
+		name := w.deferred.Pop()
 		w.order.Urgent(name)
 		w.Add(name)
 	}
-	return w.held.Len() > 0
+	return w.deferred.Len() > 0
 }
 
-// Forget resets the back-off of a name, and its priority among held names.
+// Forget resets the back-off of a name, and its priority among deferred names.
 func (w *Work) Forget(name types.NamespacedName) {
-	w.held.Forget(name)
+	w.deferred.Forget(name)
 	w.TypedRateLimitingInterface.Forget(name)
 }

@@ -34,8 +34,8 @@ type Plan struct {
 	Problem  string
 	Occupied []string
 	Report   bool
-	// Conditions become Events.
-	Conditions []Condition
+	// Notices become Events.
+	Notices []Notice
 }
 
 // Want is a want to publish.
@@ -49,13 +49,13 @@ type Want struct {
 	Digest [16]byte
 }
 
-// Condition is a state to report to the owner of the object.
-type Condition struct {
+// Notice is a state to report to the owner of the object.
+type Notice struct {
 	Reason string
 	// Key is empty for the whole object.
 	Key  string
 	Note string
-	// Occurrence distinguishes this condition from others with the same reason.
+	// Occurrence distinguishes this notice from others with the same reason.
 	Occurrence string
 }
 
@@ -72,7 +72,7 @@ func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Pla
 		m.retractAllBut(nil)
 	case o.Invalid != nil:
 		// A mistake in the text is no reason to remove data.
-		m.plan.Conditions = append(m.plan.Conditions, Condition{
+		m.plan.Notices = append(m.plan.Notices, Notice{
 			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
 			Note:       o.Invalid.Error(),
 			Occurrence: o.Invalid.Error(),
@@ -134,7 +134,7 @@ func (m *planner) reportProblems(problems []annotation.Problem) {
 		if problem.Adjusted {
 			reason = pipeline.ReasonAdjusted
 		}
-		m.plan.Conditions = append(m.plan.Conditions, Condition{
+		m.plan.Notices = append(m.plan.Notices, Notice{
 			Reason:     reason,
 			Key:        problem.Key,
 			Note:       problem.Text,
@@ -232,7 +232,7 @@ func (m *planner) occupied(pair annotation.Pair, entry status.Entry) {
 
 // exists reports a key that another manager or installation owns. Nothing is fetched for it.
 func (m *planner) exists(key, sentence string) {
-	m.plan.Conditions = append(m.plan.Conditions, Condition{
+	m.plan.Notices = append(m.plan.Notices, Notice{
 		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
 		Key:        key,
 		Note:       sentence + " [" + condition.WhyEmpty(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
@@ -310,7 +310,7 @@ func (m *planner) reportDrift(key string, written status.Fence, owner annotation
 	case annotation.Ours, annotation.Unknown: // no known change
 		return
 	}
-	m.plan.Conditions = append(m.plan.Conditions, Condition{
+	m.plan.Notices = append(m.plan.Notices, Notice{
 		Reason:     pipeline.ReasonDrifted,
 		Key:        key,
 		Note:       note,

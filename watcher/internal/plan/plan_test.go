@@ -137,7 +137,7 @@ func (c call) decide(t *testing.T) string {
 		add("of:"+w.Drift, w.Drift != "")
 		add(fmt.Sprint("last:", w.Last), w.Last > 0)
 	}
-	for _, n := range p.Conditions {
+	for _, n := range p.Notices {
 		add(n.Reason+":"+n.Key, true)
 	}
 	add("retract:"+strings.Join(p.Retract, ","), len(p.Retract) > 0)
@@ -338,13 +338,13 @@ func TestWantCarriesTheStatusOfItsKey(t *testing.T) {
 	}
 }
 
-func TestAConditionKeepsItsOccurrenceWhileItLasts(t *testing.T) {
+func TestANoticeKeepsItsOccurrenceWhileItLasts(t *testing.T) {
 	t.Parallel()
 	occurrence := func(c call) string {
 		t.Helper()
 		p := plan.Make(c.object, c.wants, epoch)
-		NewWithT(t).Expect(p.Conditions).To(HaveLen(1))
-		return p.Conditions[0].Occurrence
+		NewWithT(t).Expect(p.Notices).To(HaveLen(1))
+		return p.Notices[0].Occurrence
 	}
 	invalid := func(text string, changed int64) call {
 		return about(none, nil, nil,

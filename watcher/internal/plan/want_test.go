@@ -121,7 +121,7 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	}
 }
 
-func TestNotesOfConditions(t *testing.T) {
+func TestNotesOfNotices(t *testing.T) {
 	t.Parallel()
 	manager := annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"}
 	hashed := annotation.Ownership{State: annotation.Foreign, Fingerprint: "0123456789abcdef"}
@@ -141,7 +141,7 @@ func TestNotesOfConditions(t *testing.T) {
 			about(foreign, nil, nil),
 		},
 	} {
-		NewWithT(t).Expect(plan.Make(c.object, c.wants, epoch).Conditions).To(HaveExactElements(
+		NewWithT(t).Expect(plan.Make(c.object, c.wants, epoch).Notices).To(HaveExactElements(
 			And(HaveField("Note", c.want), HaveField("Occurrence", Not(BeEmpty())))))
 	}
 	NewWithT(t).Expect(plan.Make(about(foreign, nil, nil).object, nil, epoch).Occupied).To(Equal([]string{"k", url}))

@@ -3,11 +3,8 @@ package reconcile
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -93,26 +90,19 @@ type Reconciler struct {
 	// others logs once that there are keys of other installations.
 	others sync.Once
 
-	mu         sync.Mutex
-	published  memory[types.NamespacedName, time.Time]
-	conditions map[types.NamespacedName]*conditions
-	repairs    memory[pipeline.Key, *pace.Repairs]
-	requests   memory[types.NamespacedName, request]
-	limiter    removalLimiter
+	pacing  *pacing
+	notices *notices
 }
 
 // New returns a reconciler.
 func New(c Config, d Deps) *Reconciler {
+	lines := process.NewSampledLog(d.Log)
 	return &Reconciler{
-		config:     c,
-		deps:       d,
-		lines:      process.NewSampledLog(d.Log),
-		published:  newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
-		conditions: map[types.NamespacedName]*conditions{},
-		repairs:    newMemory[pipeline.Key](func(f *pace.Repairs) bool { return f.Over(d.Clock.Now()) }),
-		requests: newMemory[types.NamespacedName](func(s request) bool {
-			return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
-		}),
+		config: c, deps: d, lines: lines, pacing: newPacing(c, d, lines),
+		notices: &notices{
+			recorder: d.Recorder, budget: d.Events, minWait: c.Coalesce, log: d.Log, metrics: d.Metrics,
+			objects: map[types.NamespacedName]*noticesOf{},
+		},
 	}
 }
 
@@ -132,23 +122,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
-	again = r.holdBack(o, &p)
-	again = pace.Soonest(again, r.dropRequested(name, o, &p))
-	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 || p.Report {
-		if wait := r.coalesceWait(name); wait > 0 {
-			later, err := r.emitEvents(ctx, name)
+	again = r.pacing.holdBack(o, &p)
+	again = pace.Soonest(again, r.pacing.dropRequested(name, o, &p))
+	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 || p.Report {
+		if wait := r.pacing.coalesceWait(name); wait > 0 {
+			later, err := r.notices.emit(ctx, name)
 			return pace.Soonest(pace.Soonest(again, wait), later), err
 		}
 	}
 	if o != nil {
-		again = pace.Soonest(again, r.limitRepairs(name, o.SeenAt, &p))
+		again = pace.Soonest(again, r.pacing.limitRepairs(name, o.SeenAt, &p))
 	}
-	changed := r.queueEvents(name, o, p.Conditions)
+	changed := r.notices.queue(name, o, p.Notices)
 	done, err := r.carryOut(ctx, name, o, p)
 	if changed || done {
-		r.recordPublish(name)
+		r.pacing.recordPublish(name)
 	}
-	later, unwritten := r.emitEvents(ctx, name)
+	later, unwritten := r.notices.emit(ctx, name)
 	return pace.Soonest(again, later), errors.Join(err, unwritten)
 }
 
@@ -190,24 +180,6 @@ func (r *Reconciler) carryOut(
 	return done, errors.Join(errs...)
 }
 
-// coalesceWait returns the time until the next publish for an object is allowed.
-func (r *Reconciler) coalesceWait(name types.NamespacedName) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last, ok := r.published.entries[name]
-	if !ok {
-		return 0
-	}
-	return max(0, r.config.Coalesce-r.deps.Clock.Since(last))
-}
-
-// recordPublish records a publish for an object.
-func (r *Reconciler) recordPublish(name types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.published.put(name, r.deps.Clock.Now())
-}
-
 // publish replaces the want in the stream.
 func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	w.Installation = r.config.Installation
@@ -222,7 +194,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	r.deps.Index.Put(key, wantindex.OfDigest(w.Want, w.Digest, seq, r.deps.Broker.Now()))
 	r.deps.Backlog.Add(key.Namespace, seq)
 	if isRepair(w) {
-		r.repaired(key)
+		r.pacing.repaired(key)
 	}
 	r.deps.Metrics.wants.WithLabelValues(cause).Inc()
 	r.deps.Metrics.latency.Observe(r.deps.Clock.Since(began).Seconds())
@@ -320,62 +292,6 @@ func (r *Reconciler) overwrite(
 	return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrInFlight)
 }
 
-// maxRequestPause is the maximum pause before a request to the writer is repeated.
-const maxRequestPause = time.Hour
-
-// request is the last message that asked the writer to reconcile an object.
-type request struct {
-	uid types.UID
-	// explain is a digest of the problems for the status, and remove has the keys to remove.
-	explain [sha256.Size]byte
-	remove  []string
-	epoch   int64
-	at      time.Time
-	times   int
-}
-
-// requestOf returns the request of a plan.
-func requestOf(o *annotated.Object, p *plan.Plan) request {
-	text := strings.Join(append(slices.Clone(p.Occupied), p.Problem), "\x00")
-	return request{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
-}
-
-// same reports whether two requests have the same content.
-func (s request) same(other request) bool {
-	return s.uid == other.uid && s.explain == other.explain && slices.Equal(s.remove, other.remove)
-}
-
-// pause returns the pause before the request is repeated. It grows because the writer may lack
-// permissions, or another controller may revert its changes.
-func (s request) pause(repeat time.Duration) time.Duration {
-	return min(repeat<<min(s.times-1, 10), max(repeat, maxRequestPause))
-}
-
-// dropRequested removes a recent request to the writer from the plan. It returns the time until the
-// next check of the object.
-func (r *Reconciler) dropRequested(name types.NamespacedName, o *annotated.Object, p *plan.Plan) (again time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	sent, ok := r.requests.entries[name]
-	same := ok && o != nil && sent.same(requestOf(o, p))
-	if !p.Report && len(p.Remove) == 0 {
-		// The pause keeps growing if another controller keeps reverting the writer's changes.
-		if !same || r.requests.expired(sent) {
-			delete(r.requests.entries, name)
-		}
-		return 0
-	}
-	if !same || sent.epoch != r.deps.Index.Epoch() {
-		delete(r.requests.entries, name)
-		return r.config.Repeat
-	}
-	if wait := sent.pause(r.config.Repeat) - r.deps.Clock.Since(sent.at); wait > 0 {
-		p.Report, p.Remove = false, nil
-		return wait
-	}
-	return r.config.Repeat
-}
-
 // requestReconcile asks the writer to reconcile an object with its annotations.
 func (r *Reconciler) requestReconcile(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
 	key := wantindex.KeyOf(o.NamespacedName, status.ObjectKey)
@@ -387,14 +303,6 @@ func (r *Reconciler) requestReconcile(ctx context.Context, o *annotated.Object, 
 	}
 	r.deps.Metrics.requests.Inc()
 	r.deps.Metrics.removals.Add(float64(len(p.Remove)))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	next := requestOf(o, p)
-	next.epoch, next.at = r.deps.Index.Epoch(), r.deps.Clock.Now()
-	next.times = r.requests.entries[o.NamespacedName].times + 1
-	if len(p.Remove) > 0 && r.config.MaxRemovals.Keys > 0 {
-		r.limiter.sent = append(r.limiter.sent, removals{o.Namespace, next.at, r.unsent(o)})
-	}
-	r.requests.put(o.NamespacedName, next)
+	r.pacing.recordRequest(o, p)
 	return nil
 }

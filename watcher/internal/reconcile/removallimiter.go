@@ -43,8 +43,8 @@ type removalLimiter struct {
 	countedAt time.Time
 	// all means that the removals of every namespace are held back.
 	all bool
-	// held is the number of removals that are held back.
-	held int
+	// kept is the number of removals that are held back.
+	kept int
 }
 
 // removals are keys of one namespace that the writer was asked to remove.
@@ -61,58 +61,58 @@ type tally struct{ keys, removals, due int }
 // exceeds reports whether more than a share of the keys is removed.
 func (t tally) exceeds(percent int) bool { return t.removals*100 > t.keys*percent }
 
-// held reports whether removals are due and exceed both limits.
-func (t tally) held(limit MaxRemovals) bool {
+// overLimits reports whether removals are due and exceed both limits.
+func (t tally) overLimits(limit MaxRemovals) bool {
 	return t.due > 0 && t.removals > limit.Keys && t.exceeds(limit.Percent)
 }
 
 // holdBack drops the removals of a plan if the namespace, or too many namespaces, remove too many keys.
 // It drops all of them, because nothing shows which ones are intended. New removals wait for the next
 // count. It returns the time until the next check.
-func (r *Reconciler) holdBack(o *annotated.Object, p *plan.Plan) (again time.Duration) {
-	limit := r.config.MaxRemovals
+func (p *pacing) holdBack(o *annotated.Object, of *plan.Plan) (again time.Duration) {
+	limit := p.config.MaxRemovals
 	if o == nil || limit.Keys == 0 {
 		return 0
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l, unsent := &r.limiter, r.unsent(o)
-	if unsent == 0 && l.held == 0 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, unsent := &p.limiter, p.unsent(o)
+	if unsent == 0 && l.kept == 0 {
 		return 0
 	}
-	if now := r.deps.Clock.Now(); now.Sub(l.countedAt) >= countInterval {
-		r.count(now)
+	if now := p.clock.Now(); now.Sub(l.countedAt) >= countInterval {
+		p.count(now)
 	}
 	switch {
 	case unsent == 0:
 		return 0
 	case o.SeenAt.After(l.countedAt):
-		p.Remove = nil
+		of.Remove = nil
 		return countInterval
-	case !l.all && !l.tallies[o.Namespace].held(limit):
+	case !l.all && !l.tallies[o.Namespace].overLimits(limit):
 		return 0
 	case !l.all:
-		p.Conditions = append(p.Conditions, plan.Condition{
+		of.Notices = append(of.Notices, plan.Notice{
 			Reason: pipeline.ReasonHeldBack, Occurrence: o.Namespace,
 			Note: "keys that are no longer asked for are kept: namespace " + o.Namespace + " removes too many at once",
 		})
 	}
-	p.Remove = nil
+	of.Remove = nil
 	return removalWindow
 }
 
 // count counts the keys of all objects by namespace. The caller holds the lock.
-func (r *Reconciler) count(now time.Time) {
-	l, limit, before := &r.limiter, r.config.MaxRemovals, r.limiter
+func (p *pacing) count(now time.Time) {
+	l, limit, before := &p.limiter, p.config.MaxRemovals, p.limiter
 	l.sent = slices.DeleteFunc(l.sent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
-	l.tallies, l.countedAt, l.held = map[string]tally{}, now, 0
+	l.tallies, l.countedAt, l.kept = map[string]tally{}, now, 0
 	for _, s := range l.sent {
 		t := l.tallies[s.namespace]
 		l.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
 	}
-	r.deps.Objects.Each(func(o *annotated.Object) {
+	p.objects.Each(func(o *annotated.Object) {
 		// keys counts what the object requests or has.
-		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), r.unsent(o); keys > 0 {
+		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), p.unsent(o); keys > 0 {
 			t := l.tallies[o.Namespace]
 			l.tallies[o.Namespace] = tally{t.keys + keys, t.removals + due, t.due + due}
 		}
@@ -123,34 +123,34 @@ func (r *Reconciler) count(now time.Time) {
 		if t.exceeds(limit.Percent) {
 			spread++
 		}
-		if !t.held(limit) {
+		if !t.overLimits(limit) {
 			continue
 		}
-		l.held += t.due
-		if !before.tallies[namespace].held(limit) {
-			r.lines.Line(zerolog.ErrorLevel, heldBackLine).
+		l.kept += t.due
+		if !before.tallies[namespace].overLimits(limit) {
+			p.lines.Line(zerolog.ErrorLevel, heldBackLine).
 				Str("namespace", namespace).Int("removals", t.removals).Int("keys", t.keys).
 				Msg("refusing to remove so many keys of a namespace at once: check its annotations," + ifIntended)
 		}
 	}
 	l.all = spread >= minSpread && spread*100 > len(l.tallies)*limit.Percent && sum.removals > limit.Keys
 	if l.all {
-		l.held = sum.due
+		l.kept = sum.due
 	}
-	r.deps.Metrics.heldBack.Set(float64(l.held))
+	p.metrics.heldBack.Set(float64(l.kept))
 	switch {
 	case l.all && !before.all:
-		r.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
+		p.log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
 			Msg("refusing to remove keys in so many namespaces at once: check what dropped their annotations," + ifIntended)
-	case l.held == 0 && before.held > 0:
-		r.deps.Log.Info().Msg("no removals are held back any more")
+	case l.kept == 0 && before.kept > 0:
+		p.log.Info().Msg("no removals are held back any more")
 	}
 }
 
 // unsent returns the number of removable keys that the writer was not asked to remove yet. A key is ours
 // according to managedFields, or to the status without managedFields. The caller holds the lock.
-func (r *Reconciler) unsent(o *annotated.Object) (keys int) {
-	sent, ok := r.requests.entries[o.NamespacedName]
+func (p *pacing) unsent(o *annotated.Object) (keys int) {
+	sent, ok := p.requests.entries[o.NamespacedName]
 	for _, key := range plan.Orphans(o) {
 		owner := o.Owner(key).State
 		ours := owner == annotation.Ours || owner == annotation.Unknown && o.Status.Of(key).Written()

@@ -23,18 +23,18 @@ const settling = time.Second
 // that a conflict with another controller causes no hot loop. One Event replaces the Event of each drift.
 // A check that settles a fingerprint waits until its second is over: the object was seen at that time. It
 // returns the time until the next repair.
-func (r *Reconciler) limitRepairs(
-	name types.NamespacedName, seen time.Time, p *plan.Plan,
+func (p *pacing) limitRepairs(
+	name types.NamespacedName, seen time.Time, of *plan.Plan,
 ) (again time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.deps.Clock.Now()
-	p.Conditions = slices.DeleteFunc(p.Conditions, func(n plan.Condition) bool {
-		f := r.repairs.entries[wantindex.KeyOf(name, n.Key)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	of.Notices = slices.DeleteFunc(of.Notices, func(n plan.Notice) bool {
+		f := p.repairs.entries[wantindex.KeyOf(name, n.Key)]
 		return n.Reason == pipeline.ReasonDrifted && f.Limited(now)
 	})
-	p.Publish = slices.DeleteFunc(p.Publish, func(w plan.Want) bool {
-		f := r.repairs.entries[pipeline.KeyOf(w.Want)]
+	of.Publish = slices.DeleteFunc(of.Publish, func(w plan.Want) bool {
+		f := p.repairs.entries[pipeline.KeyOf(w.Want)]
 		if age := now.Sub(seen); annotation.Settled(w.GetDrift()) && age >= 0 && age < settling {
 			again = pace.Soonest(again, settling-age)
 			return true
@@ -44,7 +44,7 @@ func (r *Reconciler) limitRepairs(
 		}
 		if !f.Reported && !strings.HasPrefix(w.GetDrift(), annotation.AncientManager) {
 			f.Reported = true
-			p.Conditions = append(p.Conditions, contested(w.Key, annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()))
+			of.Notices = append(of.Notices, contested(w.Key, annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()))
 		}
 		wait := f.Wait(now)
 		again = pace.Soonest(again, wait)
@@ -53,8 +53,8 @@ func (r *Reconciler) limitRepairs(
 	return again
 }
 
-func contested(key, manager string) plan.Condition {
-	return plan.Condition{
+func contested(key, manager string) plan.Notice {
+	return plan.Notice{
 		Reason:     pipeline.ReasonContested,
 		Key:        key,
 		Note:       condition.Contested(key, manager) + "; it is repaired at growing intervals",
@@ -63,14 +63,14 @@ func contested(key, manager string) plan.Condition {
 }
 
 // repaired counts a repair.
-func (r *Reconciler) repaired(key pipeline.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.deps.Clock.Now()
-	f := r.repairs.entries[key]
+func (p *pacing) repaired(key pipeline.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	f := p.repairs.entries[key]
 	if f == nil {
 		f = &pace.Repairs{}
-		r.repairs.put(key, f)
+		p.repairs.put(key, f)
 	}
 	f.Count(now)
 }

@@ -26,8 +26,8 @@ type session struct {
 	queue *pace.Work
 	// failures logs errors of single objects, once a minute, so that an outage does not flood the log.
 	failures rate.Sometimes
-	// held gets a value when an object is held back.
-	held chan struct{}
+	// wakeUp gets a value when an object is deferred.
+	wakeUp chan struct{}
 }
 
 // begin creates missing streams and reads the wants.
@@ -51,7 +51,7 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 		epoch:    epoch,
 		queue:    pace.NewWork(QueueName, r.deps.Metrics.queue),
 		failures: rate.Sometimes{Interval: time.Minute},
-		held:     make(chan struct{}, 1),
+		wakeUp:   make(chan struct{}, 1),
 	}, nil
 }
 
@@ -153,7 +153,7 @@ func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedNa
 	case ctx.Err() != nil && s.queue.ShuttingDown():
 		return
 	case errors.Is(err, wantindex.ErrBacklogFull):
-		s.queue.Hold(name)
+		s.queue.Defer(name)
 		s.wake()
 		return
 	case errors.Is(err, pipeline.ErrSuperseded): // the index has the newer want now
@@ -169,7 +169,7 @@ func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedNa
 // wake makes release run once more.
 func (s *session) wake() {
 	select {
-	case s.held <- struct{}{}:
+	case s.wakeUp <- struct{}{}:
 	default:
 	}
 }
@@ -181,13 +181,13 @@ const (
 	maxReleasePause = time.Second
 )
 
-// release enqueues held objects when there is room for their messages.
+// release enqueues deferred objects when there is room for their messages.
 func (r *Runner) release(ctx context.Context, s *session) {
 	for pause := releasePause; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.held:
+		case <-s.wakeUp:
 		}
 		limited, cancel := context.WithTimeout(ctx, requestTimeout)
 		room, err := r.deps.Backlog.Refresh(limited)

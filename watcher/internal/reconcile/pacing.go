@@ -1,0 +1,162 @@
+package reconcile
+
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
+	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
+)
+
+// pacing drops from a plan what must wait: publishes in a burst of edits, repeated repairs, repeated messages to the
+// writer, and too many removals at once.
+type pacing struct {
+	config  Config
+	objects Objects
+	index   *wantindex.Index
+	clock   clock.PassiveClock
+	log     zerolog.Logger
+	lines   *process.SampledLog
+	metrics *Metrics
+
+	mu        sync.Mutex
+	published memory[types.NamespacedName, time.Time]
+	repairs   memory[pipeline.Key, *pace.Repairs]
+	requests  memory[types.NamespacedName, request]
+	limiter   removalLimiter
+}
+
+func newPacing(c Config, d Deps, lines *process.SampledLog) *pacing {
+	return &pacing{
+		config: c, objects: d.Objects, index: d.Index, clock: d.Clock, log: d.Log, lines: lines, metrics: d.Metrics,
+		published: newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
+		repairs:   newMemory[pipeline.Key](func(f *pace.Repairs) bool { return f.Over(d.Clock.Now()) }),
+		requests: newMemory[types.NamespacedName](func(s request) bool {
+			return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
+		}),
+	}
+}
+
+// coalesceWait returns the time until the next publish for an object is allowed.
+func (p *pacing) coalesceWait(name types.NamespacedName) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last, ok := p.published.entries[name]
+	if !ok {
+		return 0
+	}
+	return max(0, p.config.Coalesce-p.clock.Since(last))
+}
+
+// recordPublish records a publish for an object.
+func (p *pacing) recordPublish(name types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.published.put(name, p.clock.Now())
+}
+
+// maxRequestPause is the maximum pause before a request to the writer is repeated.
+const maxRequestPause = time.Hour
+
+// request is the last message that asked the writer to reconcile an object.
+type request struct {
+	uid types.UID
+	// explain is a digest of the problems for the status, and remove has the keys to remove.
+	explain [sha256.Size]byte
+	remove  []string
+	epoch   int64
+	at      time.Time
+	times   int
+}
+
+// requestOf returns the request of a plan.
+func requestOf(o *annotated.Object, p *plan.Plan) request {
+	text := strings.Join(append(slices.Clone(p.Occupied), p.Problem), "\x00")
+	return request{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
+}
+
+// same reports whether two requests have the same content.
+func (s request) same(other request) bool {
+	return s.uid == other.uid && s.explain == other.explain && slices.Equal(s.remove, other.remove)
+}
+
+// pause returns the pause before the request is repeated. It grows because the writer may lack
+// permissions, or another controller may revert its changes.
+func (s request) pause(repeat time.Duration) time.Duration {
+	return min(repeat<<min(s.times-1, 10), max(repeat, maxRequestPause))
+}
+
+// dropRequested removes a recent request to the writer from the plan. It returns the time until the
+// next check of the object.
+func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, of *plan.Plan) (again time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sent, ok := p.requests.entries[name]
+	same := ok && o != nil && sent.same(requestOf(o, of))
+	if !of.Report && len(of.Remove) == 0 {
+		// The pause keeps growing if another controller keeps reverting the writer's changes.
+		if !same || p.requests.expired(sent) {
+			delete(p.requests.entries, name)
+		}
+		return 0
+	}
+	if !same || sent.epoch != p.index.Epoch() {
+		delete(p.requests.entries, name)
+		return p.config.Repeat
+	}
+	if wait := sent.pause(p.config.Repeat) - p.clock.Since(sent.at); wait > 0 {
+		of.Report, of.Remove = false, nil
+		return wait
+	}
+	return p.config.Repeat
+}
+
+// recordRequest records a request to the writer.
+func (p *pacing) recordRequest(o *annotated.Object, of *plan.Plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := requestOf(o, of)
+	next.epoch, next.at = p.index.Epoch(), p.clock.Now()
+	next.times = p.requests.entries[o.NamespacedName].times + 1
+	if len(of.Remove) > 0 && p.config.MaxRemovals.Keys > 0 {
+		p.limiter.sent = append(p.limiter.sent, removals{o.Namespace, next.at, p.unsent(o)})
+	}
+	p.requests.put(o.NamespacedName, next)
+}
+
+// maxMemory is the size at which a memory is first cleaned.
+const maxMemory = 4096
+
+// memory is a map that drops old entries each time its size has doubled, so cleaning costs no more
+// than adding.
+type memory[K comparable, V any] struct {
+	entries map[K]V
+	// cleanAt is the size at which it is cleaned next.
+	cleanAt int
+	expired func(V) bool
+}
+
+func newMemory[K comparable, V any](expired func(V) bool) memory[K, V] {
+	return memory[K, V]{entries: map[K]V{}, cleanAt: maxMemory, expired: expired}
+}
+
+// put adds or replaces an entry.
+func (m *memory[K, V]) put(key K, entry V) {
+	if len(m.entries) >= m.cleanAt {
+		maps.DeleteFunc(m.entries, func(_ K, v V) bool { return m.expired(v) })
+		m.cleanAt = max(maxMemory, 2*len(m.entries))
+	}
+	m.entries[key] = entry
+}
