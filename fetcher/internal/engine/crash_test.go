@@ -51,15 +51,6 @@ var _ = Describe("A killed fetcher", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("causes no additional attempt, and leaves one timer", func() {
-		o := serve(fails(http.StatusBadGateway))
-		w.publish(w.want(o.URL))
-		killed()
-		Expect(o.gets.Load()).To(BeEquivalentTo(2))
-		Expect(triggers()).To(BeZero())
-		Expect(w.timer().GetAttempts()).To(BeEquivalentTo(1), "a redelivery is no additional attempt")
-	})
-
 	It("leaves one dead letter after the last attempt", func() {
 		o := serve(fails(http.StatusNotFound))
 		w.publish(w.want(o.URL))

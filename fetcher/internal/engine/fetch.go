@@ -70,7 +70,8 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (ev event, ok bool) {
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && a.deliveries < lookups, err == nil && sequence < a.wantSequence:
 		return event{outcome: postponed, wait: replicaLag}, false
-	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed): // a malformed want has its own dead letter
+	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
+		// A malformed want has its own dead letter.
 		return event{outcome: superseded}, false
 	case err != nil:
 		return event{outcome: postponed}, false

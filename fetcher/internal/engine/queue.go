@@ -57,7 +57,8 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, s step, timer uint64) 
 // edited or replayed.
 func (e *Engine) start(w queuedKey, slot *throttle.Slot) {
 	t := &trigger{
-		kind: pipeline.KindDue, key: w.message.Key, storedAt: w.since, deliveries: 1, claimed: true, began: e.deps.Clock.Now(),
+		kind: pipeline.KindDue, key: w.message.Key, storedAt: w.since, began: e.deps.Clock.Now(),
+		deliveries: 1, claimed: true,
 	}
 	err := t.decodeDue(w.due)
 	if err == nil {

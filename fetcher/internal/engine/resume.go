@@ -47,7 +47,8 @@ func (e *Engine) ResumeOnChange(ctx context.Context, changed <-chan struct{}) {
 // fetchers, the first one sets the timer of a key.
 func (e *Engine) Resume(ctx context.Context) (resumed int, err error) {
 	soon := map[string]time.Duration{} // by namespace
-	for m, err := range e.deps.Client.Scan(ctx, pipeline.Range{Stream: pipeline.Requests, Subject: pipeline.KindTimer.All()}) {
+	timers := pipeline.Range{Stream: pipeline.Requests, Subject: pipeline.KindTimer.All()}
+	for m, err := range e.deps.Client.Scan(ctx, timers) {
 		if err != nil {
 			return resumed, err
 		}

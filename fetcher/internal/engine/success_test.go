@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -59,29 +58,6 @@ var _ = Describe("A good response", func() {
 		Expect(r.GetWant().GetReadFirst()).To(BeFalse())
 		Expect(w.timer()).To(BeNil(), "there is no refresh")
 		Eventually(w.pending).Should(BeZero())
-	})
-
-	It("to a due makes the writer read the object first, because the status in the want is old", func() {
-		o := serve(says("hello there"))
-		sequence := w.fetcher().fetchDue(w.want(o.URL), &v1.Due{Cause: v1.Cause_CAUSE_REFRESH})
-		r := w.result()
-		Expect(r.GetSequence()).To(Equal(sequence), "the fence is that of the trigger")
-		Expect(r.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
-		Expect(r.GetWant().GetStatus()).To(BeEmpty())
-		Expect(r.GetWant().GetReadFirst()).To(BeTrue())
-	})
-
-	It("sets the timer of the next refresh, with the validators for a conditional GET", func() {
-		o := serve(tagged(`"v1"`, "hello there"))
-		sequence := w.fetcher().fetch(w.want(o.URL, every(10*time.Minute)))
-		t := w.timer()
-		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
-		Expect(t.GetWantSequence()).To(Equal(sequence))
-		Expect(t.GetWant().GetStatus()).To(BeEmpty())
-		Expect(t.GetCached().GetSha256()).To(Equal(digest("hello there")))
-		Expect(t.GetCached().GetEtag()).To(Equal(`"v1"`))
-		Expect(t.at).To(BeTemporally("~", w.clock.Now().Add(10*time.Minute), 5*time.Minute))
-		Expect(w.results()).To(HaveLen(1))
 	})
 
 	DescribeTable("with the same body to a refresh publishes only the next timer, if it is a",
@@ -154,38 +130,6 @@ var _ = Describe("A good response", func() {
 		Expect(refused.Load()).To(BeEquivalentTo(1))
 	})
 
-	It("with the same body after failures publishes the recovery", func() {
-		o := serve(says("hello there"))
-		w.fetcher().fetchDue(w.want(o.URL, every(10*time.Minute)), &v1.Due{
-			Cached:   &v1.Cached{Sha256: digest("hello there")},
-			Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 503, Attempts: 2,
-			FirstFailedAt: timestamppb.New(w.clock.Now().Add(-time.Minute)),
-		})
-		Expect(w.result().GetUnmodified().GetSha256()).To(Equal(digest("hello there")))
-		t := w.timer()
-		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
-		Expect(t.GetStatusCode()).To(BeZero())
-		Expect(t.GetAttempts()).To(BeZero())
-		Expect(t.GetFirstFailedAt()).To(BeNil())
-	})
-
-	It("is refreshed after the interval, whatever its caches may do", func() {
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Cache-Control", "max-age=31536000, immutable")
-			says("hello there")(w, r)
-		})
-		f := w.fetcher()
-		f.fetch(w.want(o.URL, every(10*time.Minute)))
-		Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("<=", 10*time.Minute))
-
-		By("starting the timer of a key in sync no later")
-		f.fetch(w.want(o.URL, named("in-sync", 0), every(24*time.Hour), func(w *v1.Want) {
-			w.Cached = &v1.Cached{Sha256: digest("hello there")}
-		}))
-		timer := w.timerOf(pipeline.Key{Namespace: key.Namespace, Name: "in-sync-0000", Key: key.Key})
-		Expect(timer.at.Sub(w.clock.Now())).To(BeNumerically("<=", 24*time.Hour))
-	})
-
 	DescribeTable("is dropped if its want was replaced during the fetch",
 		func(change func(*v1.Want)) {
 			o, f := serve(w.replacing(says("hello there"), change)), w.fetcher()
@@ -224,14 +168,6 @@ var _ = Describe("A good response", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("with another digest than required is a failure, and the last good body stays", func() {
-		o := serve(tagged(`"evil"`, "evil"))
-		w.fetcher().fetchDue(w.want(o.URL, every(10*time.Minute), func(w *v1.Want) { w.Sha256 = digest("hello there") }),
-			&v1.Due{Cached: &v1.Cached{Sha256: digest("hello there"), Etag: `"good"`}})
-		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH))
-		Expect(w.result().GetFailure().GetGaveUp()).To(BeTrue())
-		Expect(w.timer().GetCached().GetSha256()).To(Equal(digest("hello there")))
-	})
 })
 
 var _ = Describe("A body at the limit of the broker", func() {

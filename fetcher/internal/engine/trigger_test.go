@@ -160,11 +160,5 @@ var _ = Describe("A message", func() {
 			Expect(o.gets.Load()).To(BeEquivalentTo(1), "a due always fetches")
 		})
 
-		It("does nothing without refresh", func() {
-			f.fetch(w.want(o.URL, settled))
-			Expect(o.gets.Load()).To(BeZero())
-			Expect(w.timer()).To(BeNil())
-			Eventually(w.pending).Should(BeZero())
-		})
 	})
 })

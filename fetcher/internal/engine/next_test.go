@@ -1,0 +1,266 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon.Add(-d)) }
+
+// summary describes a step in one line. The time of a refresh depends on its slot, so it is only bounded.
+func summary(t *testing.T, s step, interval time.Duration) string {
+	t.Helper()
+	text := []string{string(s.outcome) + ", " + s.disposition().String()}
+	add := func(yes bool, format string, args ...any) {
+		if yes {
+			text[len(text)-1] += fmt.Sprintf(format, args...)
+		}
+	}
+	if d := s.timer; d != nil {
+		text = append(text, pipeline.CauseName(d.GetCause()))
+		wait := s.at.Sub(noon)
+		regular := d.GetCause() == v1.Cause_CAUSE_REFRESH && d.GetWaitsFor() == 0
+		if regular && (wait <= 0 || wait > interval) {
+			t.Errorf("the refresh comes after %s", wait)
+		} else if !regular {
+			add(true, " in %s", wait)
+		}
+		add(d.GetAttempts() > 0, " after %d", d.GetAttempts())
+		add(d.GetReported() > 0, " %s %d", pipeline.Reason(d.GetReported()), d.GetStatusCode())
+		add(d.GetWithheld(), " withheld")
+		add(d.GetReportedAt() != nil, " reported %s ago", noon.Sub(d.GetReportedAt().AsTime()))
+		add(d.GetFirstFailedAt() != nil, " failing for %s", noon.Sub(d.GetFirstFailedAt().AsTime()))
+		add(d.GetGaveUp(), " gave up")
+		add(d.GetWaitsFor() > 0, " waits for %s", strings.TrimPrefix(d.GetWaitsFor().String(), "WAITS_FOR_"))
+		add(d.GetWaitingSince() != nil, " for %s", noon.Sub(d.GetWaitingSince().AsTime()))
+		add(d.GetUnended() > 0, " begun %d times", d.GetUnended())
+		add(d.GetCached() != nil, " has %s%s", d.GetCached().GetSha256(), d.GetCached().GetEtag())
+		add(d.GetReplayOf() > 0, " replay")
+		add(s.waits != nil, " queued")
+		if d.GetWant().GetStatus() != "" || !d.GetWant().GetReadFirst() {
+			t.Error("a timer has no status")
+		}
+	}
+	add(s.done, ", no timer")
+	if r := s.result; r != nil {
+		f := r.GetFailure()
+		body := cmp.Or(string(r.GetContent().GetBody()), r.GetUnmodified().GetSha256())
+		text = append(text, cmp.Or(body, pipeline.Reason(f.GetClass())))
+		add(f != nil, " in attempt %d, next in %s", f.GetAttempts(), f.GetNextAt().AsTime().Sub(s.at)+s.wait)
+		add(f.GetGaveUp(), ", gave up")
+		add(f.GetAgain(), ", again")
+		add(f.GetWaitsFor() > 0, ", as the host asked")
+		add(r.GetWant().GetReadFirst(), ", read first")
+	}
+	if s.deadLetter != nil {
+		text = append(text, "dead letter")
+	}
+	return strings.Join(text, " | ")
+}
+
+func TestNext(t *testing.T) {
+	const bad, timeout = v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_TIMEOUT
+	const hour, minutes = time.Hour, 10 * time.Minute
+	status := func(code int, after time.Duration) event {
+		e := get.Error{Class: bad, StatusCode: code, RetryAfter: after}
+		if after > 0 {
+			e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
+		}
+		return event{failed: &failure{Error: e}}
+	}
+	says := func(body string) event {
+		v := get.Validators{ETag: `"` + body + `"`}
+		return event{response: &get.Response{Body: []byte(body), SHA256: body, Validators: v}}
+	}
+	notModified := event{response: &get.Response{NotModified: true}}
+	busy := func(cause throttle.Cause, pause time.Duration) event {
+		return event{blocked: &blocked{Busy: throttle.Busy{Cause: cause, Pause: pause}, queued: true}}
+	}
+	has := func(body string) *v1.Due {
+		return &v1.Due{Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: body, Etag: `"` + body + `"`}}
+	}
+	with := func(d *v1.Due, change func(*v1.Due)) *v1.Due { change(d); return d }
+	failing := func(attempts uint32, change func(*v1.Due)) *v1.Due {
+		return with(&v1.Due{
+			Cause: v1.Cause_CAUSE_RETRY, Attempts: attempts, FirstFailedAt: ago(time.Minute), Reported: bad, StatusCode: 500,
+		}, change)
+	}
+	withheld := func(d *v1.Due) { d.Withheld = true }
+	reported := func(at time.Duration) func(*v1.Due) {
+		return func(d *v1.Due) { d.ReportedAt, d.GaveUp, d.FirstFailedAt = ago(at), true, ago(at) }
+	}
+	config := Config{
+		MaxAttempts: 4, MaxRetryAfter: hour, Recheck: hour, Refresh: Refresh{Min: time.Second},
+		Retry: Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
+	}
+	for name, c := range map[string]struct {
+		interval   time.Duration
+		past       *v1.Due
+		deliveries uint64
+		change     func(*v1.Want)
+		event      event
+		want       string
+	}{
+		"a first body":  {0, nil, 1, nil, says("a"), "content, ack, no timer | a"},
+		"with refresh":  {minutes, nil, 1, nil, says("a"), `content, ack | refresh has a"a" | a`},
+		"the same body": {minutes, has("a"), 1, nil, says("a"), `unmodified, ack | refresh has a"a"`},
+		"another body":  {minutes, has("a"), 1, nil, says("b"), `content, ack | refresh has b"b" | b, read first`},
+		"304":           {minutes, has("a"), 1, nil, notModified, `unmodified, ack | refresh has a"a"`},
+		"a short recovery": {
+			minutes, with(failing(1, withheld), func(d *v1.Due) { d.Cached = has("a").Cached }), 1, nil, says("a"),
+			`unmodified, ack | refresh has a"a"`,
+		},
+		"a recovery": {
+			minutes, with(failing(3, reported(hour)), func(d *v1.Due) { d.Cached = has("a").Cached }), 1, nil, says("a"),
+			`recovered, ack | refresh has a"a" | a, read first`,
+		},
+		"a body after a redelivery": {
+			minutes, has("a"), 2, nil, says("b"),
+			`content, ack | refresh has a"a" | b, read first`,
+		},
+		"another digest": {
+			minutes, has("a"), 1, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
+			"gave_up, ack | refresh DigestMismatch 0 reported 0s ago failing for 0s gave up has a" +
+				" | DigestMismatch in attempt 1, next in WAIT, gave up, read first | dead letter",
+		},
+		"in sync": {
+			minutes, nil, 1, func(w *v1.Want) { w.Cached = has("a").Cached }, event{outcome: inSync},
+			`in_sync, ack | refresh has a"a"`,
+		},
+		"in sync without refresh": {
+			0, nil, 1, func(w *v1.Want) { w.Cached = has("a").Cached }, event{outcome: inSync},
+			"in_sync, ack",
+		},
+
+		"a first failure": {
+			0, nil, 1, nil, status(500, 0),
+			"retry, ack | retry in 2s after 1 BadStatus 500 withheld failing for 0s",
+		},
+		"a failure after a redelivery": {
+			0, nil, 2, nil, status(500, 0),
+			"retry, ack | retry in 2s after 1 failing for 0s",
+		},
+		"a second one": {
+			0, failing(1, withheld), 1, nil, status(502, 0), "retry, ack" +
+				" | retry in 4s after 2 BadStatus 502 withheld failing for 1m0s",
+		},
+		"a third one": {
+			0, failing(2, withheld), 1, nil, status(500, 0),
+			"retry, ack | retry in 8s after 3 BadStatus 500 reported 0s ago failing for 1m0s" +
+				" | BadStatus in attempt 3, next in 8s, read first",
+		},
+		"the last one": {
+			0, failing(3, reported(time.Minute)), 1, nil, status(500, 0),
+			"gave_up, ack | recheck in 1h0m0s BadStatus 500 reported 0s ago failing for 1m0s gave up" +
+				" | BadStatus in attempt 4, next in 1h0m0s, gave up, read first | dead letter",
+		},
+		"a withheld failure after a reported one": {
+			minutes, failing(0, reported(time.Minute)), 1, nil, event{failed: &failure{Error: get.Error{Class: timeout}}},
+			"retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
+		},
+		"a useless retry": {
+			minutes, nil, 1, nil, status(404, 0),
+			"gave_up, ack | refresh BadStatus 404 reported 0s ago failing for 0s gave up" +
+				" | BadStatus in attempt 1, next in WAIT, gave up | dead letter",
+		},
+		"the same again": {
+			minutes, failing(0, reported(5*time.Minute)), 1, nil, status(404, 0),
+			"gave_up, ack | refresh BadStatus 404 reported 5m0s ago failing for 5m0s gave up | dead letter",
+		},
+		"the same again after half an hour": {
+			0, failing(0, reported(30*time.Minute)), 1, nil, status(404, 0), "gave_up, ack" +
+				" | recheck in 1h0m0s BadStatus 404 reported 0s ago" +
+				" failing for 30m0s gave up | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
+		},
+		"the same when the key becomes stale": {
+			5 * time.Minute, failing(0, reported(16*time.Minute)), 1, nil, status(404, 0), "gave_up, ack" +
+				" | refresh BadStatus 404 reported 0s ago" +
+				" failing for 16m0s gave up | BadStatus in attempt 1, next in WAIT, gave up, again, read first | dead letter",
+		},
+		"the same for a replay": {
+			0, with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.ReplayOf = 7 }), 1, nil, status(404, 0),
+			"gave_up, ack | recheck in 1h0m0s BadStatus 404 reported 0s ago failing for 1m0s gave up" +
+				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
+		},
+		"a failed fetch on demand": {
+			0, nil, 1, func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }, status(404, 0),
+			"gave_up, ack | recheck in 1h0m0s BadStatus 404 reported 0s ago failing for 0s gave up" +
+				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again | dead letter",
+		},
+		"a failure with a body": {
+			minutes, has("a"), 1, nil, status(503, 0), "retry, ack" +
+				" | retry in 2s after 1 BadStatus 503 withheld failing for 0s has a",
+		},
+		"a short pause": {
+			0, nil, 1, nil, status(429, 30*time.Second),
+			"retry, ack | retry in 30.2s after 1 BadStatus 429 withheld failing for 0s waits for PAUSE",
+		},
+		"a long pause": {
+			0, nil, 1, nil, status(403, 20*time.Minute), "retry, ack" +
+				" | retry in 20m0.2s after 1 BadStatus 403 reported 0s ago failing for 0s" +
+				" waits for PAUSE | BadStatus in attempt 1, next in 20m0.2s, as the host asked",
+		},
+		"too long a pause": {
+			minutes, failing(3, withheld), 1, nil, status(503, 24*hour), "gave_up, ack" +
+				" | refresh in 1h0m0s BadStatus 503 reported 0s ago" +
+				" failing for 1m0s gave up waits for PAUSE | BadStatus in attempt 4, next in 1h0m0s, gave up, as the host asked" +
+				", read first" +
+				" | dead letter",
+		},
+
+		"no slot": {
+			0, nil, 1, nil, busy(throttle.HostBusy, 0),
+			"parked, ack | parked in 40s waits for HOST for 0s queued",
+		},
+		"its lease": {
+			0, &v1.Due{WaitingSince: ago(hour), Unended: 2, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}, 1, nil, busy("", 0),
+			"waits, ack | parked in 57s waits for HOST for 1h0m0s begun 2 times queued",
+		},
+		"a pause": {
+			0, nil, 1, nil, busy(throttle.HostSlowed, 2*time.Minute),
+			"parked, ack | parked in 2m4s waits for PAUSE for 0s",
+		},
+		"no budget": {
+			0, failing(2, withheld), 1, nil,
+			event{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceBytes, Pause: time.Minute}}},
+			"parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
+		},
+		"poison": {
+			0, nil, 1, nil, event{failed: poisoned()}, "gave_up, ack" +
+				" | recheck in 1h0m0s Poison 0 reported 0s ago failing for 0s gave up" +
+				" | Poison in attempt 1, next in 1h0m0s, gave up | dead letter",
+		},
+		"a replaced want":   {0, nil, 1, nil, event{outcome: superseded}, "superseded, ack"},
+		"a lagging replica": {0, nil, 1, nil, event{outcome: postponed, wait: 1}, "postponed, retry"},
+		"a drain":           {0, nil, 1, nil, event{outcome: postponed}, "postponed, give_back"},
+		"garbage":           {0, nil, 1, nil, event{outcome: malformed}, "malformed, dead_letter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &trigger{
+				want: &v1.Want{Url: "https://e.example.com/", Refresh: durationpb.New(c.interval), Status: "{}"},
+				past: cmp.Or(c.past, &v1.Due{}), readFirst: c.past != nil, deliveries: c.deliveries, began: noon,
+			}
+			if c.change != nil {
+				c.change(m.want)
+			}
+			s := config.next(m, c.event, noon, 0.5)
+			want := strings.ReplaceAll(c.want, "WAIT", s.wait.String())
+			if got := summary(t, s, c.interval); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		})
+	}
+}
