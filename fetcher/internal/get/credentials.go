@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/credential"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -28,7 +27,7 @@ func (g grants) find(u *url.URL) *headerEntry {
 type credentials struct {
 	entry    *headerEntry
 	token    string
-	identity *credential.Identity
+	identity *clientIdentity
 }
 
 // sends reports whether the server gets a credential.
@@ -63,9 +62,9 @@ func (c *Client) credentials(ctx context.Context, e *headerEntry) (credentials, 
 	case e.bearer != nil:
 		found.token = e.bearer.Value()
 	case e.tokens != nil:
-		token, err := e.tokens.Token(ctx, c.tokenRequests())
+		token, err := e.tokens.Token(ctx, c.requests())
 		if err != nil {
-			return found, errNoToken(e, err)
+			return found, noToken(e, err)
 		}
 		found.token = token
 	}
@@ -83,7 +82,7 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 		token = e.bearer.Value()
 	case e.tokens != nil:
 		var err error
-		if token, err = e.tokens.Replace(ctx, c.tokenRequests(), refused.token); err != nil {
+		if token, err = e.tokens.Replace(ctx, c.requests(), refused.token); err != nil {
 			return refused, false
 		}
 	}
@@ -94,12 +93,12 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 	return refused, true
 }
 
-// tokenRequests returns the settings of requests to a token URL. They are subject to the policy of
+// requests returns the settings of requests to a token URL. They are subject to the policy of
 // all namespaces, because all namespaces of an entry share its token.
-func (c *Client) tokenRequests() credential.Requests {
+func (c *Client) requests() tokenRequests {
 	policy := c.deps.Gate.For("")
 	transport := &transport{client: c, policy: policy, watch: newStopwatch(func(Phase, time.Duration) {})}
-	return credential.Requests{
+	return tokenRequests{
 		Transport: permitted{policy, transport}, Timeout: c.cfg.Timeout / 2, Now: c.deps.Now,
 	}
 }
@@ -117,7 +116,7 @@ func (p permitted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.next.RoundTrip(r)
 }
 
-func errNoToken(e *headerEntry, cause error) *Error {
+func noToken(e *headerEntry, cause error) *Error {
 	return &Error{
 		Class: v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED, Credential: e.OAuth2.Host(),
 		cause: cause,

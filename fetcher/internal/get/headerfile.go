@@ -15,7 +15,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/credential"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
@@ -38,7 +37,7 @@ type headerEntry struct {
 	// Schemes are http and https; default: https.
 	Schemes []string `yaml:"schemes"`
 	// OAuth2 has the settings to obtain the bearer token.
-	OAuth2 *credential.OAuth2 `yaml:"oauth2"`
+	OAuth2 *oauth2Client `yaml:"oauth2"`
 	// BearerFile is the name of a file with the bearer token. Like all files of an entry it is in the
 	// directory of the header file, or below.
 	BearerFile string `yaml:"bearerFile"`
@@ -52,15 +51,15 @@ type headerEntry struct {
 	host       egress.Pattern
 	namespaces []egress.Pattern
 	bearer     *reload.File[string]
-	tokens     *credential.Tokens
+	tokens     *tokens
 	secret     *reload.File[string]
-	identity   *reload.File[*credential.Identity]
+	identity   *reload.File[*clientIdentity]
 	// fixed is that of the PEM in the entry.
-	fixed *credential.Identity
+	fixed *clientIdentity
 }
 
 // tls returns the current identity (nil if there is none).
-func (e *headerEntry) tls() *credential.Identity { return cmp.Or(e.identity.Value(), e.fixed) }
+func (e *headerEntry) tls() *clientIdentity { return cmp.Or(e.identity.Value(), e.fixed) }
 
 type clientCertificate struct {
 	CertFile string `yaml:"certFile"`
@@ -235,21 +234,21 @@ func (e *headerEntry) open(dir string) error {
 	}
 	var err error
 	if e.BearerFile != "" {
-		e.bearer, err = credential.Secret(at(e.BearerFile))
+		e.bearer, err = openSecret(at(e.BearerFile))
 		errs[1] = failed("bearerFile", err)
 	}
 	if e.OAuth2 != nil {
-		e.secret, err = credential.Secret(at(e.OAuth2.ClientSecretFile))
+		e.secret, err = openSecret(at(e.OAuth2.ClientSecretFile))
 		errs[2] = failed("oauth2: clientSecretFile", err)
-		e.tokens = credential.NewTokens(*e.OAuth2, e.secret)
+		e.tokens = newTokens(*e.OAuth2, e.secret)
 	}
 	if e.ClientCertificate != nil || e.CAFile != "" {
 		c := cmp.Or(e.ClientCertificate, &clientCertificate{})
-		e.identity, err = credential.OpenIdentity(at(c.CertFile), at(c.KeyFile), at(e.CAFile))
+		e.identity, err = openIdentity(at(c.CertFile), at(c.KeyFile), at(e.CAFile))
 		errs[3] = failed("clientCertificate or caFile", err)
 	}
 	if e.Certificate+e.Key+e.Authorities != "" {
-		e.fixed, errs[4] = credential.NewIdentity([]byte(e.Certificate), []byte(e.Key), []byte(e.Authorities))
+		e.fixed, errs[4] = newIdentity([]byte(e.Certificate), []byte(e.Key), []byte(e.Authorities))
 	}
 	return cmp.Or(errs[:]...)
 }

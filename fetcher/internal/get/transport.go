@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/credential"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -30,7 +29,7 @@ type transport struct {
 	client *Client
 	policy *egress.Policy
 	// identity is for the host of the URL, never for the proxy. It may be nil.
-	identity *credential.Identity
+	identity *clientIdentity
 	watch    *stopwatch
 }
 

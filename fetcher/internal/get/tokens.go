@@ -1,4 +1,4 @@
-package credential
+package get
 
 import (
 	"context"
@@ -27,11 +27,11 @@ const (
 	never = 100 * 365 * 24 * time.Hour
 )
 
-// ErrNoToken means that the token URL gave no token. Joined causes may contain text of the server.
-var ErrNoToken = errors.New("got no token")
+// errNoToken means that the token URL gave no token. Joined causes may contain text of the server.
+var errNoToken = errors.New("got no token")
 
-// OAuth2 are the settings of the client credentials grant (RFC 6749 section 4.4).
-type OAuth2 struct {
+// oauth2Client has the settings of the client credentials grant (RFC 6749 section 4.4).
+type oauth2Client struct {
 	TokenURL         string   `yaml:"tokenURL"`
 	ClientID         string   `yaml:"clientID"`
 	ClientSecretFile string   `yaml:"clientSecretFile"`
@@ -41,7 +41,7 @@ type OAuth2 struct {
 }
 
 // Validate returns the first invalid setting.
-func (o *OAuth2) Validate() error {
+func (o *oauth2Client) Validate() error {
 	u, err := url.Parse(o.TokenURL)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
@@ -53,7 +53,7 @@ func (o *OAuth2) Validate() error {
 }
 
 // Host returns the host of the token URL.
-func (o *OAuth2) Host() string {
+func (o *oauth2Client) Host() string {
 	u, err := url.Parse(o.TokenURL)
 	if err != nil {
 		return ""
@@ -61,8 +61,8 @@ func (o *OAuth2) Host() string {
 	return u.Hostname()
 }
 
-// Tokens holds the token of one OAuth2. It is safe for concurrent use.
-type Tokens struct {
+// tokens holds the token of one OAuth2. It is safe for concurrent use.
+type tokens struct {
 	cfg    clientcredentials.Config
 	secret *reload.File[string]
 	group  singleflight.Group
@@ -75,9 +75,9 @@ type Tokens struct {
 	failed time.Time
 }
 
-// NewTokens returns Tokens that obtain the first token on demand.
-func NewTokens(o OAuth2, secret *reload.File[string]) *Tokens {
-	t := &Tokens{secret: secret}
+// newTokens returns tokens that obtain the first token on demand.
+func newTokens(o oauth2Client, secret *reload.File[string]) *tokens {
+	t := &tokens{secret: secret}
 	t.cfg = clientcredentials.Config{ClientID: o.ClientID, TokenURL: o.TokenURL, Scopes: o.Scopes}
 	if o.Audience != "" {
 		t.cfg.EndpointParams = url.Values{"audience": {o.Audience}}
@@ -85,8 +85,8 @@ func NewTokens(o OAuth2, secret *reload.File[string]) *Tokens {
 	return t
 }
 
-// Requests has the settings of requests to the token URL.
-type Requests struct {
+// tokenRequests has the settings of requests to the token URL.
+type tokenRequests struct {
 	// Transport makes the requests. Redirects are not followed.
 	Transport http.RoundTripper
 	// Timeout is the time limit of one request.
@@ -96,7 +96,7 @@ type Requests struct {
 }
 
 // Token returns the current token. A token that expires soon is renewed in the background.
-func (t *Tokens) Token(ctx context.Context, by Requests) (string, error) {
+func (t *tokens) Token(ctx context.Context, by tokenRequests) (string, error) {
 	t.mu.Lock()
 	now, value := by.Now(), t.value
 	current, expired := now.Before(t.renewal), !now.Before(t.expiry)
@@ -113,7 +113,7 @@ func (t *Tokens) Token(ctx context.Context, by Requests) (string, error) {
 
 // Replace returns another token after a server refused one with a 401, or the same one if that is too
 // new to be renewed.
-func (t *Tokens) Replace(ctx context.Context, by Requests, refused string) (string, error) {
+func (t *tokens) Replace(ctx context.Context, by tokenRequests, refused string) (string, error) {
 	t.mu.Lock()
 	value, obtained := t.value, t.obtained
 	t.mu.Unlock()
@@ -129,25 +129,25 @@ func wait(ctx context.Context, renewed <-chan singleflight.Result) (string, erro
 		value, _ := r.Val.(string)
 		return value, r.Err
 	case <-ctx.Done():
-		return "", errors.Join(ErrNoToken, context.Cause(ctx))
+		return "", errors.Join(errNoToken, context.Cause(ctx))
 	}
 }
 
 // renew makes one request for all callers, which outlives each of them.
-func (t *Tokens) renew(ctx context.Context, by Requests) <-chan singleflight.Result {
+func (t *tokens) renew(ctx context.Context, by tokenRequests) <-chan singleflight.Result {
 	ctx = context.WithoutCancel(ctx)
 	return t.group.DoChan("", func() (any, error) {
 		t.mu.Lock()
 		failing := by.Now().Sub(t.failed) < failFor
 		t.mu.Unlock()
 		if failing {
-			return "", ErrNoToken
+			return "", errNoToken
 		}
 		return t.request(ctx, by)
 	})
 }
 
-func (t *Tokens) request(ctx context.Context, by Requests) (string, error) {
+func (t *tokens) request(ctx context.Context, by tokenRequests) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, by.Timeout)
 	defer cancel()
 	client := &http.Client{Transport: by.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -163,7 +163,7 @@ func (t *Tokens) request(ctx context.Context, by Requests) (string, error) {
 	}
 	if err != nil || token.Type() != "Bearer" || !isToken(token.AccessToken) || life <= 0 {
 		t.failed = now
-		return "", errors.Join(ErrNoToken, err)
+		return "", errors.Join(errNoToken, err)
 	}
 	t.value, t.obtained, t.failed = token.AccessToken, now, time.Time{}
 	t.expiry = now.Add(life)

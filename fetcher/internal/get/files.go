@@ -1,4 +1,4 @@
-package credential
+package get
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 // maxToken is the maximum size of a token, in bytes.
 const maxToken = 16 << 10
 
-// Secret follows a file with a secret, such as a projected service account token.
-func Secret(path string) (*reload.File[string], error) { return reload.Open(path, parseSecret) }
+// openSecret follows a file with a secret, such as a projected service account token.
+func openSecret(path string) (*reload.File[string], error) { return reload.Open(path, parseSecret) }
 
 func parseSecret(content []byte) (string, error) {
 	secret := string(bytes.TrimSpace(content))
@@ -30,17 +30,17 @@ func isToken(s string) bool {
 	return s != "" && len(s) <= maxToken && httpguts.ValidHeaderFieldValue(s)
 }
 
-// Identity is the TLS configuration of one entry. It is immutable.
-type Identity struct {
+// clientIdentity is the TLS configuration of one entry. It is immutable.
+type clientIdentity struct {
 	// Certificates are shown to the server. None means that the client stays anonymous.
 	Certificates []tls.Certificate
 	// Roots are the only trusted authorities (nil means those of the client).
 	Roots *x509.CertPool
 }
 
-// NewIdentity parses PEM. Empty parts are skipped.
-func NewIdentity(certificate, key, authorities []byte) (*Identity, error) {
-	id := &Identity{}
+// newIdentity parses PEM. Empty parts are skipped.
+func newIdentity(certificate, key, authorities []byte) (*clientIdentity, error) {
+	id := &clientIdentity{}
 	if len(certificate)+len(key) > 0 {
 		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
@@ -57,16 +57,16 @@ func NewIdentity(certificate, key, authorities []byte) (*Identity, error) {
 	return id, nil
 }
 
-// OpenIdentity follows the files of an Identity. Empty paths are skipped.
-func OpenIdentity(certificate, key, authorities string) (*reload.File[*Identity], error) {
+// openIdentity follows the files of an clientIdentity. Empty paths are skipped.
+func openIdentity(certificate, key, authorities string) (*reload.File[*clientIdentity], error) {
 	paths := slices.DeleteFunc([]string{certificate, key, authorities}, func(path string) bool { return path == "" })
-	return reload.OpenAll(paths, func(content [][]byte) (*Identity, error) {
+	return reload.OpenAll(paths, func(content [][]byte) (*clientIdentity, error) {
 		next := func(path string) (part []byte) {
 			if path != "" {
 				part, content = content[0], content[1:]
 			}
 			return part
 		}
-		return NewIdentity(next(certificate), next(key), next(authorities))
+		return newIdentity(next(certificate), next(key), next(authorities))
 	})
 }
