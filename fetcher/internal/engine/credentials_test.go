@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -131,24 +130,6 @@ var _ = Describe("Credentials", func() {
 		f.fetch(forged)
 		Expect(sent()).To(Equal([]string{"/moved ", "/private/moved " + secret, "/moved "}))
 	})
-
-	DescribeTable("are reported again if a server refuses", func(path string, known v1.FailureDetail, again bool) {
-		f.fetchDue(signed(path), &v1.Due{
-			Cause: v1.Cause_CAUSE_RECHECK, Detail: known, GaveUp: true, StatusCode: 401,
-			Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, ReportedAt: timestamppb.New(w.clock.Now()),
-			FirstFailedAt: timestamppb.New(w.clock.Now()),
-		})
-		if !again {
-			Expect(w.results()).To(BeEmpty())
-			return
-		}
-		Expect(w.result().GetFailure().GetAgain()).To(BeTrue())
-	},
-		Entry("one after none", "/private/denied", v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL, true),
-		Entry("none after one", "/denied", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED, true),
-		Entry("none as before", "/denied", v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL, false),
-		Entry("one as before", "/private/denied", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED, false),
-	)
 
 	It("are named by their source if refused, and appear in no message", func() {
 		f.fetch(signed("/private/denied"))

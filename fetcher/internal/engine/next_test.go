@@ -190,6 +190,11 @@ func TestNext(t *testing.T) {
 				" | refresh BadStatus 404 reported 0s ago" +
 				" failing for 16m0s gave up | BadStatus in attempt 1, next in WAIT, gave up, again, read first | dead letter",
 		},
+		"the same after a credential was added": {
+			0, with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.Detail = noCredential }), 1, nil, status(401, 0),
+			"gave_up, ack | recheck in 1h0m0s BadStatus 401 reported 0s ago failing for 1m0s gave up" +
+				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
+		},
 		"the same for a replay": {
 			0, with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.ReplayOf = 7 }), 1, nil, status(404, 0),
 			"gave_up, ack | recheck in 1h0m0s BadStatus 404 reported 0s ago failing for 1m0s gave up" +
