@@ -215,7 +215,7 @@ bench: build ## Benchmark the pipeline with N ConfigMaps (2000), and bare patche
 
 .PHONY: bench-short
 bench-short: build ## Run a fiftieth of each benchmark, to check that it works
-	$(call bench,-short -apart -refresh=10000 -slow-host -latencies=100ms -fetchers=1$(comma)2)
+	$(call bench,-short -refresh=10000 -slow-host -latencies=100ms -fetchers=1$(comma)2)
 
 ##@ Change
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -28,8 +27,8 @@ func disruptionSpecs() {
 	It("keeps working while fetchers are scaled from 1 to 4, to none and to 2", func(ctx SpecContext) {
 		fetchers := func(n int) {
 			GinkgoHelper()
-			chart.Scale(ctx, release.Fetcher, n)
-			chart.EventuallyRuns(ctx, release.Fetcher, n)
+			chart.Scale(ctx, installation.Fetcher, n)
+			chart.EventuallyRuns(ctx, installation.Fetcher, n)
 		}
 		fetchers(0)
 		queued := load(ctx, "queued", 60)
@@ -39,9 +38,9 @@ func disruptionSpecs() {
 		fetchers(1)
 		fetchers(4)
 		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 0))
-		chart.Scale(ctx, release.Fetcher, 0)
+		chart.Scale(ctx, installation.Fetcher, 0)
 		between := load(ctx, "between", 30)
-		chart.EventuallyRuns(ctx, release.Fetcher, 0)
+		chart.EventuallyRuns(ctx, installation.Fetcher, 0)
 		waiting := load(ctx, "waiting", 20)
 		Consistently(ctx, waiting.Filled).Should(BeZero(), "no fetcher runs")
 
@@ -72,7 +71,7 @@ func disruptionSpecs() {
 			Expect(page.Hits(ctx)).To(Equal(1), "held keys are not fetched again")
 		}
 	},
-		Entry(nil, release.NATS),
+		Entry(nil, installation.NATS),
 	)
 }
 
@@ -82,7 +81,7 @@ const gap = 30 * time.Second
 // upgradeSpecs adds the spec of helm upgrade.
 func upgradeSpecs() {
 	It("upgrades under load without an outage", func(ctx SpecContext) {
-		nats := chart.Pods(ctx, release.NATS)[0]
+		nats := chart.Pods(ctx, installation.NATS)[0]
 		traffic := visitor.Traffic(ctx, "upgraded")
 		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 0))
 		chart.Values["image"] = map[string]any{"tag": next}
@@ -96,7 +95,7 @@ func upgradeSpecs() {
 		busy := traffic.Done()
 		Eventually(ctx, traffic.Done).Should(BeNumerically(">", busy), "the new pods work")
 		Expect(traffic.ShouldEnd(ctx)).To(BeNumerically("<", gap), "longest wait for data")
-		Expect(chart.Pods(ctx, release.NATS)[0].UID).To(Equal(nats.UID), "NATS need not restart for new services")
+		Expect(chart.Pods(ctx, installation.NATS)[0].UID).To(Equal(nats.UID), "NATS need not restart for new services")
 	})
 }
 

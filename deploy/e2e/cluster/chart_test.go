@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
@@ -28,13 +27,13 @@ const acceptanceTimeout = 10 * time.Minute
 
 // chart and visitor are shared by the specs of the chart: the release, and a world of ConfigMaps around it.
 var (
-	chart   *release.Release
+	chart   *installation.Release
 	visitor *installation.Installation
 )
 
 var _ = Describe("The chart", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
-		chart = &release.Release{
+		chart = &installation.Release{
 			Cluster: cluster, Name: "curl-me-that", Chart: chartPath(),
 			Namespace: namespace(ctx, "curl-me-that-chart-"),
 			Values: map[string]any{
@@ -56,7 +55,7 @@ var _ = Describe("The chart", Ordered, func() {
 	It("installs in a namespace with the restricted standard", func(ctx SpecContext) {
 		chart.Install(ctx)
 		for component, n := range map[string]int{
-			release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2,
+			installation.NATS: 1, installation.Watcher: 2, installation.Fetcher: 2, installation.Writer: 2,
 		} {
 			chart.EventuallyRuns(ctx, component, n)
 		}
@@ -130,13 +129,13 @@ func permissionSpecs() {
 		page := visitor.Page("/pinned").Says(ctx, "asked for")
 		cm := visitor.Create(ctx, "pinned", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
 		cm.EventuallyHasData(ctx, "mydata", "asked for")
-		writer := as(ctx, release.Writer).CoreV1().ConfigMaps(visitor.Namespace)
+		writer := as(ctx, installation.Writer).CoreV1().ConfigMaps(visitor.Namespace)
 		forbidden := MatchError(apierrors.IsForbidden, "is forbidden")
 		Expect(world.ErrorOf(writer.Patch(ctx, cm.Name, types.MergePatchType, []byte(`{"data":{"other":"stolen"}}`),
 			metav1.PatchOptions{}))).
 			To(And(forbidden, MatchError(ContainSubstring("may not set a key that is not annotated"))))
 		Expect(writer.Delete(ctx, cm.Name, metav1.DeleteOptions{})).To(forbidden)
-		Expect(world.ErrorOf(as(ctx, release.Writer).CoreV1().Secrets(chart.Namespace).List(ctx, metav1.ListOptions{}))).
+		Expect(world.ErrorOf(as(ctx, installation.Writer).CoreV1().Secrets(chart.Namespace).List(ctx, metav1.ListOptions{}))).
 			To(forbidden)
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -138,7 +138,7 @@ func (t *team) eventuallyServed(ctx context.Context, names, container string, n 
 
 var _ = Describe("Sidecars", Ordered, func() {
 	var (
-		installed *release.Release
+		installed *installation.Release
 		t         *team
 	)
 	BeforeAll(func(ctx SpecContext) {
@@ -158,7 +158,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.watchers = client.Resource(watchv1.Resource()).Namespace(t.namespace)
 		cluster.Label(ctx, t.namespace, watchv1.InjectLabel, watchv1.InjectValue)
 		one := map[string]any{"replicas": 1}
-		installed = &release.Release{
+		installed = &installation.Release{
 			Cluster: cluster, Name: "curl-me-that", Chart: chartPath(), Namespace: namespace(ctx, "curl-me-that-sidecars-"),
 			Values: map[string]any{
 				"image": map[string]any{"tag": version}, "namespaces": []string{t.namespace},

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
@@ -31,7 +30,7 @@ const smallStart = 15 * time.Second
 const mounting = 110 * time.Second
 
 var _ = Describe("The small installation", Ordered, func() {
-	var small *release.Release
+	var small *installation.Release
 	BeforeAll(func(ctx SpecContext) {
 		text := suitetest.Must(os.ReadFile(fromRoot("deploy/chart/values-small.yaml")))
 		values := map[string]any{}
@@ -41,7 +40,7 @@ var _ = Describe("The small installation", Ordered, func() {
 		fetcher, is := values["fetcher"].(map[string]any)
 		Expect(is).To(BeTrue())
 		maps.Copy(fetcher, map[string]any{"egress": map[string]any{"allowCIDRs": origin.CIDRs}})
-		small = &release.Release{
+		small = &installation.Release{
 			Cluster: cluster, Name: "curl-me-that", Chart: chartPath(), Namespace: namespace(ctx, "curl-me-that-small-"),
 			Values: values,
 		}
@@ -81,8 +80,8 @@ var _ = Describe("The small installation", Ordered, func() {
 	It("passes the suite of an installed release", runInstalledSuite)
 
 	It("recreates the streams after the pod of NATS is replaced", func(ctx SpecContext) {
-		small.Kill(ctx, small.Pods(ctx, release.NATS)[0])
-		small.EventuallyRuns(ctx, release.NATS, 1)
+		small.Kill(ctx, small.Pods(ctx, installation.NATS)[0])
+		small.EventuallyRuns(ctx, installation.NATS, 1)
 		i := installation.Open(ctx)
 		page := i.Page("/afterwards").Says(ctx, "filled")
 		i.Create(ctx, "afterwards", world.Asking("mydata="+page.URL())).
@@ -93,7 +92,7 @@ var _ = Describe("The small installation", Ordered, func() {
 		var i *installation.Installation
 		var other string
 		BeforeAll(func(ctx SpecContext) {
-			GinkgoT().Setenv("CURLMETHAT_E2E_ORIGIN", "https://"+release.AnyHost)
+			GinkgoT().Setenv("CURLMETHAT_E2E_ORIGIN", "https://"+installation.AnyHost)
 			i, other = installation.Open(ctx), namespace(ctx, "curl-me-that-team-")
 			suitetest.Must(cluster.Client.CoreV1().ConfigMaps(small.Namespace).Create(ctx, &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: "authority"}, Data: map[string]string{"ca.crt": string(origin.Authority)},
@@ -105,12 +104,12 @@ var _ = Describe("The small installation", Ordered, func() {
 			teams := map[string]any{i.Namespace: []string{}, other: []string{}}
 			small.Values["credentials"] = map[string]any{"namespaces": teams}
 			small.Install(ctx)
-			small.EventuallyRuns(ctx, release.Fetcher, 1)
+			small.EventuallyRuns(ctx, installation.Fetcher, 1)
 		})
 
 		It("fetches from names that only its proxy resolves, but not from the proxy itself", func(ctx SpecContext) {
 			page := i.Page("/public").Says(ctx, "through the proxy")
-			_, path, _ := strings.Cut(page.URL(), release.AnyHost)
+			_, path, _ := strings.Cut(page.URL(), installation.AnyHost)
 			cm := i.Create(ctx, "proxied", world.Asking(fmt.Sprintf("mydata=%s name=%s address=http://%s:8080%s", page.URL(),
 				origin.URL+path, origin.Pod.Status.PodIP, path)))
 			cm.EventuallyHasData(ctx, "mydata", "through the proxy")
@@ -178,7 +177,7 @@ var _ = Describe("The small installation", Ordered, func() {
 				metav1.PatchOptions{}))
 			Expect(secrets.Delete(ctx, "deleted", metav1.DeleteOptions{})).To(Succeed())
 			Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer second"), Not(ContainSubstring(`"deleted"`))))
-			for _, pod := range small.Pods(ctx, release.Fetcher) { // a changed pod makes the kubelet update its mounts
+			for _, pod := range small.Pods(ctx, installation.Fetcher) { // a changed pod makes the kubelet update its mounts
 				suitetest.Must(cluster.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
 					[]byte(`{"metadata":{"annotations":{"changed":"true"}}}`), metav1.PatchOptions{}))
 			}
@@ -190,11 +189,11 @@ var _ = Describe("The small installation", Ordered, func() {
 })
 
 // startup installs a release and returns the time from its first pod until all its services were ready.
-func startup(ctx context.Context, r *release.Release) time.Duration {
+func startup(ctx context.Context, r *installation.Release) time.Duration {
 	GinkgoHelper()
 	r.Install(ctx)
 	var first, last time.Time
-	for _, component := range []string{release.NATS, release.Watcher, release.Fetcher, release.Writer} {
+	for _, component := range []string{installation.NATS, installation.Watcher, installation.Fetcher, installation.Writer} {
 		r.EventuallyRuns(ctx, component, 1)
 		for _, pod := range r.Pods(ctx, component) {
 			if created := pod.CreationTimestamp.Time; first.IsZero() || created.Before(first) {

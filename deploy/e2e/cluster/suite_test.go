@@ -27,7 +27,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
@@ -39,7 +38,7 @@ const registry = "ghcr.io/kv8s/curl-me-that/"
 
 var (
 	cluster       *world.Cluster
-	origin        *release.Origin
+	origin        *installation.OriginPod
 	version, next string
 	// shown are the namespaces that a failed spec prints.
 	shown []string
@@ -49,7 +48,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	version, next = needs("CURLMETHAT_E2E_VERSION"), needs("CURLMETHAT_E2E_NEXT")
 	cluster = suitetest.Must(world.OpenCluster(needs("KUBECONFIG")))
 	web := namespace(ctx, "curl-me-that-web-")
-	origin = release.RunOrigin(ctx, cluster, cmp.Or(os.Getenv("CURLMETHAT_E2E_DOMAIN"), "cluster.local"), web,
+	origin = installation.RunOrigin(ctx, cluster, cmp.Or(os.Getenv("CURLMETHAT_E2E_DOMAIN"), "cluster.local"), web,
 		registry+"origin:"+version)
 	// These are for package installation, here and in the child process that runs the suite installed.
 	Expect(os.Setenv("CURLMETHAT_E2E_ORIGIN", origin.URL)).To(Succeed())
@@ -58,7 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 var _ = AfterEach(func(ctx SpecContext) {
 	if CurrentSpecReport().Failed() {
-		release.Show(ctx, cluster.Client, shown...)
+		installation.Show(ctx, cluster.Client, shown...)
 	}
 })
 

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
 	"github.com/kv8s/curl-me-that/deploy/local/demo/joke"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
@@ -61,7 +60,7 @@ func serve(ctx context.Context, o options) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	control := http.NewServeMux()
 	control.Handle("/", process.Handler(process.NewHealth(), registry))
-	control.Handle("/pages/", remote.Handler(site))
+	control.Handle("/pages/", origin.Control(site))
 
 	group, ctx := errgroup.WithContext(ctx)
 	type server struct {

@@ -24,10 +24,6 @@ type Options struct {
 	N int
 	// Rounds is the number of comparisons with bare patches, or of refreshes of each key.
 	Rounds int
-	// Apart repeats each round with the control plane on its own processor.
-	Apart bool
-	// Scale lists counts of ConfigMaps that replace N, each with one round.
-	Scale string
 	// Refresh is the number of keys that are refreshed every 10 s.
 	Refresh int
 	// SlowHost measures a host that 16,000 keys wait for.
@@ -43,8 +39,8 @@ type Options struct {
 	// Progress prints the current step.
 	Progress func(format string, arguments ...any)
 
-	counts, fetchers []int
-	latencies        []time.Duration
+	fetchers  []int
+	latencies []time.Duration
 }
 
 // Mode is one kind of measurement.
@@ -67,9 +63,6 @@ func (o *Options) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&o.N, "n", 2000, "number of ConfigMaps in a round")
 	fs.IntVar(&o.Rounds, "rounds", 3,
 		"number of rounds, with the median as the result (with -refresh: refreshes of each key)")
-	fs.BoolVar(&o.Apart, "apart", false, "repeat each round with the control plane on its own processor")
-	fs.StringVar(&o.Scale, "scale", "",
-		"run one round for each of these numbers of ConfigMaps, such as 2000,10000")
 	fs.IntVar(&o.Refresh, "refresh", 0, "measure the cost of refreshing this many unchanged keys every 10s")
 	fs.BoolVar(&o.SlowHost, "slow-host", false,
 		"measure the slots in use of a slow host and the timer messages per GET")
@@ -82,7 +75,7 @@ func (o *Options) BindFlags(fs *flag.FlagSet) {
 
 // Modes returns the modes that the flags select, or fill if they select none.
 func (o *Options) Modes() []Mode {
-	fill := o.Apart || o.Scale != "" || o.Refresh == 0 && !o.SlowHost
+	fill := o.Short || o.Refresh == 0 && !o.SlowHost
 	modes := []Mode{
 		{"fill", measureFill, fill},
 		{"refresh", measureRefresh, o.Refresh > 0},
@@ -102,7 +95,7 @@ func short[T int | time.Duration](o Options, n T) T {
 	return n
 }
 
-// Complete checks the options, applies Short and Scale, and returns the first error.
+// Complete checks the options, applies Short, and returns the first error.
 func (o *Options) Complete() (err error) {
 	if o.N < 2 || o.Rounds < 1 || o.Refresh < 0 || o.Timeout <= 0 {
 		return errors.New("-n must be at least 2, -rounds and -timeout positive, and no count negative")
@@ -118,19 +111,10 @@ func (o *Options) Complete() (err error) {
 	if o.fetchers, err = parse("fetchers", o.Fetchers, strconv.Atoi); err != nil {
 		return err
 	}
-	o.counts = []int{o.N}
-	if o.Scale != "" {
-		o.Rounds = 1
-		if o.counts, err = parse("scale", o.Scale, strconv.Atoi); err != nil {
-			return err
-		}
-	}
 	if o.Short {
 		o.Rounds = 1
 	}
-	for i := range o.counts {
-		o.counts[i] = max(2, short(*o, o.counts[i]))
-	}
+	o.N = max(2, short(*o, o.N))
 	o.Refresh = short(*o, o.Refresh)
 	return nil
 }

@@ -35,18 +35,9 @@ const (
 	stallTimeout = 3 * time.Minute
 )
 
-// placement tells which processors the programs run on.
-type placement string
-
-const (
-	shared placement = "all on all processors"
-	apart  placement = "control plane on one processor, everything else on another"
-)
-
-// filled has the rounds of one count and one placement.
+// filled has the rounds.
 type filled struct {
-	N         int       `json:"n"`
-	Placement placement `json:"placement"`
+	N int `json:"n"`
 	// Ratios of all rounds in ascending order, and the round with the median.
 	Ratios []float64 `json:"ratios"`
 	Median round     `json:"medianRound"`
@@ -72,7 +63,7 @@ type bare struct {
 	CPU       map[string]float64 `json:"cpuMillisecondsPerPatch"`
 }
 
-// filler measures one count of ConfigMaps.
+// filler measures how fast ConfigMaps are filled.
 type filler struct {
 	Options
 	cluster *cluster
@@ -84,23 +75,9 @@ type filler struct {
 	changes     <-chan change
 }
 
-// measureFill measures each count with a separate system.
+// measureFill starts the system, measures the rounds, and deletes all objects at the end.
 func measureFill(ctx context.Context, o Options, report func(any)) {
-	var all []filled
-	for _, n := range o.counts {
-		withFiller(ctx, o, n, func(f *filler) {
-			for _, p := range f.placements() {
-				all = append(all, f.compare(ctx, p))
-				report(all)
-			}
-		})
-	}
-}
-
-// withFiller starts the system, and deletes all objects at the end.
-func withFiller(ctx context.Context, o Options, n int, do func(*filler)) {
 	f := &filler{Options: o, control: controlPlane(), server: httptest.NewServer(http.HandlerFunc(respond))}
-	f.N = n
 	defer f.server.Close()
 	f.cluster = connect()
 	defer func() {
@@ -116,8 +93,8 @@ func withFiller(ctx context.Context, o Options, n int, do func(*filler)) {
 	// All ConfigMaps are on one host and in one namespace, whose limits are not measured.
 	f.system.fetcher(ctx, "--per-host=1024", "--namespace-share=1", f.system.verifier)
 	f.system.service(ctx, "writer", "--namespace-writes=0", f.system.verifier)
-	f.cluster.create(ctx, f.bare, min(n, maxBare), func(i int) *corev1.ConfigMap { return configMap("bare", i) })
-	do(f)
+	f.cluster.create(ctx, f.bare, min(o.N, maxBare), func(i int) *corev1.ConfigMap { return configMap("bare", i) })
+	report(f.compare(ctx))
 }
 
 // respond serves a body that depends on the path.
@@ -144,48 +121,17 @@ func (f *filler) annotated(kind string, n int) *corev1.ConfigMap {
 	return cm
 }
 
-// placements returns the placements to compare.
-func (f *filler) placements() []placement {
-	if f.Apart && (len(processors()) < 2 || len(f.control) < 2) {
-		f.Progress("-apart needs Linux, two processors, and the control plane that make bench starts")
-		f.Apart = false
-	}
-	if f.Apart {
-		return []placement{shared, apart}
-	}
-	return []placement{shared}
-}
-
-// place moves all programs. A program started later runs on the processors of the benchmark.
-func (f *filler) place(p placement) {
-	if !f.Apart {
-		return
-	}
-	control, others := processors(), processors()
-	if p == apart {
-		control, others = control[:1], others[1:2]
-	}
-	for _, pid := range f.control {
-		pin(pid, control)
-	}
-	for _, p := range f.system.programs {
-		pin(p.PID(), others)
-	}
-	pin(os.Getpid(), others)
-}
-
-// compare measures the rounds of one placement, and the memory after them.
-func (f *filler) compare(ctx context.Context, p placement) filled {
-	f.place(p)
+// compare measures the rounds.
+func (f *filler) compare(ctx context.Context) filled {
 	var rounds []round
 	for i := range f.Rounds {
-		f.Progress("%s, round %d of %d: creating %d ConfigMaps", p, i+1, f.Rounds, f.N)
+		f.Progress("round %d of %d: creating %d ConfigMaps", i+1, f.Rounds, f.N)
 		one := f.round(ctx)
 		f.Progress("%.0f a second, bare patches %.0f and %.0f", one.PerSecond, one.Before.PerSecond, one.After.PerSecond)
 		rounds = append(rounds, one)
 	}
 	slices.SortFunc(rounds, func(a, b round) int { return cmp.Compare(a.Ratio, b.Ratio) })
-	r := filled{N: f.N, Placement: p, Median: rounds[(len(rounds)-1)/2]}
+	r := filled{N: f.N, Median: rounds[(len(rounds)-1)/2]}
 	for i := range rounds {
 		r.Ratios = append(r.Ratios, rounds[i].Ratio)
 	}

@@ -2,14 +2,10 @@ package bench
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/prometheus/procfs"
 )
@@ -49,24 +45,6 @@ func controlPlane() map[string]int {
 		}
 	}
 	return found
-}
-
-// pin restricts a process and all its threads to some processors.
-func pin(pid int, processors []int) {
-	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(processors), " ", ","), "[]")
-	text, err := exec.Command("taskset", "-a", "-c", "-p", list, strconv.Itoa(pid)).CombinedOutput()
-	if err != nil {
-		check(fmt.Errorf("run taskset: %w: %s", err, text))
-	}
-}
-
-// processors returns all processors.
-func processors() []int {
-	list := make([]int, runtime.NumCPU())
-	for n := range list {
-		list[n] = n
-	}
-	return list
 }
 
 // self is the name of the benchmark itself.

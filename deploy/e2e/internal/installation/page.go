@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 )
 
 // requestTimeout is the time limit of an instruction, which may pass through the API server.
@@ -43,7 +43,7 @@ func NewOrigin(client *http.Client, control, site, folder string) *Origin {
 	folder = "/" + strings.Trim(folder, "/")
 	return &Origin{
 		client:  client,
-		control: strings.TrimSuffix(control, "/") + remote.Prefix + folder,
+		control: strings.TrimSuffix(control, "/") + origin.ControlPrefix + folder,
 		site:    strings.TrimSuffix(site, "/") + folder,
 	}
 }
@@ -51,7 +51,7 @@ func NewOrigin(client *http.Client, control, site, folder string) *Origin {
 // Page returns the page at a path below the folder. It sends nothing to the origin, which responds with 404
 // until the page is set.
 func (o *Origin) Page(path string) *Page {
-	return &Page{origin: o, path: path, instruction: remote.Instruction{Status: http.StatusNotFound}}
+	return &Page{origin: o, path: path, instruction: origin.Instruction{Status: http.StatusNotFound}}
 }
 
 // Served reports whether a URL was ever set to serve that body. It ignores the query.
@@ -108,7 +108,7 @@ func (o *Origin) do(ctx context.Context, method, path string, in, out any) error
 type Page struct {
 	origin      *Origin
 	path        string
-	instruction remote.Instruction
+	instruction origin.Instruction
 }
 
 // Page returns the page at a path, which responds with 404 until it is set.
@@ -177,7 +177,7 @@ func (p *Page) Waiting(ctx context.Context) int { return p.count(ctx).Waiting }
 func (p *Page) NotModified(ctx context.Context) int { return p.count(ctx).NotModified }
 
 // count returns the counters of the page, or zeros if the page was never set.
-func (p *Page) count(ctx context.Context) (c remote.Count) {
+func (p *Page) count(ctx context.Context) (c origin.Count) {
 	GinkgoHelper()
 	if err := p.origin.do(ctx, http.MethodGet, p.path, nil, &c); !errors.Is(err, errNoPage) {
 		Expect(err).NotTo(HaveOccurred())

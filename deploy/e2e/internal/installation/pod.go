@@ -1,4 +1,4 @@
-package release
+package installation
 
 import (
 	"context"
@@ -27,8 +27,8 @@ const (
 const (
 	// readyTimeout is long because the machine may be busy.
 	readyTimeout = 3 * time.Minute
-	// polling is slow to spare the API server.
-	polling = 200 * time.Millisecond
+	// podPolling is slow to spare the API server.
+	podPolling = 200 * time.Millisecond
 )
 
 // Object returns the name of the workload and service account of a component.
@@ -64,7 +64,7 @@ func (r *Release) EventuallyRuns(ctx context.Context, component string, n int) {
 			g.Expect(pod.DeletionTimestamp).To(BeNil(), "%s is terminating", pod.Name)
 			g.Expect(ready(pod)).To(BeTrue(), "%s is ready", pod.Name)
 		}
-	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "pods of %s", component)
+	}).WithTimeout(readyTimeout).WithPolling(podPolling).Should(Succeed(), "pods of %s", component)
 }
 
 func ready(pod corev1.Pod) bool {
@@ -110,7 +110,7 @@ func (r *Release) EventuallyReplaced(ctx context.Context, component string, n in
 		for _, pod := range pods {
 			g.Expect(pod.UID).NotTo(Equal(old.UID), "%s still exists", pod.Name)
 		}
-	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed())
+	}).WithTimeout(readyTimeout).WithPolling(podPolling).Should(Succeed())
 	r.EventuallyRuns(ctx, component, n)
 }
 

@@ -1,4 +1,4 @@
-package release
+package installation
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 //go:embed origin.yaml
 var originManifest string
 
-// Origin is a web server in a pod. It plays the internet.
-type Origin struct {
+// OriginPod is a web server in a pod. It plays the internet.
+type OriginPod struct {
 	// URL of its pages, for fetchers.
 	URL string
 	// Control is the NAMESPACE/SERVICE:PORT that takes instructions.
@@ -42,7 +42,7 @@ type Origin struct {
 const AnyHost = "rules.corp.example"
 
 // RunOrigin runs an origin in a namespace and waits until it is ready. domain is the DNS domain of the cluster.
-func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image string) *Origin {
+func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image string) *OriginPod {
 	GinkgoHelper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(AnyHost, nil, nil)
 	Expect(err).NotTo(HaveOccurred())
@@ -57,9 +57,9 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 		g.Expect(err).NotTo(HaveOccurred())
 		pod = now
 		g.Expect(ready(*pod)).To(BeTrue(), state(*pod))
-	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "the origin's pod")
+	}).WithTimeout(readyTimeout).WithPolling(podPolling).Should(Succeed(), "the origin's pod")
 	service := suitetest.Must(core.Services(namespace).Get(ctx, "origin", metav1.GetOptions{}))
-	return &Origin{
+	return &OriginPod{
 		Pod: pod, Authority: certificate,
 		// The full name, because some clusters are slow to report that there is no domain "svc".
 		URL:     fmt.Sprintf("http://origin.%s.svc.%s:8080", namespace, domain),

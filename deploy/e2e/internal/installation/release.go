@@ -1,6 +1,4 @@
-// Package release installs the chart with helm, and scales, stops and kills its pods. Its helpers fail the
-// spec.
-package release
+package installation
 
 import (
 	"bytes"

@@ -1,26 +1,23 @@
-// Package remote lets a test control an origin that runs elsewhere.
-package remote
+package origin
 
 import (
 	"encoding/json"
 	"net/http"
-
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 )
 
-// Prefix of the paths of instructions.
-const Prefix = "/pages"
+// ControlPrefix of the paths of instructions.
+const ControlPrefix = "/pages"
 
-// Handler takes instructions for the pages of a site:
+// Control takes instructions for the pages of a site:
 //
 //	PUT    /pages/PATH   an Instruction for the page at PATH
 //	GET    /pages/PATH   the Count of the page
 //	DELETE /pages/PATH   forgets the page and all below it
 //
 // Serve it on a network that fetchers do not reach.
-func Handler(site *origin.Site) http.Handler {
+func Control(site *Site) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("PUT "+Prefix+"/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("PUT "+ControlPrefix+"/", func(w http.ResponseWriter, r *http.Request) {
 		var i Instruction
 		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
 		decoder.DisallowUnknownFields()
@@ -31,7 +28,7 @@ func Handler(site *origin.Site) http.Handler {
 		i.follow(site.Page(pagePath(r)))
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.HandleFunc("GET "+Prefix+"/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+ControlPrefix+"/", func(w http.ResponseWriter, r *http.Request) {
 		page := site.Find(pagePath(r))
 		if page == nil {
 			http.Error(w, "unknown page", http.StatusNotFound)
@@ -41,7 +38,7 @@ func Handler(site *origin.Site) http.Handler {
 		count := Count{Hits: page.Hits(), Waiting: page.Waiting(), NotModified: page.NotModified()}
 		_ = json.NewEncoder(w).Encode(count) // the client is gone if it fails
 	})
-	mux.HandleFunc("DELETE "+Prefix+"/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("DELETE "+ControlPrefix+"/", func(w http.ResponseWriter, r *http.Request) {
 		site.Forget(pagePath(r))
 		w.WriteHeader(http.StatusNoContent)
 	})
@@ -50,7 +47,7 @@ func Handler(site *origin.Site) http.Handler {
 
 // follow applies an instruction. It holds the page before it changes the response, and releases it afterwards,
 // so that held requests get the new response.
-func (i Instruction) follow(page *origin.Page) {
+func (i Instruction) follow(page *Page) {
 	if i.Held {
 		page.Hold()
 	}
@@ -68,7 +65,7 @@ func (i Instruction) follow(page *origin.Page) {
 	}
 }
 
-func pagePath(r *http.Request) string { return r.URL.Path[len(Prefix):] }
+func pagePath(r *http.Request) string { return r.URL.Path[len(ControlPrefix):] }
 
 // Instruction sets the response of a page. It is the body of PUT /pages/PATH.
 type Instruction struct {
