@@ -23,7 +23,7 @@ import (
 // manifests has the manifests of docker compose, and definitions the CRD of Watchers, which it applies first.
 const (
 	manifests   = "../../docker/manifests"
-	definitions = "../../../proto/watch/v1alpha1"
+	definitions = "../../../proto/watch/v1alpha1/crd"
 )
 
 func client(config *clientcmdapi.Config) kubernetes.Interface {

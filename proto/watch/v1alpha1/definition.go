@@ -4,5 +4,5 @@ import _ "embed" // the manifest
 
 // Definition is the CustomResourceDefinition of Watchers in YAML, for programs that install it.
 //
-//go:embed watchers.yaml
+//go:embed crd/watchers.yaml
 var Definition []byte
