@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"encoding/pem"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"time"
 
@@ -96,6 +98,20 @@ var _ = Describe("A key that failed under other settings", func() {
 		Entry("404", http.StatusNotFound, 1),
 		Entry("410", http.StatusGone, 0),
 	)
+
+	It("is tried again after a change of the authorities if TLS failed", func() {
+		server := httptest.NewTLSServer(says("hello there"))
+		DeferCleanup(server.Close)
+		once := func(o *fetcherOptions) { o.config.MaxAttempts = 1 }
+		w.fetcher(once).fetch(w.want(server.URL))
+		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_TLS_FAILED))
+		bundle := writeFile("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+		f := w.fetcher(once, func(o *fetcherOptions) { o.get.CABundle = bundle })
+		Expect(must(f.Resume(w.ctx))).To(Equal(1))
+		w.fire(w.timer().Due)
+		f.step()
+		Expect(w.lastResult().GetContent()).NotTo(BeNil())
+	})
 
 	It("waits as the host requested", func() {
 		f := w.fetcher()
