@@ -55,8 +55,8 @@ SHARED_FLAGS := CGO_ENABLED=0 GOFLAGS='-trimpath $(NO_DWARF)'
 
 CONTROL_PLANE = $(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
 
-# Runs a command with an API server: that of KUBECONFIG, or a temporary one.
-WITH_CLUSTER := bin/control-plane exec --
+# Runs a command with an API server: that of KUBECONFIG, or a temporary one, of version KUBERNETES if that is set.
+WITH_CLUSTER := $(if $(KUBERNETES),KUBEBUILDER_ASSETS='$(CURDIR)/.cache/kubernetes/$(KUBERNETES)') bin/control-plane exec --
 
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
@@ -131,6 +131,7 @@ GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
 .PHONY: test
 test: test-chart build $(HELM) ## Run all tests that need no containers, 10 minutes on two cores (in the cluster of KUBECONFIG if that is set)
+	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)')
 	@echo 'Compiling the suites…'
 	@rm -f '$(SPEC_TIMES)'
 	@$(GO_TEST_PROGRAMS) -json -p $(PARALLEL) $(SUITES) | $(REPORT)

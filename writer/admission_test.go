@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
@@ -103,6 +104,7 @@ func (w *world) webhook(kind string, respond func() *admission.AdmissionResponse
 // strip makes a policy remove our status from each update in the namespace, and waits until it does.
 func (w *world) strip() {
 	GinkgoHelper()
+	kubetest.NeedMutatingPolicies(GinkgoTB(), w.cluster)
 	w.admit("mutatingadmissionpolicies", fmt.Sprintf(stripping, w.namespace))
 	w.admit("mutatingadmissionpolicybindings", fmt.Sprintf(binding, w.namespace))
 	w.awaitAdmission(func(cm *corev1.ConfigMap) bool { return cm.Annotations[annotation.StatusKey] == "" })

@@ -143,6 +143,7 @@ var _ = Describe("The system in one process", func() {
 var _ = Describe("Watchers in one process", func() {
 	It("are served with their ConfigMaps and, if enabled, sidecars", func(ctx SpecContext) {
 		rest := kubetest.Config(GinkgoTB())
+		kubetest.NeedMutatingPolicies(GinkgoTB(), rest)
 		cluster := kubernetes.NewForConfigOrDie(rest)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-",
 			map[string]string{watchv1.InjectLabel: watchv1.InjectValue})

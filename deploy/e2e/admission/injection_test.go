@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -122,6 +123,7 @@ var _ = Describe("A pod", Ordered, func() {
 		in  *injected
 	)
 	BeforeAll(func(ctx SpecContext) {
+		kubetest.NeedMutatingPolicies(GinkgoTB(), env.Cluster.Config)
 		api = env.Cluster.ServeWatchers(ctx)
 		release := env.Cluster.Namespace(ctx)
 		install(ctx, render(ctx, release, []string{"injection.yaml"}, "keeper.enabled=true", "sidecar.enabled=true"))
@@ -348,6 +350,7 @@ func restricted(p *corev1.Pod) {
 
 var _ = Describe("A pod in a cluster without the Watcher CRD", func() {
 	It("is created in namespaces without the label, and rejected in namespaces with it", func(ctx SpecContext) {
+		kubetest.NeedMutatingPolicies(GinkgoTB(), env.Cluster.Config)
 		release := env.Cluster.Namespace(ctx)
 		objects := render(ctx, release, []string{"injection.yaml"}, "keeper.enabled=true", "sidecar.enabled=true")
 		for _, o := range objects {

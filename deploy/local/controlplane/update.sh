@@ -1,11 +1,11 @@
 #!/bin/sh
-# Pins another version of the control plane: update.sh v1.36.3
+# Pins another version of the control plane: update.sh v1.36.3 [FOLDER]
 #
 # k8s.io/kubernetes requires its staging modules at v0.0.0 and replaces them with folders. Its
 # replacements do not apply to modules that import it, so each staging module needs a replace here.
 set -eu
-version=${1:?usage: update.sh vMAJOR.MINOR.PATCH}
-here=$(cd "$(dirname "$0")" && pwd)
+version=${1:?usage: update.sh vMAJOR.MINOR.PATCH [FOLDER]}
+here=$(cd "${2:-$(dirname "$0")}" && pwd)
 module=$(mktemp -d)
 trap 'rm -rf "$module"' EXIT
 cd "$module"

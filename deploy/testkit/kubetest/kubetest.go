@@ -5,6 +5,7 @@ package kubetest
 import (
 	"context"
 	"os"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,4 +47,22 @@ func Namespace(ctx context.Context, tb testing.TB, client kubernetes.Interface, 
 		}
 	})
 	return created.Name
+}
+
+// NeedMutatingPolicies skips the test if the API server has no MutatingAdmissionPolicy: Kubernetes before 1.36.
+func NeedMutatingPolicies(tb testing.TB, config *rest.Config) {
+	tb.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	served, err := client.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == "mutatingadmissionpolicies"
+	}) {
+		tb.Skip("this API server has no MutatingAdmissionPolicy")
+	}
 }
