@@ -20,7 +20,12 @@ var pairStart = regexp.MustCompile(`(?:^|\s)[^\s=:/?#@]+=`)
 //
 // The value is malformed, so the end of a secret can be unclear. A query is therefore hidden up to
 // the next pair, including white space, and a URL with an @ is hidden completely.
+//
+// Of a value above MaxValueBytes it shows nothing, because reading it costs too much.
 func quotable(value string) string {
+	if len(value) > MaxValueBytes {
+		return hidden
+	}
 	var text strings.Builder
 	for _, part := range parts(value) {
 		text.WriteString(redact(part))

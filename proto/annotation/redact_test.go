@@ -34,6 +34,7 @@ func TestErrorText(t *testing.T) {
 		"? in password":          {"a=https://user:sec?ret@e.example.com b=c", "a=… b=c"},
 		"space in password":      {"a=https://user:sec ret@e.example.com/x", "a=…"},
 		"space before password":  {"a= https://user:secret@e.example.com/x", "a=…"},
+		"a value too long":       {strings.Repeat("a", annotation.MaxValueBytes+1), "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := grammar(t).Parse(map[string]string{annotation.DefaultKey: "a=b", "x-kv8s.io/curl-suspend": c.value})
