@@ -10,6 +10,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -51,6 +53,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	for _, name := range []string{installed, small, watchers, sidecars} {
 		text := suitetest.Must(os.ReadFile(filepath.Join(folder, name)))
 		rendered[name] = parse(text)
+	}
+	if !kubetest.HasMutatingPolicies(GinkgoTB(), kubetest.Config(GinkgoTB())) {
+		for name, objects := range rendered {
+			rendered[name] = slices.DeleteFunc(objects, func(o object) bool {
+				return strings.HasPrefix(o.GetKind(), "MutatingAdmissionPolicy")
+			})
+		}
 	}
 	cluster = connect(ctx)
 })

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -56,14 +57,14 @@ var refused = []string{
 	`configData: {` + strings.Repeat("k", 254) + `: x}`,
 	"spec.configData: Invalid value: a key consists of 1 to 253 letters",
 	`sources: [{key: ` + strings.Repeat("k", 254) + `, url: x.example.com}]`,
-	"spec.sources[0].key: Too long: may not be more than 253",
+	"spec.sources[0].key: Too long: may not be ",
 	`sources: [{key: a, url: "x.example.com b=y"}]`,
 	"a url contains only printable ASCII and no white space; escape other characters, as in %20",
 	`sources: [{key: a, url: "https://u:p@x.example.com"}]`, "a url must not contain a user name or a password",
 	`sources: [{key: a, url: "u@x.example.com"}]`, "a url must not contain a user name or a password",
 	`sources: [{key: a, url: "ftp://x.example.com"}]`, "the scheme of a url is http or https",
 	`sources: [{key: a, url: "https://x.example.com/` + strings.Repeat("y", 2049-22) + `"}]`,
-	"spec.sources[0].url: Too long: may not be more than 2048",
+	"spec.sources[0].url: Too long: may not be ",
 	`sources: [{key: a, url: "https://é.example.com"}]`, "only printable ASCII",
 	`interval: 5s, configData: {a: b}`,
 	`spec.interval: Invalid value: "5s": interval is a duration such as 10m or 1h30m, from 10s to 8760h`,
@@ -124,9 +125,14 @@ var _ = Describe("The schema of Watchers", Ordered, func() {
 		printed, err := kubectlIn(namespace).apply(ctx, bad...)
 		Expect(err).To(HaveOccurred())
 		lines := strings.Split(strings.TrimSpace(printed), "\n")
+		older := !kubetest.HasMutatingPolicies(GinkgoTB(), env.Cluster.Config) // prints types instead of values
 		for i, w := range bad {
+			sentence := refused[2*i+1]
+			if older {
+				sentence = sentence[strings.LastIndex(sentence, ": ")+2:]
+			}
 			Expect(lines).To(ContainElement(And(ContainSubstring(`"`+w.name+`" is invalid: `),
-				ContainSubstring(refused[2*i+1]))), w.spec)
+				ContainSubstring(sentence))), w.spec)
 		}
 	})
 

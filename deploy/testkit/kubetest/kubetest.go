@@ -49,8 +49,16 @@ func Namespace(ctx context.Context, tb testing.TB, client kubernetes.Interface, 
 	return created.Name
 }
 
-// NeedMutatingPolicies skips the test if the API server has no MutatingAdmissionPolicy: Kubernetes before 1.36.
+// NeedMutatingPolicies skips the test if the API server has no MutatingAdmissionPolicy.
 func NeedMutatingPolicies(tb testing.TB, config *rest.Config) {
+	tb.Helper()
+	if !HasMutatingPolicies(tb, config) {
+		tb.Skip("this API server has no MutatingAdmissionPolicy")
+	}
+}
+
+// HasMutatingPolicies reports whether the API server has MutatingAdmissionPolicy, as from Kubernetes 1.36.
+func HasMutatingPolicies(tb testing.TB, config *rest.Config) bool {
 	tb.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -60,9 +68,7 @@ func NeedMutatingPolicies(tb testing.TB, config *rest.Config) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool {
+	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool {
 		return r.Name == "mutatingadmissionpolicies"
-	}) {
-		tb.Skip("this API server has no MutatingAdmissionPolicy")
-	}
+	})
 }
